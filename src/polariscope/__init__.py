@@ -1,0 +1,1 @@
+"""Polariscope: train learned representations, take them apart, and put them under load."""

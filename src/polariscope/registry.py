@@ -1,0 +1,173 @@
+"""One registry a room: a decorator puts a thing in, a name gets it out, a dictionary builds it.
+
+What is registered is a frozen dataclass whose fields *are* its configuration, so the same class is the Python API,
+the command line (through tyro), the TOML file and the JSON in a run folder. Adding a world, an objective or a study
+is therefore one new file with one decorator: the room's modules are found by name, no list is edited.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import importlib
+import pkgutil
+import sys
+import types
+import typing
+from collections.abc import Callable, Iterable, Mapping
+from fnmatch import fnmatchcase
+from typing import Any, Generic, TypeVar
+
+T = TypeVar("T")
+
+
+def nearest(name: str, valid: Iterable[str]) -> str:
+    """The end of an error sentence: the nearest valid name if there is one, and all of them.
+
+    >>> nearest("spirtes", ["digits", "sprites"])
+    "did you mean 'sprites'? (known: digits, sprites)"
+    """
+    valid = sorted(valid)
+    close = difflib.get_close_matches(name, valid, n=1, cutoff=0.5)
+    known = f"(known: {', '.join(valid)})"
+    return f"did you mean {close[0]!r}? {known}" if close else known
+
+
+class Registry(Generic[T]):
+    """Names to classes (or functions) of one room. The room's modules are imported on the first look-up."""
+
+    def __init__(self, kind: str, package: str) -> None:
+        self.kind = kind
+        self._package = package
+        self._entries: dict[str, type[T]] = {}
+        self._discovered = False
+
+    def register(self, name: str) -> Callable[[type[T]], type[T]]:
+        """Class decorator that files the class under ``name``."""
+
+        def put(entry: type[T]) -> type[T]:
+            known = self._entries.get(name)
+            if known is not None and (known.__module__, known.__qualname__) != (
+                entry.__module__,
+                entry.__qualname__,
+            ):
+                raise ValueError(
+                    f"two {self.kind}s are called {name!r}: {known.__module__} and {entry.__module__}"
+                )
+            self._entries[name] = entry
+            return entry
+
+        return put
+
+    def names(self, pattern: str = "*") -> list[str]:
+        """Registered names that match a shell pattern, sorted."""
+        self._discover()
+        return sorted(name for name in self._entries if fnmatchcase(name, pattern))
+
+    def get(self, name: str) -> type[T]:
+        """The entry called ``name``; an unknown name is a :class:`ValueError` that offers the nearest one."""
+        self._discover()
+        if name not in self._entries:
+            raise ValueError(f"there is no {self.kind} {name!r}: {nearest(name, self._entries)}")
+        return self._entries[name]
+
+    def name_of(self, entry: object) -> str:
+        """The name under which the class of ``entry`` (or ``entry`` itself) is filed."""
+        self._discover()
+        cls = entry if isinstance(entry, type) else type(entry)
+        for name, known in self._entries.items():
+            if known is cls:
+                return name
+        raise ValueError(f"{cls.__name__} is not a registered {self.kind}")
+
+    def describe(self, entry: object) -> dict[str, Any]:
+        """A JSON-ready dictionary from which :meth:`build` makes the same thing again."""
+        return {"name": self.name_of(entry), **plain(entry)}
+
+    def build(self, description: Mapping[str, Any]) -> T:
+        """The thing a dictionary ``{"name": ..., field: value, ...}`` describes. Unknown fields are refused."""
+        fields = dict(description)
+        if "name" not in fields:
+            raise ValueError(f"a {self.kind} needs a name {nearest('', self.names())}")
+        name = fields.pop("name")
+        return from_plain(self.get(name), fields, where=f"{self.kind} {name!r}")
+
+    def _discover(self) -> None:
+        if self._discovered:
+            return
+        self._discovered = True
+        package = importlib.import_module(self._package)
+        for module in pkgutil.iter_modules(package.__path__):
+            importlib.import_module(f"{self._package}.{module.name}")
+
+
+def plain(config: Any) -> dict[str, Any]:
+    """Fields of a configuration dataclass as JSON-ready values (tuples become lists, dataclasses dictionaries)."""
+
+    def value(item: Any) -> Any:
+        if dataclasses.is_dataclass(item) and not isinstance(item, type):
+            return {f.name: value(getattr(item, f.name)) for f in dataclasses.fields(item) if f.init}
+        if isinstance(item, tuple | list):
+            return [value(i) for i in item]
+        if isinstance(item, dict):
+            return {key: value(i) for key, i in item.items()}
+        if item is None or isinstance(item, bool | int | float | str):
+            return item
+        return str(item)
+
+    out = value(config)
+    assert isinstance(out, dict), "a configuration is a dataclass"
+    return out
+
+
+def from_plain(cls: type[Any], fields: Mapping[str, Any], where: str) -> Any:
+    """Build the dataclass ``cls`` from plain values; ``where`` names the place in error sentences."""
+    known = {f.name: f for f in dataclasses.fields(cls) if f.init}
+    for key in fields:
+        if key not in known:
+            raise ValueError(f"{where} has no setting {key!r}: {nearest(key, known)}")
+    hints = typing.get_type_hints(cls, vars(sys.modules[cls.__module__]))
+    values = {key: _coerce(hints[key], item, f"{where}: {key}") for key, item in fields.items()}
+    try:
+        return cls(**values)
+    except TypeError as error:
+        raise ValueError(f"{where}: {error}") from error
+
+
+def _coerce(hint: Any, item: Any, where: str) -> Any:
+    """Plain values to what the field's type says, with a sentence where they do not fit."""
+    origin = typing.get_origin(hint)
+    if dataclasses.is_dataclass(hint) and isinstance(item, Mapping):
+        return from_plain(typing.cast(type, hint), item, where)
+    if origin in (typing.Union, types.UnionType):
+        options = typing.get_args(hint)
+        if item is None and type(None) in options:
+            return None
+        for option in (o for o in options if o is not type(None)):
+            try:
+                return _coerce(option, item, where)
+            except ValueError as error:
+                problem = error
+        raise problem
+    if origin is typing.Literal:
+        options = typing.get_args(hint)
+        if item not in options:
+            raise ValueError(f"{where} is {item!r}: {nearest(str(item), map(str, options))}")
+        return item
+    if origin is tuple:
+        if not isinstance(item, list | tuple):
+            raise ValueError(f"{where} needs a list, got {item!r}")
+        inner = typing.get_args(hint)
+        kinds = [inner[0]] * len(item) if len(inner) == 2 and inner[1] is Ellipsis else list(inner)
+        if len(kinds) != len(item):
+            raise ValueError(f"{where} needs {len(kinds)} values, got {len(item)}")
+        return tuple(_coerce(kind, i, where) for kind, i in zip(kinds, item, strict=True))
+    if hint is float and isinstance(item, int) and not isinstance(item, bool):
+        return float(item)
+    if hint in (int, float, bool, str):
+        if not isinstance(item, hint) or (hint is int and isinstance(item, bool)):
+            raise ValueError(f"{where} needs {hint.__name__}, got {item!r}")
+        return item
+    if isinstance(hint, type) and isinstance(item, str):  # pathlib.Path and the like, which take a string
+        return hint(item)
+    return item
