@@ -51,9 +51,7 @@ class Registry(Generic[T]):
                 entry.__module__,
                 entry.__qualname__,
             ):
-                raise ValueError(
-                    f"two {self.kind}s are called {name!r}: {known.__module__} and {entry.__module__}"
-                )
+                raise ValueError(f"two {self.kind}s are called {name!r}: {known.__module__} and {entry.__module__}")
             self._entries[name] = entry
             return entry
 

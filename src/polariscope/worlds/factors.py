@@ -27,9 +27,7 @@ class Factor:
 
     def __post_init__(self) -> None:
         if self.size < 0:
-            raise ValueError(
-                f"factor {self.name!r} has size {self.size}: a size is positive, or 0 for continuous"
-            )
+            raise ValueError(f"factor {self.name!r} has size {self.size}: a size is positive, or 0 for continuous")
         if self.values and len(self.values) != self.size:
             raise ValueError(f"factor {self.name!r} has {self.size} positions but {len(self.values)} values")
 
@@ -69,9 +67,7 @@ class FactorGrid:
         """Positions ``(n, k)`` of the combinations numbered ``index`` ``(n,)``."""
         index = np.asarray(index, dtype=np.int64)
         if index.size and (index.min() < 0 or index.max() >= len(self)):
-            raise ValueError(
-                f"index out of range: the grid has {len(self)} combinations, 0 to {len(self) - 1}"
-            )
+            raise ValueError(f"index out of range: the grid has {len(self)} combinations, 0 to {len(self) - 1}")
         return np.stack(np.unravel_index(index, self.sizes), axis=-1).astype(np.int64)
 
     def to_index(self, factors: ArrayLike) -> NDArray[np.int64]:

@@ -107,16 +107,10 @@ class ArrayWorld:
         object.__setattr__(self, "positions", positions)
         if not self.factors:
             integer = positions.dtype.kind in "iub"
-            sizes = (
-                positions.max(0).astype(int) + 1 if integer and len(positions) else [0] * positions.shape[1]
-            )
-            object.__setattr__(
-                self, "factors", tuple(Factor(f"factor_{j}", int(size)) for j, size in enumerate(sizes))
-            )
+            sizes = positions.max(0).astype(int) + 1 if integer and len(positions) else [0] * positions.shape[1]
+            object.__setattr__(self, "factors", tuple(Factor(f"factor_{j}", int(size)) for j, size in enumerate(sizes)))
         if len(self.factors) != positions.shape[1]:
-            raise ValueError(
-                f"{self.source}: {len(self.factors)} factor names for {positions.shape[1]} columns"
-            )
+            raise ValueError(f"{self.source}: {len(self.factors)} factor names for {positions.shape[1]} columns")
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -159,9 +153,9 @@ def as_observations(data: ArrayLike, source: str = "array") -> NDArray[Any]:
     if data.dtype == np.uint8:
         return np.ascontiguousarray(data)
     low, high = float(data.min()), float(data.max())
-    if data.dtype.kind == "f" and 0 <= low and high <= 1:
+    if data.dtype.kind == "f" and low >= 0 and high <= 1:
         return np.rint(data * 255).astype(np.uint8)
-    if 0 <= low and high <= 255:
+    if low >= 0 and high <= 255:
         return np.rint(data).astype(np.uint8)
     raise ValueError(f"{source}: image values need to lie in 0..1 or 0..255; got {low:g} to {high:g}")
 
