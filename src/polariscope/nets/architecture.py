@@ -1,0 +1,167 @@
+"""Encoder and decoder pairs. An architecture is a small configuration that builds both for a shape of data.
+
+Encoders map an observation to a vector of features, decoders map latents to the likelihood's parameters. Both are
+``nn.Sequential``s of named blocks, so that every layer has a name by which its activations can be asked for.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+from torch import Tensor, nn
+
+from polariscope.registry import Registry
+
+Shape = tuple[int, ...]
+
+
+class Architecture(Protocol):
+    """Builds an encoder to ``features(shape)`` numbers, and a decoder from latents to the data's shape."""
+
+    def features(self, shape: Shape) -> int: ...
+
+    def encoder(self, shape: Shape) -> nn.Sequential: ...
+
+    def decoder(self, latents: int, shape: Shape) -> nn.Sequential: ...
+
+
+architectures: Registry[Architecture] = Registry("architecture", "polariscope.nets")
+
+ACTIVATIONS: dict[str, type[nn.Module]] = {"relu": nn.ReLU, "tanh": nn.Tanh, "leaky_relu": nn.LeakyReLU}
+Activation = Literal["relu", "tanh", "leaky_relu"]
+
+
+class Reshape(nn.Module):
+    """Each example to a given shape."""
+
+    def __init__(self, *shape: int) -> None:
+        super().__init__()
+        self.shape = shape
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x.reshape(len(x), *self.shape)
+
+
+@architectures.register("conv")
+@dataclass(frozen=True)
+class Conv:
+    """The 64x64 convolutional pair of the field: 4x4 kernels, stride 2, channels 32 32 64 64, then 256 features.
+
+    Smaller images take as many halvings as fit before the map is 4 pixels wide (or odd). ``dense_decoder`` opens the
+    decoder with a dense layer to the first map, as in the tables of the polarised-regime work, where the default has
+    a transposed convolution, as in the temporal-sparsity work; the two differ only in biases.
+    """
+
+    dense_decoder: bool = False
+
+    def features(self, shape: Shape) -> int:
+        return 256
+
+    def encoder(self, shape: Shape) -> nn.Sequential:
+        channels, side = _square(shape)
+        widths, base = _halvings(side)
+        blocks: OrderedDict[str, nn.Module] = OrderedDict()
+        for number, width in enumerate(widths, 1):
+            blocks[f"conv{number}"] = nn.Sequential(nn.Conv2d(channels, width, 4, 2, 1), nn.ReLU())
+            channels = width
+        blocks["features"] = nn.Sequential(nn.Conv2d(channels, 256, base), nn.ReLU(), nn.Flatten())
+        return _kaiming(nn.Sequential(blocks))
+
+    def decoder(self, latents: int, shape: Shape) -> nn.Sequential:
+        channels, side = _square(shape)
+        widths, base = _halvings(side)
+        outputs = [*reversed(widths[:-1]), channels]
+        top = widths[-1]
+        blocks: OrderedDict[str, nn.Module] = OrderedDict()
+        if self.dense_decoder:
+            blocks["dense1"] = nn.Sequential(nn.Linear(latents, 256), nn.ReLU())
+            blocks["dense2"] = nn.Sequential(nn.Linear(256, top * base**2), nn.ReLU(), Reshape(top, base, base))
+        else:
+            blocks["dense1"] = nn.Sequential(nn.Linear(latents, 256), nn.ReLU(), Reshape(256, 1, 1))
+            blocks["unfold"] = nn.Sequential(nn.ConvTranspose2d(256, top, base), nn.ReLU())
+        previous = top
+        for number, width in enumerate(outputs, 1):
+            up = nn.ConvTranspose2d(previous, width, 4, 2, 1)
+            blocks[f"deconv{number}"] = up if number == len(outputs) else nn.Sequential(up, nn.ReLU())
+            previous = width
+        return _kaiming(nn.Sequential(blocks))
+
+
+@architectures.register("mlp")
+@dataclass(frozen=True)
+class MLP:
+    """Fully connected pair; the default is the 1200-unit pair of the disentanglement literature."""
+
+    encoder_widths: tuple[int, ...] = (1200, 1200)
+    decoder_widths: tuple[int, ...] = (1200, 1200, 1200)
+    encoder_activation: Activation = "relu"
+    decoder_activation: Activation = "tanh"
+
+    def features(self, shape: Shape) -> int:
+        return self.encoder_widths[-1] if self.encoder_widths else math.prod(shape)
+
+    def encoder(self, shape: Shape) -> nn.Sequential:
+        blocks = _dense(math.prod(shape), self.encoder_widths, self.encoder_activation)
+        return _kaiming(nn.Sequential(OrderedDict(flatten=nn.Flatten(), **blocks)))
+
+    def decoder(self, latents: int, shape: Shape) -> nn.Sequential:
+        blocks = _dense(latents, self.decoder_widths, self.decoder_activation)
+        last = self.decoder_widths[-1] if self.decoder_widths else latents
+        output = nn.Sequential(nn.Linear(last, math.prod(shape)), Reshape(*shape))
+        return _kaiming(nn.Sequential(OrderedDict(**blocks, output=output)))
+
+
+@architectures.register("linear")
+@dataclass(frozen=True)
+class Linear:
+    """No hidden layer at all: the pair for which everything is known in closed form."""
+
+    def features(self, shape: Shape) -> int:
+        return math.prod(shape)
+
+    def encoder(self, shape: Shape) -> nn.Sequential:
+        return nn.Sequential(OrderedDict(flatten=nn.Flatten()))
+
+    def decoder(self, latents: int, shape: Shape) -> nn.Sequential:
+        output = nn.Sequential(nn.Linear(latents, math.prod(shape)), Reshape(*shape))
+        return nn.Sequential(OrderedDict(output=output))
+
+
+def _square(shape: Shape) -> tuple[int, int]:
+    if len(shape) != 3 or shape[1] != shape[2] or shape[1] < 8 or shape[1] % 4:
+        raise ValueError(
+            f"the conv architecture needs square images (channels, side, side) with a side of at least 8 that "
+            f"divides by 4; this data has shape {shape}: use the mlp architecture"
+        )
+    return shape[0], shape[1]
+
+
+def _halvings(side: int) -> tuple[list[int], int]:
+    """Channel widths of the stride-2 stages, and the side of the last map."""
+    count = 0
+    while side % 2 == 0 and side > 4 and count < 4:
+        side //= 2
+        count += 1
+    return [32, 32, 64, 64][-count:], side
+
+
+def _dense(inputs: int, widths: tuple[int, ...], activation: str) -> OrderedDict[str, nn.Module]:
+    sizes = (inputs, *widths)
+    return OrderedDict(
+        (f"dense{number}", nn.Sequential(nn.Linear(a, b), ACTIVATIONS[activation]()))
+        for number, (a, b) in enumerate(itertools.pairwise(sizes), 1)
+    )
+
+
+def _kaiming(block: nn.Sequential) -> nn.Sequential:
+    """Kaiming-normal weights and zero biases; transposed convolutions keep the framework's default."""
+    for layer in block.modules():
+        if isinstance(layer, nn.Conv2d | nn.Linear):
+            nn.init.kaiming_normal_(layer.weight, nonlinearity="relu")
+            if layer.bias is not None:
+                nn.init.zeros_(layer.bias)
+    return block

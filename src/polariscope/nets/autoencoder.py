@@ -1,0 +1,90 @@
+"""The one model of the autoencoder family: encoder, posterior head, decoder, likelihood."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Literal
+
+from torch import Tensor, nn
+
+from polariscope.nets.architecture import Architecture, Conv, Shape
+from polariscope.nets.likelihood import Bernoulli, Gaussian
+from polariscope.nets.posterior import HEADS, Posterior
+
+PosteriorKind = Literal["diagonal", "constant", "full", "point"]
+
+
+@dataclass(frozen=True)
+class ModelConfig:
+    """What to build. ``posterior="auto"`` takes what the objective is made for (a point for an autoencoder)."""
+
+    latents: int = 10
+    """Number of latent variables."""
+    architecture: Architecture = field(default_factory=Conv)
+    """Encoder and decoder pair: conv, mlp or linear."""
+    posterior: Literal["auto", "diagonal", "constant", "full", "point"] = "auto"
+    """Shape of the posterior; auto takes what the objective is made for."""
+    likelihood: Literal["bernoulli", "gaussian"] = "bernoulli"
+    """What the decoder's output means: logits of pixels, or means."""
+    variance: float = 1.0
+    """Decoder variance of the Gaussian likelihood (its starting value, if it is learned)."""
+    learn_variance: bool = False
+    """Learn the decoder variance with the weights."""
+
+    def __post_init__(self) -> None:
+        if self.latents < 1:
+            raise ValueError(f"the latent size is {self.latents}: it needs to be at least 1")
+        if not self.variance > 0:
+            raise ValueError(f"the decoder variance is {self.variance}: it needs to be positive")
+
+
+class Autoencoder(nn.Module):
+    """``encode`` gives a posterior, ``decode`` the likelihood's parameters, ``reconstruct`` an observation.
+
+    ``adversary`` is a second network some objectives train against this one; most have none.
+
+    >>> model = Autoencoder(ModelConfig(latents=10), (1, 64, 64), "diagonal")
+    >>> sum(p.numel() for p in model.parameters())
+    763285
+    """
+
+    def __init__(self, config: ModelConfig, shape: Shape, posterior: PosteriorKind = "diagonal") -> None:
+        super().__init__()
+        kind = posterior if config.posterior == "auto" else config.posterior
+        self.config = config
+        self.shape = tuple(shape)
+        self.latents = config.latents
+        self.encoder = config.architecture.encoder(shape)
+        self.head = HEADS[kind](config.architecture.features(shape), config.latents)
+        self.decoder = config.architecture.decoder(config.latents, shape)
+        gaussian = config.likelihood == "gaussian"
+        self.likelihood = Gaussian(config.variance, config.learn_variance) if gaussian else Bernoulli()
+        self.adversary: nn.Module | None = None
+
+    def encode(self, x: Tensor) -> Posterior:
+        if tuple(x.shape[1:]) != self.shape:
+            raise ValueError(f"this model takes observations of shape {self.shape}; got {tuple(x.shape[1:])}")
+        posterior: Posterior = self.head(self.encoder(x))
+        return posterior
+
+    def decode(self, z: Tensor) -> Tensor:
+        """The likelihood's parameters: logits for Bernoulli, means for Gaussian."""
+        parameters: Tensor = self.decoder(z)
+        return parameters
+
+    def generate(self, z: Tensor) -> Tensor:
+        """The expected observation of latents ``z``, in the data's units."""
+        return self.likelihood.expectation(self.decode(z))
+
+    def reconstruct(self, x: Tensor) -> Tensor:
+        """The expected observation of the posterior mean."""
+        return self.generate(self.encode(x).mean)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.reconstruct(x)
+
+    @property
+    def dimensions(self) -> int:
+        """Numbers in one observation."""
+        return math.prod(self.shape)

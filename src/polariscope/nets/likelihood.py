@@ -1,0 +1,49 @@
+"""What a decoder's output means. Negative log-likelihoods are summed over pixels, one number an example."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+
+class Bernoulli(nn.Module):
+    """The decoder emits logits; grey values in [0, 1] are read as probabilities."""
+
+    def nll(self, logits: Tensor, x: Tensor) -> Tensor:
+        return functional.binary_cross_entropy_with_logits(logits, x, reduction="none").flatten(1).sum(1)
+
+    def expectation(self, logits: Tensor) -> Tensor:
+        """The mean observation, in the data's own units."""
+        return logits.sigmoid()
+
+
+class Gaussian(nn.Module):
+    """The decoder emits means; one variance for all dimensions, fixed or learned.
+
+    With ``var=0.5`` the squared error counts once (not halved), up to a constant.
+    """
+
+    def __init__(self, var: float = 1.0, learned: bool = False) -> None:
+        super().__init__()
+        if not var > 0:
+            raise ValueError(f"the decoder variance is {var}: it needs to be positive")
+        logvar = torch.tensor(math.log(var))
+        if learned:
+            self.logvar = nn.Parameter(logvar)
+        else:
+            self.register_buffer("logvar", logvar)
+
+    @property
+    def var(self) -> Tensor:
+        return self.logvar.exp()
+
+    def nll(self, mean: Tensor, x: Tensor) -> Tensor:
+        squares = (x - mean).flatten(1).square().sum(1)
+        dimensions = x[0].numel()
+        return 0.5 * (squares / self.var + dimensions * (self.logvar + math.log(2 * math.pi)))
+
+    def expectation(self, mean: Tensor) -> Tensor:
+        return mean

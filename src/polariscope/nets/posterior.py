@@ -1,0 +1,151 @@
+"""What an encoder says about one observation: a Gaussian over the latents (or a point), and how to read it off.
+
+Each posterior gives its mean, its marginal variances, a reparametrised sample and its divergence from the standard
+normal prior, one number an example. The heads turn the features of an encoder into one of them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor, nn
+
+
+class Posterior(Protocol):
+    """A distribution over the latents for each example of a batch."""
+
+    @property
+    def mean(self) -> Tensor: ...
+
+    @property
+    def var(self) -> Tensor:
+        """Marginal variances ``(n, d)``: variances, neither standard deviations nor logarithms."""
+
+    def sample(self) -> Tensor:
+        """One reparametrised draw an example."""
+
+    def kl(self) -> Tensor:
+        """KL(q || N(0, I)) in nats, one number an example."""
+
+
+@dataclass(frozen=True)
+class Diagonal:
+    """N(mean, diag(exp(logvar)))."""
+
+    mean: Tensor
+    logvar: Tensor
+
+    @property
+    def var(self) -> Tensor:
+        return self.logvar.exp()
+
+    def sample(self) -> Tensor:
+        return self.mean + torch.randn_like(self.mean) * (0.5 * self.logvar).exp()
+
+    def kl(self) -> Tensor:
+        return self.kl_per_variable().sum(1)
+
+    def kl_per_variable(self) -> Tensor:
+        """The divergence splits over independent latents: ``(n, d)``."""
+        return 0.5 * (self.mean.square() + self.logvar.exp() - self.logvar - 1)
+
+    def log_density(self, z: Tensor) -> Tensor:
+        """log q(z_j | x) for each latent; broadcasts, so that every z can be held against every example."""
+        return -0.5 * (
+            (z - self.mean).square() * (-self.logvar).exp() + self.logvar + torch.log(z.new_tensor(2 * torch.pi))
+        )
+
+
+@dataclass(frozen=True)
+class Full:
+    """N(mean, L Lᵀ) with L lower triangular and a positive diagonal."""
+
+    mean: Tensor
+    scale_tril: Tensor
+
+    @property
+    def var(self) -> Tensor:
+        return self.scale_tril.square().sum(-1)
+
+    def sample(self) -> Tensor:
+        noise = torch.randn_like(self.mean)
+        return self.mean + (self.scale_tril @ noise.unsqueeze(-1)).squeeze(-1)
+
+    def kl(self) -> Tensor:
+        logdet = 2 * self.scale_tril.diagonal(dim1=-2, dim2=-1).log().sum(-1)
+        return 0.5 * (self.mean.square().sum(1) + self.var.sum(1) - logdet - self.mean.shape[1])
+
+
+@dataclass(frozen=True)
+class Point:
+    """A deterministic code: no variance, and no divergence to pay."""
+
+    mean: Tensor
+
+    @property
+    def var(self) -> Tensor:
+        return torch.zeros_like(self.mean)
+
+    def sample(self) -> Tensor:
+        return self.mean
+
+    def kl(self) -> Tensor:
+        return self.mean.new_zeros(len(self.mean))
+
+
+class DiagonalHead(nn.Linear):
+    """Features to mean and log-variance, side by side in one linear layer."""
+
+    def __init__(self, features: int, latents: int) -> None:
+        super().__init__(features, 2 * latents)
+
+    def forward(self, features: Tensor) -> Diagonal:  # type: ignore[override]
+        mean, logvar = super().forward(features).chunk(2, dim=1)
+        return Diagonal(mean, logvar)
+
+
+class ConstantVarianceHead(nn.Module):
+    """A linear mean and one log-variance a latent that does not look at the input: the linear VAE's posterior."""
+
+    def __init__(self, features: int, latents: int) -> None:
+        super().__init__()
+        self.mean = nn.Linear(features, latents)
+        self.logvar = nn.Parameter(torch.zeros(latents))
+
+    def forward(self, features: Tensor) -> Diagonal:
+        mean = self.mean(features)
+        return Diagonal(mean, self.logvar.expand_as(mean))
+
+
+class FullHead(nn.Module):
+    """Features to a mean and a Cholesky factor whose diagonal is positive by an exponential."""
+
+    def __init__(self, features: int, latents: int) -> None:
+        super().__init__()
+        self.latents = latents
+        self.linear = nn.Linear(features, latents + latents * (latents + 1) // 2)
+        self.below = tuple(torch.tril_indices(latents, latents, -1).tolist())
+
+    def forward(self, features: Tensor) -> Full:
+        d = self.latents
+        mean, log_diagonal, below = self.linear(features).split([d, d, d * (d - 1) // 2], dim=1)
+        scale_tril = torch.diag_embed(log_diagonal.exp())
+        scale_tril[:, self.below[0], self.below[1]] = below
+        return Full(mean, scale_tril)
+
+
+class PointHead(nn.Linear):
+    """Features to a code."""
+
+    def forward(self, features: Tensor) -> Point:  # type: ignore[override]
+        return Point(super().forward(features))
+
+
+HEADS: dict[str, type[nn.Module]] = {
+    "diagonal": DiagonalHead,
+    "constant": ConstantVarianceHead,
+    "full": FullHead,
+    "point": PointHead,
+}

@@ -1,0 +1,19 @@
+"""The deterministic autoencoder: reconstruction and nothing else."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from polariscope.nets.autoencoder import Autoencoder, PosteriorKind
+from polariscope.objectives.objective import Batch, Objective, Terms, forward, objectives
+
+
+@objectives.register("ae")
+@dataclass(frozen=True)
+class AE(Objective):
+    """R: the mean negative log-likelihood of the code's reconstruction."""
+
+    posterior: ClassVar[PosteriorKind] = "point"
+
+    def __call__(self, model: Autoencoder, batch: Batch, step: int) -> Terms:
+        p = forward(model, batch)
+        return Terms(p.reconstruction, {"reconstruction": p.reconstruction})

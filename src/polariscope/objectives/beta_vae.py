@@ -1,0 +1,31 @@
+"""The beta-VAE (Higgins et al. 2017), and the same with a full posterior covariance."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from polariscope.nets.autoencoder import Autoencoder, PosteriorKind
+from polariscope.objectives.objective import Batch, Objective, Terms, at_least, forward, objectives
+
+
+@objectives.register("beta-vae")
+@dataclass(frozen=True)
+class BetaVAE(Objective):
+    """R + βK: more weight on the prior than the bound asks for, so that fewer latents stay in use."""
+
+    beta: float = 4.0
+    """Weight of the divergence; 1 is the VAE."""
+
+    def __post_init__(self) -> None:
+        at_least(self.beta, 0, "beta")
+
+    def __call__(self, model: Autoencoder, batch: Batch, step: int) -> Terms:
+        p = forward(model, batch)
+        return Terms(p.reconstruction + self.beta * p.kl, {"reconstruction": p.reconstruction, "kl": p.kl})
+
+
+@objectives.register("full-beta-vae")
+@dataclass(frozen=True)
+class FullBetaVAE(BetaVAE):
+    """The beta-VAE whose posterior may correlate latents: nothing then ties the latents to the axes."""
+
+    posterior: ClassVar[PosteriorKind] = "full"

@@ -1,0 +1,260 @@
+"""The one training loop.
+
+The batch, the noise and every other draw of step t are functions of (seed, t). A run is therefore its weights,
+its optimisers and one integer: stop it anywhere, load the checkpoint, and it goes on to the same bits.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.optim import SGD, Adagrad, Adam, Optimizer
+
+from polariscope.nets.autoencoder import Autoencoder
+from polariscope.objectives.objective import Batch, Objective, Terms
+from polariscope.training.checkpoint import TrainingState
+from polariscope.training.config import TrainingConfig
+from polariscope.worlds.world import Batches, World
+
+OPTIMISERS: dict[str, type[Optimizer]] = {"adam": Adam, "adagrad": Adagrad, "sgd": SGD}
+HELD_OUT_EXAMPLES = 1024
+
+
+class Diverged(ArithmeticError):
+    """Training left the numbers."""
+
+
+@dataclass(frozen=True)
+class Event:
+    """Something worth telling about a run: mean terms of the last steps, or of held-out data."""
+
+    step: int
+    split: str
+    terms: dict[str, float]
+
+
+@dataclass(frozen=True)
+class Listeners:
+    """What the loop tells the outside: curves, moments to save the state, and each step for a progress bar."""
+
+    metrics: Callable[[Event], None] = lambda event: None
+    checkpoint: Callable[[TrainingState], None] = lambda state: None
+    snapshot: Callable[[TrainingState], None] = lambda state: None
+    step: Callable[[int, float], None] = lambda step, loss: None
+
+
+def build_state(model: Autoencoder, objective: Objective, config: TrainingConfig) -> TrainingState:
+    """The model on its device with optimisers for it and, if the objective has one, for its adversary."""
+    if model.adversary is None:
+        model.adversary = objective.adversary(model.latents)
+    model.to(device_of(config), memory_format=torch.channels_last)
+    main = [p for name, p in model.named_parameters() if not name.startswith("adversary.")]
+    optimisers = {"main": OPTIMISERS[config.optimiser](main, lr=config.learning_rate)}
+    if model.adversary is not None:
+        optimisers["adversary"] = Adam(model.adversary.parameters(), **objective.adversary_optimiser())  # type: ignore[arg-type]
+    return TrainingState(model, optimisers)
+
+
+def fit(
+    state: TrainingState,
+    objective: Objective,
+    world: World,
+    config: TrainingConfig,
+    listeners: Listeners | None = None,
+) -> TrainingState:
+    """Train from ``state.step`` to ``config.steps`` (or an early stop). The state is changed in place."""
+    listeners = listeners or Listeners()
+    trained, held_out = split(len(world), config.held_out)
+    feed = Feed(world, trained, config)
+    model = state.model
+    assert isinstance(model, Autoencoder)
+    if config.compile:
+        model.encode, model.decode = torch.compile(model.encode), torch.compile(model.decode)  # type: ignore[method-assign]
+    means = _Means()
+    with _threads(config.threads), _own_randomness(), feed.ahead(state.step, config.steps) as batches:
+        for step, batch in batches:
+            seed_step(config.seed, step)
+            terms = _step(state, objective, batch, step, config)
+            loss = means.add(terms)
+            if not math.isfinite(loss):
+                raise Diverged(
+                    f"training diverged at step {step}: the loss is {loss}; the last good checkpoint is kept. "
+                    f"A smaller learning rate (now {config.learning_rate:g}) or --training.clip 1 often helps"
+                )
+            state.step = done = step + 1
+            listeners.step(done, loss)
+            last = done == config.steps
+            if done % config.log_every == 0 or last:
+                listeners.metrics(Event(done, "train", means.take()))
+            if config.evaluate_every and len(held_out) and (done % config.evaluate_every == 0 or last):
+                terms_held_out = evaluate(model, objective, world, held_out, config, step)
+                listeners.metrics(Event(done, "held_out", terms_held_out))
+                improved = terms_held_out["loss"] < state.best
+                state.best = min(state.best, terms_held_out["loss"])
+                state.stale = 0 if improved else state.stale + 1
+                last = last or bool(config.patience and state.stale >= config.patience)
+            if config.snapshot_every and done % config.snapshot_every == 0:
+                listeners.snapshot(state)
+            if done % config.checkpoint_every == 0 or last:
+                listeners.checkpoint(state)
+            if last:
+                break
+    return state
+
+
+def _step(state: TrainingState, objective: Objective, batch: Batch, step: int, config: TrainingConfig) -> Terms:
+    """One update of the model, and of its adversary if it has one."""
+    main = state.optimisers["main"]
+    for group in main.param_groups:
+        group["lr"] = config.learning_rate * rate_factor(step, config)
+    with _precision(config, batch.x.device):
+        terms = objective(state.model, batch, step)  # type: ignore[arg-type]
+    main.zero_grad(set_to_none=True)
+    terms.loss.backward()
+    if config.clip:
+        nn.utils.clip_grad_norm_(main.param_groups[0]["params"], config.clip)
+    main.step()
+    if terms.adversary is not None:
+        adversary = state.optimisers["adversary"]
+        adversary.zero_grad(set_to_none=True)
+        terms.adversary.backward()
+        adversary.step()
+    return terms
+
+
+@torch.no_grad()
+def evaluate(
+    model: Autoencoder, objective: Objective, world: World, held_out: np.ndarray, config: TrainingConfig, step: int
+) -> dict[str, float]:
+    """Mean terms on held-out data: always the same examples and the same noise, so that curves compare."""
+    feed = Feed(world, held_out[:HELD_OUT_EXAMPLES], config)
+    means = _Means()
+    model.eval()
+    for number in range(feed.order.epoch_steps):
+        seed_step(config.seed, number)
+        means.add(objective(model, feed.batch(number), step))
+    model.train()
+    return means.take()
+
+
+@dataclass(frozen=True)
+class Feed:
+    """Batches of a world on the training device. The next one is rendered while the current one is learned."""
+
+    world: World
+    index: np.ndarray
+    config: TrainingConfig
+
+    @property
+    def order(self) -> Batches:
+        return Batches(len(self.index), min(self.config.batch_size, len(self.index)), self.config.seed)
+
+    def batch(self, step: int, order: Batches | None = None) -> Batch:
+        numbers = self.index[(order or self.order)[step]]
+        x = to_tensor(self.world.observe(numbers), device_of(self.config))
+        factors = torch.from_numpy(np.ascontiguousarray(self.world.factors_of(numbers)))
+        return Batch(x, len(self.index), factors.to(x.device) if self.world.factors else None)
+
+    @contextmanager
+    def ahead(self, start: int, stop: int) -> Iterator[Iterator[tuple[int, Batch]]]:
+        order = self.order
+        with ThreadPoolExecutor(1, thread_name_prefix="batches") as pool:
+
+            def batches() -> Iterator[tuple[int, Batch]]:
+                following: Future[Batch] = pool.submit(self.batch, start, order)
+                for step in range(start, stop):
+                    batch = following.result()
+                    if step + 1 < stop:
+                        following = pool.submit(self.batch, step + 1, order)
+                    yield step, batch
+
+            yield batches()
+
+
+def to_tensor(observations: np.ndarray, device: torch.device | str = "cpu") -> Tensor:
+    """Floats on the device: images from uint8 to [0, 1] in channels-last order, points as they are."""
+    tensor = torch.from_numpy(np.ascontiguousarray(observations)).to(device)
+    if tensor.dtype != torch.uint8:
+        return tensor
+    return tensor.to(memory_format=torch.channels_last).float().mul_(1 / 255)
+
+
+def split(count: int, held_out: float) -> tuple[np.ndarray, np.ndarray]:
+    """Numbers to train on, and numbers kept for evaluation. The same for every seed, so that runs compare."""
+    order = np.random.default_rng(count).permutation(count)
+    kept = min(round(count * held_out), count - 1)
+    return order[kept:], order[:kept]
+
+
+def rate_factor(step: int, config: TrainingConfig) -> float:
+    """What the learning rate is multiplied by at a step: warm-up times schedule."""
+    warm = min(1.0, (step + 1) / config.warmup) if config.warmup else 1.0
+    done = step / config.steps
+    fall = {"constant": 1.0, "linear": 1 - done, "cosine": 0.5 * (1 + math.cos(math.pi * done))}
+    return warm * fall[config.schedule]
+
+
+def seed_step(seed: int, step: int) -> None:
+    """Make everything torch draws from here on a function of (seed, step)."""
+    torch.manual_seed(int(np.random.SeedSequence((seed, step)).generate_state(1, np.uint64)[0]) & (2**63 - 1))
+
+
+def device_of(config: TrainingConfig) -> torch.device:
+    if config.device == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    if config.device == "cuda" and not torch.cuda.is_available():
+        raise ValueError("the device cuda was asked for, but no CUDA device is available: use --training.device cpu")
+    return torch.device(config.device)
+
+
+def _precision(config: TrainingConfig, device: torch.device) -> AbstractContextManager[object]:
+    return torch.autocast(device.type, torch.bfloat16) if config.precision == "bfloat16" else nullcontext()
+
+
+@contextmanager
+def _threads(count: int) -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+@contextmanager
+def _own_randomness() -> Iterator[None]:
+    """Leave the caller's random state as it was."""
+    devices = range(torch.cuda.device_count())
+    with torch.random.fork_rng(devices):
+        yield
+
+
+class _Means:
+    """Running means of terms since they were last taken."""
+
+    def __init__(self) -> None:
+        self.sums: dict[str, float] = {}
+        self.count = 0
+
+    def add(self, terms: Terms) -> float:
+        """Add a step's terms; returns its loss."""
+        parts = {"loss": terms.loss, **terms.parts}
+        if terms.adversary is not None:
+            parts["adversary"] = terms.adversary
+        values = torch.stack([v.detach().float().reshape(()) for v in parts.values()]).tolist()
+        for name, value in zip(parts, values, strict=True):
+            self.sums[name] = self.sums.get(name, 0.0) + value
+        self.count += 1
+        return float(values[0])
+
+    def take(self) -> dict[str, float]:
+        means = {name: total / self.count for name, total in self.sums.items()}
+        self.sums, self.count = {}, 0
+        return means

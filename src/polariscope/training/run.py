@@ -1,0 +1,119 @@
+"""A configuration becomes a run folder: train, resume, load."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from polariscope.lab.store import Row, Run, Store
+from polariscope.nets.autoencoder import Autoencoder
+from polariscope.training import checkpoint
+from polariscope.training.checkpoint import TrainingState
+from polariscope.training.config import RunConfig
+from polariscope.training.loop import Diverged, Event, Listeners, build_state, fit, seed_step
+
+WEIGHTS_SEED = -1
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a run is: what a progress bar shows."""
+
+    step: int
+    steps: int
+    loss: float
+
+
+Tell = Callable[[Progress], None]
+
+
+def train(config: RunConfig, store: Store, tell: Tell | None = None, run_id: str | None = None) -> Run:
+    """Train a configuration into a new folder of the store."""
+    model = build_model(config)  # first, so that a configuration that cannot be built leaves no folder behind
+    run = store.create(config.describe(), config.label, run_id=run_id)
+    return _drive(run, config, build_state(model, config.objective, config.training), [], tell)
+
+
+def resume(run: Run, tell: Tell | None = None) -> Run:
+    """Go on with a run that was stopped, from its last checkpoint to the same bits as if it had not been."""
+    config = RunConfig.build(run.config)
+    state = build_state(build_model(config), config.objective, config.training)
+    rows: list[Row] = []
+    if run.checkpoint.exists():
+        checkpoint.load(state, run.checkpoint)
+        rows = [row for row in run.metrics() if row[0] <= state.step]
+    if run.status == "done":
+        return run
+    run.update(status="running")
+    return _drive(run, config, state, rows, tell)
+
+
+def build_model(config: RunConfig) -> Autoencoder:
+    """The untrained model of a configuration; weights are a function of the seed."""
+    with torch.random.fork_rng(devices=[]):
+        seed_step(config.training.seed, 2**32 - 1)
+        model = Autoencoder(config.model, config.world.shape, config.objective.posterior)
+        model.adversary = config.objective.adversary(config.model.latents)
+    return model
+
+
+def load_model(run: Run, step: int | None = None) -> Autoencoder:
+    """The trained model of a run, ready to be examined: the latest state, or the snapshot at a step."""
+    config = RunConfig.build(run.config)
+    model = build_model(config)
+    if step is None:
+        path: Path | None = run.checkpoint
+    else:
+        path = run.snapshots().get(step)
+        if path is None:
+            raise ValueError(f"run {run.id} has no snapshot at step {step}; it has {sorted(run.snapshots())}")
+    assert path is not None
+    checkpoint.load(TrainingState(model), path)
+    return model.eval()
+
+
+def _drive(run: Run, config: RunConfig, state: TrainingState, rows: list[Row], tell: Tell | None) -> Run:
+    """Run the loop, keeping curves and state in the run folder, and leave a true status whatever happens."""
+    started = time.monotonic()
+    begun_at = state.step
+
+    def record(event: Event) -> None:
+        rows.extend((event.step, event.split, term, value) for term, value in event.terms.items())
+
+    def save(state: TrainingState) -> None:
+        # Metrics first: rows beyond the checkpoint are dropped on resume, rows missing from it could not be made up.
+        run.write_metrics(rows)
+        checkpoint.save(state, run.checkpoint)
+
+    def snapshot(state: TrainingState) -> None:
+        checkpoint.save(state, run.snapshot(state.step), weights_only=True)
+
+    def progress(step: int, loss: float) -> None:
+        if tell:
+            tell(Progress(step, config.training.steps, loss))
+
+    listeners = Listeners(metrics=record, checkpoint=save, snapshot=snapshot, step=progress)
+    try:
+        fit(state, config.objective, config.world, config.training, listeners)
+    except KeyboardInterrupt:
+        save(state)
+        run.update(status="interrupted", result={"step": state.step})
+        raise
+    except (Diverged, FloatingPointError) as error:
+        run.update(status="diverged", result={"step": state.step})
+        raise error if isinstance(error, Diverged) else Diverged(str(error)) from error
+    except BaseException:
+        run.update(status="failed", result={"step": state.step})
+        raise
+    seconds = time.monotonic() - started
+    result: dict[str, Any] = {"step": state.step, "steps_per_second": round((state.step - begun_at) / seconds, 2)}
+    for split in ("train", "held_out"):
+        last = max((step for step, s, _, _ in rows if s == split), default=None)
+        result |= {f"{split}_{term}": value for step, s, term, value in rows if s == split and step == last}
+    run.update(status="done", result=result)
+    return run
