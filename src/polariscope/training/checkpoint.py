@@ -20,6 +20,7 @@ from torch.optim import Optimizer
 from polariscope.atomic import atomic
 
 FORMAT = "polariscope-checkpoint-1"
+PROGRESS = ("step", "best", "stale", "sums", "summed")
 
 
 @dataclass
@@ -32,6 +33,9 @@ class TrainingState:
     best: float = float("inf")
     stale: int = 0
     """Evaluations since the best one."""
+    sums: dict[str, float] = field(default_factory=dict)
+    """Terms added up since the learning curve's last point, over ``summed`` steps."""
+    summed: int = 0
 
 
 def save(state: TrainingState, path: Path, *, weights_only: bool = False) -> None:
@@ -42,7 +46,7 @@ def save(state: TrainingState, path: Path, *, weights_only: bool = False) -> Non
     broken = [name for name, value in tensors.items() if value.is_floating_point() and not value.isfinite().all()]
     if broken:
         raise FloatingPointError(f"step {state.step}: {broken[0]} is not finite, so the checkpoint was not written")
-    progress = {"step": state.step, "best": state.best, "stale": state.stale}
+    progress = {name: getattr(state, name) for name in PROGRESS}
     metadata = {"format": FORMAT, "progress": json.dumps(progress)}
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
@@ -66,7 +70,8 @@ def load(state: TrainingState, path: Path) -> None:
         raise ValueError(f"the checkpoint {path} belongs to another model: {problem}") from error
     for name, optimiser in state.optimisers.items():
         _load_optimiser(optimiser, f"optimiser/{name}/", tensors)
-    state.step, state.best, state.stale = progress["step"], progress["best"], progress["stale"]
+    for name in PROGRESS:
+        setattr(state, name, progress[name])
 
 
 def read(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:

@@ -14,16 +14,16 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.optim import SGD, Adagrad, Adam, Optimizer
 
 from polariscope.nets.autoencoder import Autoencoder
 from polariscope.objectives.objective import Batch, Objective, Terms
 from polariscope.training.checkpoint import TrainingState
 from polariscope.training.config import TrainingConfig
-from polariscope.worlds.world import Batches, World
+from polariscope.worlds.world import Batches, World, to_tensor
 
-OPTIMISERS: dict[str, type[Optimizer]] = {"adam": Adam, "adagrad": Adagrad, "sgd": SGD}
+OPTIMISERS: dict[str, Callable[..., Optimizer]] = {"adam": Adam, "adagrad": Adagrad, "sgd": SGD}
 HELD_OUT_EXAMPLES = 1024
 
 
@@ -54,7 +54,7 @@ def build_state(model: Autoencoder, objective: Objective, config: TrainingConfig
     """The model on its device with optimisers for it and, if the objective has one, for its adversary."""
     if model.adversary is None:
         model.adversary = objective.adversary(model.latents)
-    model.to(device_of(config), memory_format=torch.channels_last)
+    model.to(device_of(config)).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     main = [p for name, p in model.named_parameters() if not name.startswith("adversary.")]
     optimisers = {"main": OPTIMISERS[config.optimiser](main, lr=config.learning_rate)}
     if model.adversary is not None:
@@ -77,22 +77,20 @@ def fit(
     assert isinstance(model, Autoencoder)
     if config.compile:
         model.encode, model.decode = torch.compile(model.encode), torch.compile(model.decode)  # type: ignore[method-assign]
-    means = _Means()
     with _threads(config.threads), _own_randomness(), feed.ahead(state.step, config.steps) as batches:
         for step, batch in batches:
             seed_step(config.seed, step)
             terms = _step(state, objective, batch, step, config)
-            loss = means.add(terms)
+            loss = _add(state, terms)
             if not math.isfinite(loss):
                 raise Diverged(
                     f"training diverged at step {step}: the loss is {loss}; the last good checkpoint is kept. "
                     f"A smaller learning rate (now {config.learning_rate:g}) or --training.clip 1 often helps"
                 )
             state.step = done = step + 1
-            listeners.step(done, loss)
             last = done == config.steps
             if done % config.log_every == 0 or last:
-                listeners.metrics(Event(done, "train", means.take()))
+                listeners.metrics(Event(done, "train", _take_means(state)))
             if config.evaluate_every and len(held_out) and (done % config.evaluate_every == 0 or last):
                 terms_held_out = evaluate(model, objective, world, held_out, config, step)
                 listeners.metrics(Event(done, "held_out", terms_held_out))
@@ -104,6 +102,7 @@ def fit(
                 listeners.snapshot(state)
             if done % config.checkpoint_every == 0 or last:
                 listeners.checkpoint(state)
+            listeners.step(done, loss)
             if last:
                 break
     return state
@@ -135,13 +134,13 @@ def evaluate(
 ) -> dict[str, float]:
     """Mean terms on held-out data: always the same examples and the same noise, so that curves compare."""
     feed = Feed(world, held_out[:HELD_OUT_EXAMPLES], config)
-    means = _Means()
+    means = TrainingState(model)
     model.eval()
     for number in range(feed.order.epoch_steps):
         seed_step(config.seed, number)
-        means.add(objective(model, feed.batch(number), step))
+        _add(means, objective(model, feed.batch(number), step))
     model.train()
-    return means.take()
+    return _take_means(means)
 
 
 @dataclass(frozen=True)
@@ -176,14 +175,6 @@ class Feed:
                     yield step, batch
 
             yield batches()
-
-
-def to_tensor(observations: np.ndarray, device: torch.device | str = "cpu") -> Tensor:
-    """Floats on the device: images from uint8 to [0, 1] in channels-last order, points as they are."""
-    tensor = torch.from_numpy(np.ascontiguousarray(observations)).to(device)
-    if tensor.dtype != torch.uint8:
-        return tensor
-    return tensor.to(memory_format=torch.channels_last).float().mul_(1 / 255)
 
 
 def split(count: int, held_out: float) -> tuple[np.ndarray, np.ndarray]:
@@ -236,25 +227,20 @@ def _own_randomness() -> Iterator[None]:
         yield
 
 
-class _Means:
-    """Running means of terms since they were last taken."""
+def _add(state: TrainingState, terms: Terms) -> float:
+    """Add a step's terms to the running sums; returns its loss."""
+    parts = {"loss": terms.loss, **terms.parts}
+    if terms.adversary is not None:
+        parts["adversary"] = terms.adversary
+    values = torch.stack([v.detach().float().reshape(()) for v in parts.values()]).tolist()
+    for name, value in zip(parts, values, strict=True):
+        state.sums[name] = state.sums.get(name, 0.0) + value
+    state.summed += 1
+    return float(values[0])
 
-    def __init__(self) -> None:
-        self.sums: dict[str, float] = {}
-        self.count = 0
 
-    def add(self, terms: Terms) -> float:
-        """Add a step's terms; returns its loss."""
-        parts = {"loss": terms.loss, **terms.parts}
-        if terms.adversary is not None:
-            parts["adversary"] = terms.adversary
-        values = torch.stack([v.detach().float().reshape(()) for v in parts.values()]).tolist()
-        for name, value in zip(parts, values, strict=True):
-            self.sums[name] = self.sums.get(name, 0.0) + value
-        self.count += 1
-        return float(values[0])
-
-    def take(self) -> dict[str, float]:
-        means = {name: total / self.count for name, total in self.sums.items()}
-        self.sums, self.count = {}, 0
-        return means
+def _take_means(state: TrainingState) -> dict[str, float]:
+    """Mean terms since they were last taken."""
+    means = {name: total / state.summed for name, total in state.sums.items()}
+    state.sums, state.summed = {}, 0
+    return means

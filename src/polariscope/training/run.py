@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import signal
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import torch
@@ -17,7 +21,7 @@ from polariscope.training.checkpoint import TrainingState
 from polariscope.training.config import RunConfig
 from polariscope.training.loop import Diverged, Event, Listeners, build_state, fit, seed_step
 
-WEIGHTS_SEED = -1
+WEIGHTS_STEP = 2**32 - 1  # a step no run reaches: the weights have a draw of their own
 
 
 @dataclass(frozen=True)
@@ -56,7 +60,7 @@ def resume(run: Run, tell: Tell | None = None) -> Run:
 def build_model(config: RunConfig) -> Autoencoder:
     """The untrained model of a configuration; weights are a function of the seed."""
     with torch.random.fork_rng(devices=[]):
-        seed_step(config.training.seed, 2**32 - 1)
+        seed_step(config.training.seed, WEIGHTS_STEP)
         model = Autoencoder(config.model, config.world.shape, config.objective.posterior)
         model.adversary = config.objective.adversary(config.model.latents)
     return model
@@ -94,14 +98,17 @@ def _drive(run: Run, config: RunConfig, state: TrainingState, rows: list[Row], t
         checkpoint.save(state, run.snapshot(state.step), weights_only=True)
 
     def progress(step: int, loss: float) -> None:
+        if interrupted.is_set():
+            save(state)
+            raise KeyboardInterrupt
         if tell:
             tell(Progress(step, config.training.steps, loss))
 
     listeners = Listeners(metrics=record, checkpoint=save, snapshot=snapshot, step=progress)
     try:
-        fit(state, config.objective, config.world, config.training, listeners)
+        with _interrupt_between_steps() as interrupted:
+            fit(state, config.objective, config.world, config.training, listeners)
     except KeyboardInterrupt:
-        save(state)
         run.update(status="interrupted", result={"step": state.step})
         raise
     except (Diverged, FloatingPointError) as error:
@@ -117,3 +124,23 @@ def _drive(run: Run, config: RunConfig, state: TrainingState, rows: list[Row], t
         result |= {f"{split}_{term}": value for step, s, term, value in rows if s == split and step == last}
     run.update(status="done", result=result)
     return run
+
+
+@contextmanager
+def _interrupt_between_steps() -> Iterator[threading.Event]:
+    """Ctrl-C sets the event instead of raising in the middle of an update; a second Ctrl-C raises at once."""
+    interrupted = threading.Event()
+    if threading.current_thread() is not threading.main_thread():
+        yield interrupted
+        return
+
+    def note(number: int, frame: FrameType | None) -> None:
+        if interrupted.is_set():
+            raise KeyboardInterrupt
+        interrupted.set()
+
+    before = signal.signal(signal.SIGINT, note)
+    try:
+        yield interrupted
+    finally:
+        signal.signal(signal.SIGINT, before)

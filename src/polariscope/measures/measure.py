@@ -1,0 +1,57 @@
+"""What a registered measure is: one number about a representation, with the facts that tables and tests need.
+
+The mathematics lives in plain functions of arrays beside each class; the class says what the number needs, where it
+can lie, and what must not change it. The contract kit checks every registered measure against these facts.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from typing import ClassVar, Literal
+
+from polariscope.registry import Registry
+from polariscope.representation import Representation
+
+Need = Literal["var", "sample", "factors"]
+Invariance = Literal["permutation", "sign", "scale", "isotropic_scale", "rotation", "translation"]
+
+
+class Undefined(ValueError):
+    """A measure has no value on this representation, and says why."""
+
+
+class Measure(ABC):
+    """A new measure is one file: functions of arrays, and a registered frozen dataclass that calls them."""
+
+    title: ClassVar[str]
+    """What tables call it."""
+    needs: ClassVar[tuple[Need, ...]] = ()
+    """What a representation must hold besides the means."""
+    low: ClassVar[float] = 0.0
+    high: ClassVar[float] = math.inf
+    higher_is_better: ClassVar[bool | None] = None
+    """None where neither direction is better in itself."""
+    invariant_to: ClassVar[tuple[Invariance, ...]] = ()
+    """Changes of the latent space that leave the value alone."""
+
+    @abstractmethod
+    def __call__(self, representation: Representation) -> float: ...
+
+    def value(self, representation: Representation) -> float:
+        """The number; :class:`Undefined` if the representation lacks what it needs or it has no value there."""
+        for need in self.needs:
+            if getattr(representation, need) is None:
+                raise Undefined(f"{self.title} needs {need}, which this representation does not have")
+        try:
+            number = float(self(representation))
+        except Undefined:
+            raise
+        except ValueError as error:
+            raise Undefined(str(error)) from error
+        if not math.isfinite(number):
+            raise Undefined(f"{self.title} is {number} here")
+        return number
+
+
+measures: Registry[Measure] = Registry("measure", "polariscope.measures")
