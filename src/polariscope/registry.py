@@ -11,7 +11,6 @@ import dataclasses
 import difflib
 import importlib
 import pkgutil
-import sys
 import types
 import typing
 from collections.abc import Callable, Iterable, Mapping
@@ -124,7 +123,7 @@ def from_plain(cls: type[Any], fields: Mapping[str, Any], where: str) -> Any:
     for key in fields:
         if key not in known:
             raise ValueError(f"{where} has no setting {key!r}: {nearest(key, known)}")
-    hints = typing.get_type_hints(cls, vars(sys.modules[cls.__module__]))
+    hints = typing.get_type_hints(cls)
     values = {key: _coerce(hints[key], item, f"{where}: {key}") for key, item in fields.items()}
     try:
         return cls(**values)

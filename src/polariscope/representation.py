@@ -125,13 +125,15 @@ def represent(
     count: int = 10_000,
     layers: Sequence[str] = (),
     seed: int = 0,
+    noise_seed: int | None = None,
     batch_size: int = 256,
 ) -> Representation:
     """What ``model`` says about ``count`` different observations of ``world``.
 
     The model is any module with ``encode(x)``; what may come out of it is told at :func:`read_posterior`. ``layers``
-    names sub-modules whose activations are kept (see :func:`layer_names`); those of the decoder are made from samples. ``seed`` draws the examples and the noise
-    of the samples; compare two models on the same examples with different ``seed`` only if noise may differ.
+    names sub-modules whose activations are kept (see :func:`layer_names`); those of the decoder are made from samples.
+    ``seed`` draws the examples, ``noise_seed`` (the same, if not given) the noise of the samples: give two models that
+    are to be compared the same examples and different noise, or the noise itself will look like a likeness.
     """
     encode: Callable[[Tensor], Any] | None = getattr(model, "encode", None)
     if not callable(encode):
@@ -143,7 +145,7 @@ def represent(
     was_training = model.training
     model.eval()
     with activations(model, layers) as caught, torch.random.fork_rng(devices=range(torch.cuda.device_count())):
-        torch.manual_seed(seed)
+        torch.manual_seed(seed if noise_seed is None else noise_seed)
         for start in range(0, len(observations), batch_size):
             x = to_tensor(observations[start : start + batch_size], device)
             posterior = read_posterior(encode(x))

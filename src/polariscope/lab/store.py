@@ -116,10 +116,7 @@ class Run:
         self.__dict__.pop("_record", None)
 
     def write_metrics(self, rows: Iterable[Row]) -> None:
-        columns = list(zip(*rows, strict=True)) or [[], [], [], []]
-        table = pa.Table.from_arrays(
-            [pa.array(c, t) for c, t in zip(columns, METRICS.types, strict=True)], schema=METRICS
-        )
+        table = pa.Table.from_pylist([dict(zip(METRICS.names, row, strict=True)) for row in rows], schema=METRICS)
         with atomic(self.path / "metrics.parquet") as draft:
             pq.write_table(table, draft)
 

@@ -9,4 +9,5 @@ from polariscope.worlds.world import World as World
 from polariscope.worlds.world import as_observations as as_observations
 from polariscope.worlds.world import sample as sample
 from polariscope.worlds.world import stream as stream
+from polariscope.worlds.world import to_tensor as to_tensor
 from polariscope.worlds.world import worlds as worlds

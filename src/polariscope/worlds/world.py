@@ -14,6 +14,7 @@ from functools import cached_property
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
+import torch
 from numpy.typing import ArrayLike, NDArray
 
 from polariscope.registry import Registry
@@ -158,6 +159,14 @@ def as_observations(data: ArrayLike, source: str = "array") -> NDArray[Any]:
     if low >= 0 and high <= 255:
         return np.rint(data).astype(np.uint8)
     raise ValueError(f"{source}: image values need to lie in 0..1 or 0..255; got {low:g} to {high:g}")
+
+
+def to_tensor(observations: NDArray[Any], device: torch.device | str = "cpu") -> torch.Tensor:
+    """Floats on the device: images from uint8 to [0, 1] in channels-last order, points as they are."""
+    tensor = torch.from_numpy(np.ascontiguousarray(observations)).to(device)
+    if tensor.dtype != torch.uint8:
+        return tensor
+    return tensor.to(memory_format=torch.channels_last).float().mul_(1 / 255)
 
 
 @dataclass(frozen=True)

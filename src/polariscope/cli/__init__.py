@@ -1,0 +1,66 @@
+"""The command line: parse, call, print. Each command is one module with ``main(arguments) -> exit code``.
+
+Exit codes: 0 done; 1 a study's claim did not hold; 2 bad input, said in one sentence; 3 training diverged;
+130 interrupted.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+
+COMMANDS = {
+    "demo": "train two models on the sprite world, examine both, write a report",
+    "worlds": "list the worlds, or show one as a contact sheet",
+    "train": "train a model on a world or a file of yours",
+    "examine": "take a trained model apart and write a report",
+    "runs": "list, filter and query the runs",
+    "version": "print the version",
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Entry point of the ``polariscope`` command."""
+    arguments = list(sys.argv[1:] if arguments is None else arguments)
+    if not arguments or arguments[0] in ("-h", "--help"):
+        print(overview())
+        return 0
+    name, *rest = arguments
+    try:
+        if name not in COMMANDS:
+            from polariscope.registry import nearest
+
+            raise ValueError(f"there is no command {name!r}: {nearest(name, COMMANDS)}")
+        command = importlib.import_module(f"polariscope.cli.{name}")
+        code: int = command.main(rest)
+        return code
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return 130
+    except (ValueError, TypeError, OSError, ImportError) as error:
+        if os.environ.get("POLARISCOPE_DEBUG"):
+            raise
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    except ArithmeticError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 3
+
+
+def overview() -> str:
+    width = max(map(len, COMMANDS))
+    lines = [f"  {name:<{width}}  {what}" for name, what in COMMANDS.items()]
+    return "\n".join(
+        [
+            "usage: polariscope COMMAND [options]",
+            "",
+            "Train learned representations, take them apart, and put them under load.",
+            "",
+            *lines,
+            "",
+            "'polariscope COMMAND --help' tells the options of a command.",
+            "Set POLARISCOPE_DEBUG=1 to see the traceback behind an error.",
+        ]
+    )

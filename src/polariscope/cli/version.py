@@ -1,0 +1,24 @@
+"""``polariscope version``."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+from polariscope.cli.parsing import parse
+from polariscope.lab.store import environment
+
+
+@dataclass(frozen=True)
+class Options:
+    """Print the version of polariscope and of what it stands on."""
+
+    json: bool = False
+    """Print JSON for machines."""
+
+
+def main(arguments: list[str]) -> int:
+    options = parse(Options, arguments, "version")
+    found = environment()
+    print(json.dumps(found) if options.json else "\n".join(f"{name} {version}" for name, version in found.items()))
+    return 0

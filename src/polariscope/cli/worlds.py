@@ -1,0 +1,96 @@
+"""``polariscope worlds``: list them, or show one."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image
+from rich.console import Console
+from rich.table import Table
+
+from polariscope.cli.parsing import parse, parse_world, take_first
+from polariscope.worlds.world import World, sample, worlds
+
+
+@dataclass(frozen=True)
+class ListOptions:
+    """List the worlds. 'polariscope worlds show NAME' draws a contact sheet of one, or of a file of yours."""
+
+    json: bool = False
+    """Print JSON for machines."""
+
+
+SHOW = [
+    ("out", Path, Path("world.png")),
+    ("rows", int, 6),
+    ("columns", int, 10),
+    ("seed", int, 0),
+    ("json", bool, False),
+]
+
+
+def main(arguments: list[str]) -> int:
+    if arguments and arguments[0] == "show":
+        return show(arguments[1:])
+    options = parse(ListOptions, arguments, "worlds")
+    rows = [describe(name) for name in worlds.names() if name != "file"]
+    if options.json:
+        print(json.dumps(rows))
+        return 0
+    table = Table(title="Worlds", title_justify="left", box=None)
+    for column in ("name", "observations", "shape", "factors", ""):
+        table.add_column(column, justify="right" if column == "observations" else "left", overflow="fold")
+    for row in rows:
+        shape = "x".join(map(str, row["shape"]))
+        table.add_row(row["name"], f"{row['observations']:,}", shape, ", ".join(row["factors"]), row["about"])
+    console = Console()
+    console.print(table)
+    console.print("A path takes the place of a name: IDX, npz, npy, HDF5 files and folders of images are read.")
+    return 0
+
+
+def describe(name: str) -> dict[str, Any]:
+    """One world at its default settings, for the list."""
+    kind = worlds.get(name)
+    world = kind()
+    factors = [f"{f.name} {f.size}" if f.size else f.name for f in world.factors]
+    about = (kind.__doc__ or "").strip().split("\n")[0]
+    return {"name": name, "observations": len(world), "shape": world.shape, "factors": factors, "about": about}
+
+
+def show(arguments: list[str]) -> int:
+    name = take_first(arguments)
+    if name is None:
+        raise ValueError(f"which world? 'polariscope worlds show NAME': {', '.join(worlds.names())}, or a file's path")
+    world, options = parse_world(name, arguments, "worlds show", SHOW)
+    sheet = contact_sheet(world, options.rows, options.columns, options.seed)
+    sheet.save(options.out)
+    if options.json:
+        print(json.dumps({"out": str(options.out), "shape": world.shape, "observations": len(world)}))
+    else:
+        print(f"{options.rows * options.columns} of {len(world):,} observations of {name} in {options.out}")
+    return 0
+
+
+def contact_sheet(world: World, rows: int, columns: int, seed: int, gap: int = 2) -> Image.Image:
+    """Random observations side by side; small images are enlarged to whole multiples."""
+    if len(world.shape) != 3:
+        raise ValueError(f"this world has points of shape {world.shape}, not images: there is nothing to draw")
+    if rows < 1 or columns < 1:
+        raise ValueError(f"a contact sheet needs at least one row and one column; got {rows} and {columns}")
+    images, _, _ = sample(world, rows * columns, seed)
+    images = np.random.default_rng(seed).permutation(images)
+    channels, height, width = world.shape
+    if len(images) < rows * columns:
+        rows, columns = 1, len(images)
+    framed = np.pad(images, ((0, 0), (0, 0), (gap, 0), (gap, 0)), constant_values=96)
+    tiles = framed.reshape(rows, columns, channels, height + gap, width + gap).transpose(2, 0, 3, 1, 4)
+    sheet = tiles.reshape(channels, rows * (height + gap), columns * (width + gap))
+    pixels = sheet[0] if channels == 1 else np.moveaxis(sheet[:3], 0, -1)
+    picture = Image.fromarray(pixels)
+    factor = max(1, 64 // height)
+    return picture.resize((picture.width * factor, picture.height * factor), Image.Resampling.NEAREST)

@@ -1,0 +1,230 @@
+"""Examine a model: everything the house can say about one model on one world, as data.
+
+This is the one call behind ``polariscope examine`` and the report. It works for a run of ours and for any module
+with an ``encode`` method; with ``decode`` as well it also shows reconstructions and traversals.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from polariscope.measures.information import factor_information
+from polariscope.measures.measure import Undefined, measures
+from polariscope.measures.polarisation import per_variable_kl, variable_types
+from polariscope.representation import Representation, read_posterior, represent
+from polariscope.worlds.world import ArrayWorld, World, to_tensor
+
+TRAVERSAL_STEPS = 9
+TRAVERSAL_REACH = 2.5
+
+
+@dataclass(frozen=True)
+class Variable:
+    """One latent variable: what type it has, how much it moves, and which factor it tells about."""
+
+    number: int
+    type: str
+    mean_var: float
+    """Posterior variance, averaged over the examples: near 0 the variable is used, near 1 it is noise."""
+    var_of_mean: float
+    """Variance of the posterior mean over the examples."""
+    kl: float | None
+    """Divergence from the prior in nats, averaged over the examples."""
+    factor: str | None
+    """The factor this variable knows most about, if it knows anything."""
+    information: float | None
+    """How much of that factor's entropy it knows, from 0 to 1."""
+
+
+@dataclass(frozen=True)
+class Value:
+    """A measure's value, or the sentence that says why there is none."""
+
+    name: str
+    title: str
+    value: float | None
+    higher_is_better: bool | None
+    problem: str | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Examination:
+    """The findings about one model."""
+
+    representation: Representation
+    variables: list[Variable]
+    values: list[Value]
+    factor_information: NDArray[np.float64] | None
+    """Share of each factor's entropy that each latent knows, ``(latents, factors)``."""
+    originals: NDArray[np.uint8] | None = None
+    """Example images, ``(n, c, h, w)``."""
+    reconstructions: NDArray[np.uint8] | None = None
+    traversals: NDArray[np.uint8] | None = None
+    """One latent moved at a time from an example, ``(latents, steps, c, h, w)``, in the order of ``variables``."""
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """How many variables are of each type."""
+        types = [v.type for v in self.variables]
+        return {kind: types.count(kind) for kind in ("active", "mixed", "passive")}
+
+    def summary(self) -> dict[str, Any]:
+        """JSON-ready: the counts, the measures and the variables."""
+        return {
+            "examples": self.representation.count,
+            "types": self.counts,
+            "measures": {v.name: v.value for v in self.values},
+            "undefined": {v.name: v.problem for v in self.values if v.problem},
+            "variables": [asdict(v) for v in self.variables],
+            "notes": self.notes,
+        }
+
+
+def examine(
+    model: nn.Module,
+    data: World | NDArray[Any] | Tensor,
+    factors: NDArray[Any] | Tensor | None = None,
+    *,
+    count: int = 10_000,
+    seed: int = 0,
+) -> Examination:
+    """Take a model apart on a world, or on an array of images or points with (or without) their factors.
+
+    >>> class Doubling(nn.Module):
+    ...     def encode(self, x):
+    ...         return 2 * x, torch.full_like(x, -4.0)
+    >>> points = np.random.default_rng(0).normal(size=(200, 3))
+    >>> examine(Doubling(), points).counts
+    {'active': 3, 'mixed': 0, 'passive': 0}
+    """
+    world = as_world(data, factors)
+    representation = represent(model, world, count=count, seed=seed)
+    notes = _notes(representation)
+    table = None
+    if representation.factors is not None:
+        table = factor_information(representation.mean, representation.factors)
+    variables = describe_variables(representation, table)
+    values = [_value(name, representation) for name in measures.names()]
+    pictures: dict[str, NDArray[np.uint8]] = {}
+    if len(world.shape) == 3 and callable(getattr(model, "decode", None)):
+        pictures = _pictures(model, world, representation, [v.number for v in variables])
+    return Examination(representation, variables, values, table, notes=notes, **pictures)
+
+
+def as_world(data: World | NDArray[Any] | Tensor, factors: NDArray[Any] | Tensor | None = None) -> World:
+    """A world as it is; arrays and tensors wrapped into one."""
+    if isinstance(data, World):
+        return data
+    positions = None if factors is None else np.asarray(factors)
+    return ArrayWorld(np.asarray(data), positions)
+
+
+def describe_variables(representation: Representation, table: NDArray[np.float64] | None) -> list[Variable]:
+    """One row a latent variable, the most used first (by posterior variance, then by movement)."""
+    rep = representation
+    var_of_mean = rep.mean.var(axis=0)
+    if rep.var is None:
+        types = ["active"] * rep.latents
+        mean_var, kl = np.zeros(rep.latents), None
+    else:
+        types = list(variable_types(rep.var).labels)
+        mean_var = rep.var.mean(axis=0)
+        kl = per_variable_kl(rep.mean, rep.var)
+    order = np.lexsort((-var_of_mean, np.round(mean_var, 3)))
+    rows = []
+    for j in order:
+        factor, information = None, None
+        if table is not None and rep.factor_info:
+            best = int(np.argmax(table[j]))
+            factor, information = rep.factor_info[best].name, float(table[j, best])
+        rows.append(
+            Variable(
+                number=int(j),
+                type=types[j],
+                mean_var=float(mean_var[j]),
+                var_of_mean=float(var_of_mean[j]),
+                kl=None if kl is None else float(kl[j]),
+                factor=factor,
+                information=information,
+            )
+        )
+    return rows
+
+
+def _value(name: str, representation: Representation) -> Value:
+    measure = measures.get(name)()
+    try:
+        number, problem = measure.value(representation), None
+    except Undefined as error:
+        number, problem = None, str(error)
+    return Value(name, measure.title, number, measure.higher_is_better, problem)
+
+
+def _notes(representation: Representation) -> list[str]:
+    """What a reader must know before trusting the numbers."""
+    notes = []
+    if representation.var is None:
+        notes.append("The model gives no posterior variance: every variable counts as active, and nothing is sampled.")
+    else:
+        types = variable_types(representation.var)
+        if not len(types.active) and not len(types.mixed):
+            notes.append("The posterior has collapsed: no latent variable carries information about the data.")
+        elif len(types.passive):
+            dropped = ", ".join(str(j) for j in types.passive)
+            notes.append(
+                f"Variables {dropped} are passive: leave their means out of whatever scales or correlates features."
+            )
+    if representation.count < 1000:
+        notes.append(f"Only {representation.count} examples: measures that count pairs or bins are biased upwards.")
+    return notes
+
+
+@torch.no_grad()
+def _pictures(
+    model: nn.Module, world: World, representation: Representation, order: list[int], examples: int = 12
+) -> dict[str, NDArray[np.uint8]]:
+    """Originals with their reconstructions, and traversals of every latent from one example."""
+    assert representation.index is not None
+    picked = representation.index[np.linspace(0, representation.count - 1, examples).astype(int)]
+    originals = world.observe(picked)
+    device = next((p.device for p in model.parameters()), torch.device("cpu"))
+    means = read_posterior(model.encode(to_tensor(originals, device)))["mean"]  # type: ignore[operator]
+    # The example nearest to the middle of the codes stands for the data set.
+    centre = means[(means - means.mean(0)).square().sum(1).argmin()]
+    spread = torch.from_numpy(representation.mean.std(axis=0)).to(device).clamp(min=0.5)
+    offsets = torch.linspace(-TRAVERSAL_REACH, TRAVERSAL_REACH, TRAVERSAL_STEPS, device=device)
+    codes = centre.repeat(len(order), TRAVERSAL_STEPS, 1)
+    for row, j in enumerate(order):
+        codes[row, :, j] = offsets * spread[j]
+    decode = generator(model)
+    return {
+        "originals": originals,
+        "reconstructions": _to_uint8(decode(means), originals.shape),
+        "traversals": _to_uint8(decode(codes.flatten(0, 1)), (*codes.shape[:2], *world.shape)),
+    }
+
+
+def generator(model: nn.Module) -> Callable[[Tensor], Tensor]:
+    """Latents to observations in the data's units: ``generate`` where the model has it, else ``decode``, whose output
+    is taken as logits if it leaves [0, 1]."""
+    if callable(getattr(model, "generate", None)):
+        return model.generate  # type: ignore[return-value]
+
+    def decode(z: Tensor) -> Tensor:
+        output: Tensor = model.decode(z)  # type: ignore[operator]
+        return output if output.min() >= 0 and output.max() <= 1 else output.sigmoid()
+
+    return decode
+
+
+def _to_uint8(images: Tensor, shape: tuple[int, ...]) -> NDArray[np.uint8]:
+    scaled = (images.clamp(0, 1) * 255).round().to(torch.uint8).cpu().numpy()
+    return np.ascontiguousarray(scaled.reshape(shape))

@@ -1,0 +1,201 @@
+"""Exact nearest-neighbour distances, without ever holding the distance matrix.
+
+Expanding |a-b|² into |a|² + |b|² - 2ab turns the search into matrix products, which are fast, but subtracts nearly
+equal numbers when a and b are close, which is the very case one is looking for. So single-precision products only
+*nominate* neighbours; the nominees' distances are then measured directly. The rounding error of a product has a known
+bound, so it is known for which samples a neighbour can have been overlooked; those are searched again in double
+precision.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+Array = NDArray[Any] | Tensor
+Duplicates = Literal["remove", "reject"]
+
+_SPARE = 5  # nominees beyond k: what separates them from the k-th is the room for rounding
+_PRODUCT_NUMBERS = 1 << 23  # size of one block of products
+_DIRECT_NUMBERS = 1 << 19  # size of one block of differences: small enough to stay in the processor's cache
+
+
+@dataclass(frozen=True, eq=False)
+class Neighbours:
+    """The k nearest neighbours of every sample, nearest first, the sample itself left out.
+
+    ``indices`` number the rows of the input as it was given; ``rows`` are the rows that were searched, which are all
+    of them unless ``duplicates`` rows repeated an earlier one and were removed.
+    """
+
+    distances: NDArray[np.float64]
+    indices: NDArray[np.int64]
+    rows: NDArray[np.int64]
+    duplicates: int
+
+    @property
+    def samples(self) -> int:
+        return len(self.distances)
+
+    @property
+    def k(self) -> int:
+        return int(self.distances.shape[1])
+
+
+def as_samples(x: Array, name: str = "x", least: int = 2) -> Tensor:
+    """``x`` as a finite ``(samples, features)`` tensor that shares its memory where the number type allows.
+
+    Everything after the first axis is flattened. Single and double precision and bytes stay what they are; other
+    numbers become the smallest float that holds them.
+
+    >>> as_samples(np.zeros((5, 8, 8), np.uint8)).shape
+    torch.Size([5, 64])
+    """
+    tensor = x.detach() if isinstance(x, Tensor) else _from_numpy(np.asarray(x), name)
+    if tensor.is_complex():
+        raise TypeError(f"{name} holds {tensor.dtype} numbers: pass real ones, for instance real and imaginary parts")
+    if tensor.ndim == 0 or tensor.shape[0] < least:
+        raise ValueError(f"{name} needs at least {least} samples along its first axis; got shape {tuple(tensor.shape)}")
+    if tensor.numel() == 0:
+        raise ValueError(f"{name} has no features: its shape is {tuple(tensor.shape)}")
+    if tensor.dtype not in (torch.float32, torch.float64, torch.uint8):
+        tensor = tensor.to(torch.float32 if tensor.dtype.itemsize <= 2 else torch.float64)
+    tensor = tensor.reshape(len(tensor), -1)
+    # A finite sum has finite terms; only if it is not do the extremes have to tell NaN from mere overflow.
+    if not tensor.sum().isfinite() and not torch.stack(torch.aminmax(tensor)).isfinite().all():
+        raise ValueError(f"{name} contains NaN or infinity: remove those samples first")
+    return tensor
+
+
+def distinct_rows(x: Tensor) -> Tensor:
+    """Numbers of the rows of ``x`` that repeat no earlier row, in order."""
+    kind = {1: torch.uint8, 4: torch.int32, 8: torch.int64}[x.dtype.itemsize]
+    weights = torch.from_numpy(np.random.default_rng(0).integers(1 << 62, size=x.shape[1])).to(x.device)
+    # Integer sums wrap around but never round, so equal rows have equal keys whatever the order of summation.
+    keys = torch.cat(
+        [
+            # Adding zero turns -0.0 into 0.0, which is equal to it but looks different.
+            ((x[rows] + 0).contiguous().view(kind).to(torch.int64) * weights).sum(1)
+            for rows in blocks(len(x), x.shape[1], _DIRECT_NUMBERS)
+        ]
+    )
+    _, group = torch.unique(keys, return_inverse=True)
+    order = torch.arange(len(x), device=x.device)
+    first = torch.full_like(order, len(x)).scatter_reduce(0, group, order, "amin")[group]
+    repeats = torch.nonzero(first != order).squeeze(1)
+    equal = torch.zeros(len(x), dtype=torch.bool, device=x.device)
+    for part in blocks(len(repeats), x.shape[1], _DIRECT_NUMBERS):
+        equal[repeats[part]] = (x[repeats[part]] == x[first[repeats[part]]]).all(1)
+    return order[~equal]
+
+
+def nearest_neighbours(x: Array, k: int, duplicates: Duplicates = "remove") -> Neighbours:
+    """The ``k`` nearest neighbours of every sample by Euclidean distance.
+
+    ``duplicates`` says what becomes of samples that repeat an earlier one: they are removed, or the data is rejected.
+    Two samples at distance zero would otherwise make every ratio of distances meaningless.
+
+    >>> found = nearest_neighbours(np.array([[0.0], [1.0], [3.0], [3.0]]), k=1)
+    >>> found.distances.ravel().tolist(), found.indices.ravel().tolist(), found.duplicates
+    ([1.0, 1.0, 2.0], [1, 0, 1], 1)
+    """
+    if duplicates not in ("remove", "reject"):
+        raise ValueError(f"duplicates is 'remove' or 'reject'; got {duplicates!r}")
+    points = as_samples(x)
+    rows = distinct_rows(points)
+    repeated = len(points) - len(rows)
+    if repeated and duplicates == "reject":
+        raise ValueError(f"{repeated} of {len(points)} samples repeat an earlier one: remove them, or let me do so")
+    if not 1 <= k < len(rows):
+        raise ValueError(
+            f"k = {k} neighbours need k between 1 and the number of distinct samples less one; "
+            f"there are {len(rows)} distinct samples"
+        )
+    if repeated:
+        points = points[rows]
+    distances, indices = _search(points, k)
+    if not distances[:, 0].all():
+        raise ValueError(f"different samples are at distance zero in {points.dtype}: rescale the data")
+    return Neighbours(
+        distances.cpu().numpy(), rows[indices].cpu().numpy(), rows.cpu().numpy(), duplicates=int(repeated)
+    )
+
+
+def blocks(count: int, width: int, numbers: int) -> Iterator[slice]:
+    """Slices that cover ``range(count)``, each of at most ``numbers`` numbers where a row has ``width`` of them."""
+    step = max(1, numbers // width)
+    return (slice(start, min(start + step, count)) for start in range(0, count, step))
+
+
+def _search(points: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    count, features = points.shape
+    # Distances do not see the shift, and products of small numbers have small rounding errors.
+    centred = points.to(torch.float64 if points.dtype == torch.float64 else torch.float32)
+    centred = centred - centred.mean(0)
+    lengths = torch.linalg.vector_norm(centred, dim=1, dtype=torch.float64)
+    single = centred.to(torch.float32)
+    half_squares = (lengths.square() / 2).to(torch.float32)
+    wanted = min(k + _SPARE, count - 1)
+    # Rounding errors partly cancel: a product of length m is off by more than 4 sqrt(m) eps |a||b| with probability
+    # below 1e-9 (Higham and Mary, A new approach to probabilistic rounding error analysis, 2019).
+    error = (4 * features**0.5 + 8) * torch.finfo(torch.float32).eps * lengths.max() * (lengths + lengths.max())
+
+    distances = torch.empty(count, k, dtype=torch.float64, device=points.device)
+    indices = torch.empty(count, k, dtype=torch.int64, device=points.device)
+    doubtful = []
+    for part in blocks(count, count, _PRODUCT_NUMBERS):
+        rows = torch.arange(part.start, part.stop, device=points.device)
+        far, nominees = _nominate(single[part], single, half_squares, rows, wanted)
+        distances[part], indices[part] = _nearest_of(points, rows, nominees, k)
+        # All are nominated, or the k-th is nearer than anything left out can be.
+        kth = (distances[part, -1].square() - lengths[part].square()) / 2
+        if wanted < count - 1:
+            doubtful.append(rows[~(kth <= far.to(torch.float64) - error[part])])
+    again = torch.cat(doubtful) if doubtful else torch.empty(0, dtype=torch.int64, device=points.device)
+    if len(again):
+        double = centred.to(torch.float64)
+        exact_halves = lengths.square() / 2
+        for part in blocks(len(again), count, _PRODUCT_NUMBERS // 2):
+            rows = again[part]
+            _, nominees = _nominate(double[rows], double, exact_halves, rows, wanted)
+            distances[rows], indices[rows] = _nearest_of(points, rows, nominees, k)
+    return distances, indices
+
+
+def _nominate(
+    queries: Tensor, points: Tensor, half_squares: Tensor, rows: Tensor, wanted: int
+) -> tuple[Tensor, Tensor]:
+    """Score and numbers of the points with the smallest |b|²/2 - ab; the score returned is the last nominee's."""
+    scores = torch.addmm(half_squares, queries, points.T, alpha=-1)
+    scores[torch.arange(len(rows), device=rows.device), rows] = torch.inf  # a sample is not its own neighbour
+    found = scores.topk(wanted, dim=1, largest=False, sorted=False)
+    return found.values.amax(1), found.indices
+
+
+def _nearest_of(points: Tensor, rows: Tensor, nominees: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    """Measured distances and numbers of the ``k`` nearest among the nominees, nearest first."""
+    measured = torch.empty(nominees.shape, dtype=torch.float64, device=points.device)
+    dtype = torch.float32 if points.dtype == torch.uint8 else points.dtype
+    for part in blocks(len(rows), nominees.shape[1] * points.shape[1], _DIRECT_NUMBERS):
+        difference = points[nominees[part]].to(dtype).sub_(points[rows[part]].unsqueeze(1))
+        measured[part] = torch.linalg.vector_norm(difference, dim=2).to(torch.float64)
+    nearest, place = measured.sort(dim=1, stable=True)
+    return nearest[:, :k], nominees.gather(1, place[:, :k])
+
+
+def _from_numpy(x: NDArray[Any], name: str) -> Tensor:
+    if x.dtype.kind not in "biufc":
+        raise TypeError(f"{name} needs numbers; got an array of {x.dtype}")
+    if x.dtype == np.longdouble and x.dtype.itemsize > 8:
+        x = x.astype(np.float64)
+    x = np.ascontiguousarray(x, dtype=x.dtype.newbyteorder("="))
+    with warnings.catch_warnings():  # torch warns of read-only arrays because it could write to them; we do not
+        warnings.filterwarnings("ignore", message=".*not writable.*", category=UserWarning)
+        return torch.from_numpy(x)

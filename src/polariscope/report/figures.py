@@ -1,0 +1,337 @@
+"""Figures: data in, a matplotlib ``Figure`` (or, for pictures, an image) out. No global state, one style.
+
+Every colour comes from :data:`PALETTE`, which knows a light and a dark variant: figures are drawn in the light one, and
+a page that shows them as inline SVG can put its own variables in their place. Types of variables keep their colour
+everywhere: active blue, mixed amber, passive grey, a choice that survives every common colour blindness and grey print.
+"""
+
+from __future__ import annotations
+
+import base64
+import math
+from collections.abc import Mapping, Sequence
+from io import BytesIO, StringIO
+from typing import TYPE_CHECKING, Any
+
+import matplotlib
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.colors import LinearSegmentedColormap, Normalize
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, LogFormatter, MaxNLocator
+from numpy.typing import ArrayLike, NDArray
+from PIL import Image
+
+from polariscope.lab.store import Row
+from polariscope.representation import Representation
+
+if TYPE_CHECKING:
+    from polariscope.examine import Variable
+
+PALETTE = {
+    "ink": ("#1c2733", "#e4eaf0"),
+    "muted": ("#566473", "#9fadba"),
+    "line": ("#dbe2e9", "#33404d"),
+    "active": ("#1f6fb4", "#5aa9e6"),
+    "mixed": ("#c98a12", "#e5b04c"),
+    "passive": ("#8b96a2", "#7c8895"),
+    "first": ("#0c7c72", "#3fbfae"),
+    "second": ("#a2307a", "#e183bd"),
+    "third": ("#b4500f", "#ee9a5a"),
+    "fourth": ("#5443a6", "#a99bf0"),
+}
+"""Names to (light, dark) colours."""
+
+LIGHT = {name: light for name, (light, _) in PALETTE.items()}
+SUBJECTS = ("first", "second", "third", "fourth")
+"""Colours of things compared, in order; a fifth thing starts again with other markers."""
+MARKERS = ("o", "s", "^", "D", "v")
+TYPES = ("active", "mixed", "passive")
+
+STYLE: dict[str, Any] = {
+    "font.family": "DejaVu Sans",
+    "font.size": 8.5,
+    "text.color": LIGHT["ink"],
+    "axes.labelcolor": LIGHT["muted"],
+    "axes.edgecolor": LIGHT["line"],
+    "axes.titlesize": 9.5,
+    "axes.titlelocation": "left",
+    "axes.titlecolor": LIGHT["ink"],
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "grid.color": LIGHT["line"],
+    "grid.linewidth": 0.6,
+    "xtick.color": LIGHT["muted"],
+    "ytick.color": LIGHT["muted"],
+    "xtick.labelsize": 8,
+    "ytick.labelsize": 8,
+    "xtick.major.size": 0,
+    "ytick.major.size": 0,
+    "xtick.minor.size": 0,
+    "ytick.minor.size": 0,
+    "legend.frameon": False,
+    "legend.fontsize": 8,
+    "lines.linewidth": 1.6,
+    "svg.fonttype": "none",
+    "svg.hashsalt": "polariscope",  # the same data gives the same file
+}
+
+SEQUENTIAL = LinearSegmentedColormap.from_list("polariscope", ["#f1f5f9", "#9cc3e4", "#1f6fb4", "#0a3359"])
+DIVERGING = LinearSegmentedColormap.from_list("polariscope-signed", ["#8a4a06", "#e2b671", "#f4f5f6", "#85b6de", "#0f4f89"])
+
+styled = matplotlib.rc_context(STYLE)
+"""Decorator: draw in the house style, whatever the user's own settings are."""
+
+
+@styled
+def learning_curves(
+    runs: Mapping[str, Sequence[Row]], terms: Sequence[str] | None = None, *, legend: bool = True
+) -> Figure:
+    """Terms of the loss over training, a panel a term: a faint line while training, dots on held-out data."""
+    terms = terms_of(runs.values()) if terms is None else terms
+    figure = Figure(figsize=(3.5 * max(1, len(terms)), 2.3), layout="constrained")
+    for term, axes in zip(terms, figure.subplots(1, max(1, len(terms)), squeeze=False)[0], strict=False):
+        values: list[float] = []
+        for number, (name, rows) in enumerate(runs.items()):
+            colour = LIGHT[SUBJECTS[number % len(SUBJECTS)]]
+            for split in ("train", "held_out"):
+                points = [(step, value) for step, s, t, value in rows if (s, t) == (split, term)]
+                if not points:
+                    continue
+                steps, heights = zip(*points, strict=True)
+                values += heights
+                if split == "train":
+                    axes.plot(steps, heights, color=colour, alpha=0.45, linewidth=1.2, label=f"{name}, training")
+                else:
+                    marker = MARKERS[number % len(MARKERS)]
+                    axes.plot(steps, heights, color=colour, marker=marker, markersize=3, label=f"{name}, held-out")
+        if values and min(values) > 0 and max(values) > 10 * min(values):
+            axes.set_yscale("log")
+            axes.yaxis.set_major_formatter(LogFormatter(labelOnlyBase=False, minor_thresholds=(2, 0.5)))
+            axes.yaxis.set_minor_formatter(LogFormatter(labelOnlyBase=False, minor_thresholds=(1.5, 0.5)))
+        axes.set_title(term)
+        axes.set_xlabel("step")
+        axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda step, _: _short(step)))
+        if legend and axes.get_legend_handles_labels()[0]:
+            axes.legend()
+    return figure
+
+
+def terms_of(runs: Any) -> list[str]:
+    """The terms in some runs' metrics: the loss first, then its usual parts, then the rest by name."""
+    found = {term for rows in runs for _, _, term, _ in rows}
+    usual = [term for term in ("loss", "reconstruction", "kl") if term in found]
+    return usual + sorted(found - set(usual))
+
+
+@styled
+def heatmap(
+    values: ArrayLike,
+    rows: Sequence[str],
+    columns: Sequence[str],
+    title: str = "",
+    *,
+    low: float | None = None,
+    high: float | None = None,
+    signed: bool = False,
+    annotate: bool | None = None,
+    row_colours: Sequence[str] | None = None,
+    separators: tuple[Sequence[int], Sequence[int]] = ((), ()),
+) -> Figure:
+    """A matrix as coloured cells, with its numbers in them where there is room.
+
+    ``signed`` puts a neutral colour at 0. ``separators`` draws lines before these (rows, columns), for instance where a
+    network's encoder ends. Cells that are NaN stay empty.
+    """
+    table = np.ma.masked_invalid(np.asarray(values, dtype=float))
+    if table.shape != (len(rows), len(columns)):
+        raise ValueError(f"a heatmap of {len(rows)} rows and {len(columns)} columns got values of shape {table.shape}")
+    largest = float(np.abs(table).max()) if table.count() else 1.0
+    high = high if high is not None else largest
+    low = low if low is not None else -high if signed else min(0.0, float(table.min()) if table.count() else 0.0)
+    annotate = annotate if annotate is not None else table.size <= 200
+    width, height = (0.66, 0.3) if annotate else (0.24, 0.24)
+    letters = max((len(row) for row in rows), default=0)
+    figure = Figure(
+        figsize=(1.0 + 0.075 * letters + width * len(columns), 0.75 + height * len(rows)), layout="constrained"
+    )
+    axes: Axes = figure.subplots()
+    norm, colours = Normalize(low, high), DIVERGING if signed else SEQUENTIAL
+    # Larger matrices become one embedded picture: a path a cell would weigh megabytes.
+    mesh = axes.pcolormesh(
+        table, cmap=colours, norm=norm, edgecolors="white" if annotate else "none", linewidth=1.5 * annotate
+    )
+    mesh.set_rasterized(table.size > 2500)
+    if annotate:
+        for i, j in np.argwhere(~np.ma.getmaskarray(table)):
+            shade = colours(norm(table[i, j]))
+            ink = "#10171f" if np.dot(shade[:3], (0.3, 0.59, 0.11)) > 0.5 else "#fafcff"
+            axes.text(j + 0.5, i + 0.5, f"{table[i, j]:.2f}", ha="center", va="center", color=ink, fontsize=8)
+    crowded = max((len(c) for c in columns), default=0) * 0.085 > width
+    axes.set_xticks(
+        np.arange(len(columns)) + 0.5, columns, rotation=35 if crowded else 0, ha="left" if crowded else "center"
+    )
+    axes.set_yticks(np.arange(len(rows)) + 0.5, rows)
+    axes.xaxis.tick_top()
+    axes.invert_yaxis()
+    axes.grid(False)
+    axes.spines[:].set_visible(False)
+    for label, colour in zip(axes.get_yticklabels(), row_colours or (), strict=False):
+        label.set_color(colour)
+    for row in separators[0]:
+        axes.axhline(row, color=LIGHT["ink"], linewidth=1)
+    for column in separators[1]:
+        axes.axvline(column, color=LIGHT["ink"], linewidth=1)
+    bar = figure.colorbar(mesh, ax=axes, fraction=0.05, pad=0.02, aspect=25)
+    bar.outline.set_visible(False)  # type: ignore[operator]
+    bar.locator = MaxNLocator(5)
+    bar.update_ticks()
+    if title:
+        axes.set_title(title, pad=8)
+    return figure
+
+
+def factor_matrix(information: NDArray[np.floating], variables: Sequence[Variable], factors: Sequence[str]) -> Figure:
+    """How much of each factor (column) each latent variable (row, most used first) knows, from 0 to 1."""
+    return heatmap(
+        information[[v.number for v in variables]],
+        [variable_label(v) for v in variables],
+        factors,
+        low=0.0,
+        high=1.0,
+        row_colours=[LIGHT["muted" if v.type == "passive" else "ink"] for v in variables],
+    )
+
+
+@styled
+def variable_histograms(representation: Representation, variables: Sequence[Variable], bins: int = 40) -> Figure:
+    """Histograms of what the model says about each variable: its mean, its variance, a sample; the prior is dashed.
+
+    A conditional prior is shown as the histogram of its own means and variances, the standard normal as its density.
+    """
+    rep = representation
+    panels = [("posterior mean", rep.mean, rep.prior_mean)]
+    if rep.var is not None:
+        panels.append(("posterior variance", rep.var, rep.prior_var))
+    if rep.sample is not None:
+        panels.append(("sample", rep.sample, None))
+    figure = Figure(figsize=(2.0 * len(panels) + 0.2, 0.45 + 1.15 * max(1, len(variables))), layout="constrained")
+    grid = figure.subplots(max(1, len(variables)), len(panels), squeeze=False)
+    for row, variable in zip(grid, variables, strict=True):
+        for axes, (title, values, prior) in zip(row, panels, strict=True):
+            _histogram(axes, values[:, variable.number], LIGHT[variable.type], bins)
+            _prior(axes, None if prior is None else prior[:, variable.number], title, rep.prior_mean is None, bins)
+            axes.set_yticks([])
+            axes.spines["left"].set_visible(False)
+            axes.xaxis.set_major_locator(MaxNLocator(4))
+        row[0].set_ylabel(variable_label(variable), color=LIGHT["ink"])
+    for axes, (title, _, _) in zip(grid[0], panels, strict=True):
+        axes.set_title(title)
+    return figure
+
+
+def _histogram(axes: Axes, values: NDArray[np.floating], colour: str, bins: int) -> None:
+    density, edges = np.histogram(values, bins=bins, density=True)
+    axes.stairs(density, edges, fill=True, color=colour, alpha=0.75)
+
+
+def _prior(axes: Axes, values: NDArray[np.floating] | None, title: str, standard: bool, bins: int) -> None:
+    """The prior over the histogram just drawn, within the range it has."""
+    if values is not None:
+        density, edges = np.histogram(values, bins=bins, density=True)
+        axes.stairs(density, edges, color=LIGHT["ink"], linewidth=1, linestyle="--")
+    elif standard and title == "posterior variance":
+        axes.axvline(1.0, color=LIGHT["ink"], linewidth=1, linestyle="--")
+    elif standard:
+        grid = np.linspace(*axes.get_xlim(), 80)
+        axes.plot(grid, np.exp(-(grid**2) / 2) / math.sqrt(2 * math.pi), color=LIGHT["ink"], linewidth=1, linestyle="--")
+
+
+@styled
+def types_by_strength(
+    strengths: Sequence[float | str],
+    counts: Sequence[Mapping[str, float]],
+    lines: Mapping[str, Sequence[float]] | None = None,
+    *,
+    strength: str = "regularisation strength",
+    measure: str = "measure",
+) -> Figure:
+    """Stacked bars of how many variables are active, mixed and passive at each strength, with measures as lines."""
+    if len(strengths) != len(counts):
+        raise ValueError(f"{len(strengths)} strengths need as many counts of types; got {len(counts)}")
+    figure = Figure(figsize=(max(3.5, 1.2 + 0.6 * len(strengths)), 2.8), layout="constrained")
+    axes: Axes = figure.subplots()
+    at = np.arange(len(strengths))
+    bottom = np.zeros(len(strengths))
+    for kind in TYPES:
+        heights = np.array([count.get(kind, 0) for count in counts], dtype=float)
+        axes.bar(at, heights, bottom=bottom, width=0.7, color=LIGHT[kind], label=kind)
+        bottom += heights
+    axes.set_xticks(at, [s if isinstance(s, str) else f"{s:g}" for s in strengths])
+    axes.set_xlabel(strength)
+    axes.set_ylabel("variables")
+    axes.grid(False, axis="x")
+    handles, labels = axes.get_legend_handles_labels()
+    if lines:
+        beside = axes.twinx()
+        for number, (name, heights) in enumerate(lines.items()):
+            colour, marker = LIGHT[SUBJECTS[number % len(SUBJECTS)]], MARKERS[number % len(MARKERS)]
+            beside.plot(at, heights, color=colour, marker=marker, markersize=4, markeredgecolor="white", label=name)
+        beside.set_ylabel(measure)
+        beside.grid(False)
+        handles += beside.get_legend_handles_labels()[0]
+        labels += list(lines)
+    figure.legend(handles, labels, loc="outside upper left", ncols=min(5, len(labels)))
+    return figure
+
+
+def image_grid(images: NDArray[np.uint8], *, enlarge: int = 1, gap: int = 2) -> Image.Image:
+    """Images ``(rows, columns, c, h, w)`` tiled into one, transparent between them; every pixel ``enlarge`` times.
+
+    One channel is grey, three are colours; of other numbers the first three channels are shown.
+    """
+    if images.ndim != 5 or images.dtype != np.uint8:
+        raise ValueError(
+            f"an image grid needs uint8 (rows, columns, channels, h, w); got {images.dtype} {images.shape}"
+        )
+    rows, columns, channels, h, w = images.shape
+    colours = np.zeros((rows, columns, 3, h, w), np.uint8)
+    colours[:, :, : min(3, channels)] = images[:, :, :3]
+    if channels == 1:
+        colours[:] = images
+    tiles = np.zeros((rows, h + gap, columns, w + gap, 4), np.uint8)
+    tiles[:, :h, :, :w, :3] = colours.transpose(0, 3, 1, 4, 2)
+    tiles[:, :h, :, :w, 3] = 255
+    whole = tiles.reshape(rows * (h + gap), columns * (w + gap), 4)[: -gap or None, : -gap or None]
+    return Image.fromarray(whole.repeat(enlarge, 0).repeat(enlarge, 1))
+
+
+def variable_label(variable: Variable) -> str:
+    return f"z{variable.number} · {variable.type}"
+
+
+@styled
+def as_svg(figure: Figure) -> str:
+    """The figure as SVG text; letters stay letters."""
+    file = StringIO()
+    nothing = dict.fromkeys(("Creator", "Date", "Format", "Type"))
+    figure.savefig(file, format="svg", transparent=True, metadata=nothing)
+    return file.getvalue()
+
+
+def as_data_uri(image: Image.Image) -> str:
+    """The picture as a PNG inside an address: what ``<img src>`` takes without a second file."""
+    file = BytesIO()
+    image.save(file, format="PNG", optimize=True)
+    return f"data:image/png;base64,{base64.b64encode(file.getvalue()).decode()}"
+
+
+def _short(step: float) -> str:
+    """Steps as people write them: 500, 2k, 1.5M."""
+    for size, letter in ((1e6, "M"), (1e3, "k")):
+        if abs(step) >= size:
+            return f"{step / size:g}{letter}"
+    return f"{step:g}"

@@ -1,0 +1,83 @@
+"""The house rules that a machine can check: imports go one way, names say something, nothing forbidden is used."""
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+SOURCE = Path(__file__).resolve().parents[1] / "src" / "polariscope"
+
+# Each room with the rooms it may import. Imports go down this list's order of dependence, never up.
+GROUND = {"registry", "atomic"}
+MAY_IMPORT = {
+    "theory": set(),
+    "lab": GROUND,
+    "worlds": GROUND | {"theory"},
+    "nets": GROUND,
+    "objectives": GROUND | {"nets"},
+    "training": GROUND | {"objectives", "nets", "worlds", "lab"},
+    "representation": GROUND | {"worlds"},
+    "measures": GROUND | {"representation", "theory"},
+    "dimension": GROUND | {"measures", "representation", "theory", "training", "worlds", "nets", "objectives", "lab"},
+    "kernels": GROUND | {"nets", "theory"},
+    "examine": GROUND | {"measures", "representation", "worlds", "nets", "theory"},
+    "report": GROUND | {"examine", "measures", "representation", "lab", "worlds"},
+    "robustness": GROUND | {"nets", "training", "worlds"},
+    "mapping": GROUND | {"nets", "training"},
+    "testing": GROUND | {"worlds", "objectives", "measures", "representation", "nets"},
+    "studies": None,  # everything below
+    "app": GROUND | {"lab", "report"},
+    "cli": None,
+    "__init__": None,
+    "__main__": {"cli"},
+}
+ORDER = list(MAY_IMPORT)
+
+
+def modules() -> list[Path]:
+    return sorted(SOURCE.rglob("*.py"))
+
+
+def room_of(path: Path) -> str:
+    return path.relative_to(SOURCE).parts[0].removesuffix(".py")
+
+
+def imported_rooms(path: Path) -> set[str]:
+    rooms = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        names = []
+        if isinstance(node, ast.ImportFrom) and node.module:
+            names = [node.module]
+        elif isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        rooms |= {name.split(".")[1] for name in names if name.startswith("polariscope.")}
+    return rooms
+
+
+@pytest.mark.parametrize("path", modules(), ids=lambda p: str(p.relative_to(SOURCE)))
+def test_imports_go_one_way(path: Path) -> None:
+    room = room_of(path)
+    if room in GROUND:
+        assert imported_rooms(path) <= GROUND
+        return
+    assert room in MAY_IMPORT, f"{room} is a new room: say in this test what it may import"
+    allowed = MAY_IMPORT[room]
+    if allowed is None:
+        allowed = GROUND | set(ORDER[: ORDER.index(room)])
+    assert imported_rooms(path) - {room} <= allowed
+
+
+@pytest.mark.parametrize("path", modules(), ids=lambda p: str(p.relative_to(SOURCE)))
+def test_every_module_says_what_it_is(path: Path) -> None:
+    assert ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))), "a module needs a docstring"
+    assert path.stem not in {"utils", "util", "helpers", "helper", "common", "misc"}
+
+
+def test_nothing_forbidden_is_imported() -> None:
+    forbidden = re.compile(r"^\s*(import|from) (torchvision|tensorflow|lightning|hydra|pickle|timm)\b", re.MULTILINE)
+    unsafe = re.compile(r"allow_pickle\s*=\s*True|weights_only\s*=\s*False|torch\.load\(")
+    for path in modules():
+        text = path.read_text(encoding="utf-8")
+        assert not forbidden.search(text), path
+        assert not unsafe.search(text), path

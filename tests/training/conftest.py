@@ -1,0 +1,25 @@
+"""A run small enough to train in a second."""
+
+import pytest
+
+from polariscope.nets.architecture import MLP
+from polariscope.nets.autoencoder import ModelConfig
+from polariscope.objectives.vae import VAE
+from polariscope.training import RunConfig, TrainingConfig
+from polariscope.worlds.sprites import Sprites
+
+
+@pytest.fixture
+def small():
+    """``small(objective=..., steps=...)``: a configuration on 16x16 sprites with a tiny MLP."""
+
+    def config(objective=None, likelihood="bernoulli", **training) -> RunConfig:
+        settings = {"steps": 30, "batch_size": 16, "log_every": 7, "evaluate_every": 10, "checkpoint_every": 10}
+        return RunConfig(
+            Sprites(size=16),
+            objective or VAE(),
+            ModelConfig(latents=4, architecture=MLP((32,), (32,)), likelihood=likelihood),
+            TrainingConfig(**settings | training),
+        )
+
+    return config
