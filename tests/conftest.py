@@ -8,8 +8,11 @@ os.environ.setdefault("MPLBACKEND", "Agg")
 
 import pytest
 import torch
+from hypothesis import settings
 
 torch.set_num_threads(1)
+settings.register_profile("polariscope", deadline=None)  # a deadline would assert wall-clock time
+settings.load_profile("polariscope")
 
 REAL_DATA = Path(os.environ.get("POLARISCOPE_DATA", Path(__file__).resolve().parents[2] / "shared" / "data"))
 

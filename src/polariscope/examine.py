@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from polariscope.measures.information import factor_information
+from polariscope.measures.factor_information import factor_information
 from polariscope.measures.measure import Undefined, measures
 from polariscope.measures.polarisation import per_variable_kl, variable_types
 from polariscope.representation import Representation, read_posterior, represent

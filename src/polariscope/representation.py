@@ -135,12 +135,15 @@ def represent(
     ``seed`` draws the examples, ``noise_seed`` (the same, if not given) the noise of the samples: give two models that
     are to be compared the same examples and different noise, or the noise itself will look like a likeness.
     """
-    encode: Callable[[Tensor], Any] | None = getattr(model, "encode", None)
+    encode: Callable[..., Any] | None = getattr(model, "encode", None)
     if not callable(encode):
         raise TypeError(f"{type(model).__name__} has no encode method: a model to examine needs encode(x)")
     observations, factors, index = sample_world(world, count, seed)
     device = next((p.device for p in model.parameters()), torch.device("cpu"))
     columns: dict[str, list[Tensor]] = {}
+    conditional = callable(getattr(model, "prior", None))
+    if conditional and not world.factors:
+        raise ValueError("this model has a conditional prior and needs a world with factors")
     decoded = any(name.startswith("decoder") for name in layers)
     was_training = model.training
     model.eval()
@@ -148,7 +151,11 @@ def represent(
         torch.manual_seed(seed if noise_seed is None else noise_seed)
         for start in range(0, len(observations), batch_size):
             x = to_tensor(observations[start : start + batch_size], device)
-            posterior = read_posterior(encode(x))
+            if conditional:
+                u = torch.from_numpy(np.ascontiguousarray(factors[start : start + batch_size])).to(device)
+                posterior = read_posterior(encode(x, u)) | read_prior(model.prior(u))  # type: ignore[operator]
+            else:
+                posterior = read_posterior(encode(x))
             if decoded:
                 model.decode(posterior.get("sample", posterior["mean"]))  # type: ignore[operator]
             for name, value in posterior.items():
@@ -158,7 +165,7 @@ def represent(
     model.train(was_training)
     arrays = {name: torch.cat(parts).numpy() for name, parts in columns.items()}
     return Representation(
-        **{name: arrays[name] for name in ("mean", "var", "sample") if name in arrays},
+        **{name: value for name, value in arrays.items() if not name.startswith("layers/")},
         factors=factors if world.factors else None,
         factor_info=world.factors,
         layers={name: arrays[f"layers/{name}"] for name in layers},
@@ -192,6 +199,11 @@ def read_posterior(output: Any) -> dict[str, Tensor]:
     if callable(draw):
         return {"mean": mean.flatten(1), "var": var.flatten(1), "sample": draw().flatten(1)}
     return _with_sample(mean.flatten(1), var.flatten(1))
+
+
+def read_prior(prior: Any) -> dict[str, Tensor]:
+    """Mean and variance of a conditional prior, under the names a representation has for them."""
+    return {f"prior_{name}": value for name, value in read_posterior(prior).items() if name != "sample"}
 
 
 _NAMES = ("mean", "var", "variance", "logvar")

@@ -33,7 +33,7 @@ def parse(kind: type[T] | Callable[..., T], arguments: list[str], command: str, 
     options = {} if default is None else {"default": default}
     try:
         with contextlib.redirect_stderr(complaint):
-            result: T = tyro.cli(kind, args=arguments, prog=f"polariscope {command}", **options)  # type: ignore[call-overload]
+            result: T = tyro.cli(kind, args=arguments, prog=f"polariscope {command}", **options)
             return result
     except SystemExit as stop:
         if stop.code in (0, None):
@@ -119,8 +119,9 @@ def parse_run(arguments: list[str], command: str, extra: list[tuple[str, Any, An
             section[key] = _named(section.get(key), {"name": name})
     default = RunConfig.build(description)
     # The same configuration with the architecture's own type in the annotation, so that its fields become flags.
-    kind = type(default.model.architecture)
-    model_type = dataclasses.make_dataclass("ModelConfig", [("architecture", kind)], bases=(ModelConfig,), frozen=True)
+    architecture = default.model.architecture
+    field = ("architecture", type(architecture), dataclasses.field(default=architecture))
+    model_type = dataclasses.make_dataclass("ModelConfig", [field], bases=(ModelConfig,), frozen=True)
     fields = [
         ("world", type(default.world), default.world),
         ("objective", type(default.objective), default.objective),

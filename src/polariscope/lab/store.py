@@ -207,7 +207,7 @@ class Store:
         value)."""
         runs = self.runs()
         rows = [summary(run) for run in runs]
-        columns = sorted({key for row in rows for key in row}) or ["id"]
+        columns = sorted({"id", "kind", "status", "created"}.union(*rows))
         with duckdb.connect() as database:
             table = pa.table({c: pa.array([row.get(c) for row in rows], _arrow_type(rows, c)) for c in columns})
             database.register("runs", table)

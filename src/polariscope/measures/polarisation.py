@@ -15,6 +15,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from polariscope.measures.information import FloatArray, as_array, observations
+from polariscope.measures.measure import Measure, measures
+from polariscope.representation import Representation
 from polariscope.theory.gaussian import kl_per_variable
 
 Label = Literal["active", "mixed", "passive"]
@@ -309,5 +311,34 @@ def polarised_sample(
     switching = on * rng.normal(mixed_mean, np.sqrt(mixed_var), size=on.shape)
     mean = np.hstack([used, switching, passive_scale * unused])
     var = np.hstack([np.full(used.shape, active_var), np.where(on, active_var, 1.0), np.ones(unused.shape)])
-    labels: list[Label] = [*["active"] * active, *["mixed"] * len(mixed), *["passive"] * passive]
-    return PolarisedSample(mean, var, mean + np.sqrt(var) * rng.normal(size=mean.shape), tuple(labels))
+    sizes: dict[Label, int] = {"active": active, "mixed": len(mixed), "passive": passive}
+    labels = tuple(label for label, size in sizes.items() for _ in range(size))
+    return PolarisedSample(mean, var, mean + np.sqrt(var) * rng.normal(size=mean.shape), labels)
+
+
+@measures.register("trace-gap")
+@dataclass(frozen=True)
+class TraceGap(Measure):
+    """Variance that sampling adds to the means: 0 if every latent is used, 1 more for each that is not."""
+
+    title = "Trace gap"
+    needs = ("var",)
+    invariant_to = ("permutation", "sign", "translation")
+
+    def __call__(self, representation: Representation) -> float:
+        return trace_gap(representation.mean, var=representation.var, estimator="analytic")
+
+
+@measures.register("rate")
+@dataclass(frozen=True)
+class Rate(Measure):
+    """Divergence of the posterior from the prior in nats, summed over latents: what the code costs."""
+
+    title = "Rate (nats)"
+    needs = ("var",)
+    invariant_to = ("permutation", "sign")
+
+    def __call__(self, representation: Representation) -> float:
+        rep = representation
+        assert rep.var is not None
+        return float(per_variable_kl(rep.mean, rep.var, prior_mean=rep.prior_mean, prior_var=rep.prior_var).sum())

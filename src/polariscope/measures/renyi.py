@@ -115,14 +115,17 @@ def renyi_mutual_information(first: ArrayLike, second: ArrayLike, alpha: float =
     )
 
 
-def _batched_kernels(x: ArrayLike, batch: int, name: str) -> FloatArray:
-    """Kernel matrices of consecutive batches; samples that do not fill a last batch are left out."""
-    values = _flat(x, name)
+def _batched_kernels(batch: int, **arrays: ArrayLike) -> list[FloatArray]:
+    """Kernel matrices of consecutive batches of each array; samples that do not fill a last batch are left out."""
     if batch < 2:
         raise ValueError(f"batch needs at least 2 samples; got {batch}")
-    size = min(batch, len(values))
-    stacked = values[: len(values) // size * size].reshape(-1, size, values.shape[1])
-    return _kernels(stacked, _widths(stacked))
+    flat = [_flat(values, name) for name, values in arrays.items()]
+    lengths = [len(values) for values in flat]
+    if len(set(lengths)) > 1:
+        raise ValueError(f"{', '.join(arrays)} need the same number of samples; got {lengths}")
+    size = min(batch, lengths[0])
+    stacks = [values[: len(values) // size * size].reshape(-1, size, values.shape[1]) for values in flat]
+    return [_kernels(stack, _widths(stack)) for stack in stacks]
 
 
 def truncate(value: float, decimals: int = 2) -> float:
@@ -167,10 +170,7 @@ def bottleneck_gap(
     >>> bottleneck_gap(rng.normal(size=(200, 2)), x, x).saturated
     True
     """
-    codes, inputs = _batched_kernels(sample, batch, "sample"), _batched_kernels(x, batch, "x")
-    outputs = _batched_kernels(reconstruction, batch, "reconstruction")
-    if not len(codes) == len(inputs) == len(outputs) or codes.shape != inputs.shape:
-        raise ValueError("sample, x and reconstruction need the same number of samples")
+    codes, inputs, outputs = _batched_kernels(batch, sample=sample, x=x, reconstruction=reconstruction)
     entropy = truncate(float(renyi_entropy(codes, alpha).mean()), decimals)
     information = truncate(float(renyi_mutual_information(inputs, outputs, alpha).mean()), decimals)
     size = codes.shape[1]
@@ -226,8 +226,7 @@ def information_plane(
     >>> point.encoded == point.decoded
     True
     """
-    inputs, codes = _batched_kernels(x, batch, "x"), _batched_kernels(sample, batch, "sample")
-    outputs = _batched_kernels(reconstruction, batch, "reconstruction")
+    inputs, codes, outputs = _batched_kernels(batch, x=x, sample=sample, reconstruction=reconstruction)
     return InformationPlane(
         encoded=float(renyi_mutual_information(inputs, codes, alpha).mean()),
         decoded=float(renyi_mutual_information(outputs, codes, alpha).mean()),

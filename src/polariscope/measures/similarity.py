@@ -357,10 +357,9 @@ class _Layer:
 
     def gram(self, start: int, stop: int) -> Tensor:
         """Rows ``start:stop`` of the centred Gram matrix from column ``start`` on, divided by its trace."""
-        rows = slice(start, len(self.x))
         out = torch.zeros(stop - start, len(self.x) - start, dtype=self.x.dtype, device=self.x.device)
         for columns in blocks(self.x.shape[1], len(self.x) - start, _BLOCK_NUMBERS):
-            part = self.centred(rows, columns)
+            part = self.centred(slice(start, None), columns)
             out.addmm_(part[: stop - start], part.T)
         return out.div_(self.size or 1.0)
 
@@ -574,7 +573,7 @@ def _gram_products(layers: Sequence[_Layer]) -> NDArray[np.float64]:
     """Inner products of the layers' Gram matrices without diagonals, from strips of their upper triangles."""
     samples = len(layers[0].x)
     dtype = max((layer.x.dtype for layer in layers), key=lambda kind: kind.itemsize)
-    height = max(64, _STRIP_NUMBERS // (len(layers) * samples))
+    height = max(256, min(_STRIP_NUMBERS // (len(layers) * samples), samples // 8))
     total = torch.zeros(len(layers), len(layers), dtype=torch.float64, device=layers[0].x.device)
     for start in range(0, samples, height):
         stop = min(start + height, samples)

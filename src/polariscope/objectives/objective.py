@@ -13,7 +13,8 @@ from typing import ClassVar
 
 from torch import Tensor, nn
 
-from polariscope.nets.autoencoder import Autoencoder, PosteriorKind
+from polariscope.nets.architecture import Shape
+from polariscope.nets.autoencoder import Autoencoder, ModelConfig, PosteriorKind
 from polariscope.nets.posterior import Posterior
 from polariscope.registry import Registry
 
@@ -44,6 +45,15 @@ class Objective(ABC):
 
     @abstractmethod
     def __call__(self, model: Autoencoder, batch: Batch, step: int) -> Terms: ...
+
+    def build(self, config: ModelConfig, shape: Shape, factor_sizes: tuple[int, ...] = ()) -> Autoencoder:
+        """The model this objective trains: an autoencoder for data of ``shape``, its adversary with it.
+
+        ``factor_sizes`` are the world's factors (0 where continuous), for models that look at them.
+        """
+        model = Autoencoder(config, shape, self.posterior)
+        model.adversary = self.adversary(config.latents)
+        return model
 
     def adversary(self, latents: int) -> nn.Module | None:
         """A network to train against the model; its parameters never belong to the main loss."""

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import base64
 import math
-from collections.abc import Mapping, Sequence
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
 from io import BytesIO, StringIO
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap, Normalize
 from matplotlib.figure import Figure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.ticker import FuncFormatter, LogFormatter, MaxNLocator
 from numpy.typing import ArrayLike, NDArray
 from PIL import Image
@@ -48,10 +50,12 @@ SUBJECTS = ("first", "second", "third", "fourth")
 MARKERS = ("o", "s", "^", "D", "v")
 TYPES = ("active", "mixed", "passive")
 
-STYLE: dict[str, Any] = {
+STYLE: dict[Any, Any] = {
     "font.family": "DejaVu Sans",
     "font.size": 8.5,
     "text.color": LIGHT["ink"],
+    "text.parse_math": False,  # a dollar in somebody's factor name is a dollar
+    "text.usetex": False,
     "axes.labelcolor": LIGHT["muted"],
     "axes.edgecolor": LIGHT["line"],
     "axes.titlesize": 9.5,
@@ -79,10 +83,12 @@ STYLE: dict[str, Any] = {
 }
 
 SEQUENTIAL = LinearSegmentedColormap.from_list("polariscope", ["#f1f5f9", "#9cc3e4", "#1f6fb4", "#0a3359"])
-DIVERGING = LinearSegmentedColormap.from_list("polariscope-signed", ["#8a4a06", "#e2b671", "#f4f5f6", "#85b6de", "#0f4f89"])
+DIVERGING = LinearSegmentedColormap.from_list(
+    "polariscope-signed", ["#8a4a06", "#e2b671", "#f4f5f6", "#85b6de", "#0f4f89"]
+)
 
 styled = matplotlib.rc_context(STYLE)
-"""Decorator: draw in the house style, whatever the user's own settings are."""
+"""Decorator: draw in the house style, and leave the user's own settings as they were."""
 
 
 @styled
@@ -93,34 +99,36 @@ def learning_curves(
     terms = terms_of(runs.values()) if terms is None else terms
     figure = Figure(figsize=(3.5 * max(1, len(terms)), 2.3), layout="constrained")
     for term, axes in zip(terms, figure.subplots(1, max(1, len(terms)), squeeze=False)[0], strict=False):
-        values: list[float] = []
+        lowest, falls = math.inf, False
         for number, (name, rows) in enumerate(runs.items()):
             colour = LIGHT[SUBJECTS[number % len(SUBJECTS)]]
             for split in ("train", "held_out"):
-                points = [(step, value) for step, s, t, value in rows if (s, t) == (split, term)]
+                points = [
+                    (step, value) for step, s, t, value in rows if (s, t) == (split, term) and math.isfinite(value)
+                ]
                 if not points:
                     continue
                 steps, heights = zip(*points, strict=True)
-                values += heights
+                lowest, falls = min(lowest, *heights), falls or max(heights) > 5 * heights[-1]
                 if split == "train":
                     axes.plot(steps, heights, color=colour, alpha=0.45, linewidth=1.2, label=f"{name}, training")
                 else:
                     marker = MARKERS[number % len(MARKERS)]
                     axes.plot(steps, heights, color=colour, marker=marker, markersize=3, label=f"{name}, held-out")
-        if values and min(values) > 0 and max(values) > 10 * min(values):
+        if falls and lowest > 0:  # the end is what models are compared by, and a linear axis would flatten it
             axes.set_yscale("log")
             axes.yaxis.set_major_formatter(LogFormatter(labelOnlyBase=False, minor_thresholds=(2, 0.5)))
             axes.yaxis.set_minor_formatter(LogFormatter(labelOnlyBase=False, minor_thresholds=(1.5, 0.5)))
         axes.set_title(term)
         axes.set_xlabel("step")
-        axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
+        axes.xaxis.set_major_locator(MaxNLocator(5, integer=True, steps=[1, 2, 5, 10]))
         axes.xaxis.set_major_formatter(FuncFormatter(lambda step, _: _short(step)))
         if legend and axes.get_legend_handles_labels()[0]:
             axes.legend()
     return figure
 
 
-def terms_of(runs: Any) -> list[str]:
+def terms_of(runs: Iterable[Sequence[Row]]) -> list[str]:
     """The terms in some runs' metrics: the loss first, then its usual parts, then the rest by name."""
     found = {term for rows in runs for _, _, term, _ in rows}
     usual = [term for term in ("loss", "reconstruction", "kl") if term in found]
@@ -186,7 +194,7 @@ def heatmap(
     for column in separators[1]:
         axes.axvline(column, color=LIGHT["ink"], linewidth=1)
     bar = figure.colorbar(mesh, ax=axes, fraction=0.05, pad=0.02, aspect=25)
-    bar.outline.set_visible(False)  # type: ignore[operator]
+    bar.outline.set_visible(False)
     bar.locator = MaxNLocator(5)
     bar.update_ticks()
     if title:
@@ -202,6 +210,7 @@ def factor_matrix(information: NDArray[np.floating], variables: Sequence[Variabl
         factors,
         low=0.0,
         high=1.0,
+        annotate=True,
         row_colours=[LIGHT["muted" if v.type == "passive" else "ink"] for v in variables],
     )
 
@@ -218,36 +227,40 @@ def variable_histograms(representation: Representation, variables: Sequence[Vari
         panels.append(("posterior variance", rep.var, rep.prior_var))
     if rep.sample is not None:
         panels.append(("sample", rep.sample, None))
-    figure = Figure(figsize=(2.0 * len(panels) + 0.2, 0.45 + 1.15 * max(1, len(variables))), layout="constrained")
-    grid = figure.subplots(max(1, len(variables)), len(panels), squeeze=False)
-    for row, variable in zip(grid, variables, strict=True):
-        for axes, (title, values, prior) in zip(row, panels, strict=True):
-            _histogram(axes, values[:, variable.number], LIGHT[variable.type], bins)
-            _prior(axes, None if prior is None else prior[:, variable.number], title, rep.prior_mean is None, bins)
+    size = (2.0 * len(panels) + 0.2, 0.5 + 1.1 * max(1, len(variables)))
+    figure = Figure(figsize=size, layout=ConstrainedLayoutEngine(wspace=0.06))
+    grid = figure.subplots(max(1, len(variables)), len(panels), sharex="col", squeeze=False)
+    chosen = [v.number for v in variables]
+    for column, (title, values, prior) in zip(grid.T, panels, strict=True):
+        # One axis a column: a passive variable's mean must look as narrow as it is beside an active one's.
+        least, most = (0.0, 1.1) if title == "posterior variance" else (-3.0, 3.0)
+        shown = values[:, chosen] if prior is None else np.stack([values[:, chosen], prior[:, chosen]])
+        edges = np.linspace(min(least, shown.min(initial=least)), max(most, shown.max(initial=most)), bins + 1)
+        column[0].set_title(title)
+        column[0].xaxis.set_major_locator(MaxNLocator(4, steps=[1, 2, 5, 10]))
+        for axes, variable in zip(column, variables, strict=False):
+            density, _ = np.histogram(values[:, variable.number], edges, density=True)
+            axes.stairs(density, edges, fill=True, color=LIGHT[variable.type], alpha=0.8)
+            _prior(axes, edges, None if prior is None else prior[:, variable.number], title, rep.prior_mean is None)
             axes.set_yticks([])
             axes.spines["left"].set_visible(False)
-            axes.xaxis.set_major_locator(MaxNLocator(4))
-        row[0].set_ylabel(variable_label(variable), color=LIGHT["ink"])
-    for axes, (title, _, _) in zip(grid[0], panels, strict=True):
-        axes.set_title(title)
+    for axes, variable in zip(grid[:, 0], variables, strict=False):
+        axes.set_ylabel(variable_label(variable), color=LIGHT["ink"])
     return figure
 
 
-def _histogram(axes: Axes, values: NDArray[np.floating], colour: str, bins: int) -> None:
-    density, edges = np.histogram(values, bins=bins, density=True)
-    axes.stairs(density, edges, fill=True, color=colour, alpha=0.75)
-
-
-def _prior(axes: Axes, values: NDArray[np.floating] | None, title: str, standard: bool, bins: int) -> None:
-    """The prior over the histogram just drawn, within the range it has."""
+def _prior(
+    axes: Axes, edges: NDArray[np.floating], values: NDArray[np.floating] | None, title: str, standard: bool
+) -> None:
+    """The prior over a histogram: that of a conditional prior's own values, or the standard normal's density."""
+    line: dict[str, Any] = {"color": LIGHT["ink"], "linewidth": 1, "linestyle": "--"}
     if values is not None:
-        density, edges = np.histogram(values, bins=bins, density=True)
-        axes.stairs(density, edges, color=LIGHT["ink"], linewidth=1, linestyle="--")
+        axes.stairs(np.histogram(values, edges, density=True)[0], edges, **line)
     elif standard and title == "posterior variance":
-        axes.axvline(1.0, color=LIGHT["ink"], linewidth=1, linestyle="--")
+        axes.axvline(1.0, **line)
     elif standard:
-        grid = np.linspace(*axes.get_xlim(), 80)
-        axes.plot(grid, np.exp(-(grid**2) / 2) / math.sqrt(2 * math.pi), color=LIGHT["ink"], linewidth=1, linestyle="--")
+        at = np.linspace(edges[0], edges[-1], 80)
+        axes.plot(at, np.exp(-(at**2) / 2) / math.sqrt(2 * math.pi), **line)
 
 
 @styled
@@ -277,9 +290,9 @@ def types_by_strength(
     handles, labels = axes.get_legend_handles_labels()
     if lines:
         beside = axes.twinx()
-        for number, (name, heights) in enumerate(lines.items()):
+        for number, (name, values) in enumerate(lines.items()):
             colour, marker = LIGHT[SUBJECTS[number % len(SUBJECTS)]], MARKERS[number % len(MARKERS)]
-            beside.plot(at, heights, color=colour, marker=marker, markersize=4, markeredgecolor="white", label=name)
+            beside.plot(at, values, color=colour, marker=marker, markersize=4, markeredgecolor="white", label=name)
         beside.set_ylabel(measure)
         beside.grid(False)
         handles += beside.get_legend_handles_labels()[0]
@@ -318,7 +331,9 @@ def as_svg(figure: Figure) -> str:
     """The figure as SVG text; letters stay letters."""
     file = StringIO()
     nothing = dict.fromkeys(("Creator", "Date", "Format", "Type"))
-    figure.savefig(file, format="svg", transparent=True, metadata=nothing)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph .* missing")  # the reader's own fonts draw the letters
+        figure.savefig(file, format="svg", transparent=True, metadata=nothing)
     return file.getvalue()
 
 

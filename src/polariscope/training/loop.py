@@ -52,8 +52,6 @@ class Listeners:
 
 def build_state(model: Autoencoder, objective: Objective, config: TrainingConfig) -> TrainingState:
     """The model on its device with optimisers for it and, if the objective has one, for its adversary."""
-    if model.adversary is None:
-        model.adversary = objective.adversary(model.latents)
     model.to(device_of(config)).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     main = [p for name, p in model.named_parameters() if not name.startswith("adversary.")]
     optimisers = {"main": OPTIMISERS[config.optimiser](main, lr=config.learning_rate)}

@@ -61,9 +61,8 @@ def build_model(config: RunConfig) -> Autoencoder:
     """The untrained model of a configuration; weights are a function of the seed."""
     with torch.random.fork_rng(devices=[]):
         seed_step(config.training.seed, WEIGHTS_STEP)
-        model = Autoencoder(config.model, config.world.shape, config.objective.posterior)
-        model.adversary = config.objective.adversary(config.model.latents)
-    return model
+        sizes = tuple(factor.size for factor in config.world.factors)
+        return config.objective.build(config.model, config.world.shape, sizes)
 
 
 def load_model(run: Run, step: int | None = None) -> Autoencoder:

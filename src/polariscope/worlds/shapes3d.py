@@ -16,6 +16,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, reduce
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -23,23 +24,23 @@ from numpy.typing import ArrayLike, NDArray
 from polariscope.worlds.factors import Factor, FactorGrid
 from polariscope.worlds.world import GridWorld, worlds
 
-Floats = NDArray[np.float32]
+Floats = NDArray[np.floating[Any]]  # float32 in practice
 
 SHAPES = ("cube", "cylinder", "sphere", "capsule")
 SKY = (153, 226, 249)
 SMALLEST, LARGEST = 8, 256  # side of an image in pixels; the layers of 480 geometries of 256 x 256 take 630 MB
 FLOOR, WALL, OBJECT, SKYLIGHT, HIGHLIGHT = range(5)  # the layers
 
-# The scene, fitted to real images. Lengths are in tenths of the room's half width; x points right, y into the picture
+# The scene, fitted to real images. The room is 20 wide and deep; x points right, y into the picture
 # at orientation 0, z up; the object stands on the floor at the origin.
 ROOM = 10.0
 WALL_BOTTOM, WALL_TOP = 0.268, 6.177  # the walls hover: the floor goes on below and beyond them
 CAMERA_DISTANCE, CAMERA_HEIGHT = 8.477, 2.475  # the camera circles the object and looks along the horizon
 FOCAL_LENGTH = 1.1155  # in sides of the image
-CUBE_HALF = 1.225
-CYLINDER_RADIUS, CYLINDER_HEIGHT = 1.241, 2.485
-SPHERE_RADIUS = 1.298
-CAPSULE_RADIUS, CAPSULE_LENGTH = 1.057, 2.15  # the length without the caps
+CUBE_HALF = 1.15
+CYLINDER_RADIUS, CYLINDER_HEIGHT = 1.2336, 2.47
+SPHERE_RADIUS = 1.391
+CAPSULE_RADIUS, CAPSULE_LENGTH = 1.056, 2.148  # the length without the caps
 AMBIENT, HEADLIGHT, SPOTLIGHT, GLOSS = 0.392, 0.536, 0.984, 0.211
 LIGHT = (-3.534, 0.594, 18.458)  # a spotlight that stays where it is when the camera turns
 AIM = (-3.68, 1.846, 0.0)
@@ -72,9 +73,9 @@ class Shapes3D(GridWorld):
     size: int = 64
 
     def __post_init__(self) -> None:
-        if not SMALLEST <= self.size <= LARGEST:
+        if not isinstance(self.size, int) or not SMALLEST <= self.size <= LARGEST:
             raise ValueError(
-                f"shapes3d images have a size of {SMALLEST} to {LARGEST} pixels a side, got {self.size}: "
+                f"shapes3d images have a whole size of {SMALLEST} to {LARGEST} pixels a side, got {self.size!r}: "
                 "the original has 64"
             )
 
@@ -128,16 +129,15 @@ class Shapes3D(GridWorld):
         missing = np.zeros(len(known), bool)
         missing[geometry] = True
         missing &= ~known
+        scales, orientations = np.asarray(self.factors[3].values), np.deg2rad(self.factors[5].values)
         count = max(1, _RAYS // (SAMPLES * self.size) ** 2)
-        scales, orientations = (np.asarray(self.factors[k].values) for k in (3, 5))
         for shape, name in enumerate(SHAPES):
-            scale, _, orientation = np.nonzero(missing.reshape(sizes)[:, shape : shape + 1])
+            scale, orientation = np.nonzero(missing.reshape(sizes)[:, shape])
             number = np.ravel_multi_index((scale, np.full_like(scale, shape), orientation), sizes)
             for begin in range(0, len(number), count):
                 part = slice(begin, begin + count)
-                layers[number[part]] = cast(
-                    name, scales[scale[part]], np.deg2rad(orientations[orientation[part]]), self.size
-                ).reshape(-1, *layers.shape[1:])
+                seen = cast(name, scales[scale[part]], orientations[orientation[part]], self.size)
+                layers[number[part]] = seen.reshape(len(seen), 5, -1)
                 known[number[part]] = True
         return layers, geometry
 
@@ -151,11 +151,11 @@ class Shapes3D(GridWorld):
 def hue_colours(hue: ArrayLike) -> Floats:
     """Saturated colours ``(..., 3)`` of hues, which have period 1.
 
-    >>> hue_colours([0, 0.1, 0.5, 1]).round(3).tolist()
-    [[1.0, 0.0, 0.0], [1.0, 0.6, 0.0], [0.0, 1.0, 1.0], [1.0, 0.0, 0.0]]
+    >>> hue_colours([0, 1 / 12, 0.5, 1]).tolist()
+    [[1.0, 0.0, 0.0], [1.0, 0.5, 0.0], [0.0, 1.0, 1.0], [1.0, 0.0, 0.0]]
     """
-    apart = np.mod(np.asarray(hue, np.float64)[..., None] - np.array([0, 1, 2]) / 3, 1)
-    return np.clip(2 - 6 * np.minimum(apart, 1 - apart), 0, 1).astype(np.float32)
+    sixths = np.mod(6 * np.asarray(hue, np.float64)[..., None] - np.array([0, 2, 4]), 6)
+    return np.clip(2 - np.minimum(sixths, 6 - sixths), 0, 1).astype(np.float32)
 
 
 def cast(shape: str, scale: ArrayLike, orientation: ArrayLike, size: int) -> Floats:
@@ -184,8 +184,10 @@ def cast(shape: str, scale: ArrayLike, orientation: ArrayLike, size: int) -> Flo
 
     def select(where: NDArray[np.bool_], distance: Floats) -> tuple[Floats, Floats, NDArray[np.int64]]:
         """Points seen, the rays that see them, and the number of the geometry of each."""
-        geometry = np.nonzero(where)[0]
-        return camera[:, geometry, 0] + distance[where] * ray[:, where], ray[:, where], geometry
+        number = np.flatnonzero(where)
+        geometry = number // fine**2
+        rays = ray.reshape(3, -1).take(number, axis=1)
+        return camera[:, geometry, 0] + distance.take(number) * rays, rays, geometry
 
     def camera_light(normal: Floats, geometry: NDArray[np.int64]) -> Floats:
         return AMBIENT + HEADLIGHT * np.maximum(-_dot(normal, ahead[:, geometry, 0]), 0)
@@ -195,35 +197,41 @@ def cast(shape: str, scale: ArrayLike, orientation: ArrayLike, size: int) -> Flo
 
     point, rays, geometry = select(sees_object, to_object)
     normal = normal_at(point * shrink[geometry, 0])
-    direct, highlight = spotlight(point, normal, rays)
-    layers[OBJECT, sees_object] = camera_light(normal, geometry) + direct
-    layers[HIGHLIGHT, sees_object] = highlight
+    layers[OBJECT, sees_object] = camera_light(normal, geometry) + spotlight(point, normal)
+    layers[HIGHLIGHT, sees_object] = highlight(point, normal, rays)
 
     point, rays, geometry = select(sees_wall, to_wall)
     at_the_side = (to_walls[0] < to_walls[1])[sees_wall]
     normal = -np.sign(rays) * np.stack([at_the_side, ~at_the_side, np.zeros_like(at_the_side)])
-    layers[WALL, sees_wall] = camera_light(normal, geometry) + spotlight(point, normal, rays)[0]
+    layers[WALL, sees_wall] = camera_light(normal, geometry) + spotlight(point, normal)
 
-    point, rays, geometry = select(sees_floor, to_floor)
-    normal = np.broadcast_to(_column((0, 0, 1)), point.shape)
+    point, _, geometry = select(sees_floor, to_floor)
     lit = np.isinf(enter(point * shrink[geometry, 0], (_column(LIGHT) - point) * shrink[geometry, 0]))
-    layers[FLOOR, sees_floor] = camera_light(normal, geometry) + lit * spotlight(point, normal, rays)[0]
+    layers[FLOOR, sees_floor] = AMBIENT + lit * spotlight(point, _column((0, 0, 1)))  # the camera light grazes it
 
     smaller = down_filter(size, SAMPLES)
     return smaller @ layers.reshape(5, len(angle), fine, fine).swapaxes(0, 1) @ smaller.T
 
 
-def spotlight(points: Floats, normal: Floats, ray: Floats) -> tuple[Floats, Floats]:
-    """Diffuse light and white highlight that the unobstructed spotlight adds at points ``(3, m)`` seen along rays."""
-    to_light = _unit(_column(LIGHT) - points)
-    beam = np.maximum(_dot(to_light, _unit(_column(LIGHT) - _column(AIM))), 0) ** np.float32(FOCUS)
-    slant = _dot(normal, to_light)
+def spotlight(point: Floats, normal: Floats) -> Floats:
+    """Diffuse light that the spotlight adds at points ``(3, m)`` of a surface, if nothing is in its way."""
+    to_light = _unit(_column(LIGHT) - point)
+    return SPOTLIGHT * _beam(to_light) * np.maximum(_dot(normal, to_light), 0)
+
+
+def highlight(point: Floats, normal: Floats, ray: Floats) -> Floats:
+    """White light that points of a surface mirror from the spotlight into a ray.
+
+    It starts at once where the surface turns to the light: the hard edge on the round objects of the original.
+    """
+    to_light = _unit(_column(LIGHT) - point)
     halfway = _unit(to_light - _unit(ray))
-    # The highlight starts at once where the light does: the hard edge on the round objects of the original.
-    return (
-        SPOTLIGHT * beam * np.maximum(slant, 0),
-        GLOSS * beam * np.maximum(_dot(normal, halfway), 0) * (slant > 0),
-    )
+    return GLOSS * _beam(to_light) * np.maximum(_dot(normal, halfway), 0) * (_dot(normal, to_light) > 0)
+
+
+def _beam(to_light: Floats) -> Floats:
+    axis = _unit(_column(LIGHT) - _column(AIM))
+    return np.maximum(_dot(to_light, axis), 0) ** np.float32(FOCUS)
 
 
 def down_filter(size: int, factor: int) -> Floats:
@@ -317,7 +325,7 @@ def _column(vector: tuple[float, float, float]) -> Floats:
 
 
 def _dot(one: Floats, other: Floats) -> Floats:
-    return (one * other).sum(0)
+    return np.einsum("k...,k...->...", one, other)
 
 
 def _unit(vector: Floats) -> Floats:

@@ -1,0 +1,96 @@
+"""``polariscope reproduce``."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.table import Table
+
+from polariscope.atomic import atomic
+from polariscope.cli.parsing import parse, take_first
+from polariscope.studies import reproduce, studies
+from polariscope.studies.engine import Outcome, overview
+
+
+@dataclass(frozen=True)
+class Options:
+    """polariscope reproduce NAME|all [options]
+
+    Run a published experiment, or go on with it where it stopped, and hold it against what was published.
+    """
+
+    scale: Literal["smoke", "laptop", "paper"] = "laptop"
+    """smoke shows that it works, laptop takes minutes to an hour, paper what the publication took."""
+    out: Path = Path("results")
+    """Folder of the results."""
+    workers: int = 0
+    """Processes, one thread each; 0 takes one a core."""
+    strict: bool = False
+    """Exit with 1 if a claim did not hold."""
+    json: bool = False
+    """Print JSON for machines."""
+
+
+def main(arguments: list[str]) -> int:
+    arguments = list(arguments)
+    name = take_first(arguments)
+    options = parse(Options, arguments, "reproduce")
+    if name is None:
+        raise ValueError(f"which study? 'polariscope reproduce NAME': {', '.join(studies.names())}, or all")
+    names = studies.names() if name == "all" else [name]
+    outcomes = [run(each, options) for each in names]
+    with atomic(options.out / "README.md") as draft:
+        draft.write_text(overview(options.out), encoding="utf-8")
+    if options.json:
+        print(json.dumps([summary(outcome) for outcome in outcomes]))
+    return int(options.strict and not all(outcome.held for outcome in outcomes))
+
+
+def run(name: str, options: Options) -> Outcome:
+    console = Console(stderr=True, highlight=False)
+    study = studies.get(name)()
+    jobs = study.jobs(options.scale)
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+        TextColumn("{task.fields[now]}"),
+    )
+    console.print(f"{name}: {study.title} ({len(jobs)} jobs at {options.scale} scale)")
+    with Progress(*columns, console=console, disable=options.json or not console.is_terminal) as progress:
+        task = progress.add_task(name, total=len(jobs), now="")
+        parts: dict[int, float] = {}
+
+        def report(number: int, what: Any) -> None:
+            parts[number] = what.step / what.steps
+            now = f"job {number + 1}: step {what.step} of {what.steps}, loss {what.loss:.1f}"
+            progress.update(task, completed=sum(parts.values()), now=now)
+
+        outcome = reproduce(name, options.scale, options.out, options.workers or None, report)
+        progress.update(task, completed=len(jobs), now="")
+    if not options.json:
+        show(outcome)
+    return outcome
+
+
+def show(outcome: Outcome) -> None:
+    table = Table(box=None, title=f"{outcome.name} at {outcome.scale} scale", title_justify="left")
+    for column in ("claim", "published", "measured", "verdict"):
+        table.add_column(column, overflow="fold")
+    colour = {"held": "green", "not held": "red", "undecided": "yellow"}
+    for claim in outcome.claims:
+        table.add_row(claim.text, claim.published, claim.measured, f"[{colour[claim.verdict]}]{claim.verdict}[/]")
+    Console(highlight=False).print(table)
+    print(f"results: {outcome.path / 'README.md'}")
+
+
+def summary(outcome: Outcome) -> dict[str, Any]:
+    claims = [{**asdict(claim), "verdict": claim.verdict} for claim in outcome.claims]
+    return {"study": outcome.name, "scale": outcome.scale, "path": str(outcome.path), "claims": claims}

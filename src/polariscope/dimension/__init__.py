@@ -1,0 +1,30 @@
+"""How many latent variables does a VAE need? FONDUE and its relatives, and the elbow curves they stand in for."""
+
+from polariscope.dimension.elbow import CurvePoint as CurvePoint
+from polariscope.dimension.elbow import Downstream as Downstream
+from polariscope.dimension.elbow import downstream_accuracy as downstream_accuracy
+from polariscope.dimension.elbow import elbow as elbow
+from polariscope.dimension.elbow import elbow_curves as elbow_curves
+from polariscope.dimension.elbow import mean_curve as mean_curve
+from polariscope.dimension.figures import elbow_figure as elbow_figure
+from polariscope.dimension.figures import trace_curves as trace_curves
+from polariscope.dimension.results import markdown as markdown
+from polariscope.dimension.results import reading_row as reading_row
+from polariscope.dimension.results import result_rows as result_rows
+from polariscope.dimension.search import BetaSearch as BetaSearch
+from polariscope.dimension.search import Search as Search
+from polariscope.dimension.search import Step as Step
+from polariscope.dimension.search import binary_search as binary_search
+from polariscope.dimension.search import fondue as fondue
+from polariscope.dimension.search import fondue_over_beta as fondue_over_beta
+from polariscope.dimension.trained import DimensionProbe as DimensionProbe
+from polariscope.dimension.trained import DimensionSearch as DimensionSearch
+from polariscope.dimension.trained import Reading as Reading
+from polariscope.dimension.trained import StableDimension as StableDimension
+from polariscope.dimension.trained import data_dimension as data_dimension
+from polariscope.dimension.trained import doubling as doubling
+from polariscope.dimension.trained import largest_beta as largest_beta
+from polariscope.dimension.trained import search_dimension as search_dimension
+from polariscope.dimension.trained import stable_dimension as stable_dimension
+from polariscope.dimension.trained import type_count_dimension as type_count_dimension
+from polariscope.dimension.trained import with_setting as with_setting

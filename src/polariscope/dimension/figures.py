@@ -1,0 +1,65 @@
+"""The curves of dimension selection: traces against n with what a search made of them, and elbow curves."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+
+from polariscope.dimension.elbow import CurvePoint, mean_curve
+from polariscope.dimension.trained import DimensionSearch
+
+INK, FIRST, SECOND, LINE = "#1c2733", "#1f6fb4", "#b4500f", "#8b96a2"
+
+
+def trace_curves(searches: Sequence[DimensionSearch]) -> Figure:
+    """Left the traces of means and samples, which part where latents turn passive; right the statistic that decided.
+
+    One faint line a search (a seed), the mean answer as a vertical line.
+    """
+    figure = Figure(figsize=(8.0, 3.0), layout="constrained")
+    traces, statistic = figure.subplots(1, 2)
+    for number, found in enumerate(searches):
+        readings = sorted(found.readings, key=lambda r: r.latents)
+        ns = [r.latents for r in readings]
+        labels = ("samples, Tr Var Z", "means, Tr Var M") if number == 0 else (None, None)
+        traces.plot(ns, [r.trace_sample for r in readings], "o-", color=SECOND, alpha=0.8, ms=4, label=labels[0])
+        traces.plot(ns, [r.trace_mean for r in readings], "s-", color=FIRST, alpha=0.8, ms=4, label=labels[1])
+        values = {step.n: step.value for step in found.search.log}
+        statistic.plot(sorted(values), [values[n] for n in sorted(values)], "o-", color=INK, alpha=0.8, ms=4)
+    traces.set_title("variance of the representation", loc="left", fontsize=10)
+    statistic.set_title(f"statistic of {searches[0].algorithm}", loc="left", fontsize=10)
+    statistic.axhline(searches[0].search.threshold, color=LINE, ls="--", lw=1, label="threshold")
+    answer = float(np.mean([found.answer for found in searches]))
+    for axes in (traces, statistic):
+        _finish(axes, {f"answer {answer:g}": answer})
+    return figure
+
+
+def elbow_figure(points: Sequence[CurvePoint], selected: Mapping[str, float] | None = None) -> Figure:
+    """Reconstruction, downstream accuracy and similarity preservation against n, a line an objective.
+
+    ``selected`` are dimensions to mark, by the name of what chose them.
+    """
+    terms = {"reconstruction": "reconstruction (nats)", "accuracy": "downstream accuracy", "spi": "SPI"}
+    drawn = {name: title for name, title in terms.items() if any(getattr(p, name) is not None for p in points)}
+    figure = Figure(figsize=(3.6 * len(drawn), 3.0), layout="constrained")
+    for axes, (term, title) in zip(figure.subplots(1, len(drawn), squeeze=False)[0], drawn.items(), strict=True):
+        for number, objective in enumerate(dict.fromkeys(p.objective for p in points)):
+            ns, values = mean_curve(points, objective, term)  # type: ignore[arg-type]
+            axes.plot(ns, values, "os^D"[number % 4] + "-", color=f"C{number}", ms=4, label=objective)
+        axes.set_title(title, loc="left", fontsize=10)
+        _finish(axes, selected or {})
+    return figure
+
+
+def _finish(axes: Axes, selected: Mapping[str, float]) -> None:
+    for number, (name, n) in enumerate(selected.items()):
+        axes.axvline(n, color=INK, ls=(":", "-.", "--")[number % 3], lw=1.2, label=name)
+    axes.set_xlabel("latent variables n")
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(frameon=False, fontsize=8)

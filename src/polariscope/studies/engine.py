@@ -1,0 +1,142 @@
+"""Runs a study: jobs in parallel processes, each job's rows kept as soon as it is done, then the verdict.
+
+A study that was cut off goes on where it stopped: a job whose rows are on disk is not done again, a training that
+was interrupted inside a job resumes from its checkpoint.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import torch
+from matplotlib.figure import Figure
+
+from polariscope.atomic import atomic
+from polariscope.lab.parallel import in_parallel
+from polariscope.lab.store import Store, environment, fingerprint
+from polariscope.studies.study import Bench, Claim, Job, Row, Scale, Study, Table, folder, studies
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a study."""
+
+    name: str
+    scale: Scale
+    path: Path
+    table: Table
+    claims: list[Claim]
+    seconds: float
+
+    @property
+    def held(self) -> bool:
+        """No claim failed."""
+        return all(claim.held is not False for claim in self.claims)
+
+
+def reproduce(
+    name: str, scale: Scale, out: Path, workers: int | None = None, report: Callable[[int, Any], None] | None = None
+) -> Outcome:
+    """Do (or finish) a study and write ``table.parquet``, ``claims.json``, ``README.md`` and its figures."""
+    study = studies.get(name)()
+    path = folder(out, name, scale)
+    (path / "jobs").mkdir(parents=True, exist_ok=True)
+    jobs = list(study.jobs(scale))
+    keys = [fingerprint({"study": name, "job": job}) for job in jobs]
+    open_jobs = [number for number, key in enumerate(keys) if not (path / "jobs" / f"{key}.json").exists()]
+    in_parallel(
+        _do,
+        [(name, jobs[number], keys[number], str(path)) for number in open_jobs],
+        workers,
+        None if report is None else lambda number, what: report(open_jobs[number], what),
+    )
+    records = [json.loads((path / "jobs" / f"{key}.json").read_text(encoding="utf-8")) for key in keys]
+    table = Table([row for record in records for row in record["rows"]])
+    claims = study.claims(table, scale)
+    seconds = sum(record["seconds"] for record in records)
+    outcome = Outcome(name, scale, path, table, claims, seconds)
+    _write(outcome, study)
+    return outcome
+
+
+def _do(task: tuple[str, Job, str, str], tell: Callable[[Any], None]) -> None:
+    """One job in a process of its own; its rows go to disk before anything else is done with them."""
+    name, job, key, path = task
+    torch.set_num_threads(1)
+    started = time.monotonic()
+    rows = studies.get(name)().run(job, Bench(Store(Path(path) / "runs"), tell))
+    record = {"study": name, "job": job, "rows": rows, "seconds": time.monotonic() - started}
+    with atomic(Path(path) / "jobs" / f"{key}.json") as draft:
+        draft.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+
+
+def _write(outcome: Outcome, study: Study) -> None:
+    path = outcome.path
+    with atomic(path / "table.parquet") as draft:
+        pq.write_table(pa.Table.from_pylist(_uniform(outcome.table.rows)), draft)
+    with atomic(path / "claims.json") as draft:
+        verdicts = [{**asdict(claim), "verdict": claim.verdict} for claim in outcome.claims]
+        draft.write_text(json.dumps(verdicts, indent=1) + "\n", encoding="utf-8")
+    figures = study.figures(outcome.table)
+    for name, figure in figures.items():
+        _save(figure, path / f"{name}.png")
+    with atomic(path / "README.md") as draft:
+        draft.write_text(_markdown(outcome, study, list(figures)), encoding="utf-8")
+
+
+def _markdown(outcome: Outcome, study: Study, figures: Sequence[str]) -> str:
+    lines = [
+        f"# {study.title}",
+        "",
+        f"{study.question}",
+        "",
+        f"Source: {study.source}. Scale: {outcome.scale}; {len(outcome.table)} rows; "
+        f"{outcome.seconds / 60:.1f} minutes of one core.",
+        "",
+        "| claim | published | measured here | verdict |",
+        "|---|---|---|---|",
+    ]
+    for claim in outcome.claims:
+        verdict = f"**{claim.verdict}**" + (f": {claim.note}" if claim.note else "")
+        lines.append("| " + " | ".join(_cell(c) for c in (claim.text, claim.published, claim.measured, verdict)) + " |")
+    lines += [""] + [f"![{name}]({name}.png)\n" for name in figures]
+    made = ", ".join(f"{key} {value}" for key, value in environment().items())
+    lines += [f"Made again by `polariscope reproduce {outcome.name} --scale {outcome.scale}`, with {made}.", ""]
+    return "\n".join(lines)
+
+
+def overview(out: Path) -> str:
+    """One table over every study whose results lie in a folder."""
+    lines = ["# Results", "", "| study | scale | held | not held | undecided |", "|---|---|---|---|---|"]
+    for file in sorted(out.glob("*/claims.json")):
+        name, _, scale = file.parent.name.rpartition("-")
+        verdicts = [claim["verdict"] for claim in json.loads(file.read_text(encoding="utf-8"))]
+        counts = [str(verdicts.count(v)) for v in ("held", "not held", "undecided")]
+        lines.append(f"| [{name}]({file.parent.name}/README.md) | {scale} | {' | '.join(counts)} |")
+    return "\n".join([*lines, ""])
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|").replace("\n", " ")
+
+
+def _uniform(rows: list[Row]) -> list[Row]:
+    """Every row with every column; lists and dictionaries as JSON, so that any study fits a flat table."""
+    columns = {key: None for row in rows for key in row}
+
+    def flat(value: Any) -> Any:
+        return json.dumps(value) if isinstance(value, list | dict) else value
+
+    return [{key: flat(row.get(key)) for key in columns} for row in rows]
+
+
+def _save(figure: Figure, path: Path) -> None:
+    with atomic(path) as draft:
+        figure.savefig(draft, format="png", dpi=130, bbox_inches="tight")

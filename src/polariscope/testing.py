@@ -1,0 +1,419 @@
+"""The contract kit: what every world, objective and measure promises, checked on any of them, also on your own.
+
+Rooms that trust each other's promises need no special cases: training resumes to the same bits because observations
+are a function of their number, tables show a range because the measure declares it. Each check is a plain function
+that returns nothing if the promises hold and raises an :class:`AssertionError` with a sentence if one does not.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, get_args
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from polariscope.measures.measure import Invariance, Measure, Undefined, measures
+from polariscope.nets.architecture import MLP, Conv, Shape
+from polariscope.nets.autoencoder import Autoencoder, ModelConfig
+from polariscope.objectives.objective import Batch, Objective, Terms, objectives
+from polariscope.registry import Registry, from_plain, plain
+from polariscope.representation import Representation
+from polariscope.worlds.factors import Factor
+from polariscope.worlds.world import GridWorld, World, worlds
+
+GRAIN = 2.0**-18
+"""Synthetic latents are multiples of this, so that shifts and scalings by powers of two are exact in float32."""
+TOLERANCE = 1e-4
+"""Relative, for values that must not change: what float32 leaves of a rotation, and a point that changes its bin."""
+
+Latents = Callable[[NDArray[np.float32]], NDArray[Any]]
+
+
+def check_world(world: World, *, count: int = 64, seed: int = 0) -> None:
+    """A world gives the same bits for the same number whatever else is asked for, in the house's types and ranges.
+
+    ``count`` observations are looked at, the first and the last among them. Worlds on a factor grid must number its
+    combinations one to one.
+
+    >>> from polariscope.worlds import ArrayWorld
+    >>> check_world(ArrayWorld(np.eye(8)))
+    """
+    name = type(world).__name__
+    _require(isinstance(world, World), f"{name} is no world: it needs shape, factors, len, observe and factors_of")
+    _require(len(world) >= 1, f"{name} is empty: a world needs at least 1 observation")
+    generator = np.random.default_rng(seed)
+    drawn = generator.integers(len(world), size=count)
+    numbers = generator.permutation(np.unique([0, len(world) - 1, *drawn]))
+    observations, factors = world.observe(numbers).copy(), world.factors_of(numbers).copy()
+    _check_observations(name, world, observations, len(numbers))
+    _check_factors(name, world, factors, len(numbers))
+    _check_numbering(name, world, numbers, observations, factors)
+    _check_bounds(name, world)
+    if isinstance(world, GridWorld):
+        _check_grid(name, world, numbers, observations, factors)
+    if dataclasses.is_dataclass(world) and _is_registered(worlds, world):
+        again = _rebuild(worlds, world).observe(numbers)
+        _require(
+            np.array_equal(again, world.observe(numbers)), f"{name} built again from its description looks different"
+        )
+
+
+def check_objective(objective: Objective, shape: Shape = (1, 16, 16), latents: int = 4, *, seed: int = 0) -> None:
+    """An objective turns a batch into finite scalars whose gradients reach the networks they are meant for, all of
+    them and no others; the same seed gives the same bits; a description builds the same objective again.
+
+    >>> from polariscope.objectives.vae import VAE
+    >>> check_objective(VAE(), shape=(6,))
+    """
+    name = type(objective).__name__
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        model = _model(objective, shape, latents)
+        batch = Batch(torch.rand(16, *shape), population=1000, factors=torch.randint(4, (16, 3)))
+        for step in (0, 10**9):  # before and after any schedule
+            terms = _seeded(objective, model, batch, step, seed)
+            _check_terms(name, terms, model)
+            _check_gradients(name, terms, model)
+        _check_repeats(name, terms, _seeded(objective, model, batch, step, seed))
+        with torch.no_grad():
+            held_out = _seeded(objective, model, batch, step, seed)
+        _require(bool(held_out.loss.isfinite()), f"the loss of {name} is {held_out.loss} without gradients")
+    _require(_rebuild(objectives, objective) == objective, f"{name} built again from its description is another one")
+
+
+def check_measure(measure: Measure, representation: Representation | None = None, *, seed: int = 0) -> None:
+    """A measure has a value in its declared range that its declared invariances leave alone, from what it declares to
+    need; NaN is refused, and where it has no value it says so.
+
+    Changes of the latent space go through mean, variance and sample alike. A rotation keeps variances on the axes only
+    where they are equal, so the measure is then shown the representation with each example's variances averaged.
+
+    The default is :func:`synthetic_representation`.
+    """
+    name = type(measure).__name__
+    _require(isinstance(getattr(measure, "title", None), str), f"{name} needs a title for tables")
+    healthy = synthetic_representation(seed) if representation is None else representation
+    value = _defined(measure, healthy, "a healthy representation")
+    _require(
+        _defined(measure, healthy, "the same representation again") == value,
+        f"{name} gives different values on the same representation: everything random takes a seed",
+    )
+    _defined(measure, _only_what_is_needed(measure, healthy), f"means and what it declares to need ({measure.needs})")
+    for change in measure.invariant_to:
+        _require(change in get_args(Invariance), f"{name} declares {change!r}, which is none of {get_args(Invariance)}")
+        base = _isotropic(healthy, seed) if change == "rotation" else healthy
+        before = _defined(measure, base, "a healthy representation")
+        after = _defined(measure, _changed(base, change, seed), f"a representation after a {change} of its latents")
+        _require(
+            math.isclose(before, after, rel_tol=TOLERANCE, abs_tol=TOLERANCE * 1e-2),
+            f"{name} declares to be invariant to {change}, which changes it from {before:.8g} to {after:.8g}",
+        )
+    _check_nan(measure, healthy)
+    _value(measure, _mapped(healthy, np.ones_like), "constant latents")
+    _value(measure, _mapped(healthy, _first_made_constant), "one constant latent")
+    _require(_rebuild(measures, measure) == measure, f"{name} built again from its description is another one")
+
+
+def synthetic_representation(seed: int = 0) -> Representation:
+    """480 examples of three factors as a trained model shows them: two latents that follow a factor, one that mixes
+    two, one in use on half of the examples, and one that is noise.
+
+    >>> synthetic_representation().mean.shape
+    (480, 5)
+    """
+    generator = np.random.default_rng(seed)
+    info = (Factor("shape", 4, "categorical"), Factor("x", 5), Factor("y", 3))
+    factors = np.tile(np.stack(np.unravel_index(np.arange(60), (4, 5, 3)), axis=1), (8, 1))
+    a, b, c = ((factors - factors.mean(0)) / factors.std(0)).T
+    used = factors[:, 0] % 2 == 0
+    mean = np.stack([a, b, 0.8 * c + 0.6 * a, used * b, np.zeros(480)], axis=1)
+    mean += generator.normal(scale=[0.1, 0.15, 0.1, 0.05, 0.02], size=mean.shape)
+    var = np.stack(
+        [np.full(480, 0.02), np.full(480, 0.05), np.full(480, 0.03), np.where(used, 0.04, 1), np.ones(480)], 1
+    )
+    var *= generator.uniform(0.95, 1, size=var.shape)
+    sample = mean + np.sqrt(var) * generator.standard_normal(mean.shape)
+    return Representation(
+        mean=_grained(mean), var=var.astype(np.float32), sample=_grained(sample), factors=factors, factor_info=info
+    )
+
+
+# Worlds
+
+
+def _check_observations(name: str, world: World, observations: NDArray[Any], count: int) -> None:
+    shape = tuple(world.shape)
+    images = len(shape) == 3
+    _require(images or len(shape) == 1, f"{name} has shape {shape}: it needs (channels, height, width) or (m,)")
+    kind = np.uint8 if images else np.float32
+    what = "images" if images else "points"
+    _require(
+        observations.shape == (count, *shape),
+        f"{name} gives observations of shape {observations.shape} for {count} numbers: expected {(count, *shape)}",
+    )
+    _require(observations.dtype == kind, f"{name} gives {what} of {observations.dtype}: expected {np.dtype(kind)}")
+    if images:
+        _require(1 <= shape[0] <= 4, f"{name} has {shape[0]} channels: images have 1 to 4, and they come first")
+        brightest = observations.max()
+        _require(brightest > 1, f"the brightest pixel of {name} is {brightest}: images use the range 0 to 255")
+    else:
+        _require(bool(np.isfinite(observations).all()), f"{name} gives NaN or infinity")
+
+
+def _check_factors(name: str, world: World, factors: NDArray[Any], count: int) -> None:
+    expected = (count, len(world.factors))
+    _require(factors.shape == expected, f"{name} gives factors of shape {factors.shape}: expected {expected}")
+    _require(bool(np.isfinite(factors).all()), f"{name} gives factors that are NaN or infinite")
+    for factor, column in zip(world.factors, factors.T, strict=True):
+        if factor.size:
+            on_grid = (column == np.rint(column)) & (column >= 0) & (column < factor.size)
+            _require(
+                bool(on_grid.all()),
+                f"factor {factor.name!r} of {name} takes the value {column[~on_grid][:1]}: "
+                f"its positions are 0 to {factor.size - 1}",
+            )
+
+
+def _check_numbering(
+    name: str, world: World, numbers: NDArray[Any], observations: NDArray[Any], factors: NDArray[Any]
+) -> None:
+    """An observation depends on its number alone: not on its neighbours, their order, or what callers do to it."""
+    orders: dict[str, slice | NDArray[np.intp]] = {
+        "again": slice(None),
+        "after its last answer was written over": slice(None),
+        "in another order": np.argsort(numbers),
+        "with fewer others": slice(1, None, 3),
+        "twice over": np.repeat(np.arange(len(numbers)), 2),
+    }
+    for how, order in orders.items():
+        for what, call, first in (
+            ("observations", world.observe, observations),
+            ("factors", world.factors_of, factors),
+        ):
+            given = call(numbers[order])
+            same = given.dtype == first.dtype and np.array_equal(given, first[order])
+            _require(same, f"{name} gives other {what} when asked for the same numbers {how}")
+            if given.flags.writeable:
+                given[...] = 0  # an answer belongs to the caller
+
+
+def _check_bounds(name: str, world: World) -> None:
+    for call in (world.observe, world.factors_of):
+        try:
+            call(np.array([len(world)]))
+        except (IndexError, ValueError):
+            pass
+        else:
+            raise AssertionError(f"{call.__name__} of {name} accepts {len(world)}, one more than its last number")
+        try:
+            before_first = call(np.array([-1]))
+        except (IndexError, ValueError):
+            continue
+        _require(
+            np.array_equal(before_first, call(np.array([len(world) - 1]))),
+            f"{call.__name__} of {name} accepts -1 for something other than the last observation",
+        )
+
+
+def _check_grid(
+    name: str, world: GridWorld, numbers: NDArray[Any], observations: NDArray[Any], factors: NDArray[Any]
+) -> None:
+    combinations = math.prod(f.size for f in world.factors)
+    _require(len(world) == combinations, f"{name} has {len(world)} observations for {combinations} combinations")
+    _require(
+        np.array_equal(world.grid.to_index(factors), numbers),
+        f"the factors of {name} do not lead back to the numbers they belong to",
+    )
+    _require(np.array_equal(world.render(factors), observations), f"{name} renders other images than it lets observe")
+
+
+# Objectives
+
+
+def _model(objective: Objective, shape: Shape, latents: int) -> Autoencoder:
+    images = len(shape) == 3
+    config = ModelConfig(
+        latents=latents,
+        architecture=Conv() if images else MLP((32,), (32,)),
+        likelihood="bernoulli" if images else "gaussian",
+    )
+    model = Autoencoder(config, shape, objective.posterior)
+    model.adversary = objective.adversary(latents)
+    return model
+
+
+def _seeded(objective: Objective, model: Autoencoder, batch: Batch, step: int, seed: int) -> Terms:
+    torch.manual_seed(seed)
+    return objective(model, batch, step)
+
+
+def _check_terms(name: str, terms: Terms, model: Autoencoder) -> None:
+    taken = {"loss", "adversary"} & set(terms.parts)
+    _require(not taken, f"{name} calls a part of its loss {taken}: the learning curve has these names already")
+    _require(
+        (terms.adversary is None) == (model.adversary is None),
+        f"{name} needs both, an adversary and a loss for it, or neither",
+    )
+    for what, term in _scalars(terms).items():
+        _require(term.ndim == 0, f"{what} of {name} has shape {tuple(term.shape)}: a term is one number a batch")
+        _require(bool(term.isfinite()), f"{what} of {name} is {term.item()} on harmless data")
+
+
+def _check_gradients(name: str, terms: Terms, model: Autoencoder) -> None:
+    parameters = dict(model.named_parameters())
+    adversary = {n for n in parameters if n.startswith("adversary.")}
+    losses = {"loss": (terms.loss, parameters.keys() - adversary), "adversary's loss": (terms.adversary, adversary)}
+    for what, (loss, own) in losses.items():
+        if loss is None:
+            continue
+        _require(loss.requires_grad, f"the {what} of {name} has no gradient at all")
+        gradients = torch.autograd.grad(loss, list(parameters.values()), retain_graph=True, allow_unused=True)
+        reached = {n for n, g in zip(parameters, gradients, strict=True) if g is not None and bool(g.any())}
+        _require(own <= reached, f"the {what} of {name} has no gradient for {', '.join(sorted(own - reached))}")
+        _require(reached <= own, f"the {what} of {name} also moves {', '.join(sorted(reached - own))}")
+
+
+def _check_repeats(name: str, first: Terms, second: Terms) -> None:
+    a, b = _scalars(first), _scalars(second)
+    _require(a.keys() == b.keys(), f"{name} has the terms {list(a)} one time and {list(b)} another")
+    for what in a:
+        _require(bool(a[what] == b[what]), f"{what} of {name} is {a[what].item()}, then {b[what].item()}, on one seed")
+
+
+def _scalars(terms: Terms) -> dict[str, Tensor]:
+    named = {"loss": terms.loss, **terms.parts}
+    return named if terms.adversary is None else named | {"adversary": terms.adversary}
+
+
+# Measures
+
+
+def _value(measure: Measure, representation: Representation, what: str) -> float | None:
+    """The measure's value, within its range, or None where it says that it has none."""
+    name = type(measure).__name__
+    try:
+        value = measure.value(representation)
+    except Undefined:
+        return None
+    except Exception as error:
+        raise AssertionError(f"{name} fails on {what} ({error!r}): expected a value or Undefined") from error
+    slack = TOLERANCE * max(1.0, abs(value))
+    _require(
+        measure.low - slack <= value <= measure.high + slack,
+        f"{name} is {value:.6g} on {what}: it declares the range {measure.low:g} to {measure.high:g}",
+    )
+    return value
+
+
+def _defined(measure: Measure, representation: Representation, what: str) -> float:
+    value = _value(measure, representation, what)
+    if value is None:
+        try:
+            measure.value(representation)
+        except Undefined as reason:
+            raise AssertionError(f"{type(measure).__name__} has no value on {what}: {reason}") from reason
+        raise AssertionError(f"{type(measure).__name__} has a value on {what} only at times")
+    return value
+
+
+def _check_nan(measure: Measure, healthy: Representation) -> None:
+    poisoned = _mapped(healthy, np.copy)
+    for array in (poisoned.mean, poisoned.var, poisoned.sample, poisoned.prior_mean, poisoned.prior_var):
+        if array is not None:
+            array[0] = np.nan  # in place, since a representation refuses to be built with it
+    value = _value(measure, poisoned, "latents with NaN")
+    _require(value is None, f"{type(measure).__name__} is {value} on latents with NaN: it needs to refuse them")
+
+
+def _only_what_is_needed(measure: Measure, healthy: Representation) -> Representation:
+    spared = {name: None for name in ("var", "sample", "factors") if name not in measure.needs}
+    bare = replace(healthy, **spared, layers={}, prior_mean=None, prior_var=None, index=None)  # type: ignore[arg-type]
+    return bare if "factors" in measure.needs else replace(bare, factor_info=())
+
+
+def _mapped(representation: Representation, points: Latents, variances: Latents | None = None) -> Representation:
+    """The representation with all its points in latent space, and its variances, taken through functions."""
+
+    def through(function: Latents, array: NDArray[np.float32] | None) -> NDArray[np.float32] | None:
+        return None if array is None else function(array).astype(np.float32)
+
+    variances = variances or points
+    return replace(
+        representation,
+        mean=points(representation.mean).astype(np.float32),
+        sample=through(points, representation.sample),
+        prior_mean=through(points, representation.prior_mean),
+        var=through(variances, representation.var),
+        prior_var=through(variances, representation.prior_var),
+    )
+
+
+def _changed(representation: Representation, change: Invariance, seed: int) -> Representation:
+    """The representation with its latents z mapped to z A + b, hence its variances to var (A∘A)."""
+    generator = np.random.default_rng(seed)
+    size = representation.latents
+    latent = np.arange(size)
+    matrix: NDArray[Any] = np.eye(size)
+    shift: NDArray[Any] = np.zeros(size)
+    if change == "permutation":
+        order = generator.permutation(size)
+        matrix = matrix[:, order if (order != latent).any() else order[::-1]]
+    elif change == "sign":
+        matrix = np.diag(np.where(latent % 2 == 0, -1.0, 1.0))
+    elif change == "scale":
+        matrix = np.diag(2.0 ** (latent % 4 - 1))
+    elif change == "isotropic_scale":
+        matrix = 4 * matrix
+    elif change == "rotation":
+        matrix = np.linalg.qr(generator.standard_normal((size, size)))[0]
+    else:
+        shift = 1.0 + latent % 3
+    return _mapped(representation, lambda z: z @ matrix + shift, lambda var: var @ matrix**2)
+
+
+def _isotropic(representation: Representation, seed: int) -> Representation:
+    """The same means, with variances that a rotation leaves on the axes and samples that go with them."""
+    averaged = _mapped(representation, np.copy, lambda var: np.broadcast_to(var.mean(1, keepdims=True), var.shape))
+    if averaged.var is None or averaged.sample is None:
+        return averaged
+    noise = np.random.default_rng(seed).standard_normal(averaged.sample.shape)
+    return replace(averaged, sample=_grained(averaged.mean + np.sqrt(averaged.var) * noise))
+
+
+def _first_made_constant(array: NDArray[np.float32]) -> NDArray[np.float32]:
+    return np.where(np.arange(array.shape[1]) == 0, np.float32(1), array)
+
+
+def _grained(values: NDArray[Any]) -> NDArray[np.float32]:
+    return (np.rint(values / GRAIN) * GRAIN).astype(np.float32)
+
+
+# All of them
+
+
+def _require(holds: bool, sentence: str) -> None:
+    if not holds:
+        raise AssertionError(sentence)
+
+
+def _is_registered(registry: Registry[Any], thing: object) -> bool:
+    return any(registry.get(name) is type(thing) for name in registry.names())
+
+
+def _rebuild(registry: Registry[Any], thing: Any) -> Any:
+    """The thing built again from its JSON description, by its name where it is registered."""
+    name = type(thing).__name__
+    _require(dataclasses.is_dataclass(thing), f"{name} is no dataclass: its fields are its configuration")
+    try:
+        if _is_registered(registry, thing):
+            return registry.build(json.loads(json.dumps(registry.describe(thing))))
+        return from_plain(type(thing), json.loads(json.dumps(plain(thing))), name)
+    except ValueError as error:
+        raise AssertionError(f"{name} cannot be built again from its description: {error}") from error

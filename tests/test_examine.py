@@ -1,0 +1,115 @@
+"""One call that takes a model apart: ours, or anybody's."""
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from polariscope.examine import examine
+from polariscope.nets.autoencoder import Autoencoder, ModelConfig
+from polariscope.worlds.sprites import Sprites
+
+
+class Own(nn.Module):
+    """Somebody's model: reads two factors off the image, has a dead latent, and decodes with a sigmoid."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.decoder = nn.Linear(3, 64)
+
+    def encode(self, x):
+        flat = x.flatten(1)
+        column = x.sum((1, 2)) @ torch.arange(8.0) / flat.sum(1)
+        row = x.sum((1, 3)) @ torch.arange(8.0) / flat.sum(1)
+        mean = torch.stack([column - 3.5, torch.zeros_like(row), row - 3.5], 1)
+        logvar = torch.tensor([-6.0, 0.0, -6.0]).expand_as(mean)
+        return mean, logvar
+
+    def decode(self, z):
+        return self.decoder(z).sigmoid().reshape(-1, 1, 8, 8)
+
+
+def dots() -> tuple[np.ndarray, np.ndarray]:
+    """One white pixel an image, at every place of an 8x8 grid, many times over."""
+    rows, columns = np.divmod(np.tile(np.arange(64), 20), 8)
+    images = np.zeros((len(rows), 8, 8), np.uint8)
+    images[np.arange(len(rows)), rows, columns] = 255
+    return images, np.stack([columns, rows], 1)
+
+
+def test_your_own_model_and_images_in_five_lines() -> None:
+    images, factors = dots()
+    found = examine(Own(), images, factors)
+    assert found.counts == {"active": 2, "mixed": 0, "passive": 1}
+    first, second, last = found.variables
+    assert {(first.number, first.factor), (second.number, second.factor)} == {(0, "factor_0"), (2, "factor_1")}
+    assert first.information == pytest.approx(1, abs=0.01)
+    assert (last.number, last.type) == (1, "passive")
+    assert last.mean_var == pytest.approx(1)
+    assert last.kl == pytest.approx(0, abs=1e-6)
+    assert found.reconstructions.shape == found.originals.shape
+    assert found.traversals.shape == (3, 9, 1, 8, 8)
+    assert any("Variables 1 are passive" in note for note in found.notes)
+
+
+def test_every_registered_measure_gives_a_value_or_a_reason() -> None:
+    images, factors = dots()
+    found = examine(Own(), images, factors)
+    assert len(found.values) > 3
+    for value in found.values:
+        assert (value.value is None) != (value.problem is None), value
+        assert value.value is None or np.isfinite(value.value)
+    summary = found.summary()
+    assert summary["types"]["active"] == 2
+    assert len(summary["variables"]) == 3
+
+
+def test_a_deterministic_code_without_a_decoder_is_examined_too() -> None:
+    class Projection(nn.Module):
+        def encode(self, x):
+            return x[:, :2]
+
+    points = np.random.default_rng(0).normal(size=(500, 3))
+    found = examine(Projection(), points)
+    assert found.counts["active"] == 2
+    assert found.traversals is None
+    assert found.factor_information is None
+    assert "no posterior variance" in found.notes[0]
+
+
+def test_a_collapsed_model_is_called_so() -> None:
+    class Collapsed(nn.Module):
+        def encode(self, x):
+            return torch.zeros(len(x), 2), torch.zeros(len(x), 2)
+
+    found = examine(Collapsed(), np.random.default_rng(0).normal(size=(300, 3)))
+    assert found.counts == {"active": 0, "mixed": 0, "passive": 2}
+    assert any("collapsed" in note for note in found.notes)
+
+
+def test_a_model_of_ours_on_a_rendered_world() -> None:
+    torch.manual_seed(0)
+    found = examine(Autoencoder(ModelConfig(latents=4), (1, 16, 16)), Sprites(size=16), count=300)
+    assert found.representation.count == 300
+    assert found.factor_information.shape == (4, 5)
+    assert found.traversals.dtype == np.uint8
+
+
+@pytest.mark.parametrize(
+    ("images", "sentence"),
+    [
+        (np.full((4, 8, 8), np.nan), "NaN or infinite"),
+        (np.zeros((0, 8, 8)), "the data set is empty"),
+        (np.zeros((4, 8, 8, 8, 8)), "observations need shape"),
+        (np.full((4, 8, 8), 700.0), "0..1 or 0..255"),
+    ],
+)
+def test_bad_images_are_refused(images, sentence) -> None:
+    with pytest.raises(ValueError, match=sentence):
+        examine(Own(), images)
+
+
+def test_images_of_the_wrong_shape_are_refused_by_our_models() -> None:
+    model = Autoencoder(ModelConfig(latents=4), (1, 16, 16))
+    with pytest.raises(ValueError, match=r"takes observations of shape \(1, 16, 16\); got \(1, 8, 8\)"):
+        examine(model, dots()[0])
