@@ -357,6 +357,18 @@ def test_single_precision_far_from_the_origin_keeps_its_digits():
     assert cka(moved, y) == pytest.approx(cka(moved_exactly, y), abs=1e-5)
 
 
+@pytest.mark.parametrize("samples", [10, 700, 999, 5000])
+def test_a_constant_is_found_although_its_mean_is_rounded(samples):
+    x = np.random.default_rng(0).normal(size=(samples, 5)).astype(np.float32)
+    for value in (0.1, 1 / 3, 1e6 / 7):
+        constant = np.full((samples, 3), value, dtype=np.float32)
+        with pytest.raises(ValueError, match="y is constant"):
+            cka(x, constant)
+        with_constants = np.hstack([x * 1e-6, constant])
+        assert cka(x, with_constants) == pytest.approx(1, abs=1e-5)
+        assert any("3 of 8 columns are constant" in note for note in check_comparison(x, with_constants))
+
+
 def test_bytes_integers_read_only_arrays_and_gradients_are_taken():
     images = np.random.default_rng(0).integers(0, 256, (30, 4, 4)).astype(np.uint8)
     images.flags.writeable = False

@@ -314,7 +314,7 @@ def test_the_discriminator_finds_the_total_correlation_of_a_gaussian(rho):
     root = torch.linalg.cholesky(torch.tensor([[1.0, rho], [rho, 1.0]]))
     objective = FactorVAE(width=64, depth=2, discriminator_learning_rate=2e-3)
     model = looking_glass(objective, 2)
-    steps = 1500
+    steps = 500
     optimiser = Adam(model.adversary.parameters(), **objective.adversary_optimiser())
     fall = torch.optim.lr_scheduler.LinearLR(optimiser, 1.0, 0.0, steps)
     for step in range(steps):
@@ -325,7 +325,7 @@ def test_the_discriminator_finds_the_total_correlation_of_a_gaussian(rho):
         fall.step()
     fresh = Batch(torch.randn(50_000, 2) @ root.T, 50_000)
     found = objective(model, fresh, steps).parts["total_correlation"].item()
-    assert found == pytest.approx(expected, abs=0.04)  # the exact log-ratio itself scatters by 0.005 here
+    assert found == pytest.approx(expected, abs=0.03)  # the exact log-ratio itself scatters by 0.005 here
 
 
 @pytest.mark.spec("002/O03")

@@ -21,9 +21,9 @@ def world():
 
 
 @pytest.fixture(scope="module")
-def layers():
-    """All geometries at 32 x 32: ``(scale, shape, orientation, layer, row, column)``."""
-    return Shapes3D(size=32).layers(with_hues(0, 0, 0)).reshape(8, 4, 15, 5, 32, 32)
+def layers(world):
+    """All geometries: ``(scale, shape, orientation, layer, row, column)``."""
+    return world.layers(with_hues(0, 0, 0)).reshape(8, 4, 15, 5, 64, 64)
 
 
 def with_hues(floor, wall, thing):
@@ -85,11 +85,11 @@ def test_a_hue_alters_only_the_pixels_of_its_surface(world, layer):
 
 def test_every_hue_can_be_read_at_a_fixed_place(layers):
     """What makes the colours of Shapes3D easy to generalise over (Spec 001a, section 8.7)."""
-    coverage = layers.reshape(480, 5, 32, 32)
-    for layer, row, column in ((FLOOR, 30, 1), (WALL, 13, 1), (OBJECT, 24, 16)):
+    coverage = layers.reshape(480, 5, 64, 64)
+    for layer, row, column in ((FLOOR, 61, 2), (WALL, 27, 2), (OBJECT, 47, 32)):
         assert coverage[:, layer, row, column].min() > 0.3
         others = [other for other in (FLOOR, WALL, OBJECT, SKYLIGHT) if other != layer]
-        assert np.abs(coverage[:, others, row, column]).max() < 1e-3
+        assert np.abs(coverage[:, others, row, column]).max() < 1e-5
 
 
 @pytest.mark.spec("003/F3-051")
@@ -112,17 +112,17 @@ def test_the_object_grows_with_scale(layers):
     area = (layers[:, :, :, OBJECT] > 0.3).sum((-1, -2))
     assert (np.diff(area, axis=0) > 0).all()
     height = (layers[:, :, :, OBJECT] > 0.3).any(-1).sum(-1)
-    np.testing.assert_allclose(height[7] / height[0], 5 / 3, rtol=0.15)
+    np.testing.assert_allclose(height[7] / height[0], 5 / 3, rtol=0.1)
 
 
 def test_shapes_differ_in_their_silhouettes(layers):
     silhouette = layers[:, :, :, OBJECT] > 0.3
     for one in range(4):
         for other in range(one):
-            assert ((silhouette[:, one] ^ silhouette[:, other]).sum((-1, -2)) > 5).all()
+            assert ((silhouette[:, one] ^ silhouette[:, other]).sum((-1, -2)) > 10).all()
     # A ball looks the same from everywhere, a cube does not.
-    assert (silhouette[:, SPHERE] ^ silhouette[:, SPHERE, :1]).sum((-1, -2)).max() <= 2
-    assert (silhouette[:, CUBE, 0] ^ silhouette[:, CUBE, 7]).sum((-1, -2)).min() > 5
+    assert (silhouette[:, SPHERE] ^ silhouette[:, SPHERE, :1]).sum((-1, -2)).max() <= 4
+    assert (silhouette[:, CUBE, 0] ^ silhouette[:, CUBE, 7]).sum((-1, -2)).min() > 20
 
 
 def test_opposite_orientations_are_mirror_images_but_for_the_light(layers, world):
@@ -134,20 +134,22 @@ def test_opposite_orientations_are_mirror_images_but_for_the_light(layers, world
     assert np.abs(left - right).mean((-1, -2, -3)).min() > 1
     # The light comes from the left and stays there: the floor is brighter at the left from everywhere.
     floor = layers[..., FLOOR, -1, :]
-    assert (floor[..., 1] > 1.1 * floor[..., -2]).all()
+    assert (floor[..., 2] > 1.1 * floor[..., -3]).all()
 
 
 def test_the_shadow_falls_to_the_right_of_the_object(layers):
+    """On the real images the shadow has 0.25 to 0.4 of the light around it."""
     floor, thing = layers[..., FLOOR, :, :], layers[..., OBJECT, :, :]
-    lit = floor.max((0, 1))  # every place that is ever floor is free of shadow in some image
-    shadow = (np.abs(thing) < 1e-6) & (floor > 0) & (floor < 0.6 * lit)
-    columns = np.arange(32) + 0.5
-    assert (shadow.sum((-1, -2)) > 0).all()
-    assert ((shadow.sum(-2) * columns).sum(-1) / shadow.sum((-1, -2)) > 17).all()
-    # About as dark as on the real images, where it has 0.25 to 0.4 of the light around it.
-    core = np.where(shadow, floor / np.maximum(lit, 1e-6), 1).min((-1, -2))
-    assert core.min() > 0.2
-    assert np.median(core) < 0.45
+    lit = floor.max((0, 1))  # every place that is ever floor lies in the light in some image
+    shadow = (floor > 0) & (thing == 0) & (floor < 0.6 * lit)
+    columns = (thing > 0.3).any(-2)
+    beyond_left = ~np.maximum.accumulate(columns, -1)
+    beyond_right = ~np.maximum.accumulate(columns[..., ::-1], -1)[..., ::-1]
+    assert not (shadow.any(-2) & beyond_left).any()
+    assert (shadow.any(-2) & beyond_right).any(-1).all()
+    darkest = np.where(shadow, floor / np.maximum(lit, 1e-6), 1).min((-1, -2))
+    assert darkest.min() > 0.2
+    assert darkest.max() < 0.5
 
 
 def test_the_sky_is_exact_where_there_is_only_sky(world):
@@ -213,7 +215,7 @@ def draw(factors, size):
 
     def lit(point, normal, colour, gloss=0.0, visible=1.0):
         to_light = unit(light - point)
-        beam = visible * (to_light @ unit(light - np.array(scene.AIM))).clip(0) ** scene.FOCUS
+        beam = visible * (to_light @ [0, 0, 1]).clip(0) ** scene.FOCUS
         facing = (normal * to_light).sum(-1)
         matt = scene.AMBIENT + scene.HEADLIGHT * (-(normal @ ahead)).clip(0) + scene.SPOTLIGHT * beam * facing.clip(0)
         mirrored = (normal * unit(to_light - unit(point - camera))).sum(-1).clip(0) * (facing > 0)
@@ -276,16 +278,16 @@ def test_real_images_have_siblings(world, real_data):
         images = world.render(with_hues(*hues[number]))
         error[number] = np.abs(images - image)[:, :, 1:, 1:63].mean((1, 2, 3))
         sibling[number] = images[error[number].argmin()]
-    assert error.min(1).mean() < 3
-    assert error.min(1).max() < 5.5
+    assert error.min(1).mean() < 2
+    assert error.min(1).max() < 3
     assert np.median(error, axis=1).min() > 2 * error.min(1).mean()  # a wrong geometry is told from the right one
     found = GEOMETRIES[error.argmin(1)]
     assert [len(np.unique(column)) for column in found.T] == [8, 4, 15]
 
     is_sky, was_sky = ((images == np.reshape(SKY, (3, 1, 1))).all(1) for images in (sibling, real))
-    assert (is_sky == was_sky)[:, 1:, 1:63].mean() > 0.97
+    assert (is_sky == was_sky)[:, 1:, 1:63].mean() > 0.98
     assert (is_sky & was_sky)[:, 1:5, 1:63].all()
-    np.testing.assert_allclose(sibling.mean((2, 3)), real.mean((2, 3)), atol=4)
+    np.testing.assert_allclose(sibling.mean((2, 3)), real.mean((2, 3)), atol=3)
 
 
 @pytest.mark.parametrize("size", [0, 7, 257, 64.0, "64"])

@@ -16,6 +16,7 @@ COMMANDS = {
     "worlds": "list the worlds, or show one as a contact sheet",
     "train": "train a model on a world or a file of yours",
     "examine": "take a trained model apart and write a report",
+    "dimension": "find how many latent variables a model needs",
     "studies": "list the published experiments that can be reproduced",
     "reproduce": "run a published experiment and hold it against what was published",
     "runs": "list, filter and query the runs",

@@ -234,7 +234,7 @@ def intrinsic_dimension(x: NDArray[Any], k: int = 20) -> float:
 def data_dimension(world: World, examples: int = 10_000, k: int = 20, seed: int = 0) -> DimensionEstimate:
     """Intrinsic dimension of a world's distinct observations: where FONDUE starts (rounded)."""
     observations = sample(world, examples, seed)[0]
-    return mle(observations, k=min(k, len(np.unique(observations.reshape(len(observations), -1), axis=0)) - 1))
+    return mle(observations, k=min(k, len(observations) - 1))
 
 
 @dataclass(frozen=True)
@@ -253,7 +253,8 @@ class DimensionSearch:
     @property
     def trusted(self) -> bool:
         """No model that decided the answer was still collapsed: neither the one found nor a larger, rejected one."""
-        return not any(r.collapsed for r in self.readings if r.latents >= self.answer)
+        deciding = [r for r in self.readings if r.latents >= self.answer]
+        return bool(deciding) and not any(r.collapsed for r in deciding)
 
     @property
     def saturated(self) -> bool:

@@ -379,12 +379,11 @@ def _look(x: Array, name: str) -> _Layer:
     mean = samples.mean(0)
     by_sample, by_column = _squares(samples, mean)
     constant = by_column == 0
-    remote = ~constant & (by_column <= len(samples) * (1e-3 * mean).square())
-    if remote.any():  # columns so far from zero for their spread that the mean's own rounding shows
-        columns = samples[:, remote]
-        constant[remote] = (columns == columns[0]).all(0)
-        exact = columns.mean(0, dtype=torch.float64).to(mean.dtype)
-        mean[remote] = torch.where(constant[remote], columns[0], exact)
+    suspect = ~constant & (by_column <= len(samples) * (1e-3 * mean).square())
+    if suspect.any():  # the mean of equal numbers may differ from them by a rounding, which is then all that is left
+        columns = samples[:, suspect]
+        constant[suspect] = (columns == columns[0]).all(0)
+        mean = torch.where(constant, samples[0], mean)
         by_sample, by_column = _squares(samples, mean)
     size = float(by_sample.sum())
     if not np.isfinite(size) or (size == 0 and not bool((samples == samples[0]).all())):

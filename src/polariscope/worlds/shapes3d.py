@@ -34,17 +34,16 @@ FLOOR, WALL, OBJECT, SKYLIGHT, HIGHLIGHT = range(5)  # the layers
 # The scene, fitted to real images. The room is 20 wide and deep; x points right, y into the picture
 # at orientation 0, z up; the object stands on the floor at the origin.
 ROOM = 10.0
-WALL_BOTTOM, WALL_TOP = 0.268, 6.177  # the walls hover: the floor goes on below and beyond them
-CAMERA_DISTANCE, CAMERA_HEIGHT = 8.477, 2.475  # the camera circles the object and looks along the horizon
-FOCAL_LENGTH = 1.1155  # in sides of the image
-CUBE_HALF = 1.15
-CYLINDER_RADIUS, CYLINDER_HEIGHT = 1.2336, 2.47
-SPHERE_RADIUS = 1.391
-CAPSULE_RADIUS, CAPSULE_LENGTH = 1.056, 2.148  # the length without the caps
-AMBIENT, HEADLIGHT, SPOTLIGHT, GLOSS = 0.392, 0.536, 0.984, 0.211
-LIGHT = (-3.534, 0.594, 18.458)  # a spotlight that stays where it is when the camera turns
-AIM = (-3.68, 1.846, 0.0)
-FOCUS = 9.0  # the spotlight falls off with this power of the cosine to its axis
+WALL_BOTTOM, WALL_TOP = 0.274, 6.16  # the walls hover: the floor goes on below and beyond them
+CAMERA_DISTANCE, CAMERA_HEIGHT = 8.612, 2.478  # the camera circles the object and looks along the horizon
+FOCAL_LENGTH = 1.126  # in sides of the image
+CUBE_HALF = 1.157
+CYLINDER_RADIUS, CYLINDER_HEIGHT = 1.232, 2.479
+SPHERE_RADIUS = 1.399
+CAPSULE_RADIUS, CAPSULE_LENGTH = 1.068, 2.14  # the length without the caps
+AMBIENT, HEADLIGHT, SPOTLIGHT, GLOSS = 0.361, 0.574, 0.976, 0.224
+LIGHT = (-4.86, 1.72, 24.57)  # a spotlight that shines straight down and stays there when the camera turns
+FOCUS = 11.1  # the spotlight falls off with this power of the cosine to the vertical
 
 SAMPLES = 3  # rays a pixel and direction
 _RAYS = 1 << 18  # cast at a time
@@ -230,8 +229,7 @@ def highlight(point: Floats, normal: Floats, ray: Floats) -> Floats:
 
 
 def _beam(to_light: Floats) -> Floats:
-    axis = _unit(_column(LIGHT) - _column(AIM))
-    return np.maximum(_dot(to_light, axis), 0) ** np.float32(FOCUS)
+    return np.maximum(to_light[2], 0) ** np.float32(FOCUS)
 
 
 def down_filter(size: int, factor: int) -> Floats:

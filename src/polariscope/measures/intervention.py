@@ -1,0 +1,324 @@
+"""The BetaVAE and FactorVAE scores: hold one factor, vary the rest, and guess from the codes which one it was.
+
+Higgins et al. 2017, Kim and Mnih 2018; Spec 001a, sections 5.2 and 5.3; Spec 003, section 3.5. Both ask for codes of
+examples that share a factor's value. Where such examples come from is a *source*: the sample at hand, in which they are
+looked up (any arrays do), or an encoder of a whole factor grid, as published.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar, Literal, Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.linear_model import LogisticRegression
+
+from polariscope.measures.information import FloatArray, as_array, observations
+from polariscope.measures.measure import Invariance, Measure, Need, measures
+from polariscope.measures.score import TEST, TRAIN, IntArray, Score, Seed, as_labels, codes_and_factors, paired
+from polariscope.representation import Representation
+
+BLOCK = 1 << 22
+"""Numbers gathered at a time."""
+
+
+class Source(Protocol):
+    """Where codes of examples that share a factor come from; ``count`` is the number of factors."""
+
+    @property
+    def count(self) -> int: ...
+
+    def sample(self, samples: int, rng: np.random.Generator) -> FloatArray:
+        """Codes (samples, latents) of examples at random."""
+
+    def pairs(self, factor: int, shape: tuple[int, int], rng: np.random.Generator) -> tuple[FloatArray, FloatArray]:
+        """Two arrays of codes (*shape, latents); the two of each pair share ``factor``, each pair its own value."""
+
+    def groups(self, factor: int, shape: tuple[int, int], rng: np.random.Generator) -> FloatArray:
+        """Codes (votes, batch, latents); all of a vote share one value of ``factor``."""
+
+
+@dataclass(frozen=True, eq=False)
+class FromSample:
+    """Codes and factors as they are: examples that share a value are looked up, and drawn with replacement.
+
+    Values come as often as in the sample. Those that only one example has are passed over; continuous factors are
+    matched within 20 equal widths.
+    """
+
+    codes: ArrayLike
+    factors: ArrayLike
+
+    @cached_property
+    def _arrays(self) -> tuple[FloatArray, IntArray]:
+        z, v = paired(self.codes, self.factors, least_factors=2)
+        return z, as_labels(v).values
+
+    @property
+    def count(self) -> int:
+        return int(self._arrays[1].shape[1])
+
+    def sample(self, samples: int, rng: np.random.Generator) -> FloatArray:
+        z = self._arrays[0]
+        return z if samples >= len(z) else z[rng.choice(len(z), samples, replace=False)]
+
+    def pairs(self, factor: int, shape: tuple[int, int], rng: np.random.Generator) -> tuple[FloatArray, FloatArray]:
+        first = self._anchors(factor, shape, rng)
+        return self._arrays[0][first], self._arrays[0][self._partners(factor, first, rng)]
+
+    def groups(self, factor: int, shape: tuple[int, int], rng: np.random.Generator) -> FloatArray:
+        anchors = self._anchors(factor, (shape[0], 1), rng)
+        return np.asarray(self._arrays[0][self._partners(factor, np.broadcast_to(anchors, shape), rng)])
+
+    @cached_property
+    def _members(self) -> list[tuple[IntArray, IntArray, IntArray, IntArray]]:
+        """For each factor: rows in the order of its values, where each value starts, how many have it, who is not alone
+        in having it."""
+        out = []
+        for k, column in enumerate(self._arrays[1].T):
+            counts = np.bincount(column)
+            shared = np.flatnonzero(counts[column] > 1)
+            if not shared.size:
+                raise ValueError(f"no two examples share a value of factor {k}: leave it out, or use more samples")
+            out.append((np.argsort(column, kind="stable"), np.cumsum(counts) - counts, counts, shared))
+        return out
+
+    def _anchors(self, factor: int, shape: tuple[int, int], rng: np.random.Generator) -> IntArray:
+        return np.asarray(rng.choice(self._members[factor][3], shape))
+
+    def _partners(self, factor: int, rows: IntArray, rng: np.random.Generator) -> IntArray:
+        """For each row another draw among those with the same value."""
+        order, start, counts, _ = self._members[factor]
+        value = self._arrays[1][rows, factor]
+        return np.asarray(order[start[value] + (rng.random(rows.shape) * counts[value]).astype(np.int64)])
+
+
+@dataclass(frozen=True, eq=False)
+class FromEncoder:
+    """The published protocol: ``encode`` turns positions (n, factors) on the grid of ``sizes`` into codes (n, latents).
+
+    With a world and a model that is ``lambda positions: model.encode(world.render(positions))``.
+    """
+
+    encode: Callable[[IntArray], ArrayLike]
+    sizes: Sequence[int]
+
+    def __post_init__(self) -> None:
+        if len(self.sizes) < 2 or min(self.sizes) < 2:
+            raise ValueError(f"sizes needs at least 2 factors of at least 2 values each; got {list(self.sizes)}")
+
+    @property
+    def count(self) -> int:
+        return len(self.sizes)
+
+    def sample(self, samples: int, rng: np.random.Generator) -> FloatArray:
+        return self._codes(self._positions((samples,), rng))
+
+    def pairs(self, factor: int, shape: tuple[int, int], rng: np.random.Generator) -> tuple[FloatArray, FloatArray]:
+        first, second = self._positions(shape, rng), self._positions(shape, rng)
+        second[..., factor] = first[..., factor]
+        return self._codes(first), self._codes(second)
+
+    def groups(self, factor: int, shape: tuple[int, int], rng: np.random.Generator) -> FloatArray:
+        positions = self._positions(shape, rng)
+        positions[..., factor] = positions[:, :1, factor]
+        return self._codes(positions)
+
+    def _positions(self, shape: tuple[int, ...], rng: np.random.Generator) -> IntArray:
+        return rng.integers(0, self.sizes, size=(*shape, len(self.sizes)))
+
+    def _codes(self, positions: IntArray) -> FloatArray:
+        flat = positions.reshape(-1, positions.shape[-1])
+        codes = observations(as_array(self.encode(flat)), "what encode returned")
+        if len(codes) != len(flat):
+            raise ValueError(f"encode returned {len(codes)} codes for {len(flat)} positions: it needs one for each")
+        return codes.reshape(*positions.shape[:-1], -1)
+
+
+def beta_vae_score(
+    codes: ArrayLike,
+    factors: ArrayLike,
+    *,
+    batch: int = 64,
+    train: int = TRAIN,
+    test: int = TEST,
+    penalty: float = 1.0,
+    seed: Seed = 0,
+) -> Score:
+    """How well a linear classifier tells from |z − z'|, averaged over ``batch`` pairs, which factor the pairs share.
+
+    Higgins et al. 2017, in the multi-class form of Spec 001a, section 5.2: multinomial logistic regression with L2
+    ``penalty`` C = 1, accuracy on ``test`` fresh points. Pairs are looked up in the sample, see :class:`FromSample`;
+    :func:`beta_vae_score_from` takes them from an encoder instead.
+    Range [0, 1]: 1/factors is chance, 1 if the shared factor is always found. Blind spot: the classifier can undo a
+    mixture, so a random rotation of a perfect code still scores about 0.9, and one entangled factor may cost nothing.
+    The table is the mean of |z − z'| of each latent while each factor is held.
+
+    >>> factors = np.stack(np.unravel_index(np.arange(600) % 60, (3, 4, 5)), axis=1)
+    >>> beta_vae_score(factors, factors, train=300, test=200).value
+    1.0
+    """
+    return beta_vae_score_from(
+        FromSample(codes, factors), batch=batch, train=train, test=test, penalty=penalty, seed=seed
+    )
+
+
+def beta_vae_score_from(
+    source: Source, *, batch: int = 64, train: int = TRAIN, test: int = TEST, penalty: float = 1.0, seed: Seed = 0
+) -> Score:
+    """:func:`beta_vae_score` with the pairs from any source."""
+    rng = np.random.default_rng(seed)
+
+    def feature(factor: int, votes: int) -> FloatArray:
+        first, second = source.pairs(factor, (votes, batch), rng)
+        return np.asarray(np.abs(first - second).mean(axis=1))
+
+    features, held = _votes(source, feature, batch, train + test, rng)
+    model = LogisticRegression(C=penalty, solver="newton-cholesky", max_iter=1000)
+    model.fit(features[:train], held[:train])
+    right = model.predict(features[train:]) == held[train:]
+    table = np.stack([features[held == k].mean(axis=0) for k in range(source.count)], axis=1)
+    settings = {"probe": "logistic regression", "batch": batch, "train": train, "test": test, "seed": seed}
+    return Score(float(right.mean()), _per_factor(right, held[train:], source.count), table, train + test, settings)
+
+
+def factor_vae_score(
+    codes: ArrayLike,
+    factors: ArrayLike,
+    *,
+    batch: int = 64,
+    train: int = TRAIN,
+    test: int = TEST,
+    threshold: float = 0.05,
+    prune: Literal["std", "var"] = "std",
+    seed: Seed = 0,
+) -> Score:
+    """How well the latent that varies least in a batch tells which factor the batch shares.
+
+    Kim and Mnih 2018; Spec 001a, section 5.3: a vote is the latent of least variance in a batch of ``batch`` examples,
+    relative to its variance over all; each latent stands for the factor it got most of ``train`` votes for; accuracy on
+    ``test`` fresh votes. Latents with a standard deviation (or variance, ``prune="var"``) below ``threshold`` are left
+    out; if all are, the score is 0. Batches are looked up in the sample, see :class:`FromSample`;
+    :func:`factor_vae_score_from` takes them from an encoder instead.
+    Range [0, 1]: about 1/factors is chance, 1 if the shared factor is always found. Blind spot: with more latents than
+    factors several may stand for one factor, and a rotated code still scores about 0.9.
+    The table is the number of training votes.
+
+    >>> factors = np.stack(np.unravel_index(np.arange(600) % 60, (3, 4, 5)), axis=1)
+    >>> factor_vae_score(factors, factors, train=300, test=200).value
+    1.0
+    """
+    return factor_vae_score_from(
+        FromSample(codes, factors),
+        batch=batch,
+        train=train,
+        test=test,
+        threshold=threshold,
+        prune=prune,
+        seed=seed,
+    )
+
+
+def factor_vae_score_from(
+    source: Source,
+    *,
+    batch: int = 64,
+    train: int = TRAIN,
+    test: int = TEST,
+    threshold: float = 0.05,
+    prune: Literal["std", "var"] = "std",
+    seed: Seed = 0,
+) -> Score:
+    """:func:`factor_vae_score` with the batches from any source."""
+    if prune not in ("std", "var"):
+        raise ValueError(f"prune is 'std' or 'var'; got {prune!r}")
+    if batch < 2:
+        raise ValueError(f"a variance needs a batch of at least 2 examples; got {batch}")
+    rng = np.random.default_rng(seed)
+    spread = source.sample(TRAIN, rng).var(axis=0, ddof=1)
+    # A latent that does not vary at all would divide by 0, whatever the threshold.
+    active = np.flatnonzero(((np.sqrt(spread) if prune == "std" else spread) >= threshold) & (spread > 0))
+    settings = {"batch": batch, "train": train, "test": test, "seed": seed, "threshold": threshold, "prune": prune}
+    settings["pruned"] = np.setdiff1d(np.arange(len(spread)), active).tolist()
+    if not active.size:
+        empty = np.zeros((len(spread), source.count))
+        return Score(0.0, np.zeros(source.count), empty, train + test, settings)
+
+    def vote(factor: int, votes: int) -> FloatArray:
+        return np.asarray(source.groups(factor, (votes, batch), rng).var(axis=1, ddof=1))
+
+    local, held = _votes(source, vote, batch, train + test, rng)
+    least = active[np.argmin(local[:, active] / spread[active], axis=1)]
+    table = np.zeros((len(spread), source.count))
+    np.add.at(table, (least[:train], held[:train]), 1.0)
+    right = table.argmax(axis=1)[least[train:]] == held[train:]
+    return Score(float(right.mean()), _per_factor(right, held[train:], source.count), table, train + test, settings)
+
+
+def _votes(
+    source: Source,
+    feature: Callable[[int, int], FloatArray],
+    batch: int,
+    votes: int,
+    rng: np.random.Generator,
+) -> tuple[FloatArray, IntArray]:
+    """One row of ``feature`` (votes, latents) for each vote, and which factor was held in it, drawn at random."""
+    if batch < 1 or votes < 2:
+        raise ValueError(f"a score by votes needs a batch and votes to train and test on; got {batch} and {votes}")
+    held = rng.integers(source.count, size=votes)
+    rows: FloatArray | None = None
+    for factor in range(source.count):
+        where = np.flatnonzero(held == factor)
+        step = max(1, BLOCK // (batch * 16))
+        for part in (where[i : i + step] for i in range(0, len(where), step)):
+            values = feature(factor, len(part))
+            rows = np.empty((votes, values.shape[1])) if rows is None else rows
+            rows[part] = values
+    assert rows is not None
+    return rows, held
+
+
+def _per_factor(right: NDArray[np.bool_], held: IntArray, count: int) -> FloatArray:
+    seen = np.bincount(held, minlength=count)
+    return np.asarray(np.bincount(held, right, count) / np.maximum(seen, 1))
+
+
+@measures.register("beta_vae_score")
+@dataclass(frozen=True)
+class BetaVAEScore(Measure):
+    """:func:`beta_vae_score` of the means from 3 000 points in place of 15 000."""
+
+    batch: int = 64
+    seed: int = 0
+
+    title: ClassVar[str] = "BetaVAE score"
+    needs: ClassVar[tuple[Need, ...]] = ("factors",)
+    high: ClassVar[float] = 1.0
+    higher_is_better: ClassVar[bool | None] = True
+    invariant_to: ClassVar[tuple[Invariance, ...]] = ("permutation", "sign", "translation")
+
+    def __call__(self, representation: Representation) -> float:
+        codes, factors = codes_and_factors(representation)
+        return beta_vae_score(codes, factors, batch=self.batch, train=2000, test=1000, seed=self.seed).value
+
+
+@measures.register("factor_vae_score")
+@dataclass(frozen=True)
+class FactorVAEScore(Measure):
+    """:func:`factor_vae_score` of the means from 3 000 votes in place of 15 000."""
+
+    batch: int = 64
+    seed: int = 0
+
+    title: ClassVar[str] = "FactorVAE score"
+    needs: ClassVar[tuple[Need, ...]] = ("factors",)
+    high: ClassVar[float] = 1.0
+    higher_is_better: ClassVar[bool | None] = True
+    invariant_to: ClassVar[tuple[Invariance, ...]] = ("permutation", "sign", "translation")
+
+    def __call__(self, representation: Representation) -> float:
+        codes, factors = codes_and_factors(representation)
+        return factor_vae_score(codes, factors, batch=self.batch, train=2000, test=1000, seed=self.seed).value

@@ -1,0 +1,136 @@
+"""Mutual information gap: does one latent know a factor, and no second one? And the same after polar coordinates.
+
+Chen et al. 2018; Spec 001a, section 5.4; Spec 003, sections 3.3 and E4.4.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from polariscope.measures.information import (
+    Correction,
+    FloatArray,
+    discrete_entropy,
+    discretise,
+    mutual_information,
+)
+from polariscope.measures.measure import Invariance, Measure, Need, measures
+from polariscope.measures.score import IntArray, Score, as_labels, codes_and_factors, paired, top_two_gap
+from polariscope.representation import Representation
+
+
+def mig(codes: ArrayLike, factors: ArrayLike, bins: int = 20, correction: Correction = "none") -> Score:
+    """Mean over factors of [I(z_best; v) − I(z_second; v)] / H(v), latents cut into ``bins`` equal widths.
+
+    Chen et al. 2018; Spec 001a, section 5.4. Continuous factors are cut into as many bins (named in the
+    settings): their differential entropy is no scale to divide by.
+    Range [0, 1]: 0 if no factor is known, or each by two latents equally; 1 if each factor is determined by one latent
+    about which no other says anything. A factor with more values than bins cannot reach 1: see :func:`mig_ceiling`.
+    Bias: an unrelated latent seems to know (K−1)(bins−1)/(2 samples) nats of a factor of K values, so small samples
+    score differently; ``correction="miller_madow"`` removes most of that.
+
+    >>> factors = np.stack(np.unravel_index(np.arange(60), (3, 4, 5)), axis=1)
+    >>> mig(factors, factors).value, mig(factors[:, [0, 0, 1, 2]], factors).per_factor.tolist()
+    (1.0, [0.0, 1.0, 1.0])
+    """
+    z, v = paired(codes, factors)
+    labels = as_labels(v, bins)
+    information = mutual_information(discretise(z, bins), labels.values, correction)
+    gaps = top_two_gap(information) / discrete_entropy(labels.values)
+    settings = {"bins": bins, "correction": correction, "binned_factors": np.flatnonzero(labels.continuous).tolist()}
+    return Score(float(gaps.mean()), gaps, information, len(z), settings)
+
+
+def mig_ceiling(sizes: Sequence[int], bins: int = 20) -> FloatArray:
+    """MIG that the factors themselves score as codes, factor by factor, on the full grid of factors of these sizes.
+
+    H(binned position)/H(position): 1 up to ``bins`` positions, less where several fall into one bin.
+
+    >>> mig_ceiling([3, 6, 40, 32, 32]).round(4).tolist()   # dSprites, 0.9024 in the mean
+    [1.0, 1.0, 0.8121, 0.85, 0.85]
+    """
+    if not len(sizes) or min(sizes) < 2:
+        raise ValueError(f"sizes needs factors of at least 2 values each; got {list(sizes)}")
+    binned = [discretise(np.arange(size, dtype=float)[:, None], bins) for size in sizes]
+    return np.array([float(discrete_entropy(b)[0] / np.log(len(b))) for b in binned])
+
+
+@dataclass(frozen=True, eq=False)
+class PolarCodes:
+    """For every pair of latents: MIG on the two factors it knows most about, as it stands and in polar coordinates."""
+
+    pairs: IntArray
+    """(pairs, 2) numbers of the latents."""
+    factors: IntArray
+    """(pairs, 2) the two factors each pair is judged on."""
+    cartesian: FloatArray
+    polar: FloatArray
+    margin: float
+    samples: int
+
+    @property
+    def found(self) -> IntArray:
+        """The pairs (rows of latent numbers) that hold a polar code: the change of coordinates gains ``margin``."""
+        return self.pairs[self.polar - self.cartesian > self.margin]
+
+
+def polar_mig(codes: ArrayLike, factors: ArrayLike, bins: int = 20, margin: float = 0.2) -> PolarCodes:
+    """Look for factors coded as angle and radius of two latents, which axis-wise scores call entangled.
+
+    Each pair of latents is turned into radius and angle about its mean, and its MIG (on the two factors that radius
+    and angle know most about) compared with that of the pair as it is. Spec 003, section E4.4,
+    where such codes were found for hue and orientation. Range of either value [0, 1], as for :func:`mig`. The mean
+    has to be the centre of the circle, so a hue sampled unevenly is found less surely.
+
+    >>> hue, radius = np.divmod(np.arange(150), 15)
+    >>> angle, r = 2 * np.pi * hue / 10, 1 + radius / 14
+    >>> code = np.column_stack([r * np.cos(angle), r * np.sin(angle)])
+    >>> polar_mig(code, np.column_stack([hue, radius])).found.tolist()
+    [[0, 1]]
+    """
+    z, v = paired(codes, factors, least_factors=2)
+    if z.shape[1] < 2:
+        raise ValueError("polar coordinates need at least 2 latents; got 1")
+    labels = as_labels(v, bins).values
+    entropy = discrete_entropy(labels)
+    a, b = np.triu_indices(z.shape[1], k=1)
+    centred = z - z.mean(axis=0)
+    radius = np.hypot(centred[:, a], centred[:, b])
+    angle = np.arctan2(centred[:, b], centred[:, a])
+    straight = mutual_information(discretise(z, bins), labels) / entropy
+    around = np.stack([mutual_information(discretise(c, bins), labels) / entropy for c in (radius, angle)])
+    known = np.argsort(around.max(axis=0), axis=1)[:, :-3:-1]
+    cartesian = np.take_along_axis(np.abs(straight[a] - straight[b]), known, axis=1).mean(axis=1)
+    polar = np.take_along_axis(np.abs(around[0] - around[1]), known, axis=1).mean(axis=1)
+    return PolarCodes(np.column_stack([a, b]), known, cartesian, polar, margin, len(z))
+
+
+def mutual_information_bias(values: int, bins: int, samples: int) -> float:
+    """Nats that a latent unrelated to a factor of ``values`` values seems to know of it: (K−1)(B−1)/(2n).
+
+    >>> round(mutual_information_bias(10, 20, 10_000), 5)
+    0.00855
+    """
+    return (values - 1) * (bins - 1) / (2 * samples)
+
+
+@measures.register("mig")
+@dataclass(frozen=True)
+class MIG(Measure):
+    """:func:`mig` of the means; continuous factors are binned like the latents."""
+
+    bins: int = 20
+
+    title: ClassVar[str] = "MIG"
+    needs: ClassVar[tuple[Need, ...]] = ("factors",)
+    high: ClassVar[float] = 1.0
+    higher_is_better: ClassVar[bool | None] = True
+    invariant_to: ClassVar[tuple[Invariance, ...]] = ("permutation", "sign", "scale", "isotropic_scale", "translation")
+
+    def __call__(self, representation: Representation) -> float:
+        return mig(*codes_and_factors(representation), self.bins).value

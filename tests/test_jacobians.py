@@ -1,0 +1,59 @@
+"""Decoder Jacobians against autograd, and the variance they predict on a trained model."""
+
+import numpy as np
+import pytest
+import torch
+
+from polariscope.jacobians import decoder_jacobians, predicted_var
+from polariscope.nets.architecture import MLP, Linear
+from polariscope.nets.autoencoder import Autoencoder, ModelConfig
+from polariscope.objectives.beta_vae import BetaVAE
+from polariscope.representation import represent
+from polariscope.theory.linear_vae import local_var
+from polariscope.training import RunConfig, TrainingConfig
+from polariscope.training.loop import build_state, fit
+from polariscope.training.run import build_model
+from polariscope.worlds.mini_sprites import MiniSprites
+
+
+@pytest.mark.parametrize("size", [12, 16])
+def test_jacobians_agree_with_reverse_mode(size: int) -> None:
+    torch.manual_seed(0)
+    architecture = {} if size == 16 else {"architecture": MLP((16,), (16,))}
+    model = Autoencoder(ModelConfig(latents=3, **architecture), (1, size, size))
+    z = torch.randn(5, 3)
+    found = decoder_jacobians(model.decode, z, chunk=2)
+    for i in range(5):
+        expected = torch.autograd.functional.jacobian(lambda one: model.decode(one[None]).flatten(), z[i])
+        torch.testing.assert_close(found[i], expected, atol=1e-5, rtol=1e-4)
+
+
+def test_a_linear_decoder_predicts_the_closed_form() -> None:
+    config = ModelConfig(latents=2, architecture=Linear(), likelihood="gaussian", variance=0.1)
+    model = Autoencoder(config, (3,), "diagonal")
+    with torch.no_grad():
+        weight = model.decoder.output[0].weight
+        weight.copy_(torch.tensor([[2.0, 0.0], [0.0, 1.0], [0.0, 0.0]]))
+    found = predicted_var(model, torch.randn(4, 2), beta=1.0)
+    np.testing.assert_allclose(found[0].detach(), [1 / 41, 1 / 11], rtol=1e-5)
+    np.testing.assert_allclose(found[0].detach(), local_var(weight.detach().numpy(), 0.1), rtol=1e-5)
+
+
+@pytest.mark.spec("002/L08")
+def test_the_decoders_slope_predicts_the_encoders_variance() -> None:
+    """Mini-sprites, an MLP of 64 units, Gaussian likelihood of known variance: log-log correlation above .9."""
+    model_config = ModelConfig(
+        latents=10,
+        architecture=MLP((64, 64), (64, 64), "tanh", "tanh"),
+        likelihood="gaussian",
+        variance=0.02,
+    )
+    training = TrainingConfig(steps=5000, evaluate_every=0, schedule="linear", learning_rate=2e-3)
+    config = RunConfig(MiniSprites(), BetaVAE(beta=2.0), model_config, training)
+    state = build_state(build_model(config), config.objective, training)
+    fit(state, config.objective, config.world, training)
+    rep = represent(state.model, config.world, count=500)
+    predicted = predicted_var(state.model, torch.from_numpy(rep.mean), beta=2.0).detach().numpy()
+    correlation = np.corrcoef(np.log(predicted).ravel(), np.log(rep.var).ravel())[0, 1]
+    assert correlation > 0.9
+    np.testing.assert_allclose(predicted.mean(0), rep.var.mean(0), atol=0.06)
