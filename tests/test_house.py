@@ -23,6 +23,7 @@ MAY_IMPORT = {
     "kernels": GROUND | {"nets", "theory"},
     "jacobians": {"nets"},
     "examine": GROUND | {"measures", "representation", "worlds", "nets", "theory", "jacobians"},
+    "compare": GROUND | {"measures", "representation", "worlds"},
     "report": GROUND | {"examine", "measures", "representation", "lab", "worlds"},
     "robustness": GROUND | {"nets", "training", "worlds"},
     "mapping": GROUND | {"nets", "training"},

@@ -4,10 +4,8 @@ from polariscope.examine import Examination as Examination
 from polariscope.examine import examine as examine
 from polariscope.lab.store import Run as Run
 from polariscope.lab.store import Store as Store
-from polariscope.measures.measure import measures as measures
 from polariscope.nets.autoencoder import Autoencoder as Autoencoder
 from polariscope.nets.autoencoder import ModelConfig as ModelConfig
-from polariscope.objectives.objective import objectives as objectives
 from polariscope.report.page import Subject as Subject
 from polariscope.report.page import write_report as write_report
 from polariscope.representation import Representation as Representation
@@ -18,4 +16,3 @@ from polariscope.training.run import load_model as load_model
 from polariscope.training.run import resume as resume
 from polariscope.training.run import train as train
 from polariscope.worlds.world import ArrayWorld as ArrayWorld
-from polariscope.worlds.world import worlds as worlds

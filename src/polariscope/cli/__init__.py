@@ -17,6 +17,7 @@ COMMANDS = {
     "train": "train a model on a world or a file of yours",
     "examine": "take a trained model apart and write a report",
     "dimension": "find how many latent variables a model needs",
+    "compare": "hold two runs against each other, layer by layer",
     "studies": "list the published experiments that can be reproduced",
     "reproduce": "run a published experiment and hold it against what was published",
     "runs": "list, filter and query the runs",

@@ -8,7 +8,6 @@ touching the samples: all machines of a factor are solved to the exact optimum a
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -95,41 +94,46 @@ def linear_svms(
     balanced weights c = n/(classes · n_class) fall on the positive side (on both, where there are two classes).
     Classes without samples get the offset −inf. Newton's method with step halving, all machines side by side.
     """
-    samples, counts = len(z), np.bincount(labels, minlength=classes)
+    counts = np.bincount(labels, minlength=classes)
     present = counts > 0
-    weight = samples / (present.sum() * np.maximum(counts, 1)) if balanced else np.ones(classes)
+    weight = len(z) / (present.sum() * np.maximum(counts, 1)) if balanced else np.ones(classes)
     against = weight[::-1] if classes == 2 else np.ones(classes)
     ends = np.cumsum(counts)
-    inside, everywhere = _RunningSums(z, np.lexsort((z.T, np.broadcast_to(labels, z.T.shape)), axis=1)), _RunningSums(z)
+    by_class = np.lexsort((z.T, np.broadcast_to(labels, z.T.shape)), axis=1)
+    own = _RunningSums(np.take_along_axis(z.T, by_class, axis=1), ends - counts, ends)
+    whole = _RunningSums(np.sort(z.T, axis=1), np.zeros_like(counts), np.full_like(counts, len(z)))
 
-    def margin_moments(w: FloatArray, b: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Σ1, Σx, Σx² over the positive and the negative samples that are not beyond their margin."""
+    def evaluate(w: FloatArray, b: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """The objective, and Σ1, Σx, Σx² over the positive and negative samples not beyond their margin."""
         with np.errstate(divide="ignore", invalid="ignore"):
             upper = np.where(w == 0, np.where(b < 1, np.inf, -np.inf), (1 - b) / w)
             lower = np.where(w == 0, np.where(b > -1, -np.inf, np.inf), (-1 - b) / w)
-        rising = w >= 0
-        positive = inside.below(upper, ends - counts, ends)
-        positive = np.where(rising, positive, inside.below(np.full_like(w, np.inf), ends - counts, ends) - positive)
-        start, stop = np.zeros(classes, dtype=np.int64), np.full(classes, samples)
-        negative = everywhere.below(lower, start, stop) - inside.below(lower, ends - counts, ends)
-        total = everywhere.total[:, :, None] - inside.below(np.full_like(w, np.inf), ends - counts, ends)
-        return positive, np.where(rising, total - negative, negative)
-
-    def objective(w: FloatArray, b: FloatArray) -> FloatArray:
-        p, n = margin_moments(w, b)
-        squares = [
-            m[0] + w**2 * m[2] + b**2 * m[0] + 2 * w * b * m[1] + sign * 2 * (w * m[1] + b * m[0])
-            for m, sign in ((p, -1), (n, 1))
-        ]
-        return np.asarray((w**2 + b**2) / 2 + penalty * (weight * squares[0] + against * squares[1]))
+        positive, negative = own.below(upper), whole.below(lower) - own.below(lower)
+        positive = np.where(w >= 0, positive, own.total - positive)
+        negative = np.where(w >= 0, whole.total - own.total - negative, negative)
+        value = (w**2 + b**2) / 2
+        for moments, share, sign in ((positive, weight, -1), (negative, against, 1)):
+            s0, s1, s2 = moments
+            value = value + penalty * share * (
+                s0 * (1 + b**2) + s2 * w**2 + 2 * w * b * s1 + 2 * sign * (w * s1 + b * s0)
+            )
+        return np.asarray(value), positive, negative
 
     w, b = np.zeros((z.shape[1], classes)), np.zeros((z.shape[1], classes))
-    value = objective(w, b)
+    value, positive, negative = evaluate(w, b)
     for _ in range(100):
-        step_w, step_b, slope = _newton_step(w, b, *margin_moments(w, b), weight, against, penalty)
-        if slope.max() <= 1e-10 * max(1.0, float(value.max())):
+        step_w, step_b, fall = _newton_step(w, b, positive, negative, weight, against, penalty)
+        if fall.max() <= 1e-12 * value.max():
             break
-        value = _descend(objective, w, b, step_w, step_b, value)
+        length = np.ones_like(w)
+        for _ in range(30):
+            trial = evaluate(w - length * step_w, b - length * step_b)
+            worse = trial[0] > value * (1 + 1e-12)
+            if not worse.any():
+                break
+            length[worse] /= 2
+        w, b = w - length * step_w, b - length * step_b
+        value, positive, negative = trial
     return w, np.where(present, b, -np.inf)
 
 
@@ -154,49 +158,26 @@ def _newton_step(
     return step_w, step_b, gradient_w * step_w + gradient_b * step_b
 
 
-def _descend(
-    objective: Callable[[FloatArray, FloatArray], FloatArray],
-    w: FloatArray,
-    b: FloatArray,
-    step_w: FloatArray,
-    step_b: FloatArray,
-    value: FloatArray,
-) -> FloatArray:
-    """Go along the steps, halved until no objective rises; changes ``w`` and ``b`` in place."""
-    length = np.ones_like(w)
-    for _ in range(30):
-        reached = objective(w - length * step_w, b - length * step_b)
-        worse = reached > value
-        if not worse.any():
-            break
-        length[worse] /= 2
-    length[worse] = 0.0
-    w -= length * step_w
-    b -= length * step_b
-    return np.where(worse, value, reached)
-
-
 class _RunningSums:
-    """Σ1, Σx, Σx² over the leading part of stretches of codes sorted within each stretch."""
+    """Σ1, Σx, Σx² over the lower end of each class's stretch of codes (latents, samples), sorted within stretches."""
 
-    def __init__(self, z: FloatArray, order: IntArray | None = None) -> None:
-        self.x = np.sort(z.T, axis=1) if order is None else np.take_along_axis(z.T, order, axis=1)
-        powers = np.stack([np.ones_like(self.x), self.x, self.x**2])
-        self.sums = np.concatenate([np.zeros((3, len(self.x), 1)), np.cumsum(powers, axis=2)], axis=2)
-        self.total = self.sums[:, :, -1]
-        self._row = np.arange(len(self.x))[:, None]
+    def __init__(self, x: FloatArray, start: IntArray, stop: IntArray) -> None:
+        self.x, self.start, self.stop = x, start, stop
+        self._row = np.arange(len(x))[:, None]
+        powers = np.stack([np.ones_like(x), x, x**2])
+        self._sums = np.concatenate([np.zeros((3, len(x), 1)), np.cumsum(powers, axis=2)], axis=2)
+        self.total = self._sums[:, :, stop] - self._sums[:, :, start]
 
-    def below(self, threshold: FloatArray, start: IntArray, stop: IntArray) -> FloatArray:
-        """(3, latents, classes): sums over x < threshold within ``start`` to ``stop``, found by bisection."""
-        low = np.broadcast_to(start, threshold.shape).copy()
-        high = np.broadcast_to(stop, threshold.shape).copy()
-        for _ in range(int(self.x.shape[1]).bit_length()):
+    def below(self, threshold: FloatArray) -> FloatArray:
+        """(3, latents, classes): the sums over x < threshold (latents, classes), the place found by bisection."""
+        low = np.broadcast_to(self.start, threshold.shape)
+        high = np.broadcast_to(self.stop, threshold.shape)
+        for _ in range(int((self.stop - self.start).max()).bit_length()):
             middle = (low + high) // 2
-            open_ = low < high
-            before = open_ & (self.x[self._row, np.minimum(middle, self.x.shape[1] - 1)] < threshold)
-            low = np.where(before, middle + 1, low)
-            high = np.where(open_ & ~before, middle, high)
-        return np.asarray(self.sums[:, self._row, low] - self.sums[:, self._row, start])
+            # Once low meets high, x[middle] may belong to the next stretch and must not move them.
+            before = (self.x[self._row, np.minimum(middle, self.x.shape[1] - 1)] < threshold) & (low < high)
+            low, high = np.where(before, middle + 1, low), np.where(before, high, middle)
+        return np.asarray(self._sums[:, self._row, low] - self._sums[:, :, self.start])
 
 
 @measures.register("sap")

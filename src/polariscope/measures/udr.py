@@ -48,8 +48,8 @@ def udr(
 
     S_ab = |Spearman correlation| of latent a of one model with latent b of the other, or the |weight| of a in a Lasso
     (``penalty`` α) that predicts b, on standardised codes. A latent is informative if its mean divergence from the
-    prior exceeds ``threshold``; ``kl`` gives these, one array a model (see ``per_variable_kl``); without it every latent
-    that varies counts. Duan et al. 2020; Spec 001a, section 5.9.
+    prior exceeds ``threshold``; ``kl`` gives these, one array a model (see ``per_variable_kl``); without it every
+    latent that varies counts. Duan et al. 2020; Spec 001a, section 5.9.
 
     Range [0, 1]: 1 if latents correspond one to one and are uncorrelated, 1/latents if each is like all others equally.
     Bias: chance correlations fill the sums, so codes of n samples with d latents stay below 1/(1 + 0.8 (d−1)/√n).

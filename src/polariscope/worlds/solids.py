@@ -10,6 +10,7 @@ each point of the view the lowest of the surfaces that face the viewer, where it
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Protocol
@@ -30,10 +31,10 @@ SMALLEST, LARGEST = 16, 1024  # side of the view in pixels
 MOST = 50_000  # orientations a solid: the cylinder, which has the fewest, has room for twice as many
 SAMPLES = 3  # rays a pixel along each axis
 REACH = 1.1  # half the side of the view; the solids are inscribed in the unit sphere
-LIGHT = np.array([-0.48, 0.6, 0.64])
+LIGHT = (-0.48, 0.6, 0.64)
 DARKEST = 0.1  # of a surface that is turned away from the light; beside the solid it is 0
 FAR = 1e6
-_RAYS = 1 << 17  # cast at a time: what they need stays in the processor's cache
+_RAYS = 1 << 16  # cast at a time: what they need stays in the processor's cache
 
 
 @worlds.register("solids")
@@ -203,15 +204,16 @@ class Polyhedron:
         top, bottom, height = (np.full(shape, start, line.dtype) for start in (FAR, -FAR, 0))
         seen, nearer = np.zeros(shape, line.dtype), np.empty(shape, bool)
         fronts = front.sum(axis=1)
-        towards = np.where(front, rows, FAR)
+        # Images differ in how many faces they show; faces that do not count are far away.
+        x_term, y_term = np.where(front, columns, 0), np.where(front, rows, FAR)
         for face in range(fronts.max()):
-            np.add(towards[:, face, :, None], columns[:, face, None, :], out=height)
+            np.add(y_term[:, face, :, None], x_term[:, face, None, :], out=height)
             np.less(height, top, out=nearer)
             np.minimum(height, top, out=top)
             np.copyto(seen, bright[:, face, None, None], where=nearer)
-        away = np.where(front, -FAR, rows)
+        x_term, y_term = np.where(front, 0, columns), np.where(front, -FAR, rows)
         for face in range(fronts.min(), len(self.normals)):
-            np.add(away[:, face, :, None], columns[:, face, None, :], out=height)
+            np.add(y_term[:, face, :, None], x_term[:, face, None, :], out=height)
             np.maximum(height, bottom, out=bottom)
         return seen * (top > bottom)
 
@@ -233,14 +235,15 @@ class Cylinder:
 
     def light(self, turn: Floats, line: Floats) -> Floats:
         view = _AxisView(turn[:, :, 2], line)
-        half = np.sqrt(1 - self.radius**2)
+        half = math.sqrt(1 - self.radius**2)
         depth = np.sqrt(np.maximum(self.radius**2 - view.across**2, 0))
-        side_top, side_bottom = ((view.along * view.rise + d) / _nonzero(view.lean) for d in (depth, -depth))
+        lean = _nonzero(view.lean)
+        middle, reach = view.along * (view.rise / lean), depth / lean
         cap_bottom, cap_top = view.between(-half, half)
-        top, bottom = np.minimum(side_top, cap_top), np.maximum(side_bottom, cap_bottom)
-        side = (view.across * view.light_across + depth * view.light_out) / self.radius
-        bright = brightness(np.where(side_top < cap_top, side, np.sign(view.rise) * view.light_along))
-        return bright * (top > bottom)
+        side_top = middle + reach
+        covered = np.minimum(side_top, cap_top) > np.maximum(middle - reach, cap_bottom)
+        side = view.across * (view.light_across / self.radius) + depth * (view.light_out / self.radius)
+        return covered * brightness(np.where(side_top < cap_top, side, np.sign(view.rise) * view.light_along))
 
 
 @dataclass(frozen=True)
@@ -257,23 +260,32 @@ class Cone:
     def light(self, turn: Floats, line: Floats) -> Floats:
         view = _AxisView(turn[:, :, 2], line)
         tip, base = 1.0, -1 / 3  # heights on the axis: the centroid is at 0, tip and rim are on the unit sphere
-        slope = np.sqrt(1 - base**2) / (tip - base)
-        # (across, out) of a point of the side has length slope · (tip - height): a quadratic equation in z.
+        slope = math.sqrt(1 - base**2) / (tip - base)
+        # A point of the side has hypot(across, out) = slope * (tip - up): a quadratic equation in z.
+        room = tip - view.along * view.lean
         square = _nonzero(view.lean**2 - (slope * view.rise) ** 2)
-        middle = view.rise * (view.along * view.lean - slope**2 * (tip - view.along * view.lean))
-        root = np.sqrt(np.maximum((slope * (tip * view.lean - view.along)) ** 2 - square * view.across**2, 0))
-        one, other = (middle - root) / square, (middle + root) / square
-        # Seen steeply the ray runs inside the cone on one side of the roots; on the other it is in the mirror image.
-        side_top = np.where(square > 0, other, np.where(view.rise > 0, other, FAR))
-        side_bottom = np.where(square > 0, one, np.where(view.rise > 0, -FAR, one))
+        middle = view.rise * (tip - (1 + slope**2) * room)
+        inside = (slope * (tip * view.lean - view.along)) ** 2 - square * view.across**2
+        root = np.sqrt(np.maximum(inside, 0))
+        # The two roots in the form that does not cancel: one of them goes to infinity where the side runs along z.
+        both = middle + np.copysign(root, middle)
+        product = (view.along * view.rise) ** 2 + view.across**2 - (slope * room) ** 2
+        one, other = both / square, product / _nonzero(both)
+        low, high = np.minimum(one, other), np.maximum(one, other)
+        # Seen steeply, a ray is in the cone on one side of the roots, and in its mirror image beyond the other.
+        flat, up = square > 0, view.rise > 0
+        side_top, side_bottom = (
+            np.where(flat, high, np.where(up, low, FAR)),
+            np.where(flat, low, np.where(up, -FAR, high)),
+        )
         end_bottom, end_top = view.between(base, tip)
-        top, bottom = np.minimum(side_top, end_top), np.maximum(side_bottom, end_bottom)
-        radius = slope * (tip - view.along * view.lean - top * view.rise)
+        top = np.minimum(side_top, end_top)
+        covered = (top > np.maximum(side_bottom, end_bottom)) & (inside > 0)
+        radius = np.maximum(slope * (room - top * view.rise), 1 / FAR)
         out = top * view.lean - view.along * view.rise
-        side = (view.across * view.light_across + out * view.light_out) / np.maximum(radius, 1e-9)
-        side = (side + slope * view.light_along) / np.hypot(1, slope)
-        bright = brightness(np.where(side_top < end_top, side, -view.light_along))
-        return bright * (top > bottom)
+        side = (view.across * view.light_across + out * view.light_out) / radius + slope * view.light_along
+        side = np.clip(side / math.hypot(1, slope), -1, 1)
+        return covered * brightness(np.where(side_top < end_top, side, -view.light_along))
 
 
 SOLIDS: dict[str, Solid] = {
@@ -288,19 +300,19 @@ SOLIDS: dict[str, Solid] = {
 class _AxisView:
     """The view of a body of revolution, in directions that its axis gives; arrays broadcast to ``(n, m, m)``.
 
-    The axis leans out of the view by ``rise`` = its z, and lies in it by ``lean``. A point at height z over the view
-    is ``along * lean + z * rise`` up the axis and, at right angles to it, at (``across``, z * lean - along * rise).
+    ``rise`` and ``lean`` are the sine and cosine of the angle between the axis and the view. The point at height z is
+    ``along * lean + z * rise`` up the axis and, at right angles to it, at (``across``, ``z * lean - along * rise``).
     """
 
     def __init__(self, axis: Floats, line: Floats) -> None:
-        axis = axis[:, :, None, None]
+        axis = axis[:, :, None, None].astype(line.dtype)
         self.rise = axis[:, 2]
         self.lean = np.hypot(axis[:, 0], axis[:, 1])
         angle = np.arctan2(axis[:, 1], axis[:, 0])
         x, y = np.cos(angle), np.sin(angle)
         self.along = x * line - y * line[:, None]
         self.across = -y * line - x * line[:, None]
-        self.light_along = np.einsum("nkij,k->nij", axis, LIGHT)
+        self.light_along = x * self.lean * LIGHT[0] + y * self.lean * LIGHT[1] + self.rise * LIGHT[2]
         self.light_across = x * LIGHT[1] - y * LIGHT[0]
         self.light_out = self.lean * LIGHT[2] - self.rise * (x * LIGHT[0] + y * LIGHT[1])
 

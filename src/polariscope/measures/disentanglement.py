@@ -1,0 +1,309 @@
+"""All disentanglement scores in one call, each with its uncertainty and with the two numbers that make it readable.
+
+A score means little by itself: a perfect code does not always reach 1 (the ceiling), and a code mixed beyond
+recognition does not always fall to 0 (the blind spot). So every score comes with what the factors themselves would
+score as codes, and with what the same codes score after a random rotation (Spec 001a, section 5; Spec 003, section 3).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import cache
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from polariscope.measures.dci import DCIScores, Probe, dci
+from polariscope.measures.information import FloatArray
+from polariscope.measures.intervention import (
+    FromSample,
+    Source,
+    beta_vae_score_from,
+    factor_vae_score_from,
+)
+from polariscope.measures.mcc import mcc
+from polariscope.measures.mig import mig
+from polariscope.measures.modularity import Readout, explicitness, modularity
+from polariscope.measures.neighbour_score import neighbour_score
+from polariscope.measures.sap import sap
+from polariscope.measures.score import TEST, TRAIN, Score, paired
+from polariscope.registry import nearest
+
+TITLES = {
+    "beta_vae_score": "BetaVAE score",
+    "factor_vae_score": "FactorVAE score",
+    "mig": "MIG",
+    "mcc": "MCC",
+    "dci": "DCI disentanglement",
+    "completeness": "DCI completeness",
+    "informativeness": "DCI informativeness",
+    "modularity": "Modularity",
+    "explicitness": "Explicitness",
+    "sap": "SAP",
+    "neighbour_score": "Disentanglement Score (kNN)",
+}
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """Probes and sample sizes of all scores; ``PROTOCOLS`` holds those that have a name."""
+
+    name: str
+    probe: Probe
+    """Of DCI."""
+    readout: Readout
+    """Of explicitness."""
+    padding: Literal["none", "noise"]
+    """Of MCC."""
+    votes: tuple[int, int]
+    """To train and test the BetaVAE and FactorVAE scores."""
+    samples: tuple[int, int] = (TRAIN, TEST)
+    """To train and test the probes of DCI, SAP and explicitness; as many together for the neighbours."""
+    correlation_samples: int = 10_000
+    information_samples: int = 100_000
+    """Of MIG and modularity, whose bias falls with them."""
+    bins: int = 20
+
+
+PROTOCOLS = {
+    "fast": Protocol("fast", probe="tree", readout="discriminant", padding="none", votes=(2_000, 1_000)),
+    "published": Protocol("published", probe="gbt", readout="logistic", padding="noise", votes=(TRAIN, TEST)),
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Entry:
+    """One score with its context. ``interval``, ``ceiling`` and ``rotated`` are None where they were not asked for, or
+    have no value."""
+
+    name: str
+    title: str
+    score: Score
+    interval: tuple[float, float] | None = None
+    ceiling: float | None = None
+    """What the factors themselves score as codes."""
+    rotated: float | None = None
+    """What the codes score after random rotations, in the mean."""
+
+    @property
+    def value(self) -> float:
+        return self.score.value
+
+
+@dataclass(frozen=True, eq=False)
+class Report:
+    """All scores of one representation. ``report["mig"]`` is an :class:`Entry`; printing gives a table."""
+
+    entries: Mapping[str, Entry]
+    undefined: Mapping[str, str]
+    """Scores without a value here, and why."""
+    protocol: Protocol
+    factor_names: tuple[str, ...]
+    samples: int
+    latents: int
+    seed: int
+    repeats: int
+    rotations: int
+
+    def __getitem__(self, name: str) -> Entry:
+        if name in self.undefined:
+            raise ValueError(f"{TITLES[name]} has no value here: {self.undefined[name]}")
+        if name not in self.entries:
+            raise ValueError(f"the report has no score {name!r}: {nearest(name, self.entries)}")
+        return self.entries[name]
+
+    def per_factor(self) -> dict[str, dict[str, float]]:
+        """Each score's part for each factor by name."""
+        return {
+            name: dict(zip(self.factor_names, entry.score.per_factor.tolist(), strict=True))
+            for name, entry in self.entries.items()
+        }
+
+    def summary(self) -> dict[str, Any]:
+        """JSON-ready: values, intervals, ceilings, blind spots, and what they were computed on."""
+        rows = {
+            name: {
+                "value": entry.value,
+                "interval": entry.interval,
+                "ceiling": entry.ceiling,
+                "rotated": entry.rotated,
+                "per_factor": entry.score.per_factor.tolist(),
+                "samples": entry.score.samples,
+                "settings": {key: np.asarray(item).tolist() for key, item in entry.score.settings.items()},
+            }
+            for name, entry in self.entries.items()
+        }
+        facts = {"samples": self.samples, "latents": self.latents, "factors": list(self.factor_names)}
+        facts |= {"seed": self.seed, "repeats": self.repeats, "rotations": self.rotations}
+        return {"scores": rows, "undefined": dict(self.undefined), "protocol": asdict(self.protocol), **facts}
+
+    def __str__(self) -> str:
+        def number(x: float | None) -> str:
+            return "-" if x is None else f"{x:.3f}"
+
+        lines = [f"{'score':<28}{'value':>7}{'95 % interval':>17}{'ceiling':>9}{'rotated':>9}"]
+        for e in self.entries.values():
+            interval = "-" if e.interval is None else f"{e.interval[0]:.3f} to {e.interval[1]:.3f}"
+            context = f"{number(e.ceiling):>9}{number(e.rotated):>9}"
+            lines.append(f"{e.title:<28}{number(e.value):>7}{interval:>17}{context}")
+        lines += [f"{TITLES[name]:<28}no value: {why}" for name, why in self.undefined.items()]
+        sizes = f"{self.samples:,} samples, {self.latents} latents, {len(self.factor_names)} factors"
+        lines.append(f"{sizes}; {self.protocol.name} protocol, seed {self.seed}")
+        return "\n".join(lines)
+
+
+def disentanglement(
+    codes: ArrayLike,
+    factors: ArrayLike,
+    protocol: Literal["fast", "published"] | Protocol = "fast",
+    *,
+    scores: Sequence[str] = tuple(TITLES),
+    factor_names: Sequence[str] = (),
+    categorical: Sequence[int] = (),
+    source: Source | None = None,
+    repeats: int = 10,
+    rotations: int = 3,
+    ceiling: bool = True,
+    seed: int = 0,
+) -> Report:
+    """Every score of ``codes`` (samples, latents) against ``factors`` (samples, factors), on plain arrays.
+
+    ``"published"`` uses the probes and sample sizes of the publications (minutes: gradient boosting); ``"fast"`` the
+    same definitions with quick probes, see each score for the difference. ``categorical`` factors are renumbered in
+    favour of MCC. A ``source`` (:class:`~polariscope.measures.intervention.FromEncoder`) serves the BetaVAE and
+    FactorVAE scores with fresh interventions instead of examples looked up in the sample; ceilings, rotations and
+    intervals always use the sample.
+
+    Intervals (95 %) come from ``repeats`` random halves of the samples, each with seeds of its own: for half samples
+    drawn without replacement the spread of a score is that of the whole sample's score, and unlike the bootstrap they
+    repeat no sample, which would add mutual information. They are normal intervals, cut to [0, 1].
+
+    >>> rng = np.random.default_rng(0)
+    >>> factors = rng.integers(0, (3, 4, 5), size=(2000, 3))
+    >>> report = disentanglement(factors, factors, scores=("mig", "mcc"), repeats=4)
+    >>> report["mcc"].value, report["mcc"].ceiling, bool(report["mig"].rotated < 0.3)
+    (1.0, 1.0, True)
+    """
+    z, v = paired(codes, factors)
+    settings = _protocol(protocol)
+    for name in scores:
+        if name not in TITLES:
+            raise ValueError(f"there is no score {name!r}: {nearest(name, TITLES)}")
+    if repeats < 0 or repeats == 1 or rotations < 0:
+        raise ValueError(f"repeats is 0 (no intervals) or at least 2, rotations 0 or more; got {repeats}, {rotations}")
+    names = tuple(factor_names) or tuple(f"factor_{k}" for k in range(v.shape[1]))
+    if len(names) != v.shape[1]:
+        raise ValueError(f"factor_names has {len(names)} names for {v.shape[1]} factors")
+    rng = np.random.default_rng(seed)
+
+    def values(z: FloatArray, v: NDArray[Any], seed: int) -> dict[str, float]:
+        return {name: s.value for name, s in _all_scores(z, v, settings, scores, categorical, seed)[0].items()}
+
+    found, undefined = _all_scores(z, v, settings, scores, categorical, seed, source)
+    halves = [rng.permutation(len(z))[: len(z) // 2] for _ in range(repeats)]
+    repeated = [values(z[half], v[half], seed + 1 + i) for i, half in enumerate(halves) if _all_vary(v[half])]
+    turned = [values(z @ random_rotation(z.shape[1], rng), v, seed) for _ in range(rotations)]
+    perfect = values(perfect_code(v), v, seed) if ceiling else {}
+    entries = {
+        name: Entry(
+            name,
+            TITLES[name],
+            score,
+            _interval(score.value, [r[name] for r in repeated if name in r]),
+            perfect.get(name),
+            float(np.mean([t[name] for t in turned if name in t])) if turned else None,
+        )
+        for name, score in found.items()
+    }
+    return Report(entries, undefined, settings, names, len(z), z.shape[1], seed, repeats, rotations)
+
+
+def perfect_code(factors: ArrayLike) -> FloatArray:
+    """The factors as codes: each standardised, so that no score prefers one for its scale.
+
+    >>> perfect_code([[0, 5], [2, 5], [0, 7], [2, 7]]).tolist()
+    [[-1.0, -1.0], [1.0, -1.0], [-1.0, 1.0], [1.0, 1.0]]
+    """
+    v = np.asarray(factors, dtype=np.float64)
+    return np.asarray((v - v.mean(axis=0)) / v.std(axis=0))
+
+
+def random_rotation(size: int, seed: int | np.random.Generator = 0) -> FloatArray:
+    """An orthogonal matrix drawn uniformly (Haar).
+
+    >>> q = random_rotation(4)
+    >>> np.allclose(q @ q.T, np.eye(4))
+    True
+    """
+    q, r = np.linalg.qr(np.random.default_rng(seed).standard_normal((size, size)))
+    return np.asarray(q * np.sign(np.diag(r)))
+
+
+def _protocol(protocol: str | Protocol) -> Protocol:
+    if isinstance(protocol, Protocol):
+        return protocol
+    if protocol not in PROTOCOLS:
+        raise ValueError(f"there is no protocol {protocol!r}: {nearest(str(protocol), PROTOCOLS)}")
+    return PROTOCOLS[protocol]
+
+
+def _all_vary(factors: NDArray[Any]) -> bool:
+    """A rare value can be missing from half of the samples, and with it a factor."""
+    return bool((factors != factors[0]).any(axis=0).all())
+
+
+def _interval(value: float, repeated: Sequence[float]) -> tuple[float, float] | None:
+    if len(repeated) < 2:
+        return None
+    reach = 1.96 * float(np.std(repeated, ddof=1))
+    return max(value - reach, 0.0), min(value + reach, 1.0)
+
+
+def _all_scores(
+    z: FloatArray,
+    v: NDArray[Any],
+    protocol: Protocol,
+    wanted: Sequence[str],
+    categorical: Sequence[int],
+    seed: int,
+    source: Source | None = None,
+) -> tuple[dict[str, Score], dict[str, str]]:
+    """The wanted scores, and for those without a value the reason."""
+    train, test = protocol.samples
+    votes = {"train": protocol.votes[0], "test": protocol.votes[1], "seed": seed}
+
+    def some(limit: int) -> tuple[FloatArray, NDArray[Any]]:
+        if limit >= len(z):
+            return z, v
+        rows = np.random.default_rng(seed).choice(len(z), limit, replace=False)
+        return z[rows], v[rows]
+
+    @cache
+    def parts() -> DCIScores:
+        return dci(z, v, protocol.probe, seed, train, test)
+
+    ways: dict[str, Callable[[], Score]] = {
+        "beta_vae_score": lambda: beta_vae_score_from(source or FromSample(z, v), **votes),
+        "factor_vae_score": lambda: factor_vae_score_from(source or FromSample(z, v), **votes),
+        "mig": lambda: mig(*some(protocol.information_samples), protocol.bins),
+        "mcc": lambda: mcc(
+            *some(protocol.correlation_samples), categorical=categorical, padding=protocol.padding, seed=seed
+        ),
+        "dci": lambda: parts().disentanglement,
+        "completeness": lambda: parts().completeness,
+        "informativeness": lambda: parts().informativeness,
+        "modularity": lambda: modularity(*some(protocol.information_samples), protocol.bins),
+        "explicitness": lambda: explicitness(z, v, protocol.readout, seed, protocol.bins, train, test),
+        "sap": lambda: sap(z, v, seed=seed, train=train, test=test),
+        "neighbour_score": lambda: neighbour_score(*some(train + test), seed=seed),
+    }
+    found: dict[str, Score] = {}
+    undefined: dict[str, str] = {}
+    for name in wanted:
+        try:
+            found[name] = ways[name]()
+        except ValueError as error:
+            undefined[name] = str(error)
+    return found, undefined
