@@ -91,6 +91,21 @@ def test_layers_of_encoder_and_decoder(model) -> None:
         pass
 
 
+def test_reconstructions_are_those_of_the_means(model) -> None:
+    rep = represent(model, Sprites(size=16), count=30, reconstructions=True)
+    with torch.no_grad():
+        expected = model.generate(torch.from_numpy(rep.mean))
+    np.testing.assert_allclose(rep.reconstruction, expected, atol=1e-5)
+    assert rep.reconstruction.shape == (30, 1, 16, 16)
+
+    class Blind(nn.Module):
+        def encode(self, x):
+            return x.flatten(1)
+
+    with pytest.raises(TypeError, match="Blind has no decode method"):
+        represent(Blind(), Sprites(size=16), count=3, reconstructions=True)
+
+
 def test_selecting_keeps_everything_in_step() -> None:
     rng = np.random.default_rng(0)
     mean, var = rng.normal(size=(6, 4)).astype(np.float32), np.ones((6, 4), np.float32)

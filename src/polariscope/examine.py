@@ -6,7 +6,6 @@ with an ``encode`` method; with ``decode`` as well it also shows reconstructions
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -18,7 +17,7 @@ from torch import Tensor, nn
 from polariscope.measures.factor_information import factor_information
 from polariscope.measures.measure import Undefined, measures
 from polariscope.measures.polarisation import per_variable_kl, variable_types
-from polariscope.representation import Representation, read_posterior, represent
+from polariscope.representation import Representation, generator, read_posterior, represent
 from polariscope.worlds.world import ArrayWorld, World, to_tensor
 
 TRAVERSAL_STEPS = 9
@@ -210,19 +209,6 @@ def _pictures(
         "reconstructions": _to_uint8(decode(means), originals.shape),
         "traversals": _to_uint8(decode(codes.flatten(0, 1)), (*codes.shape[:2], *world.shape)),
     }
-
-
-def generator(model: nn.Module) -> Callable[[Tensor], Tensor]:
-    """Latents to observations in the data's units: ``generate`` where the model has it, else ``decode``, whose output
-    is taken as logits if it leaves [0, 1]."""
-    if callable(getattr(model, "generate", None)):
-        return model.generate  # type: ignore[return-value]
-
-    def decode(z: Tensor) -> Tensor:
-        output: Tensor = model.decode(z)  # type: ignore[operator]
-        return output if output.min() >= 0 and output.max() <= 1 else output.sigmoid()
-
-    return decode
 
 
 def _to_uint8(images: Tensor, shape: tuple[int, ...]) -> NDArray[np.uint8]:

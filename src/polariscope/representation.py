@@ -28,6 +28,9 @@ Floats = NDArray[np.float32]
 FORMAT = "polariscope-representation-1"
 
 
+_ARRAYS = ("mean", "var", "sample", "factors", "prior_mean", "prior_var", "reconstruction", "index")
+
+
 @dataclass(frozen=True, eq=False)
 class Representation:
     """Arrays with one row an example: ``mean`` always, everything else where it is known.
@@ -49,6 +52,8 @@ class Representation:
     prior_mean: Floats | None = None
     """Means of a conditional prior, where the model has one."""
     prior_var: Floats | None = None
+    reconstruction: Floats | None = None
+    """Expected observations of the means, in the data's units and shape."""
     index: NDArray[np.int64] | None = None
     """Numbers of the examples in their world."""
 
@@ -112,7 +117,7 @@ class Representation:
         return cls(**arrays, factor_info=factors, layers=layers)
 
     def _arrays(self) -> dict[str, NDArray[Any]]:
-        named = {n: getattr(self, n) for n in ("mean", "var", "sample", "factors", "prior_mean", "prior_var", "index")}
+        named = {name: getattr(self, name) for name in _ARRAYS}
         named |= {f"layers/{name}": array for name, array in self.layers.items()}
         return {name: array for name, array in named.items() if array is not None}
 
@@ -124,6 +129,7 @@ def represent(
     *,
     count: int = 10_000,
     layers: Sequence[str] = (),
+    reconstructions: bool = False,
     seed: int = 0,
     noise_seed: int | None = None,
     batch_size: int = 256,
@@ -145,6 +151,7 @@ def represent(
     if conditional and not world.factors:
         raise ValueError("this model has a conditional prior and needs a world with factors")
     decoded = any(name.startswith("decoder") for name in layers)
+    generate = generator(model) if reconstructions else None
     was_training = model.training
     model.eval()
     with activations(model, layers) as caught, torch.random.fork_rng(devices=range(torch.cuda.device_count())):
@@ -158,6 +165,8 @@ def represent(
                 posterior = read_posterior(encode(x))
             if decoded:
                 model.decode(posterior.get("sample", posterior["mean"]))  # type: ignore[operator]
+            if generate is not None:
+                posterior["reconstruction"] = generate(posterior["mean"])
             for name, value in posterior.items():
                 columns.setdefault(name, []).append(value.float().cpu())
             for name in layers:
@@ -211,6 +220,21 @@ _NAMES = ("mean", "var", "variance", "logvar")
 
 def _with_sample(mean: Tensor, var: Tensor) -> dict[str, Tensor]:
     return {"mean": mean, "var": var, "sample": mean + torch.randn_like(mean) * var.sqrt()}
+
+
+def generator(model: nn.Module) -> Callable[[Tensor], Tensor]:
+    """Latents to observations in the data's units: ``generate`` where the model has it, else ``decode``, whose output
+    is taken as logits if it leaves [0, 1]."""
+    if callable(getattr(model, "generate", None)):
+        return model.generate  # type: ignore[return-value]
+    if not callable(getattr(model, "decode", None)):
+        raise TypeError(f"{type(model).__name__} has no decode method, so it cannot reconstruct")
+
+    def decode(z: Tensor) -> Tensor:
+        output: Tensor = model.decode(z)  # type: ignore[operator]
+        return output if output.min() >= 0 and output.max() <= 1 else output.sigmoid()
+
+    return decode
 
 
 def layer_names(model: nn.Module) -> list[str]:

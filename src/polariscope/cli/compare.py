@@ -95,7 +95,7 @@ def condensed(notes: tuple[str, ...]) -> list[str]:
 
 def draw(found: SimilarityMatrix, runs: list[Run], options: Options) -> None:
     """The heatmap, with lines where each encoder ends."""
-    title = f"{options.measure}: {runs[0].id} (rows) and {runs[1].id} (columns)"
+    title = f"{options.measure}\nrows: {runs[0].id}\ncolumns: {runs[1].id}"
     lines = ([encoder_layers(found.rows)], [encoder_layers(found.columns)])
     figure = heatmap(found.values, found.rows, found.columns, title, low=0, high=1, separators=lines)
     with atomic(options.out) as draft:

@@ -1,0 +1,79 @@
+"""``polariscope dimension`` from the command line to the run folder."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from polariscope.cli import main
+from polariscope.lab.store import Store
+
+LINEAR = [
+    *("dimension", "gaussian", "--architecture", "linear", "--model.likelihood", "gaussian", "--model.variance", "0.5"),
+    *("--model.posterior", "constant", "--training.learning-rate", "0.02", "--training.schedule", "linear"),
+    *("--training.batch-size", "128", "--world.count", "3000", "--examples", "1500"),
+]
+
+
+@pytest.mark.spec("002/D06", "002/X05")
+def test_it_prints_the_search_and_keeps_figure_and_readings(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = [*LINEAR, "--start", "4", "--budget", "400", "--training.steps", "900", "--runs", str(tmp_path)]
+    assert main(words) == 0
+    out = capsys.readouterr().out
+    visits = [line.split()[2] for line in out.splitlines() if line.startswith("  n = ")]
+    assert visits == ["4", "2", "3", "4", "2", "3"]  # at 400 and at 800 steps
+    assert "too many" in out
+    assert "guard: passed, and the answer no longer changes" in out
+    assert "answer for seed 0: 3 latent variables" in out
+    assert "| FONDUE | gaussian | 3.0 ± 0.0 |" in out
+    (run,) = Store(tmp_path).runs()
+    assert (run.status, run.record["kind"], run.result) == ("done", "dimension", {"dimension": 3.0, "models": 6})
+    assert (run.path / "dimension.png").read_bytes().startswith(b"\x89PNG")
+    assert f"figure: {run.path / 'dimension.png'}" in out
+    record = json.loads((run.path / "dimension.json").read_text())
+    assert [search["visited"] for search in record["searches"]] == [[4, 2, 3], [4, 2, 3]]
+    assert [search["steps"] for search in record["searches"]] == [400, 800]
+
+
+def test_json_with_seeds_and_a_start_from_the_data(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = [*LINEAR, "--budget", "20", "--once", "--seeds", "2", "--cap", "6", "--json", "--runs", str(tmp_path)]
+    assert main([*words, "--statistic", "types"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["start"] == 5  # the spectrum's weakest direction hardly counts
+    assert [search["visited"] for search in found["searches"]] == [[6], [6]]
+    assert [search["readings"][0]["seed"] for search in found["searches"]] == [0, 1]
+    assert found["table"][0]["algorithm"] == "type count"
+    assert Path(found["figure"]).exists()
+
+
+@pytest.mark.spec("002/D08")
+def test_an_untrained_answer_is_not_trusted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["dimension", "sprites", "--architecture", "mlp", "--model.architecture.encoder-widths", "8"]
+    words += ["--model.architecture.decoder-widths", "8", "--world.size", "16", "--examples", "500", "--start", "2"]
+    assert main([*words, "--budget", "5", "--training.steps", "10", "--cap", "4", "--runs", str(tmp_path)]) == 0
+    out = capsys.readouterr().out
+    assert "still collapsed" in out
+    assert "guard: NOT trusted" in out
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        (["dimension"], "which world?"),
+        (["dimension", "gausian"], "did you mean 'gaussian'?"),
+        ([*LINEAR, "--start", "0"], "--start is 0"),
+        ([*LINEAR, "--start", "300"], "between 0 and its cap of 200"),
+        ([*LINEAR, "--seeds", "0"], "--seeds is 0"),
+        ([*LINEAR, "--statistic", "types", "--threshold", "1"], "has no threshold"),
+        ([*LINEAR, "--statistic", "trails"], "trails"),
+        ([*LINEAR, "--objective", "ae", "--model.posterior", "auto", "--start", "1", "--budget", "1"], "variational"),
+    ],
+)
+def test_bad_words_are_one_sentence(
+    words: list[str], problem: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*words, "--runs", str(tmp_path)] if len(words) > 2 else words) == 2
+    error = capsys.readouterr().err
+    assert problem in error
+    assert error.count("error:") == 1
+    assert not list(tmp_path.iterdir())
