@@ -14,14 +14,18 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from polariscope.jacobians import predicted_var
 from polariscope.measures.factor_information import factor_information
 from polariscope.measures.measure import Undefined, measures
 from polariscope.measures.polarisation import per_variable_kl, variable_types
+from polariscope.nets.autoencoder import Autoencoder
 from polariscope.representation import Representation, generator, read_posterior, represent
 from polariscope.worlds.world import ArrayWorld, World, to_tensor
 
 TRAVERSAL_STEPS = 9
 TRAVERSAL_REACH = 2.5
+AUDITED = 256
+"""Examples at which the decoder's slope is taken."""
 
 
 @dataclass(frozen=True)
@@ -40,6 +44,8 @@ class Variable:
     """The factor this variable knows most about, if it knows anything."""
     information: float | None
     """How much of that factor's entropy it knows, from 0 to 1."""
+    predicted_var: float | None = None
+    """What the decoder's slope says the posterior variance should be, at the optimum of a beta-VAE."""
 
 
 @dataclass(frozen=True)
@@ -94,8 +100,12 @@ def examine(
     *,
     count: int = 10_000,
     seed: int = 0,
+    beta: float | None = None,
 ) -> Examination:
     """Take a model apart on a world, or on an array of images or points with (or without) their factors.
+
+    ``beta`` is the weight of the divergence with which one of our models was trained (1 for a VAE); if it is given,
+    the posterior variances are audited against those the decoder's slope predicts.
 
     >>> class Doubling(nn.Module):
     ...     def encode(self, x):
@@ -110,7 +120,11 @@ def examine(
     table = None
     if representation.factors is not None:
         table = factor_information(representation.mean, representation.factors)
-    variables = describe_variables(representation, table)
+    predicted = None
+    if beta is not None and isinstance(model, Autoencoder) and representation.var is not None:
+        predicted = audit(model, representation, beta)
+        notes += _audit_notes(representation, predicted)
+    variables = describe_variables(representation, table, predicted)
     values = [_value(name, representation) for name in measures.names()]
     pictures: dict[str, NDArray[np.uint8]] = {}
     if len(world.shape) == 3 and callable(getattr(model, "decode", None)):
@@ -126,7 +140,27 @@ def as_world(data: World | NDArray[Any] | Tensor, factors: NDArray[Any] | Tensor
     return ArrayWorld(np.asarray(data), positions)
 
 
-def describe_variables(representation: Representation, table: NDArray[np.float64] | None) -> list[Variable]:
+@torch.no_grad()
+def audit(model: Autoencoder, representation: Representation, beta: float) -> NDArray[np.float32]:
+    """Posterior variances ``(n, d)`` predicted by the decoder's slope, at the first ``AUDITED`` means."""
+    means = torch.from_numpy(representation.mean[:AUDITED]).to(next(model.parameters()).device)
+    return np.asarray(predicted_var(model, means, beta).cpu().numpy())
+
+
+def _audit_notes(representation: Representation, predicted: NDArray[np.float32]) -> list[str]:
+    assert representation.var is not None
+    actual = representation.var[: len(predicted)]
+    correlation = np.corrcoef(np.log(predicted).ravel(), np.log(actual).ravel())[0, 1]
+    if not np.isfinite(correlation):
+        return []
+    verdict = "as at an optimum" if correlation > 0.9 else "so training may not be at its optimum yet"
+    known = f"The decoder's slope predicts the encoder's variances (log-log correlation {correlation:.2f})"
+    return [f"{known}, {verdict}."]
+
+
+def describe_variables(
+    representation: Representation, table: NDArray[np.float64] | None, predicted: NDArray[np.float32] | None = None
+) -> list[Variable]:
     """One row a latent variable, the most used first (by posterior variance, then by movement)."""
     rep = representation
     var_of_mean = rep.mean.var(axis=0)
@@ -153,6 +187,7 @@ def describe_variables(representation: Representation, table: NDArray[np.float64
                 kl=None if kl is None else float(kl[j]),
                 factor=factor,
                 information=information,
+                predicted_var=None if predicted is None else float(predicted[:, j].mean()),
             )
         )
     return rows

@@ -25,13 +25,15 @@ from polariscope.nets.autoencoder import Autoencoder, ModelConfig
 from polariscope.objectives.objective import Batch, Objective, Terms, objectives
 from polariscope.registry import Registry, from_plain, plain
 from polariscope.representation import Representation
-from polariscope.worlds.factors import Factor
+from polariscope.worlds.factors import Factor, FactorGrid
 from polariscope.worlds.world import GridWorld, World, worlds
 
 GRAIN = 2.0**-18
 """Synthetic latents are multiples of this, so that shifts and scalings by powers of two are exact in float32."""
 TOLERANCE = 1e-4
-"""Relative, for values that must not change: what float32 leaves of a rotation, and a point that changes its bin."""
+"""Relative, for values that must not change: what a rotation in float32 leaves of them."""
+FACTOR_SIZES = (4, 5, 3)
+"""Positions of the factors that synthetic batches and representations have."""
 
 Latents = Callable[[NDArray[np.float32]], NDArray[Any]]
 
@@ -76,7 +78,7 @@ def check_objective(objective: Objective, shape: Shape = (1, 16, 16), latents: i
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         model = _model(objective, shape, latents)
-        batch = Batch(torch.rand(16, *shape), population=1000, factors=torch.randint(4, (16, 3)))
+        batch = Batch(torch.rand(16, *shape), population=1000, factors=_random_factors(16))
         for step in (0, 10**9):  # before and after any schedule
             terms = _seeded(objective, model, batch, step, seed)
             _check_terms(name, terms, model)
@@ -129,8 +131,9 @@ def synthetic_representation(seed: int = 0) -> Representation:
     (480, 5)
     """
     generator = np.random.default_rng(seed)
-    info = (Factor("shape", 4, "categorical"), Factor("x", 5), Factor("y", 3))
-    factors = np.tile(np.stack(np.unravel_index(np.arange(60), (4, 5, 3)), axis=1), (8, 1))
+    shapes, columns, rows = FACTOR_SIZES
+    grid = FactorGrid((Factor("shape", shapes, "categorical"), Factor("x", columns), Factor("y", rows)))
+    factors = np.tile(grid.to_factors(np.arange(len(grid))), (8, 1))
     a, b, c = ((factors - factors.mean(0)) / factors.std(0)).T
     used = factors[:, 0] % 2 == 0
     mean = np.stack([a, b, 0.8 * c + 0.6 * a, used * b, np.zeros(480)], axis=1)
@@ -141,7 +144,11 @@ def synthetic_representation(seed: int = 0) -> Representation:
     var *= generator.uniform(0.95, 1, size=var.shape)
     sample = mean + np.sqrt(var) * generator.standard_normal(mean.shape)
     return Representation(
-        mean=_grained(mean), var=var.astype(np.float32), sample=_grained(sample), factors=factors, factor_info=info
+        mean=_grained(mean),
+        var=var.astype(np.float32),
+        sample=_grained(sample),
+        factors=factors,
+        factor_info=grid.factors,
     )
 
 
@@ -244,9 +251,11 @@ def _model(objective: Objective, shape: Shape, latents: int) -> Autoencoder:
         architecture=Conv() if images else MLP((32,), (32,)),
         likelihood="bernoulli" if images else "gaussian",
     )
-    model = Autoencoder(config, shape, objective.posterior)
-    model.adversary = objective.adversary(latents)
-    return model
+    return objective.build(config, shape, FACTOR_SIZES)
+
+
+def _random_factors(count: int) -> Tensor:
+    return torch.stack([torch.randint(size, (count,)) for size in FACTOR_SIZES], dim=1)
 
 
 def _seeded(objective: Objective, model: Autoencoder, batch: Batch, step: int, seed: int) -> Terms:

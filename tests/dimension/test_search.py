@@ -65,14 +65,15 @@ def test_models_trained_from_random_starts(start: int) -> None:
 
 @pytest.mark.spec("002/D06")
 def test_fondue_finds_every_answer_from_every_start() -> None:
-    most = 0
+    """From 3 on at most 16 models are trained; starts of 1 and 2 have one and two more doublings to make."""
+    most: dict[int, int] = {}
     for start in range(1, 201):
         for answer in range(300):
             found = fondue(threshold_at(answer), start)
             assert found.answer == answer
             assert not found.capped
-            most = max(most, len(found.visited))
-    assert most == 16
+            most[start] = max(most.get(start, 0), len(found.visited))
+    assert (most.pop(1), most.pop(2), max(most.values())) == (18, 17, 16)
 
 
 def test_every_n_is_asked_for_once_and_as_an_integer() -> None:

@@ -31,9 +31,7 @@ SPECTRUM = (5.0, 3.0, 1.5, 0.8, 0.3, 0.1)  # the worked example of Spec 002, sec
 def small_model(objective, shape=(6,), latents=3, seed=0):
     torch.manual_seed(seed)
     config = ModelConfig(latents, MLP((16,), (16,), "tanh", "tanh"), likelihood="gaussian", variance=0.5)
-    model = Autoencoder(config, shape, objective.posterior)
-    model.adversary = objective.adversary(latents)
-    return model
+    return objective.build(config, shape)
 
 
 def small_batch(count=32, shape=(6,)):
@@ -296,11 +294,10 @@ def test_training_brings_the_divergence_to_the_capacity_from_either_side(capacit
 def looking_glass(objective, latents):
     """A model whose codes are the data themselves, so that the discriminator sees a known distribution."""
     config = ModelConfig(latents, Linear(), posterior="point", likelihood="gaussian")
-    model = Autoencoder(config, (latents,))
+    model = objective.build(config, (latents,))
     with torch.no_grad():
         model.head.weight.copy_(torch.eye(latents))
         model.head.bias.zero_()
-    model.adversary = objective.adversary(latents)
     return model
 
 

@@ -11,6 +11,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from polariscope.cli.examine import divergence_weight
 from polariscope.cli.parsing import parse
 from polariscope.cli.progress import bars
 from polariscope.examine import examine
@@ -53,7 +54,9 @@ def main(arguments: list[str]) -> int:
     subjects = []
     for run in map(store.open, ids):
         console.print(f"examining {run.id} ...", highlight=False)
-        examination = examine(load_model(run), RunConfig.build(run.config).world, count=options.examples)
+        config = RunConfig.build(run.config)
+        beta = divergence_weight(config.objective)
+        examination = examine(load_model(run), config.world, count=options.examples, beta=beta)
         run.update(result={"types": examination.counts, "measures": examination.summary()["measures"]})
         subject = Subject.of_run(run, examination)
         write_report(run.path / "report.html", [subject], subject.name)

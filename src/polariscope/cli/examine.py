@@ -16,6 +16,9 @@ from torch import nn
 from polariscope.cli.parsing import parse, take_first, world_named
 from polariscope.examine import Examination, examine
 from polariscope.lab.store import Store
+from polariscope.objectives.beta_vae import BetaVAE
+from polariscope.objectives.objective import Objective
+from polariscope.objectives.vae import VAE
 from polariscope.report import Subject, write_report
 from polariscope.training.config import RunConfig
 from polariscope.training.run import load_model
@@ -64,8 +67,10 @@ def main(arguments: list[str]) -> int:
     else:
         run = Store(options.runs).open(name)
         model = load_model(run)
-        world = worlds.build(world_named(options.data)) if options.data else RunConfig.build(run.config).world
-        examination = examine(model, world, count=options.count, seed=options.seed)
+        config = RunConfig.build(run.config)
+        world = worlds.build(world_named(options.data)) if options.data else config.world
+        beta = divergence_weight(config.objective)
+        examination = examine(model, world, count=options.count, seed=options.seed, beta=beta)
         run.update(result={"types": examination.counts, "measures": examination.summary()["measures"]})
         subject = Subject.of_run(run, examination)
         out = options.out or run.path / "report.html"
@@ -75,6 +80,13 @@ def main(arguments: list[str]) -> int:
     else:
         show(examination, out)
     return 0
+
+
+def divergence_weight(objective: Objective) -> float | None:
+    """The weight of the divergence, for objectives that have one and no other pressure on the posterior."""
+    if isinstance(objective, BetaVAE):
+        return objective.beta
+    return 1.0 if isinstance(objective, VAE) else None
 
 
 def own_model(reference: str, weights: Path | None) -> nn.Module:
@@ -105,12 +117,13 @@ def show(examination: Examination, out: Path) -> None:
     """The findings as tables on the terminal."""
     console = Console()
     table = Table(title="Latent variables, most used first", title_justify="left", box=None)
-    for column in ("variable", "type", "posterior var", "var of mean", "KL (nats)", "tells about"):
+    for column in ("variable", "type", "posterior var", "predicted", "var of mean", "KL (nats)", "tells about"):
         table.add_column(column, justify="left" if column in ("type", "tells about") else "right")
     for v in examination.variables:
         about = "" if v.factor is None or not v.information else f"{v.factor} ({v.information:.0%})"
         kl = "" if v.kl is None else f"{v.kl:.3f}"
-        table.add_row(str(v.number), v.type, f"{v.mean_var:.3f}", f"{v.var_of_mean:.3f}", kl, about)
+        predicted = "" if v.predicted_var is None else f"{v.predicted_var:.3f}"
+        table.add_row(str(v.number), v.type, f"{v.mean_var:.3f}", predicted, f"{v.var_of_mean:.3f}", kl, about)
     console.print(table)
     for value in examination.values:
         shown = f"{value.value:.4g}" if value.value is not None else f"undefined: {value.problem}"

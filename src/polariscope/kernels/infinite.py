@@ -207,6 +207,14 @@ class Stack:
                 kernel.diagonal().copy_(exact)
         return Kernels(nngp, ntk)
 
+    def nngp(self, x1: Tensor, x2: Tensor | None = None) -> Tensor:
+        """The NNGP kernel alone, as :class:`~polariscope.kernels.machine.KernelMachine` takes it."""
+        return self.kernels(x1, x2).nngp
+
+    def ntk(self, x1: Tensor, x2: Tensor | None = None) -> Tensor:
+        """The NTK alone, as :class:`~polariscope.kernels.machine.KernelMachine` takes it."""
+        return self.kernels(x1, x2).ntk
+
     def diagonal(self, x: Tensor, dtype: torch.dtype = torch.float64) -> Kernels:
         """NNGP and NTK of each input with itself, ``(n,)`` each."""
         with torch.no_grad():

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -71,9 +71,8 @@ class VariableTypes:
         return np.flatnonzero(np.array(self.refined) == "mixed_switching")
 
     @property
-    def counts(self) -> dict[Label, int]:
-        names: tuple[Label, ...] = ("active", "mixed", "passive")
-        return {name: self.labels.count(name) for name in names}
+    def counts(self) -> dict[str, int]:
+        return {name: self.labels.count(name) for name in get_args(Label)}
 
     def subset(self, name: str) -> Index:
         """Indices of ``"all"``, of ``"non-passive"``, or of types joined by a plus, as in ``"active+mixed"``."""

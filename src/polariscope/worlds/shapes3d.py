@@ -203,7 +203,7 @@ def cast(shape: str, scale: ArrayLike, orientation: ArrayLike, size: int) -> Flo
     point, rays, geometry = select(sees_wall, to_wall)
     at_the_side = (to_walls[0] < to_walls[1])[sees_wall]
     normal = -np.sign(rays) * np.stack([at_the_side, ~at_the_side, np.zeros_like(at_the_side)])
-    layers[WALL] = 0.01; layers[WALL, sees_wall] = camera_light(normal, geometry) + spotlight(point, normal)
+    layers[WALL, sees_wall] = camera_light(normal, geometry) + spotlight(point, normal)
 
     point, _, geometry = select(sees_floor, to_floor)
     lit = np.isinf(enter(point * shrink[geometry, 0], (_column(LIGHT) - point) * shrink[geometry, 0]))

@@ -26,8 +26,8 @@ from polariscope.worlds.world import worlds
 Floats = NDArray[np.floating[Any]]
 
 APART = np.radians(0.25)
-"""Smallest angle between two orientations of one solid: at 64 pixels its outline moves by up to a ninth of a pixel."""
-SMALLEST, LARGEST = 16, 1024  # side of the view in pixels
+"""Smallest angle between two orientations of a solid: at 64 pixels the outline moves by up to an eighth of a pixel."""
+SMALLEST, LARGEST = 32, 1024  # side of the view in pixels; on fewer, orientations APART can give the same image
 MOST = 50_000  # orientations a solid: the cylinder, which has the fewest, has room for twice as many
 SAMPLES = 3  # rays a pixel along each axis
 REACH = 1.1  # half the side of the view; the solids are inscribed in the unit sphere

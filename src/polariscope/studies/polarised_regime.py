@@ -1,0 +1,181 @@
+"""Regularisation prunes latents, and the pruned ones look correlated in the means: the sweep over beta."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from polariscope.measures.polarisation import trace_gap, variable_types
+from polariscope.measures.truncation import compare_mean_sampled, subset_accuracies
+from polariscope.objectives.beta_vae import BetaVAE
+from polariscope.report.figures import heatmap, types_by_strength
+from polariscope.representation import represent
+from polariscope.studies.settings import run_at
+from polariscope.studies.study import Bench, Claim, Job, Row, Scale, Study, Table, plus_minus, studies
+from polariscope.training.run import load_model
+
+BETAS = {"smoke": (0.5, 4.0), "laptop": (0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 16.0), "paper": (1.0, 2.0, 4.0, 6.0, 8.0, 16.0)}
+SEEDS = {"smoke": 1, "laptop": 3, "paper": 50}
+STEPS = {"smoke": 1500, "laptop": 6000, "paper": 300_000}
+SUBSETS = ("all", "active", "mixed", "passive", "active+mixed", "active+passive")
+
+
+@studies.register("polarised-regime")
+@dataclass(frozen=True)
+class PolarisedRegime(Study):
+    """Types, total correlation, mutual information, effective rank and accuracy by subset, over beta."""
+
+    title = "Active, mixed and passive variables over beta"
+    source = "Bonheme, The polarised regime of variational autoencoders (2023), sections 6.3-6.4, figures 6.4-6.9"
+    question = "How does regularisation prune latents, and what do the pruned ones do to the mean representation?"
+    cost = {"smoke": "half a minute", "laptop": "about 10 minutes", "paper": "months"}
+
+    def jobs(self, scale: Scale) -> Sequence[Job]:
+        return [
+            {"scale": scale, "beta": beta, "seed": seed, "steps": STEPS[scale]}
+            for beta in BETAS[scale]
+            for seed in range(SEEDS[scale])
+        ]
+
+    def run(self, job: Job, bench: Bench) -> list[Row]:
+        config = run_at(job["scale"], BetaVAE(job["beta"]), job["seed"], job["steps"])
+        run = bench.train(config)
+        rep = represent(load_model(run), config.world, count=10_000, noise_seed=job["seed"] + 1)
+        assert rep.var is not None
+        assert rep.sample is not None
+        types = variable_types(rep.var)
+        row: Row = {"beta": job["beta"], "seed": job["seed"], **types.counts}
+        row |= {"reconstruction": run.result["train_reconstruction"], "kl": run.result["train_kl"]}
+        row |= {
+            "trace_gap_sampled": trace_gap(rep.mean, sample=rep.sample),
+            "trace_gap_analytic": trace_gap(var=rep.var, estimator="analytic"),
+        }
+        for comparison in compare_mean_sampled(rep.mean, rep.sample, types):
+            scores = ("tc", "mi", "erank") if comparison.subset == "all" else ("tc", "mi")
+            for score in scores:
+                for side in ("mean", "sampled"):
+                    row[f"{score}_{side}_{comparison.subset}"] = getattr(comparison, f"{score}_{side}")
+        row |= self._correlations(rep.mean, types)
+        train, test = rep.count * 2 // 3, rep.count // 3
+        small = job["scale"] != "paper"
+        for side, codes in (("mean", rep.mean), ("sampled", rep.sample)):
+            found = subset_accuracies(
+                codes[: 1500 if small else None],
+                rep.factors[: 1500 if small else None],  # type: ignore[index]
+                types,
+                SUBSETS,
+                train=1000 if small else train,
+                test=500 if small else test,
+                strengths=3 if small else 10,
+                folds=3 if small else 5,
+            )
+            row |= {f"accuracy_{side}_{a.subset}": a.accuracy for a in found}
+        return [row]
+
+    @staticmethod
+    def _correlations(mean: np.ndarray, types: Any) -> Row:
+        """Largest correlation of each variable with another, averaged over the passive and over the active ones."""
+        if (mean.std(0) < 1e-9).any():
+            return {}
+        matrix = np.abs(np.corrcoef(mean, rowvar=False))
+        np.fill_diagonal(matrix, 0)
+        largest = matrix.max(0)
+        row: Row = {"correlations": np.corrcoef(mean, rowvar=False).round(3).tolist(), "labels": list(types.labels)}
+        for kind in ("passive", "active"):
+            index = types.subset(kind)
+            row[f"max_correlation_{kind}"] = float(largest[index].mean()) if len(index) else None
+        return row
+
+    def claims(self, table: Table, scale: Scale) -> list[Claim]:
+        by_beta = list(table.by("beta"))
+        passive = [group.mean("passive") for _, group in by_beta]
+        alive = Table([r for r in table.rows if r["active"] + r["mixed"] > 0])
+        pruned = Table([r for r in alive.rows if r["passive"] > 0 and r.get("tc_mean_all") is not None])
+        latents = 10
+        higher = pruned.column("tc_mean_all") > pruned.column("tc_sampled_all")
+        gaps = np.abs(table.column("trace_gap_sampled") - table.column("trace_gap_analytic"))
+        erank_error = np.abs(alive.column("erank_mean_all") - (latents - alive.column("passive")))
+        both = Table([r for r in pruned.rows if r.get("tc_mean_non-passive") is not None])
+        tc_gap = np.abs(both.column("tc_mean_non-passive") - both.column("tc_sampled_non-passive"))
+        some = Table([r for r in table.rows if r.get("accuracy_sampled_passive") is not None])
+        chance = some.column("accuracy_sampled_passive") - some.column("accuracy_sampled_random")
+        return [
+            Claim(
+                "The number of passive variables grows with regularisation",
+                "figure 6.5: grows for every objective",
+                ", ".join(f"{beta:g}: {p:.1f}" for (beta, _), p in zip(by_beta, passive, strict=True)),
+                all(b >= a - 0.34 for a, b in itertools.pairwise(passive)) and passive[-1] > passive[0],
+            ),
+            Claim(
+                "Total correlation of the means exceeds that of the samples once there are passive variables",
+                "figure 6.6a: the gap grows with the passive variables",
+                f"{higher.sum()} of {len(pruned)} models",
+                bool(higher.all()) if len(pruned) else None,
+            ),
+            Claim(
+                "Without the passive variables the two agree",
+                "figure 6.8: similar once passive variables are removed",
+                f"largest difference {tc_gap.max():.2f} nats over {len(both)} models" if len(both) else "no such model",
+                bool(tc_gap.max() < 0.25) if len(both) else None,
+            ),
+            Claim(
+                "The effective rank of the means is the number of variables that are not passive",
+                "figure 6.6c",
+                f"largest difference {erank_error.max():.2f} over {len(alive)} models that did not collapse",
+                bool(erank_error.max() < 1.0),
+            ),
+            Claim(
+                "The effective rank of the samples stays at the number of latents",
+                "figure 6.6c",
+                f"smallest {table.column('erank_sampled_all').min():.2f} of {latents}",
+                bool(table.column("erank_sampled_all").min() >= 0.94 * latents),
+            ),
+            Claim(
+                "The trace gap is the sum of the mean posterior variances",
+                "section 8.3.1, exact by total variance",
+                f"largest difference {gaps.max():.3f}",
+                bool(gaps.max() < 0.25),
+            ),
+            Claim(
+                "Passive variables of the sampled representation predict no better than chance",
+                "figure 6.4: equal to the random classifier",
+                f"accuracy above chance {plus_minus(chance, 3)}" if len(chance) else "no passive variables",
+                bool(chance.mean() < 0.05) if len(chance) else None,
+            ),
+        ]
+
+    def figures(self, table: Table) -> dict[str, Figure]:
+        groups = list(table.by("beta"))
+        strengths = [beta for beta, _ in groups]
+        counts = [{kind: group.mean(kind) for kind in ("active", "mixed", "passive")} for _, group in groups]
+
+        def line(column: str) -> list[float]:
+            return [g.mean(column) if len(g.column(column)) else float("nan") for _, g in groups]
+
+        def bars(score: str, name: str) -> Figure:
+            lines = {"means": line(f"{score}_mean_all"), "samples": line(f"{score}_sampled_all")}
+            return types_by_strength(strengths, counts, lines, strength="beta", measure=name)
+
+        found = {
+            "total-correlation": bars("tc", "total correlation (nats)"),
+            "mutual-information": bars("mi", "averaged mutual information (nats)"),
+            "effective-rank": bars("erank", "effective rank"),
+        }
+        names = [*SUBSETS, "random"]
+        strongest = max(strengths, key=lambda b: table.where(beta=b).mean("passive") if b <= 4 else -1)
+        example = table.where(beta=strongest).rows[0]
+        accuracy = np.array(
+            [[example.get(f"accuracy_{side}_{name}") for name in names] for side in ("mean", "sampled")], dtype=float
+        )
+        found["accuracy-by-subset"] = heatmap(accuracy, ["means", "samples"], names, f"Accuracy, beta {strongest:g}")
+        if example.get("correlations"):
+            labels = [f"{j} {label}" for j, label in enumerate(example["labels"])]
+            numbers = [str(j) for j in range(len(labels))]
+            title = f"Correlations of the means, beta {strongest:g}"
+            found["correlations"] = heatmap(example["correlations"], labels, numbers, title, signed=True, high=1)
+        return found
