@@ -72,7 +72,7 @@ def tangent_kernel(
     per_output    ``(n1, n2, C)``      its diagonal, c = d
     trace         ``(n1, n2)``         the mean of that diagonal, whose limit at infinite width is the NTK
     pseudo        ``(n1, n2)``         the kernel of the sum of the outputs over √C (Mohamadi, Bae and Sutherland 2023)
-    last_layer    ``(n1, n2)``         that of the last dense layer alone, h·h' (+ 1 with a bias), the same for every output
+    last_layer    ``(n1, n2)``         that of the last dense layer alone, h·h' (+ 1 with a bias), for every output
     ============  ===================  ===========================================================================
 
     Only parameters that require gradients count. ``out`` receives the kernel if it is given: a tensor over a
@@ -154,11 +154,19 @@ def layer_kernels(model: nn.Module, x1: Tensor, x2: Tensor | None = None) -> dic
     >>> {name: k.item() for name, k in layer_kernels(nn.Linear(2, 1), torch.tensor([[1.0, 2.0]])).items()}
     {'weight': 5.0, 'bias': 1.0}
     """
-    outputs = _check(model, x1, x2, "trace", "contraction")
-    gradients = _Gradients(model, x1[:1], "trace")
-    left = gradients.jacobians(x1)
-    right = left if x2 is None else gradients.jacobians(x2)
-    return {name: left[name].flatten(1) @ right[name].flatten(1).T / outputs for name in left}
+    left = jacobian(model, x1)
+    right = left if x2 is None else jacobian(model, x2)
+    return {name: left[name].flatten(1) @ g.flatten(1).T / g.shape[1] for name, g in right.items()}
+
+
+def jacobian(model: nn.Module, x: Tensor) -> dict[str, Tensor]:
+    """The gradients themselves, ``(n, C, *shape)`` for every parameter tensor: for small networks and few inputs.
+
+    >>> jacobian(nn.Linear(2, 1, bias=False), torch.tensor([[3.0, 4.0]]))["weight"].tolist()
+    [[[[3.0, 4.0]]]]
+    """
+    _check(model, x, None, "full", "contraction")
+    return _Gradients(model, x[:1], "full").jacobians(x)
 
 
 # --- gradients of a model in factors -------------------------------------------------------------------------------
@@ -273,7 +281,7 @@ class _Gradients:
             batched = len(seen) == 1 and len(seen[0].input) == len(probe)
             plain = module.padding_mode == "zeros" and module.groups == 1 if isinstance(module, nn.Conv2d) else True
             if alone and batched and plain and seen[0].input.ndim == (4 if isinstance(module, nn.Conv2d) else 2):
-                layers[name] = module  # type: ignore[assignment]
+                layers[name] = module
         return layers, multiplications
 
     def _last_layer(self, probe: Tensor) -> nn.Linear:
@@ -330,13 +338,9 @@ def _layer_factors(call: _Call, cotangent: Tensor) -> Factors:
     if isinstance(layer, nn.Linear):
         left = call.input * weight_scale
         return [Factor(F.pad(left, (0, 1), value=bias_scale) if layer.bias is not None else left, cotangent)]
-    padding = layer.padding
-    if isinstance(padding, str):  # "same" or "valid": what torch itself pads, which may differ between the sides
-        image = F.pad(call.input, layer._reversed_padding_repeated_twice)
-        padding = 0
-    else:
-        image = call.input
-    patches = F.unfold(image, layer.kernel_size, layer.dilation, padding, layer.stride)
+    # What torch itself pads, also for "same", where it may differ between the sides.
+    image = F.pad(call.input, layer._reversed_padding_repeated_twice)
+    patches = F.unfold(image, layer.kernel_size, layer.dilation, 0, layer.stride)
     gradient = cotangent.flatten(3).flatten(1, 2) @ patches.mT  # (n, columns · filters, patch)
     gradient = gradient.mul_(weight_scale).view(*cotangent.shape[:2], -1)
     if layer.bias is not None:
@@ -404,8 +408,8 @@ def _by_vector_products(
     basis = torch.eye(columns, dtype=next(iter(parameters.values())).dtype)
 
     def pulled(one: Tensor, direction: Tensor) -> dict[str, Tensor]:
-        _, pull = vjp(lambda p: gradients.function(p, one[None])[0], parameters)
-        return pull(direction)[0]  # type: ignore[no-any-return]
+        pull = vjp(lambda p: gradients.function(p, one[None])[0], parameters)[1]
+        return pull(direction)[0]
 
     def pushed(tangent: dict[str, Tensor], x: Tensor) -> Tensor:
         return jvp(lambda p: gradients.function(p, x), (parameters,), (tangent,))[1]
@@ -448,7 +452,9 @@ def _check(model: nn.Module, x1: Tensor, x2: Tensor | None, kind: str, route: st
     with torch.no_grad():
         outputs = model(x1[:1])
     if outputs.ndim != 2 or len(outputs) != 1:
-        raise ValueError(f"the model needs outputs (n, C) for a batch of n inputs; for 1 it gave {tuple(outputs.shape)}")
+        raise ValueError(
+            f"the model needs outputs (n, C) for a batch of n inputs; for 1 it gave {tuple(outputs.shape)}"
+        )
     if not torch.isfinite(outputs).all():
         raise ValueError("the model's output is NaN or infinite")
     return int(outputs.shape[1])

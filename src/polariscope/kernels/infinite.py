@@ -90,7 +90,9 @@ class Residual:
     def __post_init__(self) -> None:
         weights = [layer for layer in self.branch if not isinstance(layer, AveragePool | Flatten)]
         if not weights or not isinstance(weights[-1], Dense | Conv):
-            raise ValueError("the branch of a Residual needs to end in a Dense or Conv layer, after its last activation")
+            raise ValueError(
+                "the branch of a Residual needs to end in a Dense or Conv layer, after its last activation"
+            )
 
 
 Layer = Dense | Conv | AveragePool | Flatten | Residual | Activation
@@ -154,7 +156,7 @@ class Stack:
     >>> x = torch.tensor([[1.0, 1.0], [1.0, -1.0]])  # at a right angle, both of variance 2 after the first layer
     >>> nngp, ntk = stack.kernels(x)
     >>> round(nngp[0, 1].item(), 6), round(ntk[0, 1].item(), 6)
-    (0.987461, 1.371417)
+    (0.987462, 1.371417)
     """
 
     layers: tuple[Layer, ...]
@@ -254,7 +256,7 @@ class Stack:
             moments = self._run(part, None, tape)
             blocks.append((tape.recorded, moments.nngp, moments.ntk))
         variances = [torch.cat(layer) for layer in zip(*(recorded for recorded, _, _ in blocks), strict=True)]
-        return variances, Kernels(*(torch.cat([block[i] for block in blocks]) for i in (1, 2)))
+        return variances, Kernels(torch.cat([nngp for _, nngp, _ in blocks]), torch.cat([ntk for _, _, ntk in blocks]))
 
     def _run(self, first: Tensor, second: Tensor | None, variances: _Variances) -> _Moments:
         spatial = first.ndim == 4
@@ -352,9 +354,13 @@ def _pool(layer: AveragePool, moments: _Moments) -> _Moments:
 
     def pooled(moment: Tensor) -> Tensor:
         whole = moment[..., : height * size, : width * size, : height * size, : width * size]
-        return whole.unflatten(-1, (width, size)).unflatten(-3, (height, size)).unflatten(-5, (width, size)).unflatten(
-            -7, (height, size)
-        ).mean((-1, -3, -5, -7))
+        return (
+            whole.unflatten(-1, (width, size))
+            .unflatten(-3, (height, size))
+            .unflatten(-5, (width, size))
+            .unflatten(-7, (height, size))
+            .mean((-1, -3, -5, -7))
+        )
 
     return _Moments(True, True, nngp=pooled(moments.nngp), ntk=pooled(moments.ntk))
 
@@ -381,9 +387,7 @@ def _residual(layer: Residual, moments: _Moments, variances: _Variances) -> _Mom
             "the branch and the shortcut of a Residual need maps of one size; pad the convolutions, or give the "
             "shortcut the same strides and pools"
         )
-    return _Moments(
-        branch.spatial, branch.crossed, nngp=branch.nngp + shortcut.nngp, ntk=branch.ntk + shortcut.ntk
-    )
+    return _Moments(branch.spatial, branch.crossed, nngp=branch.nngp + shortcut.nngp, ntk=branch.ntk + shortcut.ntk)
 
 
 def _activate(layer: Activation, moments: _Moments, variances: _Variances) -> _Moments:

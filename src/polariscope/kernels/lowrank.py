@@ -39,7 +39,7 @@ def nystrom(kernel: Kernel, x: Tensor, landmarks: int, seed: int | np.random.Gen
     >>> from polariscope.kernels.machine import rbf
     >>> x = torch.linspace(0, 1, 50)[:, None]
     >>> phi = nystrom(rbf(0.5), x, landmarks=10).features(x)
-    >>> bool((phi @ phi.T - rbf(0.5)(x, None)).abs().max() < 1e-6)
+    >>> bool((phi @ phi.T - rbf(0.5)(x, None)).abs().max() < 1e-3)
     True
     """
     if not 1 <= landmarks <= len(x):
@@ -54,9 +54,7 @@ def nystrom(kernel: Kernel, x: Tensor, landmarks: int, seed: int | np.random.Gen
     return Nystrom(kernel, chosen, vectors[:, keep] / values[keep].sqrt())
 
 
-def sketch(
-    model: nn.Module, x: Tensor, size: int, seed: int = 0, *, directions: int = 16, inputs: int = 256
-) -> Tensor:
+def sketch(model: nn.Module, x: Tensor, size: int, seed: int = 0, *, directions: int = 16, inputs: int = 256) -> Tensor:
     """Random features ``(n, C, size)`` = ∇f(x) S / √size of the tangent kernel, S standard normal: E[φφᵀ] = Θ.
 
     One Jacobian-vector product a direction; ``directions`` and ``inputs`` say how many are done at a time. The error of

@@ -143,8 +143,8 @@ def solve(kernel: Tensor, targets: Tensor, ridge: float = 0.0, relative: bool = 
 
     λ is ``ridge``, or ``ridge`` times the mean of K's diagonal if ``relative``.
 
-    >>> solve(torch.eye(2), torch.tensor([1.0, 2.0]), ridge=1.0).dual.tolist()
-    [0.5, 1.0]
+    >>> solve(torch.eye(2), torch.tensor([1.0, 2.0]), ridge=3.0).dual.tolist()
+    [0.25, 0.5]
     """
     matrix = _square(kernel)
     y = targets.double()
@@ -187,9 +187,9 @@ class KernelMachine:
     diagonal is that of the infinite-width studies (Spec 000, section 7.6); ``relative=False`` takes λ as it is.
 
     >>> x = torch.tensor([[0.0], [1.0], [2.0]])
-    >>> fitted = KernelMachine(rbf(1.0)).fit(x, torch.tensor([0.0, 1.0, 4.0]))
+    >>> fitted = KernelMachine(rbf(1.0)).fit(x, torch.tensor([1.0, 2.0, 5.0]))
     >>> fitted.predict(x).round(decimals=3).tolist()
-    [0.0, 1.0, 4.0]
+    [1.0, 2.0, 5.0]
     """
 
     kernel: Kernel
@@ -254,7 +254,7 @@ def one_hot(labels: Tensor, classes: int) -> Tensor:
 
 @dataclass(frozen=True, eq=False)
 class GradientFlow:
-    """Training of a linear(ised) model on ½‖f − Y‖² by ḟ = −rate Θ (f − Y), from the outputs ``initial`` (zero if None).
+    """Training of a linear(ised) model on ½‖f − Y‖² by ḟ = −rate Θ (f − Y), from ``initial`` outputs (zero if None).
 
     For a mean over N inputs divide ``rate`` by N, and for a loss without the ½ double it. Directions that Θ does not
     reach stay where they are. (Spec 000, section 3.5.)
@@ -286,12 +286,12 @@ class GradientFlow:
 
     def train(self, time: float) -> Tensor:
         """Outputs at the training inputs after ``time``."""
-        values, vectors = self._eigen
+        vectors = self._eigen[1]
         return self.targets.double() + vectors @ (_like(self._decay(time), self._error) * self._error)
 
     def dual(self, time: float) -> Tensor:
         """α_t with f_t(x) = f_0(x) + Θ(x, X) α_t, and u_t = ∇f(X)ᵀ α_t for the parameters."""
-        _, vectors = self._eigen
+        vectors = self._eigen[1]
         return -vectors @ (_like(self._growth(time), self._error) * self._error)
 
     def predict(self, cross: Tensor, time: float, initial: Tensor | None = None) -> Tensor:
@@ -307,7 +307,7 @@ class GradientFlow:
         ``cross`` is Θ(x, X); ``nngp``, ``nngp_cross`` and ``nngp_other`` are K(X, X), K(x, X) and K(x, x). The outputs
         at the start are drawn from the NNGP, so ``initial`` plays no part.
         """
-        _, vectors = self._eigen
+        vectors = self._eigen[1]
         push = cross.double() @ (vectors * self._growth(time)) @ vectors.T  # Θ_* Θ⁻¹ (I − e^{−ηΘt})
         mixed = push @ nngp_cross.double().T
         cov = nngp_other.double() + push @ nngp.double() @ push.T - mixed - mixed.T
@@ -350,7 +350,9 @@ def largest_rate(kernel: Tensor) -> float:
 def _square(kernel: Tensor) -> Tensor:
     """A float64 copy, symmetrised, of what must be a finite square matrix."""
     if kernel.ndim != 2 or kernel.shape[0] != kernel.shape[1] or len(kernel) == 0:
-        raise ValueError(f"a kernel matrix is square; got shape {tuple(kernel.shape)} (as_matrix() flattens full kernels)")
+        raise ValueError(
+            f"a kernel matrix is square; got shape {tuple(kernel.shape)} (as_matrix() flattens full kernels)"
+        )
     if not torch.isfinite(kernel).all():
         raise ValueError("the kernel matrix contains NaN or infinity")
     matrix = kernel.detach().double()

@@ -204,7 +204,7 @@ def factor_vae_score(
     out; if all are, the score is 0. Batches are looked up in the sample, see :class:`FromSample`;
     :func:`factor_vae_score_from` takes them from an encoder instead.
     Range [0, 1]: about 1/factors is chance, 1 if the shared factor is always found. Blind spot: with more latents than
-    factors several may stand for one factor, and a rotated code still scores about 0.9.
+    factors several may stand for one factor, and a randomly rotated code still scores about 0.8.
     The table is the number of training votes.
 
     >>> factors = np.stack(np.unravel_index(np.arange(600) % 60, (3, 4, 5)), axis=1)

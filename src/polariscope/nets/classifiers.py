@@ -8,6 +8,7 @@ is the same law of functions at initialisation but has other gradients, those of
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
@@ -110,7 +111,7 @@ def mlp(
     widths = [inputs, *hidden]
     with _seeded(seed):
         layers: OrderedDict[str, nn.Module] = OrderedDict(flatten=nn.Flatten())
-        for number, (before, after) in enumerate(zip(widths, widths[1:], strict=False), 1):
+        for number, (before, after) in enumerate(itertools.pairwise(widths), 1):
             layers[f"dense{number}"] = weights.dense(before, after)
             layers[f"activation{number}"] = activation()
         layers["output"] = weights.dense(widths[-1], outputs)

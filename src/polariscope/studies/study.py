@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 import numpy as np
+from filelock import FileLock
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
@@ -99,9 +100,11 @@ class Bench:
     def train(self, config: RunConfig) -> Run:
         """The trained run of a configuration: from the store if it is there, resumed if it was cut off."""
         run_id = f"{config.label.replace(' ', '-')}-{fingerprint(config.describe())}"
-        if (self.store.root / run_id / "run.json").exists():
-            return resume(self.store.open(run_id), self.tell)
-        return train(config, self.store, self.tell, run_id)
+        self.store.root.mkdir(parents=True, exist_ok=True)
+        with FileLock(self.store.root / f".{run_id}.lock"):  # two jobs that need the same run train it once
+            if (self.store.root / run_id / "run.json").exists():
+                return resume(self.store.open(run_id), self.tell)
+            return train(config, self.store, self.tell, run_id)
 
 
 class Study(ABC):

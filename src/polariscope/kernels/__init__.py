@@ -1,0 +1,34 @@
+"""Kernels: what networks are when they do not learn features, at finite and at infinite width."""
+
+from polariscope.kernels.dual import Activation as Activation
+from polariscope.kernels.dual import Erf as Erf
+from polariscope.kernels.dual import Gelu as Gelu
+from polariscope.kernels.dual import Relu as Relu
+from polariscope.kernels.empirical import as_matrix as as_matrix
+from polariscope.kernels.empirical import layer_kernels as layer_kernels
+from polariscope.kernels.empirical import tangent_blocks as tangent_blocks
+from polariscope.kernels.empirical import tangent_kernel as tangent_kernel
+from polariscope.kernels.infinite import AveragePool as AveragePool
+from polariscope.kernels.infinite import Conv as Conv
+from polariscope.kernels.infinite import Dense as Dense
+from polariscope.kernels.infinite import Flatten as Flatten
+from polariscope.kernels.infinite import Kernels as Kernels
+from polariscope.kernels.infinite import Residual as Residual
+from polariscope.kernels.infinite import Stack as Stack
+from polariscope.kernels.linearised import Descent as Descent
+from polariscope.kernels.linearised import Linearised as Linearised
+from polariscope.kernels.linearised import descend as descend
+from polariscope.kernels.linearised import linearise as linearise
+from polariscope.kernels.linearised import solve_exactly as solve_exactly
+from polariscope.kernels.lowrank import nystrom as nystrom
+from polariscope.kernels.lowrank import sketch as sketch
+from polariscope.kernels.machine import GradientFlow as GradientFlow
+from polariscope.kernels.machine import IllConditioned as IllConditioned
+from polariscope.kernels.machine import KernelMachine as KernelMachine
+from polariscope.kernels.machine import Spectrum as Spectrum
+from polariscope.kernels.machine import critical_rate as critical_rate
+from polariscope.kernels.machine import effective_rank as effective_rank
+from polariscope.kernels.machine import rbf as rbf
+from polariscope.kernels.machine import solve as solve
+from polariscope.kernels.machine import spectrum as spectrum
+from polariscope.kernels.width_sweep import width_sweep as width_sweep

@@ -1,0 +1,243 @@
+"""Linearised networks: f_lin(x, u) = f(x, ω₀) + ∇f(x, ω₀) u, trained like their originals or solved exactly.
+
+The features ∇f(x, ω₀) are random and stay fixed, so what a linearised network cannot do shows what learning features is
+worth. It starts as the same function as its original, at u = 0, and :func:`descend` gives both the same mini-batches
+for the same seed. Weight decay acts on u. (Spec 000, sections 3.5 and 7.2; Samarin 2022.)
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call, jvp, vjp
+
+from polariscope.kernels.empirical import as_matrix, jacobian, tangent_kernel
+from polariscope.kernels.machine import Solution, solve
+
+
+class Linearised(nn.Module):
+    """A network made linear in its parameters; its own parameters are the displacements u, zero at the start.
+
+    ``original`` is a frozen copy of the network as it was. It is not a submodule, so that ``parameters()`` and
+    ``state_dict()`` are those of u alone.
+    """
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.__dict__["original"] = copy.deepcopy(model)
+        self.names = [name for name, p in model.named_parameters() if p.requires_grad]
+        if not self.names:
+            raise ValueError("no parameter of the model requires gradients, so there is nothing to linearise in")
+        self.displacements = nn.ParameterList(torch.zeros_like(self._start()[name]) for name in self.names)
+
+    def forward(self, x: Tensor) -> Tensor:
+        # Only the tangent depends on u, so a backward pass through this is one vector-Jacobian product.
+        value, change = self._push(x, dict(zip(self.names, self.displacements, strict=True)))
+        return value + change
+
+    def jvp(self, x: Tensor, direction: dict[str, Tensor]) -> Tensor:
+        """∇f(x, ω₀) v for a direction v given by the names of the original's parameters."""
+        return self._push(x, direction)[1]
+
+    def vjp(self, x: Tensor, cotangent: Tensor) -> dict[str, Tensor]:
+        """∇f(x, ω₀)ᵀ g for a cotangent g of the outputs."""
+        pull = vjp(self._function(x), self._start())[1]
+        result: dict[str, Tensor] = pull(cotangent)[0]
+        return result
+
+    @torch.no_grad()
+    def initial(self, x: Tensor) -> Tensor:
+        """f(x, ω₀)."""
+        return self._function(x)(self._start())
+
+    @torch.no_grad()
+    def displace(self, displacement: dict[str, Tensor]) -> None:
+        """Set u."""
+        for name, parameter in zip(self.names, self.displacements, strict=True):
+            parameter.copy_(displacement[name])
+
+    def _start(self) -> dict[str, Tensor]:
+        parameters = dict(self.__dict__["original"].named_parameters())
+        return {name: parameters[name].detach() for name in self.names}
+
+    def _function(self, x: Tensor) -> Callable[[dict[str, Tensor]], Tensor]:
+        original: nn.Module = self.__dict__["original"]
+        fixed = {name: p.detach() for name, p in original.named_parameters() if name not in self.names}
+        fixed |= dict(original.named_buffers())
+        return lambda parameters: functional_call(original, {**fixed, **parameters}, (x,))
+
+    def _push(self, x: Tensor, direction: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
+        pushed = jvp(self._function(x), (self._start(),), (direction,))
+        return pushed[0], pushed[1]
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Linearised:
+        self.__dict__["original"]._apply(fn, recurse)
+        super()._apply(fn, recurse)
+        return self
+
+
+def linearise(model: nn.Module) -> Linearised:
+    """The linearisation of a network at its present parameters.
+
+    >>> model = nn.Sequential(nn.Linear(2, 4), nn.Tanh(), nn.Linear(4, 1))
+    >>> x = torch.ones(3, 2)
+    >>> bool(torch.equal(linearise(model)(x), model(x)))
+    True
+    """
+    return Linearised(model)
+
+
+# --- exact solutions -----------------------------------------------------------------------------------------------
+
+
+def solve_exactly(
+    network: Linearised,
+    x: Tensor,
+    y: Tensor,
+    ridge: float = 0.0,
+    space: Literal["auto", "kernel", "parameter"] = "auto",
+    *,
+    memory: int = 2**30,
+) -> Solution:
+    """Move u to the minimiser of ‖f_lin(X, u) − Y‖² + ridge ‖u‖² (of smallest norm if there are many).
+
+    In kernel space u = ∇fᵀ (Θ + λ)⁻¹ (Y − f₀), an n C x n C system; in parameter space the singular value decomposition
+    of the n C x p Jacobian. "auto" takes the smaller of n C and p. The solution's ``dual`` has shape ``(n, C)``.
+    """
+    if space not in ("auto", "kernel", "parameter"):
+        raise ValueError(f"the space is 'auto', 'kernel' or 'parameter'; got {space!r}")
+    start = network.initial(x)
+    if y.shape != start.shape:
+        raise ValueError(f"the targets need the shape of the outputs, {tuple(start.shape)}; got {tuple(y.shape)}")
+    parameters = sum(p.numel() for p in network.displacements)
+    residual = (y.double() - start.double()).flatten()
+    original: nn.Module = network.__dict__["original"]
+    if space == "kernel" or (space == "auto" and y.numel() <= parameters):
+        kernel = as_matrix(tangent_kernel(original, x))
+        solution = solve(kernel, residual, ridge)
+        dual = solution.dual.view_as(y)
+        total: dict[str, Tensor] = {}
+        for part, cotangent in zip(x.split(256), dual.to(start.dtype).split(256), strict=True):
+            for name, pulled in network.vjp(part, cotangent).items():
+                total[name] = total[name] + pulled if name in total else pulled
+        network.displace(total)
+        return Solution(dual, solution.ridge, solution.condition, solution.rank)
+    if y.numel() * parameters * 8 > memory:
+        raise ValueError(
+            f"the Jacobian of {y.numel()} outputs and {parameters} parameters exceeds {memory:,} bytes; "
+            f"use space='kernel'"
+        )
+    gradients = jacobian(original, x)
+    whole = torch.cat([gradients[name].flatten(2) for name in network.names], -1).flatten(0, 1).double()
+    left, values, right = torch.linalg.svd(whole, full_matrices=False)
+    keep = values > values[0] * max(whole.shape) * torch.finfo(start.dtype).eps
+    left, values, right = left[:, keep], values[keep], right[keep]
+    flat = right.T @ (left.T @ residual * values / (values**2 + ridge))
+    sizes = [p.numel() for p in network.displacements]
+    parts = zip(network.names, flat.split(sizes), network.displacements, strict=True)
+    network.displace({name: part.view_as(p) for name, part, p in parts})
+    dual = (left @ (left.T @ residual / (values**2 + ridge))).view_as(y)
+    condition = float((values[0] ** 2 + ridge) / (values[-1] ** 2 + ridge))
+    return Solution(dual, ridge, condition, len(values))
+
+
+# --- gradient descent ----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Descent:
+    """Stochastic gradient descent on the squared error, summed over outputs and averaged over the batch.
+
+    The seed fixes the mini-batches, so that a network and its linearisation see the same ones. ``drop_every`` epochs
+    the rate is multiplied by ``drop``. A batch of 0 takes all data.
+    """
+
+    rate: float = 0.1
+    momentum: float = 0.9
+    weight_decay: float = 0.0
+    batch: int = 32
+    epochs: int = 10
+    drop_every: int = 0
+    drop: float = 0.1
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if not self.rate > 0 or self.epochs < 1 or self.batch < 0:
+            raise ValueError(
+                f"a descent needs a positive rate, at least one epoch and a batch of 0 or more; got rate {self.rate}, "
+                f"{self.epochs} epochs, batch {self.batch}"
+            )
+
+    def batches(self, count: int) -> Iterator[tuple[int, Tensor]]:
+        """Epochs and the numbers in each mini-batch; the last one of an epoch may be smaller."""
+        generator = torch.Generator().manual_seed(self.seed)
+        for epoch in range(self.epochs):
+            for part in torch.randperm(count, generator=generator).split(self.batch or count):
+                yield epoch, part
+
+
+@dataclass(frozen=True, eq=False)
+class History:
+    """The mean loss of every epoch, and the outputs ``(records, n, C)`` at the probe inputs, if there were any.
+
+    Training that ``diverged`` (the loss was no longer finite) stopped there; the model is not usable then.
+    """
+
+    losses: list[float]
+    diverged: bool
+    trajectory: Tensor | None = None
+
+
+def descend(
+    model: nn.Module, x: Tensor, y: Tensor, how: Descent, probe: Tensor | None = None, every: int = 1
+) -> History:
+    """Train a network, linearised or not. ``probe`` inputs are looked at before each ``every``-th step and at the end."""
+    if len(x) != len(y):
+        raise ValueError(f"inputs and targets need the same length; got {len(x)} and {len(y)}")
+    optimiser = torch.optim.SGD(
+        [p for p in model.parameters() if p.requires_grad], how.rate, how.momentum, weight_decay=how.weight_decay
+    )
+    sums: list[list[float]] = [[0.0, 0] for _ in range(how.epochs)]
+    seen: list[Tensor] = []
+
+    def look() -> None:
+        if probe is not None:
+            with torch.no_grad():
+                seen.append(model(probe))
+
+    def history(diverged: bool) -> History:
+        losses = [total / count for total, count in sums if count]
+        return History(losses, diverged, torch.stack(seen) if seen else None)
+
+    for step, (epoch, numbers) in enumerate(how.batches(len(x))):
+        if step % every == 0:
+            look()
+        if how.drop_every:
+            for group in optimiser.param_groups:
+                group["lr"] = how.rate * how.drop ** (epoch // how.drop_every)
+        loss = (model(x[numbers]) - y[numbers]).square().sum(-1).mean()
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+        value = loss.item()
+        sums[epoch][0] += value * len(numbers)
+        sums[epoch][1] += len(numbers)
+        if not math.isfinite(value):
+            return history(diverged=True)
+    look()
+    return history(diverged=False)
+
+
+def accuracy(model: Callable[[Tensor], Tensor], x: Tensor, labels: Tensor, batch: int = 1024) -> float:
+    """The share of inputs whose largest output is that of their label; with one output, whose sign is right."""
+    with torch.no_grad():
+        outputs = torch.cat([model(part) for part in x.split(batch)])
+    if outputs.shape[-1] == 1:
+        return float(((outputs[:, 0] > 0.5) == labels.bool()).double().mean())
+    return float((outputs.argmax(-1) == labels).double().mean())

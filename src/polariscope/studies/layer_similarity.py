@@ -1,0 +1,216 @@
+"""Layer by layer: seeds of one model, early and late, healthy and collapsed, two objectives, and a classifier."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from matplotlib.figure import Figure
+from torch import nn
+from torch.nn import functional
+
+from polariscope.compare import Activations, encoder_layers, layer_activations
+from polariscope.measures.information import effective_rank
+from polariscope.measures.polarisation import variable_types
+from polariscope.measures.similarity import SimilarityMatrix, average_over_pairs
+from polariscope.objectives.beta_vae import BetaVAE
+from polariscope.objectives.dip_vae import DIPVAE
+from polariscope.objectives.objective import Objective
+from polariscope.report.figures import heatmap
+from polariscope.representation import represent
+from polariscope.studies.settings import run_at
+from polariscope.studies.study import Bench, Claim, Job, Row, Scale, Study, Table, studies
+from polariscope.training.config import RunConfig
+from polariscope.training.loop import Feed, split
+from polariscope.training.run import build_model, load_model
+
+SEEDS = {"smoke": 2, "laptop": 5, "paper": 5}
+STEPS = {"smoke": 1500, "laptop": 6000, "paper": 300_000}
+SNAPSHOTS = {"smoke": 6, "laptop": 12, "paper": 26}
+EXAMPLES = {"smoke": 1000, "laptop": 3000, "paper": 5000}
+COMPARISONS = ("seeds", "early", "collapsed", "objectives", "classifier")
+
+
+@studies.register("layer-similarity")
+@dataclass(frozen=True)
+class LayerSimilarity(Study):
+    """CKA heatmaps of all layers, averaged over all pairs of seeds."""
+
+    title = "Are two models the same inside?"
+    source = "Bonheme, The polarised regime of variational autoencoders (2023), section 7.4, figures 7.2-7.10, C.1"
+    question = "Which layers agree between seeds, over training, under collapse, and across objectives?"
+    cost = {"smoke": "one minute", "laptop": "about 10 minutes", "paper": "months"}
+
+    def jobs(self, scale: Scale) -> Sequence[Job]:
+        return [{"scale": scale, "comparison": name} for name in COMPARISONS]
+
+    def run(self, job: Job, bench: Bench) -> list[Row]:
+        scale: Scale = job["scale"]
+        healthy = [_config(scale, BetaVAE(1.0), seed) for seed in range(SEEDS[scale])]
+        a = [_activations(bench, config, scale, side=0) for config in healthy]
+        rows: list[Row] = []
+        match job["comparison"]:
+            case "seeds":
+                half = len(a) // 2 or 1
+                b, first, second = a[half:], "seeds", "other seeds"
+                a = a[:half]
+                rows += [self._types(bench, config) for config in healthy]
+            case "early":
+                early = max(1, SNAPSHOTS[scale] // 4)
+                step = healthy[0].training.snapshot_every * early
+                b = [_activations(bench, config, scale, side=1, step=step) for config in healthy]
+                first, second = "final", f"step {step}"
+            case "collapsed":
+                strong = 8.0 if scale == "paper" else 16.0
+                configs = [_config(scale, BetaVAE(strong), seed) for seed in range(SEEDS[scale])]
+                b = [_activations(bench, config, scale, side=1) for config in configs]
+                first, second = "beta 1", f"beta {strong:g}"
+            case "objectives":
+                configs = [_config(scale, DIPVAE("II", 1.0, 1.0), seed) for seed in range(SEEDS[scale])]
+                b = [_activations(bench, config, scale, side=1) for config in configs]
+                first, second = "VAE", "DIP-VAE II"
+            case _:
+                b = [_classifier(config, EXAMPLES[scale]) for config in healthy]
+                first, second = "VAE", "classifier"
+        found = average_over_pairs(a, b)
+        rows.append(_row(job["comparison"], first, second, found))
+        return rows
+
+    @staticmethod
+    def _types(bench: Bench, config: RunConfig) -> Row:
+        rep = represent(load_model(bench.train(config)), config.world, count=2000)
+        assert rep.var is not None
+        counts = variable_types(rep.var).counts
+        return {"comparison": "types", "seed": config.training.seed, **counts, "erank": effective_rank(rep.mean)}
+
+    def claims(self, table: Table, scale: Scale) -> list[Claim]:
+        matrix = {row["comparison"]: row for row in table.rows if "values" in row}
+
+        def cell(comparison: str, a: str, b: str | None = None) -> float:
+            row = matrix[comparison]
+            return float(row["values"][row["rows"].index(a)][row["columns"].index(b or a)])
+
+        def mean_of(comparison: str, part: str) -> float:
+            row = matrix[comparison]
+            names = [n for n in row["rows"] if n.startswith(part) and n in row["columns"]]
+            return float(np.mean([cell(comparison, name) for name in names]))
+
+        collapsed = matrix["collapsed"]
+        column = collapsed["columns"].index("sampled")
+        noise = max(values[column] for values in collapsed["values"])
+        types = table.where(comparison="types")
+        active = types.column("active")
+        means_agree = cell("seeds", "mean")
+        latent = min(cell("objectives", name) for name in ("mean", "variance", "sampled"))
+        trunk = mean_of("classifier", "encoder")
+        to_latent = float(np.mean([matrix["classifier"]["values"][matrix["classifier"]["rows"].index(n)]
+                                   for n in ("mean", "variance", "sampled")]))  # fmt: skip
+        return [
+            Claim(
+                "Encoders of different seeds agree",
+                "figure 7.4: encoder CKA near 1",
+                f"encoder {mean_of('seeds', 'encoder'):.2f}, decoder {mean_of('seeds', 'decoder'):.2f}",
+                mean_of("seeds", "encoder") > 0.8,
+            ),
+            Claim(
+                "The encoder settles before the decoder",
+                "figure 7.2: encoder similar after the first snapshot, decoder later",
+                f"early against final: encoder {mean_of('early', 'encoder'):.2f}, "
+                f"decoder {mean_of('early', 'decoder'):.2f}",
+                mean_of("early", "encoder") >= mean_of("early", "decoder"),
+            ),
+            Claim(
+                "The sampled layer of a collapsed model is like no layer of a healthy one",
+                "figure 7.3: very low CKA",
+                f"largest {noise:.3f}",
+                noise < 0.05,
+            ),
+            Claim(
+                "Encoders agree across objectives, latent layers less",
+                "figure 7.4",
+                f"encoder {mean_of('objectives', 'encoder'):.2f}, least latent layer {latent:.2f}",
+                mean_of("objectives", "encoder") > latent,
+            ),
+            Claim(
+                "A classifier's trunk is like the encoder, not like the latent layers",
+                "figure C.1: trunk CKA near 1",
+                f"trunk {trunk:.2f}, latent layers {to_latent:.2f}",
+                trunk > to_latent,
+            ),
+            Claim(
+                "Models whose means agree have the same number of active variables",
+                "theorem 7.4.1, in the form that can be tested (Spec 002, section 10.6)",
+                f"CKA of the means {means_agree:.2f}; active {', '.join(map(str, active))}; "
+                f"effective rank {types.column('erank').min():.2f} to {types.column('erank').max():.2f}",
+                int(np.ptp(active)) <= 1 if means_agree > 0.9 else None,
+                "" if means_agree > 0.9 else "the means do not agree enough for the theorem to speak",
+            ),
+        ]
+
+    def figures(self, table: Table) -> dict[str, Figure]:
+        found = {}
+        for row in table.rows:
+            if "values" in row:
+                lines = ([encoder_layers(tuple(row["rows"]))], [encoder_layers(tuple(row["columns"]))])
+                title = f"CKA\nrows: {row['first']}\ncolumns: {row['second']}"
+                found[row["comparison"]] = heatmap(
+                    row["values"], row["rows"], row["columns"], title, low=0, high=1, separators=lines
+                )
+        return found
+
+
+def _config(scale: Scale, objective: Objective, seed: int) -> RunConfig:
+    return run_at(scale, objective, seed, STEPS[scale], SNAPSHOTS[scale])
+
+
+def _activations(bench: Bench, config: RunConfig, scale: Scale, side: int, step: int | None = None) -> Activations:
+    """Layers of a trained model on the study's fixed examples, with noise that no other model shares."""
+    model = load_model(bench.train(config), step)
+    noise = 1000 * side + config.training.seed + 1
+    return layer_activations(model, config.world, EXAMPLES[scale], noise_seed=noise)
+
+
+def _row(comparison: str, first: str, second: str, found: SimilarityMatrix) -> Row:
+    table: dict[str, Any] = {"rows": list(found.rows), "columns": list(found.columns)}
+    return {
+        "comparison": comparison,
+        "first": first,
+        "second": second,
+        **table,
+        "values": found.values.round(4).tolist(),
+    }
+
+
+def _classifier(config: RunConfig, examples: int) -> Activations:
+    """The encoder's trunk trained to tell the factors, and its activations on the same examples."""
+    trunk = build_model(config).encoder
+    sizes = [factor.size for factor in config.world.factors]
+    torch.manual_seed(config.training.seed)
+    head = nn.Linear(config.model.architecture.features(config.world.shape), sum(sizes))
+    feed = Feed(config.world, split(len(config.world), 0.1)[0], config.training)
+    optimiser = torch.optim.Adam([*trunk.parameters(), *head.parameters()], lr=config.training.learning_rate)
+    for step in range(config.training.steps):
+        batch = feed.batch(step)
+        assert batch.factors is not None
+        logits = head(trunk(batch.x)).split(sizes, dim=1)
+        losses = [functional.cross_entropy(one, each) for one, each in zip(logits, batch.factors.T, strict=True)]
+        loss = torch.stack(losses).sum()
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+
+    class Trunk(nn.Module):
+        """The trunk as a model whose code is its features."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.encoder = trunk
+
+        def encode(self, x: torch.Tensor) -> torch.Tensor:
+            return self.encoder(x)
+
+    found = layer_activations(Trunk(), config.world, examples)
+    return {name: values for name, values in found.items() if name != "mean"}
