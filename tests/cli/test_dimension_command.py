@@ -10,18 +10,18 @@ from polariscope.lab.store import Store
 
 LINEAR = [
     *("dimension", "gaussian", "--architecture", "linear", "--model.likelihood", "gaussian", "--model.variance", "0.5"),
-    *("--model.posterior", "constant", "--training.learning-rate", "0.02", "--training.schedule", "linear"),
-    *("--training.batch-size", "128", "--world.count", "3000", "--examples", "1500"),
+    *("--model.posterior", "constant", "--training.learning-rate", "0.08", "--training.schedule", "linear"),
+    *("--training.batch-size", "512", "--world.count", "3000", "--examples", "1500"),
 ]
 
 
 @pytest.mark.spec("002/D06", "002/X05")
 def test_it_prints_the_search_and_keeps_figure_and_readings(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    words = [*LINEAR, "--start", "4", "--budget", "400", "--training.steps", "900", "--runs", str(tmp_path)]
+    words = [*LINEAR, "--start", "4", "--budget", "150", "--training.steps", "400", "--runs", str(tmp_path)]
     assert main(words) == 0
     out = capsys.readouterr().out
     visits = [line.split()[2] for line in out.splitlines() if line.startswith("  n = ")]
-    assert visits == ["4", "2", "3", "4", "2", "3"]  # at 400 and at 800 steps
+    assert visits == ["4", "2", "3", "4", "2", "3"]  # at 150 and at 300 steps
     assert "too many" in out
     assert "guard: passed, and the answer no longer changes" in out
     assert "answer for seed 0: 3 latent variables" in out
@@ -32,7 +32,7 @@ def test_it_prints_the_search_and_keeps_figure_and_readings(tmp_path: Path, caps
     assert f"figure: {run.path / 'dimension.png'}" in out
     record = json.loads((run.path / "dimension.json").read_text())
     assert [search["visited"] for search in record["searches"]] == [[4, 2, 3], [4, 2, 3]]
-    assert [search["steps"] for search in record["searches"]] == [400, 800]
+    assert [search["steps"] for search in record["searches"]] == [150, 300]
 
 
 def test_json_with_seeds_and_a_start_from_the_data(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

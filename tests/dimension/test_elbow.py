@@ -34,7 +34,7 @@ def curves():
         ArrayWorld(data.observe(everything), signs, labels),
         VAE(),
         ModelConfig(architecture=Linear(), likelihood="gaussian", variance=0.2),
-        TrainingConfig(steps=250, batch_size=64, learning_rate=0.02, schedule="linear"),
+        TrainingConfig(steps=150, batch_size=256, learning_rate=0.08, schedule="linear"),
     )
     return elbow_curves(config, NS, kinds=(VAE(), AE()), kind="logistic", examples=1500)
 

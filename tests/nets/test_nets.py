@@ -65,6 +65,13 @@ def test_the_conv_pair_returns_what_it_was_given_the_shape_of(architecture, shap
     assert model(x).shape == x.shape
 
 
+@pytest.mark.parametrize(("side", "base", "widths"), [(16, 4, [64, 64]), (28, 7, [64, 64]), (32, 4, [32, 64, 64])])
+def test_small_images_take_the_last_stages_until_the_map_is_4_wide_or_odd(side, base, widths):
+    encoder = Conv().encoder((1, side, side))
+    assert [block[0].out_channels for name, block in encoder.named_children() if name != "features"] == widths
+    assert encoder.features[0].kernel_size == (base, base)
+
+
 def test_logits_are_not_rectified_so_pixels_can_be_dark():
     """A rectified output could not go below a probability of one half (Spec 002, section 20)."""
     torch.manual_seed(0)

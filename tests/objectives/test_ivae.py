@@ -119,7 +119,7 @@ def test_with_a_standard_normal_prior_and_an_encoder_blind_to_factors_it_is_the_
 
 @pytest.fixture
 def linear(monkeypatch):
-    """``linear(w, x, gamma)``: three free numbers (mean, log-variance, log-variance of the prior) and the loss at them."""
+    """``linear(w, x, gamma)``: three free numbers (mean, logvar, logvar of the prior), and the loss at them."""
     monkeypatch.setattr(torch, "randn_like", lambda t: torch.tensor([[1.0], [-1.0]]).to(t).expand_as(t))
 
     def build(w, x, gamma):

@@ -285,7 +285,7 @@ def test_training_brings_the_divergence_to_the_capacity_from_either_side(capacit
     config = ModelConfig(5, MLP((32,), (32,)), likelihood="gaussian", variance=0.5)
     objective = AnnealedVAE(gamma=50.0, capacity=capacity, ramp=200)
     _, curves = trained(objective, world, config, steps=500, schedule="linear", learning_rate=3e-3)
-    assert curves["train", "kl"][-1] == pytest.approx(capacity, abs=0.1)
+    assert curves["train", "kl"][-1] == pytest.approx(capacity, abs=0.2)
 
 
 # FactorVAE
@@ -393,7 +393,7 @@ def test_total_correlation_over_a_whole_data_set_is_that_of_the_aggregate_poster
     means = torch.randn(count, 2) @ torch.linalg.cholesky(covariance - var * torch.eye(2)).T
     q = Diagonal(means, torch.full_like(means, math.log(var)))
     found = total_correlation(q.sample(), q).item() + math.log(count)
-    assert found == pytest.approx(-0.5 * math.log(1 - rho**2), abs=0.06)
+    assert found == pytest.approx(-0.5 * math.log(1 - rho**2), abs=0.04)
 
 
 def test_the_beta_tc_vae_refuses_a_posterior_whose_latents_depend_on_each_other():

@@ -197,7 +197,7 @@ class History:
 def descend(
     model: nn.Module, x: Tensor, y: Tensor, how: Descent, probe: Tensor | None = None, every: int = 1
 ) -> History:
-    """Train a network, linearised or not. ``probe`` inputs are looked at before each ``every``-th step and at the end."""
+    """Train a network, linearised or not; ``probe`` inputs are looked at before each ``every``-th step and at last."""
     if len(x) != len(y):
         raise ValueError(f"inputs and targets need the same length; got {len(x)} and {len(y)}")
     optimiser = torch.optim.SGD(

@@ -30,6 +30,7 @@ class FactorVAE(Objective):
         at_least(self.gamma, 0, "gamma")
         at_least(self.width, 1, "width")
         at_least(self.depth, 1, "depth")
+        at_least(self.discriminator_learning_rate, 1e-12, "discriminator_learning_rate")
 
     def adversary(self, latents: int) -> nn.Module:
         sizes = [latents, *[self.width] * self.depth]
