@@ -20,7 +20,7 @@ from polariscope.worlds.sprites import Sprites
 
 
 def main(short: int = 500, full: int = 20_000, starts: tuple[int, ...] = (4, 11, 22), elbow_sizes: int = 9) -> None:
-    """Search with trainings of ``short`` steps; a full training has ``full``, an elbow curve ``elbow_sizes`` of them."""
+    """Trainings of ``short`` steps against ``full`` ones, of which an elbow curve takes ``elbow_sizes``."""
     config = RunConfig(
         Sprites(size=16),
         VAE(),

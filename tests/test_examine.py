@@ -6,7 +6,9 @@ import torch
 from torch import nn
 
 from polariscope.examine import examine
+from polariscope.measures.polarisation import variable_types
 from polariscope.nets.autoencoder import Autoencoder, ModelConfig
+from polariscope.objectives.ivae import IVAE
 from polariscope.worlds.sprites import Sprites
 
 
@@ -49,7 +51,7 @@ def test_your_own_model_and_images_in_five_lines() -> None:
     assert last.kl == pytest.approx(0, abs=1e-6)
     assert found.reconstructions.shape == found.originals.shape
     assert found.traversals.shape == (3, 9, 1, 8, 8)
-    assert any("Variables 1 are passive" in note for note in found.notes)
+    assert any("Variable 1 is passive" in note for note in found.notes)
 
 
 def test_every_registered_measure_gives_a_value_or_a_reason() -> None:
@@ -93,6 +95,18 @@ def test_a_model_of_ours_on_a_rendered_world() -> None:
     assert found.representation.count == 300
     assert found.factor_information.shape == (4, 5)
     assert found.traversals.dtype == np.uint8
+
+
+def test_a_conditional_prior_is_what_variables_are_held_against() -> None:
+    torch.manual_seed(0)
+    world = Sprites(size=16)
+    sizes = tuple(f.size for f in world.factors)
+    found = examine(IVAE().build(ModelConfig(latents=3), world.shape, sizes), world, count=300)
+    rep = found.representation
+    assert rep.prior_var is not None
+    expected = variable_types(rep.var, mean=rep.mean, prior_mean=rep.prior_mean, prior_var=rep.prior_var)
+    assert found.counts == expected.counts
+    assert found.traversals.shape[0] == 3
 
 
 @pytest.mark.parametrize(

@@ -17,10 +17,10 @@ from torch import Tensor, nn
 from polariscope.jacobians import predicted_var
 from polariscope.measures.factor_information import factor_information
 from polariscope.measures.measure import Undefined, measures
-from polariscope.measures.polarisation import per_variable_kl, variable_types
+from polariscope.measures.polarisation import VariableTypes, per_variable_kl, variable_types
 from polariscope.nets.autoencoder import Autoencoder
-from polariscope.representation import Representation, generator, read_posterior, represent
-from polariscope.worlds.world import ArrayWorld, World, to_tensor
+from polariscope.representation import Representation, generator, represent
+from polariscope.worlds.world import ArrayWorld, World
 
 TRAVERSAL_STEPS = 9
 TRAVERSAL_REACH = 2.5
@@ -140,6 +140,16 @@ def as_world(data: World | NDArray[Any] | Tensor, factors: NDArray[Any] | Tensor
     return ArrayWorld(np.asarray(data), positions)
 
 
+def types_of(representation: Representation) -> VariableTypes:
+    """Types of the variables, against the model's own prior where it has one."""
+    rep = representation
+    if rep.var is None:
+        raise ValueError("without posterior variances there are no variable types")
+    if rep.prior_var is None:
+        return variable_types(rep.var)
+    return variable_types(rep.var, mean=rep.mean, prior_mean=rep.prior_mean, prior_var=rep.prior_var)
+
+
 @torch.no_grad()
 def audit(model: Autoencoder, representation: Representation, beta: float) -> NDArray[np.float32]:
     """Posterior variances ``(n, d)`` predicted by the decoder's slope, at the first ``AUDITED`` means."""
@@ -168,9 +178,9 @@ def describe_variables(
         types = ["active"] * rep.latents
         mean_var, kl = np.zeros(rep.latents), None
     else:
-        types = list(variable_types(rep.var).labels)
+        types = list(types_of(rep).labels)
         mean_var = rep.var.mean(axis=0)
-        kl = per_variable_kl(rep.mean, rep.var)
+        kl = per_variable_kl(rep.mean, rep.var, rep.prior_mean, rep.prior_var)
     order = np.lexsort((-var_of_mean, np.round(mean_var, 3)))
     rows = []
     for j in order:
@@ -208,14 +218,13 @@ def _notes(representation: Representation) -> list[str]:
     if representation.var is None:
         notes.append("The model gives no posterior variance: every variable counts as active, and nothing is sampled.")
     else:
-        types = variable_types(representation.var)
+        types = types_of(representation)
         if not len(types.active) and not len(types.mixed):
             notes.append("The posterior has collapsed: no latent variable carries information about the data.")
         elif len(types.passive):
             dropped = ", ".join(str(j) for j in types.passive)
-            notes.append(
-                f"Variables {dropped} are passive: leave their means out of whatever scales or correlates features."
-            )
+            which = f"Variables {dropped} are" if len(types.passive) > 1 else f"Variable {dropped} is"
+            notes.append(f"{which} passive: leave passive means out of whatever scales or correlates features.")
     if representation.count < 1000:
         notes.append(f"Only {representation.count} examples: measures that count pairs or bins are biased upwards.")
     return notes
@@ -227,10 +236,10 @@ def _pictures(
 ) -> dict[str, NDArray[np.uint8]]:
     """Originals with their reconstructions, and traversals of every latent from one example."""
     assert representation.index is not None
-    picked = representation.index[np.linspace(0, representation.count - 1, examples).astype(int)]
-    originals = world.observe(picked)
+    picked = np.linspace(0, representation.count - 1, examples).astype(int)
+    originals = world.observe(representation.index[picked])
     device = next((p.device for p in model.parameters()), torch.device("cpu"))
-    means = read_posterior(model.encode(to_tensor(originals, device)))["mean"]  # type: ignore[operator]
+    means = torch.from_numpy(representation.mean[picked]).to(device)
     # The example nearest to the middle of the codes stands for the data set.
     centre = means[(means - means.mean(0)).square().sum(1).argmin()]
     spread = torch.from_numpy(representation.mean.std(axis=0)).to(device).clamp(min=0.5)

@@ -2,7 +2,7 @@
 
 A linear function of the pixels reads centred digits well and shifted ones hardly, so the gap between a network and its
 linearisation can be watched as it grows with the task (Spec 000, sections 7.3 and 9.5). The tasks are views of any
-world of grey digits: the drawn ones, or real ones from a file. Labels can be the digit, whether it is a zero, or random.
+world of grey digits: the drawn ones, or real ones from a file. Labels are the digit, whether it is a zero, or random.
 """
 
 from __future__ import annotations

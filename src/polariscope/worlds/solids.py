@@ -130,7 +130,7 @@ def orientations(solid: Solid, count: int, seed: int | tuple[int, ...]) -> NDArr
         rotation = solid.canonical(Rotation.from_quat(quaternions))
         points, source = solid.places(rotation)
         alike = source[KDTree(points).query_pairs(APART, output_type="ndarray")]
-        kept = np.arange(draws)
+        kept = np.delete(np.arange(draws), alike.max(axis=1))
         if len(kept) >= count:
             return np.asarray(rotation[kept[:count]].as_rotvec())
     raise ValueError(f"of {draws} orientations only {len(kept)} can be told apart: ask for fewer than {count}")
@@ -196,7 +196,7 @@ class Polyhedron:
         normal = np.take_along_axis(normal, order[:, None], axis=2)
         x, y, z = normal[:, 0, :, None], normal[:, 1, :, None], _nonzero(normal[:, 2, :, None])
         # The height of a face is a sum of one term a column and one a row.
-        columns, rows = (-x / z * line).astype(line.dtype), ((self.inradius + y * line) / z).astype(line.dtype)
+        columns, rows = (-x / z * line).astype(line.dtype), ((self.inradius - y * line) / z).astype(line.dtype)
         front = z > 0
         bright = brightness(normal.swapaxes(1, 2) @ LIGHT).astype(line.dtype)
         shape = (len(turn), len(line), len(line))

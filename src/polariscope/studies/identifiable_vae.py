@@ -1,0 +1,140 @@
+"""The polarised regime of the identifiable VAE: a variable is passive where its posterior is its own prior."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from polariscope.measures.polarisation import per_variable_kl, variable_types
+from polariscope.objectives.ivae import IVAE
+from polariscope.report.figures import LIGHT, styled
+from polariscope.representation import represent
+from polariscope.studies.settings import published_run, toy_run
+from polariscope.studies.study import Bench, Claim, Job, Row, Scale, Study, Table, studies
+from polariscope.training.run import load_model
+
+SEEDS = {"smoke": 1, "laptop": 3, "paper": 5}
+STEPS = {"smoke": 1500, "laptop": 8000, "paper": 300_000}
+LATENTS = {"smoke": 10, "laptop": 10, "paper": 30}
+BINS = 30
+
+
+@studies.register("identifiable-vae")
+@dataclass(frozen=True)
+class IdentifiableVAE(Study):
+    """Histograms of posterior and prior moments by type, with the prior mean fixed or learned."""
+
+    title = "Active and passive variables of the identifiable VAE"
+    source = "Bonheme, The polarised regime of variational autoencoders (2023), section 5.3, figures 5.1-5.4"
+    question = "What do passive variables look like when the prior depends on side information?"
+    cost = {"smoke": "half a minute", "laptop": "about 5 minutes", "paper": "weeks"}
+
+    def jobs(self, scale: Scale) -> Sequence[Job]:
+        return [
+            {"scale": scale, "prior_mean": prior, "seed": seed, "steps": STEPS[scale]}
+            for prior in ("zero", "learned")
+            for seed in range(SEEDS[scale])
+        ]
+
+    def run(self, job: Job, bench: Bench) -> list[Row]:
+        scale: Scale = job["scale"]
+        objective = IVAE(prior_mean=job["prior_mean"])
+        if scale == "paper":
+            config = published_run(objective, job["seed"], latents=LATENTS[scale])
+        else:
+            config = toy_run(objective, job["seed"], job["steps"], latents=LATENTS[scale])
+            config = replace(config, training=replace(config.training, clip=10.0))
+        rep = represent(load_model(bench.train(config)), config.world, count=10_000)
+        assert rep.var is not None
+        assert rep.prior_mean is not None
+        assert rep.prior_var is not None
+        plain = variable_types(rep.var)
+        types = variable_types(rep.var, mean=rep.mean, prior_mean=rep.prior_mean, prior_var=rep.prior_var)
+        kl = per_variable_kl(rep.mean, rep.var, rep.prior_mean, rep.prior_var)
+        rows: list[Row] = []
+        for j, label in enumerate(types.labels):
+            second_moment = rep.var[:, j] + (rep.mean[:, j] - rep.prior_mean[:, j]) ** 2
+            rows.append(
+                {
+                    "prior_mean": job["prior_mean"],
+                    "seed": job["seed"],
+                    "variable": j,
+                    "type": label,
+                    "plain_type": plain.labels[j],
+                    "kl": float(kl[j]),
+                    "var_of_mean": float(rep.mean[:, j].var()),
+                    "mean_var": float(rep.var[:, j].mean()),
+                    "prior_var": float(rep.prior_var[:, j].mean()),
+                    "ratio": float((rep.var[:, j] / rep.prior_var[:, j]).mean()),
+                    "match": float(np.corrcoef(np.log(rep.prior_var[:, j]), np.log(second_moment))[0, 1]),
+                    "histograms": {
+                        name: _histogram(values[:, j])
+                        for name, values in (
+                            ("posterior mean", rep.mean),
+                            ("posterior variance", rep.var),
+                            ("prior variance", rep.prior_var),
+                        )
+                    },
+                }
+            )
+        return rows
+
+    def claims(self, table: Table, scale: Scale) -> list[Claim]:
+        fixed = table.where(prior_mean="zero")
+        passive = fixed.where(type="passive")
+        used = Table([row for row in fixed.rows if row["type"] != "passive" and row["kl"] > 0.1])
+        by_plain_rule = len(fixed.where(plain_type="passive"))
+        learned = table.where(prior_mean="learned")
+        return [
+            Claim(
+                "With a fixed prior mean some variables are passive: posterior equal to prior",
+                "figure 5.1",
+                f"{len(passive)} of {len(fixed)} by the ratio rule, {by_plain_rule} by the plain rule",
+                len(passive) > 0,
+            ),
+            Claim(
+                "Passive means are constant near zero",
+                "figure 5.1",
+                f"largest variance of a mean {passive.column('var_of_mean').max():.3f}" if len(passive) else "none",
+                bool(passive.column("var_of_mean").max() < 0.1) if len(passive) else None,
+            ),
+            Claim(
+                "The prior variance of a used variable follows the posterior's second moment",
+                "figure 5.2: prior variance matches the histogram of squared means",
+                f"correlation of logarithms {used.column('match').min():.2f} to {used.column('match').max():.2f}"
+                if len(used)
+                else "no used variable",
+                bool(np.median(used.column("match")) > 0.9) if len(used) else None,
+            ),
+            Claim(
+                "With a learned prior mean passive variables exist",
+                "figure 5.3",
+                f"{len(learned.where(type='passive'))} of {len(learned)}; total divergence "
+                f"{learned.column('kl').sum() / max(1, len(learned.distinct('seed'))):.2f} nats",
+                None,
+                "where the factors determine the image, the learned prior can copy the posterior and the divergence "
+                "says nothing about use (Spec 002, section 7.4)",
+            ),
+        ]
+
+    @styled
+    def figures(self, table: Table) -> dict[str, Figure]:
+        found = {}
+        for prior, group in table.by("prior_mean"):
+            first = group.where(seed=group.distinct("seed")[0])
+            picked = [min(first.rows, key=lambda r: r["kl"]), max(first.rows, key=lambda r: r["kl"])]
+            figure = Figure(figsize=(8, 4), layout="constrained")
+            for line, row in zip(figure.subplots(2, 3), picked, strict=True):
+                for axes, (name, (counts, edges)) in zip(line, row["histograms"].items(), strict=True):
+                    axes.stairs(counts, edges, fill=True, color=LIGHT[row["type"]])
+                    axes.set_title(f"{name}, variable {row['variable']} ({row['type']})", fontsize=8)
+            found[f"histograms-prior-mean-{prior}"] = figure
+        return found
+
+
+def _histogram(values: np.ndarray) -> tuple[list[int], list[float]]:
+    counts, edges = np.histogram(values, BINS)
+    return counts.tolist(), edges.round(6).tolist()
