@@ -1,4 +1,4 @@
-"""How a decoder moves when a latent moves: batched Jacobians, and the posterior variance they predict.
+"""How a decoder moves when a latent moves: batched Jacobians, their orthogonality, the variance they predict.
 
 At the optimum of a beta-VAE the encoder's variance is set by the decoder's slope (Spec 002, section 5.6): a latent
 the decoder listens to is encoded precisely, one it ignores keeps the prior's variance. Holding the prediction against
@@ -10,9 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import torch
+from numpy.typing import ArrayLike
 from torch import Tensor
 from torch.func import jvp, vmap
 
+from polariscope.measures.orthogonality import Orthogonality, orthogonality_of_grams
 from polariscope.nets.autoencoder import Autoencoder
 from polariscope.nets.likelihood import Bernoulli, Gaussian
 
@@ -24,6 +26,32 @@ def decoder_jacobians(decode: Callable[[Tensor], Tensor], z: Tensor, chunk: int 
     the examples of a batch independently.
     """
     return torch.cat([_jacobian(decode, part)[1] for part in z.split(chunk)])
+
+
+@torch.no_grad()
+def decoder_grams(decode: Callable[[Tensor], Tensor], z: Tensor, chunk: int = 64) -> Tensor:
+    """JᵀJ of a decoder at codes ``z``, ``(n, d, d)`` in double precision, holding ``chunk`` Jacobians at a time."""
+    grams = []
+    for part in z.split(chunk):
+        jacobian = _jacobian(decode, part)[1].cpu().double()
+        grams.append(jacobian.mT @ jacobian)
+    return torch.cat(grams)
+
+
+def decoder_orthogonality(
+    decode: Callable[[Tensor], Tensor], z: Tensor, active: ArrayLike | None = None, chunk: int = 64
+) -> Orthogonality:
+    """How orthogonal the columns of any decoder's Jacobian are at codes ``z`` (take the posterior means of data).
+
+    ``decode`` should give what enters the squared error: ``model.generate`` for data in their own units, or
+    ``model.decode`` for logits. ``active`` are the latents to look at; see
+    :func:`polariscope.measures.orthogonality.orthogonality`.
+
+    >>> weight = torch.tensor([[4.0, 1.0], [-3.0, 1.0], [5.0, -1.0]])
+    >>> round(decoder_orthogonality(lambda z: z @ weight.T, torch.zeros(1, 2)).value, 5)
+    0.11918
+    """
+    return orthogonality_of_grams(decoder_grams(decode, z, chunk).numpy(), active)
 
 
 def predicted_var(model: Autoencoder, z: Tensor, beta: float = 1.0, chunk: int = 64) -> Tensor:

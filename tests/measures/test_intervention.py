@@ -104,6 +104,12 @@ def test_constant_and_tiny_latents_are_ignored(positions):
     assert factor_vae_score(codes * 0.1, positions, prune="std", **FEW).settings["pruned"] == []
 
 
+def test_votes_do_not_depend_on_the_scales_of_latents(positions):
+    codes = rotated_pair(positions)
+    scaled = factor_vae_score(codes * [0.01, 1, 5, 100, 0.2], positions, threshold=0, **FEW)
+    assert np.array_equal(scaled.table, factor_vae_score(codes, positions, **FEW).table)
+
+
 def test_collapsed_codes_score_nothing_or_chance(positions):
     assert factor_vae_score(np.ones((20_000, 3)), positions, **FEW).value == 0
     assert beta_vae_score(np.ones((20_000, 3)), positions, **FEW).value == pytest.approx(0.2, abs=0.05)

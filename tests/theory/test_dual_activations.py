@@ -74,7 +74,9 @@ def test_quadrature_agrees_with_relu_and_with_draws():
     np.testing.assert_allclose(rough(cov, var1, var2), relu_dual(cov, var1, var2), atol=5e-3)
     draws = np.random.default_rng(0).multivariate_normal([0, 0], [[var1, cov], [cov, var2]], 400_000)
     u, v = np.maximum(draws, 0).T
-    assert (u * v).mean() == pytest.approx(float(relu_dual(cov, var1, var2).value), abs=4 * (u * v).std() / 400_000**0.5)
+    assert (u * v).mean() == pytest.approx(
+        float(relu_dual(cov, var1, var2).value), abs=4 * (u * v).std() / 400_000**0.5
+    )
     both = (draws > 0).all(1)
     assert both.mean() == pytest.approx(float(relu_dual(cov, var1, var2).derivative), abs=4 * 0.5 / 400_000**0.5)
 

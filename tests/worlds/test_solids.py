@@ -107,7 +107,7 @@ def test_the_mean_shadow_of_a_convex_body_is_a_quarter_of_its_surface(name, surf
 
 def test_faces_shine_by_their_angle_to_the_light_and_parts_are_where_they_should_be():
     world = Solids(count=1)
-    facing, turned = world.render([1, 1], [[0, 0, 0], [0, np.pi / 4, 0]])[:, 0]
+    facing, turned, tipped = world.render([1, 1, 1], [[0, 0, 0], [0, np.pi / 4, 0], [np.pi / 4, 0, 0]])[:, 0]
 
     def grey(normal):
         return round(255 * (DARKEST + (1 - DARKEST) * (1 + np.dot(normal, LIGHT)) / 2))
@@ -116,11 +116,28 @@ def test_faces_shine_by_their_angle_to_the_light_and_parts_are_where_they_should
     # Turned about y (up), the face on the left shows what was its left side, the one on the right its front.
     assert turned[32, 24] == grey([-np.sqrt(0.5), 0, np.sqrt(0.5)])
     assert turned[32, 40] == grey([np.sqrt(0.5), 0, np.sqrt(0.5)])
+    assert tipped[24, 32] == grey([0, np.sqrt(0.5), np.sqrt(0.5)]), "turned about x, the top shows above"
+    assert tipped[40, 32] == grey([0, -np.sqrt(0.5), np.sqrt(0.5)])
     cone, on_its_side = world.render([3, 3], [[-np.pi / 2, 0, 0], [0, np.pi / 2, 0]])[:, 0]
     assert (cone > 0).sum(axis=1)[5] < (cone > 0).sum(axis=1)[30], "tilted back about x, the tip points up"
     assert (on_its_side > 0).sum(axis=0)[58] < (on_its_side > 0).sum(axis=0)[30], "tilted about y, to the right"
     base = world.render([3], [[np.pi, 0, 0]])[0, 0]
     assert set(np.unique(base[24:40, 24:40])) == {grey([0, 0, 1])}
+
+
+def test_a_face_seen_exactly_from_the_side_is_no_trouble_whatever_else_is_rendered():
+    world = Solids(count=1, size=32)
+    normal = SOLIDS["tetrahedron"].normals[0]
+    upright = Rotation.align_vectors([[1.0, 0, 0]], [normal])[0]
+    edge_on = (Rotation.from_rotvec(np.outer(np.linspace(0, 6, 40), [0, 0, 1])) * upright).as_rotvec()
+    rotation = np.concatenate([edge_on, draw("tetrahedron", 40)[1].as_rotvec()])[
+        np.random.default_rng(0).permutation(80)
+    ]
+    together = world.render(np.zeros(80, int), rotation)
+    alone = np.concatenate([world.render([0], vector[None]) for vector in rotation])
+    np.testing.assert_array_equal(together, alone)
+    spun = world.render(np.zeros(2, int), edge_on[[0, 1]] + 1e-4)
+    assert np.abs(spun.mean(axis=(1, 2, 3)) / world.render([0, 0], edge_on[:2]).mean(axis=(1, 2, 3)) - 1).max() < 0.01
 
 
 @pytest.mark.spec("002/X02")
@@ -149,7 +166,7 @@ def test_orientations_keep_apart_modulo_symmetry(name, monkeypatch):
     """With a distance so large that many draws are refused, against all pairs and all symmetries."""
     apart = np.radians(3 if name in ROUND else 5)
     monkeypatch.setattr(solids, "APART", apart)
-    labels = orientations(SOLIDS[name], 150, seed=0)
+    labels = orientations(SOLIDS[name], 300, seed=0)
     rotation = Rotation.from_rotvec(labels)
     if name in ROUND:
         axis = rotation.apply([0, 0, 1])
@@ -159,10 +176,10 @@ def test_orientations_keep_apart_modulo_symmetry(name, monkeypatch):
         copies = (rotation * g for g in SOLIDS[name].symmetries)
         cosine = np.max([np.abs(rotation.as_quat() @ copy.as_quat().T) for copy in copies], axis=0)
         angle = 2 * np.arccos(np.minimum(cosine, 1))
-    nearest = angle[~np.eye(150, dtype=bool)].min()
+    nearest = angle[~np.eye(300, dtype=bool)].min()
     assert 0.99 * apart < nearest < 1.5 * apart, "refused below it (chords are a little shorter), and not far above"
-    np.testing.assert_array_equal(orientations(SOLIDS[name], 200, seed=0)[:150], labels)
-    drawn = SOLIDS[name].canonical(Rotation.from_quat(np.random.default_rng(0).standard_normal((150, 4))))
+    np.testing.assert_array_equal(orientations(SOLIDS[name], 350, seed=0)[:300], labels)
+    drawn = SOLIDS[name].canonical(Rotation.from_quat(np.random.default_rng(0).standard_normal((300, 4))))
     assert not np.array_equal(drawn.as_rotvec(), labels), "some draws were refused"
 
 

@@ -93,7 +93,7 @@ def binary_search(statistic: Callable[[int], float], low: int = 1, high: int = 2
 
 
 def _ask(statistic: Callable[[int], float], n: int, known: dict[int, float]) -> float:
-    if True:
+    if n not in known:
         known[n] = float(statistic(n))
         if math.isnan(known[n]):
             raise ValueError(f"the statistic at {n} latents is NaN: a search needs numbers")

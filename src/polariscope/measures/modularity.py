@@ -91,8 +91,9 @@ def explicitness(
     """Mean over factors of the area under the ROC curve of a linear read-out, averaged over the factor's values.
 
     Ridgeway and Mozer 2018. ``"logistic"`` is the published multinomial regression; ``"discriminant"`` is
-    the closed form of the same kind of classifier (Gaussian classes that share a covariance), some hundred times
-    faster and apart by about 0.01. Scored on held-out samples; values that are absent from either part do not count.
+    the closed form of the same kind of classifier (Gaussian classes that share a covariance), tens of times faster
+    and apart by 0.01 to 0.05 (more, the fewer samples there are of each value). Scored on held-out samples; values
+    that are absent from either part do not count.
     Range [0, 1]: 0.5 is chance, 1 if every value of every factor can be read out. It does not fall under rotation, as
     it asks only whether the factors are there. The table is the share of each latent's variance
     that lies between the values of the factor.

@@ -196,23 +196,22 @@ class Polyhedron:
         normal = np.take_along_axis(normal, order[:, None], axis=2)
         x, y, z = normal[:, 0, :, None], normal[:, 1, :, None], _nonzero(normal[:, 2, :, None])
         # The height of a face is a sum of one term a column and one a row.
-        columns, rows = (-x / z * line).astype(line.dtype), ((self.inradius - y * line) / z).astype(line.dtype)
+        columns, rows = (-x / z * line).astype(line.dtype), ((self.inradius + y * line) / z).astype(line.dtype)
         front = z > 0
         bright = brightness(normal.swapaxes(1, 2) @ LIGHT).astype(line.dtype)
         shape = (len(turn), len(line), len(line))
         top, bottom, height = (np.full(shape, start, line.dtype) for start in (FAR, -FAR, 0))
         seen, nearer = np.zeros(shape, line.dtype), np.empty(shape, bool)
         fronts = front.sum(axis=1)
-        # Images differ in how many faces they show; faces that do not count are far away.
-        x_term, y_term = np.where(front, columns, 0), np.where(front, rows, FAR)
+        # Images differ in how many faces they show; those that do not count are infinitely far away.
+        ahead, behind = np.where(front, rows, np.inf), np.where(front, -np.inf, rows)
         for face in range(fronts.max()):
-            np.add(y_term[:, face, :, None], x_term[:, face, None, :], out=height)
+            np.add(ahead[:, face, :, None], columns[:, face, None, :], out=height)
             np.less(height, top, out=nearer)
             np.minimum(height, top, out=top)
             np.copyto(seen, bright[:, face, None, None], where=nearer)
-        x_term, y_term = np.where(front, 0, columns), np.where(front, -FAR, rows)
         for face in range(fronts.min(), len(self.normals)):
-            np.add(y_term[:, face, :, None], x_term[:, face, None, :], out=height)
+            np.add(behind[:, face, :, None], columns[:, face, None, :], out=height)
             np.maximum(height, bottom, out=bottom)
         return seen * (top > bottom)
 

@@ -1,0 +1,296 @@
+"""How many latents: FONDUE and its relatives on data of known spectrum, on sprites, and against the elbow."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from polariscope.dimension.elbow import CurvePoint, elbow, elbow_curves, mean_curve
+from polariscope.dimension.figures import elbow_figure
+from polariscope.dimension.trained import DimensionProbe, Reading, search_dimension
+from polariscope.nets.architecture import Linear
+from polariscope.nets.autoencoder import ModelConfig
+from polariscope.objectives.autoencoder import AE
+from polariscope.objectives.beta_vae import BetaVAE
+from polariscope.objectives.dip_vae import DIPVAE
+from polariscope.objectives.objective import Objective
+from polariscope.objectives.vae import VAE
+from polariscope.report.figures import LIGHT, styled
+from polariscope.studies.settings import published_run, toy_run
+from polariscope.studies.study import Bench, Claim, Job, Row, Scale, Study, Table, plus_minus, studies
+from polariscope.theory.linear_vae import trace_gaps
+from polariscope.training.config import RunConfig, TrainingConfig
+from polariscope.training.loop import Listeners
+from polariscope.training.run import Progress
+from polariscope.worlds.points import Gaussian, RandomDecoder
+from polariscope.worlds.sprites import Sprites
+
+SPECTRUM = (5.0, 3.0, 1.5, 0.8, 0.3, 0.1)
+GAMMA = 0.5
+SEEDS = {"smoke": 1, "laptop": 3, "paper": 10}
+TOY_STEPS = {"smoke": 1500, "laptop": 4000, "paper": 8000}
+BETAS = (0.25, 0.5, 1.0, 2.0, 4.0)
+LAMBDAS = (0.5, 1.0, 2.0, 4.0)
+STARTS = (2, 5, 12, 25)
+ELBOW_TOY = (1, 2, 3, 4, 5, 6, 8, 10)
+ELBOW_SPRITES = (3, 6, 8, 10, 12, 18, 24)
+
+
+@studies.register("fondue")
+@dataclass(frozen=True)
+class Fondue(Study):
+    """FONDUE, its IB, IDE and binary-search variants, sweeps over start, beta and lambda, and elbow curves."""
+
+    title = "The number of latents, found before training for hours"
+    source = "Bonheme, The polarised regime of variational autoencoders (2023), chapter 8, tables 8.1-8.8, D.5"
+    question = "Does the trace gap of short trainings find the number of latents that full trainings need?"
+    cost = {"smoke": "two minutes", "laptop": "about an hour", "paper": "weeks"}
+
+    def jobs(self, scale: Scale) -> Sequence[Job]:
+        seeds = range(SEEDS[scale])
+        small = scale == "smoke"
+        jobs: list[Job] = [{"part": "linear", "beta": beta, "seed": s} for beta in (0.1, 1.0) for s in seeds]
+        jobs += [
+            {"part": "toy", "statistic": statistic, "method": method, "seed": s}
+            for statistic, method in (("trace", "fondue"), ("ib", "fondue"), ("ide", "fondue"), ("trace", "binary"))[
+                : 1 if small else None
+            ]
+            for s in seeds
+        ]
+        jobs += [{"part": "beta", "beta": beta, "seed": s} for beta in (BETAS[1::3] if small else BETAS) for s in seeds]
+        if not small:
+            jobs += [{"part": "lambda", "lambda": strength, "seed": s} for strength in LAMBDAS for s in seeds]
+            jobs += [{"part": "start", "start": start, "seed": s} for start in STARTS for s in seeds]
+            jobs += [{"part": "random-decoder", "dimension": d, "seed": s} for d in (3, 8, 20) for s in seeds]
+            jobs += [{"part": "sprites", "seed": s} for s in seeds]
+            jobs += [{"part": "elbow-sprites", "seed": s} for s in seeds]
+        jobs += [{"part": "elbow-toy", "objective": kind, "seed": s} for kind in ("vae", "ae") for s in seeds]
+        return [{"scale": scale, **job} for job in jobs]
+
+    def run(self, job: Job, bench: Bench) -> list[Row]:
+        scale: Scale = job["scale"]
+        settings = {key: value for key, value in job.items() if key != "scale"}
+        if job["part"].startswith("elbow"):
+            return [{**settings, **asdict(point)} for point in _elbow(job, scale, bench)]
+        statistic = job.get("statistic", "trace")
+        probe = DimensionProbe(_config(job, scale), statistics=(statistic,), examples=5000)
+
+        def read(latents: int) -> Reading:
+            return probe(latents, listeners=_listeners(bench, probe.config.training.steps))
+
+        # The published searches start from the data's intrinsic dimension, 11 for dSprites.
+        start: int = job.get("start") or job.get("dimension") or (11 if job["part"] == "sprites" else 4)
+        found = search_dimension(read, start, statistic, method=job.get("method", "fondue"), cap=64)
+        readings = [(r.latents, round(r.gap(statistic), 3)) for r in found.readings]
+        row = {
+            "algorithm": found.algorithm,
+            "answer": found.answer,
+            "trusted": found.trusted,
+            "saturated": found.saturated,
+            "models": found.models,
+            "steps": found.steps,
+            "seconds": found.seconds,
+            "visited": list(found.search.visited),
+            "readings": readings,
+        }
+        return [{**settings, **row}]
+
+    def claims(self, table: Table, scale: Scale) -> list[Claim]:
+        linear = table.where(part="linear")
+        expected = {beta: _linear_answer(beta) for beta in linear.distinct("beta")}
+        right = [row["answer"] == expected[row["beta"]] for row in linear.rows]
+        by_beta = [group.mean("answer") for _, group in table.where(part="beta").by("beta")]
+        toy = table.where(part="toy", algorithm="FONDUE")
+        curve = _mean_curve(table.where(part="elbow-toy", objective="vae"))
+        knee = elbow(*curve)
+        ae_knee = elbow(*_mean_curve(table.where(part="elbow-toy", objective="ae")))
+        claims = [
+            Claim(
+                "On linear Gaussian data FONDUE finds the number theory says",
+                "; ".join(f"beta {beta:g}: {n}" for beta, n in expected.items()) + " (Spec 002, section 5.5)",
+                "; ".join(f"beta {b:g}: {plus_minus(g.column('answer'), 1)}" for b, g in linear.by("beta")),
+                all(right),
+            ),
+            Claim(
+                "A larger beta needs fewer latents",
+                "table 8.2: 13.6, 10.9, 7.4, 6.3 on dSprites for beta 0.5, 1, 2, 4",
+                ", ".join(f"{value:.1f}" for value in by_beta),
+                all(b <= a + 0.5 for a, b in itertools.pairwise(by_beta)),
+            ),
+            Claim(
+                "FONDUE lies at the elbow of fully trained VAEs (toy sprites)",
+                "figure 8.5: at the elbow for dSprites and CelebA",
+                f"FONDUE {plus_minus(toy.column('answer'), 1)}, elbow {knee}",
+                abs(toy.mean("answer") - knee) <= 2,
+            ),
+            Claim(
+                "The same number suits deterministic autoencoders",
+                "figure 8.6",
+                f"elbow of the autoencoder {ae_knee}",
+                abs(toy.mean("answer") - ae_knee) <= 2,
+            ),
+        ]
+        return claims if scale == "smoke" else claims + self._larger_claims(table, toy)
+
+    @staticmethod
+    def _larger_claims(table: Table, toy: Table) -> list[Claim]:
+        starts = {start: group.mean("answer") for start, group in table.where(part="start").by("start")}
+        by_lambda = [group.mean("answer") for _, group in table.where(part="lambda").by("lambda")]
+        sprites = table.where(part="sprites")
+        knee = elbow(*_mean_curve(table.where(part="elbow-sprites")))
+        found = plus_minus(sprites.column("answer"), 1)
+        others = {name: table.where(part="toy", algorithm=name) for name in ("FONDUE_IB", "FONDUE_IDE", "BS_FONDUE")}
+        decoders = {d: group.mean("answer") for d, group in table.where(part="random-decoder").by("dimension")}
+        trusted = bool(sprites.column("trusted").all())
+        return [
+            Claim(
+                "FONDUE on dSprites with the conv architecture",
+                "10.9 ± 0.7 (table 8.1: 64x64, lr 1e-4, 2 epochs of 11,520 steps a model)",
+                f"{found} (32x32 sprites, lr 1e-3, {int(sprites.mean('steps'))} steps a model)",
+                abs(sprites.mean("answer") - 10.9) <= 2 if trusted else None,
+                "" if trusted else "some deciding models were still collapsed",
+            ),
+            Claim(
+                "FONDUE on sprites lies at the elbow of trained conv VAEs on the same machine",
+                "figure 8.5",
+                f"FONDUE {found}, elbow {knee}",
+                abs(sprites.mean("answer") - knee) <= 2,
+            ),
+            Claim(
+                "Where the search starts does not change the answer",
+                "tables 8.4-8.6: within 1 of each other",
+                ", ".join(f"from {start}: {value:.1f}" for start, value in starts.items()),
+                max(starts.values()) - min(starts.values()) <= 1,
+            ),
+            Claim(
+                "A larger lambda of DIP-VAE II needs fewer latents",
+                "table 8.3: 10.2, 9.5, 7.9, 8.1 on dSprites",
+                ", ".join(f"{value:.1f}" for value in by_lambda),
+                by_lambda[-1] <= by_lambda[0],
+            ),
+            Claim(
+                "Binary search over a range gives the same as FONDUE",
+                "table D.5: 11.3 against 10.9",
+                f"{plus_minus(others['BS_FONDUE'].column('answer'), 1)} against {plus_minus(toy.column('answer'), 1)}",
+                abs(others["BS_FONDUE"].mean("answer") - toy.mean("answer")) <= 1,
+            ),
+            Claim(
+                "The IB variant answers with more latents, the IDE variant with about as many",
+                "table 8.1: 15.7 and 10.1 against 10.9 on dSprites",
+                f"IB {plus_minus(others['FONDUE_IB'].column('answer'), 1)}"
+                f"{' (saturated)' if others['FONDUE_IB'].column('saturated').any() else ''}, "
+                f"IDE {plus_minus(others['FONDUE_IDE'].column('answer'), 1)}, FONDUE {toy.mean('answer'):.1f}",
+                others["FONDUE_IB"].mean("answer") > toy.mean("answer")
+                and abs(others["FONDUE_IDE"].mean("answer") - toy.mean("answer")) <= 2,
+            ),
+            Claim(
+                "On random decoders the answer grows with the dimension of the data",
+                "not in the work; data of known dimension in place of CelebA",
+                ", ".join(f"d {d}: {value:.1f}" for d, value in decoders.items()),
+                all(a <= b for a, b in itertools.pairwise(decoders.values())),
+            ),
+        ]
+
+    def figures(self, table: Table) -> dict[str, Figure]:
+        found: dict[str, Figure] = {}
+        for part, searched in (("elbow-toy", "toy"), ("elbow-sprites", "sprites")):
+            points = [_point(row) for row in table.where(part=part).rows]
+            if points:
+                answers = table.where(part=searched)
+                selected = {name: group.mean("answer") for name, group in answers.by("algorithm")}
+                found[part] = elbow_figure(points, selected)
+        found["trace-curves"] = _trace_figure(table)
+        return found
+
+
+def _config(job: Job, scale: Scale) -> RunConfig:
+    """What is trained in a job."""
+    seed, steps = job["seed"], TOY_STEPS[scale]
+    match job["part"]:
+        case "linear":
+            model = ModelConfig(6, Linear(), "constant", "gaussian", GAMMA)
+            training = TrainingConfig(steps, 128, 5e-3, schedule="linear", seed=seed, evaluate_every=0, held_out=0.0)
+            return RunConfig(Gaussian(spectrum=SPECTRUM, exact=True), BetaVAE(job["beta"]), model, training)
+        case "random-decoder":
+            toy = toy_run(VAE(), seed, steps)
+            world = RandomDecoder(dimension=job["dimension"])
+            model = replace(toy.model, likelihood="gaussian", variance=0.02)
+            return replace(toy, world=world, model=model)
+        case "sprites":
+            return _sprites(VAE(), seed, scale)
+    objective: Objective = VAE()
+    if job["part"] == "beta":
+        objective = BetaVAE(job["beta"])
+    if job["part"] == "lambda":
+        objective = DIPVAE("II", job["lambda"], job["lambda"])
+    return toy_run(objective, seed, steps)
+
+
+def _sprites(objective: Objective, seed: int, scale: Scale, steps: int = 3000) -> RunConfig:
+    """The conv architecture on sprites: as published at paper scale, else at half the side and ten times the rate."""
+    if scale == "paper":
+        return published_run(objective, seed, steps=2 * 11_520)
+    config = published_run(objective, seed, steps=steps)
+    return replace(config, world=Sprites(size=32), training=replace(config.training, learning_rate=1e-3))
+
+
+def _elbow(job: Job, scale: Scale, bench: Bench) -> list[CurvePoint]:
+    """Fully trained models at several numbers of latents."""
+    objective: Objective = AE() if job.get("objective") == "ae" else VAE()
+    if job["part"] == "elbow-toy":
+        config, ns = toy_run(objective, job["seed"], 2 * TOY_STEPS[scale]), list(ELBOW_TOY)
+    else:
+        # Full means three times as long as a model of the search is trained (26 epochs to 2 in the publication).
+        config, ns = _sprites(objective, job["seed"], scale, steps=9000), list(ELBOW_SPRITES)
+    done = itertools.count(1)
+
+    def tell(point: CurvePoint) -> None:
+        bench.tell(Progress(next(done), len(ns), point.reconstruction))
+
+    return elbow_curves(config, ns, (job["seed"],), examples=5000, tell=tell)
+
+
+def _listeners(bench: Bench, steps: int) -> Listeners:
+    return Listeners(step=lambda step, loss: bench.tell(Progress(step, steps, loss)) if step % 100 == 0 else None)
+
+
+def _linear_answer(beta: float) -> int:
+    """The largest n whose closed-form trace gap is at most 1."""
+    gaps = trace_gaps(SPECTRUM, 12, GAMMA, beta)
+    return int(np.flatnonzero(gaps <= 1)[-1]) + 1
+
+
+def _mean_curve(table: Table) -> tuple[list[int], np.ndarray]:
+    points = [_point(row) for row in table.rows]
+    return mean_curve(points, points[0].objective, "reconstruction")
+
+
+def _point(row: Row) -> CurvePoint:
+    names: list[str] = list(CurvePoint.__dataclass_fields__)
+    values: dict[str, Any] = {name: row[name] for name in names}
+    return CurvePoint(**values)
+
+
+@styled
+def _trace_figure(table: Table) -> Figure:
+    """Trace gap against the number of latents, for every model the searches visited."""
+    figure = Figure(figsize=(6, 3.2), layout="constrained")
+    axes = figure.subplots()
+    colours = {"toy": LIGHT["active"], "sprites": LIGHT["mixed"]}
+    for part, colour in colours.items():
+        for row in table.where(part=part).rows:
+            if row["algorithm"] in ("FONDUE", "BS_FONDUE"):
+                latents, gaps = zip(*row["readings"], strict=True)
+                axes.scatter(latents, gaps, color=colour, s=14, label=part)
+    axes.axhline(1.0, linestyle="--", linewidth=1, color=LIGHT["ink"])
+    axes.set_xlabel("latents")
+    axes.set_ylabel("trace gap")
+    handles, labels = axes.get_legend_handles_labels()
+    unique = dict(zip(labels, handles, strict=True))
+    axes.legend(unique.values(), unique.keys())
+    return figure
