@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -25,6 +26,8 @@ from polariscope.worlds.world import Batches, World, to_tensor
 
 OPTIMISERS: dict[str, Callable[..., Optimizer]] = {"adam": Adam, "adagrad": Adagrad, "sgd": SGD}
 HELD_OUT_EXAMPLES = 1024
+BLOCK = 16
+"""Steps whose batches are rendered together."""
 
 
 class Diverged(ArithmeticError):
@@ -54,9 +57,9 @@ def build_state(model: Autoencoder, objective: Objective, config: TrainingConfig
     """The model on its device with optimisers for it and, if the objective has one, for its adversary."""
     model.to(device_of(config)).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     main = [p for name, p in model.named_parameters() if not name.startswith("adversary.")]
-    optimisers = {"main": OPTIMISERS[config.optimiser](main, lr=config.learning_rate)}
+    optimisers = {"main": OPTIMISERS[config.optimiser](main, lr=config.learning_rate, fused=True)}
     if model.adversary is not None:
-        optimisers["adversary"] = Adam(model.adversary.parameters(), **objective.adversary_optimiser())  # type: ignore[arg-type]
+        optimisers["adversary"] = Adam(model.adversary.parameters(), fused=True, **objective.adversary_optimiser())  # type: ignore[arg-type]
     return TrainingState(model, optimisers)
 
 
@@ -143,36 +146,50 @@ def evaluate(
 
 @dataclass(frozen=True)
 class Feed:
-    """Batches of a world on the training device. The next one is rendered while the current one is learned."""
+    """Batches of a world on the training device. The next ones are rendered while the current ones are learned."""
 
     world: World
     index: np.ndarray
     config: TrainingConfig
 
-    @property
+    @cached_property
     def order(self) -> Batches:
         return Batches(len(self.index), min(self.config.batch_size, len(self.index)), self.config.seed)
 
-    def batch(self, step: int, order: Batches | None = None) -> Batch:
-        numbers = self.index[(order or self.order)[step]]
-        x = to_tensor(self.world.observe(numbers), device_of(self.config))
-        factors = torch.from_numpy(np.ascontiguousarray(self.world.factors_of(numbers)))
-        return Batch(x, len(self.index), factors.to(x.device) if self.world.factors else None)
+    def batch(self, step: int) -> Batch:
+        return self.batches(step, 1)[0]
+
+    def batches(self, start: int, count: int) -> list[Batch]:
+        """Batches of some steps in a row, rendered in one call: cheaper than one at a time."""
+        numbers = [self.index[self.order[step]] for step in range(start, start + count)]
+        ends = np.cumsum([len(n) for n in numbers])[:-1]
+        together = np.concatenate(numbers)
+        images = np.split(self.world.observe(together), ends)
+        factors = np.split(self.world.factors_of(together), ends)
+        return [self._on_device(x, f) for x, f in zip(images, factors, strict=True)]
+
+    def _on_device(self, observations: np.ndarray, factors: np.ndarray) -> Batch:
+        x = to_tensor(observations, device_of(self.config))
+        if not self.world.factors:
+            return Batch(x, len(self.index))
+        return Batch(x, len(self.index), torch.from_numpy(np.ascontiguousarray(factors)).to(x.device))
 
     @contextmanager
     def ahead(self, start: int, stop: int) -> Iterator[Iterator[tuple[int, Batch]]]:
-        order = self.order
+        """Steps with their batches, a block of them made ahead in another thread."""
+        blocks = [(first, min(BLOCK, stop - first)) for first in range(start, stop, BLOCK)]
         with ThreadPoolExecutor(1, thread_name_prefix="batches") as pool:
 
-            def batches() -> Iterator[tuple[int, Batch]]:
-                following: Future[Batch] = pool.submit(self.batch, start, order)
-                for step in range(start, stop):
-                    batch = following.result()
-                    if step + 1 < stop:
-                        following = pool.submit(self.batch, step + 1, order)
-                    yield step, batch
+            def steps() -> Iterator[tuple[int, Batch]]:
+                following: Future[list[Batch]] | None = pool.submit(self.batches, *blocks[0]) if blocks else None
+                for number, (first, _) in enumerate(blocks):
+                    assert following is not None
+                    batches = following.result()
+                    more = number + 1 < len(blocks)
+                    following = pool.submit(self.batches, *blocks[number + 1]) if more else None
+                    yield from enumerate(batches, first)
 
-            yield batches()
+            yield steps()
 
 
 def split(count: int, held_out: float) -> tuple[np.ndarray, np.ndarray]:
@@ -192,7 +209,11 @@ def rate_factor(step: int, config: TrainingConfig) -> float:
 
 def seed_step(seed: int, step: int) -> None:
     """Make everything torch draws from here on a function of (seed, step)."""
-    torch.manual_seed(int(np.random.SeedSequence((seed, step)).generate_state(1, np.uint64)[0]) & (2**63 - 1))
+    number = int(np.random.SeedSequence((seed, step)).generate_state(1, np.uint64)[0]) & (2**63 - 1)
+    # Not torch.manual_seed: without a GPU it queues a call with a whole stack trace every time.
+    torch.default_generator.manual_seed(number)
+    if torch.cuda.is_initialized():
+        torch.cuda.manual_seed_all(number)
 
 
 def device_of(config: TrainingConfig) -> torch.device:
