@@ -21,7 +21,7 @@ MAY_IMPORT = {
     "measures": GROUND | {"representation", "theory"},
     "dimension": GROUND | {"measures", "representation", "theory", "training", "worlds", "nets", "objectives", "lab"},
     "kernels": GROUND | {"nets", "theory"},
-    "jacobians": {"nets"},
+    "jacobians": {"nets", "measures"},
     "examine": GROUND | {"measures", "representation", "worlds", "nets", "theory", "jacobians"},
     "compare": GROUND | {"measures", "representation", "worlds"},
     "report": GROUND | {"examine", "measures", "representation", "lab", "worlds"},

@@ -13,11 +13,13 @@ from polariscope.nets.classifiers import Weights, lenet, mlp
 
 
 class Shared(nn.Module):
-    """A layer used twice, a bare parameter, a layer on sequences, an unused branch: what does not factorise."""
+    """Layers used twice, that share weights, or on sequences, and a bare parameter: what does not factorise."""
 
     def __init__(self) -> None:
         super().__init__()
         self.twice = nn.Linear(6, 6)
+        self.tied, self.mate = nn.Linear(6, 6), nn.Linear(6, 6)
+        self.tied.weight = self.mate.weight
         self.gain = nn.Parameter(torch.linspace(0.5, 1.5, 6))
         self.norm = nn.LayerNorm(6)
         self.tokens = nn.Linear(3, 4)
@@ -25,6 +27,7 @@ class Shared(nn.Module):
         self.output = nn.Linear(8, 3)
 
     def forward(self, x: Tensor) -> Tensor:
+        x = torch.tanh(self.tied(torch.tanh(self.mate(x))))
         x = self.norm(torch.tanh(self.twice(torch.tanh(self.twice(x)))) * self.gain)
         return self.output(torch.relu(self.frozen(self.tokens(x.unflatten(1, (2, 3))).flatten(1))))
 

@@ -110,7 +110,7 @@ def test_full_batch_descent_follows_the_flow():
     descend(network, x, y, Descent(rate=rate, momentum=0.0, batch=0, epochs=epochs))
     # the loss is a mean over 5 inputs without the ½, so the flow's rate is 2/5 of the descent's
     flow = GradientFlow(kernel, y.flatten(), network.initial(x).flatten(), rate=2 * rate / 5)
-    assert (network(x).flatten() - flow.train(epochs)).abs().max() < 2e-3
+    assert (network(x).flatten() - flow.train(epochs)).abs().max() < 5e-3
     assert (network(x).flatten() - flow.train(0)).abs().max() > 0.1
 
 

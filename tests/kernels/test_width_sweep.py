@@ -1,12 +1,14 @@
 """Width sweeps on small digits: paired twins, spectra that improve with width, a baseline beside them."""
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 import numpy as np
 import pytest
 import torch
 
-from polariscope.kernels import Descent, width_sweep
+from polariscope.kernels import Descent, descend, width_sweep
+from polariscope.kernels.linearised import accuracy
+from polariscope.kernels.machine import one_hot
 from polariscope.kernels.width_sweep import best_descent, fingerprint, kernel_sweep, pixel_ridge
 from polariscope.nets.classifiers import lenet
 from polariscope.worlds.digit_tasks import DigitTask, standardise
@@ -43,6 +45,10 @@ def test_twins_share_their_start_and_rerun_to_the_same_row():
     assert by_start[2, 1] == fingerprint(build(2, 1))
     size = {(r.width, r.twin): r.parameters for r in rows}
     assert size[2, "standard"] == size[2, "linearised"] > size[2, "last_layer"] == 1690
+    alone = build(2, 1)  # trained by hand, on the batches of its own seed
+    descend(alone, train[0], one_hot(train[1], 10).float(), replace(HOW, seed=1))
+    standard = next(r for r in rows if (r.width, r.seed, r.twin) == (2, 1, "standard"))
+    assert (standard.train_accuracy, standard.test_accuracy) == (accuracy(alone, *train), accuracy(alone, *test))
     again = list(width_sweep(build, train, test, [1], [1], ("linearised",), HOW))
     assert asdict(again[0]) == asdict(next(r for r in rows if (r.width, r.seed, r.twin) == (1, 1, "linearised")))
 

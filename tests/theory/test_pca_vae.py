@@ -141,7 +141,7 @@ def test_the_numbers_at_the_optimum():
 
 
 @pytest.mark.spec("003/F3-008", "003/F3-034")
-@pytest.mark.parametrize("beta", [1e-4, 0.01, 0.1, 0.18, 0.6])
+@pytest.mark.parametrize("beta", [1e-4, 0.01, 0.1, 0.745 / 6, 0.755 / 6, 0.795 / 6, 0.805 / 6, 0.18, 0.6])
 def test_means_and_noise_share_the_prior_variance(beta):
     """O4: Var mu + var = 1 for latents in use, and both rules for latents in use agree with the optimum (O2)."""
     C = covariance(2)

@@ -354,48 +354,40 @@ def _layer_factors(call: _Call, cotangent: Tensor) -> Factors:
 def _contract(first: Factors, second: Factors, kind: Kind, same: bool) -> Tensor:
     """The kernel of two blocks of inputs from their factors; of a block with itself, only half is multiplied."""
     rows, columns, outputs = len(first[0].right), len(second[0].right), first[0].right.shape[1]
-    flat = kind in ("trace", "pseudo", "last_layer")
-    lefts = [
-        None if a.left is None or b.left is None else a.left @ b.left.T for a, b in zip(first, second, strict=True)
-    ]
     if kind == "per_output":
         total = first[0].right.new_zeros(outputs, rows, columns)
-        for a, b, left in zip(first, second, lefts, strict=True):
+        for a, b in zip(first, second, strict=True):
             gram = a.right.transpose(0, 1) @ b.right.permute(1, 2, 0)
-            total += gram if left is None else gram.mul_(left)
+            total += gram if a.left is None or b.left is None else gram.mul_(a.left @ b.left.T)
         return total.permute(1, 2, 0)
-    if flat:
-        sides = [[f.right.flatten(1) for f in factors] for factors in (first, second)]
-        outputs = 1
-    else:
-        sides = [[f.right.flatten(0, 1) for f in factors] for factors in (first, second)]
-    total = first[0].right.new_zeros(rows, outputs, columns, outputs)
-    step = max(1, TILE // outputs)
+    if kind != "full":  # the sum over outputs is one longer inner product
+        first, second = ([Factor(f.left, f.right.flatten(1)[:, None]) for f in side] for side in (first, second))
+    width = outputs if kind == "full" else 1
+    total = first[0].right.new_zeros(rows, width, columns, width)
+    step = max(1, TILE // width)
     for to, across in itertools.product(_slices(rows, step), _slices(columns, step)):
         if same and across.start < to.start:
             total[to, :, across] = total[across, :, to].permute(2, 3, 0, 1)
-            continue
-        tile = _tile(
-            [side[to.start * outputs : to.stop * outputs] for side in sides[0]],
-            [side[across.start * outputs : across.stop * outputs] for side in sides[1]],
-            [None if left is None else left[to, across] for left in lefts],
-            outputs,
-        )
-        total[to, :, across] = tile.view(to.stop - to.start, outputs, across.stop - across.start, outputs)
+        else:
+            total[to, :, across] = _tile(first, second, to, across)
     if kind == "trace":
-        total /= first[0].right.shape[1]
+        total /= outputs
     return total.transpose(1, 2) if kind == "full" else total[:, 0, :, 0]
 
 
-def _tile(first: list[Tensor], second: list[Tensor], lefts: list[Tensor | None], outputs: int) -> Tensor:
-    total = first[0].new_zeros(len(first[0]), len(second[0]))
-    for a, b, left in zip(first, second, lefts, strict=True):
-        if left is None:
-            total.addmm_(a, b.T)
+def _tile(first: Factors, second: Factors, to: slice, across: slice) -> Tensor:
+    """The kernel ``(rows, C, columns, C)`` of some rows and columns, summed over the factors."""
+    width = first[0].right.shape[1]
+    shape = (to.stop - to.start, width, across.stop - across.start, width)
+    total = first[0].right.new_zeros(shape[0] * width, shape[2] * width)
+    for a, b in zip(first, second, strict=True):
+        right1, right2 = a.right[to].flatten(0, 1), b.right[across].flatten(0, 1)
+        if a.left is None or b.left is None:
+            total.addmm_(right1, right2.T)
         else:
-            shape = (len(left), outputs, left.shape[1], outputs)
-            total.view(shape).addcmul_((a @ b.T).view(shape), left[:, None, :, None])
-    return total
+            left = a.left[to] @ b.left[across].T
+            total.view(shape).addcmul_((right1 @ right2.T).view(shape), left[:, None, :, None])
+    return total.view(shape)
 
 
 def _by_vector_products(

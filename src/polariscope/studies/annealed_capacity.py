@@ -19,7 +19,7 @@ from polariscope.training.run import load_model
 # The toy's information is a few nats where dSprites has tens, so its capacities are smaller.
 CAPACITIES = {"smoke": (2.0, 6.0), "laptop": (2.0, 4.0, 6.0, 8.0, 10.0), "paper": (5.0, 10.0, 25.0, 50.0, 75.0, 100.0)}
 SEEDS = {"smoke": 1, "laptop": 3, "paper": 50}
-STEPS = {"smoke": 1200, "laptop": 8000, "paper": 300_000}
+STEPS = {"smoke": 2000, "laptop": 8000, "paper": 300_000}
 
 
 @studies.register("annealed-capacity")

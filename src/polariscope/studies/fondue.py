@@ -33,7 +33,7 @@ from polariscope.worlds.sprites import Sprites
 SPECTRUM = (5.0, 3.0, 1.5, 0.8, 0.3, 0.1)
 GAMMA = 0.5
 SEEDS = {"smoke": 1, "laptop": 3, "paper": 10}
-TOY_STEPS = {"smoke": 1500, "laptop": 4000, "paper": 8000}
+TOY_STEPS = {"smoke": 1000, "laptop": 4000, "paper": 8000}
 BETAS = (0.25, 0.5, 1.0, 2.0, 4.0)
 LAMBDAS = (0.5, 1.0, 2.0, 4.0)
 STARTS = (2, 5, 12, 25)

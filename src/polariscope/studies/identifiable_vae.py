@@ -17,7 +17,7 @@ from polariscope.studies.study import Bench, Claim, Job, Row, Scale, Study, Tabl
 from polariscope.training.run import load_model
 
 SEEDS = {"smoke": 1, "laptop": 3, "paper": 5}
-STEPS = {"smoke": 1500, "laptop": 8000, "paper": 300_000}
+STEPS = {"smoke": 2000, "laptop": 8000, "paper": 300_000}
 LATENTS = {"smoke": 10, "laptop": 10, "paper": 30}
 BINS = 30
 

@@ -19,9 +19,19 @@ from polariscope.studies.settings import run_at
 from polariscope.studies.study import Bench, Claim, Job, Row, Scale, Study, Table, plus_minus, studies
 from polariscope.training.run import load_model
 
-BETAS = {"smoke": (0.5, 4.0), "laptop": (0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 16.0), "paper": (1.0, 2.0, 4.0, 6.0, 8.0, 16.0)}
+BETAS = {
+    "smoke": (0.25, 1.0, 4.0),
+    "laptop": (0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 16.0),
+    "paper": (1.0, 2.0, 4.0, 6.0, 8.0, 16.0),
+}
 SEEDS = {"smoke": 1, "laptop": 3, "paper": 50}
-STEPS = {"smoke": 1500, "laptop": 6000, "paper": 300_000}
+STEPS = {"smoke": 2000, "laptop": 6000, "paper": 300_000}
+# How labels are read from the codes: as published at paper scale, with fewer examples and strengths else.
+PROBES = {
+    "smoke": {"train": 600, "test": 300, "strengths": 2, "folds": 2},
+    "laptop": {"train": 2000, "test": 1000, "strengths": 3, "folds": 3},
+    "paper": {"train": 6600, "test": 3300, "strengths": 10, "folds": 5},
+}
 SUBSETS = ("all", "active", "mixed", "passive", "active+mixed", "active+passive")
 
 
@@ -48,6 +58,7 @@ class PolarisedRegime(Study):
         rep = represent(load_model(run), config.world, count=10_000, noise_seed=job["seed"] + 1)
         assert rep.var is not None
         assert rep.sample is not None
+        assert rep.factors is not None
         types = variable_types(rep.var)
         row: Row = {"beta": job["beta"], "seed": job["seed"], **types.counts}
         row |= {"reconstruction": run.result["train_reconstruction"], "kl": run.result["train_kl"]}
@@ -61,19 +72,8 @@ class PolarisedRegime(Study):
                 for side in ("mean", "sampled"):
                     row[f"{score}_{side}_{comparison.subset}"] = getattr(comparison, f"{score}_{side}")
         row |= self._correlations(rep.mean, types)
-        train, test = rep.count * 2 // 3, rep.count // 3
-        small = job["scale"] != "paper"
         for side, codes in (("mean", rep.mean), ("sampled", rep.sample)):
-            found = subset_accuracies(
-                codes[: 1500 if small else None],
-                rep.factors[: 1500 if small else None],  # type: ignore[index]
-                types,
-                SUBSETS,
-                train=1000 if small else train,
-                test=500 if small else test,
-                strengths=3 if small else 10,
-                folds=3 if small else 5,
-            )
+            found = subset_accuracies(codes, rep.factors, types, SUBSETS, **PROBES[job["scale"]])
             row |= {f"accuracy_{side}_{a.subset}": a.accuracy for a in found}
         return [row]
 

@@ -21,7 +21,7 @@ def toy_run(objective: Objective, seed: int, steps: int, latents: int = 10, snap
         ModelConfig(latents, MLP((64, 64), (64, 64))),
         TrainingConfig(
             steps=steps,
-            learning_rate=1e-3,
+            learning_rate=3e-3,
             seed=seed,
             evaluate_every=0,
             checkpoint_every=max(steps, 1),

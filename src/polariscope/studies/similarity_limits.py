@@ -15,7 +15,11 @@ from polariscope.studies.study import Bench, Claim, Job, Row, Scale, Study, Tabl
 FEATURES = 50
 SHARED = (40, 25, 0)
 """Features that B, C and D have in common with A."""
-MEASURES: dict[str, Callable[..., float]] = {"cka": cka, "procrustes": procrustes, "debiased": partial(cka, debiased=True)}
+MEASURES: dict[str, Callable[..., float]] = {
+    "cka": cka,
+    "procrustes": procrustes,
+    "debiased": partial(cka, debiased=True),
+}
 NAMES = {"cka": "CKA", "procrustes": "Procrustes", "debiased": "debiased CKA"}
 TABLE = {
     50: {"cka": (0.902, 0.755, 0.510), "procrustes": (0.948, 0.876, 0.756)},

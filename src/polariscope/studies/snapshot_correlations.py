@@ -18,7 +18,7 @@ from polariscope.studies.study import Bench, Claim, Job, Row, Scale, Study, Tabl
 from polariscope.training.run import load_model
 
 SEEDS = {"smoke": 1, "laptop": 3, "paper": 5}
-STEPS = {"smoke": 1200, "laptop": 8000, "paper": 300_000}
+STEPS = {"smoke": 2400, "laptop": 8000, "paper": 300_000}
 SNAPSHOTS = {"smoke": 12, "laptop": 80, "paper": 300}
 
 

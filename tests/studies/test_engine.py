@@ -1,0 +1,234 @@
+"""The study engine: jobs are done once, what is done stays done, and the verdict is written for people and machines."""
+
+import json
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from matplotlib.figure import Figure
+from PIL import Image
+
+from polariscope.cli import main
+from polariscope.studies import Claim, Study, Table, reproduce, studies
+from polariscope.studies.engine import overview
+from polariscope.studies.study import plus_minus
+
+
+class Toy(Study):
+    """Squares of numbers, with a trap that can be set at one of them."""
+
+    title = "Squares"
+    source = "Nobody 1900, section 1"
+    question = "Are squares positive?"
+    cost = {"smoke": "nothing", "laptop": "nothing", "paper": "nothing"}
+    done: list[int] = []
+    trap: dict[int, BaseException] = {}
+    largest = 9
+
+    def jobs(self, scale):
+        return [
+            {"number": number, "seed": seed} for number in ((1, 2, 3) if scale == "smoke" else (1,)) for seed in (0, 1)
+        ]
+
+    def run(self, job, bench):
+        self.done.append(job["number"])
+        if job["number"] in self.trap:
+            raise self.trap[job["number"]]
+        extra = {"digits": [job["number"]] * 2} if job["number"] == 2 else {}
+        return [job | {"square": job["number"] ** 2} | extra]
+
+    def claims(self, table, scale):
+        square = table.column("square")
+        return [
+            Claim("squares are positive", "all (section 1)", f"{square.min()} | or more", bool((square > 0).all())),
+            Claim("no square is large", f"below {self.largest}", str(square.max()), bool(square.max() < self.largest)),
+            Claim("squares are infinite", "yes", "-", None, "needs more numbers"),
+        ]
+
+    def figures(self, table):
+        figure = Figure(figsize=(1, 1))
+        figure.subplots().plot(table.column("square"))
+        return {"squares": figure}
+
+
+@pytest.fixture
+def toy(monkeypatch):
+    studies.names()  # find the real ones first
+    monkeypatch.setitem(studies._entries, "toy", Toy)
+    monkeypatch.setattr(Toy, "done", [])
+    monkeypatch.setattr(Toy, "trap", {})
+    return Toy
+
+
+def test_a_study_leaves_its_table_its_verdict_and_its_pictures(toy, tmp_path):
+    outcome = reproduce("toy", "smoke", tmp_path, workers=1)
+    assert outcome.path == tmp_path / "toy-smoke"
+    assert sorted(outcome.table.column("square").tolist()) == [1, 1, 4, 4, 9, 9]
+    assert [claim.verdict for claim in outcome.claims] == ["held", "not held", "undecided"]
+    assert not outcome.held
+    assert outcome.seconds >= 0
+
+    rows = pq.read_table(outcome.path / "table.parquet").to_pylist()
+    assert [row["square"] for row in rows] == outcome.table.column("square").tolist()
+    assert {row["digits"] for row in rows} == {None, "[2, 2]"}
+
+    claims = json.loads((outcome.path / "claims.json").read_text())
+    assert [claim["verdict"] for claim in claims] == ["held", "not held", "undecided"]
+    assert claims[0]["published"] == "all (section 1)"
+
+    text = (outcome.path / "README.md").read_text()
+    assert text.startswith("# Squares\n")
+    assert "Nobody 1900, section 1" in text
+    assert "| squares are positive | all (section 1) | 1 \\| or more | **held** |" in text
+    assert "**undecided**: needs more numbers" in text
+    assert "![squares](squares.png)" in text
+    assert "polariscope reproduce toy --scale smoke" in text
+    with Image.open(outcome.path / "squares.png") as picture:
+        assert min(picture.size) > 50
+    assert not list(tmp_path.rglob("*.draft"))
+
+
+def test_undecided_claims_do_not_fail_a_study(toy, tmp_path):
+    assert reproduce("toy", "laptop", tmp_path, workers=1).held
+
+
+def test_a_finished_job_is_not_done_again(toy, tmp_path):
+    first = reproduce("toy", "smoke", tmp_path, workers=1)
+    assert toy.done == [1, 1, 2, 2, 3, 3]
+    assert reproduce("toy", "smoke", tmp_path, workers=1).table == first.table
+    assert len(toy.done) == 6
+    next((first.path / "jobs").glob("*.json")).unlink()
+    assert reproduce("toy", "smoke", tmp_path, workers=1).table == first.table
+    assert len(toy.done) == 7
+
+
+def test_scales_do_not_share_results(toy, tmp_path):
+    reproduce("toy", "smoke", tmp_path, workers=1)
+    outcome = reproduce("toy", "laptop", tmp_path, workers=1)
+    assert len(outcome.table) == 2
+    assert len(toy.done) == 8
+
+
+@pytest.mark.parametrize("stop", [ValueError("no square today"), KeyboardInterrupt()], ids=["failure", "interrupt"])
+def test_a_study_that_was_cut_off_goes_on_where_it_stopped(toy, tmp_path, stop):
+    toy.trap[2] = stop
+    with pytest.raises(type(stop)):
+        reproduce("toy", "smoke", tmp_path, workers=1)
+    path = tmp_path / "toy-smoke"
+    kept = [json.loads(file.read_text()) for file in (path / "jobs").iterdir()]
+    assert [record["rows"][0]["square"] for record in kept] == [1, 1]
+    assert not (path / "claims.json").exists()
+    toy.trap.clear()
+    toy.done.clear()
+    outcome = reproduce("toy", "smoke", tmp_path, workers=1)
+    assert toy.done == [2, 2, 3, 3]
+    assert outcome.table.column("square").tolist() == [1, 1, 4, 4, 9, 9]
+
+
+def test_what_a_job_tells_carries_its_own_number_also_after_resuming(toy, tmp_path, monkeypatch):
+    def run(self, job, bench):
+        bench.tell(job["number"])
+        return [{"square": job["number"] ** 2}]
+
+    monkeypatch.setattr(toy, "run", run)
+    heard: list = []
+    path = reproduce("toy", "smoke", tmp_path, 1, lambda number, what: heard.append((number, what))).path
+    assert heard == [(0, 1), (1, 1), (2, 2), (3, 2), (4, 3), (5, 3)]
+    last = next(f for f in (path / "jobs").iterdir() if json.loads(f.read_text())["job"] == {"number": 3, "seed": 1})
+    last.unlink()
+    heard.clear()
+    reproduce("toy", "smoke", tmp_path, 1, lambda number, what: heard.append((number, what)))
+    assert heard == [(5, 3)]
+
+
+def test_the_overview_counts_verdicts(toy, tmp_path):
+    reproduce("toy", "smoke", tmp_path, workers=1)
+    reproduce("toy", "laptop", tmp_path, workers=1)
+    (tmp_path / "elsewhere").mkdir()
+    lines = overview(tmp_path).splitlines()
+    assert "| [toy](toy-laptop/README.md) | laptop | 2 | 0 | 1 |" in lines
+    assert "| [toy](toy-smoke/README.md) | smoke | 1 | 1 | 1 |" in lines
+    assert len(lines) == 6
+
+
+def test_an_unknown_study_is_a_sentence(tmp_path):
+    with pytest.raises(ValueError, match="there is no study 'linear-vea': did you mean 'linear-vae'"):
+        reproduce("linear-vea", "smoke", tmp_path, workers=1)
+    assert not list(tmp_path.iterdir())
+
+
+def test_table_methods():
+    table = Table([{"a": 1, "x": 1.0}, {"a": 1, "x": 4.0, "y": None}, {"a": 2, "x": 7.0, "y": 3}])
+    assert len(table) == 3
+    assert table.where(a=1).mean("x") == 2.5
+    assert table.where(a=1).std("x") == pytest.approx(3 / np.sqrt(2))
+    assert table.where(a=2).std("x") == 0
+    assert len(table.where(a=1, x=4.0)) == 1
+    assert len(table.where(b=1)) == 0
+    assert table.column("y").tolist() == [3]
+    assert table.distinct("y") == [3]
+    assert [(value, len(rows)) for value, rows in table.by("a")] == [(1, 2), (2, 1)]
+    with pytest.raises(ValueError, match="no row has a z"):
+        table.mean("z")
+
+
+def test_seeds_are_reported_with_their_spread():
+    assert plus_minus([0.5]) == "0.50 (n=1)"
+    assert plus_minus(np.array([1.0, 3.0]), digits=1) == "2.0 ± 1.4 (n=2)"
+
+
+def test_every_registered_study_says_what_it_is_and_what_it_will_do():
+    for name in studies.names():
+        study = studies.get(name)()
+        assert all(isinstance(getattr(study, key), str) for key in ("title", "source", "question")), name
+        for scale in ("smoke", "laptop", "paper"):
+            assert study.cost[scale], name
+            jobs = list(study.jobs(scale))
+            written = [json.dumps(job, sort_keys=True) for job in jobs]
+            assert written, name
+            assert len(set(written)) == len(written), f"{name} has a job twice"
+            assert [json.loads(text) for text in written] == jobs, f"{name} has a job that JSON changes"
+
+
+def test_reproduce_on_the_command_line_in_processes_of_its_own(tmp_path, capsys):
+    words = ["reproduce", "similarity-limits", "--scale", "smoke", "--out", str(tmp_path / "results")]
+    assert main([*words, "--workers", "2", "--strict", "--json"]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert [entry["study"] for entry in answer] == ["similarity-limits"]
+    assert {claim["verdict"] for claim in answer[0]["claims"]} == {"held"}
+    assert all(claim["published"] and claim["measured"] for claim in answer[0]["claims"])
+    text = (tmp_path / "results" / "README.md").read_text()
+    assert "[similarity-limits](similarity-limits-smoke/README.md)" in text
+    # A second time there is nothing left to do, and a person gets a table.
+    assert main([*words, "--workers", "1"]) == 0
+    out = capsys.readouterr().out
+    assert "held" in out
+    assert "README.md" in out
+
+
+def test_exit_codes_of_reproduce(toy, tmp_path, capsys):
+    words = ["reproduce", "toy", "--scale", "smoke", "--out", str(tmp_path), "--workers", "1"]
+    assert main(words) == 0
+    assert "not held" in capsys.readouterr().out
+    assert main([*words, "--strict"]) == 1
+    assert main(["reproduce", "toy", "--scale", "laptop", "--out", str(tmp_path), "--workers", "1", "--strict"]) == 0
+    capsys.readouterr()
+    assert main(["reproduce", "tyo", "--out", str(tmp_path)]) == 2
+    assert "there is no study 'tyo': did you mean 'toy'?" in capsys.readouterr().err
+    assert main(["reproduce"]) == 2
+    assert "which study?" in capsys.readouterr().err
+    assert main(["reproduce", "toy", "--scale", "tiny"]) == 2
+    assert "tiny" in capsys.readouterr().err
+    toy.trap[1] = KeyboardInterrupt()
+    assert main(["reproduce", "toy", "--scale", "smoke", "--out", str(tmp_path / "new"), "--workers", "1"]) == 130
+    toy.trap[1] = ZeroDivisionError("training diverged")
+    assert main(["reproduce", "toy", "--scale", "smoke", "--out", str(tmp_path / "new"), "--workers", "1"]) == 3
+
+
+def test_studies_are_listed_on_the_command_line(toy, capsys):
+    assert main(["studies", "--json"]) == 0
+    listed = {entry["name"]: entry for entry in json.loads(capsys.readouterr().out)}
+    assert listed["toy"]["question"] == "Are squares positive?"
+    assert {"linear-vae", "linear-ivae", "similarity-limits", "intrinsic-dimension"} <= set(listed)
+    assert main(["studies"]) == 0
+    assert "Nobody 1900" in capsys.readouterr().out

@@ -1,0 +1,101 @@
+"""The studies of the polarised regime at smoke scale: what the thesis found, found again on a toy in seconds."""
+
+from pathlib import Path
+
+import pytest
+
+from polariscope.studies import reproduce
+from polariscope.studies.engine import Outcome
+
+
+@pytest.fixture(scope="module")
+def outcome(tmp_path_factory):
+    """``outcome("fondue")``: a study at smoke scale, in this process, done once a module."""
+    folder = tmp_path_factory.mktemp("results")
+    done: dict[str, Outcome] = {}
+
+    def run(name: str) -> Outcome:
+        if name not in done:
+            done[name] = reproduce(name, "smoke", folder, workers=1)
+        return done[name]
+
+    return run
+
+
+def claim(outcome: Outcome, words: str):
+    (found,) = [c for c in outcome.claims if words in c.text]
+    return found
+
+
+def assert_written(outcome: Outcome) -> None:
+    text = (outcome.path / "README.md").read_text()
+    for found in outcome.claims:
+        assert found.text in text
+        assert found.published in text.replace("\\|", "|")
+    assert (outcome.path / "table.parquet").stat().st_size > 0
+    assert list(Path(outcome.path).glob("*.png"))
+
+
+@pytest.mark.xdist_group("polarised-regime")
+@pytest.mark.spec("002/V05")
+def test_passive_variables_grow_with_beta(outcome) -> None:
+    found = outcome("polarised-regime")
+    passive = [group.mean("passive") for _, group in found.table.by("beta")]
+    assert passive == sorted(passive)
+    assert passive[-1] > passive[0]
+    assert claim(found, "number of passive variables grows").held
+    assert_written(found)
+
+
+@pytest.mark.xdist_group("polarised-regime")
+def test_means_and_samples_differ_through_the_passive_variables(outcome) -> None:
+    found = outcome("polarised-regime")
+    assert claim(found, "exceeds that of the samples").held
+    assert claim(found, "effective rank of the samples").held
+    assert claim(found, "trace gap is the sum").held
+    assert claim(found, "no better than chance").held
+
+
+@pytest.mark.xdist_group("layer-similarity")
+@pytest.mark.spec("002/S06", "002/S07", "002/S08", "002/S09")
+def test_layers_compare_as_published(outcome) -> None:
+    found = outcome("layer-similarity")
+    assert claim(found, "encoder settles before the decoder").held
+    collapsed = claim(found, "collapsed model")
+    assert collapsed.held, collapsed.measured
+    trunk = claim(found, "classifier's trunk")
+    assert trunk.held, trunk.measured
+    assert claim(found, "across objectives").held
+    conserved = claim(found, "same number of active variables")
+    assert conserved.held, conserved.measured
+    assert_written(found)
+
+
+@pytest.mark.xdist_group("polarised-regime")
+def test_passive_means_are_the_correlated_ones(outcome) -> None:
+    found = outcome("snapshot-correlations")
+    assert claim(found, "most correlations above 0.2").held
+    assert_written(found)
+
+
+@pytest.mark.xdist_group("polarised-regime")
+def test_the_annealed_vae_lands_on_its_capacity(outcome) -> None:
+    found = outcome("annealed-capacity")
+    assert claim(found, "ends at the capacity").held
+    assert_written(found)
+
+
+@pytest.mark.xdist_group("layer-similarity")
+def test_the_identifiable_vae_has_passive_variables_by_the_ratio_rule(outcome) -> None:
+    found = outcome("identifiable-vae")
+    assert claim(found, "some variables are passive").held
+    assert claim(found, "constant near zero").held
+    assert_written(found)
+
+
+@pytest.mark.xdist_group("fondue")
+def test_fondue_finds_what_theory_says_and_less_for_more_beta(outcome) -> None:
+    found = outcome("fondue")
+    assert claim(found, "the number theory says").held
+    assert claim(found, "larger beta needs fewer").held
+    assert_written(found)
