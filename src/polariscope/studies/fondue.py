@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from polariscope.dimension.elbow import CurvePoint, elbow, elbow_curves, mean_curve
+from polariscope.dimension.elbow import Classifier, CurvePoint, elbow, elbow_curves, mean_curve
 from polariscope.dimension.figures import elbow_figure
 from polariscope.dimension.trained import DimensionProbe, Reading, search_dimension
 from polariscope.nets.architecture import Linear
@@ -33,12 +33,14 @@ from polariscope.worlds.sprites import Sprites
 SPECTRUM = (5.0, 3.0, 1.5, 0.8, 0.3, 0.1)
 GAMMA = 0.5
 SEEDS = {"smoke": 1, "laptop": 3, "paper": 10}
-TOY_STEPS = {"smoke": 1000, "laptop": 4000, "paper": 8000}
+TOY_STEPS = {"smoke": 800, "laptop": 3000, "paper": 8000}
+LINEAR_STEPS = 2500
+SPRITE_STEPS, ELBOW_STEPS = 2500, 7500  # a model of the search, and one that counts as fully trained
 BETAS = (0.25, 0.5, 1.0, 2.0, 4.0)
 LAMBDAS = (0.5, 1.0, 2.0, 4.0)
 STARTS = (2, 5, 12, 25)
 ELBOW_TOY = (1, 2, 3, 4, 5, 6, 8, 10)
-ELBOW_SPRITES = (3, 6, 8, 10, 12, 18, 24)
+ELBOW_SPRITES = (3, 6, 8, 10, 12, 18)
 
 
 @studies.register("fondue")
@@ -68,7 +70,7 @@ class Fondue(Study):
             jobs += [{"part": "start", "start": start, "seed": s} for start in STARTS for s in seeds]
             jobs += [{"part": "random-decoder", "dimension": d, "seed": s} for d in (3, 8, 20) for s in seeds]
             jobs += [{"part": "sprites", "seed": s} for s in seeds]
-            jobs += [{"part": "elbow-sprites", "seed": s} for s in seeds]
+            jobs += [{"part": "elbow-sprites", "seed": s} for s in seeds[: None if scale == "paper" else 1]]
         jobs += [{"part": "elbow-toy", "objective": kind, "seed": s} for kind in ("vae", "ae") for s in seeds]
         return [{"scale": scale, **job} for job in jobs]
 
@@ -78,7 +80,7 @@ class Fondue(Study):
         if job["part"].startswith("elbow"):
             return [{**settings, **asdict(point)} for point in _elbow(job, scale, bench)]
         statistic = job.get("statistic", "trace")
-        probe = DimensionProbe(_config(job, scale), statistics=(statistic,), examples=5000)
+        probe = DimensionProbe(_config(job, scale), statistics=(statistic,), examples=2000)
 
         def read(latents: int) -> Reading:
             return probe(latents, listeners=_listeners(bench, probe.config.training.steps))
@@ -106,9 +108,8 @@ class Fondue(Study):
         right = [row["answer"] == expected[row["beta"]] for row in linear.rows]
         by_beta = [group.mean("answer") for _, group in table.where(part="beta").by("beta")]
         toy = table.where(part="toy", algorithm="FONDUE")
-        curve = _mean_curve(table.where(part="elbow-toy", objective="vae"))
-        knee = elbow(*curve)
-        ae_knee = elbow(*_mean_curve(table.where(part="elbow-toy", objective="ae")))
+        knee = _knee(table.where(part="elbow-toy", objective="vae"))
+        ae_knee = _knee(table.where(part="elbow-toy", objective="ae"))
         claims = [
             Claim(
                 "On linear Gaussian data FONDUE finds the number theory says",
@@ -126,13 +127,13 @@ class Fondue(Study):
                 "FONDUE lies at the elbow of fully trained VAEs (toy sprites)",
                 "figure 8.5: at the elbow for dSprites and CelebA",
                 f"FONDUE {plus_minus(toy.column('answer'), 1)}, elbow {knee}",
-                abs(toy.mean("answer") - knee) <= 2,
+                _near(toy, knee),
             ),
             Claim(
                 "The same number suits deterministic autoencoders",
                 "figure 8.6",
                 f"elbow of the autoencoder {ae_knee}",
-                abs(toy.mean("answer") - ae_knee) <= 2,
+                _near(toy, ae_knee),
             ),
         ]
         return claims if scale == "smoke" else claims + self._larger_claims(table, toy)
@@ -142,7 +143,7 @@ class Fondue(Study):
         starts = {start: group.mean("answer") for start, group in table.where(part="start").by("start")}
         by_lambda = [group.mean("answer") for _, group in table.where(part="lambda").by("lambda")]
         sprites = table.where(part="sprites")
-        knee = elbow(*_mean_curve(table.where(part="elbow-sprites")))
+        knee = _knee(table.where(part="elbow-sprites"))
         found = plus_minus(sprites.column("answer"), 1)
         others = {name: table.where(part="toy", algorithm=name) for name in ("FONDUE_IB", "FONDUE_IDE", "BS_FONDUE")}
         decoders = {d: group.mean("answer") for d, group in table.where(part="random-decoder").by("dimension")}
@@ -159,7 +160,7 @@ class Fondue(Study):
                 "FONDUE on sprites lies at the elbow of trained conv VAEs on the same machine",
                 "figure 8.5",
                 f"FONDUE {found}, elbow {knee}",
-                abs(sprites.mean("answer") - knee) <= 2,
+                _near(sprites, knee),
             ),
             Claim(
                 "Where the search starts does not change the answer",
@@ -214,7 +215,9 @@ def _config(job: Job, scale: Scale) -> RunConfig:
     match job["part"]:
         case "linear":
             model = ModelConfig(6, Linear(), "constant", "gaussian", GAMMA)
-            training = TrainingConfig(steps, 128, 5e-3, schedule="linear", seed=seed, evaluate_every=0, held_out=0.0)
+            training = TrainingConfig(
+                LINEAR_STEPS, 128, 5e-3, schedule="linear", seed=seed, evaluate_every=0, held_out=0.0
+            )
             return RunConfig(Gaussian(spectrum=SPECTRUM, exact=True), BetaVAE(job["beta"]), model, training)
         case "random-decoder":
             toy = toy_run(VAE(), seed, steps)
@@ -231,7 +234,7 @@ def _config(job: Job, scale: Scale) -> RunConfig:
     return toy_run(objective, seed, steps)
 
 
-def _sprites(objective: Objective, seed: int, scale: Scale, steps: int = 3000) -> RunConfig:
+def _sprites(objective: Objective, seed: int, scale: Scale, steps: int = SPRITE_STEPS) -> RunConfig:
     """The conv architecture on sprites: as published at paper scale, else at half the side and ten times the rate."""
     if scale == "paper":
         return published_run(objective, seed, steps=2 * 11_520)
@@ -245,14 +248,15 @@ def _elbow(job: Job, scale: Scale, bench: Bench) -> list[CurvePoint]:
     if job["part"] == "elbow-toy":
         config, ns = toy_run(objective, job["seed"], 2 * TOY_STEPS[scale]), list(ELBOW_TOY)
     else:
-        # Full means three times as long as a model of the search is trained (26 epochs to 2 in the publication).
-        config, ns = _sprites(objective, job["seed"], scale, steps=9000), list(ELBOW_SPRITES)
+        config, ns = _sprites(objective, job["seed"], scale, ELBOW_STEPS), list(ELBOW_SPRITES)
     done = itertools.count(1)
 
     def tell(point: CurvePoint) -> None:
         bench.tell(Progress(next(done), len(ns), point.reconstruction))
 
-    return elbow_curves(config, ns, (job["seed"],), examples=5000, tell=tell)
+    # Logistic regression reads the labels in seconds where the published boosted trees take many minutes.
+    kind: Classifier = "boosted_trees" if scale == "paper" else "logistic"
+    return elbow_curves(config, ns, (job["seed"],), kind=kind, examples=2000, tell=tell)
 
 
 def _listeners(bench: Bench, steps: int) -> Listeners:
@@ -265,9 +269,18 @@ def _linear_answer(beta: float) -> int:
     return int(np.flatnonzero(gaps <= 1)[-1]) + 1
 
 
-def _mean_curve(table: Table) -> tuple[list[int], np.ndarray]:
+def _knee(table: Table) -> int | None:
+    """The elbow of the reconstruction curve; None where the curve has none."""
     points = [_point(row) for row in table.rows]
-    return mean_curve(points, points[0].objective, "reconstruction")
+    try:
+        return elbow(*mean_curve(points, points[0].objective, "reconstruction"))
+    except ValueError:
+        return None
+
+
+def _near(table: Table, knee: int | None) -> bool | None:
+    """Within 2 of the elbow, the tolerance of Spec 002, section 17.3; undecided without one."""
+    return None if knee is None else abs(table.mean("answer") - knee) <= 2
 
 
 def _point(row: Row) -> CurvePoint:

@@ -306,9 +306,10 @@ def draw_known(table: Table) -> Figure:
 
 @styled
 def draw_images(table: Table) -> Figure:
-    """Estimate against k on each world of images; TwoNN is the hollow mark at k = 2."""
+    """Estimate against k on each world of images; TwoNN is the hollow mark."""
     figure = Figure(figsize=(4.8, 3.2), layout="constrained")
     axes = figure.subplots()
+    at = range(len(KS) + 1)
     worlds = [("mini-sprites", None), *(("sprites", p) for p in table.where(cloud="sprites").distinct("pixels"))]
     worlds.append(("solids", PUBLISHED_PIXELS))
     for number, (cloud, pixels) in enumerate(worlds):
@@ -316,9 +317,9 @@ def draw_images(table: Table) -> Figure:
         colour, marker = LIGHT[SUBJECTS[number % len(SUBJECTS)]], MARKERS[number % len(MARKERS)]
         heights = [rows.where(variant="published", k=k).mean("value") for k in KS]
         label = cloud if pixels is None else f"{cloud}, {pixels} pixels"
-        axes.plot(KS, heights, color=colour, marker=marker, markersize=4, label=label)
-        axes.plot(2, rows.where(variant="twonn").mean("value"), color=colour, marker=marker, markerfacecolor="none")
-    axes.set_xticks([2, *KS], ["TwoNN", *map(str, KS)])
+        axes.plot(at[1:], heights, color=colour, marker=marker, markersize=4, label=label)
+        axes.plot(at[0], rows.where(variant="twonn").mean("value"), color=colour, marker=marker, markerfacecolor="none")
+    axes.set_xticks(at, ["TwoNN", *map(str, KS)])
     axes.set_xlabel("neighbours k")
     axes.set_ylabel("estimate (published variant)")
     axes.legend()
