@@ -131,6 +131,12 @@ def dci(
         raise ValueError(f"there is no probe {probe!r}: {nearest(probe, PROBES)}")
     labels = as_labels(v)
     rows, held = split(len(z), seed, train, test)
+    most = int(max(labels.sizes[~labels.continuous], default=0))
+    if min(len(rows), len(held)) < 2 * most:
+        raise ValueError(
+            f"DCI needs at least 2 examples a value of each factor on either side of its split; a factor has {most} "
+            f"values and the split {len(rows)} and {len(held)} examples"
+        )
     if probe == "tree":  # ranks: a tree sees nothing else, and scikit-learn's trees call values 1e-7 apart equal
         z = rankdata(z, method="dense", axis=0)
     importance, accuracy = np.zeros((z.shape[1], v.shape[1])), np.empty(v.shape[1])
@@ -171,7 +177,7 @@ def _scores(importance: FloatArray, accuracy: FloatArray, samples: int, settings
 @measures.register("dci")
 @dataclass(frozen=True)
 class DCI(Measure):
-    """:func:`dci` of the means with one tree a factor, by default its disentanglement."""
+    """Does each latent matter for one factor only? By the importances of a tree a factor, from 0 to 1."""
 
     part: Part = "disentanglement"
     probe: Probe = "tree"

@@ -137,7 +137,10 @@ def best_latents(table: ArrayLike, count: int = 2) -> IntArray:
 @measures.register("mcc")
 @dataclass(frozen=True)
 class MCC(Measure):
-    """:func:`mcc` of the means; factors that are known to be categorical are numbered in the latent's favour."""
+    """Mean correlation of each factor with the latent matched to it, from 0 to 1.
+
+    Factors that are known to be categorical are numbered in the latent's favour.
+    """
 
     kind: Correlation = "spearman"
 

@@ -122,7 +122,10 @@ def mutual_information_bias(values: int, bins: int, samples: int) -> float:
 @measures.register("mig")
 @dataclass(frozen=True)
 class MIG(Measure):
-    """:func:`mig` of the means; continuous factors are binned like the latents."""
+    """How far the best latent for a factor is ahead of the second best, as a share of the factor's entropy.
+
+    Continuous factors are binned like the latents.
+    """
 
     bins: int = 20
 

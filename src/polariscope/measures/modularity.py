@@ -181,7 +181,10 @@ _BINNED: tuple[Invariance, ...] = ("permutation", "sign", "scale", "isotropic_sc
 @measures.register("modularity")
 @dataclass(frozen=True)
 class Modularity(Measure):
-    """:func:`modularity` of the means; continuous factors are binned like the latents."""
+    """Does each latent know about one factor at most? From 0 to 1.
+
+    Continuous factors are binned like the latents.
+    """
 
     bins: int = 20
 
@@ -198,7 +201,10 @@ class Modularity(Measure):
 @measures.register("explicitness")
 @dataclass(frozen=True)
 class Explicitness(Measure):
-    """:func:`explicitness` of the means by discriminants, on at most 6 000 of the examples."""
+    """How well the factors can be read from all latents together by a linear classifier, from 0 to 1.
+
+    By discriminants, on at most 6,000 of the examples.
+    """
 
     seed: int = 0
 

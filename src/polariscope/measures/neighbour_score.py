@@ -122,7 +122,10 @@ def _majority(labels: IntArray) -> IntArray:
 @measures.register("neighbour_score")
 @dataclass(frozen=True)
 class NeighbourScore(Measure):
-    """:func:`neighbour_score` of the means; integer factors are classified, continuous ones regressed."""
+    """How much better nearest neighbours in the best single latent predict a factor than in the second best.
+
+    Integer factors are classified, continuous ones regressed.
+    """
 
     k: int = 5
     seed: int = 0

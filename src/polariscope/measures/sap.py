@@ -183,7 +183,7 @@ class _RunningSums:
 @measures.register("sap")
 @dataclass(frozen=True)
 class SAP(Measure):
-    """:func:`sap` of the means."""
+    """How much better the best single latent predicts a factor linearly than the second best, from 0 to 1."""
 
     seed: int = 0
 

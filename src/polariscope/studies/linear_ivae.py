@@ -54,7 +54,7 @@ class LinearIVAEStudy(Study):
     title = "The linear identifiable VAE: the prior decides what is relevant"
     source = "Bonheme 2023, section 5.2; closed forms in Spec 002, section 7.2"
     question = "Which latents stay in use when the prior's variance is learned, and what if its mean is learned too?"
-    cost = {"smoke": "about 5 s", "laptop": "about a minute", "paper": "about 15 minutes"}
+    cost = {"smoke": "about 5 s", "laptop": "about a minute", "paper": "about 10 minutes"}
 
     def jobs(self, scale: Scale) -> Sequence[Job]:
         settings = SETTINGS[scale]

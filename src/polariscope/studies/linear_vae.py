@@ -31,7 +31,7 @@ TOLERANCE = 1e-2
 
 SETTINGS: dict[Scale, dict[str, Any]] = {
     "smoke": {"betas": (1, 2), "seeds": 1, "steps": 3_000},
-    "laptop": {"betas": BETAS, "seeds": 3, "steps": 6_000},
+    "laptop": {"betas": BETAS, "seeds": 3, "steps": 10_000},
     "paper": {"betas": BETAS, "seeds": 5, "steps": 20_000},
 }
 
@@ -150,7 +150,7 @@ def configuration(beta: float, seed: int, steps: int) -> RunConfig:
     training = TrainingConfig(
         steps=steps,
         batch_size=512,
-        learning_rate=0.03,
+        learning_rate=0.05,
         schedule="cosine",
         seed=seed,
         held_out=0.0,
