@@ -307,7 +307,7 @@ def draw_known(table: Table) -> Figure:
 @styled
 def draw_images(table: Table) -> Figure:
     """Estimate against k on each world of images; TwoNN is the hollow mark."""
-    figure = Figure(figsize=(4.8, 3.2), layout="constrained")
+    figure = Figure(figsize=(6.2, 3.2), layout="constrained")
     axes = figure.subplots()
     at = range(len(KS) + 1)
     worlds = [("mini-sprites", None), *(("sprites", p) for p in table.where(cloud="sprites").distinct("pixels"))]
@@ -322,5 +322,5 @@ def draw_images(table: Table) -> Figure:
     axes.set_xticks(at, ["TwoNN", *map(str, KS)])
     axes.set_xlabel("neighbours k")
     axes.set_ylabel("estimate (published variant)")
-    axes.legend()
+    figure.legend(loc="outside right upper")
     return figure
