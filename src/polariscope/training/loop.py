@@ -134,7 +134,8 @@ def evaluate(
     model: Autoencoder, objective: Objective, world: World, held_out: np.ndarray, config: TrainingConfig, step: int
 ) -> dict[str, float]:
     """Mean terms on held-out data: always the same examples and the same noise, so that curves compare."""
-    feed = Feed(world, held_out[:HELD_OUT_EXAMPLES], config)
+    # The same population as in training: some objectives have it in a constant of their loss.
+    feed = Feed(world, held_out[:HELD_OUT_EXAMPLES], config, max(1, len(world) - len(held_out)))
     means = TrainingState(model)
     model.eval()
     for number in range(feed.order.epoch_steps):
@@ -151,6 +152,8 @@ class Feed:
     world: World
     index: np.ndarray
     config: TrainingConfig
+    population: int = 0
+    """Size of the set the objective is told of; 0 says that of ``index``."""
 
     @cached_property
     def order(self) -> Batches:
@@ -170,9 +173,10 @@ class Feed:
 
     def _on_device(self, observations: np.ndarray, factors: np.ndarray) -> Batch:
         x = to_tensor(observations, device_of(self.config))
+        population = self.population or len(self.index)
         if not self.world.factors:
-            return Batch(x, len(self.index))
-        return Batch(x, len(self.index), torch.from_numpy(np.ascontiguousarray(factors)).to(x.device))
+            return Batch(x, population)
+        return Batch(x, population, torch.from_numpy(np.ascontiguousarray(factors)).to(x.device))
 
     @contextmanager
     def ahead(self, start: int, stop: int) -> Iterator[Iterator[tuple[int, Batch]]]:
