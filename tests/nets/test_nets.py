@@ -8,7 +8,7 @@ import torch
 from torch import distributions
 
 from polariscope.nets import Autoencoder, Bernoulli, Diagonal, Full, Gaussian, ModelConfig, Point
-from polariscope.nets.architecture import MLP, Conv, Linear
+from polariscope.nets.architecture import MLP, Conv, LastDeconvolution, Linear
 from polariscope.nets.posterior import ConstantVarianceHead, FullHead
 from polariscope.objectives import Batch
 from polariscope.objectives.vae import VAE
@@ -374,3 +374,16 @@ def test_gradients_of_the_whole_loss_agree_with_finite_differences(likelihood, p
             parameter += step * direction
         slope = ((above - below) / (2 * step)).item()
         assert (gradient * direction).sum().item() == pytest.approx(slope, rel=1e-6, abs=1e-7)
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+def test_the_last_deconvolution_is_a_transposed_convolution(channels: int) -> None:
+    torch.manual_seed(0)
+    layer = LastDeconvolution(5, channels)
+    x = torch.randn(2, 5, 6, 7, requires_grad=True)
+    expected = torch.nn.functional.conv_transpose2d(x, layer.weight, layer.bias, 2, 1)
+    torch.testing.assert_close(layer(x), expected, atol=1e-5, rtol=1e-5)
+    weights = torch.randn_like(expected)
+    found = torch.autograd.grad((layer(x) * weights).sum(), [x, layer.weight, layer.bias])
+    wanted = torch.autograd.grad((expected * weights).sum(), [x, layer.weight, layer.bias])
+    torch.testing.assert_close(found, wanted, atol=1e-4, rtol=1e-4)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import cached_property
@@ -78,8 +77,8 @@ def fit(
     assert isinstance(model, Autoencoder)
     if config.compile:
         model.encode, model.decode = torch.compile(model.encode), torch.compile(model.decode)  # type: ignore[method-assign]
-    with _threads(config.threads), _own_randomness(), feed.ahead(state.step, config.steps) as batches:
-        for step, batch in batches:
+    with _threads(config.threads), _own_randomness():
+        for step, batch in feed.steps(state.step, config.steps):
             seed_step(config.seed, step)
             terms = _step(state, objective, batch, step, config)
             loss = _add(state, terms)
@@ -147,7 +146,11 @@ def evaluate(
 
 @dataclass(frozen=True)
 class Feed:
-    """Batches of a world on the training device. The next ones are rendered while the current ones are learned."""
+    """Batches of a world on the training device.
+
+    They are rendered in the training thread: a second one takes time from the networks' threads, and costs more than
+    it hides.
+    """
 
     world: World
     index: np.ndarray
@@ -178,22 +181,10 @@ class Feed:
             return Batch(x, population)
         return Batch(x, population, torch.from_numpy(np.ascontiguousarray(factors)).to(x.device))
 
-    @contextmanager
-    def ahead(self, start: int, stop: int) -> Iterator[Iterator[tuple[int, Batch]]]:
-        """Steps with their batches, a block of them made ahead in another thread."""
-        blocks = [(first, min(BLOCK, stop - first)) for first in range(start, stop, BLOCK)]
-        with ThreadPoolExecutor(1, thread_name_prefix="batches") as pool:
-
-            def steps() -> Iterator[tuple[int, Batch]]:
-                following: Future[list[Batch]] | None = pool.submit(self.batches, *blocks[0]) if blocks else None
-                for number, (first, _) in enumerate(blocks):
-                    assert following is not None
-                    batches = following.result()
-                    more = number + 1 < len(blocks)
-                    following = pool.submit(self.batches, *blocks[number + 1]) if more else None
-                    yield from enumerate(batches, first)
-
-            yield steps()
+    def steps(self, start: int, stop: int) -> Iterator[tuple[int, Batch]]:
+        """Steps with their batches, rendered a block at a time."""
+        for first in range(start, stop, BLOCK):
+            yield from enumerate(self.batches(first, min(BLOCK, stop - first)), first)
 
 
 def split(count: int, held_out: float) -> tuple[np.ndarray, np.ndarray]:
