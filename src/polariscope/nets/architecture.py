@@ -72,7 +72,8 @@ class Conv:
 
     Smaller images take as many halvings as fit before the map is 4 pixels wide (or odd). ``dense_decoder`` opens the
     decoder with a dense layer to the first map, as in the tables of the polarised-regime work, where the default has
-    a transposed convolution, as in the temporal-sparsity work; the two differ only in biases.
+    a transposed convolution, as in the temporal-sparsity work; the two differ only in biases. Activations overwrite
+    their input, which saves a good part of the memory traffic that small convolutions are bound by.
     """
 
     dense_decoder: bool = False
@@ -85,9 +86,9 @@ class Conv:
         widths, base = _halvings(side)
         blocks: OrderedDict[str, nn.Module] = OrderedDict()
         for number, width in enumerate(widths, 1):
-            blocks[f"conv{number}"] = nn.Sequential(nn.Conv2d(channels, width, 4, 2, 1), nn.ReLU())
+            blocks[f"conv{number}"] = nn.Sequential(nn.Conv2d(channels, width, 4, 2, 1), nn.ReLU(inplace=True))
             channels = width
-        blocks["features"] = nn.Sequential(nn.Conv2d(channels, 256, base), nn.ReLU(), nn.Flatten())
+        blocks["features"] = nn.Sequential(nn.Conv2d(channels, 256, base), nn.ReLU(inplace=True), nn.Flatten())
         return _kaiming(nn.Sequential(blocks))
 
     def decoder(self, latents: int, shape: Shape) -> nn.Sequential:
@@ -97,17 +98,21 @@ class Conv:
         top = widths[-1]
         blocks: OrderedDict[str, nn.Module] = OrderedDict()
         if self.dense_decoder:
-            blocks["dense1"] = nn.Sequential(nn.Linear(latents, 256), nn.ReLU())
-            blocks["dense2"] = nn.Sequential(nn.Linear(256, top * base**2), nn.ReLU(), Reshape(top, base, base))
+            blocks["dense1"] = nn.Sequential(nn.Linear(latents, 256), nn.ReLU(inplace=True))
+            blocks["dense2"] = nn.Sequential(
+                nn.Linear(256, top * base**2), nn.ReLU(inplace=True), Reshape(top, base, base)
+            )
         else:
-            blocks["dense1"] = nn.Sequential(nn.Linear(latents, 256), nn.ReLU(), Reshape(256, 1, 1))
-            blocks["unfold"] = nn.Sequential(nn.ConvTranspose2d(256, top, base), nn.ReLU())
+            blocks["dense1"] = nn.Sequential(nn.Linear(latents, 256), nn.ReLU(inplace=True), Reshape(256, 1, 1))
+            blocks["unfold"] = nn.Sequential(nn.ConvTranspose2d(256, top, base), nn.ReLU(inplace=True))
         previous = top
         for number, width in enumerate(outputs, 1):
             if number == len(outputs):
                 blocks[f"deconv{number}"] = LastDeconvolution(previous, width)
             else:
-                blocks[f"deconv{number}"] = nn.Sequential(nn.ConvTranspose2d(previous, width, 4, 2, 1), nn.ReLU())
+                blocks[f"deconv{number}"] = nn.Sequential(
+                    nn.ConvTranspose2d(previous, width, 4, 2, 1), nn.ReLU(inplace=True)
+                )
             previous = width
         return _kaiming(nn.Sequential(blocks))
 
