@@ -50,7 +50,7 @@ class Reshape(nn.Module):
 class LastDeconvolution(nn.ConvTranspose2d):
     """A 4x4, stride-2 transposed convolution to the pixels: one product with the kernel, then overlapping sums.
 
-    The same numbers up to rounding as its parent, which on CPU takes four times as long to one channel, of all shapes.
+    The same numbers up to rounding as its parent, whose CPU kernel is slow to a single channel.
     """
 
     def __init__(self, inputs: int, outputs: int) -> None:
