@@ -21,6 +21,7 @@ from polariscope.nets.autoencoder import Autoencoder
 from polariscope.objectives.objective import Batch, Objective, Terms
 from polariscope.training.checkpoint import TrainingState
 from polariscope.training.config import TrainingConfig
+from polariscope.training.memory import keep_freed_memory
 from polariscope.worlds.world import Batches, World, to_tensor
 
 OPTIMISERS: dict[str, Callable[..., Optimizer]] = {"adam": Adam, "adagrad": Adagrad, "sgd": SGD}
@@ -71,6 +72,7 @@ def fit(
 ) -> TrainingState:
     """Train from ``state.step`` to ``config.steps`` (or an early stop). The state is changed in place."""
     listeners = listeners or Listeners()
+    keep_freed_memory()
     trained, held_out = split(len(world), config.held_out)
     feed = Feed(world, trained, config)
     model = state.model
