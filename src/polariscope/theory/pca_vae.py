@@ -17,6 +17,7 @@ from scipy.optimize import linear_sum_assignment, minimize
 from polariscope.theory import linear_vae
 from polariscope.theory.gaussian import kl_diagonal
 from polariscope.theory.linear_vae import LinearVAE, PosteriorKind
+from polariscope.theory.pca import principal_directions
 
 FloatArray = NDArray[np.float64]
 Convention = Literal["summed", "mean", "halved"]
@@ -209,14 +210,8 @@ def linear_autoencoder(covariance: ArrayLike, rotation: ArrayLike, scale: ArrayL
     All of them reconstruct alike; only a rotation Q that permutes keeps the principal axes (section 1.1).
     """
     Q, sizes = np.asarray(rotation, dtype=np.float64), np.asarray(scale, dtype=np.float64)
-    P = _principal(covariance)[1][:, : len(Q)]
+    P = principal_directions(covariance)[1][:, : len(Q)]
     return np.asarray(P * sizes @ Q), np.asarray(Q.T @ (P / sizes).T)
-
-
-def _principal(covariance: ArrayLike) -> tuple[FloatArray, FloatArray]:
-    """Eigenvalues and eigenvectors (as columns) of a covariance, largest first."""
-    ascending, vectors = np.linalg.eigh(np.asarray(covariance, dtype=np.float64))
-    return ascending[::-1], vectors[:, ::-1]
 
 
 @dataclass(frozen=True)
@@ -239,7 +234,7 @@ def pca_alignment(decoder: ArrayLike, covariance: ArrayLike) -> Alignment:
     D = np.asarray(decoder, dtype=np.float64)
     norms = np.linalg.norm(D, axis=0)
     used = np.flatnonzero(norms > 1e-4 * norms.max())
-    directions = _principal(covariance)[1]
+    directions = principal_directions(covariance)[1]
     cosines = directions.T @ (D[:, used] / norms[used])
     columns, components = linear_sum_assignment(np.abs(cosines).T, maximize=True)
     # By half the chord: the arc cosine loses half of the digits where the angle is small.
@@ -455,7 +450,7 @@ def minimal_noise_cost(covariance: ArrayLike, var: ArrayLike) -> float:
     0.0001
     """
     noise = np.sort(np.asarray(var, dtype=np.float64))
-    return float(noise @ _principal(covariance)[0][: len(noise)])
+    return float(noise @ principal_directions(covariance)[0][: len(noise)])
 
 
 @dataclass(frozen=True)
