@@ -106,6 +106,9 @@ def _markdown(outcome: Outcome, study: Study, figures: Sequence[str]) -> str:
     for claim in outcome.claims:
         verdict = f"**{claim.verdict}**" + (f": {claim.note}" if claim.note else "")
         lines.append("| " + " | ".join(_cell(c) for c in (claim.text, claim.published, claim.measured, verdict)) + " |")
+    beside = study.beside(outcome.table)
+    if beside:
+        lines += ["", "## Published and measured", "", *_table(beside)]
     lines += [""] + [f"![{name}]({name}.png)\n" for name in figures]
     made = ", ".join(f"{key} {value}" for key, value in environment().items())
     lines += [f"Made again by `polariscope reproduce {outcome.name} --scale {outcome.scale}`, with {made}.", ""]
@@ -121,6 +124,13 @@ def overview(out: Path) -> str:
         counts = [str(verdicts.count(v)) for v in ("held", "not held", "undecided")]
         lines.append(f"| [{name}]({file.parent.name}/README.md) | {scale} | {' | '.join(counts)} |")
     return "\n".join([*lines, ""])
+
+
+def _table(rows: list[Row]) -> list[str]:
+    """Rows of the same columns in Markdown."""
+    columns = list(rows[0])
+    lines = ["| " + " | ".join(columns) + " |", "|---" * len(columns) + "|"]
+    return lines + ["| " + " | ".join(_cell(str(row[name])) for name in columns) + " |" for row in rows]
 
 
 def _cell(text: str) -> str:

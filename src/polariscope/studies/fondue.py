@@ -56,7 +56,11 @@ class Fondue(Study):
     def jobs(self, scale: Scale) -> Sequence[Job]:
         seeds = range(SEEDS[scale])
         small = scale == "smoke"
-        jobs: list[Job] = [{"part": "linear", "beta": beta, "seed": s} for beta in (0.1, 1.0) for s in seeds]
+        jobs: list[Job] = []
+        if not small:  # the longest first, so that no core waits for another at the end
+            jobs += [{"part": "elbow-sprites", "seed": s} for s in seeds[: None if scale == "paper" else 1]]
+            jobs += [{"part": "sprites", "seed": s} for s in seeds]
+        jobs += [{"part": "linear", "beta": beta, "seed": s} for beta in (0.1, 1.0) for s in seeds]
         jobs += [
             {"part": "toy", "statistic": statistic, "method": method, "seed": s}
             for statistic, method in (("trace", "fondue"), ("ib", "fondue"), ("ide", "fondue"), ("trace", "binary"))[
@@ -69,8 +73,6 @@ class Fondue(Study):
             jobs += [{"part": "lambda", "lambda": strength, "seed": s} for strength in LAMBDAS for s in seeds]
             jobs += [{"part": "start", "start": start, "seed": s} for start in STARTS for s in seeds]
             jobs += [{"part": "random-decoder", "dimension": d, "seed": s} for d in (3, 8, 20) for s in seeds]
-            jobs += [{"part": "sprites", "seed": s} for s in seeds]
-            jobs += [{"part": "elbow-sprites", "seed": s} for s in seeds[: None if scale == "paper" else 1]]
         jobs += [{"part": "elbow-toy", "objective": kind, "seed": s} for kind in ("vae", "ae") for s in seeds]
         return [{"scale": scale, **job} for job in jobs]
 

@@ -130,6 +130,10 @@ class Study(ABC):
     def claims(self, table: Table, scale: Scale) -> list[Claim]:
         """The published findings, each with what the table says."""
 
+    def beside(self, table: Table) -> list[Row]:
+        """The published table with ours in it: rows of one set of columns, for people to read."""
+        return []
+
     def figures(self, table: Table) -> dict[str, Figure]:
         """Pictures of the table, by file name."""
         return {}

@@ -10,7 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -21,6 +21,19 @@ from polariscope.worlds.world import worlds
 
 # Streams of random numbers that one seed gives: what makes the world, and what makes its points.
 WORLD, POINTS = 0, 1
+Law = Literal["uniform", "gaussian"]
+"""How factors are distributed. Uniform ones hold a VAE to their axes, because only there the aggregate posterior
+factorises; Gaussian ones leave the orientation to the data's structure alone (spec 003, section 4.8)."""
+
+
+def draw_factors(law: Law, count: int, size: int, seed: tuple[int, ...]) -> NDArray[np.float64]:
+    """Independent factors ``(count, size)``, uniform on [0, 1], or normal with the mean and variance of that."""
+    generator = np.random.default_rng(seed)
+    if law == "uniform":
+        return generator.random((count, size))
+    if law == "gaussian":
+        return 0.5 + generator.standard_normal((count, size)) / np.sqrt(12)
+    raise ValueError(f"factors are 'uniform' or 'gaussian'; got {law!r}")
 
 
 class PointWorld(ABC):
@@ -125,11 +138,13 @@ class SquareLinear(PointWorld):
 
     x = R [diag(stretch, 1); 0] w with w uniform on the square and R a turn of 45 degrees about (1, -1, 1). The
     covariance has eigenvalues stretch^2/12, 1/12 and 0; ``stretch=1`` makes the two directions interchangeable.
+    ``law="gaussian"`` draws w from the normal distribution of the same mean and variance.
     """
 
     count: int = 50_000
     stretch: float = 2.0
     seed: int = 0
+    law: Law = "uniform"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -151,7 +166,7 @@ class SquareLinear(PointWorld):
         return turn[:, :2] * np.array([self.stretch, 1.0])
 
     def draw(self) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-        w = np.random.default_rng((self.seed, POINTS)).random((self.count, 2))
+        w = draw_factors(self.law, self.count, 2, (self.seed, POINTS))
         return (w @ self.matrix.T).astype(np.float32), w.astype(np.float32)
 
 
@@ -161,11 +176,13 @@ class SquareNonlinear(PointWorld):
     """The unit square bent into R^6 by a random tanh network with 10 hidden units (spec 003, section 4.2).
 
     The first layer is scaled to pre-activations of standard deviation 2 and the linear output to mean 0 and total
-    variance 1, both over the square itself rather than over the drawn points.
+    variance 1, both over the square itself rather than over the drawn points. ``law="gaussian"`` draws the factors
+    from the normal distribution of the same mean and variance, part of which lies outside the square.
     """
 
     count: int = 50_000
     seed: int = 0
+    law: Law = "uniform"
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -194,8 +211,43 @@ class SquareNonlinear(PointWorld):
         return np.tanh(np.asarray(w) @ inner + bias) @ outer + shift
 
     def draw(self) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-        w = np.random.default_rng((self.seed, POINTS)).random((self.count, 2))
+        w = draw_factors(self.law, self.count, 2, (self.seed, POINTS))
         return self.decode(w).astype(np.float32), w.astype(np.float32)
+
+
+@worlds.register("plane")
+@dataclass(frozen=True)
+class Plane(PointWorld):
+    """Two factors on two axes, x = (w_0, ratio w_1, 0, ..., 0): what local manipulations are tried on.
+
+    The factors are standard normal (or uniform of the same variance); the ``idle`` coordinates never move, and are
+    there for a manipulation to move (spec 003, section 4.8).
+    """
+
+    count: int = 5000
+    ratio: float = 0.8
+    """Standard deviation of the second coordinate."""
+    idle: int = 2
+    law: Law = "gaussian"
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.ratio > 0 or self.idle < 0:
+            raise ValueError(f"a plane needs ratio > 0 and idle >= 0; got ratio={self.ratio}, idle={self.idle}")
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return (2 + self.idle,)
+
+    @property
+    def factors(self) -> tuple[Factor, ...]:
+        return (Factor("w_0", 0), Factor("w_1", 0))
+
+    def draw(self) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        w = np.sqrt(12) * (draw_factors(self.law, self.count, 2, (self.seed, POINTS)) - 0.5)
+        x = np.pad(w * np.array([1, self.ratio]), ((0, 0), (0, self.idle)))
+        return x.astype(np.float32), w.astype(np.float32)
 
 
 @worlds.register("random-decoder")

@@ -1,0 +1,304 @@
+"""A change of the data that is learned: it helps entangled models to reconstruct and hinders disentangled ones.
+
+A small network m turns the factors into a change of at most epsilon, through a layer of one single neuron, so that it
+can only follow one direction of the factors. Two trained models, the most and the least disentangled of several
+restarts, keep their encoders, which go on seeing the original data; their decoders learn the changed data. m is
+trained to make the entangled model's reconstruction better and the other one's worse: three updates of the decoders
+for one of m. Since both encoders know everything, the only lever is where each puts its noise (Spec 003, section 4.7;
+Zietlow, Rolinek and Martius 2021).
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from torch import Tensor, nn
+from torch.optim import Adam
+
+from polariscope.manipulation.folding import fold
+from polariscope.manipulation.manipulation import Fitted, Tell, standardised
+from polariscope.manipulation.selection import SCORED, Restart, Score, extremes, train_restarts
+from polariscope.nets.architecture import MLP, Architecture, Conv, Shape, architectures
+from polariscope.nets.autoencoder import Autoencoder, ModelConfig
+from polariscope.objectives.beta_vae import BetaVAE
+from polariscope.objectives.objective import Objective, objectives
+from polariscope.registry import plain
+from polariscope.training.config import RunConfig, TrainingConfig
+from polariscope.training.loop import Diverged, device_of, seed_step
+from polariscope.training.run import WEIGHTS_STEP, Progress
+from polariscope.worlds.world import Batches, World, sample, to_tensor
+
+
+class Manipulator(nn.Module):
+    """m: factors ``(n, k)`` to changes ``(n, *shape)`` within ±epsilon, through one linear neuron.
+
+    The factors are brought to mean 0 and variance 1 first. ``trend`` is a linear function of the factors that is taken
+    off the change, and ``shrink`` what keeps the rest within the bound; they do nothing unless
+    :func:`remove_trend` sets them.
+    """
+
+    mean: Tensor
+    spread: Tensor
+    trend: Tensor
+    shrink: Tensor
+
+    def __init__(
+        self, factors: int, shape: Shape, epsilon: float, architecture: Architecture, scale: tuple[ArrayLike, ArrayLike]
+    ) -> None:
+        super().__init__()
+        self.epsilon = epsilon
+        self.shape = tuple(shape)
+        self.squeeze = nn.Linear(factors, 1)
+        self.unfold = architecture.decoder(1, shape)
+        self.register_buffer("mean", torch.as_tensor(scale[0], dtype=torch.float32))
+        self.register_buffer("spread", torch.as_tensor(scale[1], dtype=torch.float32))
+        self.register_buffer("trend", torch.zeros(factors + 1, math.prod(shape)))
+        self.register_buffer("shrink", torch.ones(()))
+
+    def forward(self, factors: Tensor) -> Tensor:
+        w = self.centred(factors)
+        change: Tensor = self.epsilon * self.unfold(self.squeeze(w)).tanh()
+        return self.shrink * (change - (nn.functional.pad(w, (1, 0), value=1.0) @ self.trend).reshape(change.shape))
+
+    def centred(self, factors: Tensor) -> Tensor:
+        return (factors.to(self.mean) - self.mean) / self.spread
+
+    @property
+    def direction(self) -> NDArray[np.float64]:
+        """The direction of (standardised) factors the change follows, of length 1; its sign is arbitrary."""
+        weight = self.squeeze.weight.detach().double().cpu().numpy()[0]
+        return np.asarray(weight / np.linalg.norm(weight))
+
+
+@dataclass(frozen=True)
+class Learned:
+    """A learned manipulation, with everything it is learned from."""
+
+    epsilon: float = 0.1
+    restarts: int = 10
+    """Models to train, of which the extremes are taken."""
+    pairs: int = 1
+    """Most and least disentangled models to play against each other: 4 were published for Shapes3D, 1 for dSprites."""
+    score: Score = "mig"
+    """Measure that says how disentangled a restart is."""
+    steps: int = 5000
+    """Updates of the manipulation."""
+    decoder_updates: int = 3
+    """Updates of the decoders for each of the manipulation."""
+    samples: int = 5
+    """Draws from each posterior."""
+    batch_size: int = 64
+    learning_rate: float = 1e-4
+    local_only: bool = False
+    """Take the best linear function of the factors off the change, so that only local structure is altered."""
+    architecture: Architecture | None = None
+    """Decoder from the one neuron to the change; by default the convolutional one, or dense 256-256 where it does not
+    fit."""
+    objective: Objective = field(default_factory=BetaVAE)
+    model: ModelConfig = field(default_factory=ModelConfig)
+    training: TrainingConfig = field(default_factory=TrainingConfig)
+
+    def __post_init__(self) -> None:
+        for name in ("pairs", "steps", "decoder_updates", "samples", "batch_size"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} is {getattr(self, name)}: a learned manipulation needs at least 1")
+        if self.restarts < 2 * self.pairs:
+            raise ValueError(
+                f"{self.pairs} most and {self.pairs} least disentangled models need at least {2 * self.pairs} "
+                f"restarts; got {self.restarts}"
+            )
+        if not self.learning_rate > 0:
+            raise ValueError(f"the learning rate is {self.learning_rate}: it needs to be positive")
+
+    def fit(self, world: World, seed: int, tell: Tell) -> Fitted:
+        config = RunConfig(world, self.objective, self.model, replace(self.training, evaluate_every=0))
+        found = train_restarts(config, self.restarts, self.score, tell)
+        picked = extremes([one.score for one in found], self.pairs)
+        best, worst = [found[i] for i in picked.best], [found[i] for i in picked.worst]
+        return self.against(world, best, worst, seed, tell, found)
+
+    def against(
+        self,
+        world: World,
+        disentangled: Sequence[Restart],
+        entangled: Sequence[Restart],
+        seed: int,
+        tell: Tell,
+        restarts: Sequence[Restart] = (),
+    ) -> Fitted:
+        """The change learned from models that are already there."""
+        manipulator, losses = learn_manipulator(
+            world, [one.model for one in disentangled], [one.model for one in entangled], self, seed, tell
+        )
+        facts = {
+            "restarts": [one.describe() for one in restarts or (*disentangled, *entangled)],
+            "disentangled": [one.seed for one in disentangled],
+            "entangled": [one.seed for one in entangled],
+            "disentangled_loss": losses[-1][1],
+            "entangled_loss": losses[-1][0],
+            "direction": manipulator.direction.tolist(),
+            "architecture": architectures.describe(self.decoder(world.shape)),
+        }
+        return Fitted(change_by(manipulator), manipulator.state_dict(), facts)
+
+    def decoder(self, shape: Shape) -> Architecture:
+        """What turns the neuron into a change of this shape."""
+        if self.architecture is not None:
+            return self.architecture
+        if len(shape) == 3 and shape[1] == shape[2] and shape[1] >= 8 and shape[1] % 4 == 0:
+            return Conv(dense_decoder=True)
+        return MLP(decoder_widths=(256, 256), decoder_activation="relu")
+
+    def describe(self) -> dict[str, Any]:
+        simple = {name: value for name, value in plain(self).items() if name not in ("objective", "model", "training")}
+        model = plain(self.model) | {"architecture": architectures.describe(self.model.architecture)}
+        if self.architecture is not None:
+            simple["architecture"] = architectures.describe(self.architecture)
+        return simple | {
+            "objective": objectives.describe(self.objective),
+            "model": model,
+            "training": plain(self.training),
+        }
+
+
+def change_by(manipulator: Manipulator) -> Any:
+    """The manipulator as a function of arrays."""
+
+    @torch.no_grad()
+    def change(factors: NDArray[Any], start: int) -> NDArray[np.floating]:
+        device = manipulator.mean.device
+        parts = torch.from_numpy(np.ascontiguousarray(factors)).to(device).split(512)
+        return torch.cat([manipulator(part).cpu() for part in parts]).numpy()
+
+    return change
+
+
+def learn_manipulator(
+    world: World,
+    disentangled: Sequence[Autoencoder],
+    entangled: Sequence[Autoencoder],
+    settings: Learned,
+    seed: int = 0,
+    tell: Tell = lambda name, progress: None,
+) -> tuple[Manipulator, list[tuple[float, float]]]:
+    """Train m against copies of the models; the models themselves are left as they are.
+
+    Also returns the reconstruction losses of the entangled and the disentangled models, averaged over each tenth of
+    the training (the last entry is where it ended).
+    """
+    if not disentangled or not entangled:
+        raise ValueError("a manipulation is learned between models: give at least one disentangled and one entangled")
+    device = device_of(settings.training)
+    images = len(world.shape) == 3
+    with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
+        seed_step(seed, WEIGHTS_STEP)
+        scale = standardised(world)
+        manipulator = Manipulator(
+            len(world.factors), world.shape, settings.epsilon, settings.decoder(world.shape), scale
+        ).to(device)
+        players = [[_frozen(model).to(device) for model in side] for side in (entangled, disentangled)]
+        decoders = [p for side in players for model in side for p in model.decoder.parameters()]
+        first = Adam(decoders, settings.learning_rate, eps=1e-7, fused=True)
+        second = Adam(manipulator.parameters(), settings.learning_rate, eps=1e-7, fused=True)
+        order = Batches(len(world), min(settings.batch_size, len(world)), seed)
+        losses = np.empty((settings.steps, 2))
+        for step in range(settings.steps):
+            for turn in range(settings.decoder_updates + 1):
+                number = step * (settings.decoder_updates + 1) + turn
+                index = order[number]
+                seed_step(seed, number)
+                x = to_tensor(world.observe(index), device)
+                factors = torch.from_numpy(np.ascontiguousarray(world.factors_of(index))).to(device)
+                codes = [[draw(model, x, settings.samples) for model in side] for side in players]
+                last = turn == settings.decoder_updates
+                with torch.set_grad_enabled(last):
+                    target = x + manipulator(factors)
+                    target = fold(target) if images else target
+                sides = [
+                    torch.stack([reconstruction(m, z, target) for m, z in zip(side, drawn, strict=True)])
+                    for side, drawn in zip(players, codes, strict=True)
+                ]
+                if last:
+                    _descend(second, sides[0].mean() - sides[1].mean())
+                else:  # each decoder has its own loss, and their sum has the same gradients
+                    _descend(first, sides[0].sum() + sides[1].sum())
+            losses[step] = [float(side.detach().mean()) for side in sides]
+            if not np.isfinite(losses[step]).all():
+                raise Diverged(
+                    f"the manipulation diverged at step {step}: the losses are {losses[step].tolist()}; "
+                    f"a smaller learning rate (now {settings.learning_rate:g}) often helps"
+                )
+            tell("manipulation", Progress(step + 1, settings.steps, losses[step, 0] - losses[step, 1]))
+    if settings.local_only:
+        remove_trend(manipulator, sample(world, SCORED, seed)[1])
+    tenths = np.array_split(losses, min(10, len(losses)))
+    return manipulator.eval(), [(float(part[:, 0].mean()), float(part[:, 1].mean())) for part in tenths]
+
+
+@torch.no_grad()
+def draw(model: Autoencoder, x: Tensor, samples: int) -> Tensor:
+    """``samples`` draws from the posterior of each observation, one set below the other."""
+    posterior = model.encode(x)
+    return torch.cat([posterior.sample() for _ in range(samples)])
+
+
+def reconstruction(model: Autoencoder, z: Tensor, target: Tensor) -> Tensor:
+    """Mean negative log-likelihood of the target under all draws of its code."""
+    repeated = target.repeat(len(z) // len(target), *[1] * (target.ndim - 1))
+    loss: Tensor = model.likelihood.nll(model.decode(z), repeated).mean()
+    return loss
+
+
+@torch.no_grad()
+def remove_trend(manipulator: Manipulator, factors: NDArray[Any]) -> None:
+    """Take the best linear fit in the factors off a change, and shrink the rest where it would leave the bound.
+
+    What remains has no covariance with the factors (over these examples), so that global principal components cannot
+    turn towards it.
+    """
+    parts = torch.from_numpy(np.ascontiguousarray(factors)).to(manipulator.mean.device).split(512)
+    change = torch.cat([manipulator(part).flatten(1) for part in parts])
+    w = nn.functional.pad(torch.cat([manipulator.centred(part) for part in parts]), (1, 0), value=1.0)
+    fit = torch.linalg.pinv(w.double()) @ change.double()
+    manipulator.trend += (fit / manipulator.shrink).float()
+    rest = (change - w @ fit.float()).abs().max()
+    manipulator.shrink *= (manipulator.epsilon / rest).clamp(max=1.0)
+
+
+def predicted_direction(entangled_noise: ArrayLike, disentangled_noise: ArrayLike) -> NDArray[np.float64]:
+    """The direction of factors along which a small linear change hurts disentangled models most, by theory.
+
+    The arguments are the covariances of the codes' noise, pulled back to the factors. A target ε uᵀw costs a decoder
+    ε² uᵀ Σ u, so the best u is the bottom eigenvector of Σ_entangled − Σ_disentangled. Where the entangled noise is
+    isotropic this is an axis: such a reference can make factors equal, but not mix them (Spec 003, section 4.7).
+
+    >>> turn = np.deg2rad(30)
+    >>> r = np.array([[np.cos(turn), -np.sin(turn)], [np.sin(turn), np.cos(turn)]])
+    >>> predicted_direction(1e-3 * r @ np.diag([0.5, 3]) @ r.T, 1e-3 * np.diag([1, 1 / 0.64])).round(4).tolist()
+    [0.807, 0.5905]
+    """
+    difference = np.asarray(entangled_noise, dtype=np.float64) - np.asarray(disentangled_noise, dtype=np.float64)
+    bottom = np.linalg.eigh(difference)[1][:, 0]
+    return np.asarray(bottom * np.sign(bottom[np.argmax(np.abs(bottom))]))
+
+
+def _frozen(model: Autoencoder) -> Autoencoder:
+    """A copy whose decoder learns and whose encoder does not."""
+    twin = copy.deepcopy(model).eval().requires_grad_(False)
+    twin.decoder.requires_grad_(True)
+    return twin
+
+
+def _descend(optimiser: Adam, loss: Tensor) -> None:
+    """One update of the optimiser's own parameters; no others collect gradients."""
+    parameters = optimiser.param_groups[0]["params"]
+    for parameter, gradient in zip(parameters, torch.autograd.grad(loss, parameters), strict=True):
+        parameter.grad = gradient
+    optimiser.step()

@@ -1,0 +1,52 @@
+"""The manipulations by name, and the one call most users need."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+from polariscope.manipulation.generator import Learned
+from polariscope.manipulation.local_structure import LocalStructure
+from polariscope.manipulation.manipulation import Manipulation, Tell, apply
+from polariscope.manipulation.noise import Noise
+from polariscope.registry import nearest
+from polariscope.training.run import Progress
+from polariscope.worlds.world import ArrayWorld, World
+
+KINDS: dict[str, type[Noise] | type[LocalStructure] | type[Learned]] = {
+    "noise": Noise,
+    "local": LocalStructure,
+    "learned": Learned,
+}
+
+
+def build(kind: str, settings: Mapping[str, Any]) -> Manipulation:
+    """The manipulation of a kind; what it does not know is refused with the nearest thing it does."""
+    if kind not in KINDS:
+        raise ValueError(f"there is no manipulation {kind!r}: {nearest(kind, KINDS)}")
+    known = [field.name for field in dataclasses.fields(KINDS[kind])]
+    for name in settings:
+        if name not in known:
+            raise ValueError(f"the manipulation {kind!r} has no setting {name!r}: {nearest(name, known)}")
+    return KINDS[kind](**settings)
+
+
+def _silent(name: str, progress: Progress) -> None:
+    """Nobody listens."""
+
+
+def manipulate(
+    world: World, kind: str, *, seed: int = 0, count: int | None = None, tell: Tell = _silent, **settings: Any
+) -> ArrayWorld:
+    """The world with its observations changed by a manipulation of a kind: ``noise``, ``local`` or ``learned``.
+
+    ``settings`` are those of :class:`Noise`, :class:`LocalStructure` or :class:`Learned`. Use
+    :func:`polariscope.manipulation.manipulation.apply` to know more about the change than the changed world.
+
+    >>> from polariscope.worlds.points import Plane
+    >>> world = manipulate(Plane(count=100), "local", epsilon=0.35, frequency=2.0)
+    >>> len(world), world.shape, [factor.name for factor in world.factors]
+    (100, (4,), ['w_0', 'w_1'])
+    """
+    return apply(world, build(kind, settings), kind, seed=seed, count=count, tell=tell).world

@@ -1,0 +1,53 @@
+"""The control of every manipulation: as much change, and no structure in it.
+
+A score that falls on manipulated data proves something only if it does not fall on data with noise of the same size
+(Spec 003, section 4.6). The noise is drawn once and belongs to the data: drawn afresh each epoch it would act as a
+regulariser.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from polariscope.manipulation.manipulation import ChangeSize, Fitted, Tell, changeable
+from polariscope.registry import plain
+from polariscope.worlds.world import World
+
+
+@dataclass(frozen=True)
+class Noise:
+    """Independent noise, uniform in [−epsilon, epsilon], of variance epsilon²/3 in every changed coordinate.
+
+    Images are changed in all pixels; points in their idle coordinates if they have two, else in all. The noise of an
+    observation is a function of the seed and its number.
+    """
+
+    epsilon: float = 0.1
+    """Bound of the change: 0.1 was published for dSprites, 0.175 for Shapes3D."""
+
+    @classmethod
+    def of_size(cls, size: ChangeSize) -> Noise:
+        """Noise with the mean squared change of another manipulation (on as many coordinates)."""
+        return cls(math.sqrt(3 * size.mean_square / size.coordinates))
+
+    def fit(self, world: World, seed: int, tell: Tell) -> Fitted:
+        places = changeable(world)
+        coordinates = int(places.sum())
+
+        def change(factors: NDArray[Any], start: int) -> NDArray[np.floating]:
+            # One 64-bit draw a number: jumping ahead gives row i the same noise whatever was asked for before.
+            bits = np.random.PCG64(seed).advance(start * coordinates)
+            drawn = np.random.Generator(bits).random((len(factors), coordinates))
+            out = np.zeros((len(factors), *world.shape), np.float32)
+            out[:, places] = self.epsilon * (2 * drawn - 1)
+            return out
+
+        return Fitted(change)
+
+    def describe(self) -> dict[str, Any]:
+        return plain(self)

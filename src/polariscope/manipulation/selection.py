@@ -1,0 +1,100 @@
+"""Train the same model from several seeds and pick the most and the least disentangled of them, by any score.
+
+The learned manipulation plays two such models against each other (Spec 003, section 4.7); the pictures of cartesian
+and polar codes show them side by side (section E4.4).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from polariscope.measures.measure import measures
+from polariscope.nets.autoencoder import Autoencoder
+from polariscope.representation import Representation, represent
+from polariscope.training.config import RunConfig
+from polariscope.training.loop import Listeners, build_state, fit
+from polariscope.training.run import Progress, build_model
+
+Score = str | Callable[[Representation], float]
+"""The name of a registered measure, or any function for which more is better."""
+SCORED = 5000  # examples
+
+
+@dataclass(frozen=True, eq=False)
+class Restart:
+    """A trained model, the seed it came from and how disentangled it is."""
+
+    seed: int
+    score: float
+    """More is better."""
+    model: Autoencoder
+    mean_var: tuple[float, ...]
+    """Posterior variance of each latent; an entangled reference with equal ones can only equalise the factors."""
+
+    def describe(self) -> dict[str, Any]:
+        return {"seed": self.seed, "score": self.score, "mean_var": list(self.mean_var)}
+
+
+@dataclass(frozen=True)
+class Extremes:
+    """Places of the highest scores, best first, and of the lowest, worst first."""
+
+    best: tuple[int, ...]
+    worst: tuple[int, ...]
+
+
+def extremes(scores: ArrayLike, count: int = 1) -> Extremes:
+    """The ``count`` highest and the ``count`` lowest scores; of equal ones the earlier is taken, and none is in both.
+
+    >>> extremes([0.2, 0.9, 0.4, 0.1], count=2)
+    Extremes(best=(1, 2), worst=(3, 0))
+    """
+    values = np.asarray(scores, dtype=np.float64)
+    if values.ndim != 1 or not np.isfinite(values).all():
+        raise ValueError(f"scores need one finite number a model; got {values.tolist()}")
+    if count < 1 or 2 * count > len(values):
+        raise ValueError(f"picking {count} best and {count} worst needs at least {2 * count} models; got {len(values)}")
+    best = np.argsort(-values, kind="stable")[:count]
+    rising = np.argsort(values, kind="stable")
+    worst = rising[~np.isin(rising, best)][:count]
+    return Extremes(tuple(best.tolist()), tuple(worst.tolist()))
+
+
+def train_restarts(
+    config: RunConfig,
+    count: int,
+    score: Score = "mig",
+    tell: Callable[[str, Progress], None] = lambda name, progress: None,
+) -> list[Restart]:
+    """Train ``config`` from ``count`` seeds in a row, beginning with its own, and score each."""
+    value = _scorer(score)
+    found = []
+    for number in range(count):
+        training = replace(config.training, seed=config.training.seed + number)
+        one = replace(config, training=training)
+        name = f"restart {number + 1} of {count}"
+
+        def step(step: int, loss: float, name: str = name, steps: int = training.steps) -> None:
+            tell(name, Progress(step, steps, loss))
+
+        state = build_state(build_model(one), one.objective, training)
+        fit(state, one.objective, one.world, training, Listeners(step=step))
+        assert isinstance(state.model, Autoencoder)
+        model = state.model.eval()
+        seen = represent(model, one.world, count=SCORED, seed=training.seed)
+        var = () if seen.var is None else tuple(float(v) for v in seen.var.mean(axis=0))
+        found.append(Restart(training.seed, value(seen), model, var))
+    return found
+
+
+def _scorer(score: Score) -> Callable[[Representation], float]:
+    if not isinstance(score, str):
+        return score
+    measure = measures.get(score)()
+    sign = -1.0 if measure.higher_is_better is False else 1.0
+    return lambda representation: sign * measure.value(representation)

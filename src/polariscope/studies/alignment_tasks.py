@@ -1,0 +1,163 @@
+"""The tasks on which the alignment of VAEs was published (Spec 003, section 1.9), and a smaller edition of each.
+
+The loss of the synthetic tasks is the summed squared error, without a half: a Gaussian decoder of variance 1/2.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+import torch
+
+from polariscope.jacobians import decoder_orthogonality
+from polariscope.measures.neighbour_score import neighbour_score
+from polariscope.nets.architecture import MLP, Architecture, Linear
+from polariscope.nets.autoencoder import Autoencoder, ModelConfig
+from polariscope.objectives.autoencoder import AE
+from polariscope.objectives.beta_vae import BetaVAE, FullBetaVAE
+from polariscope.objectives.objective import Objective
+from polariscope.representation import Representation, represent
+from polariscope.studies.study import Scale
+from polariscope.theory.pca_vae import active_units
+from polariscope.training.config import RunConfig, TrainingConfig
+from polariscope.training.loop import split
+from polariscope.worlds.blobs import Blobs
+from polariscope.worlds.digits import Digits
+from polariscope.worlds.mini_sprites import MiniSprites
+from polariscope.worlds.points import SquareLinear, SquareNonlinear
+from polariscope.worlds.splits import Part
+from polariscope.worlds.sprites import Sprites
+from polariscope.worlds.world import World
+
+Kind = Literal["beta-vae", "vae", "ae", "full-beta-vae"]
+SQUARED = 0.5  # decoder variance at which the negative log-likelihood is the squared error
+EXAMINED = 300  # codes at which the decoder's Jacobian is taken
+
+
+@dataclass(frozen=True)
+class Task:
+    """A world with the model and the training it was published with (or a size a core trains in seconds)."""
+
+    world: World
+    latents: int
+    architecture: Architecture
+    beta: float
+    training: TrainingConfig
+    bernoulli: bool = False
+
+    def config(self, kind: Kind, seed: int, latents: int = 0, snapshots: int = 0) -> RunConfig:
+        """A run of one kind of model; ``snapshots`` are spread evenly over it."""
+        steps = self.training.steps
+        training = replace(self.training, seed=seed, snapshot_every=steps // snapshots if snapshots else 0)
+        model = ModelConfig(
+            latents or self.latents,
+            self.architecture,
+            likelihood="bernoulli" if self.bernoulli else "gaussian",
+            variance=SQUARED,
+        )
+        return RunConfig(self.world, self.objective(kind), model, training)
+
+    def objective(self, kind: Kind) -> Objective:
+        if kind == "ae":
+            return AE()
+        beta = 1.0 if kind == "vae" else self.beta
+        return FullBetaVAE(beta) if kind == "full-beta-vae" else BetaVAE(beta)
+
+    def shortened(self, steps: int) -> Task:
+        """The same with at most so many steps."""
+        steps = min(steps, self.training.steps)
+        log = max(1, steps // 20)
+        return replace(self, training=replace(self.training, steps=steps, checkpoint_every=steps, log_every=log))
+
+    @property
+    def held_out(self) -> Part:
+        """The part of the world that is never trained on."""
+        return Part(self.world, split(len(self.world), self.training.held_out)[1])
+
+
+def task(name: str, scale: Scale) -> Task:
+    """A task by name: dsprites, square-linear, square-nonlinear, mnist, blobs; at smoke scale trained half as long."""
+    chosen = (_PUBLISHED if scale == "paper" else _SMALL)[name]
+    return chosen.shortened(chosen.training.steps // 2) if scale == "smoke" else chosen
+
+
+def _training(
+    steps: int, rate: float, batch: int, held_out: float, optimiser: Literal["adam", "adagrad"] = "adam"
+) -> TrainingConfig:
+    return TrainingConfig(
+        steps=steps,
+        batch_size=batch,
+        learning_rate=rate,
+        optimiser=optimiser,
+        schedule="constant" if optimiser == "adagrad" else "linear",
+        held_out=held_out,
+        evaluate_every=0,
+        log_every=max(1, steps // 20),
+        checkpoint_every=steps,
+    )
+
+
+def _epochs(count: int, epochs: int, batch: int = 128) -> int:
+    return epochs * int(count * 0.9) // batch
+
+
+_TANH = MLP((60, 40, 20), (60, 40, 20), "tanh", "tanh")
+_SMALL = {
+    "square-linear": Task(SquareLinear(8000), 2, Linear(), 0.01, _training(16_000, 1e-2, 50, 0.5)),
+    "square-nonlinear": Task(SquareNonlinear(10_000), 2, _TANH, 0.003, _training(20_000, 3e-3, 50, 0.5)),
+    "blobs": Task(Blobs(6400), 2, MLP((64, 64), (64, 64), "tanh", "tanh"), 0.1, _training(7500, 3e-3, 64, 0.5)),
+    "dsprites": Task(
+        MiniSprites(orientations=6, positions=12), 5, MLP((64, 64), (64, 64)), 4.0, _training(8000, 3e-3, 64, 0.2), True
+    ),
+    "mnist": Task(Digits(20_000), 6, MLP((400,), (500, 500)), 1.0, _training(4000, 1e-3, 64, 0.1), True),
+}
+_PUBLISHED = {
+    "square-linear": Task(SquareLinear(), 2, Linear(), 1e-4, _training(_epochs(50_000, 600), 1e-3, 128, 0.1)),
+    "square-nonlinear": Task(SquareNonlinear(), 2, _TANH, 1e-3, _training(_epochs(50_000, 600), 1e-3, 128, 0.1)),
+    "blobs": _SMALL["blobs"],
+    "dsprites": Task(Sprites(), 5, MLP(), 4.0, _training(_epochs(737_280, 50), 1e-2, 128, 0.1, "adagrad"), True),
+    "mnist": Task(
+        Digits(60_000),
+        6,
+        MLP((400,), (500, 500)),
+        1.0,
+        _training(_epochs(60_000, 400), 1e-2, 128, 0.1, "adagrad"),
+        True,
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Alignment:
+    """How a trained model is oriented."""
+
+    score: float | None
+    """Disentanglement Score on held-out examples; None without continuous or ordered factors."""
+    distance: float | None
+    """Distance to orthogonality; None if fewer than two latents are in use."""
+    active: int
+
+
+def alignment(model: Autoencoder, world: World) -> Alignment:
+    """Disentanglement Score, distance to orthogonality over the latents in use, and how many these are."""
+    rep = represent(model, world, count=5000)
+    used = in_use(rep)
+    distance = decoder_distance(model, rep.mean[:EXAMINED], used) if used.sum() > 1 else None
+    scored = neighbour_score(rep.mean, rep.factors).value if rep.factors is not None else None
+    return Alignment(scored, distance, int(used.sum()))
+
+
+def decoder_distance(model: Autoencoder, codes: np.ndarray, used: np.ndarray | None = None) -> float:
+    """Mean distance to orthogonality of the decoder at some codes."""
+    z = torch.from_numpy(np.ascontiguousarray(codes, dtype=np.float32))
+    active = None if used is None else np.flatnonzero(used)
+    return decoder_orthogonality(model.generate, z, active).value
+
+
+def in_use(rep: Representation) -> np.ndarray:
+    """Latents whose means spread by more than 0.5; all of them for a model without a variance."""
+    if rep.var is None:
+        return np.ones(rep.mean.shape[1], dtype=bool)
+    return active_units(rep.mean, rep.var)

@@ -1,0 +1,116 @@
+"""How soon training enters the polarised regime and stays there (Table 3.2)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from polariscope.report.figures import LIGHT, styled
+from polariscope.representation import represent
+from polariscope.studies.alignment_tasks import Kind, task
+from polariscope.studies.published import POLARISED_SHARE
+from polariscope.studies.study import Bench, Claim, Job, Row, Scale, Study, Table, plus_minus, studies
+from polariscope.theory.pca_vae import kl_approximation_error, polarised_share
+from polariscope.training.run import load_model
+
+TASKS = ("square-linear", "square-nonlinear", "blobs", "dsprites", "mnist")
+SEEDS = {"smoke": 1, "laptop": 2, "paper": 5}
+SNAPSHOTS = {"smoke": 30, "laptop": 50, "paper": 500}
+WIDE = 10  # latents, of which most must be pruned
+
+
+@studies.register("polarised-training")
+@dataclass(frozen=True)
+class PolarisedTraining(Study):
+    """The error of the polarised regime's simplified KL, followed through training."""
+
+    title = "The polarised regime over training"
+    source = "Rolinek, Zietlow and Martius 2019; Zietlow's dissertation (2022), section 3.3.2, table 3.2"
+    question = "From when on in training may the theory of the polarised regime be used?"
+    cost = {"smoke": "half a minute", "laptop": "about 10 minutes", "paper": "weeks"}
+
+    def jobs(self, scale: Scale) -> Sequence[Job]:
+        tasks = ("blobs",) if scale == "smoke" else TASKS
+        return [
+            {"scale": scale, "task": name, "latents": latents, "seed": seed}
+            for name in tasks
+            for latents in ("dependent", "ten")
+            for seed in range(SEEDS[scale])
+        ]
+
+    def run(self, job: Job, bench: Bench) -> list[Row]:
+        chosen = task(job["task"], job["scale"])
+        kind: Kind = "vae" if job["task"] == "mnist" else "beta-vae"
+        wide = WIDE if job["latents"] == "ten" else 0
+        run = bench.train(chosen.config(kind, job["seed"], wide, SNAPSHOTS[job["scale"]]))
+        errors = []
+        for step in sorted(run.snapshots()):
+            rep = represent(load_model(run, step), chosen.held_out, count=1000)
+            assert rep.var is not None
+            errors.append(kl_approximation_error(rep.mean, rep.var))
+        settings = {key: value for key, value in job.items() if key != "scale"}
+        found: Row = {
+            "share": 100 * polarised_share(errors),
+            "last": errors[-1],
+            "errors": np.round(errors, 5).tolist(),
+        }
+        return [settings | found]
+
+    def claims(self, table: Table, scale: Scale) -> list[Claim]:
+        dependent, wide = table.where(latents="dependent"), table.where(latents="ten")
+        early = [(name, group.mean("share")) for name, group in dependent.by("task")]
+        pairs = [(group.mean("share"), wide.where(task=name).mean("share")) for name, group in dependent.by("task")]
+        slower = [narrow >= ten - 1 for narrow, ten in pairs]
+        return [
+            Claim(
+                "Training is in the polarised regime nearly all the time",
+                "table 3.2: 97.8 % of the time or more for as many latents as factors",
+                ", ".join(f"{name} {share:.0f} %" for name, share in early),
+                all(share > 90 for _, share in early),
+            ),
+            Claim(
+                "At its end every run is in it",
+                "KL error below 3 %",
+                f"largest error {100 * table.column('last').max():.2f} %",
+                bool(table.column("last").max() < 0.03),
+            ),
+            Claim(
+                "Pruning more latents takes longer",
+                "table 3.2: ten latents take longer on every task",
+                f"{sum(slower)} of {len(slower)} tasks",
+                sum(slower) > len(slower) / 2,
+            ),
+        ]
+
+    def beside(self, table: Table) -> list[Row]:
+        rows = []
+        for name, group in table.by("task"):
+            row: Row = {"data": name}
+            for latents in ("dependent", "ten"):
+                published = POLARISED_SHARE.get(name, {}).get(latents)
+                row[f"{latents} latents, published %"] = f"{published.mean:.1f}" if published else "-"
+                row[f"{latents} latents, here %"] = plus_minus(group.where(latents=latents).column("share"), 1)
+            rows.append(row)
+        return rows
+
+    @styled
+    def figures(self, table: Table) -> dict[str, Figure]:
+        names = table.distinct("task")
+        figure = Figure(figsize=(1.0 + 2.2 * len(names), 2.6), layout="constrained")
+        grid = figure.subplots(1, len(names), squeeze=False, sharey=True)[0]
+        for axes, name in zip(grid, names, strict=True):
+            for row in table.where(task=name).rows:
+                at = np.arange(1, len(row["errors"]) + 1) / len(row["errors"])
+                colour = LIGHT["active" if row["latents"] == "dependent" else "mixed"]
+                axes.semilogy(at, np.maximum(row["errors"], 1e-6), color=colour, label=f"{row['latents']} latents")
+            axes.axhline(0.03, color=LIGHT["ink"], linestyle="--", linewidth=1)
+            axes.set_title(name)
+            axes.set_xlabel("share of training")
+        grid[0].set_ylabel("relative error of the KL")
+        handles, labels = grid[0].get_legend_handles_labels()
+        unique = dict(zip(labels, handles, strict=True))
+        grid[-1].legend(unique.values(), unique.keys())
+        return {"kl-error": figure}

@@ -1,0 +1,194 @@
+"""The studies of alignment at smoke scale: orthogonal decoders, degenerate squares, raising beta, data that entangles."""
+
+import numpy as np
+import pytest
+
+from polariscope.studies import Table, reproduce
+from polariscope.studies.beta_line import first_collapse
+from polariscope.studies.engine import Outcome
+from polariscope.studies.published import DEGENERATE, DISENTANGLEMENT, MANIPULATED, ORTHOGONALITY, POLARISED_SHARE
+from polariscope.theory.pca_vae import polarised_share
+
+
+@pytest.fixture(scope="module")
+def outcome(tmp_path_factory):
+    """A study at smoke scale, in this process, done once a module."""
+    folder = tmp_path_factory.mktemp("results")
+    done: dict[str, Outcome] = {}
+
+    def run(name: str) -> Outcome:
+        if name not in done:
+            done[name] = reproduce(name, "smoke", folder, workers=1)
+        return done[name]
+
+    return run
+
+
+def claim(outcome: Outcome, words: str):
+    (found,) = [c for c in outcome.claims if words in c.text]
+    return found
+
+
+def assert_written(outcome: Outcome) -> None:
+    text = (outcome.path / "README.md").read_text()
+    assert all(found.text in text for found in outcome.claims)
+    assert list(outcome.path.glob("*.png"))
+
+
+@pytest.mark.xdist_group("orthogonal-decoders")
+@pytest.mark.spec("003/F3-065", "003/F3-003", "003/F3-004")
+def test_the_diagonal_posterior_has_the_most_orthogonal_decoder(outcome) -> None:
+    """Blobs of unequal ranges (R5): the diagonal posterior aligns, the point and the full one are turned at random."""
+    found = outcome("orthogonal-decoders")
+    most = claim(found, "most orthogonal decoder")
+    assert most.held, most.measured
+    final = found.table.where(share=1.0)
+    assert final.where(model="beta-vae").column("distance").max() < 0.3
+    assert final.where(model="beta-vae").mean("score") > 0.8
+    # Near the distance of random rotations, 0.55 ± 0.31 a matrix, and not near zero.
+    assert final.where(model="ae").mean("distance") > 0.3
+    assert final.where(model="full-beta-vae").mean("distance") > 0.3
+    assert "Published and measured" in (found.path / "README.md").read_text()
+    assert_written(found)
+
+
+@pytest.mark.xdist_group("orthogonal-decoders")
+@pytest.mark.spec("003/F3-101", "003/F3-066")
+def test_every_run_is_scored_at_three_stages_of_training(outcome) -> None:
+    found = outcome("orthogonal-decoders")
+    trained = Table([row for row in found.table.rows if row["model"] == "beta-vae"])
+    assert len(trained) == len(trained.distinct("seed")) * 3
+    assert trained.distinct("share") == [0.2, 0.6, 1.0]
+    scatter = claim(found, "the more orthogonal")
+    assert scatter.held, scatter.measured
+
+
+@pytest.mark.xdist_group("orthogonal-decoders")
+@pytest.mark.spec("003/F3-064", "003/F3-033")
+def test_training_is_polarised_nearly_all_the_time(outcome) -> None:
+    found = outcome("polarised-training")
+    assert found.table.where(latents="dependent").mean("share") > 90
+    assert claim(found, "At its end").held
+    assert_written(found)
+
+
+@pytest.mark.spec("003/F3-033")
+@pytest.mark.parametrize(
+    ("errors", "share"), [([0.5, 0.02, 0.01, 0.01], 0.75), ([0.01, 0.5], 0.0), ([0.01, 0.029], 1.0), ([0.03], 0.0)]
+)
+def test_the_share_counts_from_the_last_time_the_error_was_large(errors, share) -> None:
+    assert polarised_share(errors) == share
+
+
+@pytest.mark.xdist_group("degenerate-squares")
+@pytest.mark.spec("003/F3-067", "003/F3-068")
+def test_a_square_is_turned_at_random_and_a_rectangle_is_not(outcome) -> None:
+    found = outcome("degenerate-squares")
+    for words in ("restores the alignment", "orientation of a square is arbitrary", "one best orientation"):
+        made = claim(found, words)
+        assert made.held, made.measured
+    angles = found.table.where(route="exact", ratio=1.0).column("angle")
+    assert np.ptp(angles) > 45
+    assert_written(found)
+
+
+@pytest.mark.xdist_group("degenerate-squares")
+@pytest.mark.spec("003/F3-080")
+def test_the_most_orthogonal_restart_is_a_good_pick_without_labels() -> None:
+    from polariscope.studies.degenerate_squares import DegenerateSquares, _exact
+
+    scores = {0: (0.9, 0.05), 1: (0.5, 0.6), 2: (0.7, 0.3)}
+    rows = [
+        {"route": "trained", "ratio": ratio, "seed": s, "score": score, "distance": distance}
+        for ratio in (1.0, 1.2)
+        for s, (score, distance) in scores.items()
+    ]
+    exact = [row for ratio in (1.0, 1.2) for row in _exact(ratio, 3)]
+    made = [c for c in DegenerateSquares().claims(Table(rows + exact), "laptop") if "good pick" in c.text]
+    assert made[0].held
+    assert "picked 0.90, median 0.70" in made[0].measured
+    worst = [row | {"distance": 1 - row["distance"]} for row in rows]
+    made = [c for c in DegenerateSquares().claims(Table(worst + exact), "laptop") if "good pick" in c.text]
+    assert made[0].held is False
+
+
+@pytest.mark.xdist_group("beta-line")
+@pytest.mark.spec("003/F3-035", "003/F3-036")
+def test_latents_die_in_stages_as_beta_grows(outcome) -> None:
+    found = outcome("beta-line")
+    for words in ("die in stages", "until one latent is dead", "staircase"):
+        made = claim(found, words)
+        assert made.held, made.measured
+    assert_written(found)
+
+
+def test_no_dead_latent_no_collapse() -> None:
+    assert first_collapse(Table([{"beta": 1.0, "var": [0.1, 0.2]}])) is None
+    assert first_collapse(Table([{"beta": 1.0, "var": [0.1, 0.97]}, {"beta": 0.5, "var": [0.1, 0.99]}])) == 0.5
+
+
+@pytest.mark.xdist_group("manipulated-data")
+@pytest.mark.spec("003/F3-070", "003/F3-078")
+def test_a_local_change_entangles_where_as_much_noise_does_not(outcome) -> None:
+    found = outcome("manipulated-data")
+    entangled = claim(found, "small local change")
+    assert entangled.held, entangled.measured
+    assert claim(found, "principal components").held
+    modes = claim(found, "two modes")
+    assert modes.measured.count(",") == len(found.table.distinct("seed")) - 1  # every restart is listed
+    assert_written(found)
+
+
+@pytest.mark.spec("003/F3-077")
+def test_over_pruned_runs_are_left_out_of_the_sweep() -> None:
+    from polariscope.studies.manipulated_data import KINDS, _sprite_claims, _violins
+
+    base = {"part": "sprites", "model": "beta-vae", "mig_by_factor": [0.2, 0.3], "factors": ["x", "y"]}
+    rows = [
+        base | {"data": kind, "mig": value, "seed": 0, "added_variance": 0.1, "injective": True}
+        for kind, value in zip(KINDS, (0.3, 0.1, 0.28), strict=True)
+    ]
+    sweep = [
+        {
+            "part": "sweep",
+            "model": "beta-vae",
+            "factor": factor,
+            "seed": seed,
+            "mig": mig + seed / 100,
+            "enough": enough,
+        }
+        for factor, mig, enough in ((1.0, 0.1, True), (1.5, 0.15, True), (2.0, 0.6, False))
+        for seed in range(3)
+    ]
+    (made,) = [c for c in _sprite_claims(Table(rows + sweep)) if "over-pruned" in c.text]
+    assert made.held
+    assert "best mean MIG over 6 betas 0.16" in made.measured
+    assert "3 of 9 runs over-pruned" in made.measured
+    axes = _violins(Table(sweep)).axes[0]
+    assert len(axes.collections) >= 2 * 3  # dots of kept and of pruned runs at each beta, and violins
+
+
+@pytest.mark.xdist_group("eigenfaces")
+@pytest.mark.spec("003/F3-069")
+def test_walks_are_ordered_by_precision_and_linear_ones_are_eigenvectors(outcome) -> None:
+    found = outcome("eigenfaces")
+    for part in ("rooms", "linear"):
+        var = found.table.where(part=part).column("var")
+        assert (np.diff(var) >= 0).all()
+    linear = found.table.where(part="linear")
+    assert linear.column("angle")[:2].max() < 10
+    assert_written(found)
+
+
+@pytest.mark.spec("003/F3-081")
+def test_published_tables_are_those_of_the_work() -> None:
+    assert str(ORTHOGONALITY["dsprites"]["beta-vae"]) == "0.76 ± 0.08"
+    assert ORTHOGONALITY["mnist"].keys() == {"vae", "ae", "full-beta-vae", "random"}
+    assert str(DISENTANGLEMENT["square-nonlinear"]["full-beta-vae"]) == "0.42 ± 0.24"
+    assert DEGENERATE["distance"]["1.2"] == (0.20, 0.24)
+    assert POLARISED_SHARE["dsprites"]["ten"].mean == 90.6
+    assert len(MANIPULATED["mig"]) == 7
+    assert {len(table) for name, table in MANIPULATED.items() if name != "mig"} == {5}
+    assert MANIPULATED["mig"]["beta-vae"]["shapes3d modified"] == (0.09, 0.14)
+    assert MANIPULATED["sap"]["pcl"]["shapes3d noise"] == (0.07, 0.01)
+    assert all(len(row) == 6 for table in MANIPULATED.values() for row in table.values())
