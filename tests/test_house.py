@@ -24,7 +24,10 @@ MAY_IMPORT = {
     "jacobians": {"nets", "measures"},
     "examine": GROUND | {"measures", "representation", "worlds", "nets", "theory", "jacobians"},
     "compare": GROUND | {"measures", "representation", "worlds"},
-    "report": GROUND | {"examine", "measures", "representation", "lab", "worlds"},
+    "diagnose": GROUND | {"kernels", "measures", "nets", "worlds"},
+    "report": GROUND | {"examine", "diagnose", "measures", "representation", "lab", "worlds"},
+    "manipulation": GROUND
+    | {"worlds", "nets", "objectives", "training", "representation", "measures", "jacobians", "report"},
     "robustness": GROUND | {"nets", "training", "worlds"},
     "mapping": GROUND | {"nets", "training"},
     "testing": GROUND | {"worlds", "objectives", "measures", "representation", "nets"},

@@ -1,4 +1,4 @@
-"""The studies of alignment at smoke scale: orthogonal decoders, degenerate squares, raising beta, data that entangles."""
+"""The studies of alignment at smoke scale: orthogonal decoders, squares, raising beta, data that entangles."""
 
 import numpy as np
 import pytest

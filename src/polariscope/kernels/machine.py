@@ -110,7 +110,7 @@ def spectrum(kernel: Tensor) -> Spectrum:
     >>> spectrum(torch.diag(torch.tensor([9.0, 1.0, 0.0]))).condition
     3.0
     """
-    values = torch.linalg.eigvalsh(_square(kernel)).flip(0)
+    values = torch.linalg.eigvalsh(kernel_matrix(kernel)).flip(0)
     if not values[0] > 0:
         raise ValueError("the kernel matrix has no positive eigenvalue, so it has no spectrum to speak of")
     return Spectrum(values.clamp_min(0))
@@ -118,7 +118,7 @@ def spectrum(kernel: Tensor) -> Spectrum:
 
 def is_positive_semidefinite(kernel: Tensor, tolerance: float = 1e-9) -> bool:
     """Whether αᵀKα ≥ 0 for every α, up to ``tolerance`` times the largest eigenvalue."""
-    values = torch.linalg.eigvalsh(_square(kernel))
+    values = torch.linalg.eigvalsh(kernel_matrix(kernel))
     return bool(values[0] >= -tolerance * values[-1].abs())
 
 
@@ -146,7 +146,7 @@ def solve(kernel: Tensor, targets: Tensor, ridge: float = 0.0, relative: bool = 
     >>> solve(torch.eye(2), torch.tensor([1.0, 2.0]), ridge=3.0).dual.tolist()
     [0.25, 0.5]
     """
-    matrix = _square(kernel)
+    matrix = kernel_matrix(kernel)
     y = targets.double()
     if len(y) != len(matrix):
         raise ValueError(f"a kernel of {len(matrix)} inputs needs as many rows of targets; got {len(y)}")
@@ -275,7 +275,7 @@ class GradientFlow:
 
     @cached_property
     def _eigen(self) -> tuple[Tensor, Tensor]:
-        values, vectors = torch.linalg.eigh(_square(self.kernel))
+        values, vectors = torch.linalg.eigh(kernel_matrix(self.kernel))
         return values.clamp_min(0), vectors
 
     @cached_property
@@ -338,16 +338,16 @@ def critical_rate(kernel: Tensor) -> float:
     >>> critical_rate(torch.diag(torch.tensor([3.0, 1.0])))
     0.5
     """
-    values = torch.linalg.eigvalsh(_square(kernel))
+    values = torch.linalg.eigvalsh(kernel_matrix(kernel))
     return float(2 / (values[0].clamp_min(0) + values[-1]))
 
 
 def largest_rate(kernel: Tensor) -> float:
     """2 / λ_max: gradient descent on ½‖f − Y‖² with a linear model converges below and diverges above it."""
-    return float(2 / torch.linalg.eigvalsh(_square(kernel))[-1])
+    return float(2 / torch.linalg.eigvalsh(kernel_matrix(kernel))[-1])
 
 
-def _square(kernel: Tensor) -> Tensor:
+def kernel_matrix(kernel: Tensor) -> Tensor:
     """A float64 copy, symmetrised, of what must be a finite square matrix."""
     if kernel.ndim != 2 or kernel.shape[0] != kernel.shape[1] or len(kernel) == 0:
         raise ValueError(

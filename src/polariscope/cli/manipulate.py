@@ -1,0 +1,136 @@
+"""``polariscope manipulate``: change a world a little, keep its factors, and write it to a folder to train on."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import tyro
+
+from polariscope.atomic import atomic
+from polariscope.cli.parsing import parse_run, parse_world, take, take_first
+from polariscope.cli.progress import bars
+from polariscope.manipulation.bundle import new_folder, report_on, save_bundle
+from polariscope.manipulation.figures import triptych
+from polariscope.manipulation.kinds import KINDS, build
+from polariscope.manipulation.manipulation import Manipulated, Tell, apply
+from polariscope.registry import nearest
+from polariscope.report.figures import as_svg
+from polariscope.training.run import Progress
+from polariscope.worlds.world import World, worlds
+
+
+def _flag(kind: Any, text: str) -> Any:
+    return Annotated[kind, tyro.conf.arg(help=text)]
+
+
+EXTRA = [
+    ("out", _flag(Path, "New folder for the world, the report and the picture."), Path("manipulated")),
+    ("epsilon", _flag(float, "Largest change of any coordinate; for images a share of the grey range."), 0.1),
+    ("seed", _flag(int, "Seeds the manipulation itself."), 0),
+    ("count", _flag(int | None, "Observations to draw from the world; all of them if not given."), None),
+    ("json", _flag(bool, "Print the report as JSON for machines."), False),
+]
+SETTINGS: dict[str, list[tuple[str, Any, Any]]] = {
+    "noise": [],
+    "local": [
+        ("frequency", _flag(float, "How quickly the wave runs as the factors change."), 2.0),
+        ("factors", _flag(tuple[str, ...], "Factors whose sum it follows; all if not given."), ()),
+        ("stripes", _flag(int, "Periods of the wave across an image."), 4),
+    ],
+    "learned": [
+        ("restarts", _flag(int, "Models to train, of which the extremes are taken."), 10),
+        ("pairs", _flag(int, "Most and least disentangled models to play against each other."), 1),
+        ("score", _flag(str, "Measure that says how disentangled a model is."), "mig"),
+        ("steps", _flag(int, "Updates of the manipulation."), 5000),
+        ("samples", _flag(int, "Draws from each posterior."), 5),
+        ("learning_rate", _flag(float, "Of the manipulation and the decoders."), 1e-4),
+        ("local_only", _flag(bool, "Take the linear part off the change."), False),
+    ],
+}
+
+
+def main(arguments: list[str]) -> int:
+    arguments = list(arguments)
+    kind = take(arguments, "--kind") or "local"
+    if kind not in KINDS:
+        raise ValueError(f"there is no manipulation {kind!r}: {nearest(kind, KINDS)}")
+    world, options, more = _parsed(kind, arguments)
+    names = ["epsilon", *(name for name, _, _ in SETTINGS[kind])]
+    manipulation = build(kind, {name: getattr(options, name) for name in names} | more)
+    folder = new_folder(options.out)
+    with _progress(options.json) as tell:
+        manipulated = apply(world, manipulation, kind, seed=options.seed, count=options.count, tell=tell)
+    report = report_on(manipulated)
+    file = save_bundle(manipulated, folder, report)
+    with atomic(folder / "triptych.svg") as draft:
+        draft.write_text(as_svg(triptych(manipulated)), encoding="utf-8")
+    if options.json:
+        print(json.dumps({"world": str(file), **report}))
+        return 0
+    _print(manipulated, report, file)
+    return 0
+
+
+def _parsed(kind: str, arguments: list[str]) -> tuple[World, Any, dict[str, Any]]:
+    """The world, the options, and for a learned manipulation what its models are trained with."""
+    extra = [*EXTRA, *SETTINGS[kind]]
+    if kind == "learned":
+        config, options = parse_run(arguments, "manipulate", extra)
+        trained = {"objective": config.objective, "model": config.model, "training": config.training}
+        return config.world, options, trained
+    name = take_first(arguments) or take(arguments, "--world")
+    if name is None:
+        if "-h" not in arguments and "--help" not in arguments:
+            raise ValueError(
+                f"which world? 'polariscope manipulate WORLD': {', '.join(worlds.names())}, or a file's path"
+            )
+        name = "plane"
+    world, options = parse_world(name, arguments, "manipulate", extra)
+    return world, options, {}
+
+
+@contextmanager
+def _progress(quiet: bool) -> Iterator[Tell]:
+    """One progress bar after the other, a new one whenever something else is being trained."""
+    with ExitStack() as stack:
+        shown: dict[str, Callable[[Progress], None]] = {}
+
+        def tell(name: str, progress: Progress) -> None:
+            if name not in shown:
+                stack.close()
+                shown.clear()
+                shown[name] = stack.enter_context(bars([name], progress.steps, quiet))[0]
+            shown[name](progress)
+
+        yield tell
+
+
+def _print(manipulated: Manipulated, report: dict[str, Any], file: Path) -> None:
+    size, structure = manipulated.size, report["structure"]
+    print(
+        f"{manipulated.kind} manipulation of {report['observations']} observations: largest change {size.max_norm:.4g} "
+        f"(bound {manipulated.epsilon:g}), added variance {size.added_variance:.1%}"
+    )
+    for name, one in report["factor_recovery"].items():
+        print(f"  {name}: recovered {one['before']:.3f} before, {one['after']:.3f} after")
+    same = "no two observations became alike" if report["injective"] else "WARNING: some observations became alike"
+    print(f"  {same}")
+    scores = report["pca_score"]
+    if None not in scores.values():
+        print(f"  disentanglement of principal components: {scores['before']:.3f} before, {scores['after']:.3f} after")
+    print(
+        f"  angle of the leading direction to a factor: local {structure['before']['local_angle']:.1f} to "
+        f"{structure['after']['local_angle']:.1f} degrees, global {structure['before']['global_angle']:.1f} to "
+        f"{structure['after']['global_angle']:.1f}"
+    )
+    if "entangled_loss" in report:
+        print(
+            f"  reconstruction: entangled {report['entangled_loss']:.4g}, "
+            f"disentangled {report['disentangled_loss']:.4g}"
+        )
+    print(f"picture: {file.parent / 'triptych.svg'}")
+    print(f"next: polariscope train {file}")

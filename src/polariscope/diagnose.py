@@ -1,0 +1,470 @@
+"""Diagnose a classifier: did training turn its tangent kernel, or would a fixed kernel have done the same?
+
+A network is *lazy* if its tangent kernel stays what it was at the start; it is then a kernel machine. It *learns
+features* if the kernel turns towards the labels. :func:`diagnose` compares the kernels before and after training on
+examples the network has not seen, for any ``nn.Module`` with outputs ``(n, C)`` or ``(n,)``: the "diagnostic of
+compression" of Paccolat et al. 2021, section 6 (Spec 004, sections 5, 7 and 10). This is the call behind
+``polariscope kernel``.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from polariscope.kernels.empirical import Kind, tangent_kernel
+from polariscope.kernels.machine import effective_rank, solve
+from polariscope.kernels.principal import (
+    KernelChange,
+    KernelPCA,
+    centre,
+    kernel_change,
+    kernel_distances,
+    kernel_pca,
+    separability,
+    target_alignment,
+    targets,
+)
+from polariscope.measures.intrinsic_dimension import mle_from_distances
+from polariscope.measures.mutual_information import label_information, permutation_floor
+from polariscope.worlds.world import Batches
+
+Verdict = Literal["lazy", "in between", "learns features"]
+Form = Literal["trace", "pseudo"]
+
+STILL = 0.02
+"""1 − CKA of the kernels before and after up to which a network counts as lazy: it turned by less than 12 degrees."""
+TURNED = 0.1
+"""1 − CKA from which the kernel has turned enough for a network to have learned features."""
+GAINED = 1.2
+"""Factor by which the kernel's alignment with the labels must have risen for them to be features of the task."""
+RIDGES = tuple(10.0**power for power in range(-5, 3))
+"""Ridges to choose from; smaller ones would fit the rounding of kernels in single precision."""
+NEIGHBOURS = 5
+"""Neighbours of the mutual information, as published."""
+
+
+@dataclass(frozen=True, eq=False)
+class Labelled:
+    """Inputs ``(n, ...)`` as the network takes them, and their classes 0, 1, ... ``(n,)``."""
+
+    x: Tensor
+    y: Tensor
+
+    def __post_init__(self) -> None:
+        if self.y.ndim != 1 or len(self.x) != len(self.y):
+            raise ValueError(f"{len(self.x)} inputs need as many labels, in one column; got {tuple(self.y.shape)}")
+        if self.y.is_floating_point() or self.y.is_complex():
+            raise TypeError(f"labels are whole numbers, one class each; got {self.y.dtype}")
+        if len(self.y) and int(self.y.min()) < 0:
+            raise ValueError(f"classes are counted from 0; the least label is {int(self.y.min())}")
+
+    def __len__(self) -> int:
+        return len(self.y)
+
+    @property
+    def classes(self) -> int:
+        return int(self.y.max()) + 1
+
+
+@dataclass(frozen=True, eq=False)
+class KernelView:
+    """What one kernel sees of the data; components are those of the centred kernel."""
+
+    name: str
+    error: float
+    """Share of held-out examples that ridge regression with this kernel gets wrong. Its loss is the squared one: a
+    network trained on the cross-entropy can be ahead of it even where it is lazy."""
+    ridge: float
+    """Ridge of that regression, relative to the kernel's mean diagonal."""
+    alignment: float
+    """Alignment of the centred kernel with the labels."""
+    projections: list[float]
+    """ω², the share of the labels in each leading component."""
+    captured: float
+    """Their sum: the share of the labels in all leading components shown."""
+    information: list[float]
+    """Bits that each leading component tells about the label."""
+    separability: float
+    """How well neighbours tell the class in the plane of the first two components."""
+    effective_rank: float
+    """That of the centred kernel: how many directions it spreads over."""
+    rkhs_norm: float
+    """Squared norm of the labels, with a ridge of 1e-2 of the trace: smaller is easier to learn."""
+    dimension: float | None
+    """Intrinsic dimension of the examples as the kernel sees them, from two neighbours."""
+    shares: list[float]
+    """Leading eigenvalues as shares of the trace."""
+    scatter: NDArray[np.float64] = field(repr=False)
+    """The first two components ``(n, 2)``."""
+
+
+@dataclass(frozen=True, eq=False)
+class Diagnosis:
+    """The findings about one network."""
+
+    verdict: Verdict
+    reasons: list[str]
+    change: KernelChange
+    """From the initial to the final kernel."""
+    views: list[KernelView]
+    """initial, final and, where the network ends in a dense layer, last layer initial and final."""
+    network_error: float
+    """Share of held-out examples that the network itself gets wrong."""
+    chance: float
+    """Error of always saying the most frequent class."""
+    floor: float
+    """What the estimate of information gives for shuffled labels, in bits."""
+    form: Form
+    labels: NDArray[np.int64] = field(repr=False)
+    """Classes of the examples in the scatter plots."""
+    fitted: int = 0
+    tested: int = 0
+    notes: list[str] = field(default_factory=list)
+
+    def view(self, name: str) -> KernelView:
+        return next(view for view in self.views if view.name == name)
+
+    def summary(self) -> dict[str, Any]:
+        """JSON-ready: everything but the scatter plots."""
+        kernels = {v.name: {k: item for k, item in vars(v).items() if k not in ("name", "scatter")} for v in self.views}
+        return {
+            "verdict": self.verdict,
+            "reasons": self.reasons,
+            "change": asdict(self.change),
+            "network_error": self.network_error,
+            "chance": self.chance,
+            "information_floor": self.floor,
+            "kernel_form": self.form,
+            "examples": {"kernel": self.fitted, "held_out": self.tested},
+            "classes": int(self.labels.max()) + 1,
+            "kernels": kernels,
+            "notes": self.notes,
+        }
+
+
+def diagnose(
+    initial: nn.Module,
+    final: nn.Module,
+    fit: Labelled,
+    test: Labelled,
+    *,
+    network: Callable[[Tensor], Tensor] | None = None,
+    form: Form = "trace",
+    modes: int = 10,
+    ridge: float | None = None,
+    seed: int = 0,
+) -> Diagnosis:
+    """Compare a network's tangent kernels at its initial and final parameters.
+
+    ``fit`` are examples the network was *not* trained on: kernels are compared there and kernel machines learn from
+    them (reusing the training examples flatters the final kernel). ``test`` are others, to count errors on.
+    ``network`` classifies in place of ``final`` where its outputs are not the classifier's, as with an output scale.
+
+    For C > 1 outputs, ``form`` says which single kernel stands for the C × C of them: "trace", the mean over the
+    outputs, or "pseudo", the kernel of their sum. The latter is up to C times cheaper, but softmax training leaves the
+    sum of the outputs alone, so that the last layer rules it. ``ridge`` is relative to the kernel's mean diagonal;
+    without one, each kernel gets the best for itself by leaving one example out, which is fair to all of them.
+
+    >>> from polariscope.nets.classifiers import mlp
+    >>> rng = torch.Generator().manual_seed(0)
+    >>> x = torch.randn(300, 4, generator=rng)
+    >>> net, data = mlp(4, (16,), 2), Labelled(x, (x[:, 0] > 0).long())
+    >>> diagnose(net, net, data, data).verdict  # nothing was trained
+    'lazy'
+    """
+    before, after = _evaluated(initial), _evaluated(final)
+    classes, outputs = _check(before, after, fit, test, form, modes)
+    y = fit.y
+    plans: list[tuple[str, nn.Module, Kind]] = [("initial", before, form), ("final", after, form)]
+    notes = _notes(fit, test)
+    problem = _last_layer_problem(before, after, fit.x)
+    if problem is None:
+        plans += [("last layer, initial", before, "last_layer"), ("last layer, final", after, "last_layer")]
+    else:
+        notes.append(problem)
+    views, grams, leading = [], [], None
+    for name, model, kind in plans:
+        gram = tangent_kernel(model, fit.x, None, kind).detach()
+        pca = _components(gram, name)
+        chosen = leave_one_out_ridge(gram, targets(y)) if ridge is None else ridge
+        dual = solve(gram, targets(y), chosen, relative=True).dual
+        error = _error(tangent_kernel(model, test.x, fit.x, kind).detach().double() @ dual, test.y)
+        views.append(_view(name, gram, pca, y, error, chosen, modes, seed))
+        grams.append(gram)
+        leading = pca if leading is None else leading
+    assert leading is not None
+    change = kernel_change(grams[0], grams[1])
+    error = _error(_outputs(network or after, test.x, classes, outputs), test.y)
+    verdict, reasons = judge(change, views[0], views[1], error)
+    return Diagnosis(
+        verdict,
+        reasons,
+        change,
+        views,
+        network_error=error,
+        chance=1 - test.y.bincount().max().item() / len(test),
+        floor=permutation_floor(leading.functions[:, 0].numpy(), y.numpy(), NEIGHBOURS, seed=seed),
+        form=form,
+        labels=y.numpy(),
+        fitted=len(fit),
+        tested=len(test),
+        notes=notes,
+    )
+
+
+def judge(change: KernelChange, initial: KernelView, final: KernelView, error: float) -> tuple[Verdict, list[str]]:
+    """The verdict, and the sentences with the figures behind it."""
+    turned = 1 - change.cka
+    degrees = math.degrees(math.acos(min(1.0, change.cka)))
+    gain = final.alignment / max(initial.alignment, 1e-12)
+    verdict: Verdict = "in between"
+    if turned < STILL:
+        verdict = "lazy"
+    elif turned >= TURNED and gain >= GAINED:
+        verdict = "learns features"
+    moved = {"lazy": "hardly turned", "in between": "turned", "learns features": "turned far"}[verdict]
+    if turned >= TURNED and verdict == "in between":
+        moved = "turned far, but not towards the labels,"
+    reasons = [
+        f"The tangent kernel {moved} in training: CKA of before and after {change.cka:.3f} ({degrees:.0f} degrees), "
+        f"relative distance {change.distance:.3g}.",
+        f"Its alignment with the labels went from {initial.alignment:.3f} to {final.alignment:.3f} "
+        f"({gain:.2g} times), and the share of the labels in the first {len(final.projections)} components from "
+        f"{initial.captured:.2f} to {final.captured:.2f}.",
+        f"On held-out examples a kernel machine errs in {initial.error:.1%} with the initial kernel and in "
+        f"{final.error:.1%} with the final one; the network itself in {error:.1%}.",
+    ]
+    return verdict, reasons
+
+
+# --- training a network for the diagnosis --------------------------------------------------------------------------
+
+
+class Scaled(nn.Module):
+    """α (f(x) − f₀(x)) with f₀ the network as it is now: large α trains lazily, small α learns features.
+
+    (Chizat, Oyallon and Bach 2019, "On lazy training"; Spec 004, section 3.2.)
+    """
+
+    def __init__(self, network: nn.Module, alpha: float) -> None:
+        super().__init__()
+        if not alpha > 0:
+            raise ValueError(f"the output scale is {alpha}: it needs to be positive")
+        self.network, self.alpha = network, alpha
+        self.start = copy.deepcopy(network).requires_grad_(False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.alpha * (self.network(x) - self.start(x))
+
+
+def train_classifier(
+    network: nn.Module,
+    data: Labelled,
+    steps: int,
+    *,
+    alpha: float | None = None,
+    learning_rate: float = 0.05,
+    batch_size: int = 64,
+    seed: int = 0,
+    tell: Callable[[int, float], None] | None = None,
+) -> nn.Module:
+    """Train ``network`` in place by gradient descent with momentum 0.9 on the cross-entropy; returns what classifies.
+
+    With an output scale ``alpha`` the network learns through :class:`Scaled`, which is returned, and the loss is
+    divided by α (by α² above 1), so that the outputs move alike at all scales. ``tell`` is called with step and loss.
+    """
+    if not len(data):
+        raise ValueError("there are no examples to train on")
+    if steps < 1 or batch_size < 1 or not learning_rate > 0:
+        raise ValueError(
+            "training needs steps >= 1, a batch size >= 1 and a positive learning rate; got "
+            f"{steps}, {batch_size} and {learning_rate}"
+        )
+    predictor: nn.Module = network if alpha is None else Scaled(network, alpha)
+    scale = 1.0 if alpha is None else alpha * max(alpha, 1.0)
+    trained = [p for p in network.parameters() if p.requires_grad]
+    optimiser = torch.optim.SGD(trained, lr=learning_rate, momentum=0.9)
+    batches = Batches(len(data), min(batch_size, len(data)), seed)
+    classes, outputs = data.classes, _width(network, data.x, data.classes)
+    predictor.train()
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)  # dropout and the like
+        for step in range(steps):
+            picked = torch.from_numpy(batches[step])
+            scores = _scores(predictor(data.x[picked]), classes, outputs)
+            loss = F.cross_entropy(scores, data.y[picked])
+            if not torch.isfinite(loss):
+                raise ArithmeticError(f"training diverged at step {step}: lower the learning rate ({learning_rate})")
+            optimiser.zero_grad()
+            (loss / scale).backward()
+            optimiser.step()
+            if tell is not None:
+                tell(step + 1, loss.item())
+    return predictor.eval()
+
+
+# --- parts ---------------------------------------------------------------------------------------------------------
+
+
+class _Column(nn.Module):
+    """A network with outputs ``(n,)`` as one with ``(n, 1)``."""
+
+    def __init__(self, network: nn.Module) -> None:
+        super().__init__()
+        self.network = network
+
+    def forward(self, x: Tensor) -> Tensor:
+        outputs: Tensor = self.network(x)
+        return outputs[:, None] if outputs.ndim == 1 else outputs
+
+
+def _evaluated(model: nn.Module) -> nn.Module:
+    """A copy in evaluation mode, so that nothing of the caller's changes, with outputs in columns."""
+    return _Column(copy.deepcopy(model)).eval()
+
+
+def leave_one_out_ridge(gram: Tensor, y: Tensor) -> float:
+    """The ridge, relative to the mean diagonal and from :data:`RIDGES`, that predicts examples best from all others.
+
+    Leaving one out has a closed form: the residual of example i grows by 1 / (1 − H_ii), H = K (K + λ)⁻¹.
+    """
+    values, vectors = torch.linalg.eigh(gram.double())
+    values, rotated = values.clamp_min(0), vectors.T @ y
+    scale = gram.double().diagonal().mean()
+
+    def squares(ridge: float) -> float:
+        shrink = values / (values + ridge * scale)
+        residual = y - vectors @ (shrink[:, None] * rotated)
+        own = vectors.square() @ shrink
+        return (residual / (1 - own)[:, None]).square().sum().item()
+
+    return min(RIDGES, key=squares)
+
+
+def _components(gram: Tensor, name: str) -> KernelPCA:
+    if torch.linalg.matrix_norm(centre(gram)) <= 1e-9 * torch.linalg.matrix_norm(gram.double()):
+        raise ValueError(
+            f"to the {name} kernel all examples are alike: the network has collapsed, train it again with a lower "
+            "learning rate"
+        )
+    return kernel_pca(gram)
+
+
+def _view(
+    name: str, gram: Tensor, pca: KernelPCA, y: Tensor, error: float, ridge: float, modes: int, seed: int
+) -> KernelView:
+    count = max(2, min(modes, pca.rank))
+    functions = pca.functions[:, :count].numpy()
+    projections = pca.projections(y)[:count]
+    nearest = kernel_distances(gram).fill_diagonal_(torch.inf).topk(2, largest=False).values
+    distinct = nearest[nearest[:, 0] > 1e-6 * gram.diagonal().max().sqrt()]
+    return KernelView(
+        name,
+        error,
+        ridge,
+        alignment=target_alignment(gram, y),
+        projections=projections.tolist(),
+        captured=projections.sum().item(),
+        information=[label_information(column, y.numpy(), NEIGHBOURS) for column in functions.T],
+        separability=separability(functions[:, :2], y.numpy(), seed=seed),
+        effective_rank=effective_rank(pca.eigenvalues),
+        rkhs_norm=pca.rkhs_norm(y),
+        dimension=mle_from_distances(distinct.sort(1).values.numpy()) if len(distinct) > len(y) / 2 else None,
+        shares=pca.shares[: 2 * modes].tolist(),
+        scatter=np.ascontiguousarray(functions[:, :2]),
+    )
+
+
+def _check(
+    before: nn.Module, after: nn.Module, fit: Labelled, test: Labelled, form: str, modes: int
+) -> tuple[int, int]:
+    """Numbers of classes and of outputs, or a sentence on what does not fit."""
+    if form not in ("trace", "pseudo"):
+        raise ValueError(f"the form of the kernel is 'trace' or 'pseudo'; got {form!r}")
+    if modes < 2:
+        raise ValueError(f"modes is {modes}: at least 2 components are needed")
+    if not len(test):
+        raise ValueError("there are no held-out examples to count errors on")
+    counts = fit.y.bincount()
+    if len(counts) < 2 or int(counts.min()) <= NEIGHBOURS:
+        raise ValueError(
+            f"the diagnosis needs at least 2 classes of more than {NEIGHBOURS} examples each; the examples a class are "
+            f"{counts.tolist()}"
+        )
+    if test.classes > len(counts):
+        raise ValueError(f"class {test.classes - 1} is among the held-out examples but not among the others")
+    shapes = [{n: tuple(p.shape) for n, p in model.named_parameters()} for model in (before, after)]
+    if shapes[0] != shapes[1]:
+        raise ValueError("the initial and the final network have different parameters: they need one architecture")
+    return len(counts), _width(after, fit.x, len(counts))
+
+
+@torch.no_grad()
+def _width(model: nn.Module, x: Tensor, classes: int) -> int:
+    """The number of outputs, which must be enough for the classes: one each, or one for two."""
+    was_training = model.training
+    try:
+        outputs = model.eval()(x[:2])
+    except (RuntimeError, TypeError, ValueError) as error:
+        reason = str(error).splitlines()[0]
+        raise ValueError(f"the network does not take inputs of shape {tuple(x.shape[1:])}: {reason}") from error
+    finally:
+        model.train(was_training)
+    if not isinstance(outputs, Tensor) or outputs.ndim not in (1, 2) or len(outputs) != len(x[:2]):
+        got = tuple(outputs.shape) if isinstance(outputs, Tensor) else type(outputs).__name__
+        raise ValueError(f"the network needs outputs (n, C) or (n,) for n inputs; for {len(x[:2])} it gave {got}")
+    width = 1 if outputs.ndim == 1 else int(outputs.shape[1])
+    if width == 1 and classes > 2:
+        raise ValueError(f"one output tells two classes apart, and there are {classes}")
+    if 1 < width < classes:
+        raise ValueError(f"the network has {width} outputs for {classes} classes; it needs one a class")
+    return width
+
+
+def _scores(outputs: Tensor, classes: int, width: int) -> Tensor:
+    """Logits ``(n, classes)``: of one output f they are −f/2 and f/2, so that its sign is the class."""
+    if width > 1:
+        return outputs[:, :classes] if outputs.shape[1] > classes else outputs
+    column = outputs.reshape(-1, 1)
+    return torch.cat([-column, column], 1) / 2
+
+
+@torch.no_grad()
+def _outputs(network: Callable[[Tensor], Tensor], x: Tensor, classes: int, width: int) -> Tensor:
+    return torch.cat([_scores(network(part), classes, width) for part in x.split(256)])
+
+
+def _error(scores: Tensor, y: Tensor) -> float:
+    return (scores.argmax(-1) != y).double().mean().item()
+
+
+def _last_layer_problem(before: nn.Module, after: nn.Module, x: Tensor) -> str | None:
+    """Why there is no last-layer kernel, if there is none."""
+    try:
+        for model in (before, after):
+            tangent_kernel(model, x[:2], kind="last_layer")
+    except ValueError as error:
+        return f"No last-layer kernel: {error}."
+    return None
+
+
+def _notes(fit: Labelled, test: Labelled) -> list[str]:
+    notes = []
+    if len(fit) < 200:
+        notes.append(f"Only {len(fit)} examples: alignments and information are biased upwards.")
+    if len(test) < 200:
+        notes.append(f"Only {len(test)} held-out examples: errors are known to about {50 / len(test) ** 0.5:.0f} %.")
+    counts = fit.y.bincount()
+    if counts.max() > 2 * counts.min():
+        notes.append(f"The classes are unbalanced ({counts.tolist()} examples): compare errors with chance.")
+    return notes

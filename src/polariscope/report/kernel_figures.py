@@ -1,0 +1,177 @@
+"""Figures and the page of a kernel diagnosis: what each kernel sees of the labels, before and after training.
+
+Kernels come as mappings from their names to numbers, so that figures can be drawn for any kernels one has; the page is
+made of a diagnosis' JSON summary and its figures. (Spec 004, section 7: figures 9 and 10 of Paccolat et al. 2021.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+import numpy as np
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+from numpy.typing import ArrayLike
+
+from polariscope.atomic import atomic
+from polariscope.report.figures import LIGHT, MARKERS, PALETTE, SUBJECTS, styled
+from polariscope.report.page import data, inline
+
+SHOWN = 600
+"""Points of a scatter plot: more would hide each other and swell the page."""
+
+
+@styled
+def projection_bars(projections: Mapping[str, Sequence[float]], chance: float | None = None) -> Figure:
+    """ω², the share of the labels in each leading component, a bar a kernel; ``chance`` is that of random labels."""
+    count = _modes(projections)
+    figure = Figure(figsize=(max(4.2, 0.55 * count), 2.6), layout="constrained")
+    axes: Axes = figure.subplots()
+    width = 0.82 / len(projections)
+    for number, (name, values) in enumerate(projections.items()):
+        at = np.arange(1, len(values) + 1) + (number - (len(projections) - 1) / 2) * width
+        axes.bar(at, values, width=width, color=_colour(number), label=name)
+    if chance is not None:
+        axes.axhline(chance, color=LIGHT["ink"], linewidth=1, linestyle="--", label="random labels")
+    _finish(axes, "share of the labels ω²", count)
+    axes.grid(False, axis="x")
+    _legend(figure, axes)
+    return figure
+
+
+@styled
+def information_curves(information: Mapping[str, Sequence[float]], floor: float | None = None) -> Figure:
+    """Bits that each leading component tells about the label; ``floor`` is what shuffled labels seem to get."""
+    return _curves(information, "information (bits)", floor, "shuffled labels")
+
+
+@styled
+def spectrum_curves(shares: Mapping[str, Sequence[float]]) -> Figure:
+    """Leading eigenvalues as shares of the trace, on a logarithmic axis: gaps show how many directions count."""
+    figure = _curves(shares, "share of the trace")
+    figure.axes[0].set_yscale("log")
+    return figure
+
+
+@styled
+def component_scatter(
+    scatters: Mapping[str, ArrayLike], labels: ArrayLike, scores: Mapping[str, float] | None = None
+) -> Figure:
+    """The plane of the first two components, a panel a kernel and a colour a class; ``scores`` go into the titles."""
+    classes = np.asarray(labels)
+    names = np.unique(classes)
+    figure = Figure(figsize=(2.3 * len(scatters), 2.7), layout="constrained")
+    for axes, (name, points) in zip(figure.subplots(1, len(scatters), squeeze=False)[0], scatters.items(), strict=True):
+        plane = np.asarray(points)[:SHOWN]
+        for number, label in enumerate(names):
+            x, y = plane[classes[:SHOWN] == label].T
+            axes.plot(x, y, ".", markersize=3, alpha=0.7, color=_class_colour(number, len(names)), label=f"{label}")
+        score = f"\nneighbours tell {scores[name]:.0%}" if scores and name in scores else ""
+        axes.set_title(f"{name}{score}")
+        axes.set_xlabel("component 1")
+        axes.set_ylabel("component 2")
+        axes.xaxis.set_major_locator(MaxNLocator(4))
+        axes.yaxis.set_major_locator(MaxNLocator(4))
+    handles, texts = figure.axes[0].get_legend_handles_labels()
+    figure.legend(handles, texts, loc="outside lower left", ncols=min(10, len(texts)), title="class", markerscale=2)
+    return figure
+
+
+def figures_of(summary: Mapping[str, Any], scatters: Mapping[str, ArrayLike], labels: ArrayLike) -> dict[str, Figure]:
+    """The four figures of a diagnosis, by name."""
+    kernels: Mapping[str, Any] = summary["kernels"]
+
+    def column(key: str) -> dict[str, Any]:
+        return {name: kernel[key] for name, kernel in kernels.items()}
+
+    return {
+        "projections": projection_bars(column("projections"), 1 / summary["examples"]["kernel"]),
+        "information": information_curves(column("information"), summary["information_floor"]),
+        "scatter": component_scatter(scatters, labels, column("separability")),
+        "spectrum": spectrum_curves(column("shares")),
+    }
+
+
+CAPTIONS = {
+    "projections": "How much of the labels lies in each principal component of each kernel. Learning features moves "
+    "them to the front.",
+    "information": "What each component tells about the label by itself, in any way, not only linearly.",
+    "scatter": "The examples in the plane of the first two components. Noise before training and separate clouds after "
+    "it are the mark of compression.",
+    "spectrum": "Eigenvalues of the centred kernels. A network that compresses keeps few directions.",
+}
+
+
+def write_kernel_report(
+    path: Path | str, title: str, summary: Mapping[str, Any], figures: Mapping[str, Figure], settings: Mapping[str, Any]
+) -> None:
+    """One self-contained HTML page of a diagnosis' summary, its figures and the settings that made it."""
+    environment = Environment(
+        loader=PackageLoader("polariscope", "report"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {"data": data, "percent": lambda share: data(100 * share, "%.1f %%")}
+    page = environment.get_template("kernel.html.jinja").render(
+        title=title,
+        found=summary,
+        palette=PALETTE,
+        figures=[
+            (name, inline(figure, CAPTIONS[name], f"kernel-{name}"), CAPTIONS[name]) for name, figure in figures.items()
+        ],
+        settings=settings,
+    )
+    with atomic(path) as draft:
+        draft.write_text(page, encoding="utf-8")
+
+
+def _curves(
+    curves: Mapping[str, Sequence[float]], label: str, level: float | None = None, level_name: str = ""
+) -> Figure:
+    figure = Figure(figsize=(4.2, 2.6), layout="constrained")
+    axes: Axes = figure.subplots()
+    for number, (name, values) in enumerate(curves.items()):
+        marker = MARKERS[number % len(MARKERS)]
+        at = np.arange(1, len(values) + 1)
+        axes.plot(at, values, color=_colour(number), marker=marker, markersize=4, markeredgecolor="white", label=name)
+    if level is not None:
+        axes.axhline(level, color=LIGHT["ink"], linewidth=1, linestyle="--", label=level_name)
+    _finish(axes, label, _modes(curves))
+    _legend(figure, axes)
+    return figure
+
+
+def _finish(axes: Axes, label: str, count: int) -> None:
+    axes.set_xlabel("principal component")
+    axes.set_ylabel(label)
+    axes.set_xlim(0.4, count + 0.6)
+    axes.xaxis.set_major_locator(MaxNLocator(10, integer=True))
+
+
+def _legend(figure: Figure, axes: Axes) -> None:
+    handles, texts = axes.get_legend_handles_labels()
+    figure.legend(handles, texts, loc="outside upper left", ncols=3)
+
+
+def _modes(curves: Mapping[str, Sequence[float]]) -> int:
+    if not curves:
+        raise ValueError("a figure needs at least one kernel; got none")
+    return max(len(values) for values in curves.values())
+
+
+def _colour(number: int) -> str:
+    return LIGHT[SUBJECTS[number % len(SUBJECTS)]]
+
+
+def _class_colour(number: int, classes: int) -> Any:
+    """Two classes in the two colours that are easiest to tell apart, more from the wheel."""
+    if classes == 2:
+        return LIGHT[("active", "third")[number]]
+    return matplotlib.colormaps["tab10"](number % 10)

@@ -1,0 +1,204 @@
+"""``polariscope kernel`` from the command line to the report."""
+
+import gzip
+import json
+import struct
+import textwrap
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from safetensors.torch import load_file, save_file
+
+from polariscope.cli import main
+from polariscope.lab.store import Store
+from polariscope.nets.classifiers import mlp
+
+SMALL = ["--count", "100", "--test", "100", "--train", "40"]
+FILES = ["information.png", "kernel.json", "projections.png", "report.html", "scatter.png", "spectrum.png"]
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch, capsys):
+    """``run("kernel", ...)`` in an empty folder: exit code, standard output, standard error."""
+    monkeypatch.chdir(tmp_path)
+
+    def call(*words: str) -> tuple[int, str, str]:
+        code = main(list(words))
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
+
+    return call
+
+
+@pytest.fixture
+def stripe(tmp_path: Path) -> Path:
+    """Labelled points in a file, as a user brings them."""
+    x = np.random.default_rng(0).standard_normal((900, 4))
+    np.savez(tmp_path / "stripe.npz", x=x, y=np.where((x[:, 0] > -0.3) & (x[:, 0] < 1.18549), -1, 1))
+    return tmp_path / "stripe.npz"
+
+
+@pytest.mark.spec("004/F63", "004/F70")
+def test_a_built_in_network_is_trained_and_diagnosed(run) -> None:
+    code, out, err = run("kernel", "lenet", "digits", "--world.size", "14", "--parity", *SMALL)
+    assert code == 0, err
+    (found,) = Store(Path("runs")).runs()
+    assert (found.status, found.record["kind"]) == ("done", "kernel")
+    assert sorted(f.name for f in found.path.iterdir()) == sorted(
+        [*FILES, "run.json", "initial.safetensors", "final.safetensors"]
+    )
+    record = json.loads((found.path / "kernel.json").read_text())
+    assert record["settings"]["data"] == {"name": "digits", "count": 10_000, "size": 14, "seed": 0}
+    assert (record["settings"]["seed"], record["settings"]["train"]) == (0, 40)
+    assert record["class_names"] == ["even", "odd"]
+    assert found.result["verdict"] == record["verdict"]
+    assert np.shape(record["scatter"]["final"]) == (100, 2)
+    for name in ("initial", "final", "last layer, initial", "last layer, final"):
+        assert name in out
+        assert len(record["kernels"][name]["information"]) == 10
+    assert f"verdict: {record['verdict']}" in out
+    assert "report.html" in out
+    page = (found.path / "report.html").read_text()
+    assert page.count("<svg") == 4
+    assert f"Verdict: {record['verdict']}" in page
+    assert "http" not in page.replace("http://www.w3.org", "")
+    for name in ("projections", "information", "scatter", "spectrum"):
+        pixels = np.asarray(Image.open(found.path / f"{name}.png").convert("L"))
+        assert (pixels < 200).mean() > 0.005, "something is drawn"
+
+
+@pytest.mark.spec("004/F63")
+def test_the_output_scale_changes_the_verdict(run, stripe: Path) -> None:
+    words = ["kernel", "mlp", str(stripe), "--parametrisation", "ntk", "--count", "300", "--test", "300", "--json"]
+    words += ["--train", "300", "--batch-size", "300"]
+    verdicts = {}
+    for alpha, rate in (("0.1", "0.3"), ("1000", "0.3")):
+        code, out, err = run(*words, "--alpha", alpha, "--learning-rate", rate, "--out", alpha)
+        assert code == 0, err
+        found = json.loads(out)
+        verdicts[alpha] = found["verdict"]
+        assert sorted(f.name for f in Path(alpha).iterdir()) == sorted(
+            [*FILES, "initial.safetensors", "final.safetensors"]
+        )
+    assert verdicts == {"0.1": "learns features", "1000": "lazy"}
+    assert found["settings"]["alpha"] == 1000
+    assert not Path("runs").exists(), "with --out there is no run"
+
+
+def test_a_module_and_weights_of_the_users(run, stripe: Path) -> None:
+    Path("mine.py").write_text(
+        textwrap.dedent(
+            """
+            from torch import nn
+
+            class Net(nn.Module):
+                def __init__(self):
+                    super().__init__()
+                    self.inner, self.outer = nn.Linear(4, 20), nn.Linear(20, 1)
+
+                def forward(self, x):
+                    return self.outer(self.inner(x).tanh()).squeeze(-1)
+            """
+        )
+    )
+    words = ["kernel", "mine.py:Net", str(stripe), "--count", "200", "--test", "200"]
+    assert run(*words, "--train", "30", "--seed", "3", "--out", "trained")[0] == 0
+    code, out, err = run(
+        *words, "--initial", "trained/initial.safetensors", "--final", "trained/final.safetensors", "--json"
+    )
+    assert code == 0, err
+    found = json.loads(out)
+    assert found["examples"] == {"kernel": 200, "held_out": 200}
+    assert found["change"]["distance"] > 0.01
+    assert not (Path(found["out"]) / "final.safetensors").exists(), "the user has them already"
+    weights = load_file("trained/initial.safetensors")
+    still = load_file("trained/final.safetensors")
+    assert any(not torch.equal(weights[name], still[name]) for name in weights)
+    code, out, _ = run(
+        *words, "--initial", "trained/final.safetensors", "--final", "trained/final.safetensors", "--json"
+    )
+    same = json.loads(out)
+    assert same["verdict"] == "lazy"
+    assert same["change"]["distance"] == 0
+    # Further training from given weights.
+    assert run(*words, "--initial", "trained/final.safetensors", "--train", "5", "--out", "further")[0] == 0
+    assert torch.equal(load_file("further/initial.safetensors")["inner.weight"], still["inner.weight"])
+
+
+def test_idx_files_are_read_and_a_small_set_is_divided(run) -> None:
+    rng = np.random.default_rng(0)
+    labels = np.arange(240, dtype=np.uint8) % 3 + 4
+    images = rng.integers(0, 40, (240, 12, 12), dtype=np.uint8)
+    images[np.arange(240), labels] += 200
+    with gzip.open("train-images-idx3-ubyte.gz", "wb") as file:
+        file.write(struct.pack(">4B3I", 0, 0, 8, 3, *images.shape) + images.tobytes())
+    Path("train-labels-idx1-ubyte").write_bytes(struct.pack(">4BI", 0, 0, 8, 1, 240) + labels.tobytes())
+    code, out, err = run("kernel", "mlp", "train-images-idx3-ubyte.gz", "--train", "60", "--json")
+    assert code == 0, err
+    found = json.loads(out)
+    assert found["examples"] == {"kernel": 80, "held_out": 80}
+    assert found["classes"] == 3
+    assert json.loads((Path(found["out"]) / "kernel.json").read_text())["class_names"] == ["4", "5", "6"]
+    assert found["network_error"] < 0.1
+
+
+def test_the_same_seed_gives_the_same_numbers(run, stripe: Path) -> None:
+    words = ["kernel", "mlp", str(stripe), *SMALL, "--json", "--out", "found"]
+    first, second = (json.loads(run(*words, "--seed", "5")[1]) for _ in range(2))
+    assert first == second
+    assert json.loads(run(*words, "--seed", "6")[1])["change"] != first["change"]
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        ([], "which model?"),
+        (["mlp"], "which data?"),
+        (["mpl", "digits"], "did you mean 'mlp'?"),
+        (["mlp", "digit"], "did you mean"),
+        (["mlp", "none.npz"], "there is no file none.npz"),
+        (["mlp", "unlabelled.npy"], "no labels"),
+        (["mlp", "continuous.npz"], "is continuous"),
+        (["lenet", "points.npz"], "for images"),
+        (["mlp", "points.npz", "--label", "colour"], "no factor 'colour'"),
+        (["mlp", "points.npz", "--count", "5"], "--count is 5"),
+        (["mlp", "points.npz", "--train", "0"], "--train is 0"),
+        (["mlp", "points.npz", "--alpha", "0"], "output scale is 0"),
+        (["mlp", "points.npz", "--final", "w.safetensors"], "--final needs --initial"),
+        (
+            ["mlp", "points.npz", "--initial", "w.safetensors", "--final", "w.safetensors", "--train", "3"],
+            "--train out",
+        ),
+        (["mlp", "points.npz", "--initial", "w.safetensors", "--final", "w.safetensors"], "do not load"),
+        (["mlp", "points.npz", "--initial", "points.npz", "--train", "3"], "do not load"),
+        (["none.py:Net", "points.npz"], "there is no file none.py"),
+        (["wide.py:three", "points.npz", "--train", "3"], "3 outputs for 4 classes"),
+        (["wide.py:other", "points.npz", "--train", "3"], "does not take inputs"),
+        (["mlp", "points.npz", "--out", "points.npz"], "is a file"),
+        (["mlp", "points.npz", "--form", "full"], "full"),
+    ],
+)
+def test_bad_words_are_one_sentence(run, words: list[str], problem: str) -> None:
+    x = np.random.default_rng(0).standard_normal((400, 3))
+    np.save("unlabelled.npy", x)
+    np.savez("continuous.npz", x=x, y=x[:, 0])
+    np.savez("points.npz", x=x, y=np.arange(400) % 4)
+    save_file(mlp(7, (8,)).state_dict(), "w.safetensors")
+    Path("wide.py").write_text(
+        "from torch import nn\ndef three(): return nn.Linear(3, 3)\ndef other(): return nn.Linear(5, 4)\n"
+    )
+    code, out, err = run("kernel", *words)
+    assert code == 2, out
+    assert problem in err
+    assert err.count("error:") == 1
+    assert len(err.strip().splitlines()) == 1
+    assert not Path("runs").exists()
+
+
+def test_training_that_diverges_is_exit_code_3(run, stripe: Path) -> None:
+    code, _, err = run("kernel", "mlp", str(stripe), *SMALL, "--learning-rate", "1e20")
+    assert code == 3
+    assert "lower the learning rate" in err
