@@ -9,6 +9,7 @@ from polariscope.nets.architecture import MLP, Linear
 from polariscope.nets.autoencoder import Autoencoder, ModelConfig
 from polariscope.objectives.beta_vae import BetaVAE
 from polariscope.representation import represent
+from polariscope.studies.alignment_tasks import task
 from polariscope.theory.linear_vae import local_var
 from polariscope.training import RunConfig, TrainingConfig
 from polariscope.training.loop import build_state, fit
@@ -26,6 +27,31 @@ def test_jacobians_agree_with_reverse_mode(size: int) -> None:
     for i in range(5):
         expected = torch.autograd.functional.jacobian(lambda one: model.decode(one[None]).flatten(), z[i])
         torch.testing.assert_close(found[i], expected, atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.spec("003/F3-011")
+def test_jacobians_agree_with_finite_differences() -> None:
+    torch.manual_seed(0)
+    model = Autoencoder(ModelConfig(latents=3, architecture=MLP((8,), (16, 16))), (7,)).double()
+    z, step = torch.randn(6, 3, dtype=torch.double), 1e-6
+    found = decoder_jacobians(model.generate, z, chunk=4)
+    for j, move in enumerate(step * torch.eye(3, dtype=torch.double)):
+        expected = (model.generate(z + move) - model.generate(z - move)) / (2 * step)
+        torch.testing.assert_close(found[:, :, j], expected, atol=1e-8, rtol=1e-6)
+
+
+@pytest.mark.spec("003/F3-037")
+def test_the_noise_of_a_gaussian_decoder_is_stationary() -> None:
+    """Blobs (R5): σ² = β / (2|c|² + β) at every code; pooled correlation of logs above .9, median ratio within 10 %."""
+    chosen = task("blobs", "smoke")
+    config = chosen.config("beta-vae", 0)
+    state = build_state(build_model(config), config.objective, config.training)
+    fit(state, config.objective, config.world, config.training)
+    rep = represent(state.model, chosen.held_out, count=300)
+    columns = decoder_jacobians(state.model.generate, torch.from_numpy(rep.mean)).detach().square().sum(1).numpy()
+    predicted = chosen.beta / (2 * columns + chosen.beta)
+    assert np.corrcoef(np.log(predicted).ravel(), np.log(rep.var).ravel())[0, 1] > 0.9
+    np.testing.assert_allclose(np.median(rep.var / predicted, axis=0), 1, atol=0.1)
 
 
 def test_a_linear_decoder_predicts_the_closed_form() -> None:

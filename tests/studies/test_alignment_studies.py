@@ -192,3 +192,14 @@ def test_published_tables_are_those_of_the_work() -> None:
     assert MANIPULATED["mig"]["beta-vae"]["shapes3d modified"] == (0.09, 0.14)
     assert MANIPULATED["sap"]["pcl"]["shapes3d noise"] == (0.07, 0.01)
     assert all(len(row) == 6 for table in MANIPULATED.values() for row in table.values())
+
+
+@pytest.mark.xdist_group("illustrations")
+@pytest.mark.spec("003/F3-082", "003/F3-030")
+def test_pictures_show_what_they_say(outcome) -> None:
+    found = outcome("illustrations")
+    for words in ("linear VAE", "linear autoencoder"):
+        made = claim(found, words)
+        assert made.held, made.measured
+    pictures = {path.stem for path in found.path.glob("*.png")}
+    assert pictures == {"kl-landscape", "flat-axes", "bent-axes", "rotate-scale-rotate", "same-area", "local-change"}

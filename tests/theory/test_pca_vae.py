@@ -11,6 +11,7 @@ from polariscope.measures.orthogonality import haar_distance, orthogonality, ran
 from polariscope.theory.gaussian import kl_diagonal, kl_per_variable, kl_standard
 from polariscope.theory.pca_vae import (
     active_units,
+    best_scale,
     collapse_betas,
     decoder_variance,
     descend_to_orthogonality,
@@ -556,3 +557,42 @@ def test_the_landscape_of_one_latent():
     np.testing.assert_allclose(found, [0, 0.56767, 1.06767], atol=5e-6)
     var = np.linspace(0.01, 1, 50)
     np.testing.assert_allclose(kl_per_variable(np.sqrt(1 - var), var), precision_bits(var) * math.log(2), atol=1e-12)
+
+
+@pytest.mark.spec("003/F3-029")
+@given(seeds)
+@settings(max_examples=20)
+def test_lemmas_of_the_second_theorem(seed: int) -> None:
+    """Rescaled means have unit mean square (Lemma 7), and a trace is at least d times a geometric mean (Prop. 7)."""
+    rng = np.random.default_rng(seed)
+    x, y = rng.standard_normal(50) * 3, rng.uniform(0.5, 2, 50)
+    best = best_scale(x)
+    assert np.mean((best * x) ** 2) == pytest.approx(1)
+
+    def cost(c: float) -> float:
+        return float(np.sum(c**2 * x**2 - np.log(c**2 * y**2)))
+
+    assert all(cost(best) < cost(best * factor) for factor in (0.9, 0.99, 1.01, 1.1))
+    # Lemma 8: a matrix without diagonal, times a diagonal one, has no trace, so turning axes changes nothing to first
+    # order at an aligned optimum.
+    off = rng.standard_normal((4, 4))
+    np.fill_diagonal(off, 0)
+    assert noise_cost(np.eye(4), off @ np.diag(rng.uniform(1, 2, 4)), np.ones(4)) == pytest.approx(0)
+    columns = rng.standard_normal((5, 3))
+    noise = rng.uniform(0.1, 1, 3)
+    budget = float(-np.log(noise).sum())
+    assert stochastic_loss(columns, noise) >= minimal_stochastic_loss(columns, budget) - 1e-12
+    assert stochastic_loss(columns, optimal_var(columns, budget)) == pytest.approx(
+        3 * np.prod((columns**2).sum(0) * noise) ** (1 / 3)
+    )
+
+
+@pytest.mark.spec("003/F3-030")
+def test_the_landscape_of_the_kl() -> None:
+    values = kl_per_variable(np.array([0.0, 0.0, 1.0]), np.array([1.0, np.exp(-2), np.exp(-2)]))
+    np.testing.assert_allclose(values, [0, 0.56767, 1.06767], atol=1e-5)
+    mean, var = np.meshgrid(np.linspace(-2, 2, 41), np.linspace(0.02, 3, 41))
+    landscape = kl_per_variable(mean, var)
+    assert (landscape >= 0).all()
+    middle = kl_per_variable((mean + 0.3) / 2, (var + 0.5) / 2)
+    assert (middle <= (landscape + kl_per_variable(0.3, 0.5)) / 2 + 1e-12).all()  # convex

@@ -7,10 +7,23 @@ from polariscope.worlds.mini_sprites import MiniSprites
 from polariscope.worlds.sprites import Sprites
 
 
+@pytest.mark.spec("003/F3-050")
 def test_no_two_images_coincide() -> None:
     world = MiniSprites()
     images = world.observe(np.arange(len(world))).reshape(len(world), -1)
     assert len(np.unique(images, axis=0)) == len(world) == 1296
+
+
+@pytest.mark.spec("003/F3-050")
+def test_x_and_y_move_images_alike() -> None:
+    """Equal local variance of the two positions: the degeneracy that leaves the orientation of a code to chance."""
+    world = MiniSprites()
+    squares = world.grid.to_factors(np.arange(len(world)))
+    inner = squares[(squares[:, 0] == 0) & (squares[:, 2] == 0) & (squares[:, 3] < 5) & (squares[:, 4] < 5)]
+    images = world.render(inner).astype(float)
+    along_x, along_y = (world.render(inner + step).astype(float) - images for step in np.eye(5, dtype=int)[3:])
+    ratio = (along_x**2).sum() / (along_y**2).sum()
+    assert ratio == pytest.approx(1, abs=0.02)
 
 
 def test_it_is_the_sprite_world_averaged_down() -> None:

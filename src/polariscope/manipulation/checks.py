@@ -91,7 +91,7 @@ def collisions(observations: NDArray[Any], factors: NDArray[Any]) -> int:
     look, cause = _groups(observations), _groups(factors)
     pairs = np.unique(np.column_stack([look, cause]), axis=0)
     causes_of = np.bincount(pairs[:, 0])
-    return int((causes_of[look] > 0).sum())
+    return int((causes_of[look] > 1).sum())
 
 
 def _groups(rows: NDArray[Any]) -> NDArray[np.int64]:

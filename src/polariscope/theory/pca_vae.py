@@ -552,6 +552,20 @@ def precision_bits(var: ArrayLike) -> FloatArray:
     return np.asarray(-0.5 * np.log2(values)) + 0.0
 
 
+def best_scale(mean: ArrayLike) -> float:
+    """The factor √(n / Σμ²) by which means of one latent are cheapest: their mean square becomes 1 (Lemma 7).
+
+    It minimises Σ (c²μ_i² − log c²σ_i) whatever the variances, when the decoder undoes the scale.
+
+    >>> best_scale([2.0, -2.0])
+    0.5
+    """
+    values = np.asarray(mean, dtype=np.float64)
+    if not np.any(values):
+        raise ValueError("means that are all zero have no best scale")
+    return float(np.sqrt(values.size / np.sum(values**2)))
+
+
 def principal_order(var: ArrayLike) -> NDArray[np.intp]:
     """Latents from the most to the least precise, by mean variance: the non-linear principal components (section 3.8).
 

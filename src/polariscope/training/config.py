@@ -22,6 +22,8 @@ class TrainingConfig:
     batch_size: int = 64
     learning_rate: float = 1e-3
     optimiser: Literal["adam", "adagrad", "sgd"] = "adam"
+    adam_epsilon: float = 1e-8
+    """What Adam adds to its denominator; 1e-7 in some published settings."""
     schedule: Literal["constant", "linear", "cosine"] = "constant"
     """How the learning rate falls to zero over the run (or does not)."""
     warmup: int = 0
@@ -56,6 +58,8 @@ class TrainingConfig:
                 raise ValueError(f"training {name} is {getattr(self, name)}: it needs to be at least {low}")
         if not self.learning_rate > 0:
             raise ValueError(f"the learning rate is {self.learning_rate}: it needs to be positive")
+        if not self.adam_epsilon > 0:
+            raise ValueError(f"Adam's epsilon is {self.adam_epsilon}: it needs to be positive")
         if not 0 <= self.held_out < 1:
             raise ValueError(f"the held-out share is {self.held_out}: it needs to be in [0, 1)")
 

@@ -57,7 +57,8 @@ def build_state(model: Autoencoder, objective: Objective, config: TrainingConfig
     """The model on its device with optimisers for it and, if the objective has one, for its adversary."""
     model.to(device_of(config)).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     main = [p for name, p in model.named_parameters() if not name.startswith("adversary.")]
-    optimisers = {"main": OPTIMISERS[config.optimiser](main, lr=config.learning_rate, fused=True)}
+    own = {"eps": config.adam_epsilon} if config.optimiser == "adam" else {}
+    optimisers = {"main": OPTIMISERS[config.optimiser](main, lr=config.learning_rate, fused=True, **own)}
     if model.adversary is not None:
         optimisers["adversary"] = Adam(model.adversary.parameters(), fused=True, **objective.adversary_optimiser())  # type: ignore[arg-type]
     return TrainingState(model, optimisers)
