@@ -8,6 +8,21 @@ from polariscope.kernels.empirical import as_matrix as as_matrix
 from polariscope.kernels.empirical import layer_kernels as layer_kernels
 from polariscope.kernels.empirical import tangent_blocks as tangent_blocks
 from polariscope.kernels.empirical import tangent_kernel as tangent_kernel
+from polariscope.kernels.frozen import INFINITE_WIDTH as INFINITE_WIDTH
+from polariscope.kernels.frozen import FrozenLearner as FrozenLearner
+from polariscope.kernels.frozen import NetKernel as NetKernel
+from polariscope.kernels.frozen import hard_margin as hard_margin
+from polariscope.kernels.frozen import hinge_flow as hinge_flow
+from polariscope.kernels.frozen import laplace as laplace
+from polariscope.kernels.frozen import learn_frozen as learn_frozen
+from polariscope.kernels.gradient_flow import Flow as Flow
+from polariscope.kernels.gradient_flow import MeanFieldNet as MeanFieldNet
+from polariscope.kernels.gradient_flow import ModuleNet as ModuleNet
+from polariscope.kernels.gradient_flow import Training as Training
+from polariscope.kernels.gradient_flow import load_training as load_training
+from polariscope.kernels.gradient_flow import rotation_gap as rotation_gap
+from polariscope.kernels.gradient_flow import save_training as save_training
+from polariscope.kernels.gradient_flow import train_flow as train_flow
 from polariscope.kernels.infinite import AveragePool as AveragePool
 from polariscope.kernels.infinite import Conv as Conv
 from polariscope.kernels.infinite import Dense as Dense
@@ -15,6 +30,8 @@ from polariscope.kernels.infinite import Flatten as Flatten
 from polariscope.kernels.infinite import Kernels as Kernels
 from polariscope.kernels.infinite import Residual as Residual
 from polariscope.kernels.infinite import Stack as Stack
+from polariscope.kernels.learning_curves import LearningCurve as LearningCurve
+from polariscope.kernels.learning_curves import PowerLaw as PowerLaw
 from polariscope.kernels.linearised import Descent as Descent
 from polariscope.kernels.linearised import Linearised as Linearised
 from polariscope.kernels.linearised import descend as descend
@@ -31,4 +48,5 @@ from polariscope.kernels.machine import effective_rank as effective_rank
 from polariscope.kernels.machine import rbf as rbf
 from polariscope.kernels.machine import solve as solve
 from polariscope.kernels.machine import spectrum as spectrum
+from polariscope.kernels.neurons import Neurons as Neurons
 from polariscope.kernels.width_sweep import width_sweep as width_sweep

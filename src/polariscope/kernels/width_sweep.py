@@ -1,24 +1,29 @@
 """What width does: networks and their linearisations side by side, and the spectrum of their tangent kernels.
 
 A task is a pair (inputs, labels); ``build(width, seed)`` makes a network. The seed fixes both the initialisation and
-the mini-batches, and every row carries a fingerprint of the former, so that twins can be told from strangers. A ridge
-regression on the pixels belongs beside every sweep: what it reaches needs no features at all. (Spec 000, sections 7.4
-and 7.5.)
+the mini-batches, and every row carries a fingerprint of both, so that twins can be told from strangers, and a row that
+is made again is the same row. What the making took, which never is the same, lies beside the row in a :class:`Fit`. A
+ridge regression on the pixels belongs beside every sweep: what it reaches needs no features at all. (Spec 000, sections
+7.4 and 7.5.)
 """
 
 from __future__ import annotations
 
 import hashlib
+import sys
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import Literal
+from dataclasses import asdict, dataclass, replace
+from itertools import takewhile
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
 from polariscope.kernels.empirical import as_matrix, tangent_kernel
 from polariscope.kernels.linearised import Descent, accuracy, descend, linearise, solve_exactly
-from polariscope.kernels.machine import KernelMachine, Spectrum, linear, one_hot, spectrum
+from polariscope.kernels.machine import Solution, Spectrum, one_hot, spectrum
+from polariscope.kernels.regression import ridge_weights
 from polariscope.nets.classifiers import freeze_all_but_last
 from polariscope.registry import nearest
 
@@ -30,7 +35,10 @@ TWINS: tuple[Twin, ...] = ("standard", "linearised", "solved", "last_layer")
 
 @dataclass(frozen=True)
 class WidthRow:
-    """How one network did. ``fingerprint`` is that of the initialisation; a run that diverged has chance accuracy."""
+    """How one network did; a run that diverged has chance accuracy.
+
+    ``fingerprint`` is that of the initialisation, ``batches`` that of the mini-batches: none for a solved network.
+    """
 
     width: int
     seed: int
@@ -40,6 +48,26 @@ class WidthRow:
     test_accuracy: float
     diverged: bool
     fingerprint: str
+    batches: str
+
+
+@dataclass(frozen=True, eq=False)
+class Fit:
+    """A trained network, how it did, and what that took: wall time, and the most memory this process has ever held.
+
+    ``solution`` is that of a solved network.
+    """
+
+    model: nn.Module
+    row: WidthRow
+    seconds: float
+    peak_bytes: int | None
+    solution: Solution | None = None
+
+    @property
+    def record(self) -> dict[str, Any]:
+        """The row and the cost in one flat dictionary."""
+        return asdict(self.row) | {"seconds": self.seconds, "peak_bytes": self.peak_bytes}
 
 
 @dataclass(frozen=True)
@@ -72,6 +100,20 @@ def fingerprint(model: nn.Module) -> str:
     return digest.hexdigest()[:16]
 
 
+def batch_fingerprint(how: Descent, count: int) -> str:
+    """16 hexadecimal digits of the mini-batches of the first epoch over ``count`` inputs.
+
+    The generator that draws them draws all later ones too, so what agrees here agrees for good.
+
+    >>> batch_fingerprint(Descent(seed=0), 100) == batch_fingerprint(Descent(seed=1), 100)
+    False
+    """
+    digest = hashlib.sha256(f"{count} {how.batch}".encode())
+    for _, numbers in takewhile(lambda part: part[0] == 0, how.batches(count)):
+        digest.update(numbers.numpy().tobytes())
+    return digest.hexdigest()[:16]
+
+
 def width_sweep(
     build: Build,
     train: Task,
@@ -90,33 +132,54 @@ def width_sweep(
     """
     how = Descent() if how is None else how
     for twin in twins:
-        if twin not in TWINS:
-            raise ValueError(f"there is no twin {twin!r}: {nearest(twin, TWINS)}")
+        _check_twin(twin)
     for width in widths:
         for seed in seeds:
             for twin in twins:
-                model = build(width, seed)
-                identity = fingerprint(model)
-                y = _targets(model, train)
-                chosen = replace(how if isinstance(how, Descent) else how(width, twin), seed=seed)
-                diverged = False
-                if twin == "last_layer":
-                    freeze_all_but_last(model)
-                trained = linearise(model) if twin in ("linearised", "solved") else model
-                if twin == "solved":
-                    solve_exactly(trained, train[0], y, ridge)  # type: ignore[arg-type]
-                else:
-                    diverged = descend(trained, train[0], y, chosen).diverged
-                yield WidthRow(
-                    width,
-                    seed,
-                    twin,
-                    sum(p.numel() for p in trained.parameters() if p.requires_grad),
-                    accuracy(trained, *train),
-                    accuracy(trained, *test),
-                    diverged,
-                    identity,
-                )
+                chosen = how if isinstance(how, Descent) else how(width, twin)
+                yield fit_twin(build, train, test, width, seed, twin, chosen, ridge=ridge).row
+
+
+def fit_twin(
+    build: Build, train: Task, test: Task, width: int, seed: int, twin: Twin, how: Descent, **solver: Any
+) -> Fit:
+    """One network of a :func:`width_sweep`, with its record; ``solver`` is what :func:`solve_exactly` takes."""
+    _check_twin(twin)
+    started = time.perf_counter()
+    model = build(width, seed)
+    identity = fingerprint(model)
+    y = _targets(model, train)
+    how = replace(how, seed=seed)
+    diverged, batches, solution = False, "", None
+    if twin == "last_layer":
+        freeze_all_but_last(model)
+    trained = linearise(model) if twin in ("linearised", "solved") else model
+    if twin == "solved":
+        solution = solve_exactly(trained, train[0], y, **solver)  # type: ignore[arg-type]
+    else:
+        diverged, batches = descend(trained, train[0], y, how).diverged, batch_fingerprint(how, len(train[0]))
+    row = WidthRow(
+        width,
+        seed,
+        twin,
+        sum(p.numel() for p in trained.parameters() if p.requires_grad),
+        accuracy(trained, *train),
+        accuracy(trained, *test),
+        diverged,
+        identity,
+        batches,
+    )
+    return Fit(trained, row, time.perf_counter() - started, peak_bytes(), solution)
+
+
+def peak_bytes() -> int | None:
+    """The most memory this process has held so far; None on a system that does not say."""
+    if sys.platform == "win32":
+        return None
+    import resource
+
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else 1024 * peak  # Linux counts in kilobytes
 
 
 def kernel_sweep(build: Build, x: Tensor, widths: Sequence[int], seeds: Iterable[int] = (0,)) -> Iterator[SpectrumRow]:
@@ -130,8 +193,15 @@ def pixel_ridge(train: Task, test: Task, ridge: float = 1e-2) -> tuple[float, fl
     """Train and test accuracy of ridge regression on the inputs themselves, relative ridge."""
     classes = int(train[1].max()) + 1
     mean = train[0].mean(0)
-    fitted = KernelMachine(linear, ridge).fit(train[0] - mean, one_hot(train[1], classes) - 1 / classes)
-    return accuracy(lambda x: fitted.predict(x - mean), *train), accuracy(lambda x: fitted.predict(x - mean), *test)
+    x = (train[0] - mean).double().flatten(1)
+    targets = one_hot(train[1], classes) - 1 / classes
+    # Relative to the mean of the kernel's diagonal; solved among pixels once there are fewer of them than images.
+    weights = torch.from_numpy(ridge_weights(x, targets, ridge * x.square().sum(1).mean().item()))
+
+    def predict(images: Tensor) -> Tensor:
+        return (images - mean).double().flatten(1) @ weights
+
+    return accuracy(predict, *train), accuracy(predict, *test)
 
 
 def best_descent(
@@ -149,6 +219,11 @@ def best_descent(
     if best is None:
         raise ValueError("every descent of the grid diverged; try smaller rates")
     return best
+
+
+def _check_twin(twin: str) -> None:
+    if twin not in TWINS:
+        raise ValueError(f"there is no twin {twin!r}: {nearest(twin, TWINS)}")
 
 
 def _targets(model: nn.Module, task: Task) -> Tensor:
