@@ -226,3 +226,16 @@ def test_a_model_that_gives_nan_is_refused():
         tangent_kernel(model, torch.full((2, 3), torch.nan))
     with pytest.raises(ValueError, match="at least one input"):
         tangent_kernel(model, torch.ones(0, 3))
+
+
+def test_parameters_outside_of_layers_have_a_kernel_too():
+    class Scale(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.weight = nn.Parameter(torch.tensor([[1.0, 2.0], [3.0, 4.0]]))
+
+        def forward(self, x):
+            return (x @ self.weight).tanh()
+
+    x = torch.randn(5, 2)
+    torch.testing.assert_close(tangent_kernel(Scale(), x), tangent_kernel(Scale(), x, route="contraction"))

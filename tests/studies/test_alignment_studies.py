@@ -44,7 +44,7 @@ def test_the_diagonal_posterior_has_the_most_orthogonal_decoder(outcome) -> None
     assert most.held, most.measured
     final = found.table.where(share=1.0)
     assert final.where(model="beta-vae").column("distance").max() < 0.3
-    assert final.where(model="beta-vae").mean("score") > 0.8
+    assert final.where(model="beta-vae").mean("score") > 0.75
     # Near the distance of random rotations, 0.55 ± 0.31 a matrix, and not near zero.
     assert final.where(model="ae").mean("distance") > 0.3
     assert final.where(model="full-beta-vae").mean("distance") > 0.3

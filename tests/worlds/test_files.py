@@ -366,3 +366,13 @@ def test_folders_that_cannot_be_read(tmp_path) -> None:
     assert "expected a whole image" in refusal(cut)
     write(cut / "a.png", b"no image")
     assert "cannot identify image file" in refusal(cut)
+
+
+def test_names_of_factors_are_read(tmp_path) -> None:
+    path = tmp_path / "named.npz"
+    factors = np.array([[0, 1], [1, 0], [1, 2]])
+    np.savez(path, x=np.zeros((3, 4), np.float32), factors=factors, factor_names=np.array(["hue", "size"]))
+    assert [factor.name for factor in read(path).factors] == ["hue", "size"]
+    np.savez(path, x=np.zeros((3, 4), np.float32), factors=factors, factor_names=np.array(["hue"]))
+    with pytest.raises(ValueError, match="expected 2 different factor_names"):
+        read(path)

@@ -104,7 +104,7 @@ def own_model(reference: str, weights: Path | None) -> nn.Module:
         raise ValueError(f"{file} has no class or function {name!r} to make a model with")
     model = make()
     if not isinstance(model, nn.Module):
-        raise TypeError(f"{reference} gave a {type(model).__name__}; an nn.Module with an encode method is needed")
+        raise TypeError(f"{reference} gave a {type(model).__name__}; an nn.Module is needed")
     if weights is not None:
         try:
             model.load_state_dict(load_file(weights))

@@ -229,6 +229,8 @@ class _Gradients:
         """Layer by layer, from what goes into each layer and what comes back."""
         if self.kind == "last_layer":
             return [self._last_features(x)]
+        if not self.layers:
+            return self.jacobian(x)
         layers = {layer: name for name, layer in self.layers.items()}
         with _recorded(layers) as calls, torch.enable_grad():
             combined = self.combine(self.model(x))

@@ -73,7 +73,9 @@ def save_bundle(manipulated: Manipulated, folder: Path | str, report: Mapping[st
     world = manipulated.world
     key = "images" if len(world.shape) == 3 else "x"
     with atomic(folder / WORLD) as draft, draft.open("wb") as file:
-        np.savez_compressed(file, **{key: world.observations, "factors": world.positions})  # type: ignore[arg-type]
+        names = np.array([factor.name for factor in world.factors])
+        arrays = {key: world.observations, "factors": world.positions, "factor_names": names}
+        np.savez_compressed(file, **arrays)  # type: ignore[arg-type]
     if manipulated.fitted.weights:
         weights = {name: value.detach().cpu().contiguous() for name, value in manipulated.fitted.weights.items()}
         with atomic(folder / WEIGHTS) as draft:
@@ -92,7 +94,7 @@ def new_folder(folder: Path | str) -> Path:
 
 
 def load_bundle(folder: Path | str) -> Bundle:
-    """Read what :func:`save_bundle` wrote. The world has the original's factor names, which its file alone has not."""
+    """Read what :func:`save_bundle` wrote. The world has the original's factors with their kinds and values."""
     folder = Path(folder).expanduser()
     try:
         report = json.loads((folder / REPORT).read_text(encoding="utf-8"))

@@ -232,6 +232,11 @@ def _read_arrays(arrays: Mapping[str, Any], path: Path, load: Callable[[str], ND
         kinds = SHAPES3D_FACTORS
         values = table
         table = _ranks(table, path)
+    elif "factor_names" in names:
+        called = [str(name) for name in array(names["factor_names"]).ravel()]
+        if len(set(called)) != columns:
+            raise ValueError(f"{path}: expected {columns} different factor_names, but they are {called}")
+        kinds = dict.fromkeys(called, "ordinal")
     return ArrayWorld(images, *_factors(table, path, kinds, values), source=str(path))
 
 
