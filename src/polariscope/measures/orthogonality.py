@@ -19,7 +19,8 @@ from scipy.optimize import Bounds, LinearConstraint, linear_sum_assignment, milp
 from polariscope.measures.information import FloatArray, as_array, observations
 from polariscope.measures.measure import Measure, Undefined, measures
 from polariscope.representation import Representation
-from polariscope.theory.pca_vae import Criterion, active_units, gram_gap, kl_approximation_error
+from polariscope.theory.orthogonal_noise import gram_gap
+from polariscope.theory.polarised_regime import Criterion, active_units, kl_approximation_error
 
 Index = NDArray[np.intp]
 
@@ -159,7 +160,7 @@ class Orthogonality:
         return np.quantile(self.distance, q)
 
     def gap(self, noise_var: float = 0.0) -> FloatArray:
-        """Nats a diagonal posterior loses at each sample; see :func:`polariscope.theory.pca_vae.orthogonality_gap`."""
+        """Nats a diagonal posterior loses at each sample: ``orthogonality_gap`` of ``theory.orthogonal_noise``."""
         if not noise_var >= 0:
             raise ValueError(f"noise_var needs to be at least 0; got {noise_var}")
         return gram_gap(self.grams + noise_var * np.eye(len(self.active)))
@@ -169,7 +170,7 @@ def orthogonality(jacobians: ArrayLike, active: ArrayLike | None = None, toleran
     """Distance to orthogonality of decoder Jacobians (n, m, d), or of one (m, d), with all that explains it.
 
     ``active`` names the latents to look at, by a mask or by numbers. Passive latents have next to no column, so that
-    their directions are arbitrary: leave them out (see :func:`polariscope.theory.pca_vae.active_units`). Unless told,
+    their directions are arbitrary: leave them out (``active_units`` of ``theory.polarised_regime`` finds them). Unless told,
     only latents that the decoder ignores at every sample are left out. Invariant to rotations of the data, to a common
     scale, and to signed permutations of the latents. A distance of 0 says that the columns are orthogonal, not that
     they follow the factors.
