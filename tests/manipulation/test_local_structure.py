@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from polariscope.manipulation import LocalStructure, PlaneTheory, apply, local_global, manipulate, pca_score
-from polariscope.theory.pca_vae import gram_gap
+from polariscope.theory.orthogonal_noise import gram_gap
 from polariscope.worlds.blobs import Blobs
 from polariscope.worlds.mini_sprites import MiniSprites
 from polariscope.worlds.points import Plane

@@ -25,7 +25,7 @@ from polariscope.nets.architecture import MLP
 from polariscope.nets.autoencoder import Autoencoder, ModelConfig
 from polariscope.representation import Representation
 from polariscope.theory.linear_vae import rotation_gap
-from polariscope.theory.pca_vae import hands_on_example, orthogonality_gap
+from polariscope.theory.orthogonal_noise import hands_on_example, orthogonality_gap
 
 seeds = st.integers(0, 2**32 - 1)
 

@@ -7,7 +7,7 @@ from polariscope.studies import Table, reproduce
 from polariscope.studies.beta_line import first_collapse
 from polariscope.studies.engine import Outcome
 from polariscope.studies.published import DEGENERATE, DISENTANGLEMENT, MANIPULATED, ORTHOGONALITY, POLARISED_SHARE
-from polariscope.theory.pca_vae import polarised_share
+from polariscope.theory.polarised_regime import polarised_share
 
 
 @pytest.fixture(scope="module")

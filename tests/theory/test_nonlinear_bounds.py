@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from polariscope.theory.nonlinear_bounds import diagonal_bound, jacobian_of
-from polariscope.theory.pca_vae import hands_on_example, likelihood_bounds, orthogonality_gap
+from polariscope.theory.orthogonal_noise import hands_on_example, likelihood_bounds, orthogonality_gap
 
 
 @pytest.mark.parametrize("precision", [1.0, 1000.0])

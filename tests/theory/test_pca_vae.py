@@ -9,39 +9,43 @@ from hypothesis import strategies as st
 
 from polariscope.measures.orthogonality import haar_distance, orthogonality, random_orientations
 from polariscope.theory.gaussian import kl_diagonal, kl_per_variable, kl_standard
-from polariscope.theory.pca_vae import (
-    active_units,
-    best_scale,
-    collapse_betas,
-    decoder_variance,
+from polariscope.theory.orthogonal_noise import (
     descend_to_orthogonality,
-    effective_noise_variance,
-    encoder_of,
-    fit_linear_vae,
     gram_gap,
     hands_on_example,
-    kl_approximation_error,
     likelihood_bounds,
-    linear_autoencoder,
-    linear_vae_loss,
     log_volume,
     minimal_noise_cost,
     minimal_stochastic_loss,
-    minimum_loss,
     noise_cost,
     noise_objective,
     noise_objective_bound,
     optimal_var,
-    optimum,
     orthogonality_gap,
+    reconstruction_split,
+    rotation_penalty,
+    stochastic_loss,
+)
+from polariscope.theory.pca_vae import (
+    collapse_betas,
+    decoder_variance,
+    effective_noise_variance,
+    encoder_of,
+    fit_linear_vae,
+    linear_autoencoder,
+    linear_vae_loss,
+    minimum_loss,
+    optimum,
     pca_alignment,
+)
+from polariscope.theory.polarised_regime import (
+    active_units,
+    best_scale,
+    kl_approximation_error,
     polarised_kl,
     polarised_share,
     precision_bits,
     principal_order,
-    reconstruction_split,
-    rotation_penalty,
-    stochastic_loss,
 )
 
 SPECTRUM = np.array([1 / 3, 1 / 12, 0])

@@ -170,7 +170,7 @@ def orthogonality(jacobians: ArrayLike, active: ArrayLike | None = None, toleran
     """Distance to orthogonality of decoder Jacobians (n, m, d), or of one (m, d), with all that explains it.
 
     ``active`` names the latents to look at, by a mask or by numbers. Passive latents have next to no column, so that
-    their directions are arbitrary: leave them out (``active_units`` of ``theory.polarised_regime`` finds them). Unless told,
+    their directions are arbitrary: leave them out (see ``theory.polarised_regime.active_units``). Unless told,
     only latents that the decoder ignores at every sample are left out. Invariant to rotations of the data, to a common
     scale, and to signed permutations of the latents. A distance of 0 says that the columns are orthogonal, not that
     they follow the factors.

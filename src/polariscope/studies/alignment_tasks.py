@@ -20,7 +20,7 @@ from polariscope.objectives.beta_vae import BetaVAE, FullBetaVAE
 from polariscope.objectives.objective import Objective
 from polariscope.representation import Representation, represent
 from polariscope.studies.study import Scale
-from polariscope.theory.pca_vae import active_units
+from polariscope.theory.polarised_regime import active_units
 from polariscope.training.config import RunConfig, TrainingConfig
 from polariscope.training.loop import split
 from polariscope.worlds.blobs import Blobs

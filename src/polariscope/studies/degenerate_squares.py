@@ -16,7 +16,8 @@ from polariscope.representation import represent
 from polariscope.studies.alignment_tasks import decoder_distance, task
 from polariscope.studies.published import DEGENERATE
 from polariscope.studies.study import Bench, Claim, Job, Row, Scale, Study, Table, plus_minus, studies
-from polariscope.theory.pca_vae import fit_linear_vae, rotation_penalty
+from polariscope.theory.orthogonal_noise import rotation_penalty
+from polariscope.theory.pca_vae import fit_linear_vae
 from polariscope.training.run import load_model
 from polariscope.worlds.points import SquareLinear
 from polariscope.worlds.splits import Part

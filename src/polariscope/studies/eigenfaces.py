@@ -20,7 +20,7 @@ from polariscope.report.figures import styled
 from polariscope.representation import represent
 from polariscope.studies.alignment_tasks import SQUARED
 from polariscope.studies.study import Bench, Claim, Job, Row, Scale, Study, Table, studies
-from polariscope.theory.pca_vae import principal_order
+from polariscope.theory.polarised_regime import principal_order
 from polariscope.training.config import RunConfig, TrainingConfig
 from polariscope.training.run import load_model
 from polariscope.worlds.digits import Digits

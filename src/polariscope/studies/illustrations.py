@@ -18,7 +18,8 @@ from polariscope.representation import represent
 from polariscope.studies.alignment_tasks import task
 from polariscope.studies.study import Bench, Claim, Job, Row, Scale, Study, Table, studies
 from polariscope.theory.gaussian import kl_per_variable
-from polariscope.theory.pca_vae import fit_linear_vae, hands_on_example, linear_autoencoder, minimal_stochastic_loss
+from polariscope.theory.orthogonal_noise import hands_on_example, minimal_stochastic_loss
+from polariscope.theory.pca_vae import fit_linear_vae, linear_autoencoder
 from polariscope.training.run import load_model
 
 STARTS = 12  # linear models from as many starts

@@ -34,7 +34,7 @@ from polariscope.representation import represent
 from polariscope.studies.alignment_tasks import decoder_distance, in_use
 from polariscope.studies.published import MANIPULATED
 from polariscope.studies.study import Bench, Claim, Job, Row, Scale, Study, Table, plus_minus, studies
-from polariscope.theory.pca_vae import active_units
+from polariscope.theory.polarised_regime import active_units
 from polariscope.training.config import RunConfig, TrainingConfig
 from polariscope.training.loop import Listeners, build_state, fit
 from polariscope.training.run import Progress, build_model

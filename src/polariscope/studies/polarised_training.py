@@ -13,7 +13,7 @@ from polariscope.representation import represent
 from polariscope.studies.alignment_tasks import Kind, task
 from polariscope.studies.published import POLARISED_SHARE
 from polariscope.studies.study import Bench, Claim, Job, Row, Scale, Study, Table, plus_minus, studies
-from polariscope.theory.pca_vae import kl_approximation_error, polarised_share
+from polariscope.theory.polarised_regime import kl_approximation_error, polarised_share
 from polariscope.training.run import load_model
 
 TASKS = ("square-linear", "square-nonlinear", "blobs", "dsprites", "mnist")
