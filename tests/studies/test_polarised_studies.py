@@ -110,4 +110,4 @@ def test_fondue_finds_what_theory_says(tmp_path, monkeypatch) -> None:
     first = study.claims(table, "smoke")[0]
     assert first.held, first.measured
     assert [row["answer"] for row in table.where(part="linear").rows] == [6, 3]
-    assert {"elbow-toy", "trace-curves"} == set(study.figures(table))
+    assert {"elbow-toy", "trace-curves", "search-paths"} == set(study.figures(table))

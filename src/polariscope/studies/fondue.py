@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 
 from polariscope.dimension.elbow import Classifier, CurvePoint, elbow, elbow_curves, mean_curve
 from polariscope.dimension.figures import elbow_figure
+from polariscope.dimension.search import fondue
 from polariscope.dimension.trained import DimensionProbe, Reading, search_dimension
 from polariscope.nets.architecture import Linear
 from polariscope.nets.autoencoder import ModelConfig
@@ -39,6 +40,16 @@ SPRITE_STEPS, ELBOW_STEPS = 2500, 7500  # a model of the search, and one that co
 BETAS = (0.25, 0.5, 1.0, 2.0, 4.0)
 LAMBDAS = (0.5, 1.0, 2.0, 4.0)
 STARTS = (2, 5, 12, 25)
+PUBLISHED: dict[tuple[str, object], str] = {
+    ("toy", "FONDUE"): "10.9 ± 0.7",
+    ("sprites", "FONDUE"): "10.9 ± 0.7",
+    ("toy", "FONDUE_IB"): "15.7",
+    ("toy", "FONDUE_IDE"): "10.1",
+    ("toy", "BS_FONDUE"): "11.3",
+    **{("beta", beta): n for beta, n in {0.5: "13.6", 1.0: "10.9", 2.0: "7.4", 4.0: "6.3"}.items()},
+    **{("lambda", strength): n for strength, n in {0.5: "10.2", 1.0: "9.5", 2.0: "7.9", 4.0: "8.1"}.items()},
+}
+"""Tables 8.1 to 8.3 and D.5, on dSprites."""
 ELBOW_TOY = (1, 2, 3, 4, 5, 6, 8, 10)
 ELBOW_SPRITES = (3, 6, 8, 10, 12, 18)
 
@@ -101,6 +112,7 @@ class Fondue(Study):
             "seconds": found.seconds,
             "visited": list(found.search.visited),
             "readings": readings,
+            "ide": [(r.latents, r.ide_mean, r.ide_sample) for r in found.readings] if statistic == "ide" else None,
         }
         return [{**settings, **row}]
 
@@ -199,8 +211,31 @@ class Fondue(Study):
             ),
         ]
 
+    def beside(self, table: Table) -> list[Row]:
+        """Answer, cost and number of models of every search, as in the published tables."""
+        rows = []
+        searches = Table([row for row in table.rows if not row["part"].startswith("elbow")])
+        for part in dict.fromkeys(row["part"] for row in searches.rows):
+            setting = {"toy": "algorithm", "random-decoder": "dimension", "sprites": "algorithm"}.get(part, part)
+            setting = "beta" if part == "linear" else setting
+            for value, group in searches.where(part=part).by(setting):
+                rows.append(
+                    {
+                        "data": part,
+                        "setting": value if isinstance(value, str) else f"{setting} {value:g}",
+                        "latents published (dSprites)": PUBLISHED.get((part, value), "-"),
+                        "latents here": plus_minus(group.column("answer"), 1),
+                        "models": plus_minus(group.column("models"), 1),
+                        "steps a model": f"{group.mean('steps'):.0f}",
+                        "seconds": plus_minus(group.column("seconds"), 0),
+                    }
+                )
+        return rows
+
     def figures(self, table: Table) -> dict[str, Figure]:
-        found: dict[str, Figure] = {}
+        found: dict[str, Figure] = {"search-paths": _path_figure(table)}
+        if any(row.get("ide") for row in table.rows):
+            found["intrinsic-dimensions"] = _ide_figure(table)
         for part, searched in (("elbow-toy", "toy"), ("elbow-sprites", "sprites")):
             points = [_point(row) for row in table.where(part=part).rows]
             if points:
@@ -289,6 +324,41 @@ def _point(row: Row) -> CurvePoint:
     names: list[str] = list(CurvePoint.__dataclass_fields__)
     values: dict[str, Any] = {name: row[name] for name in names}
     return CurvePoint(**values)
+
+
+@styled
+def _path_figure(table: Table) -> Figure:
+    """How searches closed in: the n asked at each look between the bounds known before it."""
+    part = "sprites" if len(table.where(part="sprites")) else "toy"
+    rows = [row for row in table.where(part=part).rows if row["algorithm"] == "FONDUE"][:3]
+    figure = Figure(figsize=(2.4 * max(1, len(rows)) + 0.6, 2.6), layout="constrained")
+    for axes, row in zip(figure.subplots(1, max(1, len(rows)), squeeze=False, sharey=True)[0], rows, strict=False):
+        known = {int(n): float(gap) for n, gap in row["readings"]}
+        log = fondue(known.__getitem__, row["visited"][0], cap=64).log
+        looks = range(1, len(log) + 1)
+        uppers = [step.upper if np.isfinite(step.upper) else 2 * step.n for step in log]
+        axes.vlines(looks, [step.lower for step in log], uppers, color=LIGHT["passive"], linewidth=5)
+        axes.plot(looks, [step.n for step in log], "o-", color=LIGHT["active"], label="n")
+        axes.axhline(row["answer"], linestyle="--", linewidth=1, color=LIGHT["ink"])
+        axes.set_title(f"{part}, seed {row['seed']}: {row['answer']}")
+        axes.set_xlabel("look")
+    figure.axes[0].set_ylabel("latents, and bounds")
+    return figure
+
+
+@styled
+def _ide_figure(table: Table) -> Figure:
+    """Intrinsic dimension of means and of samples against n: together while all latents are in use, then apart."""
+    figure = Figure(figsize=(4.4, 2.8), layout="constrained")
+    axes = figure.subplots()
+    points = sorted(tuple(point) for row in table.rows for point in row.get("ide") or ())
+    latents, means, samples = zip(*points, strict=True)
+    axes.scatter(latents, means, color=LIGHT["first"], s=18, label="means")
+    axes.scatter(latents, samples, color=LIGHT["second"], s=18, marker="s", label="samples")
+    axes.set_xlabel("latents")
+    axes.set_ylabel("intrinsic dimension")
+    axes.legend()
+    return figure
 
 
 @styled

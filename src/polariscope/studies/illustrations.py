@@ -159,8 +159,8 @@ def _bent_figure(bent: Table) -> Figure:
         codes, factors = np.array(row["codes"]), np.array(row["factors"])
         axes.scatter(*codes.T, c=factors[:, 0], s=16, cmap="viridis")
         axes.set_title(f"{model}: |cosine| {row['cosine']:.2f}")
-        axes.set_xlabel("$z_0$")
-        axes.set_ylabel("$z_1$")
+        axes.set_xlabel("z₀")
+        axes.set_ylabel("z₁")
     return figure
 
 
@@ -185,7 +185,7 @@ def _area_figure() -> Figure:
     """Turning a decoder's latents keeps the area of its columns and changes what noise costs (Figure 3.2)."""
     figure = Figure(figsize=(6.4, 2.4), layout="constrained")
     for axes, (name, matrix) in zip(
-        figure.subplots(1, 2), zip(("$M_1$", "$M_2$"), hands_on_example(), strict=True), strict=True
+        figure.subplots(1, 2), zip(("M₁", "M₂"), hands_on_example(), strict=True), strict=True
     ):
         basis, _ = np.linalg.qr(hands_on_example()[0])
         flat = basis.T @ matrix

@@ -15,12 +15,13 @@ from torch.nn import functional
 
 from polariscope.compare import Activations, encoder_layers, layer_activations
 from polariscope.measures.information import effective_rank
+from polariscope.measures.intrinsic_dimension import twonn
 from polariscope.measures.polarisation import variable_types
 from polariscope.measures.similarity import SimilarityMatrix, average_over_pairs, cka
 from polariscope.objectives.beta_vae import BetaVAE
 from polariscope.objectives.dip_vae import DIPVAE
 from polariscope.objectives.objective import Objective
-from polariscope.report.figures import heatmap
+from polariscope.report.figures import heatmap, styled
 from polariscope.representation import represent
 from polariscope.studies.settings import run_at
 from polariscope.studies.study import Bench, Claim, Job, Row, Scale, Study, Table, studies
@@ -64,6 +65,7 @@ class LayerSimilarity(Study):
                 step = healthy[0].training.snapshot_every * early
                 b = [_activations(bench, config, scale, side=1, step=step) for config in healthy]
                 first, second = "final", f"step {step}"
+                rows += _dimensions(bench, healthy[0])
             case "collapsed":
                 strong = 8.0 if scale == "paper" else 16.0
                 configs = [_config(scale, BetaVAE(strong), seed) for seed in range(SEEDS[scale])]
@@ -98,6 +100,9 @@ class LayerSimilarity(Study):
         alike = Table([row for row in table.where(comparison="pair").rows if row["cka"] > 0.9])
         unequal = [row for row in alike.rows if row["active"][0] != row["active"][1]]
         latent = min(cell("objectives", name) for name in ("mean", "variance", "sampled"))
+        dimensions = table.where(comparison="dimension")
+        layers = dimensions.distinct("layer")
+        change = np.mean([_late_change(dimensions.where(layer=name)) for name in layers])
         trunk = mean_of("classifier", "encoder")
         to_latent = float(np.mean([matrix["classifier"]["values"][matrix["classifier"]["rows"].index(n)]
                                    for n in ("mean", "variance", "sampled")]))  # fmt: skip
@@ -139,6 +144,12 @@ class LayerSimilarity(Study):
                 f"{len(alike) - len(unequal)} of {len(alike)} such pairs of seeds or snapshots",
                 not unequal if len(alike) else None,
             ),
+            Claim(
+                "The intrinsic dimension of the layers hardly changes after the first quarter of the training",
+                "figure 8.11: little change after epoch 1",
+                f"mean change {100 * change:.0f} % over {len(layers)} layers",
+                bool(change < 0.25),
+            ),
         ]
 
     def figures(self, table: Table) -> dict[str, Figure]:
@@ -150,7 +161,7 @@ class LayerSimilarity(Study):
                 found[row["comparison"]] = heatmap(
                     row["values"], row["rows"], row["columns"], title, low=0, high=1, separators=lines
                 )
-        return found
+        return found | {"layer-dimension": _dimension_figure(table.where(comparison="dimension"))}
 
 
 def _config(scale: Scale, objective: Objective, seed: int) -> RunConfig:
@@ -178,6 +189,35 @@ def _pairs(bench: Bench, configs: Sequence[RunConfig]) -> list[Row]:
         {"comparison": "pair", "cka": cka(a[0], b[0]), "active": [a[1], b[1]], "erank": [a[2], b[2]]}
         for a, b in itertools.combinations(models, 2)
     ]
+
+
+def _dimensions(bench: Bench, config: RunConfig) -> list[Row]:
+    """Intrinsic dimension of every layer at every snapshot of one training."""
+    run = bench.train(config)
+    rows: list[Row] = []
+    for step in sorted(run.snapshots()):
+        for name, values in layer_activations(load_model(run, step), config.world, 1000).items():
+            found = twonn(values).value if np.ptp(values, axis=0).any() else None
+            rows.append({"comparison": "dimension", "step": step, "layer": name, "dimension": found})
+    return rows
+
+
+def _late_change(layer: Table) -> float:
+    """Relative change of a layer's dimension from the first quarter of its snapshots to the last."""
+    values = layer.column("dimension")
+    return float(abs(values[-1] - values[len(values) // 4]) / values[-1])
+
+
+@styled
+def _dimension_figure(table: Table) -> Figure:
+    figure = Figure(figsize=(6, 3), layout="constrained")
+    axes = figure.subplots()
+    for number, (name, layer) in enumerate(table.by("layer")):
+        axes.plot(layer.column("step"), layer.column("dimension"), color=f"C{number % 10}", label=name)
+    axes.set_xlabel("step")
+    axes.set_ylabel("intrinsic dimension (TwoNN)")
+    figure.legend(loc="outside right upper", fontsize=7)
+    return figure
 
 
 def _row(comparison: str, first: str, second: str, found: SimilarityMatrix) -> Row:

@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from polariscope.measures.polarisation import trace_gap, variable_types
 from polariscope.measures.truncation import compare_mean_sampled, subset_accuracies
 from polariscope.objectives.beta_vae import BetaVAE
-from polariscope.report.figures import heatmap, types_by_strength
+from polariscope.report.figures import LIGHT, heatmap, styled, types_by_strength
 from polariscope.representation import represent
 from polariscope.studies.settings import run_at
 from polariscope.studies.study import Bench, Claim, Job, Row, Scale, Study, Table, plus_minus, studies
@@ -172,10 +172,26 @@ class PolarisedRegime(Study):
         accuracy = np.array(
             [[example.get(f"accuracy_{side}_{name}") for name in names] for side in ("mean", "sampled")], dtype=float
         )
-        found["accuracy-by-subset"] = heatmap(accuracy, ["means", "samples"], names, f"Accuracy, beta {strongest:g}")
+        found["accuracy-by-subset"] = _accuracy_bars(accuracy, names, f"beta {strongest:g}")
         if example.get("correlations"):
             labels = [f"{j} {label}" for j, label in enumerate(example["labels"])]
             numbers = [str(j) for j in range(len(labels))]
             title = f"Correlations of the means, beta {strongest:g}"
             found["correlations"] = heatmap(example["correlations"], labels, numbers, title, signed=True, high=1)
         return found
+
+
+@styled
+def _accuracy_bars(accuracy: np.ndarray, names: list[str], title: str) -> Figure:
+    """Accuracy of reading the factors from each subset of the means and of the samples; empty subsets stay empty."""
+    figure = Figure(figsize=(1.2 + 0.8 * len(names), 2.8), layout="constrained")
+    axes = figure.subplots()
+    for shift, side, values, colour in zip(
+        (-0.2, 0.2), ("means", "samples"), accuracy, ("first", "second"), strict=True
+    ):
+        axes.bar(np.arange(len(names)) + shift, np.nan_to_num(values), 0.38, color=LIGHT[colour], label=side)
+    axes.set_xticks(range(len(names)), names, rotation=25, ha="right")
+    axes.set_ylabel("accuracy")
+    axes.set_title(title)
+    axes.legend()
+    return figure
