@@ -265,10 +265,7 @@ class StreamingCKA:
             self.skipped += count
             return
         else:
-            layers = [_look(x, name) for name, x in batch]
-            sizes = np.array([layer.size for layer in layers])
-            table = _hsic(layers, True, self._wanted()) * np.outer(sizes, sizes) * count
-            self._sums += torch.from_numpy(table)
+            self._sums += count * _batch_hsic(torch.stack([_batch_gram(x, name) for name, x in batch]))
         self.samples += count
 
     def result(self) -> SimilarityMatrix:
@@ -310,11 +307,6 @@ class StreamingCKA:
         else:
             self._sums = torch.zeros(len(widths), len(widths), dtype=torch.float64)
 
-    def _wanted(self) -> NDArray[np.bool_]:
-        side = np.arange(len(self._widths)) < len(self._rows)
-        wanted: NDArray[np.bool_] = (side[:, None] != side) | np.eye(len(side), dtype=bool)
-        return wanted
-
     def _member(self) -> Tensor:
         """Which feature belongs to which layer, ``(features, layers)``."""
         layers = torch.eye(len(self._widths), dtype=torch.float64, device=self._first.device)
@@ -338,6 +330,33 @@ class StreamingCKA:
         scale = torch.outer(sizes, sizes)
         full, diagonal = full / scale, diagonal / scale
         return _estimate((full - diagonal).cpu().numpy(), diagonal.cpu().numpy(), self.samples, self.debiased)
+
+
+def _batch_gram(x: Tensor, name: str) -> Tensor:
+    """The centred Gram matrix of one batch, in as few passes over the activations as there can be."""
+    samples = x.to(torch.float32) if x.dtype == torch.uint8 else x
+    mean = samples.mean(0)
+    centred = samples - mean
+    gram = centred @ centred.T
+    size = float(gram.diagonal().sum())
+    if not np.isfinite(size):
+        raise ValueError(f"the squares of {name} do not fit into {samples.dtype}: rescale it, or pass float64")
+    if size <= 1e-10 * len(samples) * float(mean.square().sum()):  # perhaps rounding of the mean is all that is left
+        layer = _look(samples, name)
+        return layer.gram(0, len(samples)) * layer.size
+    return gram
+
+
+def _batch_hsic(grams: Tensor) -> Tensor:
+    """Unbiased HSIC of all pairs of the centred Gram matrices ``(layers, n, n)`` of one batch."""
+    sizes = grams.diagonal(dim1=1, dim2=2).sum(1)
+    scaled = grams / torch.where(sizes > 0, sizes, 1)[:, None, None]
+    shares = scaled.diagonal(dim1=1, dim2=2).to(torch.float64)
+    diagonal = (shares @ shares.T).cpu().numpy()
+    scaled.diagonal(dim1=1, dim2=2).zero_()
+    products = _inner_products(scaled).cpu().numpy()
+    sizes = sizes.to(torch.float64).cpu()
+    return torch.from_numpy(_estimate(products, diagonal, grams.shape[1], True)) * torch.outer(sizes, sizes)
 
 
 @dataclass(frozen=True, eq=False)
