@@ -37,14 +37,23 @@ class NTKLinear(nn.Linear):
 
 
 class NTKConv2d(nn.Conv2d):
-    """A convolution of standard normal parameters that are scaled as they are used."""
+    """A convolution of standard normal parameters that are scaled as they are used; ``groups`` of channels apart."""
 
     def __init__(
-        self, inputs: int, outputs: int, size: int, stride: int, padding: int, weight_var: float, bias_var: float
+        self,
+        inputs: int,
+        outputs: int,
+        size: int,
+        stride: int,
+        padding: int,
+        weight_var: float,
+        bias_var: float,
+        groups: int = 1,
     ) -> None:
-        super().__init__(inputs, outputs, size, stride, padding, bias=bias_var > 0)
+        super().__init__(inputs, outputs, size, stride, padding, groups=groups, bias=bias_var > 0)
         self.weight_var, self.bias_var = weight_var, bias_var
-        self.weight_scale, self.bias_scale = math.sqrt(weight_var / (inputs * size**2)), math.sqrt(bias_var)
+        fan_in = inputs // groups * size**2
+        self.weight_scale, self.bias_scale = math.sqrt(weight_var / fan_in), math.sqrt(bias_var)
 
     def forward(self, x: Tensor) -> Tensor:
         bias = None if self.bias is None else self.bias * self.bias_scale

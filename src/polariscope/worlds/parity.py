@@ -70,17 +70,17 @@ def parity_task(source: World, train: int, test: int, seed: int = 0, size: int |
     images = source.observe(index)
     if size is not None and images.shape[2:] != (size, size):
         images = resize(images, (size, size))
-    values = images.astype(np.float32) / 255
+    values = images.astype(np.float32)
     values -= values[:train].mean(0)
     norms = np.sqrt(np.square(values).sum((1, 2, 3), keepdims=True))
     if not (norms > 0).all():
         raise ValueError("an image equals the mean image, so that it cannot be scaled; give a source that varies")
-    values *= math.sqrt(math.prod(values.shape[1:])) / norms
+    values *= np.float32(math.sqrt(math.prod(values.shape[1:]))) / norms
 
     def part(start: int, count: int) -> Examples:
         rows = slice(start, start + count)
         shown = digits[index[rows]]
-        return Examples(values[rows], 1.0 - 2.0 * (shown % 2), shown, index[rows])
+        return Examples(values[rows], np.where(shown % 2, -1.0, 1.0), shown, index[rows])
 
     return ParityTask(part(0, train), part(train, train), part(2 * train, test))
 

@@ -1,0 +1,328 @@
+"""Study: how fast the test error falls with the data, with and without learned features (Figures 2 and 7).
+
+A kernel that does not move pays for all directions, a network that shrinks those the labels ignore for few of them. If
+that is all there is to it, a kernel on data shrunk by the same Λ* must do as well, and so must the kernel the network
+ends with. (Spec 004, sections 6.1, 7, E2 and E7, and 9.1.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+
+import numpy as np
+import torch
+from matplotlib.figure import Figure
+from torch import Tensor
+
+from polariscope.kernels.frozen import INFINITE_WIDTH, NetKernel, learn_frozen
+from polariscope.kernels.gradient_flow import MeanFieldNet
+from polariscope.kernels.learning_curves import LearningCurve
+from polariscope.kernels.machine import Kernel
+from polariscope.report.figures import LIGHT, styled
+from polariscope.studies.amplification import (
+    ALPHA,
+    SOURCE,
+    curve,
+    draw,
+    exponent_claim,
+    groups,
+    interval,
+    log_log,
+    start_of,
+    trained,
+    within,
+    world_of,
+)
+from polariscope.studies.study import Bench, Claim, Job, Row, Scale, Study, Table, studies
+from polariscope.theory.learning_exponents import compression_exponent, feature_exponent, lazy_exponent
+from polariscope.worlds.stripes import compress
+
+LEARNERS = {
+    "feature": "network",
+    "lazy": "lazy kernel",
+    "compressed": "lazy kernel, compressed data",
+    "end": "kernel of the trained network",
+}
+INFORMATIVE = {"stripe": 1, "cylinder": 2}
+FACTORS = (1, 2, 4, 8, 16)
+
+
+@dataclass(frozen=True)
+class Setting:
+    """How much is done at a scale; ``lazy_width`` 0 is the kernel of infinite width."""
+
+    groups: tuple[tuple[str, int], ...]
+    sizes: tuple[int, ...]
+    cylinder_sizes: tuple[int, ...]
+    seeds: int
+    cylinder_seeds: int
+    width: int
+    lazy_width: int
+    momentum: float
+    steps: int
+    kernel_steps: int
+    test: int
+    gain_points: int
+
+
+SETTINGS: dict[Scale, Setting] = {
+    "smoke": Setting(
+        (("stripe", 5), ("cylinder", 3)), (128, 256, 512), (215, 464), 3, 3, 200, 0, 0.9, 900, 8000, 10_000, 300
+    ),
+    "laptop": Setting(
+        (("stripe", 5), ("stripe", 10), ("cylinder", 3)),
+        (128, 256, 512, 1024, 2048),
+        (128, 256, 512, 1024, 2048),
+        7,
+        9,
+        600,
+        0,
+        0.9,
+        2500,
+        40_000,
+        20_000,
+        512,
+    ),
+    "paper": Setting(
+        (("stripe", 5), ("stripe", 10), ("cylinder", 3)),
+        (128, 256, 512, 1024, 2048, 4096),
+        (128, 256, 512, 1024, 2048, 4096),
+        20,
+        9,
+        10_000,
+        10_000,
+        0.0,
+        500_000,
+        1_000_000,
+        100_000,
+        512,
+    ),
+}
+
+
+@studies.register("learning-curves")
+@dataclass(frozen=True)
+class LearningCurves(Study):
+    """Four learners over the number of points, and one over how far its data are compressed."""
+
+    title = "What learned features are worth"
+    source = f"{SOURCE}, sections 3.1 and 4, figures 2 and 7"
+    question = "Does a network that learns features need fewer examples, and is it because it compresses?"
+    cost = {"smoke": "15 s", "laptop": "about 12 minutes", "paper": "weeks"}
+
+    def jobs(self, scale: Scale) -> Sequence[Job]:
+        setting = SETTINGS[scale]
+        keys = ("width", "lazy_width", "momentum", "steps", "kernel_steps", "test")
+        common = {"part": "curve", "alpha": ALPHA} | {key: asdict(setting)[key] for key in keys}
+        curves: list[Job] = []
+        gains: list[Job] = []
+        for task, dimension in setting.groups:
+            cylinder = task == "cylinder"
+            seeds = setting.cylinder_seeds if cylinder else setting.seeds
+            here = {"task": task, "dimension": dimension}
+            curves += [
+                common | here | {"points": points, "seed": seed}
+                for points in (setting.cylinder_sizes if cylinder else setting.sizes)
+                for seed in range(seeds)
+            ]
+            gains += [
+                {"part": "gain"} | here | {"points": setting.gain_points, "seed": seed, "test": setting.test}
+                for seed in range(seeds)
+            ]
+        return [*sorted(curves, key=lambda job: -job["points"]), *gains]
+
+    def run(self, job: Job, bench: Bench) -> list[Row]:
+        return _gain(job) if job["part"] == "gain" else [job | _errors(job)]
+
+    def claims(self, table: Table, scale: Scale) -> list[Claim]:
+        claims: list[Claim] = []
+        for task, dimension, rows in groups(table.where(part="curve")):
+            claims += [*_curve_claims(task, dimension, rows)]
+        for task, dimension, rows in groups(table.where(part="gain")):
+            claims.append(_gain_claim(task, dimension, rows))
+        return claims
+
+    def beside(self, table: Table) -> list[Row]:
+        rows = []
+        for task, dimension, group in groups(table.where(part="curve")):
+            predicted = predicted_exponents(task, dimension)
+            for learner, words in LEARNERS.items():
+                found = curve(group, learner)
+                errors = ", ".join(f"{p}: {e:.4f}" for p, e in zip(found.sizes, found.medians, strict=True))
+                law = interval(found.power_law(200)) if (found.sizes >= 200).sum() > 1 else "-"
+                published = f"{predicted[learner]:.3f}" if learner in predicted else "-"
+                rows.append(
+                    {
+                        "task": f"{task}, d = {dimension}",
+                        "learner": words,
+                        "exponent published": published,
+                        "exponent here, p ≥ 200": law,
+                        "median test error by p": errors,
+                        "seeds": found.values.shape[1],
+                    }
+                )
+        return rows
+
+    @styled
+    def figures(self, table: Table) -> dict[str, Figure]:
+        return {"learning-curves": _curve_figure(table.where(part="curve")), "gain": _gain_figure(table)}
+
+
+def predicted_exponents(task: str, dimension: int) -> dict[str, float]:
+    """Exponents of the error, negative as it falls; compressed by Λ ~ √p the kernel has that of the network."""
+    feature = -feature_exponent(dimension, INFORMATIVE[task])
+    return {"feature": feature, "lazy": -lazy_exponent(dimension), "compressed": feature}
+
+
+def _errors(job: Job) -> Row:
+    """Test errors of the four learners; the trained network's kernel learns from points that did not train it."""
+    world, count, seed = world_of(job), job["points"], job["seed"]
+    (x, y), fresh = draw(world, count, seed, "train"), draw(world, count, seed, "fresh")
+    test = draw(world, job["test"], seed, "test")
+    done = trained(job)
+    kernel = lazy_kernel(job)
+    end = done.at("end")
+    assert isinstance(end, MeanFieldNet)
+    tangent = NetKernel(MeanFieldNet(end.state.double()))
+    row: Row = {
+        "feature": done.error(*test),
+        "lazy": learn_frozen(kernel, x, y).error(*test),
+        "end": learn_frozen(tangent, *fresh, steps=job["kernel_steps"]).error(*test),
+        "compressed": None,
+        "at_onset": None,
+        "at_end": done.end.amplification,
+        "active": done.active,
+        "steps_taken": done.steps,
+    }
+    if done.t_star is not None:
+        factor, kept = done.t_star.amplification, world.source.informative
+        learner = learn_frozen(kernel, compress(x, kept, factor), y)
+        row |= {"compressed": learner.error(compress(test[0], kept, factor), test[1]), "at_onset": factor}
+    return row
+
+
+def lazy_kernel(job: Job) -> Kernel:
+    """The kernel of the network before training, of infinite width or, as published, of a finite one."""
+    if job["lazy_width"]:
+        return NetKernel(start_of(job | {"width": job["lazy_width"]}, torch.float64))
+
+    def kernel(x1: Tensor, x2: Tensor | None) -> Tensor:
+        return INFINITE_WIDTH.ntk(x1, x2)
+
+    return kernel
+
+
+def _gain(job: Job) -> list[Row]:
+    """The lazy kernel on one data set, compressed ever more."""
+    world = world_of(job)
+    (x, y), test = draw(world, job["points"], job["seed"], "train"), draw(world, job["test"], job["seed"], "test")
+    kept = world.source.informative
+    return [
+        job
+        | {
+            "factor": factor,
+            "error": learn_frozen(INFINITE_WIDTH.ntk, compress(x, kept, factor), y).error(
+                compress(test[0], kept, factor), test[1]
+            ),
+        }
+        for factor in FACTORS
+    ]
+
+
+def _curve_claims(task: str, dimension: int, rows: Table) -> Iterator[Claim]:
+    name = f"{task}, d = {dimension}"
+    figure = "figure 2" if task == "stripe" else "figure 7"
+    found = {learner: curve(rows, learner) for learner in LEARNERS}
+    sizes, median = found["feature"].sizes, {learner: c.medians for learner, c in found.items()}
+    predicted = predicted_exponents(task, dimension)
+    lazy, feature = predicted["lazy"], predicted["feature"]
+    large = sizes >= 215 if task == "cylinder" else sizes >= 128
+    yield Claim(
+        f"A network that learns features beats the lazy kernel ({name})",
+        f"{figure}: at every number of points",
+        "error of the lazy kernel over the network's: " + _ratios(sizes, median["lazy"] / median["feature"]),
+        bool((median["feature"] < median["lazy"])[large].all()),
+    )
+    yield exponent_claim(f"Lazy: β = d/(3d − 2) ({name})", f"{figure}, slope", found["lazy"], lazy, feature)
+    formula = "(2d − 1)/(3d − 2)" if task == "stripe" else "(d + d⊥/2)/(3d − 2)"
+    yield exponent_claim(f"Feature: β = {formula} ({name})", f"{figure}, slope", found["feature"], feature, lazy)
+    # The two learn from the same points, so that the exponent of their ratio is surer than the difference of exponents.
+    shared = min(found["feature"].values.shape[1], found["lazy"].values.shape[1])
+    ratio = LearningCurve(sizes, found["feature"].values[:, :shared] / found["lazy"].values[:, :shared])
+    text = f"The lead of the network grows with the number of points ({name})"
+    yield exponent_claim(text, f"{figure}, slope of the ratio of errors", ratio, feature - lazy, 0.0)
+    big = sizes >= 215
+    if task == "stripe":
+        same = median["compressed"] / median["feature"]
+        yield Claim(
+            f"The lazy kernel on data compressed by Λ* learns like the network ({name})",
+            f"{figure}: closely",
+            "error over the network's: " + _ratios(sizes, same),
+            bool(((same > 0.5) & (same < 1.8))[big].all()),
+        )
+        better = median["end"] / median["lazy"]
+        yield Claim(
+            f"The kernel of the trained network is much better than that at its start ({name})",
+            f"{figure}: as good as the network",
+            f"error over the lazy kernel's: {_ratios(sizes, better)}; over the network's: "
+            + _ratios(sizes, median["end"] / median["feature"]),
+            bool((better[big] <= 0.5).all()),
+        )
+        last = median["end"][-1] / median["feature"][-1]
+        yield Claim(
+            f"At the largest number of points it is even better than the network ({name})",
+            figure,
+            f"error over the network's at {sizes[-1]} points: {last:.2f}",
+            bool(last < 1),
+            "" if last < 1 else "it is better the larger Λ at the end: training to the last point lowers Λ (Spec 9.1)",
+        )
+
+
+def _gain_claim(task: str, dimension: int, rows: Table) -> Claim:
+    law = curve(rows, "error", over="factor").power_law()
+    predicted = -compression_exponent(dimension, INFORMATIVE[task])
+    held, note = within(law, predicted, 0.0)
+    seeds = len(rows.distinct("seed"))
+    return Claim(
+        f"Compressing the data by Λ multiplies the lazy kernel's error by a power of Λ ({task}, d = {dimension})",
+        f"{'section 3.1' if task == 'stripe' else 'section 4'}: {predicted:.3f}",
+        f"{interval(law)} from Λ = {FACTORS[0]} to {FACTORS[-1]}, {rows.rows[0]['points']} points, {seeds} seeds",
+        held,
+        note,
+    )
+
+
+def _ratios(sizes: Sequence[int] | np.ndarray, ratios: np.ndarray) -> str:
+    return ", ".join(f"{size}: {ratio:.2f}" for size, ratio in zip(sizes, ratios, strict=True))
+
+
+def _curve_figure(table: Table) -> Figure:
+    """A panel a task, with lines of the predicted slopes through the middle of what they predict."""
+    panels = list(groups(table))
+    figure = Figure(figsize=(0.6 + 3.0 * len(panels), 3.2), layout="constrained")
+    for axes, (task, dimension, rows) in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
+        found = {learner: curve(rows, learner) for learner in LEARNERS}
+        log_log(axes, {words: found[learner] for learner, words in LEARNERS.items()})
+        predicted = predicted_exponents(task, dimension)
+        for learner, style in (("feature", "--"), ("lazy", ":")):
+            line = found[learner].guide(predicted[learner])
+            label = f"slope {predicted[learner]:.3f}"
+            axes.plot(found[learner].sizes, line(found[learner].sizes), style, color=LIGHT["muted"], label=label)
+        axes.set(title=f"{task}, d = {dimension}", xlabel="points p")
+        axes.legend(fontsize=6.5)
+    figure.axes[0].set_ylabel("test error")
+    return figure
+
+
+def _gain_figure(table: Table) -> Figure:
+    figure = Figure(figsize=(3.6, 2.8), layout="constrained")
+    axes = figure.subplots()
+    found = {f"{task}, d = {d}": curve(rows, "error", "factor") for task, d, rows in groups(table.where(part="gain"))}
+    log_log(axes, found)
+    for task, dimension, rows in groups(table.where(part="gain")):
+        line = curve(rows, "error", "factor").guide(-compression_exponent(dimension, INFORMATIVE[task]))
+        axes.plot(FACTORS, line(FACTORS), "--", color=LIGHT["muted"], linewidth=1)
+    axes.set(xlabel="compression Λ", ylabel="test error of the lazy kernel")
+    axes.legend()
+    return figure
