@@ -17,6 +17,7 @@ import numpy as np
 import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, NullLocator
 from numpy.typing import ArrayLike, NDArray
 
 from polariscope.kernels.gradient_flow import Flow, MeanFieldNet, Training, train_flow
@@ -32,6 +33,7 @@ from polariscope.worlds.stripes import FloatArray, Stripe
 SOURCE = "Paccolat, Petrini, Geiger, Tyloo and Wyart, Compressing invariant manifolds in neural nets (2021)"
 ALPHA = 1e-6
 PARTS = ("train", "fresh", "test")
+COLOURS = (*SUBJECTS, "active")
 ASYMPTOTIC = 200
 """Points from which on an exponent is fitted: below, neither regime follows its power law (Spec 004, section 12)."""
 STEEPER = "below some thousand points curves are steeper than the asymptotic law (Spec 004, A16)"
@@ -50,7 +52,8 @@ def draw(
     world: Stripe | Cylinder, count: int, seed: int, part: Literal["train", "fresh", "test"]
 ) -> tuple[FloatArray, FloatArray]:
     """Points and labels that share no random number with those of another part, or with a net of the same seed."""
-    return world.sample(count, np.random.default_rng((seed, PARTS.index(part))))
+    # From 1 on: NumPy takes (seed, 0) for seed, which is the net's.
+    return world.sample(count, np.random.default_rng((seed, 1 + PARTS.index(part))))
 
 
 def start_of(job: Job, dtype: torch.dtype = torch.float32) -> MeanFieldNet:
@@ -69,15 +72,18 @@ def trained(job: Job) -> Training:
     return train_flow(start_of(job), x, y, flow_of(job), informative=world.source.informative)
 
 
-def undisturbed(net: MeanFieldNet, x: ArrayLike, y: ArrayLike, steps: Sequence[int]) -> Iterator[MeanFieldNet]:
-    """The network after so many steps (rising, of 0.1 τ each), for as long as it fits none of its points.
+def undisturbed(
+    net: MeanFieldNet, x: ArrayLike, y: ArrayLike, steps: Sequence[int], length: float = 0.1
+) -> Iterator[MeanFieldNet]:
+    """The network after so many steps (rising) of a ``length`` in τ, for as long as it fits none of its points.
 
     Until then the output does not matter, so that each stretch of the flow can start where the last one ended.
     """
     done = 0
     for count in steps:
         if count > done:
-            net = MeanFieldNet(train_flow(net, x, y, Flow(alpha=1e-20, steps=count - done), every=count).end.state)
+            flow = Flow(alpha=1e-20, steps=count - done, longest=length)
+            net = MeanFieldNet(train_flow(net, x, y, flow, every=count).end.state)
             done = count
         yield net
 
@@ -104,7 +110,8 @@ def exponent_claim(text: str, published: str, found: LearningCurve, predicted: f
     smallest = ASYMPTOTIC if (found.sizes >= ASYMPTOTIC).sum() > 1 else 0
     sizes, seeds = found.sizes[found.sizes >= smallest], found.values.shape[1]
     if len(sizes) < 2 or not seeds or (found.values <= 0).any():
-        return Claim(text, published, "no exponent", None, "an exponent needs two sizes and errors above zero")
+        note = "an exponent needs two sizes, and values above zero"
+        return Claim(text, f"{published}: {predicted:.3f}", "no exponent", None, note)
     law = found.power_law(smallest)
     measured = f"{interval(law)} from {sizes[0]} to {sizes[-1]} points, {seeds} seeds"
     held, note = within(law, predicted, rival)
@@ -128,20 +135,38 @@ def interval(law: PowerLaw) -> str:
 
 
 def log_log(axes: Axes, curves: dict[str, LearningCurve]) -> None:
-    """Medians over seeds with their quartiles, a colour and a marker each."""
+    """Medians over seeds with their quartiles, a colour and a marker each; ticks at the sizes there are."""
+    sizes = sorted({int(size) for found in curves.values() for size in found.sizes})
+    axes.set(xscale="log", yscale="log")
+    plain_ticks(axes)
+    axes.set_xticks(sizes, [str(size) for size in sizes])
     for number, (name, found) in enumerate(curves.items()):
         low, middle, high = np.quantile(found.values, [0.25, 0.5, 0.75], axis=1)
         axes.errorbar(
             found.sizes,
             middle,
             [middle - low, high - middle],
-            color=LIGHT[SUBJECTS[number % len(SUBJECTS)]],
-            marker=MARKERS[number % len(MARKERS)],
+            color=LIGHT[COLOURS[number]],
+            marker=MARKERS[number],
             markersize=4,
             elinewidth=0.8,
             label=name,
         )
-    axes.set(xscale="log", yscale="log")
+
+
+def plain_ticks(axes: Axes, subs: Sequence[float] = (1.0, 2.0, 5.0)) -> None:
+    """Numbers at the ticks of logarithmic axes: the house style draws no formulas."""
+    for axis in (axes.xaxis, axes.yaxis):
+        if axis.get_scale() == "log":
+            axis.set_major_locator(LogLocator(subs=subs, numticks=8))
+            axis.set_minor_locator(NullLocator())
+        axis.set_major_formatter("{x:g}")
+
+
+def share_legend(figure: Figure) -> None:
+    """One legend under all panels, with the entries of the first."""
+    handles, labels = figure.axes[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=3)
 
 
 # --- the study ------------------------------------------------------------------------------------------------------
@@ -384,7 +409,7 @@ def _rises(table: Table) -> Iterator[Claim]:
 
 def _scaling_figure(table: Table) -> Figure:
     panels = list(groups(table))
-    figure = Figure(figsize=(0.6 + 2.8 * len(panels), 2.8), layout="constrained")
+    figure = Figure(figsize=(0.6 + 2.8 * len(panels), 3.1), layout="constrained")
     for axes, (task, dimension, rows) in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
         log_log(axes, {"Λ* at the onset": curve(rows, "at_onset"), "Λ_max": curve(rows, "largest")})
         sizes = np.array(rows.distinct("points"))
@@ -392,7 +417,7 @@ def _scaling_figure(table: Table) -> Figure:
         axes.plot(sizes, predicted, "--", color=LIGHT["muted"], linewidth=1, label="predicted Λ*, slope 1/2")
         axes.set(title=f"{task}, d = {dimension}", xlabel="points p")
     figure.axes[0].set_ylabel("amplification Λ")
-    figure.axes[0].legend()
+    share_legend(figure)
     return figure
 
 
@@ -409,6 +434,7 @@ def _rise_figure(table: Table) -> Figure:
             axes.plot(grid, np.median(paths, axis=0), color=colour, label=f"p = {count}")
             axes.axvline(runs.mean("onset"), ymax=0.06, color=colour)
         axes.set(title=f"stripe, d = {dimension}", xlabel="time / τ", yscale="log")
+        plain_ticks(axes)
         axes.legend()
     figure.axes[0].set_ylabel("amplification Λ")
     return figure

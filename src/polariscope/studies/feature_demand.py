@@ -24,7 +24,7 @@ from polariscope.kernels.linearised import Descent
 from polariscope.kernels.width_sweep import Task, fit_twin, pixel_ridge
 from polariscope.measures.similarity import cka
 from polariscope.nets.classifiers import alexnet, freeze_all_but_last, lenet
-from polariscope.report.figures import LIGHT, MARKERS, SUBJECTS, heatmap, styled
+from polariscope.report.figures import LIGHT, heatmap, styled
 from polariscope.studies.published_widths import ALEXNET_WIDTHS, FINITE, PARAMETERS, PIXELS, SNAKES, WIDTHS, gap, layout
 from polariscope.studies.study import Bench, Claim, Job, Row, Scale, Study, Table, plus_minus, studies
 from polariscope.worlds.digit_tasks import DigitTask, standardise
@@ -316,15 +316,16 @@ def similarity_across_widths(table: Table) -> np.ndarray:
     return values
 
 
-NAMES = {
-    "standard": "network",
-    "linearised": "linearised",
-    "solved": "linearised, solved",
-    "last_layer": "last layer only",
-    "pixels": "pixels",
-    "nngp": "NNGP",
-    "ntk": "NTK",
+LOOKS = {
+    "standard": ("network", LIGHT["first"], "o"),
+    "linearised": ("linearised", LIGHT["second"], "s"),
+    "solved": ("linearised, solved", LIGHT["fourth"], "D"),
+    "last_layer": ("last layer only", LIGHT["third"], "^"),
+    "pixels": ("pixels", LIGHT["passive"], ""),
+    "nngp": ("NNGP", LIGHT["third"], ""),
+    "ntk": ("NTK", LIGHT["second"], ""),
 }
+"""Name, colour and marker of each twin; a kernel has the colour of the networks that it is the limit of."""
 
 
 @styled
@@ -333,16 +334,14 @@ def draw_widths(table: Table, split: str = "test") -> Figure:
     found = by_width(table)
     figure = Figure(figsize=(0.8 + 2.6 * len(found), 2.7), layout="constrained")
     for axes, (task, twins) in zip(figure.subplots(1, len(found), squeeze=False)[0], found.items(), strict=True):
-        for number, twin in enumerate(name for name in NAMES if name in twins):
-            colour, marker = LIGHT[SUBJECTS[number % len(SUBJECTS)]], MARKERS[number % len(MARKERS)]
+        for twin in (name for name in LOOKS if name in twins):
+            name, colour, marker = LOOKS[twin]
             groups = twins[twin].values()
             mean, spread = ([100 * f(group, f"{split}_accuracy") for group in groups] for f in (Table.mean, Table.std))
             if twin in WIDTHLESS:
-                axes.axhline(mean[0], color=colour, linestyle="--", linewidth=1, label=NAMES[twin])
+                axes.axhline(mean[0], color=colour, linestyle="--", linewidth=1, label=name)
             else:
-                axes.errorbar(
-                    list(twins[twin]), mean, spread, color=colour, marker=marker, markersize=4, label=NAMES[twin]
-                )
+                axes.errorbar(list(twins[twin]), mean, spread, color=colour, marker=marker, markersize=4, label=name)
         axes.set_xscale("log")
         widths = table.where(task=task).distinct("width")
         axes.set_xticks(widths, [f"×{width:g}" for width in widths])

@@ -322,7 +322,10 @@ def _errors(table: Table) -> Figure:
         axes.plot(sizes, means, linestyle="--" if time == "start" else "-", label=label(part, time), **style)
     axes.set_xscale("log")
     axes.set_yscale("log")
-    axes.set_xticks(sizes, [str(p) for p in sizes], minor=False)
+    axes.set_xticks(sizes, [str(p) for p in sizes])
+    low, high = axes.get_ylim()
+    marks = [mark for mark in (0.01, 0.02, 0.03, 0.05, 0.1, 0.2, 0.3, 0.5) if low <= mark <= high]
+    axes.set_yticks(marks, [f"{mark:g}" for mark in marks])
     axes.minorticks_off()
     axes.set_xlabel(f"training examples p, {SOURCES[table.distinct('data')[0]]}")
     axes.set_ylabel("test error")

@@ -17,7 +17,7 @@ from matplotlib.figure import Figure
 from polariscope.kernels.frozen import NetKernel, learn_frozen
 from polariscope.kernels.gradient_flow import Flow, train_flow
 from polariscope.report.figures import LIGHT, styled
-from polariscope.studies.amplification import SOURCE, draw, leading, start_of, world_of
+from polariscope.studies.amplification import SOURCE, draw, leading, plain_ticks, start_of, world_of
 from polariscope.studies.study import Bench, Claim, Job, Row, Scale, Study, Table, studies
 from polariscope.theory.amplification import Sampled
 from polariscope.theory.stripe import attractors
@@ -115,7 +115,7 @@ class LazyTransition(Study):
             Claim(
                 "For α to 0 the onset t* is logarithmic",
                 f"t* ~ τ log(1/α); exactly {expected:.2f} τ an e-fold (Spec 004, section 6.5)",
-                f"{slope:.2f} τ an e-fold up to α = {FEATURE:g}; theory says {few.mean('slope'):.2f} for the data sets drawn",
+                f"{slope:.2f} τ an e-fold up to α = {FEATURE:g}; theory of these data sets: {few.mean('slope'):.2f}",
                 bool(abs(slope - expected) < 0.1),
             ),
             Claim(
@@ -175,6 +175,8 @@ class LazyTransition(Study):
             spread = [group.std(column) for _, group in scan.by("alpha")]
             axes.errorbar(alphas, means, spread, color=LIGHT[colour], marker="o", markersize=3, label=label)
             axes.set(xscale="log", yscale="log", xlabel="output scale α")
+            plain_ticks(axes, subs=(1.0,) if axes is onset else (1.0, 2.0, 5.0))
+            axes.set_xticks([1e-16, 1e-8, 1.0, 1e8])
         error.axhline(table.where(learner=FROZEN).mean("error"), color=LIGHT["ink"], linestyle="--", label=FROZEN)
         error.set_title("test error")
         onset.set_title("onset t*/τ")

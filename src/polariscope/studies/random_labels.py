@@ -55,7 +55,7 @@ class Setting:
 
 
 SETTINGS: dict[Scale, Setting] = {
-    "smoke": Setting(("centred", "shifted"), (1, 2), 1, 300, 1000, 14, 75, 60, (0.1, 0.15, 0.15), 30, 100),
+    "smoke": Setting(("centred", "shifted"), (1, 2), 1, 300, 1000, 14, 75, 60, (0.1, 0.15, 0.15), 20, 60),
     "laptop": Setting(("centred", "shifted"), (1, 2, 4), 2, 1000, 2000, 14, 32, 100, (0.05, 0.15, 0.15), 200, 500),
     "paper": Setting(
         ("centred", "shifted", "shifted-resized"),
@@ -153,7 +153,9 @@ class RandomLabels(Study):
             Claim(
                 "A network memorises all labels once it has more parameters than images times classes",
                 "train accuracy: " + printed("standard"),
-                shown("standard") + "; more parameters from " + ", ".join(f"×{min(k)}" for k in enough.values() if k),
+                shown("standard")
+                + "; more parameters from "
+                + ", ".join(f"×{min(k)} ({task})" for task, k in enough.items() if k),
                 bool(all(line["standard"][task][width] >= 99 for task, width in wide)) if wide else None,
                 "" if wide else "no network here has that many parameters",
             ),

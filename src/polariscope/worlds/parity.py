@@ -53,8 +53,8 @@ def parity_task(source: World, train: int, test: int, seed: int = 0, size: int |
 
     >>> from polariscope.worlds.digits import Digits
     >>> task = parity_task(Digits(count=500, size=14), train=100, test=50)
-    >>> task.net.x.shape, task.net.y.sum(), round(float((task.test.x[0] ** 2).sum()))
-    ((100, 1, 14, 14), 0.0, 196)
+    >>> task.net.x.shape, int(task.net.y.sum()), round(float((task.test.x[0] ** 2).sum()))
+    ((100, 1, 14, 14), 0, 196)
     """
     if train < 1 or test < 1:
         raise ValueError(f"a parity task needs examples to train on and to test on; got {train} and {test}")
@@ -105,8 +105,10 @@ def digit_files(folder: str | Path) -> ArrayWorld:
 
 def _alternating(digits: NDArray[np.int64], count: int, rng: np.random.Generator) -> NDArray[np.int64]:
     """Numbers of ``count`` random images whose digits are 0, 1, ..., 9, 0, 1, and so on."""
-    known = np.isin(digits, np.arange(10)).all() and len(digits)
-    held = np.bincount(digits, minlength=10) if known else np.zeros(10, np.int64)
+    strange = np.setdiff1d(digits, np.arange(10))
+    if len(strange):
+        raise ValueError(f"the first factor of a parity task is a digit from 0 to 9; the source has {strange[0]}")
+    held = np.bincount(digits, minlength=10)
     wanted = (count + 9 - np.arange(10)) // 10
     if (held < wanted).any():
         short = int(np.argmax(held < wanted))
@@ -117,5 +119,5 @@ def _alternating(digits: NDArray[np.int64], count: int, rng: np.random.Generator
     shuffled = rng.permutation(len(digits))
     grouped = shuffled[np.argsort(digits[shuffled], kind="stable")]
     starts = np.cumsum(held) - held
-    round_, digit = np.divmod(np.arange(count), 10)
-    return grouped[starts[digit] + round_]
+    turn, digit = np.divmod(np.arange(count), 10)
+    return grouped[starts[digit] + turn]
