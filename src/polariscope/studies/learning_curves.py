@@ -69,7 +69,7 @@ SETTINGS: dict[Scale, Setting] = {
     "smoke": Setting(
         groups=(("stripe", 5), ("cylinder", 3)),
         sizes=(128, 256, 512),
-        cylinder_sizes=(512, 800),
+        cylinder_sizes=(512,),
         seeds=3,
         cylinder_seeds=3,
         width=300,
@@ -77,7 +77,7 @@ SETTINGS: dict[Scale, Setting] = {
         steps=1000,
         kernel_steps=8000,
         test=5000,
-        gain_points=256,
+        gain_points=512,
     ),
     "laptop": Setting(
         groups=(("stripe", 5), ("stripe", 10), ("cylinder", 3)),
