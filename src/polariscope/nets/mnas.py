@@ -79,7 +79,7 @@ class Residual(nn.Module):
         self.block = block
 
     def forward(self, x: Tensor) -> Tensor:
-        result: Tensor = (x + self.block(x))
+        result: Tensor = (x + self.block(x)) / math.sqrt(2)
         return result
 
 
