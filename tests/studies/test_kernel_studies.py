@@ -118,9 +118,9 @@ def test_the_kernel_aligns_over_training(outcome) -> None:
     assert after >= 3 * before
     captured = [medians(found.table, "captured", "tangent", time, centred=False) for time in ("start", "end")]
     assert captured[1] >= 2 * captured[0]
-    clocks = [found.table.where(time=time, size=1000, seed=0).rows[0] for time in ("start", "t_star", "largest", "end")]
-    assert clocks[0]["clock"] == 0 < clocks[1]["clock"] < clocks[3]["clock"]
-    assert clocks[2]["amplification"] == max(row["amplification"] for row in clocks)
+    moments = [found.table.where(time=time, size=1000, seed=0).rows[0] for time in ("start", "t_star", "end")]
+    assert moments[0]["clock"] == 0 < moments[1]["clock"] < moments[2]["clock"]
+    assert 0.9 < moments[0]["amplification"] < 1.1 < 10 < moments[1]["amplification"]
 
 
 @pytest.mark.xdist_group("kernel-modes")

@@ -49,6 +49,8 @@ class Illustrations(Study):
         if job["part"] == "flat":
             return _flat_axes()
         chosen = task("square-nonlinear", job["scale"])
+        if job["scale"] == "smoke":
+            chosen = chosen.shortened(2000)
         model = load_model(bench.train(chosen.config(job["model"], job["seed"])))
         rep = represent(model, chosen.held_out, count=300)
         columns = decoder_jacobians(model.generate, torch.from_numpy(rep.mean)).detach().numpy()

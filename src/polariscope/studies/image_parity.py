@@ -69,7 +69,7 @@ class Setting:
 
 SETTINGS: dict[Scale, Setting] = {
     "smoke": Setting((300, 100), 1, 1000, 14, 4, 300),
-    "laptop": Setting((1600, 800, 400, 200, 100), 3, 2000, 14, 4, 500),
+    "laptop": Setting((1600, 800, 400, 200, 100), 3, 2000, 14, 4, 800),
     "paper": Setting((10_000, 3000, 1000, 300, 100), 5, 20_000, 28, 16, 5000),
 }
 
@@ -85,7 +85,7 @@ class ImageParity(Study):
         "figures 8 to 10"
     )
     question = "Does a deep net on images compress as the stripe's net does, and is its final kernel as good as it is?"
-    cost = {"smoke": "20 s", "laptop": "about 6 minutes", "paper": "days on a large machine"}
+    cost = {"smoke": "20 s", "laptop": "about 5 minutes", "paper": "days on a large machine"}
 
     def jobs(self, scale: Scale) -> Sequence[Job]:
         setting = asdict(SETTINGS[scale])

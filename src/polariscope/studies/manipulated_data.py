@@ -44,9 +44,9 @@ from polariscope.worlds.sprites import Sprites
 from polariscope.worlds.world import World
 
 KINDS = ("original", "modified", "noise")
-SEEDS = {"smoke": 3, "laptop": 5, "paper": 10}
+SEEDS = {"smoke": 2, "laptop": 5, "paper": 10}
 PLANE = PlaneTheory(a=0.8, frequency=2.0, epsilon=0.35)
-PLANE_STEPS = {"smoke": 4000, "laptop": 12_000, "paper": 12_000}
+PLANE_STEPS = {"smoke": 3000, "laptop": 12_000, "paper": 12_000}
 SPRITE_STEPS = {"laptop": 6000, "paper": 300_000}
 SPRITE_BETA = {"laptop": 2.0, "paper": 8.0}
 EPSILON = 0.1
