@@ -197,10 +197,10 @@ def pixel_ridge(train: Task, test: Task, ridge: float = 1e-2) -> tuple[float, fl
     targets = one_hot(train[1], classes)
     share = targets.mean(0)  # of each class: without it a rare class would be guessed as often as a frequent one
     # Relative to the mean of the kernel's diagonal; solved among pixels once there are fewer of them than images.
-    weights = torch.from_numpy(ridge_weights(x, targets - 1 / classes, ridge * x.square().sum(1).mean().item()))
+    weights = torch.from_numpy(ridge_weights(x, targets - share, ridge * x.square().sum(1).mean().item()))
 
     def predict(images: Tensor) -> Tensor:
-        return (images - mean).double().flatten(1) @ weights
+        return (images - mean).double().flatten(1) @ weights + share
 
     return accuracy(predict, *train), accuracy(predict, *test)
 
