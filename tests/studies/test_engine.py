@@ -71,6 +71,9 @@ def test_a_study_leaves_its_table_its_verdict_and_its_pictures(toy, tmp_path):
     rows = pq.read_table(outcome.path / "table.parquet").to_pylist()
     assert [row["square"] for row in rows] == outcome.table.column("square").tolist()
     assert {row["digits"] for row in rows} == {None, "[2, 2]"}
+    lines = (outcome.path / "table.csv").read_text().splitlines()
+    assert lines[0].split(",")[:3] == ['"number"', '"seed"', '"square"']
+    assert len(lines) == 7
 
     claims = json.loads((outcome.path / "claims.json").read_text())
     assert [claim["verdict"] for claim in claims] == ["held", "not held", "undecided"]

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.csv as csv
 import pyarrow.parquet as pq
 import torch
 from matplotlib.figure import Figure
@@ -44,7 +45,7 @@ class Outcome:
 def reproduce(
     name: str, scale: Scale, out: Path, workers: int | None = None, report: Callable[[int, Any], None] | None = None
 ) -> Outcome:
-    """Do (or finish) a study and write ``table.parquet``, ``claims.json``, ``README.md`` and its figures."""
+    """Do (or finish) a study and write its table (Parquet and CSV), ``claims.json``, ``README.md`` and its figures."""
     study = studies.get(name)()
     path = folder(out, name, scale)
     (path / "jobs").mkdir(parents=True, exist_ok=True)
@@ -79,8 +80,11 @@ def _do(task: tuple[str, Job, str, str], tell: Callable[[Any], None]) -> None:
 
 def _write(outcome: Outcome, study: Study) -> None:
     path = outcome.path
+    whole = pa.Table.from_pylist(_uniform(outcome.table.rows))
     with atomic(path / "table.parquet") as draft:
-        pq.write_table(pa.Table.from_pylist(_uniform(outcome.table.rows)), draft)
+        pq.write_table(whole, draft)
+    with atomic(path / "table.csv") as draft:
+        csv.write_csv(whole, draft)
     with atomic(path / "claims.json") as draft:
         verdicts = [{**asdict(claim), "verdict": claim.verdict} for claim in outcome.claims]
         draft.write_text(json.dumps(verdicts, indent=1) + "\n", encoding="utf-8")

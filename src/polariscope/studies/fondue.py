@@ -62,7 +62,7 @@ class Fondue(Study):
     title = "The number of latents, found before training for hours"
     source = "Bonheme, The polarised regime of variational autoencoders (2023), chapter 8, tables 8.1-8.8, D.5"
     question = "Does the trace gap of short trainings find the number of latents that full trainings need?"
-    cost = {"smoke": "two minutes", "laptop": "about an hour", "paper": "weeks"}
+    cost = {"smoke": "two minutes", "laptop": "an hour and a half", "paper": "weeks"}
 
     def jobs(self, scale: Scale) -> Sequence[Job]:
         seeds = range(SEEDS[scale])
