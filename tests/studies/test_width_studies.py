@@ -129,6 +129,7 @@ def test_the_worst_solution_must_be_where_features_reach_full_rank():
     assert at_threshold({0.5: 0.9, 1.0: 0.6, 2.0: 0.8, 8.0: 0.9}, rank, both_sides=True)
     assert not at_threshold({0.5: 0.9, 1.0: 0.8, 2.0: 0.7, 8.0: 0.6}, rank, both_sides=True)
     assert not at_threshold({0.5: 0.5, 1.0: 0.8, 2.0: 0.7, 8.0: 0.6}, rank, both_sides=True)
+    assert not at_threshold({0.1: 0.9, 0.5: 0.6, 1.0: 0.8, 2.0: 0.7, 8.0: 0.9}, rank | {0.1: 0.1}, both_sides=True)
     assert at_threshold({1.0: 0.6, 2.0: 0.8, 8.0: 0.9}, rank, both_sides=False)
     assert not at_threshold({1.0: 0.6, 2.0: 0.8, 8.0: 0.9}, rank, both_sides=True)
 

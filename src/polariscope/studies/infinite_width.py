@@ -76,7 +76,7 @@ class InfiniteWidth(Study):
     title = "Networks on their way to infinite width"
     source = "Samarin 2022, section 6.5, table 6.3, appendix B, tables B.5 to B.8"
     question = "Which kernel does a wide network become, and does it get better on the way?"
-    cost = {"smoke": "20 s", "laptop": "about 8 minutes", "paper": "years"}
+    cost = {"smoke": "15 s", "laptop": "about 9 minutes", "paper": "years"}
 
     def jobs(self, scale: Scale) -> Sequence[Job]:
         setting = SETTINGS[scale]

@@ -73,7 +73,7 @@ class LinearSolver(Study):
     title = "The linearised network solved exactly, across the interpolation threshold"
     source = "Samarin 2022, section 6.4.3, tables 6.1 and 6.2; the threshold is Spec 000, section 7.5"
     question = "Would a better optimiser rescue random features?"
-    cost = {"smoke": "20 s", "laptop": "about 5 minutes", "paper": "months, and 700 GB of memory for width 5"}
+    cost = {"smoke": "10 s", "laptop": "about 5 minutes", "paper": "months, and 700 GB of memory for width 5"}
 
     def jobs(self, scale: Scale) -> Sequence[Job]:
         setting = SETTINGS[scale]

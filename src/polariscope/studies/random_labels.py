@@ -81,7 +81,7 @@ class RandomLabels(Study):
     title = "Random labels: what can be memorised"
     source = "Samarin 2022, section 6.5.3, appendix B, tables B.9 to B.11"
     question = "Does having more parameters than data let a network, or its linearisation, fit anything?"
-    cost = {"smoke": "20 s", "laptop": "about 8 minutes", "paper": "years"}
+    cost = {"smoke": "25 s", "laptop": "about 6 minutes", "paper": "years"}
 
     def jobs(self, scale: Scale) -> Sequence[Job]:
         setting = SETTINGS[scale]
