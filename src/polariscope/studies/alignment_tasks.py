@@ -145,7 +145,9 @@ def alignment(model: Autoencoder, world: World) -> Alignment:
     rep = represent(model, world, count=5000)
     used = in_use(rep)
     distance = decoder_distance(model, rep.mean[:EXAMINED], used) if used.sum() > 1 else None
-    scored = neighbour_score(rep.mean, rep.factors).value if rep.factors is not None else None
+    # Passive means still tell the factors, by differences too small to be used: they are left out of the score.
+    codes = np.where(used, rep.mean, 0)
+    scored = None if rep.factors is None else neighbour_score(codes, rep.factors).value if used.any() else 0.0
     return Alignment(scored, distance, int(used.sum()))
 
 
