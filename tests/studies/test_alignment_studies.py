@@ -8,26 +8,12 @@ from polariscope.jacobians import decoder_grams
 from polariscope.manipulation.traversals import traverse
 from polariscope.nets.architecture import Linear
 from polariscope.nets.autoencoder import Autoencoder, ModelConfig
-from polariscope.studies import Table, reproduce
+from polariscope.studies import Table
 from polariscope.studies.beta_line import first_collapse
 from polariscope.studies.engine import Outcome
 from polariscope.studies.published import DEGENERATE, DISENTANGLEMENT, MANIPULATED, ORTHOGONALITY, POLARISED_SHARE
 from polariscope.theory.pca_vae import optimum
 from polariscope.theory.polarised_regime import polarised_share, principal_order
-
-
-@pytest.fixture(scope="module")
-def outcome(tmp_path_factory):
-    """A study at smoke scale, in this process, done once a module."""
-    folder = tmp_path_factory.mktemp("results")
-    done: dict[str, Outcome] = {}
-
-    def run(name: str) -> Outcome:
-        if name not in done:
-            done[name] = reproduce(name, "smoke", folder, workers=1)
-        return done[name]
-
-    return run
 
 
 def claim(outcome: Outcome, words: str):

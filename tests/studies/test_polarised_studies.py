@@ -5,22 +5,7 @@ from pathlib import Path
 import pytest
 
 from polariscope.lab import Store
-from polariscope.studies import reproduce
 from polariscope.studies.engine import Outcome
-
-
-@pytest.fixture(scope="module")
-def outcome(tmp_path_factory):
-    """``outcome("fondue")``: a study at smoke scale, in this process, done once a module."""
-    folder = tmp_path_factory.mktemp("results")
-    done: dict[str, Outcome] = {}
-
-    def run(name: str) -> Outcome:
-        if name not in done:
-            done[name] = reproduce(name, "smoke", folder, workers=1)
-        return done[name]
-
-    return run
 
 
 def claim(outcome: Outcome, words: str):

@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 
 from polariscope.kernels.learning_curves import LearningCurve, PowerLaw
-from polariscope.studies import Table, reproduce
+from polariscope.studies import Table
 from polariscope.studies.amplification import curve, draw, exponent_claim, normalised, trained, within, world_of
 from polariscope.studies.engine import Outcome
 from polariscope.studies.lazy_transition import onset_slope
@@ -18,20 +18,6 @@ from polariscope.studies.neuron_dynamics import crossings, fixed_point_figure
 from polariscope.studies.study import studies
 
 NAMES = ("neuron-dynamics", "amplification", "learning-curves", "lazy-transition")
-
-
-@pytest.fixture(scope="module")
-def outcome(tmp_path_factory):
-    """A study at smoke scale, in this process, done once a module."""
-    folder = tmp_path_factory.mktemp("results")
-    done: dict[str, Outcome] = {}
-
-    def run(name: str) -> Outcome:
-        if name not in done:
-            done[name] = reproduce(name, "smoke", folder, workers=1)
-        return done[name]
-
-    return run
 
 
 def claim(outcome: Outcome, words: str):
