@@ -26,7 +26,7 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-from polariscope.kernels import Stack, tangent_kernel
+from polariscope.kernels import Stack, tangent_blocks, tangent_kernel
 from polariscope.nets.classifiers import Weights, lenet
 from polariscope.worlds.digit_tasks import DigitTask, standardise
 
@@ -134,16 +134,47 @@ def peak_memory() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (2**20 if sys.platform == "darwin" else 2**10)
 
 
-def main(empirical: tuple[int, ...] = (200, 500), infinite: int = 24, seed: int = 0, peer: bool = True) -> None:
-    """Print seconds of both, how many times faster we are, and how far the values lie apart (relative, Frobenius)."""
+def growth(network: torch.nn.Module, x: torch.Tensor, counts: tuple[int, ...]) -> Table:
+    """Seconds and memory of the full kernel of ever more images, taken in blocks and never held whole."""
+    parameters = sum(p.numel() for p in network.parameters())
+    table = Table(
+        "images",
+        "s",
+        "ms / 1,000 pairs",
+        "memory, MiB",
+        "Jacobian would be, MiB",
+        title="cost of the full kernel over n",
+    )
+    for n in counts:
+        before = peak_memory()
+        start = time.perf_counter()
+        pairs = sum(block.shape[0] * block.shape[1] for _, _, block in tangent_blocks(network, x[:n]))
+        taken = time.perf_counter() - start
+        grown = f"{peak_memory() - before:+.0f}"
+        table.add_row(
+            f"{n:,}", f"{taken:.2f}", f"{1e6 * taken / pairs:.1f}", grown, f"{n * 10 * parameters / 2**18:,.0f}"
+        )
+    return table
+
+
+def main(
+    empirical: tuple[int, ...] = (200, 500),
+    infinite: int = 24,
+    counts: tuple[int, ...] = (250, 500, 1000, 2000),
+    seed: int = 0,
+    peer: bool = True,
+) -> None:
+    """Print seconds of both, how many times faster we are, and how far the values lie apart (relative, Frobenius);
+    then what the kernel of ``counts`` images costs."""
     console = Console()
-    count = max(*empirical, infinite)
+    count = max(*empirical, *counts, infinite)
     images = standardise(DigitTask("centred", count=count, seed=seed).observe(np.arange(count)))
     network = lenet(pooling="average", weights=Weights("ntk"), seed=seed)
     x = torch.from_numpy(images)
     parameters = sum(p.numel() for p in network.parameters())
 
     before = peak_memory()
+    console.print(growth(network, x, counts))
     ours: dict[str, float] = {}
     kernels: dict[str, Any] = {}
     for n in empirical:

@@ -20,6 +20,7 @@ from safetensors.numpy import save_file
 from torch import Tensor, nn
 
 from polariscope.atomic import atomic
+from polariscope.memory import keep_freed_memory
 from polariscope.worlds.factors import Factor
 from polariscope.worlds.world import World, to_tensor
 from polariscope.worlds.world import sample as sample_world
@@ -144,6 +145,7 @@ def represent(
     encode: Callable[..., Any] | None = getattr(model, "encode", None)
     if not callable(encode):
         raise TypeError(f"{type(model).__name__} has no encode method: a model to examine needs encode(x)")
+    keep_freed_memory()
     observations, factors, index = sample_world(world, count, seed)
     device = next((p.device for p in model.parameters()), torch.device("cpu"))
     columns: dict[str, list[Tensor]] = {}

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from polariscope.measures.neighbours import Array, as_samples, blocks
+from polariscope.memory import keep_freed_memory
 
 Measure = Literal["cka", "rbf_cka", "procrustes", "svcca", "smaller"]
 Route = Literal["auto", "moments", "minibatch"]
@@ -229,6 +230,7 @@ class StreamingCKA:
             raise ValueError(f"route is 'auto', 'moments' or 'minibatch'; got {route!r}")
         if route == "minibatch" and not debiased:
             raise ValueError("the minibatch route averages unbiased estimates only: pass debiased=True")
+        keep_freed_memory()  # every batch brings activations of the same sizes
         self.route = route
         self.debiased = debiased
         self.samples = 0

@@ -17,11 +17,11 @@ import torch
 from torch import nn
 from torch.optim import SGD, Adagrad, Adam, Optimizer
 
+from polariscope.memory import keep_freed_memory
 from polariscope.nets.autoencoder import Autoencoder
 from polariscope.objectives.objective import Batch, Objective, Terms
 from polariscope.training.checkpoint import TrainingState
 from polariscope.training.config import TrainingConfig
-from polariscope.training.memory import keep_freed_memory
 from polariscope.worlds.world import Batches, World, to_tensor
 
 OPTIMISERS: dict[str, Callable[..., Optimizer]] = {"adam": Adam, "adagrad": Adagrad, "sgd": SGD}

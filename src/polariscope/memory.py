@@ -1,8 +1,8 @@
-"""Keep freed memory for the next step.
+"""Keep freed memory for the next batch.
 
-A training step frees its activations and the next one asks for the same again. The C library gives such blocks back
-to the system in between, and every page of them is then mapped and cleared anew: about a tenth of a step of a small
-convolutional network on a CPU.
+A pass through a network frees its activations and the next one asks for the same again. The C library gives such blocks
+back to the system in between, and every page of them is then mapped and cleared anew: on a CPU about a tenth of a
+training step of a small convolutional network, and a third of a pass without gradients.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ import pytest
 
 PROBE = """
 import resource, torch
-from polariscope.training.memory import keep_freed_memory
+from polariscope.memory import keep_freed_memory
 
 def faults():
     before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
