@@ -3,8 +3,9 @@
 neural-tangents needs an old JAX, so it gets a virtual environment of its own, made on the first run (about 1 GB, under
 the user's cache folder). Both sides compute the full kernel (every pair of images and of the 10 outputs) of the LeNet
 with average pooling, and the infinite-width NNGP and NTK of all pairs of 28 x 28 images; both are compiled or warmed up
-first, and the values are compared. Of the peer's implementations the faster one counts; its structured derivatives do
-not run with any JAX it can be installed with.
+first, and the values are compared. Of the peer's implementations the faster one counts, of those that fit into memory
+(its vector products ask for 84 GB at 500 images); its structured derivatives do not run with any JAX it can be
+installed with.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ PACKAGES = (
 PEER_SCRIPT = """
 import json, sys, time
 import numpy as np
-import jax
+import jax, jaxlib
 import jax.numpy as jnp
 import neural_tangents as nt
 from neural_tangents import stax
@@ -75,7 +76,13 @@ for count in empirical:
     for way in ways:
         kernel = nt.empirical_ntk_fn(apply_fn, trace_axes=(), vmap_axes=0, implementation=way)
         compiled = jax.jit(lambda p, x, kernel=kernel: kernel(x, None, p))
-        compiled(params, x).block_until_ready()
+        try:
+            compiled(params, x).block_until_ready()
+        except jaxlib.xla_extension.XlaRuntimeError as error:
+            if "RESOURCE_EXHAUSTED" not in str(error):
+                raise
+            print(f"{way.name} of {count} images does not fit into memory", file=sys.stderr)
+            continue
         start = time.perf_counter()
         result = compiled(params, x).block_until_ready()
         taken.append(time.perf_counter() - start)
@@ -138,19 +145,14 @@ def growth(network: torch.nn.Module, x: torch.Tensor, counts: tuple[int, ...]) -
     """Seconds and memory of the full kernel of ever more images, taken in blocks and never held whole."""
     parameters = sum(p.numel() for p in network.parameters())
     table = Table(
-        "images",
-        "s",
-        "ms / 1,000 pairs",
-        "memory, MiB",
-        "Jacobian would be, MiB",
-        title="cost of the full kernel over n",
+        "images", "s", "ms / 1,000 pairs", "peak memory, MiB", "Jacobian alone, MiB", title="the full kernel over n"
     )
+    before = peak_memory()
     for n in counts:
-        before = peak_memory()
         start = time.perf_counter()
         pairs = sum(block.shape[0] * block.shape[1] for _, _, block in tangent_blocks(network, x[:n]))
         taken = time.perf_counter() - start
-        grown = f"{peak_memory() - before:+.0f}"
+        grown = f"{peak_memory() - before:,.0f}"
         table.add_row(
             f"{n:,}", f"{taken:.2f}", f"{1e6 * taken / pairs:.1f}", grown, f"{n * 10 * parameters / 2**18:,.0f}"
         )

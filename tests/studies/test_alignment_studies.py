@@ -16,11 +16,6 @@ from polariscope.theory.pca_vae import optimum
 from polariscope.theory.polarised_regime import polarised_share, principal_order
 
 
-def claim(outcome: Outcome, words: str):
-    (found,) = [c for c in outcome.claims if words in c.text]
-    return found
-
-
 def assert_written(outcome: Outcome) -> None:
     text = (outcome.path / "README.md").read_text()
     assert all(found.text in text for found in outcome.claims)
@@ -32,7 +27,7 @@ def assert_written(outcome: Outcome) -> None:
 def test_the_diagonal_posterior_has_the_most_orthogonal_decoder(outcome) -> None:
     """Blobs of unequal ranges (R5): the diagonal posterior aligns, the point and the full one are turned at random."""
     found = outcome("orthogonal-decoders")
-    most = claim(found, "most orthogonal decoder")
+    most = found.claim("most orthogonal decoder")
     assert most.held, most.measured
     final = found.table.where(share=1.0)
     aligned = final.where(model="beta-vae").mean("distance")
@@ -59,7 +54,7 @@ def test_training_is_polarised_most_of_the_time(outcome) -> None:
     """A fifth of these 7,500 steps passes before the second latent is found; the published runs are far longer."""
     found = outcome("polarised-training")
     assert found.table.where(latents="dependent").mean("share") > 70
-    assert claim(found, "At its end").held
+    assert found.claim("At its end").held
     assert_written(found)
 
 
@@ -76,7 +71,7 @@ def test_the_share_counts_from_the_last_time_the_error_was_large(errors, share) 
 def test_a_square_is_turned_at_random_and_a_rectangle_is_not(outcome) -> None:
     found = outcome("degenerate-squares")
     for words in ("restores the alignment", "orientation of a square is arbitrary", "one best orientation"):
-        made = claim(found, words)
+        made = found.claim(words)
         assert made.held, made.measured
     angles = found.table.where(route="exact", ratio=1.0).column("angle")
     assert np.ptp(angles) > 45
@@ -108,7 +103,7 @@ def test_the_most_orthogonal_restart_is_a_good_pick_without_labels() -> None:
 def test_latents_die_in_stages_as_beta_grows(outcome) -> None:
     """Three stairs of the linear task, each well inside its stage: both latents in use, one, none."""
     found = outcome("beta-line")
-    dead = claim(found, "until one latent is dead")
+    dead = found.claim("until one latent is dead")
     assert dead.held, dead.measured
     stairs = [found.table.where(beta=beta) for beta in (0.01, 0.2, 1.0)]
     assert [stair.mean("active") for stair in stairs] == [2, 1, 0]
@@ -126,10 +121,10 @@ def test_no_dead_latent_no_collapse() -> None:
 @pytest.mark.spec("003/F3-070", "003/F3-078")
 def test_a_local_change_entangles_where_as_much_noise_does_not(outcome) -> None:
     found = outcome("manipulated-data")
-    entangled = claim(found, "small local change")
+    entangled = found.claim("small local change")
     assert entangled.held, entangled.measured
-    assert claim(found, "principal components").held
-    modes = claim(found, "two modes")
+    assert found.claim("principal components").held
+    modes = found.claim("two modes")
     assert modes.measured.count(",") == len(found.table.distinct("seed")) - 1  # every restart is listed
     assert_written(found)
 
@@ -200,7 +195,7 @@ def test_published_tables_are_those_of_the_work() -> None:
 def test_pictures_show_what_they_say(outcome) -> None:
     found = outcome("illustrations")
     for words in ("Axes of a linear VAE", "Axes of a linear autoencoder"):
-        made = claim(found, words)
+        made = found.claim(words)
         assert made.held, made.measured
     pictures = {path.stem for path in found.path.glob("*.png")}
     assert pictures == {"kl-landscape", "flat-axes", "bent-axes", "rotate-scale-rotate", "same-area", "local-change"}

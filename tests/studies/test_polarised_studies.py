@@ -8,11 +8,6 @@ from polariscope.lab import Store
 from polariscope.studies.engine import Outcome
 
 
-def claim(outcome: Outcome, words: str):
-    (found,) = [c for c in outcome.claims if words in c.text]
-    return found
-
-
 def assert_written(outcome: Outcome) -> None:
     text = (outcome.path / "README.md").read_text()
     for found in outcome.claims:
@@ -29,30 +24,30 @@ def test_passive_variables_grow_with_beta(outcome) -> None:
     passive = [group.mean("passive") for _, group in found.table.by("beta")]
     assert passive == sorted(passive)
     assert passive[-1] > passive[0]
-    assert claim(found, "number of passive variables grows").held
+    assert found.claim("number of passive variables grows").held
     assert_written(found)
 
 
 @pytest.mark.xdist_group("polarised-regime")
 def test_means_and_samples_differ_through_the_passive_variables(outcome) -> None:
     found = outcome("polarised-regime")
-    assert claim(found, "exceeds that of the samples").held
-    assert claim(found, "effective rank of the samples").held
-    assert claim(found, "trace gap is the sum").held
-    assert claim(found, "no better than chance").held
+    assert found.claim("exceeds that of the samples").held
+    assert found.claim("effective rank of the samples").held
+    assert found.claim("trace gap is the sum").held
+    assert found.claim("no better than chance").held
 
 
 @pytest.mark.xdist_group("layer-similarity")
 @pytest.mark.spec("002/S06", "002/S07", "002/S08", "002/S09")
 def test_layers_compare_as_published(outcome) -> None:
     found = outcome("layer-similarity")
-    assert claim(found, "encoder settles before the decoder").held
-    collapsed = claim(found, "collapsed model")
+    assert found.claim("encoder settles before the decoder").held
+    collapsed = found.claim("collapsed model")
     assert collapsed.held, collapsed.measured
-    trunk = claim(found, "classifier's trunk")
+    trunk = found.claim("classifier's trunk")
     assert trunk.held, trunk.measured
-    assert claim(found, "across objectives").held
-    conserved = claim(found, "same number of active variables")
+    assert found.claim("across objectives").held
+    conserved = found.claim("same number of active variables")
     assert conserved.held, conserved.measured
     assert_written(found)
 
@@ -60,22 +55,22 @@ def test_layers_compare_as_published(outcome) -> None:
 @pytest.mark.xdist_group("polarised-regime")
 def test_passive_means_are_the_correlated_ones(outcome) -> None:
     found = outcome("snapshot-correlations")
-    assert claim(found, "most correlations above 0.2").held
+    assert found.claim("most correlations above 0.2").held
     assert_written(found)
 
 
 @pytest.mark.xdist_group("polarised-regime")
 def test_the_annealed_vae_lands_on_its_capacity(outcome) -> None:
     found = outcome("annealed-capacity")
-    assert claim(found, "ends at the capacity").held
+    assert found.claim("ends at the capacity").held
     assert_written(found)
 
 
 @pytest.mark.xdist_group("layer-similarity")
 def test_the_identifiable_vae_has_passive_variables_by_the_ratio_rule(outcome) -> None:
     found = outcome("identifiable-vae")
-    assert claim(found, "some variables are passive").held
-    assert claim(found, "constant near zero").held
+    assert found.claim("some variables are passive").held
+    assert found.claim("constant near zero").held
     assert_written(found)
 
 

@@ -20,11 +20,6 @@ from polariscope.studies.study import studies
 NAMES = ("neuron-dynamics", "amplification", "learning-curves", "lazy-transition")
 
 
-def claim(outcome: Outcome, words: str):
-    (found,) = [c for c in outcome.claims if words in c.text]
-    return found
-
-
 def assert_written(outcome: Outcome, pictures: set[str], settings: set[str]) -> None:
     """Pictures with something on them, and beside them the rows they show, each with its seed and settings."""
     assert {path.stem for path in outcome.path.glob("*.png")} == pictures
@@ -63,7 +58,7 @@ def test_neurons_gather_at_three_points_along_their_equation(outcome) -> None:
     assert (ends < 0.1).mean() > 0.6
     assert np.abs(np.diff(paths, axis=1)).max(2).max() > 0.1  # they have moved
     for words in ("gather at three points", "equation of motion", "at its own rate", "fastest attractor", "stay put"):
-        made = claim(found, words)
+        made = found.claim(words)
         assert made.held, made.measured
     rates = {row["attractor"]: row["rate"] for row in rows.rows if row["attractor"] != "all"}
     assert rates == {k: pytest.approx(v, abs=0.02) for k, v in {"C": 0.42213, "A": 0.2376, "B": 0.07859}.items()}
@@ -98,7 +93,7 @@ def test_the_output_comes_to_change_sign_at_the_interfaces(outcome) -> None:
     assert course["loss"][0] == 1
     assert course["loss"][-1] < 0.1
     for words in ("changes at the interfaces", "their number stays", "fall after the onset"):
-        made = claim(found, words)
+        made = found.claim(words)
         assert made.held, made.measured
 
 
@@ -179,9 +174,9 @@ def test_amplification_grows_with_the_root_of_the_data(outcome, dimension) -> No
     assert (rows.column("largest") >= rows.column("at_onset")).all()
     assert 0.25 < largest.power_law().exponent < 0.85
     for words in (f"Λ* grows as √p (stripe, d = {dimension})", f"what theory says (stripe, d = {dimension})"):
-        made = claim(found, words)
+        made = found.claim(words)
         assert made.held, made.measured
-    assert claim(found, "known before any training").held
+    assert found.claim("known before any training").held
 
 
 @pytest.mark.xdist_group("amplification")
@@ -197,7 +192,7 @@ def test_amplification_rises_exponentially_to_a_plateau(outcome) -> None:
         path = runs.rows[0]
         assert path["factor"][0] == pytest.approx(1, abs=0.3)
         assert np.interp(path["onset"], path["time"], path["factor"]) == pytest.approx(path["at_onset"], rel=0.2)
-        made = claim(found, f"flat before the onset (stripe, d = {dimension})")
+        made = found.claim(f"flat before the onset (stripe, d = {dimension})")
         assert made.held, made.measured
     assert_written(found, {"scaling", "rise"}, {"task", "width", "steps"})
 
@@ -211,7 +206,7 @@ def test_the_cylinder_is_compressed_less_and_later(outcome) -> None:
     stripes = table.where(part="scaling", task="stripe")
     assert np.median(normalised(rows)) < np.median(normalised(stripes))
     assert rows.mean("onset") > 1.5 * stripes.mean("onset")
-    assert claim(outcome("amplification"), "what theory says (cylinder").held
+    assert outcome("amplification").claim("what theory says (cylinder").held
 
 
 def test_parts_of_a_sample_and_the_net_share_no_numbers() -> None:
@@ -271,9 +266,9 @@ def test_features_and_what_accounts_for_them(outcome) -> None:
     assert ((ratio > 0.5) & (ratio < 1.8))[large].all()
     assert (median["end"] <= 0.5 * median["start"])[large].all()
     for words in ("beats the lazy kernel (stripe", "learns like the network", "better than that at its start"):
-        made = claim(found, words)
+        made = found.claim(words)
         assert made.held, made.measured
-    assert claim(found, "Lazy: β = d/(3d − 2) (stripe").held is None  # three seeds
+    assert found.claim("Lazy: β = d/(3d − 2) (stripe").held is None  # three seeds
     assert "-0.692" in (found.path / "README.md").read_text()
     assert_written(found, {"learning-curves", "gain"}, {"part", "task", "test"})
 
@@ -284,7 +279,7 @@ def test_the_network_beats_the_kernel_on_the_cylinder(outcome) -> None:
     found = outcome("learning-curves")
     rows = found.table.where(part="curve", task="cylinder")
     assert (curve(rows, "feature").medians < curve(rows, "lazy").medians).all()
-    assert claim(found, "beats the lazy kernel (cylinder").held
+    assert found.claim("beats the lazy kernel (cylinder").held
     assert predicted_exponents("cylinder", 3) == {
         "feature": -0.5,
         "lazy": pytest.approx(-3 / 7),
@@ -304,7 +299,7 @@ def test_compressing_the_data_gains_what_theory_says(outcome) -> None:
     assert -0.75 < gain["stripe"] < -0.5
     assert gain["stripe"] < gain["cylinder"] - 0.2
     assert -0.35 < gain["cylinder"] < 0
-    assert claim(found, "by a power of Λ (stripe").held
+    assert found.claim("by a power of Λ (stripe").held
 
 
 @pytest.mark.spec("004/F41", "004/F42")

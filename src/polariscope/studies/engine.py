@@ -41,6 +41,11 @@ class Outcome:
         """No claim failed."""
         return all(claim.held is not False for claim in self.claims)
 
+    def claim(self, words: str) -> Claim:
+        """The claim whose text has ``words`` in it."""
+        (found,) = (claim for claim in self.claims if words in claim.text)
+        return found
+
 
 def reproduce(
     name: str, scale: Scale, out: Path, workers: int | None = None, report: Callable[[int, Any], None] | None = None
