@@ -174,8 +174,6 @@ def main(
     network = lenet(pooling="average", weights=Weights("ntk"), seed=seed)
     x = torch.from_numpy(images)
     parameters = sum(p.numel() for p in network.parameters())
-
-    before = peak_memory()
     console.print(growth(network, x, counts))
     ours: dict[str, float] = {}
     kernels: dict[str, Any] = {}
@@ -185,7 +183,6 @@ def main(
     stack = Stack.of(network)
     ours["infinite"], (nngp, ntk) = timed(lambda: stack.kernels(x[:infinite]), repeats=1)
     kernels |= {"nngp": nngp.numpy(), "ntk": ntk.numpy()}
-    grown = peak_memory() - before
 
     theirs: dict[str, float] = {}
     expected: dict[str, Any] = {}
@@ -215,12 +212,6 @@ def main(
         apart = max(float(np.linalg.norm(kernels[s] - expected[s]) / np.linalg.norm(expected[s])) for s in stems)
         table.add_row(label, f"{taken:.2f}", f"{theirs[what]:.2f}", f"{theirs[what] / taken:.1f}", f"{apart:.0e}")
     console.print(table)
-    jacobian = max(empirical) * 10 * parameters * 4 / 2**20
-    result = max(empirical) ** 2 * 100 * 4 / 2**20
-    console.print(
-        f"Memory grew by {grown:.0f} MiB, of which the largest kernel itself is {result:.0f} MiB; "
-        f"the Jacobian alone would be {jacobian:.0f} MiB."
-    )
 
 
 if __name__ == "__main__":
