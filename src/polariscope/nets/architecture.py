@@ -60,7 +60,8 @@ class LastDeconvolution(nn.ConvTranspose2d):
         if self.out_channels > 1 or x.device.type != "cpu":
             return super().forward(x, output_size)
         height, width = x.shape[2:]
-        taps = self.weight.flatten(1).T @ x.flatten(2)
+        # Pixels are the rows of the product, so that maps and their gradients stay channels last.
+        taps = (x.permute(0, 2, 3, 1).flatten(1, 2) @ self.weight.flatten(1)).transpose(1, 2)
         assert self.bias is not None
         return functional.fold(taps, (2 * height, 2 * width), 4, padding=1, stride=2) + self.bias[:, None, None]
 
