@@ -33,7 +33,7 @@ class PolarisedTraining(Study):
     cost = {"smoke": "half a minute", "laptop": "about 10 minutes", "paper": "weeks"}
 
     def jobs(self, scale: Scale) -> Sequence[Job]:
-        tasks = ("blobs",) if scale == "smoke" else TASKS
+        tasks = ("square-linear",) if scale == "smoke" else TASKS
         return [
             {"scale": scale, "task": name, "latents": latents, "seed": seed}
             for name in tasks
