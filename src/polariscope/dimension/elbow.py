@@ -73,7 +73,7 @@ def classifier(kind: Classifier, seed: int) -> Any:
     if kind == "histogram_trees":
         return HistGradientBoostingClassifier(max_iter=50, early_stopping=False, random_state=seed)
     if kind == "logistic":
-        return make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000))
+        return make_pipeline(StandardScaler(), LogisticRegression(solver="newton-cholesky", max_iter=1000))
     raise ValueError(f"classifier is 'boosted_trees', 'histogram_trees' or 'logistic'; got {kind!r}")
 
 

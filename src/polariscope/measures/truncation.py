@@ -183,7 +183,7 @@ def subset_accuracies(
     if rare:
         raise ValueError(f"label columns {rare} have one class only among the {train} training samples: drop them")
     search = GridSearchCV(
-        make_pipeline(StandardScaler(), LogisticRegression(max_iter=most_steps)),
+        make_pipeline(StandardScaler(), LogisticRegression(solver="newton-cholesky", max_iter=most_steps)),
         {"logisticregression__C": np.logspace(-4, 4, strengths)},
         cv=KFold(folds, shuffle=True, random_state=seed),
         error_score="raise",

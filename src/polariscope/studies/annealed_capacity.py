@@ -16,8 +16,10 @@ from polariscope.studies.settings import run_at
 from polariscope.studies.study import Bench, Claim, Job, Row, Scale, Study, Table, studies
 from polariscope.training.run import load_model
 
-# The toy's information is a few nats where dSprites has tens, so its capacities are smaller.
+# The toy's information is a few nats where dSprites has tens, so its capacities are smaller; and its likelihood weighs
+# less, so its gamma is too. With a gamma of 100 nothing is pruned: the divergence is spread over ten mixed latents.
 CAPACITIES = {"smoke": (2.0, 6.0), "laptop": (2.0, 4.0, 6.0, 8.0, 10.0), "paper": (5.0, 10.0, 25.0, 50.0, 75.0, 100.0)}
+GAMMA = {"smoke": 10.0, "laptop": 10.0, "paper": 1000.0}
 SEEDS = {"smoke": 1, "laptop": 3, "paper": 50}
 STEPS = {"smoke": 2000, "laptop": 8000, "paper": 300_000}
 
@@ -41,7 +43,7 @@ class AnnealedCapacity(Study):
 
     def run(self, job: Job, bench: Bench) -> list[Row]:
         ramp = 100_000 if job["scale"] == "paper" else job["steps"] // 2
-        objective = AnnealedVAE(gamma=1000.0 if job["scale"] == "paper" else 100.0, capacity=job["capacity"], ramp=ramp)
+        objective = AnnealedVAE(gamma=GAMMA[job["scale"]], capacity=job["capacity"], ramp=ramp)
         config = run_at(job["scale"], objective, job["seed"], job["steps"])
         run = bench.train(config)
         rep = represent(load_model(run), config.world, count=10_000)
@@ -70,7 +72,7 @@ class AnnealedCapacity(Study):
                 "The number of passive variables is high and almost independent of the capacity",
                 "figure B.1",
                 ", ".join(f"{c:g}: {p:.1f}" for (c, _), p in zip(groups, passive, strict=True)),
-                max(passive) - min(passive) <= 3,
+                min(passive) >= 3 and max(passive) - min(passive) <= 3,
             ),
             Claim(
                 "Total correlation of the means rises with the capacity",

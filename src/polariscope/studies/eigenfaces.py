@@ -23,8 +23,8 @@ from polariscope.studies.study import Bench, Claim, Job, Row, Scale, Study, Tabl
 from polariscope.theory.polarised_regime import principal_order
 from polariscope.training.config import RunConfig, TrainingConfig
 from polariscope.training.run import load_model
-from polariscope.worlds.digits import Digits
 from polariscope.worlds.shapes3d import Shapes3D
+from polariscope.worlds.splits import Part
 from polariscope.worlds.world import sample
 
 STEPS = {"smoke": 400, "laptop": 5000, "paper": 300_000}
@@ -48,7 +48,7 @@ class Eigenfaces(Study):
 
     def run(self, job: Job, bench: Bench) -> list[Row]:
         config = _config(job)
-        model = load_model(bench.train(config))
+        model = bench.fit(config) if job["part"] == "linear" else load_model(bench.train(config))
         rep = represent(model, config.world, count=2000)
         assert rep.var is not None
         assert rep.factors is not None
@@ -126,18 +126,25 @@ def _config(job: Job) -> RunConfig:
     scale: Scale = job["scale"]
     if job["part"] == "linear":
         model = ModelConfig(SHOWN, Linear(), "constant", "gaussian", SQUARED)
-        steps = LINEAR_STEPS[scale]
-        training = TrainingConfig(steps, 128, 3e-3, schedule="linear", evaluate_every=0, checkpoint_every=steps)
-        return RunConfig(Digits(5000), BetaVAE(1.0), model, training)
+        training = TrainingConfig(LINEAR_STEPS[scale], 128, 1e-2, schedule="linear", evaluate_every=0, held_out=0.0)
+        return RunConfig(_one_cube(), BetaVAE(1.0), model, training)
     steps = STEPS[scale]
     training = TrainingConfig(steps, 64, 1e-3, evaluate_every=0, checkpoint_every=min(steps, 5000))
     world = Shapes3D() if scale == "paper" else Shapes3D(size=16)
     return RunConfig(world, BetaVAE(1.0 if scale != "paper" else 4.0), ModelConfig(10, Conv()), training)
 
 
+def _one_cube() -> Part:
+    """One cube of every size from every side before two colours of wall: images whose variances lie well apart."""
+    rooms = Shapes3D(size=16)
+    varied = [(0,), (5, 6), (3,), range(8), (0,), range(15)]
+    factors = np.stack(np.meshgrid(*varied, indexing="ij"), axis=-1).reshape(-1, len(varied))
+    return Part(rooms, rooms.grid.to_index(factors))
+
+
 def _angles(walks: np.ndarray, config: RunConfig, dimensions: int) -> list[float]:
     """Degrees between each walk's direction and the eigenvector of the data with the same rank."""
-    x = sample(config.world, 5000)[0].reshape(-1, dimensions) / 255
+    x = sample(config.world, len(config.world))[0].reshape(-1, dimensions) / 255
     _, vectors = np.linalg.eigh(np.cov(x.T))
     directions = (walks[:, -1] - walks[:, 0]).reshape(len(walks), -1)
     directions /= np.linalg.norm(directions, axis=1, keepdims=True).clip(1e-12)

@@ -36,8 +36,6 @@ from polariscope.studies.published import MANIPULATED
 from polariscope.studies.study import Bench, Claim, Job, Row, Scale, Study, Table, plus_minus, studies
 from polariscope.theory.polarised_regime import active_units
 from polariscope.training.config import RunConfig, TrainingConfig
-from polariscope.training.loop import Listeners, build_state, fit
-from polariscope.training.run import Progress, build_model
 from polariscope.worlds.mini_sprites import MiniSprites
 from polariscope.worlds.points import Plane
 from polariscope.worlds.sprites import Sprites
@@ -100,7 +98,7 @@ class ManipulatedData(Study):
         else:
             world, facts = _sprite_world(job["data"], scale, bench)
             config = _sprite_config(world, _objective(job["model"], scale, job.get("factor", 1.0)), job["seed"], scale)
-        return [settings | facts | _scores(_trained(config, bench), world)]
+        return [settings | facts | _scores(bench.fit(config), world)]
 
     def claims(self, table: Table, scale: Scale) -> list[Claim]:
         plane = table.where(part="plane", model="beta-vae")
@@ -223,17 +221,6 @@ def _sprite_world(kind: str, scale: Scale, bench: Bench) -> tuple[World, dict[st
         return bundle.world, facts | {"pca": bundle.report["pca_score"]["after"]}
     noisy = apply(sprites, Noise(float(np.sqrt(3 * size / bundle.report["coordinates"]))))
     return noisy.world, {"pca": pca_score(noisy.world), "added_variance": noisy.size.added_variance}
-
-
-def _trained(config: RunConfig, bench: Bench) -> Autoencoder:
-    def step(step: int, loss: float) -> None:
-        if step % 200 == 0:
-            bench.tell(Progress(step, config.training.steps, loss))
-
-    state = build_state(build_model(config), config.objective, config.training)
-    fit(state, config.objective, config.world, config.training, Listeners(step=step))
-    assert isinstance(state.model, Autoencoder)
-    return state.model.eval()
 
 
 def _scores(model: Autoencoder, world: World) -> Row:

@@ -19,9 +19,11 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from polariscope.lab.store import Run, Store, fingerprint
+from polariscope.nets.autoencoder import Autoencoder
 from polariscope.registry import Registry
 from polariscope.training.config import RunConfig
-from polariscope.training.run import Progress, resume, train
+from polariscope.training.loop import Listeners, build_state, fit
+from polariscope.training.run import Progress, build_model, resume, train
 
 Scale = Literal["smoke", "laptop", "paper"]
 Row = dict[str, Any]
@@ -105,6 +107,18 @@ class Bench:
             if (self.store.root / run_id / "run.json").exists():
                 return resume(self.store.open(run_id), self.tell)
             return train(config, self.store, self.tell, run_id)
+
+    def fit(self, config: RunConfig) -> Autoencoder:
+        """A model trained in memory, on a world that has no name to be stored under."""
+
+        def step(step: int, loss: float) -> None:
+            if step % 200 == 0:
+                self.tell(Progress(step, config.training.steps, loss))
+
+        state = build_state(build_model(config), config.objective, config.training)
+        fit(state, config.objective, config.world, config.training, Listeners(step=step))
+        assert isinstance(state.model, Autoencoder)
+        return state.model.eval()
 
 
 class Study(ABC):
