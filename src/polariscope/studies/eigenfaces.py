@@ -28,7 +28,7 @@ from polariscope.worlds.splits import Part
 from polariscope.worlds.world import sample
 
 STEPS = {"smoke": 400, "laptop": 5000, "paper": 300_000}
-LINEAR_STEPS = {"smoke": 3000, "laptop": 12_000, "paper": 100_000}
+LINEAR_STEPS = {"smoke": 6000, "laptop": 12_000, "paper": 100_000}
 SHOWN, AVERAGED = 5, 300  # latents to walk along, and codes whose mean the walks start from: as published
 WALK = 7
 

@@ -133,7 +133,7 @@ class LayerSimilarity(Study):
                 mean_of("objectives", "encoder") > latent,
             ),
             Claim(
-                "A classifier's trunk is like the encoder, not like the latent layers",
+                "A classifier's trunk is more like the encoder than like the latent layers",
                 "figure C.1: trunk CKA near 1",
                 f"trunk {trunk:.2f}, latent layers {to_latent:.2f}",
                 trunk > to_latent,
