@@ -71,7 +71,7 @@ class ManipulatedData(Study):
         seeds = range(SEEDS[scale])
         # Models that compare pairs of observations join in as soon as there is an objective of that name.
         models = [name for name in MODELS if name in objectives.names()]
-        parts = {"plane": ("beta-vae",) if scale == "smoke" else models}
+        parts = {"plane": models if scale == "paper" else ("beta-vae",)}
         if scale != "smoke":
             parts = {"sprites": models, **parts}
         jobs: list[Job] = [
