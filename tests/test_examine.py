@@ -54,6 +54,31 @@ def test_your_own_model_and_images_in_five_lines() -> None:
     assert any("Variable 1 is passive" in note for note in found.notes)
 
 
+class Dials(Own):
+    """Each latent lights a pixel of its own, and the three are known more and less precisely."""
+
+    def encode(self, x):
+        mean, _ = super().encode(x)
+        return mean, torch.tensor([0.4, 0.01, 0.1]).log().expand_as(mean)
+
+    def decode(self, z):
+        image = torch.zeros(len(z), 64)
+        image[:, :3] = z.sigmoid()
+        return image.reshape(-1, 1, 8, 8)
+
+
+@pytest.mark.spec("001a/VZ-03")
+def test_traversals_come_sorted_by_mean_variance() -> None:
+    images, factors = dots()
+    found = examine(Dials(), images, factors)
+    assert [v.number for v in found.variables] == [1, 2, 0]
+    assert np.all(np.diff([v.mean_var for v in found.variables]) > 0)
+    assert found.traversals.shape == (3, 9, 1, 8, 8)  # a row a latent, nine steps along it
+    for variable, strip in zip(found.variables, found.traversals, strict=True):
+        moved = np.ptp(strip.reshape(9, 64).astype(int), axis=0)
+        assert np.flatnonzero(moved).tolist() == [variable.number]
+
+
 def test_every_registered_measure_gives_a_value_or_a_reason() -> None:
     images, factors = dots()
     found = examine(Own(), images, factors)

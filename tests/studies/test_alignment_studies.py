@@ -50,11 +50,26 @@ def test_every_run_is_scored_at_three_stages_of_training(outcome) -> None:
 
 
 @pytest.mark.xdist_group("orthogonal-decoders")
-def test_training_is_polarised_most_of_the_time(outcome) -> None:
-    """A fifth of these 7,500 steps passes before the second latent is found; the published runs are far longer."""
+@pytest.mark.spec("003/F3-066")
+def test_the_more_orthogonal_the_more_disentangled(outcome) -> None:
+    """Three restarts of the beta-VAE, each at three stages of its training."""
+    found = outcome("orthogonal-decoders")
+    scatter = found.claim("the more orthogonal the decoder")
+    assert "over 9 beta-VAEs" in scatter.measured
+    assert scatter.held, scatter.measured
+    assert (found.path / "distance-score.png").exists()
+
+
+@pytest.mark.xdist_group("polarised-training")
+@pytest.mark.spec("003/F3-064")
+def test_training_is_polarised_nearly_all_the_time(outcome) -> None:
+    """The linear task: 99.8 and 96.7 % were published for two and for ten latents, of far longer trainings."""
     found = outcome("polarised-training")
-    assert found.table.where(latents="dependent").mean("share") > 70
-    assert found.claim("At its end").held
+    assert found.table.where(latents="dependent").mean("share") > 90
+    assert found.table.where(latents="ten").mean("share") > 90
+    for words in ("nearly all the time", "At its end", "takes longer"):
+        made = found.claim(words)
+        assert made.held, made.measured
     assert_written(found)
 
 
@@ -103,9 +118,10 @@ def test_the_most_orthogonal_restart_is_a_good_pick_without_labels() -> None:
 def test_latents_die_in_stages_as_beta_grows(outcome) -> None:
     """Three stairs of the linear task, each well inside its stage: both latents in use, one, none."""
     found = outcome("beta-line")
-    dead = found.claim("until one latent is dead")
-    assert dead.held, dead.measured
-    stairs = [found.table.where(beta=beta) for beta in (0.01, 0.2, 1.0)]
+    for words in ("die in stages", "until one latent is dead", "staircase"):
+        made = found.claim(words)
+        assert made.held, made.measured
+    stairs = [found.table.where(beta=beta) for beta in (0.05, 0.2, 1.0)]
     assert [stair.mean("active") for stair in stairs] == [2, 1, 0]
     assert 0.3 < stairs[1].mean("score") < 0.7
     assert stairs[2].mean("score") < 0.15
@@ -174,6 +190,16 @@ def test_walks_of_a_solved_linear_vae_are_eigenvectors_in_the_order_of_precision
     np.testing.assert_allclose(np.abs(directions @ basis[:, :3]), np.eye(3), atol=1e-5)
     slopes = decoder_grams(model.generate, torch.zeros(1, 3)).diagonal(dim1=1, dim2=2)[0]
     assert order.tolist() == torch.argsort(-slopes).tolist()
+
+
+@pytest.mark.xdist_group("eigenfaces")
+def test_walks_of_a_trained_linear_vae_are_eigenvectors_too(outcome) -> None:
+    found = outcome("eigenfaces")
+    walks = found.claim("eigenvectors of the data")
+    assert walks.held, walks.measured
+    assert "over 3 latents in use" in walks.measured
+    assert found.claim("meaningful").held is None, "a smoke run is too short to say"
+    assert_written(found)
 
 
 @pytest.mark.spec("003/F3-081")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,14 +14,14 @@ from polariscope.cli.examine import divergence_weight
 from polariscope.cli.parsing import parse
 from polariscope.cli.progress import bars
 from polariscope.examine import examine
-from polariscope.lab.parallel import in_parallel
 from polariscope.lab.store import Run, Store
 from polariscope.nets.autoencoder import ModelConfig
 from polariscope.objectives.beta_tc_vae import BetaTCVAE
 from polariscope.objectives.beta_vae import BetaVAE
 from polariscope.report import Subject, write_report
 from polariscope.training.config import RunConfig, TrainingConfig
-from polariscope.training.run import load_model, train
+from polariscope.training.run import load_model
+from polariscope.training.sweep import train_all
 from polariscope.worlds.sprites import Sprites
 
 
@@ -46,13 +45,12 @@ def main(arguments: list[str]) -> int:
     options = parse(Options, arguments, "demo")
     console = Console(stderr=True)
     configs = [config_of(objective, options) for objective in (BetaVAE(beta=4.0), BetaTCVAE(beta=6.0))]
-    jobs = [(config.describe(), str(options.runs)) for config in configs]
+    store = Store(options.runs)
     console.print(f"training two models for {options.steps} steps each, in parallel ...", highlight=False)
     with bars([config.label for config in configs], options.steps, quiet=options.json) as tells:
-        ids = in_parallel(train_job, jobs, report=lambda number, point: tells[number](point))
-    store = Store(options.runs)
+        runs = train_all(configs, store, report=lambda number, point: tells[number](point))
     subjects = []
-    for run in map(store.open, ids):
+    for run in runs:
         console.print(f"examining {run.id} ...", highlight=False)
         config = RunConfig.build(run.config)
         beta = divergence_weight(config.objective)
@@ -61,7 +59,8 @@ def main(arguments: list[str]) -> int:
         subject = Subject.of_run(run, examination)
         write_report(run.path / "report.html", [subject], subject.name)
         subjects.append(subject)
-    demo = store.create({"runs": list(ids)}, "demo", kind="demo")
+    ids = [run.id for run in runs]
+    demo = store.create({"runs": ids}, "demo", kind="demo")
     report = demo.path / "report.html"
     write_report(report, subjects, "Two models of the sprite world")
     demo.update(status="done")
@@ -77,12 +76,6 @@ def main(arguments: list[str]) -> int:
 def config_of(objective: Any, options: Options) -> RunConfig:
     training = TrainingConfig(steps=options.steps, learning_rate=1e-3, evaluate_every=250, checkpoint_every=500)
     return RunConfig(Sprites(size=options.size), objective, ModelConfig(latents=10), training)
-
-
-def train_job(job: tuple[dict[str, Any], str], tell: Callable[[Any], None]) -> str:
-    """Train one configuration in a process of its own; gives the run's id."""
-    description, runs = job
-    return train(RunConfig.build(description), Store(Path(runs)), tell).id
 
 
 def headline(subjects: list[Subject], runs: list[Run]) -> None:

@@ -21,6 +21,7 @@ from polariscope.training.checkpoint import TrainingState
 from polariscope.training.config import RunConfig
 from polariscope.training.loop import Diverged, Event, Listeners, build_state, fit, seed_step
 
+TELL_EVERY = 0.1  # seconds: a word to another process costs as much as a small step
 WEIGHTS_STEP = 2**32 - 1  # a step no run reaches: the weights have a draw of their own
 
 
@@ -83,6 +84,7 @@ def load_model(run: Run, step: int | None = None) -> Autoencoder:
 def _drive(run: Run, config: RunConfig, state: TrainingState, rows: list[Row], tell: Tell | None) -> Run:
     """Run the loop, keeping curves and state in the run folder, and leave a true status whatever happens."""
     started = time.monotonic()
+    told = 0.0
     begun_at = state.step
 
     def record(event: Event) -> None:
@@ -97,11 +99,13 @@ def _drive(run: Run, config: RunConfig, state: TrainingState, rows: list[Row], t
         checkpoint.save(state, run.snapshot(state.step), weights_only=True)
 
     def progress(step: int, loss: float) -> None:
+        nonlocal told
         if interrupted.is_set():
             save(state)
             raise KeyboardInterrupt
-        if tell:
+        if tell and (step == config.training.steps or time.monotonic() - told > TELL_EVERY):
             tell(Progress(step, config.training.steps, loss))
+            told = time.monotonic()
 
     listeners = Listeners(metrics=record, checkpoint=save, snapshot=snapshot, step=progress)
     try:

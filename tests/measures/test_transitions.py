@@ -1,0 +1,51 @@
+"""Densities of changes, and their picture."""
+
+import numpy as np
+import pytest
+from scipy.stats import gennorm
+
+from polariscope.measures.transitions import fit_transitions
+from polariscope.report.figures import transition_histogram
+
+
+@pytest.mark.parametrize("alpha", [0.5, 1.0, 2.0])
+def test_shape_and_scale_are_found_again(alpha) -> None:
+    u = gennorm.rvs(alpha, scale=3.0, size=40_000, random_state=0)
+    found = fit_transitions(u)
+    assert found.alpha == pytest.approx(alpha, rel=0.05)
+    assert found.scale == pytest.approx(3.0, rel=0.12)
+    best = max(found.log_likelihood, key=found.log_likelihood.__getitem__)
+    assert best == "generalised"
+    assert found.log_likelihood["generalised"] == pytest.approx(gennorm.logpdf(u, found.alpha, 0, found.scale).sum())
+    assert found.density(u[:9]) == pytest.approx(gennorm.pdf(u[:9], found.alpha, 0, found.scale))
+
+
+def test_families_are_ordered_by_their_tails() -> None:
+    found = fit_transitions(gennorm.rvs(0.5, size=20_000, random_state=1))
+    likely = found.log_likelihood
+    assert likely["generalised"] > likely["laplace"] > likely["normal"]
+    assert found.kurtosis > 10  # 25.2 in the limit, 3 for a normal density
+
+
+@pytest.mark.parametrize("deltas", [[], [1.0], [np.nan, 1.0], [0.0, 0.0]])
+def test_nothing_to_fit_is_one_sentence(deltas) -> None:
+    with pytest.raises(ValueError, match=r"at least two finite changes|nothing changes"):
+        fit_transitions(deltas)
+
+
+@pytest.mark.spec("001a/VZ-04")
+def test_the_histogram_ends_at_five_standard_deviations() -> None:
+    rng = np.random.default_rng(0)
+    heavy = gennorm.rvs(0.5, size=10_000, random_state=0)
+    figure = transition_histogram({"x": heavy, "y": rng.normal(size=10_000)})
+    assert len(figure.axes) == 2
+    for axes, u in zip(figure.axes, (heavy, None), strict=True):
+        low, high = axes.get_xlim()
+        if u is not None:
+            assert (low, high) == pytest.approx((-5 * u.std(), 5 * u.std()))
+            bars = sum(patch.get_height() * patch.get_width() for patch in axes.patches)
+            assert bars == pytest.approx(1)  # nothing is dropped: what lies beyond is in the last bins
+        labels = [line.get_label() for line in axes.lines]
+        assert labels[0].startswith("generalised, α = ")
+        assert labels[1:] == ["laplace", "normal"]
+        assert axes.get_yscale() == "log"

@@ -1,0 +1,52 @@
+"""Several seeds at once: each run is what it would be alone, and the best is found without labels."""
+
+import pytest
+import torch
+
+from polariscope.lab.store import Store
+from polariscope.nets.architecture import MLP
+from polariscope.nets.autoencoder import ModelConfig
+from polariscope.objectives.vae import VAE
+from polariscope.training import RunConfig, TrainingConfig, best_run, load_model, over_seeds, train, train_all
+from polariscope.worlds.mini_sprites import MiniSprites
+
+
+@pytest.fixture
+def config() -> RunConfig:
+    training = TrainingConfig(steps=30, seed=5, evaluate_every=30, held_out=0.2)
+    return RunConfig(MiniSprites(), VAE(), ModelConfig(2, MLP((8,), (8,))), training)
+
+
+@pytest.mark.spec("001a/ST-03")
+def test_a_sweep_is_deterministic_and_its_runs_are_those_trained_alone(config, tmp_path) -> None:
+    runs = train_all(over_seeds(config, 3), Store(tmp_path / "a"))
+    again = train_all(over_seeds(config, 3), Store(tmp_path / "b"), workers=1)
+    assert [run.config["training"]["seed"] for run in runs] == [5, 6, 7]
+    losses = [run.result["held_out_loss"] for run in runs]
+    assert losses == [run.result["held_out_loss"] for run in again]
+    assert len(set(losses)) == 3
+    best = best_run(runs)
+    assert best.result["held_out_loss"] == min(losses)
+    assert best.config["training"]["seed"] == best_run(again[::-1]).config["training"]["seed"]
+    alone = train(over_seeds(config, 3)[1], Store(tmp_path / "c"))
+    for name, weight in load_model(alone).state_dict().items():
+        assert torch.equal(weight, load_model(runs[1]).state_dict()[name])
+
+
+def test_the_best_of_equals_is_the_first(config, tmp_path) -> None:
+    store = Store(tmp_path)
+    runs = [store.create(config.describe(), "x") for _ in range(3)]
+    for run, loss in zip(runs, (2.0, 1.0, 1.0), strict=True):
+        run.update(result={"held_out_loss": loss, "mig": -loss})
+    assert best_run(runs) is runs[1]
+    assert best_run(runs, "mig") is runs[0]
+
+
+def test_what_cannot_be_chosen_is_said(config, tmp_path) -> None:
+    run = Store(tmp_path).create(config.describe(), "x")
+    with pytest.raises(ValueError, match="has no held_out_loss"):
+        best_run([run])
+    with pytest.raises(ValueError, match="no run"):
+        best_run([])
+    with pytest.raises(ValueError, match="at least one seed"):
+        over_seeds(config, 0)
