@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 from rich.console import Console
-from rich.table import Table
+from rich.padding import Padding
 
 from polariscope.cli.parsing import parse, parse_world, take_first
 from polariscope.worlds.world import World, sample, worlds
@@ -41,14 +41,12 @@ def main(arguments: list[str]) -> int:
     if options.json:
         print(json.dumps(rows))
         return 0
-    table = Table(title="Worlds", title_justify="left", box=None)
-    for column in ("name", "observations", "shape", "factors", ""):
-        table.add_column(column, justify="right" if column == "observations" else "left", overflow="fold")
+    console = Console(highlight=False)
     for row in rows:
         shape = "x".join(map(str, row["shape"]))
-        table.add_row(row["name"], f"{row['observations']:,}", shape, ", ".join(row["factors"]), row["about"])
-    console = Console()
-    console.print(table)
+        console.print(f"[bold]{row['name']}[/bold]  {row['observations']:,} observations of {shape}")
+        console.print(Padding(row["about"], (0, 0, 0, 2)), markup=False)
+        console.print(Padding(f"[dim]{', '.join(row['factors']) or 'no factors'}[/dim]", (0, 0, 1, 2)))
     console.print("A path takes the place of a name: IDX, npz, npy, HDF5 files and folders of images are read.")
     return 0
 
@@ -58,7 +56,7 @@ def describe(name: str) -> dict[str, Any]:
     kind = worlds.get(name)
     world = kind()
     factors = [f"{f.name} {f.size}" if f.size else f.name for f in world.factors]
-    about = (kind.__doc__ or "").strip().split("\n")[0]
+    about = (kind.__doc__ or "").strip().split("\n")[0].replace("``", "")
     return {"name": name, "observations": len(world), "shape": world.shape, "factors": factors, "about": about}
 
 

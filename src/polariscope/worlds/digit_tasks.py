@@ -127,7 +127,7 @@ class TaskView:
 @worlds.register("digit-task")
 @dataclass(frozen=True)
 class DigitTask:
-    """A :class:`TaskView` of drawn :class:`~polariscope.worlds.digits.Digits`, with one seed for both.
+    """Drawn digits as a task of growing demand: centred, shifted, shrunk and shifted, or in colour.
 
     >>> DigitTask("colour", count=100).observe([0, 1]).shape
     (2, 3, 28, 28)
