@@ -23,7 +23,8 @@ from rich.table import Table
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
-from polariscope.measures.similarity import StreamingCKA, similarity_matrix
+from polariscope.measures.similarity import similarity_matrix
+from polariscope.measures.streaming_cka import StreamingCKA
 from polariscope.nets.architecture import LastDeconvolution
 
 

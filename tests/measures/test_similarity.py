@@ -6,9 +6,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from polariscope.measures import similarity
+from polariscope.measures import hsic, similarity
 from polariscope.measures.similarity import (
-    StreamingCKA,
     average_over_pairs,
     check_comparison,
     cka,
@@ -18,6 +17,7 @@ from polariscope.measures.similarity import (
     smaller,
     svcca,
 )
+from polariscope.measures.streaming_cka import StreamingCKA
 
 
 def related(samples, p, q, seed=0, shared=3):
@@ -77,16 +77,16 @@ def test_debiased_cka_is_the_ratio_of_unbiased_hsic(samples, p, q):
 def test_either_route_in_small_blocks_gives_the_same(monkeypatch, wide, debiased):
     x, y = related(300, 40, 60)
     expected = (debiased_form if debiased else feature_form)(x, y)
-    monkeypatch.setattr(similarity, "_BLOCK_NUMBERS", 3000)
-    monkeypatch.setattr(similarity, "_worth_a_gram", lambda *_: np.array(wide))
+    monkeypatch.setattr(hsic, "_BLOCK_NUMBERS", 3000)
+    monkeypatch.setattr(hsic, "worth_a_gram", lambda *_: np.array(wide))
     assert cka(x, y, debiased=debiased) == pytest.approx(expected, abs=1e-12)
 
 
 def test_wide_layers_get_a_gram_matrix_and_narrow_ones_do_not():
     wanted = np.ones((3, 3), dtype=bool)
-    assert similarity._worth_a_gram([1, 6000, 6000], 5000, wanted).tolist() == [False, True, True]
-    assert not similarity._worth_a_gram([10, 30, 20], 1000, wanted).any()
-    assert similarity._worth_a_gram([10, 30_000, 20_000], 1000, wanted).all()
+    assert hsic.worth_a_gram([1, 6000, 6000], 5000, wanted).tolist() == [False, True, True]
+    assert not hsic.worth_a_gram([10, 30, 20], 1000, wanted).any()
+    assert hsic.worth_a_gram([10, 30_000, 20_000], 1000, wanted).all()
 
 
 @pytest.mark.spec("002/S01", "002/S02")
@@ -452,8 +452,8 @@ def test_notes_name_few_samples_constant_columns_and_shared_noise():
 
 def test_a_layer_on_both_sides_is_looked_at_once(monkeypatch):
     looked = []
-    look = similarity._look
-    monkeypatch.setattr(similarity, "_look", lambda x, name: looked.append(name) or look(x, name))
+    look = hsic.look
+    monkeypatch.setattr(similarity, "look", lambda x, name: looked.append(name) or look(x, name))
     a = model(1)
     similarity_matrix(a, a)
     assert looked == list(LAYERS)

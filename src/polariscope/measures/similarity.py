@@ -1,10 +1,7 @@
 """How alike two representations of the same samples are: CKA, Procrustes, SVCCA, for one pair or all pairs of layers.
 
-Linear CKA compares the samples' centred Gram matrices K = XXᵀ. Their inner product can be had from the features
-instead, ⟨K, L⟩ = |XᵀY|², which is cheaper when there are fewer features than samples. :func:`similarity_matrix` weighs
-the two for all layers at once: wide layers get a Gram matrix each, made strip by strip and shared by all their pairs;
-narrow ones are multiplied feature by feature. Neither the Gram matrices nor centred copies are ever held whole.
-Spec 002, section 10.
+Spec 002, section 10. For activations that do not fit in memory there is
+:class:`~polariscope.measures.streaming_cka.StreamingCKA`.
 """
 
 from __future__ import annotations
@@ -18,15 +15,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from polariscope.measures.neighbours import Array, as_samples, blocks
-from polariscope.memory import keep_freed_memory
+from polariscope.measures.hsic import Layer, alignment, check_counts, constant_sentence, hsic, look, rbf_products
+from polariscope.measures.neighbours import Array
 
 Measure = Literal["cka", "rbf_cka", "procrustes", "svcca", "smaller"]
-Route = Literal["auto", "moments", "minibatch"]
-
-_BLOCK_NUMBERS = 1 << 22  # numbers in one block of centred features
-_STRIP_NUMBERS = 1 << 25  # numbers in one strip of all Gram matrices together (128 MB in single precision)
-_MOMENT_FEATURES = 4096  # features of both sides together up to which StreamingCKA keeps all second moments
 
 
 @dataclass(frozen=True, eq=False)
@@ -206,277 +198,37 @@ def average_over_pairs(
     )
 
 
-class StreamingCKA:
-    """Linear CKA of all layer pairs, batch by batch, in memory that does not grow with the number of samples.
-
-    ``route="moments"`` accumulates the second moments of all features and gives what :func:`cka` gives on all samples
-    at once (memory: the square of the features of both sides together). ``route="minibatch"`` averages the unbiased
-    HSIC of the batches, weighted by their size, over all layer pairs (Nguyen, Raghu and Kornblith, 2021; memory: the
-    number of layer pairs) and is always debiased; its ratio is consistent, and close to the value on all samples for
-    batches of a few hundred. ``"auto"`` takes the moments up to 4 096 features in all. Formula, range and meaning are
-    those of :func:`cka`.
-
-    >>> rng = np.random.default_rng(0)
-    >>> x, y = rng.normal(size=(2, 300, 4))
-    >>> stream = StreamingCKA(debiased=False)
-    >>> for start in range(0, 300, 64):
-    ...     stream.update(x[start : start + 64], y[start : start + 64])
-    >>> bool(np.isclose(stream.result().values[0, 0], cka(x, y)))
-    True
-    """
-
-    def __init__(self, route: Route = "auto", debiased: bool = True) -> None:
-        if route not in ("auto", "moments", "minibatch"):
-            raise ValueError(f"route is 'auto', 'moments' or 'minibatch'; got {route!r}")
-        if route == "minibatch" and not debiased:
-            raise ValueError("the minibatch route averages unbiased estimates only: pass debiased=True")
-        keep_freed_memory()  # every batch brings activations of the same sizes
-        self.route = route
-        self.debiased = debiased
-        self.samples = 0
-        self.skipped = 0
-        self._rows: tuple[str, ...] = ()
-        self._columns: tuple[str, ...] = ()
-        self._widths: tuple[int, ...] = ()
-        self._first = torch.empty(0)
-        self._sums = torch.empty(0)
-
-    @property
-    def numbers_held(self) -> int:
-        """How many numbers the accumulator keeps between batches."""
-        return self._first.numel() + self._sums.numel()
-
-    def update(self, batch_a: Array | Mapping[str, Array], batch_b: Array | Mapping[str, Array]) -> None:
-        """Take in the activations of one batch: an array a side, or a mapping of layer names to arrays."""
-        batch_a = batch_a if isinstance(batch_a, Mapping) else {"x": batch_a}
-        batch_b = batch_b if isinstance(batch_b, Mapping) else {"y": batch_b}
-        batch = [(name, as_samples(x, name, least=1)) for name, x in (*batch_a.items(), *batch_b.items())]
-        _check_counts(batch)
-        widths = tuple(x.shape[1] for _, x in batch)
-        if not self._widths:
-            self._begin(tuple(batch_a), tuple(batch_b), [x for _, x in batch])
-        if (tuple(batch_a), tuple(batch_b), widths) != (self._rows, self._columns, self._widths):
-            raise ValueError("every batch needs the same layers, in the same order and of the same widths as the first")
-        count = len(batch[0][1])
-        if self.route == "moments":
-            features = torch.cat([x.to(torch.float64) for _, x in batch], dim=1) - self._first
-            squares = features.square() @ self._member()
-            augmented = torch.cat([features, squares, torch.ones_like(squares[:, :1])], dim=1)
-            self._sums.addmm_(augmented.T, augmented)
-        elif count < 4:
-            self.skipped += count
-            return
-        else:
-            self._sums += count * _batch_hsic(torch.stack([_batch_gram(x, name) for name, x in batch]))
-        self.samples += count
-
-    def result(self) -> SimilarityMatrix:
-        """The similarities of all samples so far."""
-        needed = 4 if self.debiased else 2
-        if self.samples < needed:
-            raise ValueError(f"CKA needs at least {needed} samples; the stream has had {self.samples}")
-        table = self._from_moments() if self.route == "moments" else self._sums.numpy()
-        names = (*self._rows, *self._columns)
-        values = _alignment(table, names, np.zeros(len(names)))
-        notes = [
-            note
-            for name, width in zip(names, self._widths, strict=True)
-            for note in _few_samples(name, self.samples, width, self.debiased)
-        ]
-        if self.skipped:
-            notes.append(f"{self.skipped} samples came in batches of fewer than four and were left out")
-        split = len(self._rows)
-        return SimilarityMatrix(values[:split, split:], self._rows, self._columns, tuple(dict.fromkeys(notes)))
-
-    def _begin(self, rows: tuple[str, ...], columns: tuple[str, ...], batch: Sequence[Tensor]) -> None:
-        if not rows or not columns:
-            raise ValueError("both sides need at least one layer")
-        widths = tuple(x.shape[1] for x in batch)
-        if self.route == "auto":
-            self.route = "moments" if sum(widths) <= _MOMENT_FEATURES else "minibatch"
-            if self.route == "minibatch" and not self.debiased:
-                raise ValueError(
-                    f"{sum(widths)} features are too many for exact moments: pass debiased=True, or route='moments' "
-                    "if their square fits in memory"
-                )
-        self._rows, self._columns, self._widths = rows, columns, widths
-        device = batch[0].device
-        if self.route == "moments":
-            # Moments about the first sample: features that never change then have moments of exactly zero.
-            self._first = torch.cat([x[0].to(torch.float64) for x in batch])
-            size = sum(widths) + len(widths) + 1
-            self._sums = torch.zeros(size, size, dtype=torch.float64, device=device)
-        else:
-            self._sums = torch.zeros(len(widths), len(widths), dtype=torch.float64)
-
-    def _member(self) -> Tensor:
-        """Which feature belongs to which layer, ``(features, layers)``."""
-        layers = torch.eye(len(self._widths), dtype=torch.float64, device=self._first.device)
-        return layers.repeat_interleave(torch.tensor(self._widths, device=layers.device), dim=0)
-
-    def _from_moments(self) -> NDArray[np.float64]:
-        """HSIC of all pairs. Every sample's squared distance from the mean is linear in the augmented features
-        (z, |z|², 1), so the sums of their products, which debiasing needs, are in the moments too."""
-        features = len(self._first)
-        mean = self._sums[:features, -1] / self.samples
-        covariance = self._sums[:features, :features] - self.samples * torch.outer(mean, mean)
-        member = self._member()
-        sizes = member.T @ covariance.diagonal()
-        for name, size in zip((*self._rows, *self._columns), sizes.tolist(), strict=True):
-            if size <= 0:
-                raise ValueError(_constant_sentence(name, self.samples))
-        full = member.T @ covariance.square() @ member
-        squares = torch.eye(len(self._widths), dtype=torch.float64, device=mean.device)
-        distance = torch.cat([-2 * mean[:, None] * member, squares, (member.T @ mean.square())[None]])
-        diagonal = distance.T @ self._sums @ distance
-        scale = torch.outer(sizes, sizes)
-        full, diagonal = full / scale, diagonal / scale
-        return _estimate((full - diagonal).cpu().numpy(), diagonal.cpu().numpy(), self.samples, self.debiased)
-
-
-def _batch_gram(x: Tensor, name: str) -> Tensor:
-    """The centred Gram matrix of one batch, in as few passes over the activations as there can be."""
-    samples = x.to(torch.float32) if x.dtype == torch.uint8 else x
-    mean = samples.mean(0)
-    centred = samples - mean
-    gram = centred @ centred.T
-    size = float(gram.diagonal().sum())
-    if not np.isfinite(size):
-        raise ValueError(f"the squares of {name} do not fit into {samples.dtype}: rescale it, or pass float64")
-    if size <= 1e-10 * len(samples) * float(mean.square().sum()):  # perhaps rounding of the mean is all that is left
-        layer = _look(samples, name)
-        return layer.gram(0, len(samples)) * layer.size
-    return gram
-
-
-def _batch_hsic(grams: Tensor) -> Tensor:
-    """Unbiased HSIC of all pairs of the centred Gram matrices ``(layers, n, n)`` of one batch."""
-    sizes = grams.diagonal(dim1=1, dim2=2).sum(1)
-    scaled = grams / torch.where(sizes > 0, sizes, 1)[:, None, None]
-    shares = scaled.diagonal(dim1=1, dim2=2).to(torch.float64)
-    diagonal = (shares @ shares.T).cpu().numpy()
-    scaled.diagonal(dim1=1, dim2=2).zero_()
-    products = _inner_products(scaled).cpu().numpy()
-    sizes = sizes.to(torch.float64).cpu()
-    return torch.from_numpy(_estimate(products, diagonal, grams.shape[1], True)) * torch.outer(sizes, sizes)
-
-
-@dataclass(frozen=True, eq=False)
-class _Layer:
-    """One representation, looked at once: what all routes need to know of it."""
-
-    name: str
-    x: Tensor
-    mean: Tensor
-    size: float  # sum of the samples' squared distances from the mean
-    shares: Tensor  # each sample's share of it
-    constant: int
-    normal: Tensor  # numbers of the columns with mean 0 and variance 1, as standard-normal noise has
-
-    def centred(self, rows: slice = slice(None), columns: slice | Tensor = slice(None)) -> Tensor:
-        return self.x[rows, columns] - self.mean[columns]
-
-    def gram(self, start: int, stop: int) -> Tensor:
-        """Rows ``start:stop`` of the centred Gram matrix from column ``start`` on, divided by its trace."""
-        out = torch.zeros(stop - start, len(self.x) - start, dtype=self.x.dtype, device=self.x.device)
-        for columns in blocks(self.x.shape[1], len(self.x) - start, _BLOCK_NUMBERS):
-            part = self.centred(slice(start, None), columns)
-            out.addmm_(part[: stop - start], part.T)
-        return out.div_(self.size or 1.0)
-
-    def notes(self, debiased: bool = False) -> list[str]:
-        notes = _few_samples(self.name, len(self.x), self.x.shape[1], debiased)
-        if self.constant:
-            notes.append(
-                f"{self.name}: {self.constant} of {self.x.shape[1]} columns are constant and count for nothing"
-            )
-        return notes
-
-
-def _look(x: Array, name: str) -> _Layer:
-    samples = as_samples(x, name)
-    if samples.dtype == torch.uint8:
-        samples = samples.to(torch.float32)
-    mean = samples.mean(0)
-    by_sample, by_column = _squares(samples, mean)
-    constant = by_column == 0
-    suspect = ~constant & (by_column <= len(samples) * (1e-3 * mean).square())
-    if suspect.any():  # the mean of equal numbers may differ from them by a rounding, which is then all that is left
-        columns = samples[:, suspect]
-        constant[suspect] = (columns == columns[0]).all(0)
-        mean = torch.where(constant, samples[0], mean)
-        by_sample, by_column = _squares(samples, mean)
-    size = float(by_sample.sum())
-    if not np.isfinite(size) or (size == 0 and not bool((samples == samples[0]).all())):
-        raise ValueError(f"the squares of {name} do not fit into {samples.dtype}: rescale it, or pass float64")
-    normal = torch.nonzero((mean.abs() < 0.1) & ((by_column / len(samples) - 1).abs() < 0.1)).squeeze(1)
-    return _Layer(name, samples, mean, size, by_sample / (size or 1.0), int(constant.sum()), normal)
-
-
-def _squares(samples: Tensor, mean: Tensor) -> tuple[Tensor, Tensor]:
-    """Sums of squares about the mean: of every sample, in double precision, and of every column."""
-    by_sample = torch.empty(len(samples), dtype=torch.float64, device=samples.device)
-    by_column = torch.zeros_like(mean)
-    for rows in blocks(len(samples), samples.shape[1], _BLOCK_NUMBERS // 4):
-        centred = samples[rows] - mean
-        by_sample[rows] = torch.linalg.vector_norm(centred, dim=1).to(torch.float64).square()
-        by_column += centred.square_().sum(0)
-    return by_sample, by_column
-
-
-def _paired(x: Array, y: Array) -> list[_Layer]:
+def _paired(x: Array, y: Array) -> list[Layer]:
     layers, _, _ = _all_layers([{"x": x}], [{"y": y}], shared=False)
     return layers
 
 
 def _all_layers(
     runs_a: Sequence[Mapping[str, Array]], runs_b: Sequence[Mapping[str, Array]], shared: bool = True
-) -> tuple[list[_Layer], list[int], list[int]]:
+) -> tuple[list[Layer], list[int], list[int]]:
     """Every layer looked at (once, even if it is on both sides), and the numbers of those of either side."""
     numbers: dict[object, int] = {}
-    layers: list[_Layer] = []
+    layers: list[Layer] = []
 
     def number(name: str, x: Array) -> int:
         key = id(x) if shared else name
         if key not in numbers:
             numbers[key] = len(layers)
-            layers.append(_look(x, name))
+            layers.append(look(x, name))
         return numbers[key]
 
     rows = [number(name, x) for run in runs_a for name, x in run.items()]
     columns = [number(name, x) for run in runs_b for name, x in run.items()]
     if not rows or not columns:
         raise ValueError("both sides need at least one layer")
-    _check_counts([(layer.name, layer.x) for layer in layers])
+    check_counts([(layer.name, layer.x) for layer in layers])
     for layer in layers:
         if layer.size == 0:
-            raise ValueError(_constant_sentence(layer.name, len(layer.x)))
+            raise ValueError(constant_sentence(layer.name, len(layer.x)))
     return layers, rows, columns
 
 
-def _check_counts(batch: Sequence[tuple[str, Tensor]]) -> None:
-    name, x = batch[0]
-    for other, y in batch:
-        if len(y) != len(x):
-            raise ValueError(
-                f"{name} has {len(x)} samples and {other} has {len(y)}: pass representations of the same samples"
-            )
-
-
-def _constant_sentence(name: str, samples: int) -> str:
-    return f"{name} is constant over its {samples} samples, so its similarity to anything is undefined: leave it out"
-
-
-def _few_samples(name: str, samples: int, features: int, debiased: bool) -> list[str]:
-    if debiased or samples >= features:
-        return []
-    return [
-        f"{name}: {samples} samples for {features} features; similarities come out too high, take more samples or "
-        "debiased CKA"
-    ]
-
-
-def _shared_noise(first: _Layer, second: _Layer) -> list[str]:
+def _shared_noise(first: Layer, second: Layer) -> list[str]:
     """A note if same-numbered columns are the same standard-normal draw although the rest differs."""
     if first.x.shape != second.x.shape or torch.equal(first.x, second.x):
         return []
@@ -493,7 +245,7 @@ def _shared_noise(first: _Layer, second: _Layer) -> list[str]:
     ]
 
 
-def _notes(layers: Sequence[_Layer], rows: Sequence[int], columns: Sequence[int], debiased: bool) -> tuple[str, ...]:
+def _notes(layers: Sequence[Layer], rows: Sequence[int], columns: Sequence[int], debiased: bool) -> tuple[str, ...]:
     notes = [note for layer in layers for note in layer.notes(debiased)]
     pairs = {(i, j) for i in rows for j in columns if i != j and len(layers[i].normal) and len(layers[j].normal)}
     notes += [note for i, j in sorted(pairs) for note in _shared_noise(layers[i], layers[j])]
@@ -501,7 +253,7 @@ def _notes(layers: Sequence[_Layer], rows: Sequence[int], columns: Sequence[int]
 
 
 def _values(
-    layers: Sequence[_Layer],
+    layers: Sequence[Layer],
     rows: Sequence[int],
     columns: Sequence[int],
     measure: Measure,
@@ -520,138 +272,22 @@ def _values(
     if measure == "cka":
         wanted = np.eye(len(layers), dtype=bool)
         wanted[cells] = True
-        table = _hsic(layers, debiased, wanted | wanted.T)
+        table = hsic(layers, debiased, wanted | wanted.T)
         squared_shares = np.array([float(layer.shares @ layer.shares) for layer in layers])
         floor = rounding * squared_shares / (samples * (samples - 3)) if debiased else np.zeros(len(layers))
-        return _alignment(table, names, floor)[cells]
+        return alignment(table, names, floor)[cells]
     if measure == "rbf_cka":
-        return _alignment(_rbf_products(layers, bandwidth, debiased), names, (samples * rounding) ** 2)[cells]
+        return alignment(rbf_products(layers, bandwidth, debiased), names, (samples * rounding) ** 2)[cells]
     if measure == "procrustes":
         return _every_pair([_triangle(layer) for layer in layers], _nuclear, rows, columns)
     if measure == "svcca":
         return _every_pair([_components(layer, 0.99) for layer in layers], _canonical, rows, columns)
     if measure == "smaller":
-        alignment = _values(layers, rows, columns, "cka")
-        return np.minimum(alignment, _values(layers, rows, columns, "procrustes"))
+        return np.minimum(*(_values(layers, rows, columns, each) for each in ("cka", "procrustes")))
     raise ValueError(f"measure is cka, rbf_cka, procrustes, svcca or smaller; got {measure!r}")
 
 
-def _alignment(table: NDArray[np.float64], names: Sequence[str], floor: NDArray[np.float64]) -> NDArray[np.float64]:
-    """HSIC to CKA. A self-similarity at or below the ``floor`` of rounding has no information: no CKA then."""
-    selves = table.diagonal()
-    for name, value, least in zip(names, selves, floor, strict=True):
-        if not value > least:
-            raise ValueError(
-                f"CKA of {name} is undefined: its samples are all equally far from each other, so that nothing but the "
-                "estimate's own noise is left"
-            )
-    values: NDArray[np.float64] = np.minimum(table / np.sqrt(np.outer(selves, selves)), 1.0)
-    return values
-
-
-def _estimate(
-    off_diagonal: NDArray[np.float64], diagonal: NDArray[np.float64], samples: int, debiased: bool
-) -> NDArray[np.float64]:
-    """HSIC from ⟨K, L⟩ split into what lies off and on the diagonal, for centred K and L of trace one.
-
-    Centring makes the rows of K sum to zero; without its diagonal they sum to minus the diagonal, which turns the
-    three terms of the unbiased estimate (Song et al., 2012) into these.
-    """
-    if not debiased:
-        return off_diagonal + diagonal
-    unbiased = off_diagonal - 2 / (samples - 2) * diagonal + 1 / ((samples - 1) * (samples - 2))
-    return unbiased / (samples * (samples - 3))
-
-
-def _hsic(layers: Sequence[_Layer], debiased: bool, wanted: NDArray[np.bool_]) -> NDArray[np.float64]:
-    """HSIC of the ``wanted`` pairs of layers, each layer divided by its size; NaN or right elsewhere."""
-    shares = torch.stack([layer.shares for layer in layers])
-    diagonal = (shares @ shares.T).cpu().numpy()
-    products = np.full(wanted.shape, np.nan)
-    wide = _worth_a_gram([layer.x.shape[1] for layer in layers], len(layers[0].x), wanted)
-    numbers = np.flatnonzero(wide).tolist()
-    if numbers:
-        products[np.ix_(numbers, numbers)] = _gram_products([layers[i] for i in numbers])
-    for i, j in np.argwhere(np.triu(wanted) & ~np.outer(wide, wide)).tolist():
-        products[i, j] = products[j, i] = _feature_product(layers[i], layers[j]) - diagonal[i, j]
-    return _estimate(products, diagonal, len(layers[0].x), debiased)
-
-
-def _worth_a_gram(widths: Sequence[int], samples: int, wanted: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Which layers to compare by Gram matrices: those wider than the limit that makes the multiplications fewest."""
-    features = np.array(widths, dtype=np.float64)
-    by_features = np.triu(wanted) * np.outer(features, features) * samples
-
-    def multiplications(wide: NDArray[np.bool_]) -> float:
-        grams = samples**2 * (features[wide].sum() + wide.sum() ** 2)
-        return float(grams + by_features[~np.outer(wide, wide)].sum())
-
-    return min((features > limit for limit in [0, *sorted(set(widths))]), key=multiplications)
-
-
-def _gram_products(layers: Sequence[_Layer]) -> NDArray[np.float64]:
-    """Inner products of the layers' Gram matrices without diagonals, from strips of their upper triangles."""
-    samples = len(layers[0].x)
-    dtype = max((layer.x.dtype for layer in layers), key=lambda kind: kind.itemsize)
-    height = max(256, min(_STRIP_NUMBERS // (len(layers) * samples), samples // 8))
-    total = torch.zeros(len(layers), len(layers), dtype=torch.float64, device=layers[0].x.device)
-    for start in range(0, samples, height):
-        stop = min(start + height, samples)
-        strip = torch.empty(len(layers), stop - start, samples - start, dtype=dtype, device=total.device)
-        for number, layer in enumerate(layers):
-            strip[number] = layer.gram(start, stop)
-        strip[:, :, : stop - start].diagonal(dim1=1, dim2=2).zero_()
-        strip[:, :, stop - start :] *= 2**0.5  # this part stands for its mirror image too
-        total += _inner_products(strip)
-    return total.cpu().numpy()
-
-
-def _inner_products(matrices: Tensor) -> Tensor:
-    """Inner products of ``(count, rows, columns)`` matrices, row by row: a single long sum would round too much."""
-    return torch.matmul(matrices.permute(1, 0, 2), matrices.permute(1, 2, 0)).sum(0, dtype=torch.float64)
-
-
-def _feature_product(first: _Layer, second: _Layer) -> float:
-    """⟨K, L⟩ = |XᵀY|² of two layers divided by their sizes."""
-    samples = len(first.x)
-    dtype = torch.promote_types(first.x.dtype, second.x.dtype)
-    scale = (first.size or 1.0) ** 0.5 * (second.size or 1.0) ** 0.5
-    total = 0.0
-    for left in blocks(first.x.shape[1], samples, _BLOCK_NUMBERS):
-        x = first.centred(columns=left).to(dtype)
-        for right in blocks(second.x.shape[1], max(samples, x.shape[1]), _BLOCK_NUMBERS):
-            y = second.centred(columns=right).to(dtype)
-            total += float((x.T @ y).div_(scale).square_().sum(dtype=torch.float64))
-    return total
-
-
-def _rbf_products(layers: Sequence[_Layer], bandwidth: float, debiased: bool) -> NDArray[np.float64]:
-    """Inner products of the layers' centred Gaussian kernels."""
-    if not bandwidth > 0:
-        raise ValueError(f"bandwidth is a positive fraction of the median distance; got {bandwidth}")
-    samples = len(layers[0].x)
-    dtype = max((layer.x.dtype for layer in layers), key=lambda kind: kind.itemsize)
-    kernels = torch.empty(len(layers), samples, samples, dtype=dtype, device=layers[0].x.device)
-    pairs = torch.ones(samples, samples, dtype=torch.bool, device=kernels.device).triu_(1)
-    for kernel, layer in zip(kernels, layers, strict=True):
-        shares = layer.shares.to(layer.x.dtype)
-        squares = (shares[:, None] + shares - 2 * layer.gram(0, samples)).clamp_(min=0)
-        middle = squares[pairs].median()
-        if middle == 0:
-            raise ValueError(f"the median distance between samples of {layer.name} is zero: remove repeated samples")
-        kernel.copy_(squares.div_(-2 * bandwidth**2 * middle).exp_())
-        if debiased:  # the centring whose inner products are the unbiased estimate
-            kernel.fill_diagonal_(0)
-            means = kernel.sum(1) / (samples - 2)
-            kernel += means.sum() / (samples - 1) - means[:, None] - means
-            kernel.fill_diagonal_(0)
-        else:
-            means = kernel.mean(1)
-            kernel += means.mean() - means[:, None] - means
-    return _inner_products(kernels).cpu().numpy()
-
-
-def _triangle(layer: _Layer) -> Tensor:
+def _triangle(layer: Layer) -> Tensor:
     """A matrix R with as few rows as possible such that the nuclear norm of XᵀY is that of R_x R_yᵀ."""
     transposed = layer.centred().T / layer.size**0.5
     if transposed.shape[0] <= transposed.shape[1]:
@@ -664,7 +300,7 @@ def _nuclear(first: Tensor, second: Tensor) -> float:
     return min(float(torch.linalg.svdvals(first.to(dtype) @ second.to(dtype).T).sum()), 1.0)
 
 
-def _components(layer: _Layer, variance: float) -> Tensor:
+def _components(layer: Layer, variance: float) -> Tensor:
     """Orthonormal sample coordinates of the leading principal components that hold ``variance`` of the total."""
     if not 0 < variance <= 1:
         raise ValueError(f"variance is a fraction in (0, 1]; got {variance}")
