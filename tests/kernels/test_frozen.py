@@ -10,8 +10,9 @@ from sklearn.svm import SVC
 from torch import nn
 
 from polariscope.kernels.empirical import tangent_kernel
+from polariscope.kernels.flow_nets import MeanFieldNet, ModuleNet
 from polariscope.kernels.frozen import INFINITE_WIDTH, NetKernel, hard_margin, hinge_flow, laplace, learn_frozen
-from polariscope.kernels.gradient_flow import Flow, MeanFieldNet, ModuleNet, train_flow
+from polariscope.kernels.gradient_flow import Flow, train_flow
 from polariscope.nets.classifiers import NTKConv2d, NTKLinear
 from polariscope.worlds.stripes import Stripe, compress
 

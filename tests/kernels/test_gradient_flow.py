@@ -10,16 +10,14 @@ import torch
 from torch import nn
 
 from polariscope.kernels.empirical import tangent_kernel
+from polariscope.kernels.flow_nets import MeanFieldNet, ModuleNet, split
 from polariscope.kernels.frozen import INFINITE_WIDTH
 from polariscope.kernels.gradient_flow import (
     Flow,
-    MeanFieldNet,
-    ModuleNet,
     load_training,
     misclassified,
     rotation_gap,
     save_training,
-    split,
     train_flow,
 )
 from polariscope.nets.classifiers import NTKLinear

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 import torch
 
+from polariscope.kernels.flow_nets import MeanFieldNet
 from polariscope.kernels.frozen import INFINITE_WIDTH, laplace, learn_frozen
-from polariscope.kernels.gradient_flow import Flow, MeanFieldNet, train_flow
+from polariscope.kernels.gradient_flow import Flow, train_flow
 from polariscope.kernels.learning_curves import LearningCurve, learning_curves
 from polariscope.worlds.stripes import Stripe
 

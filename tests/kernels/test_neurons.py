@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from polariscope.kernels.gradient_flow import Flow, MeanFieldNet, train_flow
+from polariscope.kernels.flow_nets import MeanFieldNet
+from polariscope.kernels.gradient_flow import Flow, train_flow
 from polariscope.kernels.neurons import Neurons, clusters, dead, drift, growth_rates, near, neurons, regimes
 from polariscope.theory.stripe import Layers, attractors
 from polariscope.worlds.stripes import Stripe, random_directions

@@ -8,6 +8,8 @@ from polariscope.kernels.empirical import as_matrix as as_matrix
 from polariscope.kernels.empirical import layer_kernels as layer_kernels
 from polariscope.kernels.empirical import tangent_blocks as tangent_blocks
 from polariscope.kernels.empirical import tangent_kernel as tangent_kernel
+from polariscope.kernels.flow_nets import MeanFieldNet as MeanFieldNet
+from polariscope.kernels.flow_nets import ModuleNet as ModuleNet
 from polariscope.kernels.frozen import INFINITE_WIDTH as INFINITE_WIDTH
 from polariscope.kernels.frozen import FrozenLearner as FrozenLearner
 from polariscope.kernels.frozen import NetKernel as NetKernel
@@ -16,8 +18,6 @@ from polariscope.kernels.frozen import hinge_flow as hinge_flow
 from polariscope.kernels.frozen import laplace as laplace
 from polariscope.kernels.frozen import learn_frozen as learn_frozen
 from polariscope.kernels.gradient_flow import Flow as Flow
-from polariscope.kernels.gradient_flow import MeanFieldNet as MeanFieldNet
-from polariscope.kernels.gradient_flow import ModuleNet as ModuleNet
 from polariscope.kernels.gradient_flow import Training as Training
 from polariscope.kernels.gradient_flow import load_training as load_training
 from polariscope.kernels.gradient_flow import rotation_gap as rotation_gap

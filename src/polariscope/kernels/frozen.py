@@ -19,7 +19,8 @@ from sklearn.svm import SVC
 from torch import Tensor
 
 from polariscope.kernels.dual import Relu
-from polariscope.kernels.gradient_flow import SQRT2, FloatArray, MeanFieldNet, misclassified
+from polariscope.kernels.flow_nets import SQRT2, FloatArray, MeanFieldNet
+from polariscope.kernels.gradient_flow import misclassified
 from polariscope.kernels.infinite import Dense, Stack
 from polariscope.kernels.machine import Kernel
 

@@ -18,7 +18,8 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.cluster import DBSCAN
 from torch import Tensor
 
-from polariscope.kernels.gradient_flow import FloatArray, History, Informative, MeanFieldNet, Training, split
+from polariscope.kernels.flow_nets import FloatArray, Informative, MeanFieldNet, split
+from polariscope.kernels.gradient_flow import History, Training
 
 Regime = Literal["compressing", "fitting", "over-fitting"]
 

@@ -20,7 +20,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullLocator
 from numpy.typing import ArrayLike, NDArray
 
-from polariscope.kernels.gradient_flow import Flow, MeanFieldNet, Training, train_flow
+from polariscope.kernels.flow_nets import MeanFieldNet
+from polariscope.kernels.gradient_flow import Flow, Training, train_flow
 from polariscope.kernels.learning_curves import LearningCurve, PowerLaw
 from polariscope.kernels.neurons import neurons
 from polariscope.report.figures import LIGHT, MARKERS, SUBJECTS, styled

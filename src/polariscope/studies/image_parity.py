@@ -22,8 +22,9 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from polariscope.kernels.empirical import Kind, tangent_kernel
+from polariscope.kernels.flow_nets import ModuleNet
 from polariscope.kernels.frozen import FrozenLearner, hinge_flow
-from polariscope.kernels.gradient_flow import Flow, ModuleNet, train_flow
+from polariscope.kernels.gradient_flow import Flow, train_flow
 from polariscope.kernels.principal import kernel_distances
 from polariscope.measures.intrinsic_dimension import mle_from_distances
 from polariscope.nets.mnas import mnas_net

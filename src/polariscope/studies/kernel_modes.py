@@ -19,8 +19,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from torch import Tensor
 
+from polariscope.kernels.flow_nets import MeanFieldNet
 from polariscope.kernels.frozen import NetKernel
-from polariscope.kernels.gradient_flow import Flow, MeanFieldNet, train_flow
+from polariscope.kernels.gradient_flow import Flow, train_flow
 from polariscope.kernels.principal import explained_by, kernel_pca, separability, target_alignment
 from polariscope.measures.mutual_information import information_floor, label_information
 from polariscope.report.figures import LIGHT, MARKERS, SUBJECTS, styled

@@ -14,8 +14,8 @@ import numpy as np
 import torch
 from matplotlib.figure import Figure
 
+from polariscope.kernels.flow_nets import MeanFieldNet
 from polariscope.kernels.frozen import INFINITE_WIDTH, NetKernel, learn_frozen
-from polariscope.kernels.gradient_flow import MeanFieldNet
 from polariscope.kernels.learning_curves import LearningCurve
 from polariscope.report.figures import LIGHT, styled
 from polariscope.studies.amplification import (

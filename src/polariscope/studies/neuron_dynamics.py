@@ -18,7 +18,8 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from scipy.stats import kstest
 
-from polariscope.kernels.gradient_flow import MeanFieldNet, Training, split, train_flow
+from polariscope.kernels.flow_nets import MeanFieldNet, split
+from polariscope.kernels.gradient_flow import Training, train_flow
 from polariscope.kernels.neurons import clusters, dead, growth_rates, near, neurons
 from polariscope.report.figures import LIGHT, SUBJECTS, styled
 from polariscope.studies.amplification import ALPHA, SOURCE, draw, flow_of, plain_ticks, start_of, undisturbed, world_of
