@@ -16,6 +16,7 @@ from polariscope.training import Diverged, TrainingConfig, load_model, train
 from polariscope.training.loop import Feed, build_state, fit, rate_factor, split
 from polariscope.training.run import build_model
 from polariscope.worlds import ArrayWorld
+from polariscope.worlds.world import to_tensor
 
 
 def weights(run) -> dict[str, torch.Tensor]:
@@ -77,6 +78,28 @@ def test_held_out_data_is_never_trained_on(small) -> None:
     feed = Feed(world, trained, TrainingConfig(batch_size=10))
     seen = {float(v) for step in range(90) for v in feed.batch(step).x.flatten()}
     assert seen == {float(i) for i in trained}, "an epoch sees every trained example once, and no other"
+
+
+class Counting(ArrayWorld):
+    """A world that counts what it was asked to draw."""
+
+    drawn = 0
+
+    def observe(self, index):
+        Counting.drawn += len(index)
+        return super().observe(index)
+
+
+@pytest.mark.parametrize(("steps", "kept"), [(100, True), (3, False)])
+def test_a_small_world_that_comes_round_is_rendered_once(steps, kept) -> None:
+    images = np.random.default_rng(0).integers(0, 256, (40, 1, 4, 4), dtype=np.uint8)
+    world, index = Counting(images), np.arange(5, 35)
+    feed = Feed(world, index, TrainingConfig(steps=steps, batch_size=10))
+    Counting.drawn = 0
+    for step in range(12):
+        expected = to_tensor(images[index[feed.order[step]]], torch.device("cpu"))
+        assert torch.equal(feed.batch(step).x, expected)
+    assert Counting.drawn == (1 + 30 if kept else 120)
 
 
 @pytest.mark.parametrize(

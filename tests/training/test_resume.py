@@ -60,7 +60,8 @@ def test_kill_minus_nine_and_resume_gives_the_same_bits(tmp_path, small, objecti
     assert run.status == "done"
 
 
-def test_interrupt_between_steps_and_resume(tmp_path, small) -> None:
+def test_interrupt_between_steps_and_resume(tmp_path, small, monkeypatch) -> None:
+    monkeypatch.setattr("polariscope.training.run.TELL_EVERY", -1.0)  # every step is told
     config = small(steps=40, checkpoint_every=100, log_every=7)
     whole = train(config, Store(tmp_path / "whole"))
     store = Store(tmp_path / "interrupted")

@@ -28,6 +28,9 @@ OPTIMISERS: dict[str, Callable[..., Optimizer]] = {"adam": Adam, "adagrad": Adag
 HELD_OUT_EXAMPLES = 1024
 BLOCK = 16
 """Steps whose batches are rendered together."""
+KEPT_BYTES = 2**26
+"""Up to this size a training set is kept once rendered."""
+KEPT_AT_ONCE = 4096
 
 
 class Diverged(ArithmeticError):
@@ -152,7 +155,7 @@ class Feed:
     """Batches of a world on the training device.
 
     They are rendered in the training thread: a second one takes time from the networks' threads, and costs more than
-    it hides.
+    it hides. A small world that comes round more than once is rendered once and kept, as bytes.
     """
 
     world: World
@@ -170,12 +173,24 @@ class Feed:
 
     def batches(self, start: int, count: int) -> list[Batch]:
         """Batches of some steps in a row, rendered in one call: cheaper than one at a time."""
-        numbers = [self.index[self.order[step]] for step in range(start, start + count)]
-        ends = np.cumsum([len(n) for n in numbers])[:-1]
-        together = np.concatenate(numbers)
-        images = np.split(self.world.observe(together), ends)
-        factors = np.split(self.world.factors_of(together), ends)
+        places = [self.order[step] for step in range(start, start + count)]
+        ends = np.cumsum([len(p) for p in places])[:-1]
+        together = np.concatenate(places)
+        found = self._render(self.index[together]) if self._kept is None else [part[together] for part in self._kept]
+        images, factors = (np.split(part, ends) for part in found)
         return [self._on_device(x, f) for x, f in zip(images, factors, strict=True)]
+
+    @cached_property
+    def _kept(self) -> list[np.ndarray] | None:
+        """Observations and factors of the whole index, if they are few and looked at more than once."""
+        passes = self.config.steps * self.config.batch_size / len(self.index)
+        if passes < 2 or len(self.index) * self.world.observe(self.index[:1]).nbytes > KEPT_BYTES:
+            return None
+        parts = [self._render(self.index[at : at + KEPT_AT_ONCE]) for at in range(0, len(self.index), KEPT_AT_ONCE)]
+        return [np.concatenate(column) for column in zip(*parts, strict=True)]
+
+    def _render(self, numbers: np.ndarray) -> list[np.ndarray]:
+        return [self.world.observe(numbers), self.world.factors_of(numbers)]
 
     def _on_device(self, observations: np.ndarray, factors: np.ndarray) -> Batch:
         x = to_tensor(observations, device_of(self.config))
