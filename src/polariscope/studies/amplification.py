@@ -128,7 +128,9 @@ def within(law: PowerLaw, predicted: float, rival: float) -> tuple[bool | None, 
             return None, f"the interval also holds {rival:.3f}, so that it cannot tell the two apart"
         return True, ""
     gap = abs(law.exponent - predicted)
-    return bool(gap < min(0.1, abs(law.exponent - rival))), f"outside of the interval by itself; {STEEPER}"
+    near = gap < min(0.1, abs(law.exponent - rival))
+    allowed = " and taken as near enough" if near else ""
+    return near, f"the prediction is outside of the interval, {gap:.2f} away{allowed}; {STEEPER}"
 
 
 def interval(law: PowerLaw) -> str:
