@@ -223,7 +223,7 @@ class Amplification(Study):
     title = "Compression grows with the square root of the data"
     source = f"{SOURCE}, sections 3.2 and 4, figures 5 and 7"
     question = "How far does a network shrink the directions that do not matter, and what limits it?"
-    cost = {"smoke": "15 s", "laptop": "about 5 minutes", "paper": "days"}
+    cost = {"smoke": "15 s", "laptop": "4 minutes", "paper": "days"}
 
     def jobs(self, scale: Scale) -> Sequence[Job]:
         setting = SETTINGS[scale]

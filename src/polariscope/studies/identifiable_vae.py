@@ -30,7 +30,7 @@ class IdentifiableVAE(Study):
     title = "Active and passive variables of the identifiable VAE"
     source = "Bonheme, The polarised regime of variational autoencoders (2023), section 5.3, figures 5.1-5.4"
     question = "What do passive variables look like when the prior depends on side information?"
-    cost = {"smoke": "half a minute", "laptop": "about 5 minutes", "paper": "weeks"}
+    cost = {"smoke": "half a minute", "laptop": "3 minutes", "paper": "weeks"}
 
     def jobs(self, scale: Scale) -> Sequence[Job]:
         return [

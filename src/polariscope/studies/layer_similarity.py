@@ -44,7 +44,7 @@ class LayerSimilarity(Study):
     title = "Are two models the same inside?"
     source = "Bonheme, The polarised regime of variational autoencoders (2023), section 7.4, figures 7.2-7.10, C.1"
     question = "Which layers agree between seeds, over training, under collapse, and across objectives?"
-    cost = {"smoke": "one minute", "laptop": "about 10 minutes", "paper": "months"}
+    cost = {"smoke": "one minute", "laptop": "6 minutes", "paper": "months"}
 
     def jobs(self, scale: Scale) -> Sequence[Job]:
         return [{"scale": scale, "comparison": name} for name in COMPARISONS]

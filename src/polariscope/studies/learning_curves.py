@@ -116,7 +116,7 @@ class LearningCurves(Study):
     title = "What learned features are worth"
     source = f"{SOURCE}, sections 3.1 and 4, figures 2 and 7"
     question = "Does a network that learns features need fewer examples, and is it because it compresses?"
-    cost = {"smoke": "15 s", "laptop": "about 12 minutes", "paper": "weeks"}
+    cost = {"smoke": "15 s", "laptop": "10 minutes", "paper": "weeks"}
 
     def jobs(self, scale: Scale) -> Sequence[Job]:
         setting = SETTINGS[scale]

@@ -65,7 +65,7 @@ class ManipulatedData(Study):
     title = "Data that breaks disentanglement"
     source = "Zietlow, Rolinek and Martius 2021; Zietlow's dissertation (2022), section 4.3, tables 4.2-4.5"
     question = "Do VAEs find the factors, or the local variance that happens to lie along them?"
-    cost = {"smoke": "a minute", "laptop": "about 25 minutes", "paper": "months"}
+    cost = {"smoke": "a minute", "laptop": "18 minutes", "paper": "months"}
 
     def jobs(self, scale: Scale) -> Sequence[Job]:
         seeds = range(SEEDS[scale])

@@ -45,7 +45,7 @@ class OrthogonalDecoders(Study):
     title = "Orthogonal decoders and disentanglement"
     source = "Rolinek, Zietlow and Martius 2019; Zietlow's dissertation (2022), section 3.3.3, table 3.3, figure 3.4"
     question = "Does the diagonal posterior make the decoder orthogonal, and do orthogonal decoders disentangle?"
-    cost = {"smoke": "half a minute", "laptop": "about 15 minutes", "paper": "weeks"}
+    cost = {"smoke": "half a minute", "laptop": "20 minutes", "paper": "weeks"}
 
     def jobs(self, scale: Scale) -> Sequence[Job]:
         tasks = ("blobs",) if scale == "smoke" else tuple(MODELS)

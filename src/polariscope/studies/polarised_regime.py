@@ -43,7 +43,7 @@ class PolarisedRegime(Study):
     title = "Active, mixed and passive variables over beta"
     source = "Bonheme, The polarised regime of variational autoencoders (2023), sections 6.3-6.4, figures 6.4-6.9"
     question = "How does regularisation prune latents, and what do the pruned ones do to the mean representation?"
-    cost = {"smoke": "half a minute", "laptop": "about 10 minutes", "paper": "months"}
+    cost = {"smoke": "half a minute", "laptop": "8 minutes", "paper": "months"}
 
     def jobs(self, scale: Scale) -> Sequence[Job]:
         return [

@@ -30,7 +30,7 @@ class SnapshotCorrelations(Study):
     title = "Correlations of the mean variables over training"
     source = "Bonheme, The polarised regime of variational autoencoders (2023), section 6.5, figures 6.10-6.11"
     question = "Which variables are correlated in the means, and is that learned or drift?"
-    cost = {"smoke": "ten seconds", "laptop": "about 3 minutes", "paper": "a week"}
+    cost = {"smoke": "ten seconds", "laptop": "a minute", "paper": "a week"}
 
     def jobs(self, scale: Scale) -> Sequence[Job]:
         # Beta 8 on dSprites leaves a few variables in use; on the toy beta 2 does.
