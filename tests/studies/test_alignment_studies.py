@@ -145,6 +145,17 @@ def test_a_local_change_entangles_where_as_much_noise_does_not(outcome) -> None:
     assert_written(found)
 
 
+@pytest.mark.parametrize(("noise", "held"), [(0.28, True), (0.12, False)])
+def test_a_change_is_not_blamed_for_what_noise_does_too(noise, held) -> None:
+    from polariscope.studies.manipulated_data import KINDS, _sprite_claims
+
+    base = {"part": "sprites", "model": "beta-vae", "mig_by_factor": [0.2], "factors": ["x"], "seed": 0}
+    facts = {"added_variance": 0.1, "injective": True}
+    rows = [base | facts | {"data": kind, "mig": value} for kind, value in zip(KINDS, (0.3, 0.1, noise), strict=True)]
+    (made,) = [c for c in _sprite_claims(Table(rows)) if "as much noise does not" in c.text]
+    assert made.held is held
+
+
 @pytest.mark.spec("003/F3-077")
 def test_over_pruned_runs_are_left_out_of_the_sweep() -> None:
     from polariscope.studies.manipulated_data import KINDS, _sprite_claims, _violins
