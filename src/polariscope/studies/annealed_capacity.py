@@ -32,7 +32,7 @@ class AnnealedCapacity(Study):
     title = "Passive variables of the annealed VAE over its capacity"
     source = "Bonheme, The polarised regime of variational autoencoders (2023), appendix B.1, figures B.1-B.5"
     question = "Does a larger capacity bring pruned latents back?"
-    cost = {"smoke": "ten seconds", "laptop": "5 minutes", "paper": "months"}
+    cost = {"smoke": "ten seconds", "laptop": "3 minutes", "paper": "months"}
 
     def jobs(self, scale: Scale) -> Sequence[Job]:
         return [

@@ -35,7 +35,7 @@ class Illustrations(Study):
     title = "Pictures of the argument"
     source = "Zietlow's dissertation (2022), figures 2.1-2.4, 3.1-3.3, 4.1"
     question = "What do the axes of a VAE look like beside those of PCA and of an autoencoder?"
-    cost = {"smoke": "half a minute", "laptop": "about 2 minutes", "paper": "hours"}
+    cost = {"smoke": "half a minute", "laptop": "2 minutes", "paper": "hours"}
 
     def jobs(self, scale: Scale) -> Sequence[Job]:
         bent: list[Job] = [

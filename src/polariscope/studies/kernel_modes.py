@@ -97,7 +97,7 @@ class KernelModes(Study):
         "figures 9 and 10"
     )
     question = "What does a net that learns features do to its kernel, and when in training?"
-    cost = {"smoke": "20 s", "laptop": "about 4 minutes", "paper": "a day"}
+    cost = {"smoke": "20 s", "laptop": "4 minutes", "paper": "a day"}
 
     def jobs(self, scale: Scale) -> Sequence[Job]:
         setting = asdict(SETTINGS[scale])

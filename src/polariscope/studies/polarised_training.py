@@ -30,7 +30,7 @@ class PolarisedTraining(Study):
     title = "The polarised regime over training"
     source = "Rolinek, Zietlow and Martius 2019; Zietlow's dissertation (2022), section 3.3.2, table 3.2"
     question = "From when on in training may the theory of the polarised regime be used?"
-    cost = {"smoke": "half a minute", "laptop": "about 10 minutes", "paper": "weeks"}
+    cost = {"smoke": "half a minute", "laptop": "6 minutes", "paper": "weeks"}
 
     def jobs(self, scale: Scale) -> Sequence[Job]:
         tasks = ("square-linear",) if scale == "smoke" else TASKS
