@@ -98,6 +98,23 @@ def test_train_examine_runs(run, tmp_path) -> None:
     assert json.loads(out)[0]["n"] > 0
 
 
+def test_several_seeds_name_their_best(run) -> None:
+    found = train(run, "--seeds", "2", "--training.seed", "3", "--training.held-out", "0.01")
+    losses = {each["id"]: each["result"]["held_out_loss"] for each in found["runs"]}
+    assert len(losses) == 2
+    assert found["best"] == min(losses, key=losses.__getitem__)
+    code, out, _ = run("train", "sprites", *SMALL, "--seeds", "2")
+    assert code == 0
+    first, second, following = out.splitlines()
+    assert first.startswith("seed 0")
+    assert second.startswith("seed 1")
+    (best,) = [line for line in (first, second) if "(best)" in line]
+    assert following == f"next: polariscope examine {best.split(': ')[1]}"
+    code, out, err = run("train", "sprites", *SMALL, "--seeds", "0")
+    assert (code, out) == (2, "")
+    assert "at least one seed" in err
+
+
 def test_a_toml_file_overridden_by_flags(run, tmp_path) -> None:
     (tmp_path / "run.toml").write_text(
         textwrap.dedent("""
