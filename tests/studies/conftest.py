@@ -8,13 +8,15 @@ from polariscope.studies.engine import Outcome
 
 @pytest.fixture(scope="module")
 def outcome(tmp_path_factory):
-    """``outcome("fondue")``: a study at smoke scale, in this process, done once a module."""
+    """``outcome("fondue")``: a study at smoke scale, on data that needs no file, done once a module."""
     folder = tmp_path_factory.mktemp("results")
     done: dict[str, Outcome] = {}
 
     def run(name: str) -> Outcome:
         if name not in done:
-            done[name] = reproduce(name, "smoke", folder, workers=1)
+            with pytest.MonkeyPatch.context() as patch:
+                patch.delenv("POLARISCOPE_DATA", raising=False)
+                done[name] = reproduce(name, "smoke", folder, workers=1)
         return done[name]
 
     return run

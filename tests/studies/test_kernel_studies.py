@@ -7,27 +7,11 @@ import numpy as np
 import pytest
 import torch
 
-from polariscope.studies import Table, reproduce
+from polariscope.studies import Table
 from polariscope.studies.engine import Outcome
 from polariscope.studies.image_parity import ImageParity, digits_of, mnist_folder, two_neighbour_dimension
 from polariscope.studies.kernel_modes import MODES, PROTOTYPE, KernelModes
 from polariscope.studies.study import Bench
-
-
-@pytest.fixture(scope="module")
-def outcome(tmp_path_factory):
-    """A study at smoke scale on data that needs no file, in this process, done once a module."""
-    folder = tmp_path_factory.mktemp("results")
-    done: dict[str, Outcome] = {}
-
-    def run(name: str) -> Outcome:
-        if name not in done:
-            with pytest.MonkeyPatch.context() as patch:
-                patch.delenv("POLARISCOPE_DATA", raising=False)
-                done[name] = reproduce(name, "smoke", folder, workers=1)
-        return done[name]
-
-    return run
 
 
 def claim(claims, words: str):

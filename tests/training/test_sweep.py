@@ -8,6 +8,7 @@ from polariscope.nets.architecture import MLP
 from polariscope.nets.autoencoder import ModelConfig
 from polariscope.objectives.vae import VAE
 from polariscope.training import RunConfig, TrainingConfig, best_run, load_model, over_seeds, train, train_all
+from polariscope.training.run import Progress, paced
 from polariscope.worlds.mini_sprites import MiniSprites
 
 
@@ -50,3 +51,16 @@ def test_what_cannot_be_chosen_is_said(config, tmp_path) -> None:
         best_run([])
     with pytest.raises(ValueError, match="at least one seed"):
         over_seeds(config, 0)
+
+
+def test_progress_is_told_at_a_pace_and_at_the_end(monkeypatch) -> None:
+    clock = iter(range(100))
+    monkeypatch.setattr("polariscope.training.run.time.monotonic", lambda: next(clock) / 25)  # 25 readings a second
+    told = []
+    step = paced(told.append, steps=12)
+    for number in range(1, 13):
+        step(number, 0.5)
+    numbers = [point.step for point in told]
+    assert numbers[-1] == 12
+    assert 2 < len(numbers) < 8
+    assert told[-1] == Progress(12, 12, 0.5)

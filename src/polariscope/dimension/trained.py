@@ -29,8 +29,8 @@ from polariscope.objectives.beta_vae import BetaVAE
 from polariscope.objectives.vae import VAE
 from polariscope.representation import Representation, represent
 from polariscope.training.config import RunConfig
-from polariscope.training.loop import HELD_OUT_EXAMPLES, Listeners, build_state, evaluate, fit, split
-from polariscope.training.run import build_model
+from polariscope.training.loop import HELD_OUT_EXAMPLES, Listeners, evaluate, split
+from polariscope.training.run import train_in_memory
 from polariscope.worlds.world import ArrayWorld, World, sample, to_tensor
 
 Statistic = Literal["trace", "trace-sampled", "ib", "ide"]
@@ -149,10 +149,7 @@ class DimensionProbe:
         return replace(self.config, model=replace(self.config.model, latents=latents), training=training)
 
     def train(self, config: RunConfig, listeners: Listeners | None = None) -> Autoencoder:
-        state = build_state(build_model(config), config.objective, config.training)
-        fit(state, config.objective, config.world, config.training, listeners)
-        assert isinstance(state.model, Autoencoder)
-        return state.model.eval()
+        return train_in_memory(config, listeners)
 
     @cached_property
     def examined(self) -> ArrayWorld:

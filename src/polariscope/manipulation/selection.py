@@ -7,7 +7,8 @@ and polar codes show them side by side (section E4.4).
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,8 +18,9 @@ from polariscope.measures.measure import measures
 from polariscope.nets.autoencoder import Autoencoder
 from polariscope.representation import Representation, represent
 from polariscope.training.config import RunConfig
-from polariscope.training.loop import Listeners, build_state, fit
-from polariscope.training.run import Progress, build_model
+from polariscope.training.loop import Listeners
+from polariscope.training.run import Progress, paced, train_in_memory
+from polariscope.training.sweep import over_seeds
 
 Score = str | Callable[[Representation], float]
 """The name of a registered measure, or any function for which more is better."""
@@ -74,21 +76,12 @@ def train_restarts(
     """Train ``config`` from ``count`` seeds in a row, beginning with its own, and score each."""
     value = _scorer(score)
     found = []
-    for number in range(count):
-        training = replace(config.training, seed=config.training.seed + number)
-        one = replace(config, training=training)
-        name = f"restart {number + 1} of {count}"
-
-        def step(step: int, loss: float, name: str = name, steps: int = training.steps) -> None:
-            tell(name, Progress(step, steps, loss))
-
-        state = build_state(build_model(one), one.objective, training)
-        fit(state, one.objective, one.world, training, Listeners(step=step))
-        assert isinstance(state.model, Autoencoder)
-        model = state.model.eval()
-        seen = represent(model, one.world, count=SCORED, seed=training.seed)
+    for number, one in enumerate(over_seeds(config, count), 1):
+        step = paced(partial(tell, f"restart {number} of {count}"), one.training.steps)
+        model = train_in_memory(one, Listeners(step=step))
+        seen = represent(model, one.world, count=SCORED, seed=one.training.seed)
         var = () if seen.var is None else tuple(float(v) for v in seen.var.mean(axis=0))
-        found.append(Restart(training.seed, value(seen), model, var))
+        found.append(Restart(one.training.seed, value(seen), model, var))
     return found
 
 

@@ -22,8 +22,8 @@ from polariscope.lab.store import Run, Store, fingerprint
 from polariscope.nets.autoencoder import Autoencoder
 from polariscope.registry import Registry
 from polariscope.training.config import RunConfig
-from polariscope.training.loop import Listeners, build_state, fit
-from polariscope.training.run import Progress, build_model, resume, train
+from polariscope.training.loop import Listeners
+from polariscope.training.run import Progress, paced, resume, train, train_in_memory
 
 Scale = Literal["smoke", "laptop", "paper"]
 Row = dict[str, Any]
@@ -110,15 +110,7 @@ class Bench:
 
     def fit(self, config: RunConfig) -> Autoencoder:
         """A model trained in memory, on a world that has no name to be stored under."""
-
-        def step(step: int, loss: float) -> None:
-            if step % 200 == 0:
-                self.tell(Progress(step, config.training.steps, loss))
-
-        state = build_state(build_model(config), config.objective, config.training)
-        fit(state, config.objective, config.world, config.training, Listeners(step=step))
-        assert isinstance(state.model, Autoencoder)
-        return state.model.eval()
+        return train_in_memory(config, Listeners(step=paced(self.tell, config.training.steps)))
 
 
 class Study(ABC):

@@ -58,6 +58,27 @@ def resume(run: Run, tell: Tell | None = None) -> Run:
     return _drive(run, config, state, rows, tell)
 
 
+def train_in_memory(config: RunConfig, listeners: Listeners | None = None) -> Autoencoder:
+    """The trained model of a configuration, ready to be examined, without a folder: also for worlds without a name."""
+    state = build_state(build_model(config), config.objective, config.training)
+    fit(state, config.objective, config.world, config.training, listeners)
+    assert isinstance(state.model, Autoencoder)
+    return state.model.eval()
+
+
+def paced(tell: Tell, steps: int) -> Callable[[int, float], None]:
+    """A listener that tells the last of ``steps``, and the others ten times a second."""
+    told = 0.0
+
+    def step(number: int, loss: float) -> None:
+        nonlocal told
+        if number == steps or time.monotonic() - told > TELL_EVERY:
+            tell(Progress(number, steps, loss))
+            told = time.monotonic()
+
+    return step
+
+
 def build_model(config: RunConfig) -> Autoencoder:
     """The untrained model of a configuration; weights are a function of the seed."""
     with torch.random.fork_rng(devices=[]):
@@ -84,7 +105,7 @@ def load_model(run: Run, step: int | None = None) -> Autoencoder:
 def _drive(run: Run, config: RunConfig, state: TrainingState, rows: list[Row], tell: Tell | None) -> Run:
     """Run the loop, keeping curves and state in the run folder, and leave a true status whatever happens."""
     started = time.monotonic()
-    told = 0.0
+    told = paced(tell or (lambda point: None), config.training.steps)
     begun_at = state.step
 
     def record(event: Event) -> None:
@@ -99,13 +120,10 @@ def _drive(run: Run, config: RunConfig, state: TrainingState, rows: list[Row], t
         checkpoint.save(state, run.snapshot(state.step), weights_only=True)
 
     def progress(step: int, loss: float) -> None:
-        nonlocal told
         if interrupted.is_set():
             save(state)
             raise KeyboardInterrupt
-        if tell and (step == config.training.steps or time.monotonic() - told > TELL_EVERY):
-            tell(Progress(step, config.training.steps, loss))
-            told = time.monotonic()
+        told(step, loss)
 
     listeners = Listeners(metrics=record, checkpoint=save, snapshot=snapshot, step=progress)
     try:
