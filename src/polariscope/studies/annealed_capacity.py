@@ -20,7 +20,7 @@ from polariscope.training.run import load_model
 # less, so its gamma is too. With a gamma of 100 nothing is pruned: the divergence is spread over ten mixed latents.
 CAPACITIES = {"smoke": (2.0, 6.0), "laptop": (2.0, 4.0, 6.0, 8.0, 10.0), "paper": (5.0, 10.0, 25.0, 50.0, 75.0, 100.0)}
 GAMMA = {"smoke": 10.0, "laptop": 10.0, "paper": 1000.0}
-SEEDS = {"smoke": 1, "laptop": 3, "paper": 50}
+SEEDS = {"smoke": 1, "laptop": 5, "paper": 50}
 STEPS = {"smoke": 2000, "laptop": 8000, "paper": 300_000}
 
 

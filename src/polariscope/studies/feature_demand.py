@@ -65,7 +65,7 @@ class Setting:
 
 SETTINGS: dict[Scale, Setting] = {
     "smoke": Setting(("centred", "shifted"), (1, 3), 1, 600, 400, 14, 40, 24, (0.05, 0.15), 10),
-    "laptop": Setting(("centred", "shifted", "colour"), (1, 2, 4, 8), 2, 2000, 1000, 14, 32, 24, (0.05, 0.15), 10),
+    "laptop": Setting(("centred", "shifted", "colour"), (1, 2, 4, 8), 5, 2000, 1000, 14, 32, 24, (0.05, 0.15), 10),
     "paper": Setting(("centred", "shifted", "colour"), WIDTHS, 5, 60_000, 10_000, 28, 32, 100, (0.1, 0.1), 30),
 }
 

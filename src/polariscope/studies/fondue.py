@@ -33,7 +33,7 @@ from polariscope.worlds.sprites import Sprites
 
 SPECTRUM = (5.0, 3.0, 1.5, 0.8, 0.3, 0.1)
 GAMMA = 0.5
-SEEDS = {"smoke": 1, "laptop": 3, "paper": 10}
+SEEDS = {"smoke": 1, "laptop": 5, "paper": 10}
 TOY_STEPS = {"smoke": 800, "laptop": 3000, "paper": 8000}
 LINEAR_STEPS = 6000  # at a rate of 0.02 falling to nothing: theory is about the optimum, so it has to be reached
 SPRITE_STEPS, ELBOW_STEPS = 2500, 7500  # a model of the search, and one that counts as fully trained

@@ -24,7 +24,7 @@ from polariscope.training.run import load_model
 
 STARTS = 12  # linear models from as many starts
 SHOWN = 60  # points whose local axes are drawn
-SEEDS = {"smoke": 1, "laptop": 3, "paper": 10}
+SEEDS = {"smoke": 1, "laptop": 5, "paper": 10}
 
 
 @studies.register("illustrations")

@@ -70,7 +70,7 @@ class Setting:
 
 SETTINGS: dict[Scale, Setting] = {
     "smoke": Setting((300, 100), 1, 1000, 14, 4, 300),
-    "laptop": Setting((1600, 800, 400, 200, 100), 3, 2000, 14, 4, 800),
+    "laptop": Setting((1600, 800, 400, 200, 100), 5, 2000, 14, 4, 800),
     "paper": Setting((10_000, 3000, 1000, 300, 100), 5, 20_000, 28, 16, 5000),
 }
 

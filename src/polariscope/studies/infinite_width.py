@@ -62,7 +62,7 @@ class Setting:
 
 SETTINGS: dict[Scale, Setting] = {
     "smoke": Setting(("centred", "shifted"), (1, 2, 4), 1, 120, 200, 10, 40, 32, 0),
-    "laptop": Setting(("centred", "shifted", "shifted-resized"), (1, 2, 4, 8), 2, 300, 500, 14, 200, 32, 0),
+    "laptop": Setting(("centred", "shifted", "shifted-resized"), (1, 2, 4, 8), 5, 300, 500, 14, 200, 32, 0),
     # The publication lowered the rate once, after 30,000 of 100,000 epochs.
     "paper": Setting(tuple(STANDS_FOR), WIDTHS, 5, 50_000, 10_000, 28, 100_000, 0, 50_000),
 }

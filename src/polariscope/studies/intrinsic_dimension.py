@@ -41,7 +41,7 @@ FULL = {"dimensions": (1, 2, 5, 10, 20), "decoders": (3, 8, 20), "pixels": (16, 
 QUICK = {"dimensions": (2, 5), "decoders": (3,), "pixels": (16,), "images": 1_000}
 SETTINGS: dict[Scale, dict[str, Any]] = {
     "smoke": {"seeds": 1, "unambiguous": True, **QUICK},  # a quarter of the grid to render
-    "laptop": {"seeds": 3, "unambiguous": False, **FULL},
+    "laptop": {"seeds": 5, "unambiguous": False, **FULL},
     "paper": {"seeds": 5, "unambiguous": False, **FULL},
 }
 

@@ -31,7 +31,7 @@ TOLERANCE = 1e-2
 
 SETTINGS: dict[Scale, dict[str, Any]] = {
     "smoke": {"betas": (1, 2), "seeds": 1, "steps": 3_000},
-    "laptop": {"betas": BETAS, "seeds": 3, "steps": 10_000},
+    "laptop": {"betas": BETAS, "seeds": 5, "steps": 10_000},
     "paper": {"betas": BETAS, "seeds": 5, "steps": 20_000},
 }
 

@@ -24,7 +24,7 @@ BETAS = {
     "laptop": (0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 16.0),
     "paper": (1.0, 2.0, 4.0, 6.0, 8.0, 16.0),
 }
-SEEDS = {"smoke": 1, "laptop": 3, "paper": 50}
+SEEDS = {"smoke": 1, "laptop": 5, "paper": 50}
 STEPS = {"smoke": 2000, "laptop": 6000, "paper": 300_000}
 # How labels are read from the codes: as published at paper scale, with fewer examples and strengths else.
 PROBES = {

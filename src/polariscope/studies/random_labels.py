@@ -56,7 +56,7 @@ class Setting:
 
 SETTINGS: dict[Scale, Setting] = {
     "smoke": Setting(("centred", "shifted"), (1, 2), 1, 300, 1000, 14, 75, 60, (0.1, 0.15, 0.15), 20, 60),
-    "laptop": Setting(("centred", "shifted"), (1, 2, 4), 2, 1000, 2000, 14, 32, 100, (0.05, 0.15, 0.15), 200, 500),
+    "laptop": Setting(("centred", "shifted"), (1, 2, 4), 5, 1000, 2000, 14, 32, 100, (0.05, 0.15, 0.15), 200, 500),
     "paper": Setting(
         ("centred", "shifted", "shifted-resized"),
         WIDTHS,

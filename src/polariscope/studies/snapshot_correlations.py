@@ -17,7 +17,7 @@ from polariscope.studies.settings import run_at
 from polariscope.studies.study import Bench, Claim, Job, Row, Scale, Study, Table, studies
 from polariscope.training.run import load_model
 
-SEEDS = {"smoke": 1, "laptop": 3, "paper": 5}
+SEEDS = {"smoke": 1, "laptop": 5, "paper": 5}
 STEPS = {"smoke": 2400, "laptop": 8000, "paper": 300_000}
 SNAPSHOTS = {"smoke": 12, "laptop": 80, "paper": 300}
 
