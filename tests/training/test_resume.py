@@ -1,7 +1,6 @@
 """Checkpoints: whatever stops a run, it goes on to the same bits."""
 
 import errno
-import json
 import os
 import signal
 import subprocess
@@ -13,19 +12,15 @@ import torch
 from safetensors.torch import save_file
 
 from polariscope.lab import Store
+from polariscope.nets.architecture import MLP, Conv, Linear
+from polariscope.nets.autoencoder import ModelConfig
+from polariscope.objectives.beta_vae import BetaVAE, FullBetaVAE
 from polariscope.objectives.factor_vae import FactorVAE
-from polariscope.training import RunConfig, load_model, resume, train
+from polariscope.training import RunConfig, TrainingConfig, load_model, resume, train
 from polariscope.training import checkpoint as checkpoints
-from polariscope.training.loop import build_state
+from polariscope.training.loop import Listeners, build_state, fit
 from polariscope.training.run import build_model
-
-TRAIN = """
-import json, sys
-from pathlib import Path
-from polariscope.lab import Store
-from polariscope.training import RunConfig, train
-train(RunConfig.build(json.loads(sys.argv[1])), Store(Path(sys.argv[2])), run_id="victim")
-"""
+from polariscope.worlds.sprites import Sprites
 
 
 def state_dict(run) -> dict[str, torch.Tensor]:
@@ -38,26 +33,117 @@ def assert_same(a: dict[str, torch.Tensor], b: dict[str, torch.Tensor]) -> None:
         assert torch.equal(value, b[name]), f"{name} differs"
 
 
-@pytest.mark.parametrize("objective", [None, FactorVAE(width=16, depth=2)], ids=["one network", "with adversary"])
-def test_kill_minus_nine_and_resume_gives_the_same_bits(tmp_path, small, objective) -> None:
-    config = small(objective, steps=600, checkpoint_every=40, log_every=30, evaluate_every=100)
+def conv(objective=None, architecture=None, **training) -> RunConfig:
+    """What ``polariscope train sprites`` trains, on smaller images."""
+    settings = {"steps": 12, "batch_size": 8, "log_every": 4, "evaluate_every": 6, "checkpoint_every": 5, "seed": 3}
+    model = ModelConfig(latents=4, architecture=architecture or Conv())
+    return RunConfig(Sprites(size=16), objective or BetaVAE(), model, TrainingConfig(**settings | training))
+
+
+ADVERSARY = FactorVAE(width=16, depth=2)
+CASES = {
+    "conv adam": conv(),
+    "conv adagrad": conv(optimiser="adagrad", learning_rate=1e-2),
+    "conv sgd": conv(optimiser="sgd", learning_rate=1e-4),
+    "conv with adversary": conv(ADVERSARY),
+    "conv adagrad with adversary": conv(ADVERSARY, optimiser="adagrad"),
+    "conv schedule, warm-up and clipping": conv(schedule="cosine", warmup=7, clip=1.0),
+    "conv full posterior": conv(FullBetaVAE()),
+    "conv batch that does not divide": conv(batch_size=7, log_every=5),
+    "conv two threads": conv(threads=2),
+    "dense decoder": conv(architecture=Conv(dense_decoder=True)),
+    "dense decoder with adversary and schedule": conv(ADVERSARY, Conv(dense_decoder=True), schedule="linear"),
+    "mlp": conv(architecture=MLP((32,), (32,))),
+    "linear": conv(architecture=Linear()),
+}
+
+
+def stopped_at(config: RunConfig, store: Store, step: int):
+    """A run as ``kill -9`` leaves it some steps after its checkpoint at ``step``."""
+    run = store.create(config.describe(), config.label)
+    state = build_state(build_model(config), config.objective, config.training)
+    rows = []
+
+    def save(state) -> None:
+        if state.step == step:
+            run.write_metrics(rows)
+            checkpoints.save(state, run.checkpoint)
+            raise Killed
+
+    listeners = Listeners(
+        metrics=lambda event: rows.extend((event.step, event.split, k, v) for k, v in event.terms.items()),
+        checkpoint=save,
+    )
+    with pytest.raises(Killed):
+        fit(state, config.objective, config.world, config.training, listeners)
+    return run
+
+
+class Killed(BaseException):
+    """Nothing catches it."""
+
+
+@pytest.mark.parametrize("config", CASES.values(), ids=CASES.keys())
+def test_a_resumed_run_has_the_bits_of_the_uninterrupted_one(tmp_path, config) -> None:
     whole = train(config, Store(tmp_path / "whole"))
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    job = [sys.executable, "-c", TRAIN, json.dumps(config.describe()), str(tmp_path / "killed")]
-    process = subprocess.Popen(job, env=environment)
-    file = tmp_path / "killed" / "victim" / "checkpoint.safetensors"
-    deadline = time.monotonic() + 60
-    while not file.exists() and time.monotonic() < deadline and process.poll() is None:
-        time.sleep(0.005)
-    process.send_signal(signal.SIGKILL)
-    process.wait()
-    run = Store(tmp_path / "killed").open("victim")
-    assert run.status == "running", "it had no time to say goodbye"
-    stopped_at = checkpoints.read(run.checkpoint)[1]["step"]
-    assert 0 < stopped_at < 600
-    assert_same(state_dict(resume(run)), state_dict(whole))
+    run = resume(stopped_at(config, Store(tmp_path / "stopped"), 5))
+    assert_same(state_dict(run), state_dict(whole))
     assert run.metrics() == whole.metrics()
-    assert run.status == "done"
+
+
+def test_early_stop_stands_where_it_stood(tmp_path) -> None:
+    # A rate of almost nothing: the held-out loss never improves by anything, and three stale looks end the run.
+    config = conv(steps=40, evaluate_every=3, patience=3, learning_rate=0.5, optimiser="sgd", clip=1e-9)
+    whole = train(config, Store(tmp_path / "whole"))
+    run = resume(stopped_at(config, Store(tmp_path / "stopped"), 5))
+    assert run.result["step"] == whole.result["step"] < 40
+    assert_same(state_dict(run), state_dict(whole))
+
+
+def test_moments_come_back_with_the_strides_of_their_weights(tmp_path) -> None:
+    """Also those of a file that an earlier version wrote: it holds contiguous tensors, as today's does."""
+    config = conv()
+    run = train(config, Store(tmp_path))
+    state = build_state(build_model(config), config.objective, config.training)
+    checkpoints.load(state, run.checkpoint)
+    optimiser = state.optimisers["main"]
+    for weight, moments in optimiser.state.items():
+        assert moments["exp_avg"].stride() == moments["exp_avg_sq"].stride() == weight.stride()
+    assert any(p.dim() == 4 and not p.is_contiguous() for p in optimiser.state), "there are channels-last weights"
+
+
+@pytest.mark.parametrize("objective", ["beta-vae", "factor-vae"])
+def test_three_kills_through_the_command_line(tmp_path, objective) -> None:
+    """``kill -9`` three times, each after a new checkpoint, of the default architecture, as a user would have it."""
+    settings = f"""--objective {objective} --world.size 16 --training.steps 60 --training.batch-size 8
+        --training.checkpoint-every 6 --training.log-every 9 --training.evaluate-every 20"""
+    start = ["-m", "polariscope", "train", "sprites", *settings.split(), "--runs"]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    subprocess.run([sys.executable, *start, tmp_path / "whole"], env=environment, check=True, capture_output=True)
+    (whole,) = Store(tmp_path / "whole").runs()
+    killed, command = Store(tmp_path / "killed"), [*start, tmp_path / "killed"]
+    for _ in range(3):
+        before = _checkpoint_of(killed)
+        process = subprocess.Popen(
+            [sys.executable, *command], env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+        while process.poll() is None and _checkpoint_of(killed) == before:
+            time.sleep(0.002)
+        process.kill()
+        assert process.wait() == -signal.SIGKILL, "it was over before it could be killed"
+        (run,) = killed.runs()
+        assert run.status == "running", "it had no time to say goodbye"
+        assert 0 < checkpoints.read(run.checkpoint)[1]["step"] < 60
+        command = ["-m", "polariscope", "train", "--resume", run.id, "--runs", tmp_path / "killed"]
+    subprocess.run([sys.executable, *command], env=environment, check=True, capture_output=True)
+    assert_same(state_dict(run), state_dict(whole))
+    assert run.metrics() == whole.metrics()
+    assert killed.open(run.id).status == "done"
+
+
+def _checkpoint_of(store: Store) -> tuple[int, ...]:
+    """What tells one checkpoint of the store's only run from the next."""
+    return tuple(file.stat().st_ino for file in store.root.glob("*/checkpoint.safetensors"))
 
 
 def test_interrupt_between_steps_and_resume(tmp_path, small, monkeypatch) -> None:
