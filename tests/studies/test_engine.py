@@ -1,6 +1,8 @@
 """The study engine: jobs are done once, what is done stays done, and the verdict is written for people and machines."""
 
 import json
+import sys
+import types
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -10,7 +12,7 @@ from PIL import Image
 
 from polariscope.cli import main
 from polariscope.studies import Claim, Study, Table, reproduce, studies
-from polariscope.studies.engine import overview
+from polariscope.studies.engine import judge, overview, version_of
 from polariscope.studies.study import plus_minus
 
 
@@ -66,7 +68,10 @@ def test_a_study_leaves_its_table_its_verdict_and_its_pictures(toy, tmp_path):
     assert sorted(outcome.table.column("square").tolist()) == [1, 1, 4, 4, 9, 9]
     assert [claim.verdict for claim in outcome.claims] == ["held", "not held", "undecided"]
     assert not outcome.held
-    assert outcome.seconds >= 0
+    assert outcome.origin.seconds >= 0
+    assert outcome.origin.seeds == 2
+    assert outcome.origin.made["study"] == version_of(Toy)
+    assert outcome.origin.made["code"].startswith(("commit ", "package "))
 
     rows = pq.read_table(outcome.path / "table.parquet").to_pylist()
     assert [row["square"] for row in rows] == outcome.table.column("square").tolist()
@@ -103,6 +108,45 @@ def test_a_finished_job_is_not_done_again(toy, tmp_path):
     next((first.path / "jobs").glob("*.json")).unlink()
     assert reproduce("toy", "smoke", tmp_path, workers=1).table == first.table
     assert len(toy.done) == 7
+
+
+def test_a_table_is_judged_again_from_its_file_alone(toy, tmp_path):
+    first = reproduce("toy", "smoke", tmp_path, workers=1)
+    again = judge(first.path / "table.parquet")
+    assert again.table == first.table, "lists, missing values and whole numbers come back as they were"
+    assert (again.claims, again.origin) == (first.claims, first.origin)
+    toy.largest = 10
+    try:
+        assert judge(first.path / "table.parquet").claim("no square is large").held, "the code of today judges"
+    finally:
+        toy.largest = 9
+    pq.write_table(pq.read_table(first.path / "table.parquet").replace_schema_metadata({}), tmp_path / "other.parquet")
+    with pytest.raises(ValueError, match="does not say of which"):
+        judge(tmp_path / "other.parquet")
+
+
+def test_rows_of_another_version_of_the_study_are_made_again(toy, tmp_path, monkeypatch):
+    reproduce("toy", "smoke", tmp_path, workers=1)
+    monkeypatch.setattr("polariscope.studies.engine.version_of", lambda study: "another")
+    reproduce("toy", "smoke", tmp_path, workers=1)
+    assert len(toy.done) == 12
+
+
+def test_the_version_of_a_study_is_what_makes_its_rows(tmp_path, monkeypatch):
+    text = "class A:\n    'words'\n    def run(self):\n        return 1\n    def claims(self):\n        return 2\n"
+
+    def version(text):
+        (tmp_path / "written.py").write_text(text)
+        module = types.ModuleType("written")
+        module.__file__ = str(tmp_path / "written.py")
+        monkeypatch.setitem(sys.modules, "written", module)
+        return version_of(type("A", (), {"__module__": "written"}))
+
+    assert (
+        version(text) == version(text.replace("words", "other words")) == version(text.replace("return 2", "return 3"))
+    )
+    assert version(text) == version(text + "# a comment\n")
+    assert version(text) != version(text.replace("return 1", "return 4"))
 
 
 def test_scales_do_not_share_results(toy, tmp_path):

@@ -1,12 +1,15 @@
 """Runs a study: jobs in parallel processes, each job's rows kept as soon as it is done, then the verdict.
 
 A study that was cut off goes on where it stopped: a job whose rows are on disk is not done again, a training that
-was interrupted inside a job resumes from its checkpoint.
+was interrupted inside a job resumes from its checkpoint. Rows that another version of the study made are done again.
 """
 
 from __future__ import annotations
 
+import ast
+import hashlib
 import json
+import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
@@ -15,26 +18,36 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.csv as csv
-import pyarrow.parquet as pq
 import torch
 from matplotlib.figure import Figure
 
 from polariscope.atomic import atomic
 from polariscope.lab.parallel import in_parallel
-from polariscope.lab.store import Store, environment, fingerprint
+from polariscope.lab.provenance import environment
+from polariscope.lab.store import Store, fingerprint
 from polariscope.studies.study import Bench, Claim, Job, Row, Scale, Study, Table, folder, studies
+from polariscope.studies.tables import Origin, read_table, write_table
+
+TELLING = ("claims", "beside", "figures")
+"""Methods of a study that speak of rows and make none."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a study."""
+    """What became of a study: its table, and what the code of today makes of it."""
 
-    name: str
-    scale: Scale
     path: Path
     table: Table
     claims: list[Claim]
-    seconds: float
+    origin: Origin
+
+    @property
+    def name(self) -> str:
+        return self.origin.study
+
+    @property
+    def scale(self) -> Scale:
+        return self.origin.scale
 
     @property
     def held(self) -> bool:
@@ -55,41 +68,83 @@ def reproduce(
     path = folder(out, name, scale)
     (path / "jobs").mkdir(parents=True, exist_ok=True)
     jobs = list(study.jobs(scale))
+    version = version_of(type(study))
     keys = [fingerprint({"study": name, "job": job}) for job in jobs]
-    open_jobs = [number for number, key in enumerate(keys) if not (path / "jobs" / f"{key}.json").exists()]
+    files = [path / "jobs" / f"{key}.json" for key in keys]
+    open_jobs = [number for number, file in enumerate(files) if not _made_by(version, file)]
     in_parallel(
         _do,
-        [(name, jobs[number], keys[number], str(path)) for number in open_jobs],
+        [(name, version, jobs[number], str(files[number])) for number in open_jobs],
         workers,
         None if report is None else lambda number, what: report(open_jobs[number], what),
     )
-    records = [json.loads((path / "jobs" / f"{key}.json").read_text(encoding="utf-8")) for key in keys]
+    records = [json.loads(file.read_text(encoding="utf-8")) for file in files]
     table = Table([row for record in records for row in record["rows"]])
-    claims = study.claims(table, scale)
-    seconds = sum(record["seconds"] for record in records)
-    outcome = Outcome(name, scale, path, table, claims, seconds)
+    made = [record["made"] for record in records]
+    origin = Origin(
+        study=name,
+        scale=scale,
+        seeds=len(table.distinct("seed")),
+        seconds=round(sum(record["seconds"] for record in records), 1),
+        made={key: _alike([each[key] for each in made]) for key in made[0]},
+    )
+    outcome = Outcome(path, table, study.claims(table, scale), origin)
     _write(outcome, study)
     return outcome
 
 
-def _do(task: tuple[str, Job, str, str], tell: Callable[[Any], None]) -> None:
+def judge(path: Path) -> Outcome:
+    """What the code of today says about a table made before."""
+    table, origin = read_table(path)
+    study = studies.get(origin.study)()
+    return Outcome(path.parent, table, study.claims(table, origin.scale), origin)
+
+
+def version_of(study: type[Study]) -> str:
+    """A hash of the module that makes the rows: of what it does, not of its comments or of what it says about rows."""
+    tree = ast.parse(Path(str(sys.modules[study.__module__].__file__)).read_text(encoding="utf-8"))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef):
+            node.body = [line for line in node.body if not (_is_text(line) or getattr(line, "name", "") in TELLING)]
+    return hashlib.sha256(ast.dump(tree).encode()).hexdigest()[:12]
+
+
+def _is_text(line: ast.stmt) -> bool:
+    return isinstance(line, ast.Expr) and isinstance(line.value, ast.Constant)
+
+
+def _made_by(version: str, file: Path) -> bool:
+    """Whether a job's rows are there, whole, and of this version of the study."""
+    try:
+        made = json.loads(file.read_text(encoding="utf-8"))["made"]
+    except (FileNotFoundError, json.JSONDecodeError, KeyError):
+        return False
+    return bool(made["study"] == version)
+
+
+def _alike(values: list[Any]) -> Any:
+    """The one value of all, or the list of them."""
+    distinct = list(dict.fromkeys(values))
+    return distinct[0] if len(distinct) == 1 else distinct
+
+
+def _do(task: tuple[str, str, Job, str], tell: Callable[[Any], None]) -> None:
     """One job in a process of its own; its rows go to disk before anything else is done with them."""
-    name, job, key, path = task
+    name, version, job, file = task
     torch.set_num_threads(1)
     started = time.monotonic()
-    rows = studies.get(name)().run(job, Bench(Store(Path(path) / "runs"), tell))
-    record = {"study": name, "job": job, "rows": rows, "seconds": time.monotonic() - started}
-    with atomic(Path(path) / "jobs" / f"{key}.json") as draft:
+    rows = studies.get(name)().run(job, Bench(Store(Path(file).parents[1] / "runs"), tell))
+    seconds = time.monotonic() - started
+    record = {"study": name, "job": job, "rows": rows, "seconds": seconds, "made": environment() | {"study": version}}
+    with atomic(Path(file)) as draft:
         draft.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
 
 
 def _write(outcome: Outcome, study: Study) -> None:
     path = outcome.path
-    whole = pa.Table.from_pylist(_uniform(outcome.table.rows))
-    with atomic(path / "table.parquet") as draft:
-        pq.write_table(whole, draft)
+    write_table(path / "table.parquet", outcome.table, outcome.origin)
     with atomic(path / "table.csv") as draft:
-        csv.write_csv(whole, draft)
+        csv.write_csv(pa.Table.from_pylist(_uniform(outcome.table.rows)), draft)
     with atomic(path / "claims.json") as draft:
         verdicts = [{**asdict(claim), "verdict": claim.verdict} for claim in outcome.claims]
         draft.write_text(json.dumps(verdicts, indent=1) + "\n", encoding="utf-8")
@@ -107,7 +162,7 @@ def _markdown(outcome: Outcome, study: Study, figures: Sequence[str]) -> str:
         f"{study.question}",
         "",
         f"Source: {study.source}. Scale: {outcome.scale}; {len(outcome.table)} rows; "
-        f"{outcome.seconds / 60:.1f} minutes of one core.",
+        f"{outcome.origin.seconds / 60:.1f} minutes of one core.",
         "",
         "| claim | published | measured here | verdict |",
         "|---|---|---|---|",
@@ -119,7 +174,7 @@ def _markdown(outcome: Outcome, study: Study, figures: Sequence[str]) -> str:
     if beside:
         lines += ["", "## Published and measured", "", *_table(beside)]
     lines += [""] + [f"![{name}]({name}.png)\n" for name in figures]
-    made = ", ".join(f"{key} {value}" for key, value in environment().items())
+    made = ", ".join(f"{key} {value}" for key, value in outcome.origin.made.items())
     lines += [f"Made again by `polariscope reproduce {outcome.name} --scale {outcome.scale}`, with {made}.", ""]
     return "\n".join(lines)
 

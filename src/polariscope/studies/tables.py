@@ -1,0 +1,76 @@
+"""A study's table on disk: the very rows it was judged on, with what made them.
+
+Parquet has typed columns, rows of a study do not: a column that is not of one plain type is kept as JSON, and its name
+in the file's metadata, so that what is read is what was written and a verdict can be made again years later.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from polariscope.atomic import atomic
+from polariscope.studies.study import Row, Scale, Table
+
+METADATA = b"polariscope.study"
+PLAIN = {bool: pa.bool_(), int: pa.int64(), float: pa.float64(), str: pa.string()}
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where a table comes from."""
+
+    study: str
+    scale: Scale
+    seeds: int
+    """Distinct seeds among its rows; 0 where nothing is random."""
+    seconds: float
+    """Of one core."""
+    made: Mapping[str, Any]
+    """Versions, machine and code; a list of values where its jobs were not all made alike."""
+
+
+def write_table(path: Path, table: Table, origin: Origin) -> None:
+    columns = list(dict.fromkeys(key for row in table.rows for key in row))
+    plain = {name: kind for name in columns if (kind := _plain(table.rows, name)) is not None}
+    arrays = [
+        pa.array([row.get(name) for row in table.rows], plain[name])
+        if name in plain
+        else pa.array([json.dumps(row[name]) if name in row else None for row in table.rows], pa.string())
+        for name in columns
+    ]
+    about = asdict(origin) | {"json": [name for name in columns if name not in plain]}
+    whole = pa.table(arrays, names=columns).replace_schema_metadata({METADATA: json.dumps(about)})
+    with atomic(path) as draft:
+        pq.write_table(whole, draft, compression="zstd")
+
+
+def read_table(path: Path) -> tuple[Table, Origin]:
+    """The rows of a table and where they come from."""
+    try:
+        whole = pq.read_table(path)
+    except (OSError, pa.ArrowInvalid) as error:
+        raise ValueError(f"{path} cannot be read as a table of a study: {str(error).splitlines()[0]}") from error
+    if METADATA not in (whole.schema.metadata or {}):
+        raise ValueError(
+            f"{path} is not the table of a study: it does not say which; 'polariscope reproduce' makes one"
+        )
+    about = json.loads(whole.schema.metadata[METADATA])
+    encoded = set(about.pop("json"))
+    rows: list[Row] = [
+        {name: json.loads(value) if name in encoded else value for name, value in row.items() if value is not None}
+        for row in whole.to_pylist()
+    ]
+    return Table(rows), Origin(**about)
+
+
+def _plain(rows: list[Row], name: str) -> pa.DataType | None:
+    """The column type that keeps the values exactly, or None where only JSON does."""
+    kinds = {type(row[name]) for row in rows if name in row}
+    return PLAIN.get(kinds.pop()) if len(kinds) == 1 else None
