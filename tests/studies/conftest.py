@@ -1,22 +1,39 @@
-"""Shared by the tests of studies: each study is worked out once a module, at smoke scale."""
+"""Shared by the tests of studies: each study run once at smoke scale, and the committed tables judged by today's code."""
+
+from functools import cache
+from pathlib import Path
 
 import pytest
 
 from polariscope.studies import reproduce
-from polariscope.studies.engine import Outcome
+from polariscope.studies.engine import Outcome, judge
+
+RESULTS = Path(__file__).resolve().parents[2] / "docs" / "results"
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def outcome(tmp_path_factory):
-    """``outcome("fondue")``: a study at smoke scale, on data that needs no file, done once a module."""
-    folder = tmp_path_factory.mktemp("results")
-    done: dict[str, Outcome] = {}
+    """``outcome("fondue")``: a study at smoke scale, on data that needs no file, done once.
 
+    A smoke run shows that a study works from end to end. It is far too short for a verdict: those are in ``committed``.
+    """
+    folder = tmp_path_factory.mktemp("results")
+
+    @cache
     def run(name: str) -> Outcome:
-        if name not in done:
-            with pytest.MonkeyPatch.context() as patch:
-                patch.delenv("POLARISCOPE_DATA", raising=False)
-                done[name] = reproduce(name, "smoke", folder, workers=1)
-        return done[name]
+        with pytest.MonkeyPatch.context() as patch:
+            patch.delenv("POLARISCOPE_DATA", raising=False)
+            return reproduce(name, "smoke", folder, workers=1)
 
     return run
+
+
+@pytest.fixture(scope="session")
+def committed():
+    """``committed("fondue")``: the laptop-scale table in ``docs/results``, with the claims as today's code finds them."""
+
+    @cache
+    def read(name: str) -> Outcome:
+        return judge(RESULTS / name / "table.parquet")
+
+    return read
