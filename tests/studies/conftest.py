@@ -1,4 +1,4 @@
-"""Shared by the tests of studies: each study run once at smoke scale, and the committed tables judged by today's code."""
+"""Shared by the tests of studies: each study once at smoke scale, and the committed tables judged by the code of today."""
 
 from functools import cache
 from pathlib import Path
@@ -30,7 +30,7 @@ def outcome(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def committed():
-    """``committed("fondue")``: the laptop-scale table in ``docs/results``, with the claims as today's code finds them."""
+    """``committed("fondue")``: the laptop-scale table in ``docs/results``, judged by the code of today."""
 
     @cache
     def read(name: str) -> Outcome:
