@@ -1,4 +1,4 @@
-"""Shared by the tests of studies: each study once at smoke scale, and the committed tables judged by the code of today."""
+"""Shared by the tests of studies: each study once at smoke scale, and the committed tables as judged today."""
 
 from functools import cache
 from pathlib import Path
