@@ -1,6 +1,7 @@
 """The study engine: jobs are done once, what is done stays done, and the verdict is written for people and machines."""
 
 import json
+import shutil
 import sys
 import types
 
@@ -193,9 +194,35 @@ def test_the_overview_counts_verdicts(toy, tmp_path):
     reproduce("toy", "laptop", tmp_path, workers=1)
     (tmp_path / "elsewhere").mkdir()
     lines = overview(tmp_path).splitlines()
-    assert "| [toy](toy-laptop/README.md) | laptop | 2 | 0 | 1 |" in lines
-    assert "| [toy](toy-smoke/README.md) | smoke | 1 | 1 | 1 |" in lines
+    assert "| [toy](toy-laptop/README.md) | laptop | 2 | 2 | 0 | 1 |" in lines
+    assert "| [toy](toy-smoke/README.md) | smoke | 2 | 1 | 1 | 1 |" in lines
     assert len(lines) == 6
+    (tmp_path / "elsewhere" / "table.parquet").write_text("junk")
+    assert "elsewhere/table.parquet cannot be read as a table of a study" in overview(tmp_path)
+
+
+def test_one_page_is_made_from_tables_alone(toy, tmp_path, capsys):
+    first = reproduce("toy", "laptop", tmp_path / "made", workers=1)
+    kept = tmp_path / "kept" / "toy"
+    kept.mkdir(parents=True)
+    shutil.copy(first.path / "table.parquet", kept)
+    (kept / "note.md").write_text("What a person has to say.\n")
+    page = tmp_path / "results.md"
+    assert main(["results", str(tmp_path / "kept"), "--out", str(page)]) == 0
+    assert "toy" in capsys.readouterr().out
+    text = page.read_text()
+    assert "| toy | laptop | 2 | 2 | 0 | 1 |" in text
+    assert "## Squares" in text
+    assert "| no square is large | below 9 | 1 | **held** |" in text
+    assert "What a person has to say." in text
+    assert "No table yet: " in text
+    assert first.origin.made["code"] in text
+    assert main(["results", str(tmp_path / "kept"), "--json"]) == 0
+    (answer,) = json.loads(capsys.readouterr().out)
+    assert answer["seeds"] == 2
+    assert [claim["verdict"] for claim in answer["claims"]] == ["held", "held", "undecided"]
+    assert main(["results", str(tmp_path / "nowhere")]) == 2
+    assert "there is no table of a study" in capsys.readouterr().err
 
 
 def test_an_unknown_study_is_a_sentence(tmp_path):

@@ -22,6 +22,7 @@ COMMANDS = {
     "kernel": "tell whether a classifier is lazy or learns features",
     "studies": "list the published experiments that can be reproduced",
     "reproduce": "run a published experiment and hold it against what was published",
+    "results": "judge the tables of studies again, and write one page about them",
     "runs": "list, filter and query the runs",
     "version": "print the version",
 }

@@ -11,8 +11,8 @@ import hashlib
 import json
 import sys
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -22,42 +22,15 @@ import torch
 from matplotlib.figure import Figure
 
 from polariscope.atomic import atomic
-from polariscope.lab.parallel import in_parallel
+from polariscope.lab.executors import in_parallel
 from polariscope.lab.provenance import environment
 from polariscope.lab.store import Store, fingerprint
-from polariscope.studies.study import Bench, Claim, Job, Row, Scale, Study, Table, folder, studies
-from polariscope.studies.tables import Origin, read_table, write_table
+from polariscope.studies.page import study_page, verdicts
+from polariscope.studies.study import Bench, Job, Origin, Outcome, Row, Scale, Study, Table, folder, studies
+from polariscope.studies.tables import read_table, write_table
 
 TELLING = ("claims", "beside", "figures")
 """Methods of a study that speak of rows and make none."""
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """What became of a study: its table, and what the code of today makes of it."""
-
-    path: Path
-    table: Table
-    claims: list[Claim]
-    origin: Origin
-
-    @property
-    def name(self) -> str:
-        return self.origin.study
-
-    @property
-    def scale(self) -> Scale:
-        return self.origin.scale
-
-    @property
-    def held(self) -> bool:
-        """No claim failed."""
-        return all(claim.held is not False for claim in self.claims)
-
-    def claim(self, words: str) -> Claim:
-        """The claim whose text has ``words`` in it."""
-        (found,) = (claim for claim in self.claims if words in claim.text)
-        return found
 
 
 def reproduce(
@@ -98,6 +71,24 @@ def judge(path: Path) -> Outcome:
     table, origin = read_table(path)
     study = studies.get(origin.study)()
     return Outcome(path.parent, table, study.claims(table, origin.scale), origin)
+
+
+def judge_all(folder: Path) -> tuple[list[Outcome], list[str]]:
+    """What the code of today says about every table one level below a folder, and what is wrong with the others."""
+    outcomes, problems = [], []
+    for file in sorted(folder.glob("*/table.parquet")):
+        try:
+            outcomes.append(judge(file))
+        except ValueError as error:
+            problems.append(str(error))
+    return outcomes, problems
+
+
+def overview(folder: Path) -> str:
+    """One table over every study whose results lie in a folder, as its first page."""
+    outcomes, problems = judge_all(folder)
+    skipped = [f"\nSkipped: {problem}." for problem in problems]
+    return "\n".join(["# Results", "", *verdicts(outcomes, linked=True), *skipped, ""])
 
 
 def version_of(study: type[Study]) -> str:
@@ -146,59 +137,13 @@ def _write(outcome: Outcome, study: Study) -> None:
     with atomic(path / "table.csv") as draft:
         csv.write_csv(pa.Table.from_pylist(_uniform(outcome.table.rows)), draft)
     with atomic(path / "claims.json") as draft:
-        verdicts = [{**asdict(claim), "verdict": claim.verdict} for claim in outcome.claims]
-        draft.write_text(json.dumps(verdicts, indent=1) + "\n", encoding="utf-8")
+        claims = [{**asdict(claim), "verdict": claim.verdict} for claim in outcome.claims]
+        draft.write_text(json.dumps(claims, indent=1) + "\n", encoding="utf-8")
     figures = study.figures(outcome.table)
     for name, figure in figures.items():
         _save(figure, path / f"{name}.png")
     with atomic(path / "README.md") as draft:
-        draft.write_text(_markdown(outcome, study, list(figures)), encoding="utf-8")
-
-
-def _markdown(outcome: Outcome, study: Study, figures: Sequence[str]) -> str:
-    lines = [
-        f"# {study.title}",
-        "",
-        f"{study.question}",
-        "",
-        f"Source: {study.source}. Scale: {outcome.scale}; {len(outcome.table)} rows; "
-        f"{outcome.origin.seconds / 60:.1f} minutes of one core.",
-        "",
-        "| claim | published | measured here | verdict |",
-        "|---|---|---|---|",
-    ]
-    for claim in outcome.claims:
-        verdict = f"**{claim.verdict}**" + (f": {claim.note}" if claim.note else "")
-        lines.append("| " + " | ".join(_cell(c) for c in (claim.text, claim.published, claim.measured, verdict)) + " |")
-    beside = study.beside(outcome.table)
-    if beside:
-        lines += ["", "## Published and measured", "", *_table(beside)]
-    lines += [""] + [f"![{name}]({name}.png)\n" for name in figures]
-    made = ", ".join(f"{key} {value}" for key, value in outcome.origin.made.items())
-    lines += [f"Made again by `polariscope reproduce {outcome.name} --scale {outcome.scale}`, with {made}.", ""]
-    return "\n".join(lines)
-
-
-def overview(out: Path) -> str:
-    """One table over every study whose results lie in a folder."""
-    lines = ["# Results", "", "| study | scale | held | not held | undecided |", "|---|---|---|---|---|"]
-    for file in sorted(out.glob("*/claims.json")):
-        name, _, scale = file.parent.name.rpartition("-")
-        verdicts = [claim["verdict"] for claim in json.loads(file.read_text(encoding="utf-8"))]
-        counts = [str(verdicts.count(v)) for v in ("held", "not held", "undecided")]
-        lines.append(f"| [{name}]({file.parent.name}/README.md) | {scale} | {' | '.join(counts)} |")
-    return "\n".join([*lines, ""])
-
-
-def _table(rows: list[Row]) -> list[str]:
-    """Rows of the same columns in Markdown."""
-    columns = list(rows[0])
-    lines = ["| " + " | ".join(columns) + " |", "|---" * len(columns) + "|"]
-    return lines + ["| " + " | ".join(_cell(str(row[name])) for name in columns) + " |" for row in rows]
-
-
-def _cell(text: str) -> str:
-    return text.replace("|", "\\|").replace("\n", " ")
+        draft.write_text(study_page(outcome, list(figures)), encoding="utf-8")
 
 
 def _uniform(rows: list[Row]) -> list[Row]:

@@ -8,16 +8,16 @@ does the rest: processes, resuming, files.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 import numpy as np
-from filelock import FileLock
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
+from polariscope.lab.hold import hold
 from polariscope.lab.store import Run, Store, fingerprint
 from polariscope.nets.autoencoder import Autoencoder
 from polariscope.registry import Registry
@@ -93,6 +93,48 @@ class Table:
 
 
 @dataclass(frozen=True)
+class Origin:
+    """Where a table comes from."""
+
+    study: str
+    scale: Scale
+    seeds: int
+    """Distinct seeds among its rows; 0 where nothing is random."""
+    seconds: float
+    """Of one core."""
+    made: Mapping[str, Any]
+    """Versions, machine and code; a list of values where its jobs were not all made alike."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a study: its table, and what the code of today makes of it."""
+
+    path: Path
+    table: Table
+    claims: list[Claim]
+    origin: Origin
+
+    @property
+    def name(self) -> str:
+        return self.origin.study
+
+    @property
+    def scale(self) -> Scale:
+        return self.origin.scale
+
+    @property
+    def held(self) -> bool:
+        """No claim failed."""
+        return all(claim.held is not False for claim in self.claims)
+
+    def claim(self, words: str) -> Claim:
+        """The claim whose text has ``words`` in it."""
+        (found,) = (claim for claim in self.claims if words in claim.text)
+        return found
+
+
+@dataclass(frozen=True)
 class Bench:
     """What a job has at hand: a place for trained runs, and someone to tell how far it is."""
 
@@ -102,9 +144,9 @@ class Bench:
     def train(self, config: RunConfig) -> Run:
         """The trained run of a configuration: from the store if it is there, resumed if it was cut off."""
         run_id = f"{config.label.replace(' ', '-')}-{fingerprint(config.describe())}"
-        self.store.root.mkdir(parents=True, exist_ok=True)
-        with FileLock(self.store.root / f".{run_id}.lock"):  # two jobs that need the same run train it once
-            if (self.store.root / run_id / "run.json").exists():
+        path = self.store.path_of(run_id)
+        with hold(path, wait=True):  # two jobs that need the same run train it once
+            if (path / "run.json").exists():
                 return resume(self.store.open(run_id), self.tell)
             return train(config, self.store, self.tell, run_id)
 

@@ -7,33 +7,17 @@ in the file's metadata, so that what is read is what was written and a verdict c
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from polariscope.atomic import atomic
-from polariscope.studies.study import Row, Scale, Table
+from polariscope.studies.study import Origin, Row, Table
 
 METADATA = b"polariscope.study"
 PLAIN = {bool: pa.bool_(), int: pa.int64(), float: pa.float64(), str: pa.string()}
-
-
-@dataclass(frozen=True)
-class Origin:
-    """Where a table comes from."""
-
-    study: str
-    scale: Scale
-    seeds: int
-    """Distinct seeds among its rows; 0 where nothing is random."""
-    seconds: float
-    """Of one core."""
-    made: Mapping[str, Any]
-    """Versions, machine and code; a list of values where its jobs were not all made alike."""
 
 
 def write_table(path: Path, table: Table, origin: Origin) -> None:
@@ -58,9 +42,7 @@ def read_table(path: Path) -> tuple[Table, Origin]:
     except (OSError, pa.ArrowInvalid) as error:
         raise ValueError(f"{path} cannot be read as a table of a study: {str(error).splitlines()[0]}") from error
     if METADATA not in (whole.schema.metadata or {}):
-        raise ValueError(
-            f"{path} is not the table of a study: it does not say which; 'polariscope reproduce' makes one"
-        )
+        raise ValueError(f"{path} is not the table of a study: it does not say of which")
     about = json.loads(whole.schema.metadata[METADATA])
     encoded = set(about.pop("json"))
     rows: list[Row] = [

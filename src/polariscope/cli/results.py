@@ -1,0 +1,68 @@
+"""``polariscope results``."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from polariscope.atomic import atomic
+from polariscope.cli.parsing import parse, take_first
+from polariscope.studies.engine import judge_all
+from polariscope.studies.page import VERDICTS, results_page
+from polariscope.studies.study import Outcome
+
+
+@dataclass(frozen=True)
+class Options:
+    """polariscope results [FOLDER] [options]
+
+    Judge every table that 'polariscope reproduce' made in a folder (default: results) by the code of today.
+    """
+
+    out: Path | None = None
+    """A Markdown page to write: every study with its claims, published and measured."""
+    json: bool = False
+    """Print JSON for machines."""
+
+
+def main(arguments: list[str]) -> int:
+    arguments = list(arguments)
+    folder = Path(take_first(arguments) or "results")
+    options = parse(Options, arguments, "results")
+    outcomes, problems = judge_all(folder)
+    for problem in problems:
+        print(f"skipped: {problem}", file=sys.stderr)
+    if not outcomes:
+        raise ValueError(
+            f"there is no table of a study in {folder}; 'polariscope reproduce' makes them"
+        )
+    if options.out is not None:
+        with atomic(options.out) as draft:
+            draft.write_text(results_page(outcomes, folder), encoding="utf-8")
+    if options.json:
+        print(json.dumps([summary(outcome) for outcome in outcomes]))
+    else:
+        show(outcomes)
+    return 0
+
+
+def show(outcomes: list[Outcome]) -> None:
+    table = Table(box=None)
+    for column in ("study", "scale", "seeds", *VERDICTS):
+        table.add_column(column, justify="left" if column in ("study", "scale") else "right")
+    for outcome in outcomes:
+        found = [claim.verdict for claim in outcome.claims]
+        counts = (str(found.count(verdict)) for verdict in VERDICTS)
+        table.add_row(outcome.name, outcome.scale, str(outcome.origin.seeds), *counts)
+    Console(highlight=False).print(table)
+
+
+def summary(outcome: Outcome) -> dict[str, Any]:
+    claims = [{**asdict(claim), "verdict": claim.verdict} for claim in outcome.claims]
+    return {**asdict(outcome.origin), "path": str(outcome.path), "claims": claims}
