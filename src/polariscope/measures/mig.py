@@ -82,10 +82,10 @@ class PolarCodes:
 def polar_mig(codes: ArrayLike, factors: ArrayLike, bins: int = 20, margin: float = 0.2) -> PolarCodes:
     """Look for factors coded as angle and radius of two latents, which axis-wise scores call entangled.
 
-    Each pair of latents is turned into radius and angle about its mean, and its MIG (on the two factors that radius
-    and angle know most about) compared with that of the pair as it is. Spec 003, section E4.4,
-    where such codes were found for hue and orientation. Range of either value [0, 1], as for :func:`mig`. The mean
-    has to be the centre of the circle, so a hue sampled unevenly is found less surely.
+    Each pair of latents is turned into radius and angle about a fitted centre (:func:`ring_centre`), and its MIG (on
+    the two factors that radius and angle know most about) compared with that of the pair as it is. The angle is
+    counted from its widest gap, so that no value of a factor falls on both of its ends. Spec 003, section E4.4, where
+    such codes were found for hue and orientation. Range of either value [0, 1], as for :func:`mig`.
 
     >>> hue, radius = np.divmod(np.arange(150), 15)
     >>> angle, r = 2 * np.pi * hue / 10, 1 + radius / 14
@@ -99,15 +99,51 @@ def polar_mig(codes: ArrayLike, factors: ArrayLike, bins: int = 20, margin: floa
     labels = as_labels(v, bins).values
     entropy = discrete_entropy(labels)
     a, b = np.triu_indices(z.shape[1], k=1)
-    centred = z - z.mean(axis=0)
-    radius = np.hypot(centred[:, a], centred[:, b])
-    angle = np.arctan2(centred[:, b], centred[:, a])
+    radius, angle = np.stack([_polar(z[:, pair], labels) for pair in zip(a, b, strict=True)], axis=-1)
     straight = mutual_information(discretise(z, bins), labels) / entropy
     around = np.stack([mutual_information(discretise(c, bins), labels) / entropy for c in (radius, angle)])
     known = np.argsort(around.max(axis=0), axis=1)[:, :-3:-1]
     cartesian = np.take_along_axis(np.abs(straight[a] - straight[b]), known, axis=1).mean(axis=1)
     polar = np.take_along_axis(np.abs(around[0] - around[1]), known, axis=1).mean(axis=1)
     return PolarCodes(np.column_stack([a, b]), known, cartesian, polar, margin, len(z))
+
+
+def ring_centre(points: ArrayLike, labels: ArrayLike) -> FloatArray:
+    """Common centre of the circles on which points (samples, 2) lie if a column of ``labels`` decides their radius.
+
+    Labels (samples, columns) are numbers from 0, as :func:`~polariscope.measures.score.as_labels` gives them. Least
+    squares of |p|² = 2 c·p + const with one constant for each value of a column (Kåsa 1976, for several circles); of
+    all columns the one that leaves the least. Unlike the mean it does not move with where on a circle there are more
+    points: a centre that is off blurs the radius and mixes it with the angle.
+
+    >>> points = [[4.0, 1.0], [3.0, 2.0], [2.0, 1.0], [5.0, 1.0], [3.0, 3.0]]
+    >>> ring_centre(points, [[0], [0], [0], [1], [1]]).round(6).tolist()
+    [3.0, 1.0]
+    """
+    p, values = np.asarray(points, dtype=np.float64), np.asarray(labels)
+    mean = p.mean(axis=0)
+    table = np.column_stack([p - mean, np.square(p - mean).sum(axis=1)])
+    fits = []
+    for column in values.T:
+        count = np.bincount(column)
+        levels = np.stack([np.bincount(column, part) for part in table.T], axis=1) / count[:, None].clip(1)
+        x, squares = np.split(table - levels[column], [2], axis=1)
+        twice, *_ = np.linalg.lstsq(x, squares, rcond=None)
+        left = float(np.square(squares - x @ twice).sum() / max(1, len(p) - len(count)))
+        fits.append((left, mean + twice[:, 0] / 2))
+    return np.asarray(min(fits, key=lambda fit: fit[0])[1])
+
+
+def _polar(points: FloatArray, labels: IntArray) -> FloatArray:
+    """Radius (as a share of the greatest) and angle (from its widest gap) of points (samples, 2): (2, samples).
+
+    Rounded, so that points of one circle do not fall on either side of a bin's edge.
+    """
+    x, y = (points - ring_centre(points, labels)).T
+    radius, angle = np.hypot(x, y), np.arctan2(y, x)
+    ordered = np.sort(angle)
+    start = ordered[np.diff(ordered, prepend=ordered[-1] - 2 * np.pi).argmax()]
+    return np.stack([radius / (radius.max() or 1.0), (angle - start) % (2 * np.pi)]).round(9)
 
 
 def mutual_information_bias(values: int, bins: int, samples: int) -> float:
