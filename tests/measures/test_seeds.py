@@ -1,8 +1,15 @@
 """Statistics over seeds: the p-values and average ranks that the printed tables imply."""
 
+import json
+import re
+from pathlib import Path
+
 import numpy as np
 import pytest
+from scipy.stats import t as student_t
 
+from polariscope.cli import main
+from polariscope.lab import Store
 from polariscope.measures.seeds import (
     Summary,
     best_seed,
@@ -11,8 +18,11 @@ from polariscope.measures.seeds import (
     permutation_test,
     ranks,
     relative_change,
+    seed_table,
     summarise,
 )
+
+SPEC = Path(__file__).resolve().parents[2] / "docs" / "spec" / "001a-slowvae-and-indomain-generalization.md"
 
 
 def printed(mean, sd):
@@ -52,12 +62,100 @@ def test_marks_name_the_significantly_best_and_worst():
 
 @pytest.mark.spec("001a/ST-01", "003/F3-092")
 def test_summaries():
-    s = summarise([1.0, 2.0, 4.0, 9.0, 9.0])
-    assert (s.mean, s.median, s.ad, s.count) == (5.0, 4.0, 3.0, 5)
-    assert s.sd == pytest.approx(np.sqrt(14.5))
+    """Mean, median, and both deviations of these scores are five different numbers, and so is the mean deviation."""
+    s = summarise([1.0, 2.0, 4.0, 9.0, 10.0])
+    assert (s.mean, s.median, s.ad, s.count) == (5.2, 4.0, 3.0, 5)
+    assert s.sd == pytest.approx(np.sqrt(66.8 / 4))
     assert str(Summary(0.2345, 0.0511, 0, 0, 10)) == "0.234 (0.051)"
+    assert s.text("median") == "4 (3)"
     with pytest.raises(ValueError, match="at least 2 seeds"):
         summarise([1.0])
+
+
+def printed_tables():
+    """Tables 1 and 2 of the work from the specification: ``{score on a data set: {model: (mean, s.d.)}}``."""
+    columns = {}
+    text = SPEC.read_text()
+    for title in ("### Table 1 ", "### Table 2 "):
+        lines = [line for line in text.split(title)[1].split("###")[0].splitlines() if line.startswith("|")]
+        heads, _, *rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+        for model, *cells in rows:
+            data = cells.pop(0) if heads[1] == "Data" else ""
+            for score, cell in zip(heads[-len(cells) :], cells, strict=True):
+                mean, sd = re.fullmatch(r"([\d.]+) \(([\d.]+)\)", cell).groups()
+                columns.setdefault(f"{score} {data}".strip(), {})[model] = (float(mean), float(sd))
+    return columns
+
+
+@pytest.mark.spec("001a/ST-01")
+def test_the_printed_tables_come_out_with_their_marks():
+    """Held against Student's t of two means over ten seeds each, written out."""
+    columns = printed_tables()
+    assert len(columns) == 24
+    table = seed_table(
+        {m: {name: printed(*column[m]) for name, column in columns.items()} for m in ("PCL", "Ada-GVAE", "SlowVAE")}
+    )
+    critical = student_t.ppf(0.975, 18)
+    for name, column in columns.items():
+        order = sorted(column, key=lambda model: column[model][0])
+        (a, sa), (b, sb), (c, sc) = (column[model] for model in order)
+        low, high = ((b - a) / np.sqrt((sa**2 + sb**2) / 10), (c - b) / np.sqrt((sb**2 + sc**2) / 10))
+        expected = dict.fromkeys(column, "")
+        expected[order[0]] = "worst" if low > critical else ""
+        expected[order[-1]] = "best" if high > critical else ""
+        assert {model: table.marks[model][name] for model in column} == expected, name
+    found = {m: [name for name in columns if table.marks[m][name] == "best"] for m in table.marks}
+    assert {"MCC dSprites UNI", "DCI dSprites LAP", "KITTI 0.15 s"} <= set(found["SlowVAE"])  # Spec 001a, section 6
+    assert "KITTI 0.05 s" not in found["SlowVAE"]
+    text = table.markdown()
+    assert "| SlowVAE | 87 (5.1) |" in text
+    assert text.splitlines()[-1].endswith("| **79.6 (5.8)** |")
+    assert re.search(r"^\| PCL .* 58.5 \(3.3\) ▼ \|$", text, re.MULTILINE)
+
+
+@pytest.mark.spec("001a/ST-01")
+def test_a_table_shows_means_or_medians_and_each_score_has_its_direction():
+    scores = {
+        "a": {"MIG": [0.1, 0.2, 0.9], "loss": [1.0, 1.1, 1.2], "rank": [1, 2, 3]},
+        "b": {"MIG": [0.3, 0.3, 0.3], "loss": [5.0, 5.1, 5.2]},
+    }
+    table = seed_table(scores, {"MIG": True, "loss": False, "rank": None})
+    assert table.scores == ("MIG", "loss", "rank")
+    assert table.marks == {"a": {"MIG": "", "loss": "best", "rank": ""}, "b": {"MIG": "", "loss": "worst"}}
+    assert table.markdown("mean").splitlines()[2:] == [
+        "| a | 0.4 (0.44) | **1.1 (0.1)** | 2 (1) |",
+        "| b | 0.3 (0) | 5.1 (0.1) ▼ | - |",
+    ]
+    assert "| a | 0.2 (0.1) |" in table.markdown("median")
+
+
+@pytest.mark.spec("001a/ST-01")
+def test_the_command_line_holds_settings_against_each_other_over_their_seeds(tmp_path, capsys):
+    store = Store(tmp_path)
+    scores = {1.0: [0.1, 0.2, 0.12], 4.0: [0.7, 0.9, 0.71], 16.0: [0.5]}
+    for beta, values in scores.items():
+        for seed, mig in enumerate(values):
+            settings = {"world": {"name": "sprites"}, "objective": {"name": "beta-vae", "beta": beta}}
+            run = store.create({**settings, "training": {"seed": seed}}, f"{beta} {seed}")
+            run.update(status="done", result={"held_out_loss": 5.0, "measures": {"mig": mig}})
+    again = store.create({**settings, "training": {"seed": 0}}, "the same seed again")
+    again.update(status="done", result={"measures": {"mig": 0.5}})
+    assert main(["runs", "--runs", str(tmp_path), "--over-seeds", "measures_mig", "--json"]) == 0
+    shown = capsys.readouterr()
+    assert "left out: objective_beta 16.0 has 1 seeds" in shown.err
+    low, high = json.loads(shown.out)
+    assert (low["setting"], low["median"], low["mark"]) == ("objective_beta 1.0", 0.12, "worst")
+    assert (high["count"], high["median"], high["mark"]) == (3, 0.71, "best")
+    assert high["mean"] == pytest.approx(0.77)
+    assert main(["runs", "--runs", str(tmp_path), "--over-seeds", "measures_mig", "held_out_loss"]) == 0
+    text = capsys.readouterr().out
+    assert "mean (s.d.)" in text
+    assert "0.77 (0.11)" in text
+    assert "median (a.d.)" in text
+    assert "0.71 (0.01)" in text
+    few = ["--where", "objective_beta > 10", "--over-seeds", "measures_mig"]
+    assert main(["runs", "--runs", str(tmp_path), *few]) == 2
+    assert "no setting has two seeds with measures_mig" in capsys.readouterr().err
 
 
 @pytest.mark.spec("003/F3-092")

@@ -6,6 +6,7 @@ Spec 003, section 12). These functions take the scores of all seeds, or the mean
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -16,6 +17,7 @@ from scipy.stats import rankdata, ttest_ind_from_stats
 from polariscope.measures.information import FloatArray
 
 Mark = Literal["best", "worst", ""]
+Statistic = Literal["mean", "median"]
 
 
 @dataclass(frozen=True)
@@ -29,7 +31,12 @@ class Summary:
     count: int
 
     def __str__(self) -> str:
-        return f"{self.mean:.3g} ({self.sd:.2g})"
+        return self.text("mean")
+
+    def text(self, statistic: Statistic) -> str:
+        """``mean (s.d.)`` or ``median (a.d.)``, as tables print them."""
+        middle, spread = (self.mean, self.sd) if statistic == "mean" else (self.median, self.ad)
+        return f"{middle:.3g} ({spread:.2g})"
 
 
 def summarise(scores: ArrayLike) -> Summary:
@@ -74,6 +81,63 @@ def marks(summaries: list[Summary], level: float = 0.05, higher_is_better: bool 
     if compare(summaries[order[-1]], summaries[order[-2]])[1] < level:
         out[order[-1]] = "worst"
     return out
+
+
+@dataclass(frozen=True)
+class SeedTable:
+    """Models (rows) by scores (columns): each cell a summary over seeds, and whether it stands out in its column.
+
+    The t-test behind the marks is one of means, also where medians are shown.
+    """
+
+    cells: Mapping[str, Mapping[str, Summary]]
+    """Model to score to summary; a model need not have every score."""
+    marks: Mapping[str, Mapping[str, Mark]]
+
+    @property
+    def scores(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(score for row in self.cells.values() for score in row))
+
+    def markdown(self, statistic: Statistic = "mean") -> str:
+        """The table as text: bold is significantly above the next best, a ▼ significantly below the next worst."""
+        heads = ["", *self.scores]
+        lines = [heads, ["---"] * len(heads)]
+        for model, row in self.cells.items():
+            words = {"": "{}", "best": "**{}**", "worst": "{} ▼"}
+            texts = {score: words[self.marks[model][score]].format(row[score].text(statistic)) for score in row}
+            lines.append([model, *(texts.get(score, "-") for score in self.scores)])
+        return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def seed_table(
+    scores: Mapping[str, Mapping[str, ArrayLike | Summary]],
+    higher_is_better: bool | Mapping[str, bool | None] = True,
+    level: float = 0.05,
+) -> SeedTable:
+    """The table of several models' scores over seeds, ``{model: {score: values}}``, as the work prints it (Spec 001a,
+    sections 6 and 7): mean (s.d.) or median (a.d.), and by the t-test of :func:`marks` what stands out.
+
+    ``higher_is_better`` may differ from score to score; a score for which it is None gets no marks. A
+    :class:`Summary` may stand for the values, where only the printed numbers are known.
+
+    >>> print(seed_table({"a": {"MIG": [0.6, 0.7, 0.8]}, "b": {"MIG": [0.1, 0.1, 0.4]}}).markdown("median"))
+    |  | MIG |
+    | --- | --- |
+    | a | **0.7 (0.1)** |
+    | b | 0.1 (0) ▼ |
+    """
+    cells = {
+        model: {score: v if isinstance(v, Summary) else summarise(v) for score, v in row.items()}
+        for model, row in scores.items()
+    }
+    found: dict[str, dict[str, Mark]] = {model: dict.fromkeys(row, "") for model, row in cells.items()}
+    for score in dict.fromkeys(score for row in cells.values() for score in row):
+        higher = higher_is_better if isinstance(higher_is_better, bool) else higher_is_better.get(score)
+        if higher is not None:
+            column = {model: row[score] for model, row in cells.items() if score in row}
+            for model, mark in zip(column, marks(list(column.values()), level, higher), strict=True):
+                found[model][score] = mark
+    return SeedTable(cells, found)
 
 
 def relative_change(before: ArrayLike, after: ArrayLike) -> FloatArray:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -37,6 +37,21 @@ def best_run(runs: Sequence[Run], term: str = "held_out_loss") -> Run:
         if term not in run.result:
             raise ValueError(f"run {run.id} has no {term}: it has {', '.join(sorted(run.result)) or 'no result yet'}")
     return min(runs, key=lambda run: float(run.result[term]))
+
+
+def by_setting(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Mapping[str, Any]]]:
+    """Rows of the table of runs that differ in their seed alone, named by the settings in which others differ.
+
+    Of several runs of one seed, which are the same to the bit, the last counts.
+    """
+    sections = ("world", "objective", "model", "training")
+    known = {key for row in rows for key in row if key.split("_")[0] in sections and key != "training_seed"}
+    differing = [key for key in sorted(known) if len({str(row.get(key)) for row in rows}) > 1]
+    found: dict[str, dict[Any, Mapping[str, Any]]] = {}
+    for row in rows:
+        words = [f"{row[key]}" if key in sections else f"{key} {row[key]}" for key in differing if row[key] is not None]
+        found.setdefault(", ".join(words) or str(row["objective"]), {})[row["training_seed"]] = row
+    return {name: list(seeds.values()) for name, seeds in found.items()}
 
 
 def _train(job: tuple[dict[str, Any], str], tell: Callable[[Any], None]) -> str:
