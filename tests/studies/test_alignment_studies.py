@@ -10,8 +10,8 @@ from polariscope.nets.architecture import Linear
 from polariscope.nets.autoencoder import Autoencoder, ModelConfig
 from polariscope.studies import Table
 from polariscope.studies.beta_line import first_collapse
+from polariscope.studies.degenerate_squares import projections
 from polariscope.studies.engine import Outcome
-from polariscope.studies.published import DEGENERATE, DISENTANGLEMENT, MANIPULATED, ORTHOGONALITY, POLARISED_SHARE
 from polariscope.theory.pca_vae import optimum
 from polariscope.theory.polarised_regime import polarised_share, principal_order
 
@@ -213,18 +213,16 @@ def test_walks_of_a_trained_linear_vae_are_eigenvectors_too(outcome) -> None:
     assert_written(found)
 
 
-@pytest.mark.spec("003/F3-081")
-def test_published_tables_are_those_of_the_work() -> None:
-    assert str(ORTHOGONALITY["dsprites"]["beta-vae"]) == "0.76 ± 0.08"
-    assert ORTHOGONALITY["mnist"].keys() == {"vae", "ae", "full-beta-vae", "random"}
-    assert str(DISENTANGLEMENT["square-nonlinear"]["full-beta-vae"]) == "0.42 ± 0.24"
-    assert DEGENERATE["distance"]["1.2"] == (0.20, 0.24)
-    assert POLARISED_SHARE["dsprites"]["ten"].mean == 90.6
-    assert len(MANIPULATED["mig"]) == 7
-    assert {len(table) for name, table in MANIPULATED.items() if name != "mig"} == {5}
-    assert MANIPULATED["mig"]["beta-vae"]["shapes3d modified"] == (0.09, 0.14)
-    assert MANIPULATED["sap"]["pcl"]["shapes3d noise"] == (0.07, 0.01)
-    assert all(len(row) == 6 for table in MANIPULATED.values() for row in table.values())
+@pytest.mark.spec("003/F3-096")
+def test_the_picture_of_projections_is_flat_for_a_square() -> None:
+    (axes,) = projections().axes
+    assert [line.get_label() for line in axes.lines] == ["1", "1.2", "1.5", "2"]
+    for line in axes.lines:
+        ratio, variance = float(line.get_label()), line.get_ydata()
+        assert variance.min() == pytest.approx(1 / 12)
+        assert variance.max() == pytest.approx(ratio**2 / 12)
+        if ratio > 1:
+            assert line.get_xdata()[variance.argmin()] == 90, "along the second side"
 
 
 @pytest.mark.xdist_group("illustrations")

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from sklearn.decomposition import PCA as Reference
 
-from polariscope.theory.pca import pca
+from polariscope.theory.pca import pca, projected_variance
+from polariscope.worlds.points import SquareLinear
 
 
 @pytest.fixture(scope="module")
@@ -24,14 +25,34 @@ def test_components_match_scikit_learn_and_the_error_is_what_was_dropped(data) -
 
 
 @pytest.mark.spec("003/F3-096")
-def test_every_projection_of_a_square_has_the_same_variance() -> None:
-    side = np.linspace(-1, 1, 201)
-    square = np.stack(np.meshgrid(side, side), -1).reshape(-1, 2)
-    angles = np.linspace(0, np.pi, 60)
-    variances = np.var(square @ np.stack([np.cos(angles), np.sin(angles)]), axis=0)
-    np.testing.assert_allclose(variances, variances[0], rtol=1e-9)
-    stretched = np.var(square @ np.diag([1.2, 1]) @ np.stack([np.cos(angles), np.sin(angles)]), axis=0)
-    assert stretched.max() / stretched.min() == pytest.approx(1.44, rel=1e-2)
+@pytest.mark.parametrize(("stretch", "flat"), [(1.0, True), (1.2, False), (2.0, False)])
+def test_every_projection_of_a_square_has_the_same_variance(stretch: float, flat: bool) -> None:
+    """The formula against points: a fine grid of them on the square, and its principal components."""
+    side = (np.arange(400) + 0.5) / 400 - 0.5
+    square = np.stack(np.meshgrid(side, side), -1).reshape(-1, 2) * [stretch, 1]
+    angles = np.linspace(0, np.pi, 61)
+    along = np.stack([np.cos(angles), np.sin(angles)])
+    variances = projected_variance(np.diag([stretch**2, 1]) / 12, along)
+    np.testing.assert_allclose(variances, np.var(square @ along, axis=0), rtol=1e-4)
+    assert variances.max() / variances.min() == pytest.approx(stretch**2)
+    assert (np.ptp(variances) < 1e-12) == flat
+    np.testing.assert_allclose(pca(square).variances, np.array([stretch**2, 1]) / 12, rtol=1e-4)
+
+
+@pytest.mark.spec("003/F3-096")
+def test_principal_axes_of_a_square_are_those_of_the_sample_and_of_a_rectangle_its_own() -> None:
+    def angles(stretch: float) -> np.ndarray:
+        """Of the first principal axis to the first side, for samples of their own."""
+        found = []
+        for seed in range(20):
+            world = SquareLinear(count=4000, stretch=stretch, seed=seed)
+            sides = world.matrix / np.linalg.norm(world.matrix, axis=0)
+            first, second = np.abs(sides.T @ pca(world.observe(np.arange(4000)), 1).directions[:, 0])
+            found.append(np.degrees(np.arctan2(second, first)))
+        return np.array(found)
+
+    assert np.ptp(angles(1.0)) > 60
+    assert angles(1.2).max() < 10
 
 
 def test_more_columns_than_rows(data) -> None:

@@ -11,12 +11,13 @@ from scipy.stats import kstest
 
 from polariscope.measures.neighbour_score import neighbour_score
 from polariscope.measures.orthogonality import distance_to_orthogonality, haar_distance
-from polariscope.report.figures import LIGHT, styled
+from polariscope.report.figures import LIGHT, SUBJECTS, styled
 from polariscope.representation import represent
 from polariscope.studies.alignment_tasks import decoder_distance, task
 from polariscope.studies.published import DEGENERATE
 from polariscope.studies.study import Bench, Claim, Job, Row, Scale, Study, Table, plus_minus, studies
 from polariscope.theory.orthogonal_noise import rotation_penalty
+from polariscope.theory.pca import projected_variance
 from polariscope.theory.pca_vae import fit_linear_vae
 from polariscope.training.run import load_model
 from polariscope.worlds.points import SquareLinear
@@ -145,7 +146,25 @@ class DegenerateSquares(Study):
                 axes.set_title(f"DtO {row['distance']:.2f}")
                 axes.set(xticks=[], yticks=[])
             cells[0].set_ylabel(f"ratio {ratio:g}")
-        return {"codes": figure}
+        return {"codes": figure, "projections": projections()}
+
+
+@styled
+def projections() -> Figure:
+    """Variance of the data along a line in their plane, over its angle: flat for a square, which PCA may turn too."""
+    figure = Figure(figsize=(4.4, 2.6), layout="constrained")
+    axes = figure.subplots()
+    degrees = np.linspace(0, 180, 91)
+    for ratio, colour in zip(RATIOS, SUBJECTS, strict=True):
+        matrix = SquareLinear(stretch=ratio).matrix
+        sides = matrix / np.linalg.norm(matrix, axis=0)
+        lines = sides @ np.stack([np.cos(np.radians(degrees)), np.sin(np.radians(degrees))])
+        axes.plot(degrees, projected_variance(matrix @ matrix.T / 12, lines), color=LIGHT[colour], label=f"{ratio:g}")
+    axes.set_xlabel("angle to the first side (degrees)")
+    axes.set_ylabel("variance of the projection")
+    axes.set_xticks(range(0, 181, 45))
+    axes.legend(title="ratio of sides")
+    return figure
 
 
 def _exact(ratio: float, starts: int) -> list[Row]:

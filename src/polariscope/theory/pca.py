@@ -55,3 +55,16 @@ def principal_directions(covariance: ArrayLike) -> tuple[FloatArray, FloatArray]
     """Eigenvalues and eigenvectors (as columns) of a covariance, largest first."""
     ascending, vectors = np.linalg.eigh(np.asarray(covariance, dtype=np.float64))
     return ascending[::-1], vectors[:, ::-1]
+
+
+def projected_variance(covariance: ArrayLike, directions: ArrayLike) -> FloatArray:
+    """Variance along each of some unit directions (as columns) of data of this covariance.
+
+    PCA looks for its maximum. In the plane of two equal variances it is the same in every direction, so that PCA has no
+    axes to find there, and a square may come out turned by any angle (Spec 003, experiment E3.4).
+
+    >>> projected_variance(np.eye(2) / 12, [[1.0, 0.6], [0.0, 0.8]]).round(4).tolist()
+    [0.0833, 0.0833]
+    """
+    along = np.asarray(directions, dtype=np.float64)
+    return np.asarray((along * (np.asarray(covariance, dtype=np.float64) @ along)).sum(axis=0))
