@@ -5,14 +5,24 @@ import math
 import numpy as np
 import pytest
 import torch
+from scipy.optimize import minimize
 from sklearn.datasets import load_digits
 from sklearn.svm import SVC
 from torch import nn
 
 from polariscope.kernels.empirical import tangent_kernel
 from polariscope.kernels.flow_nets import MeanFieldNet, ModuleNet
-from polariscope.kernels.frozen import INFINITE_WIDTH, NetKernel, hard_margin, hinge_flow, laplace, learn_frozen
+from polariscope.kernels.frozen import (
+    INFINITE_WIDTH,
+    NetKernel,
+    hard_margin,
+    hinge_flow,
+    laplace,
+    learn_frozen,
+    logistic_regression,
+)
 from polariscope.kernels.gradient_flow import Flow, train_flow
+from polariscope.kernels.machine import linear, rbf
 from polariscope.nets.classifiers import NTKConv2d, NTKLinear
 from polariscope.worlds.stripes import Stripe, compress
 
@@ -146,6 +156,38 @@ def test_the_last_layer_of_a_trained_convolutional_net_is_far_better_than_at_the
     assert end < start / 2
 
 
+@pytest.mark.spec("000/F007")
+@pytest.mark.parametrize("kernel", [linear, rbf(3.0)], ids=["linear", "rbf"])
+def test_representer_theorem_for_the_logistic_loss(kernel):
+    """The minimum over functions of more freedom than six examples have lies in the span of those: it is the dual's.
+
+    A linear function has 15 weights here; a combination of radial functions has four centres besides the examples.
+    """
+    rng = np.random.default_rng(0)
+    x, y = rng.standard_normal((6, 15)), np.array([1, -1, 1, 1, -1, -1])
+    learner = learn_frozen(kernel, x, y, "logistic", ridge=0.1)
+    centres = np.eye(15) if kernel is linear else np.concatenate([x, rng.standard_normal((4, 15))])
+    gram = kernel(torch.from_numpy(centres), None).numpy()
+    root = np.linalg.cholesky(gram)  # of coefficients a the norm is |rootᵀ a|, so that w = rootᵀ a is orthonormal
+    features = np.linalg.solve(root, kernel(torch.from_numpy(centres), torch.from_numpy(x)).numpy()).T
+
+    def objective(w):
+        margin = y * (features @ w)
+        return np.logaddexp(0, -margin).sum() + 0.05 * w @ w, 0.1 * w - (y / (1 + np.exp(margin))) @ features
+
+    def outside(w):
+        return np.linalg.norm(w - np.linalg.pinv(features) @ features @ w)
+
+    start = rng.standard_normal(len(centres))
+    found = minimize(objective, start, jac=True, method="BFGS", options={"gtol": 1e-10}).x
+    assert outside(found) < 1e-8 < outside(start)
+    np.testing.assert_allclose(features.T @ learner.fit.dual, found, atol=1e-7)
+    other = rng.standard_normal((5, 15))
+    values = kernel(torch.from_numpy(other), torch.from_numpy(centres)).numpy() @ np.linalg.solve(root.T, found)
+    np.testing.assert_allclose(learner.predict(other), values, atol=1e-7)
+    np.testing.assert_allclose(learner.fit.outputs, learner.predict(x), atol=1e-10)
+
+
 @pytest.mark.parametrize(
     ("gram", "y", "match"),
     [
@@ -156,7 +198,7 @@ def test_the_last_layer_of_a_trained_convolutional_net_is_far_better_than_at_the
     ],
 )
 def test_bad_kernels_are_refused(gram, y, match):
-    for fit in (hinge_flow, hard_margin):
+    for fit in (hinge_flow, hard_margin, logistic_regression):
         with pytest.raises(ValueError, match=match):
             fit(gram, y)
 
@@ -164,9 +206,12 @@ def test_bad_kernels_are_refused(gram, y, match):
 def test_bad_settings_are_refused():
     with pytest.raises(ValueError, match="change"):
         hinge_flow(np.eye(2), [1, -1], change=0)
-    with pytest.raises(ValueError, match="both labels"):
-        hard_margin(np.eye(2), [1, 1])
-    with pytest.raises(ValueError, match="'flow' or 'svc'"):
+    for fit in (hard_margin, logistic_regression):
+        with pytest.raises(ValueError, match="both labels"):
+            fit(np.eye(2), [1, 1])
+    with pytest.raises(ValueError, match="ridge"):
+        logistic_regression(np.eye(2), [1, -1], ridge=0)
+    with pytest.raises(ValueError, match="'flow', 'svc' or 'logistic'"):
         learn_frozen(laplace(1.0), np.eye(2), [1, -1], "ridge")
     with pytest.raises(ValueError, match="tangent"):
         NetKernel(MeanFieldNet.draw(2, 3, 0), "first")

@@ -2,7 +2,8 @@
 
 The hinge loss flows in function space, Ḟ = (1/p) K c with c = y 1[yF < 1], from F = 0 until every example has yF ≥ 1;
 its dual coefficients say what F is anywhere else. The kernel may be that of a net at its start or end, full or of the
-last layer, that of infinite width, or a Laplace kernel. Learning with the kernel of a *trained* net needs examples that
+last layer, that of infinite width, or a Laplace kernel. A hard-margin machine and a logistic regression are the minima
+that the same kernel has for their losses. Learning with the kernel of a *trained* net needs examples that
 did not train it. (Spec 004, sections 3.1, 4.3 and 4.5.)
 """
 
@@ -15,6 +16,8 @@ from typing import Literal
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
+from scipy.special import expit
+from sklearn.linear_model import LogisticRegression
 from sklearn.svm import SVC
 from torch import Tensor
 
@@ -24,7 +27,7 @@ from polariscope.kernels.gradient_flow import misclassified
 from polariscope.kernels.infinite import Dense, Stack
 from polariscope.kernels.machine import Kernel
 
-Method = Literal["flow", "svc"]
+Method = Literal["flow", "svc", "logistic"]
 ROWS = 2048
 """Inputs whose kernel with all examples is held at a time."""
 STEPS = 200_000
@@ -91,14 +94,14 @@ def laplace(scale: float) -> Kernel:
     return kernel
 
 
-# --- two ways to fit ------------------------------------------------------------------------------------------------
+# --- three ways to fit ----------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Fit:
     """F = Σ ``dual`` K(·, x) + ``intercept``, its ``outputs`` at the examples, and how many of them have yF < 1.
 
-    ``time`` is that of the flow Ḟ = (1/p) K c, after ``steps``; both are 0 for a support vector machine.
+    ``time`` is that of the flow Ḟ = (1/p) K c, after ``steps``; both are 0 for the other ways to learn.
     """
 
     dual: FloatArray
@@ -158,6 +161,29 @@ def hard_margin(gram: ArrayLike | Tensor, y: ArrayLike, penalty: float = 1e6) ->
     return Fit(dual, float(machine.intercept_[0]), outputs, int(slack.sum()), 0.0, 0)
 
 
+def logistic_regression(gram: ArrayLike | Tensor, y: ArrayLike, ridge: float = 1.0) -> Fit:
+    """The minimiser of Σ log(1 + exp(−yF)) + ½ ``ridge`` ‖F‖², the norm being that of the kernel's Hilbert space.
+
+    No loss needs more than the kernel: by the representer theorem F = Σ dual K(·, x), whatever features are behind K,
+    and here dual = y / (1 + exp(yF)) / ridge at the minimum. (Spec 000, section 2.4.)
+
+    >>> fit = logistic_regression(np.eye(2), [1, -1])
+    >>> (fit.dual * (1 + np.exp(np.abs(fit.outputs)))).round(6).tolist()
+    [1.0, -1.0]
+    """
+    kernel, labels = _matrix(gram, y)
+    if not ridge > 0:
+        raise ValueError(f"the ridge of a logistic regression is positive; got {ridge}")
+    if len(np.unique(labels)) < 2:
+        raise ValueError("a logistic regression needs examples of both labels")
+    values, vectors = np.linalg.eigh(kernel)
+    features = vectors * np.sqrt(values.clip(0))  # as many as examples, with the same kernel
+    machine = LogisticRegression(C=1 / ridge, fit_intercept=False, solver="newton-cholesky", tol=1e-9)
+    outputs = features @ machine.fit(features, labels).coef_[0]
+    dual = labels * expit(-labels * outputs) / ridge
+    return Fit(dual, 0.0, kernel @ dual, int((labels * outputs < 1).sum()), 0.0, 0)
+
+
 @dataclass(frozen=True, eq=False)
 class FrozenLearner:
     """A kernel with what it learned from the examples ``x``."""
@@ -187,20 +213,25 @@ def learn_frozen(
     *,
     change: float = 0.1,
     steps: int = STEPS,
+    ridge: float = 1.0,
 ) -> FrozenLearner:
-    """Learn the labels ``y`` (-1 or +1) of ``x`` with any kernel of rows, by hinge flow or a hard-margin machine.
+    """Learn the labels ``y`` (-1 or +1) of ``x`` with any kernel of rows: by hinge flow (``change`` and ``steps`` are
+    its), by a hard-margin machine, or by logistic regression (with its ``ridge``).
 
     >>> x = np.linspace(-1, 1, 20)[:, None]
     >>> learner = learn_frozen(laplace(1.0), x, np.sign(x[:, 0]))
     >>> learner.error([[0.3], [-0.3]], [1, -1])
     0.0
     """
-    if method not in ("flow", "svc"):
-        raise ValueError(f"a frozen kernel learns by 'flow' or 'svc'; got {method!r}")
     points = torch.as_tensor(x)
-    gram = kernel(points, None)
-    fit = hinge_flow(gram, y, change, steps) if method == "flow" else hard_margin(gram, y)
-    return FrozenLearner(kernel, points, fit)
+    ways: dict[str, Callable[[Tensor], Fit]] = {
+        "flow": lambda gram: hinge_flow(gram, y, change, steps),
+        "svc": lambda gram: hard_margin(gram, y),
+        "logistic": lambda gram: logistic_regression(gram, y, ridge),
+    }
+    if method not in ways:
+        raise ValueError(f"a frozen kernel learns by 'flow', 'svc' or 'logistic'; got {method!r}")
+    return FrozenLearner(kernel, points, ways[method](kernel(points, None)))
 
 
 def _matrix(gram: ArrayLike | Tensor, y: ArrayLike) -> tuple[FloatArray, FloatArray]:
@@ -213,5 +244,5 @@ def _matrix(gram: ArrayLike | Tensor, y: ArrayLike) -> tuple[FloatArray, FloatAr
     if not np.isfinite(kernel).all() or (np.diagonal(kernel) <= 0).any():
         raise ValueError("the kernel matrix needs finite entries and a positive diagonal")
     if not (np.abs(labels) == 1).all():
-        raise ValueError("the labels of a hinge loss are -1 and +1; recode them, e.g. 2 * y - 1")
+        raise ValueError("the labels are -1 and +1; recode them, e.g. 2 * y - 1")
     return np.ascontiguousarray(kernel), labels
