@@ -15,11 +15,15 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 from PIL import Image
+from scipy.stats import pearsonr
 
 from polariscope.examine import Examination, Value, Variable
 from polariscope.lab.store import Store
+from polariscope.measures.polarisation import polarised_sample, variable_types
 from polariscope.report import Subject, figures, page, write_report
 from polariscope.representation import Representation
+from polariscope.studies import Table
+from polariscope.studies.polarised_regime import PolarisedRegime
 from polariscope.worlds.factors import Factor
 
 SECTIONS = (
@@ -515,16 +519,24 @@ def test_factor_matrix_puts_the_numbers_in_the_order_of_the_variables():
 
 @pytest.mark.spec("002/M07")
 def test_correlation_heatmap_shows_the_correlations_with_passive_rows_marked():
-    found = examination()
-    order = [v.number for v in found.variables]
-    correlations = np.corrcoef(found.representation.mean[:, order].T)
-    names = [figures.variable_label(v) for v in found.variables]
-    shades = [figures.LIGHT["muted" if v.type == "passive" else "ink"] for v in found.variables]
-    axes = figures.heatmap(correlations, names, names, signed=True, annotate=True, row_colours=shades).axes[0]
-    assert np.array_equal(axes.collections[0].get_array(), correlations)
-    assert [t.get_text() for t in axes.texts][:2] == ["1.00", f"{correlations[0, 1]:.2f}"]
-    marked = [t.get_text() for t in axes.get_yticklabels() if t.get_color() == figures.LIGHT["muted"]]
-    assert marked == [f"z{j} · passive" for j in range(4, 10)]
+    """The picture of the study: passive means follow active ones, active means follow none (Figure 6.9)."""
+    drawn = polarised_sample(active=4, passive=3, correlation=0.8, mixed=[0.5], samples=5000)
+    order = [7, 0, 5, 1, 4, 2, 6, 3]  # so that neither types nor pairs lie in a row
+    mean, types = drawn.mean[:, order], variable_types(drawn.var[:, order])
+    study = PolarisedRegime()
+    rows = [{"beta": beta, "seed": 0, **types.counts} | study._correlations(mean, types) for beta in (1.0, 4.0)]
+    figure = study.figures(Table(rows))["correlations"]
+    axes = figure.axes[0]
+    shown = axes.collections[0].get_array()
+    for i, j in np.ndindex(8, 8):
+        assert shown[i, j] == pytest.approx(pearsonr(mean[:, i], mean[:, j]).statistic, abs=6e-4)
+    assert np.argwhere(np.abs(np.triu(shown, 1)) > 0.5).tolist() == [[0, 5], [1, 2], [3, 6]]
+    assert axes.collections[0].get_clim() == (-1, 1)
+    labels = {text.get_text(): text.get_color() for text in axes.get_yticklabels()}
+    assert list(labels) == [f"{j} {drawn.labels[k]}" for j, k in enumerate(order)]
+    marked = [name for name, colour in labels.items() if colour == figures.LIGHT["muted"]]
+    assert marked == ["0 passive", "2 passive", "6 passive"]
+    assert axes.texts[5].get_text() == f"{pearsonr(mean[:, 0], mean[:, 5]).statistic:.2f}"
 
 
 def test_heatmap_is_signed_about_zero_marks_borders_and_leaves_holes_empty():

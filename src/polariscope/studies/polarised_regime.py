@@ -177,7 +177,10 @@ class PolarisedRegime(Study):
             labels = [f"{j} {label}" for j, label in enumerate(example["labels"])]
             numbers = [str(j) for j in range(len(labels))]
             title = f"Correlations of the means, beta {strongest:g}"
-            found["correlations"] = heatmap(example["correlations"], labels, numbers, title, signed=True, high=1)
+            shades = [LIGHT["muted" if label == "passive" else "ink"] for label in example["labels"]]
+            found["correlations"] = heatmap(
+                example["correlations"], labels, numbers, title, signed=True, high=1, row_colours=shades
+            )
         return found
 
 
