@@ -7,7 +7,8 @@ from scipy import stats
 from torch import nn
 
 from polariscope.nets.autoencoder import Autoencoder, ModelConfig
-from polariscope.representation import Representation, activations, layer_names, read_posterior, represent
+from polariscope.representation import Representation, represent
+from polariscope.subjects.layers import layer_names, recorded
 from polariscope.worlds import ArrayWorld
 from polariscope.worlds.sprites import Sprites
 
@@ -48,34 +49,8 @@ def test_seeds_draw_examples_and_noise(model) -> None:
     assert not np.array_equal(represent(model, world, count=64, seed=5).index, a.index)
 
 
-@pytest.mark.parametrize(
-    ("output", "has_variance"),
-    [
-        (torch.ones(4, 2), False),
-        ((torch.ones(4, 2), torch.zeros(4, 2)), True),
-        ({"mean": torch.ones(4, 2), "logvar": torch.zeros(4, 2)}, True),
-        ({"mean": torch.ones(4, 2), "var": torch.ones(4, 2)}, True),
-        (torch.distributions.Normal(torch.ones(4, 2), torch.ones(4, 2)), True),
-    ],
-    ids=["tensor", "pair", "logvar", "var", "distribution"],
-)
-def test_what_encode_may_return(output, has_variance) -> None:
-    found = read_posterior(output)
-    assert torch.equal(found["mean"], torch.ones(4, 2))
-    assert ("var" in found) == has_variance
-    if has_variance:
-        assert torch.equal(found["var"], torch.ones(4, 2))
-        assert found["sample"].shape == (4, 2)
-
-
-@pytest.mark.parametrize("output", ["text", (torch.ones(2),), {"mu": torch.ones(2, 2)}])
-def test_what_encode_must_not_return(output) -> None:
-    with pytest.raises(TypeError, match="encode returned"):
-        read_posterior(output)
-
-
 def test_a_model_without_encode_is_refused() -> None:
-    with pytest.raises(TypeError, match="Linear has no encode method"):
+    with pytest.raises(TypeError, match="Linear does not encode"):
         represent(nn.Linear(2, 2), ArrayWorld(np.zeros((4, 2))))
 
 
@@ -87,7 +62,7 @@ def test_layers_of_encoder_and_decoder(model) -> None:
     assert rep.layers["encoder.conv1"].shape == (32, 64 * 8 * 8)
     assert rep.layers[names[-1]].shape == (32, 16 * 16)
     assert not any(module._forward_hooks for module in model.modules()), "no hook is left behind"
-    with pytest.raises(ValueError, match="no layer 'encoder.conv9'"), activations(model, ["encoder.conv9"]):
+    with pytest.raises(ValueError, match="no layer 'encoder.conv9'"), recorded(model, ["encoder.conv9"]):
         pass
 
 
@@ -102,7 +77,7 @@ def test_reconstructions_are_those_of_the_means(model) -> None:
         def encode(self, x):
             return x.flatten(1)
 
-    with pytest.raises(TypeError, match="Blind has no decode method"):
+    with pytest.raises(TypeError, match="Blind does not decode"):
         represent(Blind(), Sprites(size=16), count=3, reconstructions=True)
 
 

@@ -2,41 +2,49 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from torch import nn
 
 from polariscope.measures.similarity import SimilarityMatrix, similarity_matrix
-from polariscope.representation import layer_names, represent
+from polariscope.representation import represent
+from polariscope.subjects import as_subject
+from polariscope.subjects.layers import layer_names
 from polariscope.worlds.world import World
 
 Activations = dict[str, NDArray[np.float32]]
 
 
 def layer_activations(
-    model: nn.Module, world: World, count: int = 2000, seed: int = 0, noise_seed: int = 0
+    model: Any, world: World, count: int = 2000, seed: int = 0, noise_seed: int = 0, layers: Sequence[str] | None = None
 ) -> Activations:
     """Input, encoder layers, mean, variance, sample, decoder layers: activations of the same examples, in that order.
 
-    Two models that are to be compared need the same ``seed`` (examples) and different ``noise_seed``s: shared noise
-    makes the sampled layers of unrelated models alike.
+    ``layers`` are by default those that :func:`~polariscope.subjects.layers.layer_names` finds in the module. Two
+    models that are to be compared need the same ``seed`` (examples) and different ``noise_seed``s: shared noise makes
+    the sampled layers of unrelated models alike.
     """
-    names = [name for name in layer_names(model) if not name.endswith("flatten")]
-    rep = represent(model, world, count=count, layers=names, seed=seed, noise_seed=noise_seed)
+    subject = as_subject(model)
+    if subject.encodes is None:  # a plain classifier: what it predicts is its last layer
+        subject = replace(subject, encodes=subject.predicts)
+    if layers is None and subject.module is not None:
+        layers = [name for name in layer_names(subject.module) if not name.endswith("flatten")]
+    rep = represent(subject, world, count=count, layers=layers or (), seed=seed, noise_seed=noise_seed)
     assert rep.index is not None
     found: Activations = {"input": world.observe(rep.index).reshape(rep.count, -1).astype(np.float32)}
-    found |= {name: rep.layers[name] for name in names if not name.startswith("decoder")}
+    found |= {name: values for name, values in rep.layers.items() if name not in rep.decoder_layers}
     found["mean"] = rep.mean
     if rep.var is not None and rep.sample is not None:
         found |= {"variance": rep.var, "sampled": rep.sample}
-    return found | {name: rep.layers[name] for name in names if name.startswith("decoder")}
+    return found | {name: rep.layers[name] for name in rep.decoder_layers}
 
 
 def compare(
-    first: nn.Module,
-    second: nn.Module,
+    first: Any,
+    second: Any,
     world: World,
     *,
     measure: Literal["cka", "procrustes"] = "cka",
@@ -44,7 +52,10 @@ def compare(
     count: int = 2000,
     seed: int = 0,
 ) -> SimilarityMatrix:
-    """Layer-by-layer similarity of two models on one world, with notes on what not to read into it."""
+    """Layer-by-layer similarity of two models on one world, with notes on what not to read into it.
+
+    The models are subjects, or whatever can be wrapped into one: modules of any kind, ours or not.
+    """
     a = layer_activations(first, world, count, seed, noise_seed=seed + 1)
     b = layer_activations(second, world, count, seed, noise_seed=seed + 2)
     return similarity_matrix(a, b, measure, debiased)

@@ -1,7 +1,7 @@
 """Examine a model: everything the house can say about one model on one world, as data.
 
-This is the one call behind ``polariscope examine`` and the report. It works for a run of ours and for any module
-with an ``encode`` method; with ``decode`` as well it also shows reconstructions and traversals.
+This is the one call behind ``polariscope examine`` and the report. It works for a run of ours and for anything that
+can be wrapped into a subject; where that decodes as well, it also shows reconstructions and traversals.
 """
 
 from __future__ import annotations
@@ -11,16 +11,17 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
-from torch import Tensor, nn
+from numpy.typing import ArrayLike, NDArray
+from torch import Tensor
 
 from polariscope.jacobians import predicted_var
 from polariscope.measures.factor_information import factor_information
 from polariscope.measures.measure import Undefined, measures
 from polariscope.measures.polarisation import VariableTypes, per_variable_kl, variable_types
-from polariscope.nets.autoencoder import Autoencoder
-from polariscope.representation import Representation, generator, represent
-from polariscope.worlds.world import ArrayWorld, World
+from polariscope.representation import Representation, represent
+from polariscope.subjects import Subject, as_subject
+from polariscope.worlds.as_world import Data, as_world
+from polariscope.worlds.world import World, to_tensor
 
 TRAVERSAL_STEPS = 9
 TRAVERSAL_REACH = 2.5
@@ -94,20 +95,22 @@ class Examination:
 
 
 def examine(
-    model: nn.Module,
-    data: World | NDArray[Any] | Tensor,
-    factors: NDArray[Any] | Tensor | None = None,
+    model: Any,
+    data: Data,
+    factors: ArrayLike | Tensor | None = None,
     *,
     count: int = 10_000,
     seed: int = 0,
     beta: float | None = None,
 ) -> Examination:
-    """Take a model apart on a world, or on an array of images or points with (or without) their factors.
+    """Take a model apart on a world, or on whatever data there is, with (or without) its factors.
 
-    ``beta`` is the weight of the divergence with which one of our models was trained (1 for a VAE); if it is given,
-    the posterior variances are audited against those the decoder's slope predicts.
+    The model is a :class:`~polariscope.subjects.Subject`, or whatever :func:`~polariscope.subjects.as_subject` can wrap
+    into one; data is whatever :func:`~polariscope.worlds.as_world.as_world` takes. ``beta`` is the weight of the
+    divergence with which one of our models was trained (1 for a VAE); if it is given, the posterior variances are
+    audited against those the decoder's slope predicts.
 
-    >>> class Doubling(nn.Module):
+    >>> class Doubling(torch.nn.Module):
     ...     def encode(self, x):
     ...         return 2 * x, torch.full_like(x, -4.0)
     >>> points = np.random.default_rng(0).normal(size=(200, 3))
@@ -115,29 +118,23 @@ def examine(
     {'active': 3, 'mixed': 0, 'passive': 0}
     """
     world = as_world(data, factors)
-    representation = represent(model, world, count=count, seed=seed)
-    notes = _notes(representation)
+    subject = as_subject(model)
+    representation = represent(subject, world, count=count, seed=seed)
+    notes = [*representation.notes, *_notes(representation)]
     table = None
     if representation.factors is not None:
         table = factor_information(representation.mean, representation.factors)
     predicted = None
-    if beta is not None and isinstance(model, Autoencoder) and representation.var is not None:
-        predicted = audit(model, representation, beta)
+    if beta is not None and hasattr(subject.module, "likelihood") and representation.var is not None:
+        predicted = audit(subject, representation, beta)
         notes += _audit_notes(representation, predicted)
     variables = describe_variables(representation, table, predicted)
     values = [_value(name, representation) for name in measures.names()]
     pictures: dict[str, NDArray[np.uint8]] = {}
-    if len(world.shape) == 3 and callable(getattr(model, "decode", None)):
-        pictures = _pictures(model, world, representation, [v.number for v in variables])
+    if len(world.shape) == 3 and subject.decodes is not None:
+        subject, pictures = _pictures(subject, world, representation, [v.number for v in variables])
+        notes += [note for note in subject.notes if note not in notes]
     return Examination(representation, variables, values, table, notes=notes, **pictures)
-
-
-def as_world(data: World | NDArray[Any] | Tensor, factors: NDArray[Any] | Tensor | None = None) -> World:
-    """A world as it is; arrays and tensors wrapped into one."""
-    if isinstance(data, World):
-        return data
-    positions = None if factors is None else np.asarray(factors)
-    return ArrayWorld(np.asarray(data), positions)
 
 
 def types_of(representation: Representation) -> VariableTypes:
@@ -150,11 +147,11 @@ def types_of(representation: Representation) -> VariableTypes:
     return variable_types(rep.var, mean=rep.mean, prior_mean=rep.prior_mean, prior_var=rep.prior_var)
 
 
-@torch.no_grad()
-def audit(model: Autoencoder, representation: Representation, beta: float) -> NDArray[np.float32]:
-    """Posterior variances ``(n, d)`` predicted by the decoder's slope, at the first ``AUDITED`` means."""
-    means = torch.from_numpy(representation.mean[:AUDITED]).to(next(model.parameters()).device)
-    return np.asarray(predicted_var(model, means, beta).cpu().numpy())
+def audit(subject: Subject, representation: Representation, beta: float) -> NDArray[np.float32]:
+    """Posterior variances ``(n, d)`` predicted by the slope of one of our decoders, at the first ``AUDITED`` means."""
+    means = torch.from_numpy(representation.mean[:AUDITED]).to(subject.device)
+    with subject.at_rest():
+        return np.asarray(predicted_var(subject.module, means, beta).cpu().numpy())  # type: ignore[arg-type]
 
 
 def _audit_notes(representation: Representation, predicted: NDArray[np.float32]) -> list[str]:
@@ -230,31 +227,35 @@ def _notes(representation: Representation) -> list[str]:
     return notes
 
 
-@torch.no_grad()
 def _pictures(
-    model: nn.Module, world: World, representation: Representation, order: list[int], examples: int = 12
-) -> dict[str, NDArray[np.uint8]]:
-    """Originals with their reconstructions, and traversals of every latent from one example."""
-    assert representation.index is not None
-    picked = np.linspace(0, representation.count - 1, examples).astype(int)
-    originals = world.observe(representation.index[picked])
-    device = next((p.device for p in model.parameters()), torch.device("cpu"))
-    means = torch.from_numpy(representation.mean[picked]).to(device)
+    subject: Subject, world: World, representation: Representation, order: list[int], examples: int = 12
+) -> tuple[Subject, dict[str, NDArray[np.uint8]]]:
+    """Originals with their reconstructions, and traversals of every latent from the code of one example."""
+    rep = representation
+    assert rep.index is not None
+    picked = np.linspace(0, rep.count - 1, examples).astype(int)
+    originals = world.observe(rep.index[picked])
+    factors = None if subject.prior is None or rep.factors is None else torch.from_numpy(rep.factors[picked])
+    subject = subject.understood(to_tensor(originals), factors)
+    means = torch.from_numpy(rep.mean[picked])
     # The example nearest to the middle of the codes stands for the data set.
-    centre = means[(means - means.mean(0)).square().sum(1).argmin()]
-    spread = torch.from_numpy(representation.mean.std(axis=0)).to(device).clamp(min=0.5)
-    offsets = torch.linspace(-TRAVERSAL_REACH, TRAVERSAL_REACH, TRAVERSAL_STEPS, device=device)
+    centre = means[(means - torch.from_numpy(rep.mean.mean(axis=0))).square().sum(1).argmin()]
+    # A code moves as far as it does over the data: by its mean, and by its noise where it has some.
+    spread = np.sqrt(rep.mean.var(axis=0) + (0 if rep.var is None else rep.var.mean(axis=0)))
+    offsets = torch.linspace(-TRAVERSAL_REACH, TRAVERSAL_REACH, TRAVERSAL_STEPS)
     codes = centre.repeat(len(order), TRAVERSAL_STEPS, 1)
     for row, j in enumerate(order):
-        codes[row, :, j] = offsets * spread[j]
-    decode = generator(model)
-    return {
-        "originals": originals,
-        "reconstructions": _to_uint8(decode(means), originals.shape),
-        "traversals": _to_uint8(decode(codes.flatten(0, 1)), (*codes.shape[:2], *world.shape)),
+        codes[row, :, j] += offsets * float(spread[j])
+    with subject.at_rest():
+        shown = subject.generate(means, world.shape)
+        walked = torch.cat([subject.generate(part, world.shape) for part in codes.flatten(0, 1).split(256)])
+    return subject, {
+        "originals": originals if originals.dtype == np.uint8 else _to_uint8(torch.from_numpy(originals)),
+        "reconstructions": _to_uint8(shown),
+        "traversals": _to_uint8(walked).reshape(*codes.shape[:2], *world.shape),
     }
 
 
-def _to_uint8(images: Tensor, shape: tuple[int, ...]) -> NDArray[np.uint8]:
-    scaled = (images.clamp(0, 1) * 255).round().to(torch.uint8).cpu().numpy()
-    return np.ascontiguousarray(scaled.reshape(shape))
+def _to_uint8(images: Tensor) -> NDArray[np.uint8]:
+    scaled: NDArray[np.uint8] = (images.clamp(0, 1) * 255).round().to(torch.uint8).cpu().contiguous().numpy()
+    return scaled

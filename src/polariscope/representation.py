@@ -6,7 +6,7 @@ Embed once, measure everything: every measure, figure and comparison starts from
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -17,10 +17,12 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
-from torch import Tensor, nn
+from torch import Tensor
 
 from polariscope.atomic import atomic
-from polariscope.memory import keep_freed_memory
+from polariscope.memory import available_memory
+from polariscope.subjects import Subject, as_subject
+from polariscope.subjects.layers import recorded
 from polariscope.worlds.factors import Factor
 from polariscope.worlds.world import World, to_tensor
 from polariscope.worlds.world import sample as sample_world
@@ -57,6 +59,10 @@ class Representation:
     """Expected observations of the means, in the data's units and shape."""
     index: NDArray[np.int64] | None = None
     """Numbers of the examples in their world."""
+    decoder_layers: tuple[str, ...] = ()
+    """Those of the layers that only decoding reaches."""
+    notes: tuple[str, ...] = ()
+    """What had to be assumed about the model, in sentences."""
 
     def __post_init__(self) -> None:
         if self.mean.ndim != 2:
@@ -123,9 +129,8 @@ class Representation:
         return {name: array for name, array in named.items() if array is not None}
 
 
-@torch.no_grad()
 def represent(
-    model: nn.Module,
+    model: Any,
     world: World,
     *,
     count: int = 10_000,
@@ -137,137 +142,75 @@ def represent(
 ) -> Representation:
     """What ``model`` says about ``count`` different observations of ``world``.
 
-    The model is any module with ``encode(x)``; what may come out of it is told at :func:`read_posterior`. ``layers``
-    names sub-modules whose activations are kept (see :func:`layer_names`); those of the decoder are made from samples.
-    ``seed`` draws the examples, ``noise_seed`` (the same, if not given) the noise of the samples: give two models that
-    are to be compared the same examples and different noise, or the noise itself will look like a likeness.
+    The model is a :class:`~polariscope.subjects.Subject`, or whatever can be wrapped into one. ``layers`` names
+    sub-modules whose activations are kept (see :func:`~polariscope.subjects.layers.layer_names`); those that only
+    decoding reaches are made from samples. ``seed`` draws the examples, ``noise_seed`` (the same, if not given) the
+    noise of the samples: give two models that are to be compared the same examples and different noise, or the noise
+    itself will look like a likeness.
     """
-    encode: Callable[..., Any] | None = getattr(model, "encode", None)
-    if not callable(encode):
-        raise TypeError(f"{type(model).__name__} has no encode method: a model to examine needs encode(x)")
-    keep_freed_memory()
+    subject = as_subject(model)
     observations, factors, index = sample_world(world, count, seed)
-    device = next((p.device for p in model.parameters()), torch.device("cpu"))
-    columns: dict[str, list[Tensor]] = {}
-    conditional = callable(getattr(model, "prior", None))
-    if conditional and not world.factors:
+    if subject.prior is not None and not world.factors:
         raise ValueError("this model has a conditional prior and needs a world with factors")
-    decoded = any(name.startswith("decoder") for name in layers)
-    generate = generator(model) if reconstructions else None
-    was_training = model.training
-    model.eval()
-    with activations(model, layers) as caught, torch.random.fork_rng(devices=range(torch.cuda.device_count())):
+
+    def batch(start: int) -> tuple[Tensor, Tensor | None]:
+        x = to_tensor(observations[start : start + batch_size])
+        if subject.prior is None:
+            return x, None
+        return x, torch.from_numpy(np.ascontiguousarray(factors[start : start + batch_size]))
+
+    subject = subject.understood(*batch(0), decoder=reconstructions)
+    columns: dict[str, list[Tensor]] = {}
+    decoded: set[str] = set()
+    with subject.at_rest(), _recorded(subject, layers) as caught:
         torch.manual_seed(seed if noise_seed is None else noise_seed)
         for start in range(0, len(observations), batch_size):
-            x = to_tensor(observations[start : start + batch_size], device)
-            if conditional:
-                u = torch.from_numpy(np.ascontiguousarray(factors[start : start + batch_size])).to(device)
-                posterior = read_posterior(encode(x, u)) | read_prior(model.prior(u))  # type: ignore[operator]
-            else:
-                posterior = read_posterior(encode(x))
-            if decoded:
-                model.decode(posterior.get("sample", posterior["mean"]))  # type: ignore[operator]
-            if generate is not None:
-                posterior["reconstruction"] = generate(posterior["mean"])
-            for name, value in posterior.items():
+            caught.clear()
+            x, u = batch(start)
+            code = subject.encode(x, u)
+            if layers and subject.decodes is not None and not all(name in caught for name in layers):
+                encoded = set(caught)
+                subject.decode(code.get("sample", code["mean"]), world.shape)
+                decoded |= caught.keys() - encoded
+            if reconstructions:
+                code["reconstruction"] = subject.generate(code["mean"], world.shape)
+            for name, value in code.items():
                 columns.setdefault(name, []).append(value.float().cpu())
-            for name in layers:
-                columns.setdefault(f"layers/{name}", []).append(caught[name].flatten(1).float().cpu())
-    model.train(was_training)
+            for name, value in caught.items():
+                columns.setdefault(f"layers/{name}", []).append(value)
+            if not start:
+                _check_memory(columns, len(observations), len(x))
     arrays = {name: torch.cat(parts).numpy() for name, parts in columns.items()}
+    kept = [name.removeprefix("layers/") for name in arrays if name.startswith("layers/")]
     return Representation(
         **{name: value for name, value in arrays.items() if not name.startswith("layers/")},
         factors=factors if world.factors else None,
         factor_info=world.factors,
-        layers={name: arrays[f"layers/{name}"] for name in layers},
+        layers={name: arrays[f"layers/{name}"] for name in kept},
+        decoder_layers=tuple(name for name in kept if name in decoded),
         index=index,
+        notes=subject.notes,
     )
 
 
-def read_posterior(output: Any) -> dict[str, Tensor]:
-    """Mean, variance and a sample from whatever an ``encode`` method returns.
-
-    Understood are: a tensor (a deterministic code), a pair (mean, log-variance), a mapping with ``mean`` and ``var``
-    or ``logvar``, and objects with those attributes (``torch.distributions`` and our own posteriors among them).
-    """
-    if isinstance(output, Tensor):
-        return {"mean": output.flatten(1)}
-    if isinstance(output, tuple | list):
-        if len(output) < 2 or not all(isinstance(part, Tensor) for part in output[:2]):
-            raise TypeError("encode returned a tuple that is not (mean, log-variance)")
-        mean, logvar = output[0].flatten(1), output[1].flatten(1)
-        return _with_sample(mean, logvar.exp())
-    found = output if isinstance(output, Mapping) else {n: getattr(output, n) for n in _NAMES if hasattr(output, n)}
-    mean = found.get("mean")
-    if not isinstance(mean, Tensor):
-        raise TypeError(f"encode returned a {type(output).__name__} without a mean; return a tensor, or (mean, logvar)")
-    var, logvar = found.get("var", found.get("variance")), found.get("logvar")
-    if not isinstance(var, Tensor) and isinstance(logvar, Tensor):
-        var = logvar.exp()
-    if not isinstance(var, Tensor) or not var.any():
-        return {"mean": mean.flatten(1)}
-    draw = getattr(output, "sample", None)
-    if callable(draw):
-        return {"mean": mean.flatten(1), "var": var.flatten(1), "sample": draw().flatten(1)}
-    return _with_sample(mean.flatten(1), var.flatten(1))
-
-
-def read_prior(prior: Any) -> dict[str, Tensor]:
-    """Mean and variance of a conditional prior, under the names a representation has for them."""
-    return {f"prior_{name}": value for name, value in read_posterior(prior).items() if name != "sample"}
-
-
-_NAMES = ("mean", "var", "variance", "logvar")
-
-
-def _with_sample(mean: Tensor, var: Tensor) -> dict[str, Tensor]:
-    return {"mean": mean, "var": var, "sample": mean + torch.randn_like(mean) * var.sqrt()}
-
-
-def generator(model: nn.Module) -> Callable[[Tensor], Tensor]:
-    """Latents to observations in the data's units: ``generate`` where the model has it, else ``decode``, whose output
-    is taken as logits if it leaves [0, 1]."""
-    if callable(getattr(model, "generate", None)):
-        return model.generate  # type: ignore[return-value]
-    if not callable(getattr(model, "decode", None)):
-        raise TypeError(f"{type(model).__name__} has no decode method, so it cannot reconstruct")
-
-    def decode(z: Tensor) -> Tensor:
-        output: Tensor = model.decode(z)  # type: ignore[operator]
-        return output if output.min() >= 0 and output.max() <= 1 else output.sigmoid()
-
-    return decode
-
-
-def layer_names(model: nn.Module) -> list[str]:
-    """Names of the layers whose activations are worth comparing: direct children of ``encoder`` and ``decoder`` where
-    the model has them, else every leaf module."""
-    parts = [part for part in ("encoder", "decoder") if isinstance(getattr(model, part, None), nn.Module)]
-    if parts:
-        return [f"{part}.{name}" for part in parts for name, _ in getattr(model, part).named_children()]
-    return [name for name, module in model.named_modules() if name and not list(module.children())]
-
-
 @contextmanager
-def activations(model: nn.Module, layers: Sequence[str]) -> Iterator[dict[str, Tensor]]:
-    """A dictionary that holds the latest output of each named layer while the block lasts; no hook outlives it."""
-    modules = dict(model.named_modules())
-    missing = [name for name in layers if name not in modules]
-    if missing:
-        raise ValueError(f"the model has no layer {missing[0]!r}; it has {', '.join(layer_names(model))}")
-    caught: dict[str, Tensor] = {}
-
-    def keep(name: str) -> Any:
-        def hook(module: nn.Module, inputs: Any, output: Any) -> None:
-            if not isinstance(output, Tensor):
-                raise TypeError(f"layer {name!r} returns a {type(output).__name__}, not a tensor")
-            caught[name] = output.detach()
-
-        return hook
-
-    handles = [modules[name].register_forward_hook(keep(name)) for name in layers]
-    try:
+def _recorded(subject: Subject, layers: Sequence[str]) -> Iterator[dict[str, Tensor]]:
+    if not layers:
+        yield {}
+        return
+    if subject.module is None:
+        raise TypeError(f"{subject.name} is no module, so it has no layers to look at")
+    with recorded(subject.module, layers) as caught:
         yield caught
-    finally:
-        for handle in handles:
-            handle.remove()
+
+
+def _check_memory(columns: dict[str, list[Tensor]], count: int, seen: int) -> None:
+    """Refuse activations that would not fit before they are all there."""
+    wanted = sum(part.nbytes for parts in columns.values() for part in parts) // max(1, seen) * count
+    there = available_memory()
+    if wanted > there:
+        fits = int(0.8 * there / (wanted / count))
+        raise ValueError(
+            f"the layers of {count} examples need {wanted / 2**30:.1f} GiB and {there / 2**30:.1f} GiB are free: "
+            f"take fewer layers, or --count {fits}"
+        )

@@ -7,6 +7,7 @@ one, where a cyclic factor such as a hue is the angle (Spec 003, section E4.4).
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Literal
 
 import numpy as np
@@ -14,7 +15,7 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 
-from polariscope.representation import generator
+from polariscope.subjects import as_subject
 
 Coordinates = Literal["cartesian", "polar"]
 REACH = 2.5
@@ -78,9 +79,12 @@ def traverse_plane(
 
 
 def _decoded(model: nn.Module, codes: Tensor) -> NDArray[np.float32]:
-    device = next((p.device for p in model.parameters()), torch.device("cpu"))
-    decode = generator(model)
-    observations = torch.cat([decode(part.to(device)).float().cpu() for part in codes.flatten(0, 1).split(256)])
+    subject = as_subject(model)
+    if subject.meaning == "auto":  # without data there is nothing to tell logits by
+        subject = replace(subject, meaning="values")
+    with subject.at_rest():
+        parts = [subject.generate(part) for part in codes.flatten(0, 1).split(256)]
+    observations = torch.cat([part.cpu() for part in parts])
     return observations.reshape(*codes.shape[:2], *observations.shape[1:]).numpy()
 
 

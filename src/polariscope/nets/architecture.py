@@ -71,10 +71,11 @@ class LastDeconvolution(nn.ConvTranspose2d):
 class Conv:
     """The 64x64 convolutional pair of the field: 4x4 kernels, stride 2, channels 32 32 64 64, then 256 features.
 
-    Smaller images take as many halvings as fit before the map is 4 pixels wide (or odd). ``dense_decoder`` opens the
-    decoder with a dense layer to the first map, as in the tables of the polarised-regime work, where the default has
-    a transposed convolution, as in the temporal-sparsity work; the two differ only in biases. Activations overwrite
-    their input, which saves a good part of the memory traffic that small convolutions are bound by.
+    Smaller images take as many halvings as fit before the map is 4 pixels wide or high (or odd); they need not be
+    square. ``dense_decoder`` opens the decoder with a dense layer to the first map, as in the tables of the
+    polarised-regime work, where the default has a transposed convolution, as in the temporal-sparsity work; the two
+    differ only in biases. Activations overwrite their input, which saves a good part of the memory traffic that small
+    convolutions are bound by.
     """
 
     dense_decoder: bool = False
@@ -83,8 +84,8 @@ class Conv:
         return 256
 
     def encoder(self, shape: Shape) -> nn.Sequential:
-        channels, side = _square(shape)
-        widths, base = _halvings(side)
+        channels, *sides = _image(shape)
+        widths, base = _halvings(*sides)
         blocks: OrderedDict[str, nn.Module] = OrderedDict()
         for number, width in enumerate(widths, 1):
             blocks[f"conv{number}"] = nn.Sequential(nn.Conv2d(channels, width, 4, 2, 1), nn.ReLU(inplace=True))
@@ -93,15 +94,15 @@ class Conv:
         return _kaiming(nn.Sequential(blocks))
 
     def decoder(self, latents: int, shape: Shape) -> nn.Sequential:
-        channels, side = _square(shape)
-        widths, base = _halvings(side)
+        channels, *sides = _image(shape)
+        widths, base = _halvings(*sides)
         outputs = [*reversed(widths[:-1]), channels]
         top = widths[-1]
         blocks: OrderedDict[str, nn.Module] = OrderedDict()
         if self.dense_decoder:
             blocks["dense1"] = nn.Sequential(nn.Linear(latents, 256), nn.ReLU(inplace=True))
             blocks["dense2"] = nn.Sequential(
-                nn.Linear(256, top * base**2), nn.ReLU(inplace=True), Reshape(top, base, base)
+                nn.Linear(256, top * math.prod(base)), nn.ReLU(inplace=True), Reshape(top, *base)
             )
         else:
             blocks["dense1"] = nn.Sequential(nn.Linear(latents, 256), nn.ReLU(inplace=True), Reshape(256, 1, 1))
@@ -158,22 +159,22 @@ class Linear:
         return nn.Sequential(OrderedDict(output=output))
 
 
-def _square(shape: Shape) -> tuple[int, int]:
-    if len(shape) != 3 or shape[1] != shape[2] or shape[1] < 8 or shape[1] % 4:
+def _image(shape: Shape) -> tuple[int, int, int]:
+    if len(shape) != 3 or min(shape[1:]) < 8 or shape[1] % 4 or shape[2] % 4:
         raise ValueError(
-            f"the conv architecture needs square images (channels, side, side) with a side of at least 8 that "
-            f"divides by 4; this data has shape {shape}: use the mlp architecture"
+            f"the conv architecture needs images (channels, height, width) with sides of at least 8 that divide by 4; "
+            f"this data has shape {shape}: use the mlp architecture, or resize with --world.size"
         )
-    return shape[0], shape[1]
+    return shape[0], shape[1], shape[2]
 
 
-def _halvings(side: int) -> tuple[list[int], int]:
-    """Channel widths of the stride-2 stages, and the side of the last map."""
+def _halvings(height: int, width: int) -> tuple[list[int], tuple[int, int]]:
+    """Channel widths of the stride-2 stages, and the sides of the last map."""
     count = 0
-    while side % 2 == 0 and side > 4 and count < 4:
-        side //= 2
+    while height % 2 == width % 2 == 0 and min(height, width) > 4 and count < 4:
+        height, width = height // 2, width // 2
         count += 1
-    return [32, 32, 64, 64][-count:], side
+    return [32, 32, 64, 64][-count:], (height, width)
 
 
 def _dense(inputs: int, widths: tuple[int, ...], activation: str) -> OrderedDict[str, nn.Module]:

@@ -1,0 +1,87 @@
+"""Code of the user's: found in a file of theirs, and, when it fails, said so in one sentence with their own line."""
+
+from __future__ import annotations
+
+import importlib.util
+import inspect
+import sys
+import sysconfig
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+PACKAGE = Path(__file__).resolve().parents[1]
+LIBRARIES = tuple(Path(sysconfig.get_path(name)).resolve() for name in ("purelib", "platlib", "stdlib"))
+
+
+class UserCodeError(ValueError):
+    """Something the user wrote raised; the sentence has their file and line, the cause the whole story."""
+
+
+@contextmanager
+def user_code(what: str, hint: Callable[[Exception], str] = lambda error: "") -> Iterator[None]:
+    """Turn whatever the user's code raises into one sentence. ``hint`` may add what to do about it."""
+    try:
+        yield
+    except UserCodeError:
+        raise
+    except Exception as error:
+        said = " ".join(str(error).split()) or "without a word"
+        said = said if len(said) < 300 else f"{said[:300]} ..."
+        line = _own_line(error)
+        raise UserCodeError(f"{what} failed{line}: {type(error).__name__}: {said}{hint(error)}") from error
+
+
+def _own_line(error: Exception) -> str:
+    """The innermost line that is neither ours nor a library's: where the user can do something about it."""
+    if isinstance(error, SyntaxError) and error.filename:
+        return f" at {error.filename}:{error.lineno}"
+    for frame in reversed(traceback.extract_tb(error.__traceback__)):
+        file = Path(frame.filename)
+        if file.is_file() and not any(file.resolve().is_relative_to(place) for place in (PACKAGE, *LIBRARIES)):
+            return f" at {frame.filename}:{frame.lineno}"
+    return ""
+
+
+def load_source(reference: str) -> Any:
+    """The thing ``FILE.py:NAME`` names. A class, and a function that needs no arguments, is called to make it."""
+    file, _, name = reference.rpartition(":")
+    path = Path(file).expanduser()
+    if not path.is_file():
+        raise ValueError(f"there is no file {file}")
+    if str(path.parent.resolve()) not in sys.path:
+        sys.path.insert(0, str(path.parent.resolve()))  # their own imports of modules beside it
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules.setdefault(path.stem, module)  # dataclasses and the like look themselves up there
+    with user_code(f"reading {file}"):
+        spec.loader.exec_module(module)
+    try:
+        thing = getattr(module, name)
+    except AttributeError as error:
+        known = [key for key, value in vars(module).items() if callable(value) and not key.startswith("_")]
+        raise ValueError(f"{file} has no {name!r}; it has {', '.join(known) or 'nothing to call'}") from error
+    if not (isinstance(thing, type) or inspect.isfunction(thing)) or (inspect.isfunction(thing) and _required(thing)):
+        return thing
+    missing = _required(thing)
+    if missing:
+        raise ValueError(
+            f"{reference} needs {', '.join(missing)} to be made: write a function without arguments that returns it, "
+            f"such as 'def make(): return {name}({', '.join(f'{m}=...' for m in missing)})', and name that"
+        )
+    with user_code(f"making {name}"):
+        return thing()
+
+
+def _required(thing: Callable[..., Any]) -> list[str]:
+    """Arguments without a default."""
+    kinds = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    try:
+        parameters = inspect.signature(thing).parameters.values()
+    except (TypeError, ValueError):  # built in C: nothing is known about it
+        return []
+    return [p.name for p in parameters if p.default is inspect.Parameter.empty and p.kind not in kinds]

@@ -1,0 +1,124 @@
+"""Weights as people have them: every format, every nesting, every prefix; and sentences about those that do not fit."""
+
+import argparse
+import json
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import save_file
+from torch import nn
+
+from polariscope.cli import main
+from polariscope.subjects.weights import load_weights
+
+FILE = "mine.py"
+SOURCE = """
+import torch
+from torch import nn
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner = nn.Linear(3, 2)
+
+    def encode(self, x):
+        return self.inner(x)
+"""
+
+
+def net() -> nn.Module:
+    class Model(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = nn.Linear(3, 2)
+
+    return Model()
+
+
+def prefixed(state: dict, prefix: str) -> dict:
+    return {prefix + name: value for name, value in state.items()}
+
+
+FORMATS = {
+    "safetensors": lambda state, path: save_file(state, path),
+    "pt": torch.save,
+    "pth": torch.save,
+    "bin": torch.save,
+    "legacy.pt": lambda state, path: torch.save(state, path, _use_new_zipfile_serialization=False),
+    "ckpt": lambda state, path: torch.save(
+        {"state_dict": prefixed(state, "model.") | {"loss.weight": torch.ones(3)}, "epoch": 3, "hyper": {"lr": 0.1}},
+        path,
+    ),
+    "nested.pt": lambda state, path: torch.save({"model_state_dict": state, "optimizer": {"state": {}}}, path),
+    "model.pt": lambda state, path: torch.save({"model": state, "step": 7}, path),
+    "parallel.pth": lambda state, path: torch.save(prefixed(state, "module."), path),
+    "compiled.pt": lambda state, path: torch.save(prefixed(state, "_orig_mod."), path),
+    "both.pt": lambda state, path: torch.save({"state_dict": prefixed(state, "module._orig_mod.")}, path),
+}
+
+
+@pytest.mark.parametrize("suffix", FORMATS)
+def test_every_format_loads(tmp_path, suffix) -> None:
+    torch.manual_seed(0)
+    source, target = net(), net()
+    FORMATS[suffix](source.state_dict(), tmp_path / f"weights.{suffix}")
+    assert not torch.equal(source.inner.weight, target.inner.weight)
+    load_weights(target, tmp_path / f"weights.{suffix}")
+    assert torch.equal(source.inner.weight, target.inner.weight)
+    assert torch.equal(source.inner.bias, target.inner.bias)
+
+
+@pytest.mark.parametrize("suffix", ["safetensors", "pt", "ckpt"])
+def test_weights_from_the_command_line(tmp_path, monkeypatch, capsys, suffix) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / FILE).write_text(SOURCE)
+    np.save(tmp_path / "points.npy", np.random.default_rng(0).normal(size=(100, 3)).astype(np.float32))
+    model = net()
+    with torch.no_grad():
+        model.inner.weight.copy_(torch.tensor([[2.0, 0, 0], [0, 0, 0]]))
+        model.inner.bias.zero_()
+    FORMATS[suffix](model.state_dict(), tmp_path / f"w.{suffix}")
+    words = ["examine", f"{FILE}:Model", "--data", "points.npy", "--weights", f"w.{suffix}", "--json", "--measures", ""]
+    assert main(words) == 0
+    moved = {v["number"]: v["var_of_mean"] for v in json.loads(capsys.readouterr().out)["variables"]}
+    assert moved[1] == 0
+    assert 2 < moved[0] < 6
+
+
+class Evil:
+    def __reduce__(self):
+        return (print, ("ran",))
+
+
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [
+        ({"inner.weight": torch.zeros(2, 3)}, "missing inner.bias"),
+        ({"inner.weight": torch.zeros(2, 3), "inner.bias": torch.zeros(2), "more": torch.ones(1)}, "unexpected more"),
+        (
+            {"inner.weight": torch.zeros(5, 3), "inner.bias": torch.zeros(2)},
+            r"inner.weight has shape \(5, 3\) in the file",
+        ),
+        ({"epoch": 3}, "holds no weights by name, but epoch"),
+        ([torch.zeros(2)], "holds no weights by name, but list"),
+        ({"state_dict": {}, "args": argparse.Namespace(lr=1)}, r"holds Python objects \(argparse.Namespace\)"),
+        ({"inner.weight": Evil()}, "holds Python objects"),
+        (b"neither the one nor the other", "neither safetensors nor a file of torch.save"),
+        (b"PK\x03\x04 cut short", "are damaged"),
+    ],
+)
+def test_what_does_not_fit_is_a_sentence(tmp_path, capsys, content, sentence) -> None:
+    path = tmp_path / "weights.pt"
+    if isinstance(content, bytes):
+        path.write_bytes(content)
+    else:
+        torch.save(content, path)
+    with pytest.raises(ValueError, match=sentence):
+        load_weights(net(), path)
+    assert "ran" not in capsys.readouterr().out, "nothing in a file is ever run"
+
+
+def test_a_file_that_is_not_there_is_a_sentence(tmp_path) -> None:
+    with pytest.raises(ValueError, match="cannot be read: No such file"):
+        load_weights(net(), tmp_path / "none.pt")
