@@ -66,7 +66,7 @@ def test_runs_are_ordered_by_size_and_seed_whoever_runs_them():
     np.testing.assert_allclose(columns["value"], curves["a"].values.ravel())
 
 
-@pytest.mark.spec("004/F41", "004/F37", "004/F19")
+@pytest.mark.spec("004/F41", "004/F37")
 def test_features_beat_the_lazy_kernel_with_a_steeper_curve():
     world = Stripe(dimension=5)
     test = world.sample(10_000, 999)
@@ -80,7 +80,6 @@ def test_features_beat_the_lazy_kernel_with_a_steeper_curve():
             "feature": done.error(*test),
             "lazy": learn_frozen(INFINITE_WIDTH.ntk, x, y).error(*test),
             "laplace": learn_frozen(laplace(3 * math.sqrt(5)), x, y, "svc").error(*test),
-            "largest": done.largest.amplification,
         }
 
     curves = learning_curves(experiment, [200, 400, 800], range(4))
@@ -90,7 +89,6 @@ def test_features_beat_the_lazy_kernel_with_a_steeper_curve():
     assert -0.55 < slopes["laplace"] < -0.35
     assert slopes["feature"] < slopes["lazy"] - 0.1
     assert -0.95 < slopes["feature"] < -0.5
-    assert 0.4 < slopes["largest"] < 0.75
 
 
 def test_what_cannot_be_fitted_is_refused():

@@ -1,0 +1,24 @@
+"""How the largest amplification grows with the data, from the committed table: a short run of few seeds cannot tell.
+
+Twelve seeds of 200 to 800 points give slopes from 0.33 to 0.61 by groups of four.
+"""
+
+from pathlib import Path
+
+import pytest
+
+from polariscope.studies.amplification import ASYMPTOTIC, curve
+
+TABLE = Path(__file__).resolve().parents[2] / "docs" / "results" / "amplification" / "table.parquet"
+
+
+@pytest.mark.spec("004/F19")
+@pytest.mark.skipif(not TABLE.exists(), reason="the laptop table of the study of amplification is not here")
+@pytest.mark.parametrize("dimension", [5, 10])
+def test_the_largest_amplification_has_the_published_slope(committed, dimension) -> None:
+    """Between 0.4 and 0.75 over the number of points, and never below the amplification at the onset (Figure 5)."""
+    rows = committed("amplification").table.where(part="scaling", task="stripe", dimension=dimension)
+    assert len(rows.distinct("seed")) >= 8
+    assert max(rows.distinct("points")) >= 10 * min(rows.distinct("points"))
+    assert 0.4 < curve(rows, "largest").power_law(ASYMPTOTIC).exponent < 0.75
+    assert (rows.column("largest") >= rows.column("at_onset")).all()
