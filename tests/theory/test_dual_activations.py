@@ -58,7 +58,7 @@ def test_diagonal_laws_of_relu(depth, var):
 
 
 @pytest.mark.parametrize("name", SMOOTH)
-@settings(max_examples=30)
+@settings(max_examples=settings.default.max_examples // 3)
 @given(var1=st.floats(0.05, 3), var2=st.floats(0.05, 3), correlation=st.floats(-0.99, 0.99))
 def test_closed_forms_agree_with_quadrature(name, var1, var2, correlation):
     closed, activation, derivative = SMOOTH[name]

@@ -46,7 +46,6 @@ def test_the_kl_of_a_shifted_unit_gaussian_is_half_its_squared_norm():
 
 
 @pytest.mark.spec("002/P01")
-@settings(deadline=None)
 @given(seed=seeds, size=st.integers(1, 5))
 def test_the_full_the_diagonal_and_the_standard_form_agree(seed, size):
     rng = np.random.default_rng(seed)
@@ -60,7 +59,6 @@ def test_the_full_the_diagonal_and_the_standard_form_agree(seed, size):
 
 
 @pytest.mark.spec("002/P01")
-@settings(deadline=None)
 @given(seed=seeds, size=st.integers(1, 4))
 def test_the_kl_is_positive_and_ignores_a_common_invertible_affine_map(seed, size):
     rng = np.random.default_rng(seed)
@@ -87,7 +85,6 @@ def test_the_kl_is_the_integral_it_stands_for():
     assert float(kl_diagonal([0.7], [0.36], [-0.2], [1.69])) == pytest.approx(integral, rel=1e-7)
 
 
-@settings(deadline=None)
 @given(seed=seeds, size=st.integers(1, 5))
 def test_the_entropy_agrees_with_scipy(seed, size):
     cov = random_cov(np.random.default_rng(seed), size)
@@ -125,7 +122,6 @@ def test_the_score_estimator_of_the_gradient_of_z_squared_has_variance_30_the_re
     assert path.var() == pytest.approx(4, rel=0.02)
 
 
-@settings(deadline=None)
 @given(mean=st.floats(-2, 2), var=st.floats(0.1, 3))
 def test_both_estimators_have_the_same_expectation(mean, var):
     points, weights = np.polynomial.hermite_e.hermegauss(40)
@@ -158,7 +154,7 @@ DIVERGENCES = {
 
 @pytest.mark.spec("002/P02")
 @pytest.mark.parametrize("name", DIVERGENCES)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=settings.default.max_examples // 2)
 @given(seed=seeds, weight=st.floats(0, 1))
 def test_f_divergences_are_positive_convex_and_dual(name, seed, weight):
     divergence = DIVERGENCES[name]

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 
@@ -45,7 +45,6 @@ def test_the_scalar_triples_three_ways(w, x, gamma, expected):
 
 
 @pytest.mark.spec("002/I02")
-@settings(deadline=None)
 @given(w=st.floats(0.2, 3), share=st.floats(0.05, 0.95), gamma=st.floats(0.05, 2))
 def test_an_input_below_the_noise_is_passive(w, share, gamma):
     x = np.sqrt(share * gamma)
@@ -57,7 +56,6 @@ def test_an_input_below_the_noise_is_passive(w, share, gamma):
 
 
 @pytest.mark.spec("002/I02")
-@settings(deadline=None)
 @given(mean=st.floats(0.01, 20), norm=st.floats(0.1, 5), gamma=st.floats(0.01, 5))
 def test_the_variance_solves_its_own_equation(mean, norm, gamma):
     var = float(optimal_var(mean, norm, gamma))
@@ -74,7 +72,6 @@ def test_a_variable_without_a_mean_has_no_variance_and_costs_nothing():
 
 
 @pytest.mark.spec("002/I02")
-@settings(deadline=None)
 @given(seed=seeds)
 def test_the_kl_at_the_optimal_prior_is_the_least(seed):
     rng = np.random.default_rng(seed)
@@ -93,26 +90,68 @@ def test_the_kl_at_the_optimal_prior_is_the_least(seed):
 
 
 @pytest.mark.spec("002/I02")
-@settings(deadline=None)
 @given(seed=seeds, gamma=st.floats(0.1, 1))
+@example(seed=69, gamma=1.0)  # alternating between posterior and prior re-excites a latent that is all but passive
 def test_a_fixed_point_satisfies_the_four_conditions(seed, gamma):
     rng = np.random.default_rng(seed)
     W, bias, x = rng.normal(size=(5, 3)), rng.normal(size=5), 2 * rng.normal(size=(6, 5))
-    s = solve(W, x, gamma, bias, tolerance=1e-13)
+    s = solve(W, x, gamma, bias)
     A = W.T @ W
-    np.testing.assert_allclose(s.prior_var, s.var + s.mean**2, atol=1e-5, rtol=1e-5)
+    np.testing.assert_allclose(s.prior_var, s.var + s.mean**2, rtol=1e-7)
     np.testing.assert_allclose(1 / s.var, np.diag(A) / gamma + 1 / s.prior_var, rtol=1e-9)
     for row in range(6):
         cov = W @ np.diag(s.prior_var[row]) @ W.T + gamma * np.eye(5)  # μ by the other form of the same inverse
         mean = s.prior_var[row] * (W.T @ np.linalg.solve(cov, x[row] - bias))
-        np.testing.assert_allclose(s.mean[row], mean, atol=1e-7)
+        np.testing.assert_allclose(s.mean[row], mean, atol=1e-9)
     # equation (5.15): the objective with every variance at its own optimum
     value = objective(x, W, gamma, s.mean, s.var, prior_var=s.prior_var, bias=bias)
     error = np.sum((x - bias - s.mean @ W.T) ** 2, axis=1) / gamma
     logs = np.log(np.diag(A) * (s.var + s.mean**2) + gamma).sum(axis=1)
     shares = (s.mean**2 / (s.mean**2 + s.var)).sum(axis=1)
     profile = -0.5 * ((5 - 3) * np.log(gamma) + shares + error + logs + 5 * np.log(2 * np.pi))
-    np.testing.assert_allclose(value, profile, atol=1e-4)
+    np.testing.assert_allclose(value, profile, rtol=1e-7)
+
+
+@pytest.mark.spec("002/I02")
+@settings(max_examples=settings.default.max_examples // 4)
+@given(seed=seeds, gamma=st.floats(1e-6, 3), latents=st.integers(1, 6))
+def test_no_latent_alone_can_raise_the_objective(seed, gamma, latents):
+    rng = np.random.default_rng(seed)
+    W, x, groups = rng.normal(size=(4, latents)), 2 * rng.normal(size=(6, 4)), np.array([0, 0, 0, 1, 1, 2])
+    s = solve(W, x, gamma, groups=groups)
+
+    def best_objective(prior_var):
+        """With posterior means and variances at their optimum for the given prior."""
+        means = []
+        for row, prior in zip(x, prior_var, strict=True):
+            stacked = np.vstack([W * np.sqrt(prior), np.sqrt(gamma) * np.eye(latents)])
+            means.append(np.sqrt(prior) * np.linalg.lstsq(stacked, np.append(row, np.zeros(latents)))[0])
+        var = 1 / (np.sum(W**2, axis=0) / gamma + 1 / prior_var)
+        return objective(x, W, gamma, means, var, prior_var=prior_var)
+
+    found = best_objective(s.prior_var)
+    for latent in range(latents):
+        for other in (1e-300, 1e-4, 0.5, 0.99, 1.01, 2.0, 1e2):
+            moved = s.prior_var.copy()
+            moved[:, latent] = other * np.where(s.active[:, latent], moved[:, latent], gamma)
+            gain = np.bincount(groups, best_objective(moved) - found)
+            assert (gain <= 1e-9 * np.abs(found).max()).all()
+
+
+@pytest.mark.spec("002/I02")
+def test_of_equal_columns_one_stays_active():
+    """Theorem 5.2.2 again; halves of the work are a fixed point too, but one latent alone can leave it."""
+    s = solve([[0.6, 0.6], [0.8, 0.8]], [[3.0, 4.0]], gamma=0.5)
+    assert s.active.sum() == 1
+    assert s.mean.sum() == pytest.approx((25 - 0.5) / 5)
+
+
+@pytest.mark.parametrize("latents", [2, 4, 7])
+def test_without_noise_the_code_reconstructs_what_the_decoder_can(latents):
+    rng = np.random.default_rng(latents)
+    W, x = rng.normal(size=(4, latents)), rng.normal(size=(5, 4))
+    s = solve(W, x, gamma=1e-10)
+    np.testing.assert_allclose(s.mean @ W.T, x @ (W @ np.linalg.pinv(W)).T, atol=1e-6)
 
 
 @pytest.mark.spec("002/I02")
@@ -125,7 +164,6 @@ def test_rows_that_share_u_share_one_prior_set_by_their_mean_square():
 
 
 @pytest.mark.spec("002/I02")
-@settings(deadline=None)
 @given(mean=st.floats(0.05, 5), extra=st.floats(0.05, 5), gamma=st.floats(0.05, 2), norm=st.floats(0.2, 3))
 def test_an_extra_active_variable_with_the_same_reconstruction_is_strictly_worse(mean, extra, gamma, norm):
     """Theorem 5.2.2: the second column adds nothing (its direction is the first one's), so it must stay passive."""
@@ -167,7 +205,6 @@ def test_the_standard_prior_gives_back_the_linear_vae():
 
 
 @pytest.mark.spec("002/I03")
-@settings(deadline=None)
 @given(seed=seeds)
 def test_with_both_prior_moments_learned_the_objective_only_grows_as_the_posterior_shrinks(seed):
     rng = np.random.default_rng(seed)
@@ -202,4 +239,4 @@ def test_bad_problems_are_refused_in_a_sentence(call, sentence):
 
 def test_an_exhausted_iteration_says_so():
     with pytest.raises(RuntimeError, match="within 2 iterations"):
-        solve([[1.0]], [[1.0]], 0.99, most_iterations=2)
+        solve([[1.0, 0.5], [0.0, 1.0]], [[2.0, 2.0]], 0.1, most_iterations=2)

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 from scipy.stats import multivariate_normal, ortho_group
@@ -29,7 +29,6 @@ def random_model(seed: int, inputs: int, latents: int):
 
 
 @pytest.mark.spec("002/L01")
-@settings(deadline=None)
 @given(seed=seeds, inputs=st.integers(1, 6), latents=st.integers(1, 7), gamma=st.floats(0.05, 5))
 def test_the_elbo_with_the_full_posterior_is_the_log_likelihood(seed, inputs, latents, gamma):
     W, bias, x = random_model(seed, inputs, latents)
@@ -41,7 +40,6 @@ def test_the_elbo_with_the_full_posterior_is_the_log_likelihood(seed, inputs, la
 
 
 @pytest.mark.spec("002/L01")
-@settings(deadline=None)
 @given(seed=seeds, scale=st.floats(1e-3, 0.5), beta=st.floats(0.2, 4))
 def test_no_other_posterior_is_better(seed, scale, beta):
     W, bias, x = random_model(seed, 4, 3)
@@ -73,7 +71,6 @@ def test_a_quarter_turn_costs_0_2029_unhalved():
 
 
 @pytest.mark.spec("002/L02")
-@settings(deadline=None)
 @given(seed=seeds, gamma=st.floats(0.1, 3), beta=st.floats(0.2, 4))
 def test_the_gap_is_what_the_diagonal_posterior_loses(seed, gamma, beta):
     W, bias, x = random_model(seed, 5, 3)
@@ -86,7 +83,6 @@ def test_the_gap_is_what_the_diagonal_posterior_loses(seed, gamma, beta):
 
 
 @pytest.mark.spec("002/L02")
-@settings(deadline=None)
 @given(seed=seeds)
 def test_permutations_and_signs_are_free_but_rotations_are_not(seed):
     rng = np.random.default_rng(seed)
@@ -134,7 +130,6 @@ def test_the_local_version_is_the_diagonal_posterior_of_the_jacobian():
 
 
 @pytest.mark.spec("002/L04")
-@settings(deadline=None)
 @given(seed=seeds, gamma=st.floats(0.05, 3), beta=st.floats(0.1, 8))
 def test_beta_acts_as_a_factor_of_the_decoder_variance(seed, gamma, beta):
     W, bias, x = random_model(seed, 5, 3)
@@ -173,7 +168,6 @@ def test_the_table_of_optima(beta, active, var, gap, rate, distortion):
 
 
 @pytest.mark.spec("002/L05")
-@settings(deadline=None)
 @given(seed=seeds, beta=st.floats(0.1, 6), latents=st.integers(1, 8))
 def test_the_fields_of_the_optimum_agree_with_the_objective_it_optimises(seed, beta, latents):
     """Posterior, rate, distortion and ELBO recomputed from W alone, on data with exactly the given covariance."""
@@ -235,7 +229,6 @@ def test_the_learned_decoder_variance(latents, beta, gamma):
 
 
 @pytest.mark.spec("002/L06")
-@settings(deadline=None)
 @given(
     spectrum=st.lists(st.floats(0.05, 10), min_size=2, max_size=7),
     beta=st.floats(0.3, 6),

@@ -226,7 +226,7 @@ def test_linear_autoencoders_are_equally_good_in_any_orientation():
 
 
 @pytest.mark.spec("003/F3-028", "003/F3-038")
-@settings(max_examples=30)
+@settings(max_examples=settings.default.max_examples // 3)
 @given(seed=seeds)
 def test_the_fitted_linear_vae_is_pca(seed):
     """Directions up to signed permutation within 1e-4 rad, and precision orders latents as PCA orders components."""
@@ -565,7 +565,7 @@ def test_the_landscape_of_one_latent():
 
 @pytest.mark.spec("003/F3-029")
 @given(seeds)
-@settings(max_examples=20)
+@settings(max_examples=settings.default.max_examples // 5)
 def test_lemmas_of_the_second_theorem(seed: int) -> None:
     """Rescaled means have unit mean square (Lemma 7), and a trace is at least d times a geometric mean (Prop. 7)."""
     rng = np.random.default_rng(seed)

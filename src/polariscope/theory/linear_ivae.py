@@ -138,13 +138,17 @@ def solve(
     gamma: float,
     bias: ArrayLike = 0.0,
     groups: ArrayLike | None = None,
-    tolerance: float = 1e-12,
+    tolerance: float = 1e-9,
     most_iterations: int = 20_000,
 ) -> LinearIVAE:
     """Posterior and prior variances that are each optimal given the other, for a decoder W and prior mean 0.
 
-    ``groups`` names the u of each row; rows with the same u share one prior (by default each row has its own).
-    Passive variances shrink towards 0 geometrically and are reported where the iteration stopped.
+    ``groups`` names the u of each row; rows with the same u share one prior (by default each row has its own). With
+    all else at its optimum, −2 ELBO is J(s) = E[xᵀ(γI + W diag(s) Wᵀ)⁻¹x] + Σ log(1 + A s/γ) and a constant, in the
+    prior variances s, A = ‖w_i‖². One latent after the other goes to its minimum given the rest, a closed form, so that
+    J only falls, and comes to rest where no latent alone can lower it. (There may be several such places.) An iteration
+    is one round of all latents; the last moves no log(1 + A s/γ) by more than ``tolerance``. Passive variances are 0,
+    reported as ``PASSIVE``.
 
     >>> s = solve([[1.0]], [[3.0]], gamma=0.5)
     >>> s.mean.round(4).item(), s.var.round(5).item(), s.prior_var.round(4).item()
@@ -152,35 +156,54 @@ def solve(
     """
     if not gamma > 0:
         raise ValueError(f"gamma needs to be positive; got {gamma}")
-    W = np.asarray(W, dtype=np.float64)
-    centred = np.atleast_2d(x) - bias
-    rows, latents = len(centred), W.shape[1]
+    # What is orthogonal to the decoder changes nothing: rotated, m inputs are no more than there are latents.
+    basis, W = np.linalg.qr(np.asarray(W, dtype=np.float64))
+    inputs = (np.atleast_2d(x) - bias) @ basis
+    rows, latents = len(inputs), W.shape[1]
     _, group = np.unique(np.arange(rows) if groups is None else np.asarray(groups), return_inverse=True)
     if group.shape != (rows,):
         raise ValueError(f"groups needs one entry a row of x ({rows}); got {group.shape}")
     group_mean = sparse.csr_array((1 / np.bincount(group)[group], (group, np.arange(rows))))
-    gram, projected = W.T @ W, centred @ W
-    squared_norms = np.diag(gram)
-
-    def posterior_mean(prior_var: FloatArray) -> FloatArray:  # (Σ†WᵀW + γI)⁻¹ Σ†Wᵀ(x−b), sound where Σ† = 0 too
-        system = prior_var[:, :, None] * gram + gamma * np.eye(latents)
-        return np.asarray(np.linalg.solve(system, (prior_var * projected)[:, :, None])[:, :, 0])
-
-    energy = group_mean @ np.sum(centred**2, axis=1)[:, None]
+    squared_norms = np.sum(W**2, axis=0)
+    energy = group_mean @ np.sum(inputs**2, axis=1)[:, None]
     prior = np.divide(energy, squared_norms, out=np.zeros((len(energy), latents)), where=squared_norms > 0)
+    noise = np.broadcast_to(np.sqrt(gamma) * np.eye(len(W)), (len(prior), len(W), len(W)))
     for _ in range(most_iterations):
-        explained = squared_norms * prior / (gamma + squared_norms * prior)  # = 1 − Σ/Σ†, the share the data decide
-        # Σ† = Σ + μ² rearranged to Σ† = μ²/(1 − Σ/Σ†): the same fixed points, but passive variances shrink
-        # geometrically instead of like 1/iteration.
-        second_moment = group_mean @ posterior_mean(prior[group]) ** 2
-        update = np.divide(second_moment, explained, out=np.zeros_like(prior), where=explained > 0)
-        update = np.maximum(update, PASSIVE)
-        change = np.abs(update - prior).max()
-        prior = update
-        if change <= tolerance * max(1.0, prior.max()):
+        before = np.log1p(squared_norms * prior / gamma)
+        for i in np.flatnonzero(squared_norms):
+            prior[:, i] = 0
+            # C = γI + W diag(s) Wᵀ = RᵀR without the squares, which lose half the digits where γ is small.
+            R = np.linalg.qr(np.concatenate([noise, np.sqrt(prior)[:, :, None] * W.T], axis=1), mode="r")
+            half = np.linalg.solve(R.mT, W[:, i, None])
+            filtered = np.linalg.solve(R, half)[:, :, 0]
+            evidence = (group_mean @ np.sum(filtered[group] * inputs, axis=1)[:, None] ** 2)[:, 0]
+            prior[:, i] = _lone_prior_var(squared_norms[i] / gamma, np.sum(half**2, axis=(1, 2)), evidence)
+        change = np.abs(np.log1p(squared_norms * prior / gamma) - before).max()
+        if change <= tolerance:
             break
     else:
-        raise RuntimeError(f"no fixed point within {most_iterations} iterations (last change {change:.2g})")
-    prior_var = prior[group]
-    strength = squared_norms * prior_var / gamma
-    return LinearIVAE(posterior_mean(prior_var), prior_var / (1 + strength), prior_var, strength > 1e-6)
+        raise RuntimeError(
+            f"no fixed point within {most_iterations} iterations (last change {change:.2g}); allow more, or a larger "
+            "tolerance"
+        )
+    # μ is ridge regression on WΣ†^½, by QR for the same reason.
+    scale, ridge = np.sqrt(prior), np.broadcast_to(np.sqrt(gamma) * np.eye(latents), (len(prior), latents, latents))
+    Q, R = np.linalg.qr(np.concatenate([W * scale[:, None], ridge], axis=1))
+    weights = scale[:, :, None] * np.linalg.solve(R, Q[:, : len(W)].mT)
+    mean = (weights[group] @ inputs[:, :, None])[:, :, 0]
+    prior_var = np.maximum(prior, PASSIVE)
+    var = prior_var / (1 + squared_norms * prior_var / gamma)
+    return LinearIVAE(mean, var[group], prior_var[group], (prior > 0)[group])
+
+
+def _lone_prior_var(precision: float, seen: FloatArray, evidence: FloatArray) -> FloatArray:
+    """The s ≥ 0 that minimises log(1 + p s) − q² s/(1 + t s): what J is in the prior variance of one latent.
+
+    p = A/γ is its ``precision``. With C the covariance of x that the other latents account for, t = wᵀC⁻¹w is what is
+    ``seen`` of its column behind them (t ≤ p) and q² = E(wᵀC⁻¹x)² the ``evidence`` for it. The derivative vanishes
+    where p(1 + t s)² = q²(1 + p s); of the two roots the larger is the minimum, unless 0 is lower still.
+    """
+    root = evidence * np.maximum(evidence - 4 * seen * (1 - seen / precision), 0)
+    variance = np.maximum(evidence - 2 * seen + np.sqrt(root), 0) / (2 * seen**2)
+    gain = evidence * variance / (1 + seen * variance) - np.log1p(precision * variance)
+    return np.where(gain > 0, variance, 0.0)
