@@ -304,7 +304,7 @@ def test_factors_off_the_grid_are_refused(world):
         world.layers([[0, 0, 0]])
     with pytest.raises(ValueError, match="integer positions"):
         world.render(np.zeros((1, 6)))
-    with pytest.raises(ValueError, match="480000 combinations"):
+    with pytest.raises(ValueError, match="480000 observations"):
         world.observe([480_000])
     with pytest.raises(dataclasses.FrozenInstanceError):
         world.size = 32

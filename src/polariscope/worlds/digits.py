@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtri
 
-from polariscope.worlds.factors import Factor
+from polariscope.worlds.factors import Factor, numbered
 from polariscope.worlds.world import worlds
 
 # Control points "x,y" in hundredths of the box, y downwards; strokes as (hexadecimal) numbers of the points they run
@@ -83,11 +83,11 @@ class Digits:
         return self.count
 
     def observe(self, index: ArrayLike) -> NDArray[np.uint8]:
-        index = np.asarray(index, dtype=np.int64)
+        index = numbered(index, self.count)
         return self.render(self._values[index], self._jitter[index])
 
     def factors_of(self, index: ArrayLike) -> NDArray[np.float64]:
-        return self._values[np.asarray(index, dtype=np.int64)]
+        return self._values[numbered(index, self.count)]
 
     def render(self, factors: ArrayLike, jitter: ArrayLike | None = None) -> NDArray[np.uint8]:
         """Images ``uint8 (n, 1, size, size)`` of factor values ``(n, 8)``; without ``jitter`` in the plain style."""

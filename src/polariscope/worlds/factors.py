@@ -32,6 +32,22 @@ class Factor:
             raise ValueError(f"factor {self.name!r} has {self.size} positions but {len(self.values)} values")
 
 
+def numbered(index: ArrayLike, count: int) -> NDArray[np.int64]:
+    """Numbers of observations as an array; those that none of ``count`` has are refused, -1 among them.
+
+    >>> numbered([0, 2], 3).tolist()
+    [0, 2]
+    """
+    given = np.asarray(index)
+    if given.dtype.kind not in "iu" and given.size:
+        raise TypeError(f"observations are asked for by their numbers, whole ones from 0; got {given.dtype}")
+    given = given.astype(np.int64, copy=False)
+    if given.size and (given.min() < 0 or given.max() >= count):
+        outside = given[(given < 0) | (given >= count)].flat[0]
+        raise ValueError(f"index out of range: there are {count} observations, 0 to {count - 1}; got {outside}")
+    return given
+
+
 @dataclass(frozen=True)
 class FactorGrid:
     """All combinations of discrete factors in row-major order, the last factor fastest.
@@ -65,9 +81,7 @@ class FactorGrid:
 
     def to_factors(self, index: ArrayLike) -> NDArray[np.int64]:
         """Positions ``(n, k)`` of the combinations numbered ``index`` ``(n,)``."""
-        index = np.asarray(index, dtype=np.int64)
-        if index.size and (index.min() < 0 or index.max() >= len(self)):
-            raise ValueError(f"index out of range: the grid has {len(self)} combinations, 0 to {len(self) - 1}")
+        index = numbered(index, len(self))
         return np.stack(np.unravel_index(index, self.sizes), axis=-1).astype(np.int64)
 
     def to_index(self, factors: ArrayLike) -> NDArray[np.int64]:

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.spatial.transform import Rotation
 
-from polariscope.worlds.factors import Factor
+from polariscope.worlds.factors import Factor, numbered
 from polariscope.worlds.world import worlds
 
 # Streams of random numbers that one seed gives: what makes the world, and what makes its points.
@@ -68,10 +68,10 @@ class PointWorld(ABC):
         return self.count
 
     def observe(self, index: ArrayLike) -> NDArray[Any]:
-        return self._drawn[0][np.asarray(index, dtype=np.int64)]
+        return self._drawn[0][numbered(index, self.count)]
 
     def factors_of(self, index: ArrayLike) -> NDArray[Any]:
-        return self._drawn[1][np.asarray(index, dtype=np.int64)]
+        return self._drawn[1][numbered(index, self.count)]
 
 
 @worlds.register("gaussian")

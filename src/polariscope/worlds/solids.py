@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.spatial import KDTree
 from scipy.spatial.transform import Rotation
 
-from polariscope.worlds.factors import Factor
+from polariscope.worlds.factors import Factor, numbered
 from polariscope.worlds.world import worlds
 
 Floats = NDArray[np.floating[Any]]
@@ -84,7 +84,7 @@ class Solids:
         return self.render(factors[:, 0].astype(np.int64), factors[:, 1:])
 
     def factors_of(self, index: ArrayLike) -> NDArray[np.float64]:
-        return self._factors[np.asarray(index, dtype=np.int64)]
+        return self._factors[numbered(index, len(self))]
 
     @cached_property
     def _factors(self) -> NDArray[np.float64]:

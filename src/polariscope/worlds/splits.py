@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from polariscope.worlds.factors import Factor
+from polariscope.worlds.factors import Factor, numbered
 from polariscope.worlds.world import World
 
 
@@ -74,7 +74,7 @@ class Part:
         return len(self.index)
 
     def observe(self, index: ArrayLike) -> NDArray[Any]:
-        return self.world.observe(self.index[np.asarray(index, dtype=np.int64)])
+        return self.world.observe(self.index[numbered(index, len(self))])
 
     def factors_of(self, index: ArrayLike) -> NDArray[Any]:
-        return self.world.factors_of(self.index[np.asarray(index, dtype=np.int64)])
+        return self.world.factors_of(self.index[numbered(index, len(self))])

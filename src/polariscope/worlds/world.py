@@ -1,8 +1,8 @@
 """What a world is: numbered observations with known causes.
 
 Training asks a world for three things only: how many observations it has, some of them by number, and their factors.
-A :class:`GridWorld` renders them from a factor grid on demand; an :class:`ArrayWorld` holds them. Images are
-``uint8 (n, channels, height, width)``, point data ``float32 (n, m)``.
+A :class:`GridWorld` renders them from a factor grid on demand; an :class:`ArrayWorld` has them in an array or a file.
+Images are ``uint8 (n, channels, height, width)``, point data ``float32 (n, m)``.
 """
 
 from __future__ import annotations
@@ -18,7 +18,9 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 
 from polariscope.registry import Registry
-from polariscope.worlds.factors import Factor, FactorGrid
+from polariscope.worlds.factors import Factor, FactorGrid, numbered
+from polariscope.worlds.labels import Kinds, as_factors, on_their_grid
+from polariscope.worlds.observations import as_array, as_observations
 
 
 @runtime_checkable
@@ -76,42 +78,52 @@ class GridWorld(ABC):
 
 @dataclass(frozen=True, eq=False)
 class ArrayWorld:
-    """Observations held in memory, with their factors if they are known.
+    """Observations in an array, with their factors if they are known.
 
-    Takes ``uint8`` images ``(n, h, w)``, ``(n, h, w, c)`` or ``(n, c, h, w)``; floats in [0, 1] of those shapes; or
-    points ``(n, m)`` of any real type.
+    Takes images ``(n, h, w)``, ``(n, h, w, c)`` or ``(n, c, h, w)`` and points ``(n, m)`` of any real type, in memory
+    or elsewhere (see :class:`polariscope.worlds.observations.Stored`). Factors are a column each, of numbers or words;
+    ``factors`` may be their names, or whole :class:`Factor`s, of which the columns then are the positions. ``kinds``
+    declares kinds by name and ``white`` the number of a white pixel where the data itself does not tell them rightly;
+    ``assumed`` says what it told.
 
-    >>> world = ArrayWorld(np.zeros((5, 8, 8), np.uint8))
-    >>> len(world), world.shape
-    (5, (1, 8, 8))
+    >>> world = ArrayWorld(np.zeros((5, 8, 8), np.uint8), ["cat", "dog", "cat", "cat", "dog"])
+    >>> len(world), world.shape, world.factors_of([0, 1]).tolist()
+    (5, (1, 8, 8), [[0], [1]])
     """
 
-    observations: NDArray[Any]
-    positions: NDArray[Any] | None = None
+    observations: Any
+    positions: Any = None
     factors: tuple[Factor, ...] = ()
     source: str = "array"
+    kinds: Kinds | None = None
+    white: float | None = None
+    assumed: tuple[str, ...] = ()
+    batch_size: int | None = None
+    """How many observations at a time suit whoever brought the data; None says nothing was said."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "observations", as_observations(self.observations, self.source))
-        if self.positions is None:
-            object.__setattr__(self, "positions", np.zeros((len(self.observations), 0), np.int64))
-            object.__setattr__(self, "factors", ())
-            return
-        positions = np.asarray(self.positions)
-        positions = positions[:, None] if positions.ndim == 1 else positions
-        if positions.ndim != 2 or len(positions) != len(self.observations):
-            raise ValueError(
-                f"{self.source}: factors need one row an observation ({len(self.observations)}); got {positions.shape}"
-            )
-        if positions.dtype.kind == "f" and not np.isfinite(positions).all():
-            raise ValueError(f"{self.source}: the factors contain NaN or infinity")
+        observations, about_them = as_observations(self.observations, self.source, self.white)
+        positions, factors, about_factors = self._factors(len(observations))
+        object.__setattr__(self, "observations", observations)
         object.__setattr__(self, "positions", positions)
-        if not self.factors:
-            integer = positions.dtype.kind in "iub"
-            sizes = positions.max(0).astype(int) + 1 if integer and len(positions) else [0] * positions.shape[1]
-            object.__setattr__(self, "factors", tuple(Factor(f"factor_{j}", int(size)) for j, size in enumerate(sizes)))
-        if len(self.factors) != positions.shape[1]:
-            raise ValueError(f"{self.source}: {len(self.factors)} factor names for {positions.shape[1]} columns")
+        object.__setattr__(self, "factors", factors)
+        object.__setattr__(self, "assumed", (*self.assumed, *about_them, *about_factors))
+
+    def _factors(self, count: int) -> tuple[NDArray[Any], tuple[Factor, ...], list[str]]:
+        named = (self.factors,) if isinstance(self.factors, str) else tuple(self.factors)
+        if self.positions is None:
+            if named or self.kinds:
+                raise ValueError(f"{self.source}: factors are named or given a kind, but their values are missing")
+            return np.zeros((count, 0), np.int64), (), []
+        table = as_array(self.positions)
+        table = table[:, None] if table.ndim == 1 else table
+        if table.ndim != 2 or len(table) != count:
+            raise ValueError(f"{self.source}: factors need one row an observation ({count}); got {table.shape}")
+        if not any(isinstance(factor, Factor) for factor in named):
+            return as_factors(table, named, self.kinds, source=self.source)
+        if self.kinds:
+            raise ValueError(f"{self.source}: kinds are declared, but the factors have theirs already")
+        return on_their_grid(table, named, self.source), named, []
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -121,44 +133,10 @@ class ArrayWorld:
         return len(self.observations)
 
     def observe(self, index: ArrayLike) -> NDArray[Any]:
-        return self.observations[np.asarray(index, dtype=np.int64)]
+        return np.asarray(self.observations[numbered(index, len(self))])
 
     def factors_of(self, index: ArrayLike) -> NDArray[Any]:
-        assert self.positions is not None
-        return self.positions[np.asarray(index, dtype=np.int64)]
-
-
-def as_observations(data: ArrayLike, source: str = "array") -> NDArray[Any]:
-    """Bring user data into the house's form, or say in a sentence why it cannot be."""
-    data = np.asarray(data)
-    if data.dtype.kind not in "uifb":
-        raise ValueError(f"{source}: observations need numbers, got {data.dtype}")
-    if data.ndim not in (2, 3, 4):
-        raise ValueError(
-            f"{source}: observations need shape (n, m) for points or (n, h, w), (n, h, w, c), (n, c, h, w) for images; "
-            f"got {data.shape}"
-        )
-    if 0 in data.shape:
-        raise ValueError(f"{source}: the data set is empty (shape {data.shape})")
-    if data.dtype.kind == "f" and not np.isfinite(data).all():
-        bad = int((~np.isfinite(data)).sum())
-        raise ValueError(f"{source}: {bad} values are NaN or infinite; clean the data first")
-    if data.ndim == 2:
-        return np.ascontiguousarray(data, dtype=np.float32)
-    if data.ndim == 3:
-        data = data[:, None]
-    elif data.shape[1] not in (1, 2, 3, 4) and data.shape[-1] in (1, 2, 3, 4):
-        data = np.moveaxis(data, -1, 1)
-    elif data.shape[1] not in (1, 2, 3, 4):
-        raise ValueError(f"{source}: images need 1 to 4 channels first or last; got shape {data.shape}")
-    if data.dtype == np.uint8:
-        return np.ascontiguousarray(data)
-    low, high = float(data.min()), float(data.max())
-    if data.dtype.kind == "f" and low >= 0 and high <= 1:
-        return np.rint(data * 255).astype(np.uint8)
-    if low >= 0 and high <= 255:
-        return np.rint(data).astype(np.uint8)
-    raise ValueError(f"{source}: image values need to lie in 0..1 or 0..255; got {low:g} to {high:g}")
+        return np.asarray(self.positions[numbered(index, len(self))])
 
 
 def to_tensor(observations: NDArray[Any], device: torch.device | str = "cpu") -> torch.Tensor:

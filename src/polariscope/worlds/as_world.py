@@ -1,0 +1,51 @@
+"""The door: whatever people have becomes a world here, and nowhere else."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from numpy.typing import ArrayLike
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset
+
+from polariscope.worlds.datasets import dataset_world
+from polariscope.worlds.files import File, read
+from polariscope.worlds.labels import Kinds
+from polariscope.worlds.observations import Stored, as_array
+from polariscope.worlds.world import ArrayWorld, World, worlds
+
+Data = World | Stored | ArrayLike | Tensor | Dataset[Any] | DataLoader[Any] | str | Path
+"""A world or its name, an array or tensor, a torch data set or loader, the path of a file or of a folder of images."""
+
+
+def as_world(
+    data: Data, factors: ArrayLike | Tensor | None = None, *, kinds: Kinds | None = None, white: float | None = None
+) -> World:
+    """Data as a world; a world as it is. ``factors`` have a row an observation.
+
+    ``kinds`` declares kinds of factors by name and ``white`` the number of a white pixel, where the data does not tell
+    them rightly.
+
+    >>> as_world([[1, 2, 3], [4, 5, 6]]).shape
+    (3,)
+    """
+    table = None if factors is None else as_array(factors)
+    if isinstance(data, str | Path):
+        if table is not None:  # a file of observations, with factors from elsewhere
+            return ArrayWorld(read(data, white=white).observations, table, source=str(data), kinds=kinds)
+        if str(data) not in worlds.names():
+            return File(str(data), kinds=dict(kinds or {}), white=white)
+        data = worlds.build({"name": str(data)})
+    if isinstance(data, Dataset | DataLoader):
+        return dataset_world(data, table, kinds=kinds, white=white)
+    if isinstance(data, World):
+        if table is not None or kinds or white is not None:
+            raise ValueError(f"{type(data).__name__} is a world: it has its factors, their kinds and its white already")
+        return data
+    rows = data if isinstance(data, Stored) else as_array(data)
+    if rows.dtype.kind == "O":
+        raise TypeError(
+            f"expected a world, an array, a tensor, a data set, a loader or a path, but a {type(data).__name__} came"
+        )
+    return ArrayWorld(rows, table, kinds=kinds, white=white)

@@ -1,0 +1,50 @@
+"""Is there room for it? Sentences instead of a machine out of memory."""
+
+from __future__ import annotations
+
+import math
+
+from polariscope.memory import available_memory
+
+WORKING_BYTES = 256
+"""A pixel's share of what training the usual convolutional pair takes: its activations, gradients and their copies."""
+FEWEST = 8
+"""Images in the smallest batch that is of use."""
+
+
+def check_images(shape: tuple[int, ...], count: int, source: str, batch_size: int = FEWEST, advice: str = "") -> None:
+    """Refuse images of which this machine cannot work on one batch, before any memory is taken for them."""
+    if len(shape) != 3:
+        return
+    _, height, width = shape
+    together = min(count, batch_size)
+    needed = together * height * width * WORKING_BYTES
+    free = available_memory()
+    if needed <= free:
+        return
+    # Half of what is free: networks take memory, too. A power of two suits convolutions.
+    side = 2 ** max(3, math.floor(math.log2(math.sqrt(free / 2 / (together * WORKING_BYTES)))))
+    whole = gigabytes(count * math.prod(shape))
+    raise ValueError(
+        f"{source}: images of {width}x{height} pixels are too large for this machine: a batch of {together} takes "
+        f"about {gigabytes(needed)} in training (the set of {count:,} itself {whole}), and "
+        f"{gigabytes(free)} are free; {advice.format(side=side) or f'{side}x{side} pixels would fit'}"
+    )
+
+
+def check_unpacked(needed: int, source: str) -> None:
+    """Refuse to unpack what does not fit into the memory."""
+    free = available_memory()
+    if needed > free:
+        raise ValueError(
+            f"{source}: unpacking it takes {gigabytes(needed)}, and {gigabytes(free)} are free; save it without "
+            "compression (np.save, np.savez, plain IDX), which is read in place"
+        )
+
+
+def gigabytes(count: int) -> str:
+    """
+    >>> gigabytes(3_400_000_000), gigabytes(20_000_000)
+    ('3.4 GB', '0.02 GB')
+    """
+    return f"{count / 1e9:.{1 if count >= 1e8 else 2}f} GB"

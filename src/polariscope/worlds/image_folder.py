@@ -1,0 +1,97 @@
+"""Folders of images: looked through at once, decoded when they are asked for."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from polariscope.worlds.capacity import check_images
+from polariscope.worlds.observations import HELD, Stored
+
+IMAGE_SUFFIXES = {".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".pgm", ".ppm"}
+
+
+class ImageRows(Stored):
+    """Images as ``uint8 (n, channels, height, width)``. The first that are decoded are kept, up to ``kept`` bytes."""
+
+    dtype = np.dtype(np.uint8)
+
+    def __init__(self, files: Sequence[Path], colour: str, size: tuple[int, int], kept: int = HELD) -> None:
+        self.files, self.colour, self.size = files, colour, size
+        self.shape = (len(files), len(colour), size[1], size[0])
+        self._room = kept // (self.nbytes // len(files))
+        self._decoded: dict[int, NDArray[np.uint8]] = {}
+
+    def fetch(self, index: NDArray[np.int64]) -> NDArray[Any]:
+        rows = np.empty((len(index), *self.shape[1:]), np.uint8)
+        for row, number in zip(rows, index.tolist(), strict=True):
+            row[...] = self._image(number)
+        return rows
+
+    def _image(self, number: int) -> NDArray[np.uint8]:
+        if number in self._decoded:
+            return self._decoded[number]
+        pixels: NDArray[np.uint8] = open_image(self.files[number], self._pixels)
+        if len(self._decoded) < self._room:
+            self._decoded[number] = pixels
+        return pixels
+
+    def _pixels(self, image: Image.Image) -> NDArray[np.uint8]:
+        image = image.convert(self.colour)
+        if image.size != self.size:
+            image = image.resize(self.size, Image.Resampling.LANCZOS)
+        return np.moveaxis(np.asarray(image).reshape(*self.shape[2:], -1), -1, 0)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_decoded": {}}
+
+
+def read_folder(folder: Path, size: int | None) -> tuple[ImageRows, NDArray[np.str_] | None]:
+    """The images in a folder or its sub-folders, in the order of their names; sub-folders, sorted, are the labels."""
+    if size is not None and size < 1:
+        raise ValueError(f"{folder}: size is {size}; images need at least 1 pixel")
+    within = [file.relative_to(folder) for file in folder.rglob("*") if file.suffix.lower() in IMAGE_SUFFIXES]
+    files = sorted(file for file in within if not any(part.startswith(".") for part in file.parts))
+    if not files:
+        kinds = ", ".join(sorted(suffix[1:] for suffix in IMAGE_SUFFIXES))
+        raise ValueError(f"{folder}: expected a folder with images ({kinds}), but it holds none")
+    labels = np.array([file.parts[0] if len(file.parts) > 1 else "" for file in files])
+    if "" in labels and (labels != "").any():
+        raise ValueError(f"{folder}: expected all images in sub-folders or none, but {files[0]} and others are mixed")
+    rows = _rows([folder / file for file in files], size)
+    check_images(rows.shape[1:], len(rows), str(folder), advice="--world.size {side} would fit")
+    return rows, None if labels[0] == "" else labels
+
+
+def _rows(files: Sequence[Path], size: int | None) -> ImageRows:
+    """Grey if all images are, else RGB; of one size, or resized."""
+    seen = [open_image(file, lambda image: (image.mode, image.size)) for file in files]
+    for file, (mode, extent) in zip(files, seen, strict=True):
+        if mode[0] in "IF":
+            raise ValueError(f"{file}: expected 8-bit pixels, but they are {mode}; convert the image first")
+        if size is None and extent != seen[0][1]:
+            raise ValueError(
+                f"{file}: expected {seen[0][1][0]}x{seen[0][1][1]} pixels like {files[0].name}, but it has "
+                f"{extent[0]}x{extent[1]}; give a size to resize them all"
+            )
+    colour = "L" if all(mode in ("1", "L", "LA") for mode, _ in seen) else "RGB"
+    return ImageRows(files, colour, seen[0][1] if size is None else (size, size))
+
+
+def open_image(file: Path, look: Callable[[Image.Image], Any]) -> Any:
+    """What ``look`` sees in an image; one that cannot be read is refused in a sentence."""
+    try:
+        with warnings.catch_warnings():
+            # Whether there is room is for us to say, and large images are looked at before they are decoded.
+            warnings.simplefilter("ignore", Image.DecompressionBombWarning)
+            with Image.open(file) as image:
+                return look(image)
+    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
+        reason = " ".join(str(error).split()).rstrip(".") or type(error).__name__
+        raise ValueError(f"{file}: expected a whole image, but reading it failed: {reason}") from error

@@ -1,0 +1,124 @@
+"""What columns of labels mean as factors: one rule, whether they come from memory, a file, a folder or a data set.
+
+Floats are continuous, words and a single column of whole numbers are categories, several columns of whole numbers are
+ordinal; whoever knows better declares the kinds. Discrete factors become positions 0, 1, ..., in the order of their
+values; what the positions mean is in ``Factor.values`` where it is a number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, get_args
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from polariscope.registry import nearest
+from polariscope.worlds.factors import Factor
+
+DeclaredKind = Literal["ordinal", "categorical", "periodic", "continuous"]
+Kinds = Mapping[str, DeclaredKind]
+"""Kinds by the name of the factor."""
+
+
+def as_factors(
+    table: ArrayLike,
+    names: Sequence[str] = (),
+    kinds: Kinds | None = None,
+    values: NDArray[Any] | None = None,
+    source: str = "array",
+) -> tuple[NDArray[Any], tuple[Factor, ...], list[str]]:
+    """Positions ``(n, k)`` and factors of a table with a row an observation, and what was assumed about them.
+
+    ``values``, of the table's shape, say what its discrete entries mean; without them entries mean themselves.
+
+    >>> positions, factors, assumed = as_factors([-1, 1, 1, -1])
+    >>> positions[:, 0].tolist(), factors[0].kind, factors[0].values
+    ([0, 1, 1, 0], 'categorical', (-1.0, 1.0))
+    """
+    table = _columns(table, source)
+    names = _names(names, table.shape[1], source)
+    declared = kinds or {}
+    _check_declared(declared, names, source)
+    positions, factors = [], []
+    for j, name in enumerate(names):
+        kind = declared.get(name) or _usual_kind(table)
+        if kind == "continuous":
+            positions.append(_numbers(table[:, j], name, source))
+            factors.append(Factor(name, 0))
+            continue
+        _, first, ranks = np.unique(table[:, j], return_index=True, return_inverse=True)
+        meaning: tuple[float, ...] = ()
+        if values is not None or table.dtype.kind != "U":
+            meaning = tuple(float(v) for v in (table if values is None else values)[first, j])
+        positions.append(ranks)
+        # A position that means itself needs no table of meanings.
+        factors.append(Factor(name, len(first), kind, () if meaning == tuple(range(len(first))) else meaning))
+    guessed = [f for f in factors if f.name not in declared]
+    taken = [f"{f.name} as {f'{f.kind} ({f.size} values)' if f.size else 'continuous'}" for f in guessed]
+    assumed = [f"By their looks, factors are taken: {', '.join(taken)}."] if taken else []
+    return np.stack(positions, axis=1), tuple(factors), assumed
+
+
+def on_their_grid(positions: NDArray[Any], factors: Sequence[Any], source: str) -> NDArray[Any]:
+    """Positions ``(n, k)`` of factors that are known already; what is not on their grid is refused."""
+    strange = [factor for factor in factors if not isinstance(factor, Factor)]
+    if strange:
+        raise TypeError(f"{source}: factors are all names or all Factors; got {strange[0]!r} among Factors")
+    if len(factors) != positions.shape[1]:
+        raise ValueError(f"{source}: {len(factors)} factor names for {positions.shape[1]} columns")
+    if positions.dtype.kind not in "biuf" or not np.isfinite(positions).all():
+        raise ValueError(f"{source}: positions of known factors are finite numbers; got {positions.dtype} (or NaN)")
+    for column, factor in zip(positions.T, factors, strict=True):
+        if factor.size and not 0 <= column.min() <= column.max() < factor.size:
+            raise ValueError(
+                f"{source}: factor {factor.name!r} has positions 0 to {factor.size - 1}, but the column goes from "
+                f"{column.min()} to {column.max()}; give its name alone to have its values numbered"
+            )
+    return positions
+
+
+def _columns(table: ArrayLike, source: str) -> NDArray[Any]:
+    found = np.asarray(table)
+    if found.dtype.kind in "OST" and all(isinstance(entry, str | bytes) for entry in found.flat):
+        words = [entry.decode() if isinstance(entry, bytes) else entry for entry in found.flat]
+        found = np.array(words, dtype=np.str_).reshape(found.shape)
+    found = found[:, None] if found.ndim == 1 else found
+    if found.ndim != 2 or 0 in found.shape or found.dtype.kind not in "biufU":
+        raise ValueError(
+            f"{source}: expected factors of shape (n, k), numbers or words, but they are {found.dtype} of shape "
+            f"{found.shape}"
+        )
+    if found.dtype.kind == "f" and not np.isfinite(found).all():
+        raise ValueError(f"{source}: the factors contain NaN or infinity; clean them first")
+    return found
+
+
+def _names(names: Sequence[str], columns: int, source: str) -> Sequence[str]:
+    names = names or (["label"] if columns == 1 else [f"factor_{j}" for j in range(columns)])
+    if len(set(names)) != columns:
+        raise ValueError(f"{source}: expected {columns} different factor_names, but they are {list(names)}")
+    return names
+
+
+def _check_declared(kinds: Kinds, names: Sequence[str], source: str) -> None:
+    for name, kind in kinds.items():
+        if name not in names:
+            raise ValueError(f"{source}: there is no factor {name!r} to be of a kind: {nearest(name, names)}")
+        if kind not in get_args(DeclaredKind):
+            raise ValueError(f"{source}: the kind of {name} is {kind!r}: {nearest(str(kind), get_args(DeclaredKind))}")
+
+
+def _usual_kind(table: NDArray[Any]) -> DeclaredKind:
+    if table.dtype.kind == "f":
+        return "continuous"
+    if table.dtype.kind == "U":
+        return "categorical"
+    # Categories come again; a number that hardly ever does is a quantity.
+    return "categorical" if table.shape[1] == 1 and 2 * len(np.unique(table)) <= len(table) else "ordinal"
+
+
+def _numbers(column: NDArray[Any], name: str, source: str) -> NDArray[np.floating]:
+    if column.dtype.kind == "U":
+        raise ValueError(f"{source}: expected numbers of the continuous factor {name}, but they are words")
+    return column.astype(np.float64) if column.dtype.kind != "f" else column
