@@ -26,6 +26,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.func import functional_call, jacrev, jvp, vjp, vmap
 
+from polariscope.kernels.gram import gram, mirror_
 from polariscope.nets.classifiers import NTKConv2d, NTKLinear
 from polariscope.registry import nearest
 
@@ -120,20 +121,12 @@ def tangent_blocks(
     gradients = _Gradients(model, x1[:1], kind)
     chosen = gradients.cheapest() if route == "auto" else route
     if chosen == "vector":
-        yield from _by_vector_products(gradients, x1, x2, memory)
-        return
-    factors_of = gradients.structured if chosen == "structured" else gradients.jacobian
-    size = next(model.parameters()).element_size()
-    per_input = size * sum(t.numel() for factor in factors_of(x1[:1]) for t in factor if t is not None)
-    step = max(1, memory // per_input)
-    for rows in _slices(len(x1), step):
-        left = _batched(factors_of, x1[rows])
-        for columns in _slices(len(x1 if x2 is None else x2), step):
-            if x2 is None and columns.start < rows.start:
-                continue
-            same = x2 is None and columns == rows
-            right = left if same else _batched(factors_of, (x1 if x2 is None else x2)[columns])
-            yield rows, columns, _contract(left, right, kind, same)
+        blocks = _by_vector_products(gradients, x1, x2, memory)
+    else:
+        factors_of = gradients.structured if chosen == "structured" else gradients.jacobian
+        blocks = _by_factors(factors_of, kind, x1, x2, memory)
+    for rows, columns, block in blocks:
+        yield rows, columns, _mirrored(block, kind) if x2 is None and rows == columns else block
 
 
 def as_matrix(kernel: Tensor) -> Tensor:
@@ -155,8 +148,10 @@ def layer_kernels(model: nn.Module, x1: Tensor, x2: Tensor | None = None) -> dic
     {'weight': 5.0, 'bias': 1.0}
     """
     left = jacobian(model, x1)
-    right = left if x2 is None else jacobian(model, x2)
-    return {name: left[name].flatten(1) @ g.flatten(1).T / g.shape[1] for name, g in right.items()}
+    right = {} if x2 is None else jacobian(model, x2)
+    return {
+        name: gram(g.flatten(1), right[name].flatten(1) if right else None) / g.shape[1] for name, g in left.items()
+    }
 
 
 def jacobian(model: nn.Module, x: Tensor) -> dict[str, Tensor]:
@@ -353,8 +348,34 @@ def _layer_factors(call: _Call, cotangent: Tensor) -> Factors:
 # --- products of factors -------------------------------------------------------------------------------------------
 
 
+def _mirrored(block: Tensor, kind: Kind) -> Tensor:
+    """A block of inputs with themselves, symmetric to the last bit: its upper half is what counts."""
+    if kind == "full":
+        inputs, outputs = block.shape[1:3]
+        return mirror_(as_matrix(block)).view(inputs, outputs, inputs, outputs).transpose(1, 2)
+    mirror_(block.movedim(-1, 0) if kind == "per_output" else block)
+    return block
+
+
+def _by_factors(
+    factors_of: Callable[[Tensor], Factors], kind: Kind, x1: Tensor, x2: Tensor | None, memory: int
+) -> Iterator[tuple[slice, slice, Tensor]]:
+    """Blocks of the kernel as products of factors, those of so many inputs at a time as the memory holds."""
+    per_input = sum(t.numel() * t.element_size() for factor in factors_of(x1[:1]) for t in factor if t is not None)
+    step = max(1, memory // per_input)
+    for rows in _slices(len(x1), step):
+        left = _batched(factors_of, x1[rows])
+        for columns in _slices(len(x1 if x2 is None else x2), step):
+            if x2 is None and columns.start < rows.start:
+                continue
+            same = x2 is None and columns == rows
+            right = left if same else _batched(factors_of, (x1 if x2 is None else x2)[columns])
+            yield rows, columns, _contract(left, right, kind, same)
+
+
 def _contract(first: Factors, second: Factors, kind: Kind, same: bool) -> Tensor:
-    """The kernel of two blocks of inputs from their factors; of a block with itself, only half is multiplied."""
+    """The kernel of two blocks of inputs from their factors; of a block with itself, tiles below the diagonal are left
+    to be mirrored."""
     rows, columns, outputs = len(first[0].right), len(second[0].right), first[0].right.shape[1]
     if kind == "per_output":
         total = first[0].right.new_zeros(outputs, rows, columns)
@@ -368,9 +389,7 @@ def _contract(first: Factors, second: Factors, kind: Kind, same: bool) -> Tensor
     total = first[0].right.new_zeros(rows, width, columns, width)
     step = max(1, TILE // width)
     for to, across in itertools.product(_slices(rows, step), _slices(columns, step)):
-        if same and across.start < to.start:
-            total[to, :, across] = total[across, :, to].permute(2, 3, 0, 1)
-        else:
+        if not same or across.start >= to.start:
             total[to, :, across] = _tile(first, second, to, across)
     if kind == "trace":
         total /= outputs

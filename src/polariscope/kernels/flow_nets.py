@@ -17,6 +17,8 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 from torch.func import functional_call
 
+from polariscope.kernels.gram import gram, mirror_
+
 FloatArray = NDArray[np.float64]
 Coefficients = Callable[[Tensor, slice], Tensor]
 """What each example of a slice contributes to the gradient, given the outputs there; zero for those that are fitted."""
@@ -139,8 +141,7 @@ class MeanFieldNet:
 
     def last_layer_kernel(self, x1: ArrayLike | Tensor, x2: ArrayLike | Tensor | None = None) -> Tensor:
         """(1/h) Σ σ(a) σ(a'): learning with it is training the readout alone."""
-        first = self.activations(x1)
-        return first @ (first if x2 is None else self.activations(x2)).T / self.width
+        return gram(self.activations(x1), None if x2 is None else self.activations(x2)).div_(self.width)
 
     def tangent_kernel(self, x1: ArrayLike | Tensor, x2: ArrayLike | Tensor | None = None) -> Tensor:
         """h Θ(x, x') = h ∂f(x)·∂f(x') in closed form; the factor h gives it a limit at infinite width.
@@ -152,7 +153,8 @@ class MeanFieldNet:
         kernel = first @ second.T
         slopes = first.sign() * self.readout.square()
         kernel.addcmul_(slopes @ second.sign_().T, input1 @ input2.T, value=2)
-        return kernel.div_(self.width)
+        kernel.div_(self.width)
+        return mirror_(kernel) if x2 is None else kernel
 
     def amplification(self, informative: Informative) -> float:
         """Λ = √(d_⊥ Σ‖ω_∥‖² / d_∥ Σ‖ω_⊥‖²): 1 for isotropic weights, large if only ω_∥ is left."""

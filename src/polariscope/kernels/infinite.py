@@ -23,6 +23,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from polariscope.kernels.dual import Activation, Erf, Gelu, Relu
+from polariscope.kernels.gram import mirror_
 
 BLOCK = 2**18
 """Numbers in a tensor of moments that are worked on at a time: a few of them fit in a processor's cache."""
@@ -205,8 +206,7 @@ class Stack:
                 ntk[rows[0] : rows[-1] + 1, to[0] : to[-1] + 1] = moments.ntk
         if x2 is None:
             for kernel, exact in ((nngp, own.nngp), (ntk, own.ntk)):
-                kernel.copy_(torch.triu(kernel, 1) + torch.triu(kernel, 1).T)
-                kernel.diagonal().copy_(exact)
+                mirror_(kernel).diagonal().copy_(exact)
         return Kernels(nngp, ntk)
 
     def nngp(self, x1: Tensor, x2: Tensor | None = None) -> Tensor:

@@ -19,6 +19,8 @@ import torch
 from scipy.linalg.lapack import dpocon
 from torch import Tensor
 
+from polariscope.kernels.gram import gram, mirror_
+
 Kernel = Callable[[Tensor, Tensor | None], Tensor]
 """A kernel of rows: ``(n1, n2)``, or ``(n1, n2, C, C)`` for coupled outputs; of ``x1`` with itself if x2 is None."""
 
@@ -53,8 +55,7 @@ def rbf(bandwidth: float) -> Kernel:
 
 def linear(x1: Tensor, x2: Tensor | None = None) -> Tensor:
     """⟨x, x'⟩: ridge regression on the inputs as they are."""
-    a = x1.double().flatten(1)
-    return a @ (a if x2 is None else x2.double().flatten(1)).T
+    return gram(x1.double().flatten(1), None if x2 is None else x2.double().flatten(1))
 
 
 # --- spectra -------------------------------------------------------------------------------------------------------
@@ -235,7 +236,7 @@ class FittedMachine:
         if cross.ndim == 4:
             raise ValueError("the posterior is that of a kernel (n1, n2); use the 'trace' or 'pseudo' kernel")
         reduction = solve(self.gram, cross.T, self.solution.ridge).dual
-        return Posterior(self.predict(x), self.machine.kernel(x, None).double() - cross @ reduction)
+        return Posterior(self.predict(x), mirror_(self.machine.kernel(x, None).double() - cross @ reduction))
 
     @property
     def norm(self) -> Tensor:
@@ -311,7 +312,7 @@ class GradientFlow:
         push = cross.double() @ (vectors * self._growth(time)) @ vectors.T  # Θ_* Θ⁻¹ (I − e^{−ηΘt})
         mixed = push @ nngp_cross.double().T
         cov = nngp_other.double() + push @ nngp.double() @ push.T - mixed - mixed.T
-        return Posterior(push @ self.targets.double(), cov)
+        return Posterior(push @ self.targets.double(), mirror_(cov))
 
     def _decay(self, time: float) -> Tensor:
         """e^{−ηλt}; directions without an eigenvalue do not decay, whatever the time."""

@@ -17,6 +17,7 @@ from sklearn.model_selection import KFold, StratifiedKFold, cross_val_predict
 from sklearn.neighbors import KNeighborsClassifier, KNeighborsRegressor
 from torch import Tensor
 
+from polariscope.kernels.gram import gram
 from polariscope.kernels.machine import Kernel, kernel_matrix
 
 
@@ -47,7 +48,7 @@ class KernelPCA:
 
     def reconstruct(self) -> Tensor:
         """The (centred) kernel matrix from the modes that were kept."""
-        return (self.functions * self.eigenvalues) @ self.functions.T
+        return gram(self.functions * self.eigenvalues.sqrt())
 
     def projections(self, labels: Tensor) -> Tensor:
         """ω_r², the share of the labels in each mode: (φ_r·y / p)² for labels ±1, (Σ_c (φ_r·Y_c)²) / p‖Y‖² in general.
@@ -106,7 +107,7 @@ def centre(kernel: Tensor) -> Tensor:
     """
     matrix = kernel_matrix(kernel)
     means = matrix.mean(0)
-    return matrix - means - means[:, None] + means.mean()
+    return matrix.sub_(means + means[:, None]).add_(means.mean())  # one sum of both means: symmetric to the last bit
 
 
 def targets(labels: Tensor) -> Tensor:

@@ -1,0 +1,44 @@
+"""Gram matrices that are symmetric to the last bit, on any machine.
+
+A matrix product promises nothing of the sort: whether (AAᵀ)ᵢⱼ and (AAᵀ)ⱼᵢ are summed in the same order is up to the
+processor. A set with itself is therefore multiplied once, above the diagonal, and mirrored.
+"""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+TILE = 1024
+"""Rows of a product, or side of a square that is mirrored, at a time: what is worked on stays in the cache."""
+
+
+def gram(first: Tensor, second: Tensor | None = None) -> Tensor:
+    """Inner products ``(..., n1, n2)`` of rows ``(..., n, d)``; of ``first`` with itself, each pair once, without it.
+
+    >>> import torch
+    >>> gram(torch.tensor([[1.0, 2.0], [3.0, 4.0]])).tolist()
+    [[5.0, 11.0], [11.0, 25.0]]
+    """
+    if second is not None:
+        return first @ second.mT
+    count = first.shape[-2]
+    product = first.new_empty(*first.shape[:-1], count)
+    for start in range(0, count, TILE):
+        rows = slice(start, start + TILE)
+        product[..., rows, start:] = first[..., rows, :] @ first[..., start:, :].mT
+    return mirror_(product)
+
+
+def mirror_(matrix: Tensor) -> Tensor:
+    """Overwrite what lies below the diagonal of ``(..., n, n)`` by what lies above it; the matrix itself comes back.
+
+    >>> import torch
+    >>> mirror_(torch.tensor([[1.0, 2.0], [2.5, 3.0]])).tolist()
+    [[1.0, 2.0], [2.0, 3.0]]
+    """
+    for start in range(0, matrix.shape[-1], TILE):
+        rows, beyond = slice(start, start + TILE), slice(start + TILE, None)
+        matrix[..., beyond, rows] = matrix[..., rows, beyond].mT
+        corner = matrix[..., rows, rows]
+        corner.copy_(corner.triu() + corner.triu(1).mT)
+    return matrix
