@@ -2,10 +2,12 @@
 
 import json
 import os
+from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
-from polariscope.atomic import atomic
 from polariscope.lab import Run, Store
 
 CONFIG = {"world": {"name": "sprites", "size": 64}, "objective": {"name": "beta-vae", "beta": 4.0}, "steps": 10}
@@ -106,13 +108,159 @@ def test_an_unwritable_folder_is_said(tmp_path) -> None:
         Store(blocked / "runs").create(CONFIG, "x")
 
 
-def test_a_file_appears_whole_or_not_at_all(tmp_path) -> None:
-    target = tmp_path / "a.txt"
-    with atomic(target) as draft:
-        draft.write_text("first")
-        assert not target.exists()
-    with pytest.raises(RuntimeError), atomic(target) as draft:
-        draft.write_text("second, ha")
-        raise RuntimeError
-    assert target.read_text() == "first"
-    assert list(tmp_path.iterdir()) == [target]
+def record(**changes) -> dict:
+    text = {"schema": 1, "kind": "train", "created": "2026", "status": "done", "config": CONFIG, "result": {}}
+    return {**text, **changes}
+
+
+DAMAGED = {
+    "config a list": (record(config=[1]), "config in run.json is not a section"),
+    "result text": (record(result="none"), "result in run.json is not a section"),
+    "created a number": (record(created=7), "created in run.json is not text"),
+    "status a list": (record(status=[]), "status in run.json is not text"),
+    "kind nothing": (record(kind=None), "kind in run.json is not text"),
+    "environment a number": (record(environment=3), "environment in run.json is not a section"),
+    "updated a number": (record(updated=3), "updated in run.json is not text"),
+    "schema true": (record(schema=True), "has no schema number"),
+    "schema a fraction": (record(schema=1.0), "has no schema number"),
+    "schema zero": (record(schema=0), "has no schema number"),
+    "half a pair": (record(kind="\ud800"), "is not readable JSON"),
+    "not UTF-8": (b'{"schema": "\xff"}', "is not readable JSON"),
+    "a long number": (b'{"schema": ' + b"1" * 5000 + b"}", "is not readable JSON"),
+    "too deep": (b"[" * 100_000, "is not readable JSON"),
+    "empty": (b"", "is not readable JSON"),
+    "a list": (b"[]", "has no schema number"),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGED)
+def test_one_damaged_record_is_said_and_hides_no_other_run(store, damage) -> None:
+    content, sentence = DAMAGED[damage]
+    good = store.create(CONFIG, "good")
+    folder = store.root / "zzz-damaged"
+    folder.mkdir()
+    (folder / "run.json").write_bytes(content if isinstance(content, bytes) else json.dumps(content).encode())
+    assert store.runs() == [good]
+    (problem,) = store.problems
+    assert "zzz-damaged" in problem
+    assert sentence in problem
+    assert problem.isprintable()
+    assert [row["id"] for row in store.query("select id from runs")] == [good.id]
+    assert store.problems == [problem]
+    assert store.open("latest") == good
+    assert store.open(good.id[:12]) == good
+    with pytest.raises(ValueError, match="zzz-damaged"):
+        store.open("zzz-damaged")
+
+
+def test_what_is_no_file_or_may_not_be_read_is_said(store, monkeypatch) -> None:
+    good, closed = store.create(CONFIG, "good"), store.create(CONFIG, "closed")
+    (store.root / "folder" / "run.json").mkdir(parents=True)
+    (store.root / b"not utf-8 \xff".decode(errors="surrogateescape")).mkdir()
+    foreign = store.root / b"not utf-8 \xff".decode(errors="surrogateescape") / "run.json"
+    foreign.write_text(json.dumps(record()))
+    read = Path.read_text
+
+    def refusing(path, *arguments, **options):  # the mode of a file does not bind the superuser
+        if path.parent == closed.path:
+            raise PermissionError(13, "Permission denied", str(path))
+        return read(path, *arguments, **options)
+
+    monkeypatch.setattr(Path, "read_text", refusing)
+    assert store.runs() == [good]
+    assert len(store.query("select * from runs")) == 1
+    problems = sorted(store.problems)
+    assert len(problems) == 3
+    assert f"{closed.id} cannot be read: Permission denied" in problems[0]
+    assert "folder cannot be read: Is a directory" in problems[1]
+    assert "not utf-8" in problems[2]
+    assert all(problem.isprintable() for problem in problems)
+
+
+@pytest.mark.parametrize("damage", ["junk", "other columns", "other types", "a folder", "cut off"])
+def test_damaged_metrics_are_said_and_hide_no_others(store, damage) -> None:
+    good, bad = store.create(CONFIG, "good"), store.create(CONFIG, "bad")
+    for run in (good, bad):
+        run.write_metrics([(1, "train", "loss", 2.0)])
+    file = bad.path / "metrics.parquet"
+    if damage == "junk":
+        file.write_bytes(b"PAR1 and then nonsense PAR1")
+    elif damage == "cut off":
+        file.write_bytes(file.read_bytes()[:-9])
+    elif damage == "other columns":
+        pq.write_table(pa.table({"step": [1], "loss": [2.0]}), file)
+    elif damage == "other types":
+        pq.write_table(pa.table({"step": ["1"], "split": ["train"], "term": ["loss"], "value": ["2"]}), file)
+    else:
+        file.unlink()
+        file.mkdir()
+    assert store.query("select run, value from metrics") == [{"run": good.id, "value": 2.0}]
+    (problem,) = store.problems
+    assert f"the metrics of run {bad.id} cannot be read" in problem
+    assert problem.isprintable()
+    assert len(store.query("select id from runs")) == 2
+    assert not store.problems, "metrics are read only if they are asked for"
+    with pytest.raises(ValueError, match="cannot be read"):
+        bad.metrics()
+
+
+def test_metrics_can_be_asked_for_before_there_are_any(store) -> None:
+    assert store.query("select count(*) as n from metrics") == [{"n": 0}]
+    store.create(CONFIG, "x")
+    assert store.query("select run, step, split, term, value from Metrics") == []
+
+
+def test_runs_need_not_agree_about_the_type_of_a_setting(store) -> None:
+    odd = [1, "one", 2.5, True, None, 10**400, [1, 2], {"a": {"b": {"c": {"d": {"e": {"f": {"g": {"h": 1}}}}}}}}]
+    for value in odd:
+        store.create({"size": value, "big": 10**30, "name": "x", "id": "mine", "Size": 1}, "x")
+    rows = store.where("true")
+    assert {row["id"] for row in rows} == {run.id for run in store.runs()}
+    assert [row["size"] for row in rows[:5]] == ["1", "one", "2.5", "true", None]
+    assert rows[0]["name"] == "x"
+    assert {row["big"] for row in rows} == {str(10**30)}
+    assert '"h": 1' in str(rows[7].values())
+
+
+def test_the_latest_is_the_one_changed_last(store) -> None:
+    first, second = store.create(CONFIG, "a"), store.create(CONFIG, "b")
+    records = {first: "2026-01-02T00:00:00.000+00:00", second: "2026-01-01T00:00:00.000+00:00"}
+    for run, updated in records.items():
+        text = json.loads((run.path / "run.json").read_text())
+        (run.path / "run.json").write_text(json.dumps({**text, "updated": updated}))
+    assert store.open("latest") == first
+    second.update(status="done")
+    assert store.open("latest") == second
+
+
+NAMES = ["../../x", "a/b", "/etc", "", ".", "..", ".hidden", "a\0b", "a" * 5000, "a b", "-x", "é", "a\nb", "a\\b"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_run_is_never_made_outside_of_its_store(store, tmp_path, name) -> None:
+    with pytest.raises(ValueError, match="cannot be the name of a run") as refusal:
+        store.create(CONFIG, "x", run_id=name)
+    assert str(refusal.value).isprintable()
+    assert len(str(refusal.value)) < 600
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_name_that_is_none_opens_nothing(store, tmp_path, monkeypatch, name) -> None:
+    store.create(CONFIG, "x")
+    hidden = store.create(CONFIG, "x")
+    hidden.path.rename(store.root / ".hidden")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ValueError, match="there is no run|opened by its id") as refusal:
+        store.open(name)
+    assert str(refusal.value).isprintable()
+    assert len(str(refusal.value)) < 600
+
+
+def test_a_folder_is_opened_from_within(store, monkeypatch) -> None:
+    run = store.create(CONFIG, "x")
+    monkeypatch.chdir(run.path)
+    assert Store(Path("runs")).open(".").id == run.id
+    (run.path / "snapshots").mkdir()
+    monkeypatch.chdir(run.path / "snapshots")
+    assert Store(Path("runs")).open("..").id == run.id

@@ -1,7 +1,7 @@
 """The command line: parse, call, print. Each command is one module with ``main(arguments) -> exit code``.
 
 Exit codes: 0 done; 1 a study's claim did not hold; 2 bad input, said in one sentence; 3 training diverged;
-130 interrupted.
+130 interrupted; 141 whoever read our output had enough of it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,19 @@ COMMANDS = {
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Entry point of the ``polariscope`` command."""
-    arguments = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        try:
+            return _run(list(sys.argv[1:] if arguments is None else arguments))
+        finally:
+            sys.stdout.flush()  # here and not at the end of Python, where a closed pipe could no longer be met quietly
+    except (BrokenPipeError, SystemExit) as stop:
+        if not isinstance(stop, BrokenPipeError) and not isinstance(stop.__context__, BrokenPipeError):  # rich's way
+            raise
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
+
+
+def _run(arguments: list[str]) -> int:
     if not arguments or arguments[0] in ("-h", "--help"):
         print(overview())
         return 0
@@ -43,9 +55,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         command = importlib.import_module(f"polariscope.cli.{name}")
         code: int = command.main(rest)
         return code
-    except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
+    except KeyboardInterrupt as stop:
+        print(str(stop) or "interrupted", file=sys.stderr)
         return 130
+    except BrokenPipeError:
+        raise
     except (ValueError, TypeError, OSError, ImportError) as error:
         if os.environ.get("POLARISCOPE_DEBUG"):
             raise

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from polariscope.cli.examine import divergence_weight
+from polariscope.cli.examine import divergence_weight, note
 from polariscope.cli.parsing import parse
 from polariscope.cli.progress import bars
 from polariscope.examine import examine
@@ -21,7 +22,7 @@ from polariscope.objectives.beta_vae import BetaVAE
 from polariscope.report import Subject, write_report
 from polariscope.training.config import RunConfig, TrainingConfig
 from polariscope.training.run import load_model
-from polariscope.training.sweep import train_all
+from polariscope.training.sweep import finish, prepare
 from polariscope.worlds.sprites import Sprites
 
 
@@ -35,6 +36,8 @@ class Options:
     """Side of the images; 64 is the original's, and takes four times as long."""
     examples: int = 5000
     """Examples to examine the models on."""
+    resume: str | None = None
+    """A demo that was interrupted, to go on with."""
     runs: Path = Path("runs")
     """Folder of the runs."""
     json: bool = False
@@ -43,32 +46,53 @@ class Options:
 
 def main(arguments: list[str]) -> int:
     options = parse(Options, arguments, "demo")
-    console = Console(stderr=True)
-    configs = [config_of(objective, options) for objective in (BetaVAE(beta=4.0), BetaTCVAE(beta=6.0))]
     store = Store(options.runs)
-    console.print(f"training two models for {options.steps} steps each, in parallel ...", highlight=False)
-    with bars([config.label for config in configs], options.steps, quiet=options.json) as tells:
-        runs = train_all(configs, store, report=lambda number, point: tells[number](point))
+    if options.resume is None:
+        configs = [config_of(objective, options) for objective in (BetaVAE(beta=4.0), BetaTCVAE(beta=6.0))]
+        runs = prepare(configs, store)
+        demo = store.create({"runs": [run.id for run in runs], "examples": options.examples}, "demo", kind="demo")
+    else:
+        demo = store.open(options.resume)
+        if demo.record["kind"] != "demo":
+            raise ValueError(f"{demo.id} is no demo: 'polariscope train --resume {demo.id}' goes on with a training")
+        runs = [store.open(run_id) for run_id in demo.config["runs"]]
+    try:
+        return show(demo, runs, options)
+    except BaseException as stop:
+        interrupted = isinstance(stop, KeyboardInterrupt)
+        demo.update(status="interrupted" if interrupted else "failed")
+        if interrupted:
+            words = ["polariscope", "demo", "--resume", demo.id]
+            words += [] if options.runs == Path("runs") else ["--runs", str(options.runs)]
+            raise KeyboardInterrupt(f"interrupted; go on with: {shlex.join(words)}") from None
+        raise
+
+
+def show(demo: Run, runs: list[Run], options: Options) -> int:
+    """Train the two models (or what is left of it), examine them, write and print what was found."""
+    console = Console(stderr=True)
+    configs = [RunConfig.build(run.config) for run in runs]
+    steps = configs[0].training.steps
+    console.print(f"training two models for {steps} steps each, in parallel ...", highlight=False)
+    with bars([config.label for config in configs], steps, quiet=options.json) as tells:
+        finish(runs, report=lambda number, point: tells[number](point))
     subjects = []
-    for run in runs:
+    for run, config in zip(runs, configs, strict=True):
         console.print(f"examining {run.id} ...", highlight=False)
-        config = RunConfig.build(run.config)
         beta = divergence_weight(config.objective)
-        examination = examine(load_model(run), config.world, count=options.examples, beta=beta)
-        run.update(result={"types": examination.counts, "measures": examination.summary()["measures"]})
+        examination = examine(load_model(run), config.world, count=demo.config["examples"], beta=beta)
+        note(run, examination)
         subject = Subject.of_run(run, examination)
         write_report(run.path / "report.html", [subject], subject.name)
         subjects.append(subject)
-    ids = [run.id for run in runs]
-    demo = store.create({"runs": ids}, "demo", kind="demo")
     report = demo.path / "report.html"
     write_report(report, subjects, "Two models of the sprite world")
     demo.update(status="done")
     if options.json:
         findings = {subject.name: subject.examination.summary() for subject in subjects}
-        print(json.dumps({"report": str(report), "runs": ids, "findings": findings}))
+        print(json.dumps({"report": str(report), "runs": [run.id for run in runs], "findings": findings}))
     else:
-        headline(subjects, [store.open(i) for i in ids])
+        headline(subjects, runs)
         print(f"report: {report}")
     return 0
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import os
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,7 +17,8 @@ from torch import nn
 
 from polariscope.cli.parsing import parse, take_first, world_named
 from polariscope.examine import Examination, examine
-from polariscope.lab.store import Store
+from polariscope.lab.holding import InUseError, hold
+from polariscope.lab.store import Run, Store
 from polariscope.objectives.beta_vae import BetaVAE
 from polariscope.objectives.objective import Objective
 from polariscope.objectives.vae import VAE
@@ -43,7 +46,7 @@ class Options:
     runs: Path = Path("runs")
     """Folder of the runs."""
     out: Path | None = None
-    """The report; report.html in the run's folder (or here) if not given."""
+    """The report, and then nothing is written to the run; report.html in the run's folder (or here) if not given."""
     json: bool = False
     """Print JSON for machines."""
 
@@ -65,13 +68,16 @@ def main(arguments: list[str]) -> int:
         subject = Subject(name.rpartition(":")[2], {"model": name, "data": options.data}, [], examination)
         out = options.out or Path("report.html")
     else:
-        run = Store(options.runs).open(name)
+        run = opened(Store(options.runs), name)
+        if options.out is None and not os.access(run.path, os.W_OK):
+            raise ValueError(f"the run folder {run.path} cannot be written to: say with --out where the report goes")
         model = load_model(run)
         config = RunConfig.build(run.config)
         world = worlds.build(world_named(options.data)) if options.data else config.world
         beta = divergence_weight(config.objective)
         examination = examine(model, world, count=options.count, seed=options.seed, beta=beta)
-        run.update(result={"types": examination.counts, "measures": examination.summary()["measures"]})
+        if options.out is None:
+            note(run, examination)
         subject = Subject.of_run(run, examination)
         out = options.out or run.path / "report.html"
     write_report(out, [subject], f"{subject.name}")
@@ -80,6 +86,24 @@ def main(arguments: list[str]) -> int:
     else:
         show(examination, out)
     return 0
+
+
+def opened(store: Store, name: str) -> Run:
+    """The run of that name; runs that could not be looked at on the way to ``latest`` are said."""
+    try:
+        return store.open(name)
+    finally:
+        for problem in store.problems:
+            print(f"skipped: {problem}", file=sys.stderr)
+
+
+def note(run: Run, examination: Examination) -> None:
+    """Put what was found into the run's record, unless somebody is writing it: a training would be set back by it."""
+    try:
+        with hold(run.path):
+            run.update(result={"types": examination.counts, "measures": examination.summary()["measures"]})
+    except InUseError as error:
+        print(f"not noted in run.json: {error}", file=sys.stderr)
 
 
 def divergence_weight(objective: Objective) -> float | None:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import shlex
+import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -37,18 +40,41 @@ class Options:
 
 
 def main(arguments: list[str]) -> int:
+    command = shlex.join(["polariscope", "reproduce", *arguments])
     arguments = list(arguments)
     name = take_first(arguments)
     options = parse(Options, arguments, "reproduce")
     if name is None:
         raise ValueError(f"which study? 'polariscope reproduce NAME': {', '.join(studies.names())}, or all")
     names = studies.names() if name == "all" else [name]
-    outcomes = [run(each, options) for each in names]
-    with atomic(options.out / "README.md") as draft:
-        draft.write_text(overview(options.out), encoding="utf-8")
+    outcomes: list[Outcome] = []
+    failures: dict[str, Exception] = {}
+    for each in names:
+        studies.get(each)
+        try:
+            outcomes.append(run(each, options))
+        except KeyboardInterrupt:
+            raise KeyboardInterrupt(f"interrupted; go on with: {command}") from None
+        except Exception as error:  # whatever it is, the other studies have nothing to do with it
+            if os.environ.get("POLARISCOPE_DEBUG"):
+                raise
+            failures[each] = error
+    if outcomes:
+        with atomic(options.out / "README.md") as draft:
+            draft.write_text(overview(options.out), encoding="utf-8")
     if options.json:
         print(json.dumps([summary(outcome) for outcome in outcomes]))
+    for each, error in failures.items():
+        print(f"error: {each}: {_sentence(error)}", file=sys.stderr)
+    if failures:
+        return 3 if all(isinstance(error, ArithmeticError) for error in failures.values()) else 2
     return int(options.strict and not all(outcome.held for outcome in outcomes))
+
+
+def _sentence(error: Exception) -> str:
+    """An exception in a line; one that was not meant for people has its kind in front."""
+    text = " ".join(str(error).split())
+    return text if isinstance(error, ValueError | OSError | ArithmeticError) else f"{type(error).__name__}: {text}"
 
 
 def run(name: str, options: Options) -> Outcome:

@@ -13,9 +13,10 @@ from rich.table import Table
 from rich.text import Text
 
 from polariscope.cli.parsing import parse
-from polariscope.lab.store import Store
+from polariscope.lab.store import Run, Store, summary
 from polariscope.measures import measures
 from polariscope.measures.seeds import Statistic, seed_table
+from polariscope.registry import nearest
 from polariscope.training.sweep import by_setting
 
 STYLES = {"best": "bold", "worst": "red", "": ""}
@@ -43,31 +44,39 @@ class Options:
 def main(arguments: list[str]) -> int:
     options = parse(Options, arguments, "runs")
     store = Store(options.runs)
-    if not store.runs() and not store.problems:
+    runs = store.runs()
+    if not runs and not store.problems:
         if options.json:
             print("[]")
         else:
             print(f"no runs in {options.runs}; 'polariscope train sprites' makes one")
         return 0
-    if options.sql is None:
-        rows = store.query(f"select * from runs where {options.where} order by created")
-        if options.over_seeds:
-            return _over_seeds(rows, options)
-        rows = [{column: row.get(column) for column in options.columns} for row in rows]
-    else:
-        rows = store.query(options.sql)
+    _check_columns((*options.columns, *options.over_seeds), runs)
+    rows = store.where(options.where) if options.sql is None else store.query(options.sql)
     for problem in store.problems:
         print(f"skipped: {problem}", file=sys.stderr)
+    if options.over_seeds and options.sql is None:
+        return _over_seeds(rows, options)
+    if options.sql is None:
+        rows = [{column: row.get(column) for column in options.columns} for row in rows]
     if options.json:
         print(json.dumps(rows, default=str))
         return 0
     table = Table(box=None)
     for column in rows[0] if rows else ():
-        table.add_column(column, overflow="fold")
+        table.add_column(_shown(column), overflow="fold")
     for row in rows:
         table.add_row(*map(_shown, row.values()))
     Console().print(table)
     return 0
+
+
+def _check_columns(wanted: tuple[str, ...], runs: list[Run]) -> None:
+    """Columns of the usual table may be empty; any other needs at least one run that has it."""
+    known = set(Options.columns).union(*map(summary, runs))
+    for column in wanted:
+        if column not in known:
+            raise ValueError(f"no run has a column {column!r}: {nearest(column, known)}")
 
 
 def _over_seeds(rows: list[dict[str, Any]], options: Options) -> int:
@@ -113,7 +122,9 @@ def _higher_is_better(column: str) -> bool | None:
     return False if column.endswith("loss") else None
 
 
-def _shown(value: Any) -> str:
+def _shown(value: Any) -> Text:
+    """A cell: as text, for what stands in a file must neither be taken for markup nor move the cursor."""
     if value is None:
-        return ""
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
+        return Text()
+    text = f"{value:.4g}" if isinstance(value, float) else str(value)
+    return Text(text if text.isprintable() else repr(text))

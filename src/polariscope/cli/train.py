@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 from typing import Any
 
+from polariscope.cli.examine import opened
 from polariscope.cli.parsing import options_type, parse, parse_run, take
 from polariscope.cli.progress import bars
 from polariscope.lab.store import Run, Store
 from polariscope.training.config import RunConfig
-from polariscope.training.run import resume, train
-from polariscope.training.sweep import best_run, over_seeds, train_all
+from polariscope.training.sweep import best_run, finish, over_seeds, prepare
 
 EXTRA = [("runs", Path, Path("runs")), ("json", bool, False)]
 SEEDS = ("seeds", int, 1)
@@ -19,48 +20,58 @@ SEEDS = ("seeds", int, 1)
 
 def main(arguments: list[str]) -> int:
     arguments = list(arguments)
-    name = take(arguments, "--resume")
-    if name is not None:
-        return _resume(name, arguments)
-    config, options = parse_run(arguments, "train", [*EXTRA, SEEDS])
-    if options.seeds != 1:
-        return _sweep(over_seeds(config, options.seeds), options)
-    with bars([config.label], config.training.steps, quiet=options.json) as (tell,):
-        run = train(config, Store(options.runs), tell)
-    return _done(run, options.json)
+    resumed = []
+    while (name := take(arguments, "--resume")) is not None:
+        resumed.append(name)
+    if resumed:
+        options = parse(options_type(EXTRA), arguments, "train --resume RUN")
+        runs = [opened(Store(options.runs), name) for name in resumed]
+    else:
+        config, options = parse_run(arguments, "train", [*EXTRA, SEEDS])
+        runs = prepare(over_seeds(config, options.seeds), Store(options.runs))
+    configs = [RunConfig.build(run.config) for run in runs]
+    several = len(runs) > 1
+    labels = [f"seed {config.training.seed}" if several else config.label for config in configs]
+    try:
+        with bars(labels, max(config.training.steps for config in configs), quiet=options.json) as tells:
+            finish(runs, report=lambda number, point: tells[number](point))
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(f"interrupted; go on with: {_command(runs, options.runs)}") from None
+    return _show_all(labels, runs, options.json) if several else _show(runs[0], options.json)
 
 
-def _resume(name: str, arguments: list[str]) -> int:
-    options = parse(options_type(EXTRA), arguments, "train --resume RUN")
-    run = Store(options.runs).open(name)
-    config = RunConfig.build(run.config)
-    with bars([config.label], config.training.steps, quiet=options.json) as (tell,):
-        run = resume(run, tell)
-    return _done(run, options.json)
+def _command(runs: list[Run], folder: Path) -> str:
+    """What goes on with those of the runs that are not done."""
+    words = ["polariscope", "train"]
+    for run in runs:
+        run.reload()
+        if run.status != "done":
+            words += ["--resume", run.id if run.path.parent == folder else str(run.path)]
+    return shlex.join(words if folder == Path("runs") else [*words, "--runs", str(folder)])
 
 
-def _sweep(configs: list[RunConfig], options: Any) -> int:
-    names = [f"seed {config.training.seed}" for config in configs]
-    with bars(names, configs[0].training.steps, quiet=options.json) as tells:
-        runs = train_all(configs, Store(options.runs), report=lambda number, point: tells[number](point))
+def _show_all(labels: list[str], runs: list[Run], as_json: bool) -> int:
     best = best_run(runs, "held_out_loss" if "held_out_loss" in runs[0].result else "train_loss")
-    if options.json:
-        found = [{"id": run.id, "path": str(run.path), "status": run.status, "result": run.result} for run in runs]
-        print(json.dumps({"runs": found, "best": best.id}))
+    if as_json:
+        print(json.dumps({"runs": [_about(run) for run in runs], "best": best.id}))
         return 0
-    for name, run in zip(names, runs, strict=True):
-        print(f"{name}{' (best)' if run is best else ''}: {run.id}: {_summary(run)}")
+    for label, run in zip(labels, runs, strict=True):
+        print(f"{label}{' (best)' if run is best else ''}: {run.id}: {_summary(run)}")
     print(f"next: polariscope examine {best.id}")
     return 0
 
 
-def _done(run: Run, as_json: bool) -> int:
+def _show(run: Run, as_json: bool) -> int:
     if as_json:
-        print(json.dumps({"id": run.id, "path": str(run.path), "status": run.status, "result": run.result}))
+        print(json.dumps(_about(run)))
         return 0
     print(f"{run.id}: {_summary(run)}")
     print(f"next: polariscope examine {run.id}")
     return 0
+
+
+def _about(run: Run) -> dict[str, Any]:
+    return {"id": run.id, "path": str(run.path), "status": run.status, "result": run.result}
 
 
 def _summary(run: Run) -> str:

@@ -11,22 +11,22 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import platform
 import re
 import secrets
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from polariscope.atomic import atomic
+from polariscope.lab.provenance import environment
+from polariscope.lab.query import Rows, select, where
 
 SCHEMA = 1
 METRICS = pa.schema(
@@ -34,6 +34,12 @@ METRICS = pa.schema(
     metadata={"polariscope.schema": str(SCHEMA)},
 )
 Row = tuple[int, str, str, float]
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
+RECORD = {"kind": str, "created": str, "status": str, "config": dict, "result": dict}
+"""What ``run.json`` has besides its schema number."""
+OWN_COLUMNS = ("id", "kind", "status", "created")
+DEEPEST = 8
+"""Sections within sections that become columns; what lies deeper is shown as JSON."""
 
 
 def fingerprint(config: Mapping[str, Any]) -> str:
@@ -44,24 +50,6 @@ def fingerprint(config: Mapping[str, Any]) -> str:
     """
     text = json.dumps(config, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:8]
-
-
-def environment() -> dict[str, str]:
-    """What a run was made with: enough to explain a difference between two machines, nothing personal."""
-    packages = ("polariscope", "torch", "numpy", "scipy", "scikit-learn")
-    found = {}
-    for package in packages:
-        try:
-            found[package] = version(package)
-        except PackageNotFoundError:
-            found[package] = "not installed"
-    return {
-        "python": platform.python_version(),
-        "system": platform.system(),
-        "machine": platform.machine(),
-        "cores": str(os.cpu_count()),
-        **found,
-    }
 
 
 @dataclass(frozen=True)
@@ -113,7 +101,11 @@ class Run:
         record = read_record(self.path)
         record["result"] = {**record["result"], **changes.pop("result", {})}
         write_record(self.path, {**record, **changes, "updated": _now()})
-        self.__dict__.pop("_record", None)
+        self.reload()
+
+    def reload(self) -> None:
+        """Read the record anew: another process may have changed it."""
+        self.__dict__["_record"] = read_record(self.path)
 
     def write_metrics(self, rows: Iterable[Row]) -> None:
         table = pa.Table.from_pylist([dict(zip(METRICS.names, row, strict=True)) for row in rows], schema=METRICS)
@@ -122,14 +114,23 @@ class Run:
 
     def metrics(self) -> list[Row]:
         """All metrics, in the order they were written."""
+        return list(zip(*(column.to_pylist() for column in self.metrics_table().columns), strict=True))
+
+    def metrics_table(self) -> pa.Table:
+        """All metrics as an Arrow table."""
         file = self.path / "metrics.parquet"
         if not file.exists():
-            return []
+            return METRICS.empty_table()
         try:
-            table = pq.read_table(file, schema=METRICS)
-        except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
-            raise ValueError(f"the metrics of run {self.id} cannot be read: {_first_line(error)}") from error
-        return list(zip(*(column.to_pylist() for column in table.columns), strict=True))
+            with pq.ParquetFile(file) as parquet:
+                table = parquet.read()
+            table.validate(full=True)
+        except (pa.ArrowException, OSError) as error:
+            raise ValueError(f"the metrics of run {_shown(self.id)} cannot be read: {_shown(error)}") from error
+        if not table.schema.equals(METRICS):
+            found = ", ".join(f"{field.name} {field.type}" for field in table.schema)
+            raise ValueError(f"the metrics of run {_shown(self.id)} cannot be read: their columns are {_shown(found)}")
+        return table
 
     def curve(self, term: str, split: str = "train") -> tuple[list[int], list[float]]:
         """Steps and values of one term."""
@@ -147,12 +148,22 @@ class Store:
     def __post_init__(self) -> None:
         object.__setattr__(self, "root", Path(self.root))
 
-    def create(self, config: Mapping[str, Any], label: str, kind: str = "train", run_id: str | None = None) -> Run:
+    def new_id(self, label: str) -> str:
+        """A name that no run has: when, what for people to read, and a little chance."""
+        slug = re.sub(r"[^a-z0-9]+", "-", label.lower())[:80].strip("-")
+        return f"{datetime.now():%Y%m%d-%H%M%S}-{slug}-{secrets.token_hex(2)}"
+
+    def create(
+        self,
+        config: Mapping[str, Any],
+        label: str,
+        kind: str = "train",
+        run_id: str | None = None,
+        status: str = "running",
+    ) -> Run:
         """A new run folder with its record. ``label`` becomes part of the name, for people."""
-        if run_id is None:
-            slug = re.sub(r"[^a-z0-9]+", "-", label.lower()).strip("-")
-            run_id = f"{datetime.now():%Y%m%d-%H%M%S}-{slug}-{secrets.token_hex(2)}"
-        path = self.root / run_id
+        run_id = self.new_id(label) if run_id is None else run_id
+        path = self.path_of(run_id)
         try:
             path.mkdir(parents=True, exist_ok=False)
             record = {
@@ -160,7 +171,7 @@ class Store:
                 "kind": kind,
                 "created": _now(),
                 "updated": _now(),
-                "status": "running",
+                "status": status,
                 "config": dict(config),
                 "environment": environment(),
                 "result": {},
@@ -172,100 +183,131 @@ class Store:
             raise OSError(f"cannot write to the run folder {self.root}: {error.strerror or error}") from error
         return Run(path)
 
+    def path_of(self, run_id: str) -> Path:
+        """Where the run of that name lies or will lie: always a folder of this store."""
+        if not NAME.fullmatch(run_id):
+            raise ValueError(
+                f"{_shown(repr(run_id))} cannot be the name of a run: that is up to 200 letters, digits, '.', '_' and "
+                "'-', of which the first is a letter or a digit"
+            )
+        return self.root / run_id
+
     def open(self, name: str | Path) -> Run:
         """A run by its id, a unique beginning or ending of it, ``latest``, or the path of its folder."""
-        path = Path(name)
-        if (path / "run.json").exists():
-            return _checked(path)
-        candidates = sorted(p.parent.name for p in self.root.glob("*/run.json"))
-        if str(name) == "latest" and candidates:
-            return _checked(self.root / max(candidates, key=lambda c: (self.root / c / "run.json").stat().st_mtime))
-        matches = [c for c in candidates if c == str(name)] or [
-            c for c in candidates if c.startswith(str(name)) or c.endswith(str(name))
-        ]
+        name = str(name)
+        if not name:
+            raise ValueError("a run is opened by its id, a part of it, 'latest' or its folder; got an empty name")
+        if os.path.exists(Path(name, "run.json")):
+            path = Path(name)
+            return _checked(path if path.name not in ("", "..") else path.resolve())
+        if name == "latest":
+            found = self.runs()
+            if found:
+                return max(found, key=lambda run: (run.record["updated"], run.record["created"]))
+        folders = self._folders()
+        parts = [path for path in folders if path.name.startswith(name) or path.name.endswith(name)]
+        matches = [path for path in folders if path.name == name] or [p for p in parts if (p / "run.json").exists()]
         if len(matches) == 1:
-            return _checked(self.root / matches[0])
+            return _checked(matches[0])
+        shown = _shown(repr(name))
         if matches:
-            raise ValueError(f"{len(matches)} runs in {self.root} match {str(name)!r}: {', '.join(matches[:5])}")
-        raise ValueError(f"there is no run {str(name)!r} in {self.root}; 'polariscope runs' lists those there are")
+            names = ", ".join(_shown(path.name) for path in matches[:5])
+            raise ValueError(f"{len(matches)} runs in {self.root} match {shown}: {names}")
+        raise ValueError(f"there is no run {shown} in {self.root}; 'polariscope runs' lists those there are")
 
     def runs(self) -> list[Run]:
         """All readable runs, oldest first."""
         self.problems.clear()
         found = []
-        for path in sorted(self.root.iterdir()) if self.root.is_dir() else []:
-            if not path.is_dir() or path.name.startswith("."):
-                continue
+        for path in self._folders():
             try:
                 found.append(_checked(path))
             except ValueError as error:
                 self.problems.append(str(error))
         return sorted(found, key=lambda run: run.record["created"])
 
-    def query(self, sql: str) -> list[dict[str, Any]]:
-        """SQL over two tables: ``runs`` (a row a run, settings as columns) and ``metrics`` (run, step, split, term,
-        value)."""
+    def query(self, sql: str) -> Rows:
+        """One SELECT statement over two tables: ``runs`` (a row a run, settings as columns) and ``metrics`` (run, step,
+        split, term, value)."""
+        return select(sql, self._tables(sql))
+
+    def where(self, condition: str) -> Rows:
+        """The rows of ``runs`` for which an SQL expression holds, oldest first."""
+        return where(condition, self._tables(condition), of="runs", order="created")
+
+    def _folders(self) -> list[Path]:
+        """Where runs may be: visible folders."""
+        if not self.root.is_dir():
+            return []
+        return sorted(path for path in self.root.iterdir() if not path.name.startswith(".") and path.is_dir())
+
+    def _tables(self, sql: str) -> dict[str, pa.Table]:
+        """What can be asked about. Metrics take a file a run, and are read only if the text has their name in it."""
         runs = self.runs()
         rows = [summary(run) for run in runs]
-        columns = sorted({"id", "kind", "status", "created"}.union(*rows))
-        with duckdb.connect() as database:
-            table = pa.table({c: pa.array([row.get(c) for row in rows], _arrow_type(rows, c)) for c in columns})
-            database.register("runs", table)
-            files = [str(run.path / "metrics.parquet") for run in runs if (run.path / "metrics.parquet").exists()]
-            if files:
-                metrics = database.read_parquet(files, filename=True).project(
-                    "parse_filename(parse_path(filename)[-2]) AS run, step, split, term, value"
-                )
-                metrics.create_view("metrics")
+        # Ours, which are in small letters, first: of names that differ in case alone, SQL renames the later ones.
+        columns = sorted(set(OWN_COLUMNS).union(*rows), key=str.swapcase)
+        tables = {"runs": pa.table({column: _column([row.get(column) for row in rows]) for column in columns})}
+        if "metrics" in sql.lower():
+            tables["metrics"] = pa.concat_tables(self._metrics(runs))
+        return tables
+
+    def _metrics(self, runs: Sequence[Run]) -> Iterable[pa.Table]:
+        yield METRICS.insert(0, pa.field("run", pa.string())).empty_table()
+        for run in runs:
             try:
-                answer = database.sql(sql)
-                return [dict(zip(answer.columns, row, strict=True)) for row in answer.fetchall()]
-            except duckdb.Error as error:
-                raise ValueError(
-                    f"the query failed: {_first_line(error)} (columns of runs: {', '.join(columns)})"
-                ) from error
+                table = run.metrics_table()
+            except ValueError as error:
+                self.problems.append(str(error))
+                continue
+            yield table.add_column(0, "run", pa.repeat(run.id, len(table)))
 
 
 def summary(run: Run) -> dict[str, Any]:
     """One flat row a run: id, status and time, then every setting and every scalar result by its last name."""
     record = run.record
-    row: dict[str, Any] = {
-        "id": run.id,
-        "kind": record["kind"],
-        "status": record["status"],
-        "created": record["created"],
-    }
+    row: dict[str, Any] = {}
 
-    def flatten(prefix: str, item: Any) -> None:
-        if isinstance(item, dict):
+    def flatten(prefix: str, item: Any, depth: int) -> None:
+        if isinstance(item, dict) and depth < DEEPEST:
             for key, value in item.items():
-                flatten(prefix if key == "name" else f"{prefix}_{key}" if prefix else key, value)
-        elif isinstance(item, list):
-            row[prefix] = json.dumps(item)
+                flatten(prefix if key == "name" else f"{prefix}_{key}" if prefix else key, value, depth + 1)
         else:
-            row[prefix] = item
+            row[prefix or "name"] = json.dumps(item) if isinstance(item, dict | list) else item
 
-    flatten("", record["config"])
-    flatten("", record["result"])
-    return row
+    flatten("", record["config"], 0)
+    flatten("", record["result"], 0)
+    own = {"id": run.id, "kind": record["kind"], "status": record["status"], "created": record["created"]}
+    return {**row, **own}
 
 
 def read_record(path: Path) -> dict[str, Any]:
     """The record of a run folder, or a sentence about what is wrong with it."""
-    file = path / "run.json"
+    name = _shown(path.name)
     try:
-        record = json.loads(file.read_text(encoding="utf-8"))
+        record = json.loads((path / "run.json").read_text(encoding="utf-8"))
+        json.dumps([path.name, record], ensure_ascii=False).encode()  # half a surrogate pair would fail only later
     except FileNotFoundError as error:
-        raise ValueError(f"{path.name} is not a run folder: it has no run.json") from error
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise ValueError(f"the run folder {path.name} is damaged: run.json is not readable JSON ({error})") from error
-    if not isinstance(record, dict) or not isinstance(record.get("schema"), int):
-        raise ValueError(f"{path.name} is not a run folder of this program: run.json has no schema number")
-    if record["schema"] > SCHEMA:
-        raise ValueError(f"run {path.name} has schema {record['schema']}; this version reads up to {SCHEMA}: upgrade")
-    missing = {"kind", "created", "status", "config", "result"} - record.keys()
+        raise ValueError(f"{name} is not a run folder: it has no run.json") from error
+    except OSError as error:
+        raise ValueError(f"the run folder {name} cannot be read: {error.strerror or error}") from error
+    except (ValueError, RecursionError) as error:
+        raise ValueError(
+            f"the run folder {name} is damaged: run.json is not readable JSON ({_shown(error)})"
+        ) from error
+    schema = record.get("schema") if isinstance(record, dict) else None
+    if type(schema) is not int or schema < 1:
+        raise ValueError(f"{name} is not a run folder of this program: run.json has no schema number")
+    if schema > SCHEMA:
+        raise ValueError(f"run {name} has schema {schema}; this version reads up to {SCHEMA}: upgrade")
+    missing = RECORD.keys() - record.keys()
     if missing:
-        raise ValueError(f"the run folder {path.name} is damaged: run.json lacks {', '.join(sorted(missing))}")
+        raise ValueError(f"the run folder {name} is damaged: run.json lacks {', '.join(sorted(missing))}")
+    record = {"updated": record["created"], "environment": {}, **record}
+    for key, kind in {**RECORD, "updated": str, "environment": dict}.items():
+        if not isinstance(record[key], kind):
+            wanted = "a section" if kind is dict else "text"
+            raise ValueError(f"the run folder {name} is damaged: {key} in run.json is not {wanted}")
     return record
 
 
@@ -275,24 +317,26 @@ def write_record(path: Path, record: Mapping[str, Any]) -> None:
 
 
 def _checked(path: Path) -> Run:
-    read_record(path)
-    return Run(path)
+    run = Run(path)
+    run.reload()
+    return run
 
 
-def _arrow_type(rows: list[dict[str, Any]], column: str) -> pa.DataType:
-    kinds = {type(row[column]) for row in rows if row.get(column) is not None}
-    if kinds <= {bool}:
-        return pa.bool_()
-    if kinds <= {int}:
-        return pa.int64()
-    if kinds <= {int, float}:
-        return pa.float64()
-    return pa.string()
+def _column(values: Sequence[Any]) -> pa.Array:
+    """Numbers or truth values if all of them are, text otherwise: runs need not agree about a setting's type."""
+    kinds = {type(value) for value in values if value is not None}
+    kind = pa.bool_() if kinds <= {bool} else pa.int64() if kinds <= {int} else pa.float64()
+    if kinds <= {bool} or kinds <= {int, float}:
+        with suppress(pa.ArrowInvalid, OverflowError):  # an integer of more than 64 bits is text
+            return pa.array(values, kind)
+    return pa.array([v if v is None or isinstance(v, str) else json.dumps(v) for v in values], pa.string())
 
 
 def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="milliseconds")
 
 
-def _first_line(error: Exception) -> str:
-    return str(error).splitlines()[0]
+def _shown(text: object) -> str:
+    """Somebody else's words within a sentence of ours: one line, not too long, and nothing that moves a terminal."""
+    line = "".join(c if c.isprintable() else " " for c in str(text))
+    return line if len(line) <= 300 else f"{line[:300]}..."

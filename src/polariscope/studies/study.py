@@ -17,7 +17,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from polariscope.lab.hold import hold
+from polariscope.lab.holding import hold
 from polariscope.lab.store import Run, Store, fingerprint
 from polariscope.nets.autoencoder import Autoencoder
 from polariscope.registry import Registry

@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 
+from polariscope.lab.holding import hold
 from polariscope.lab.store import Row, Run, Store
 from polariscope.nets.autoencoder import Autoencoder
 from polariscope.training import checkpoint
@@ -40,22 +41,26 @@ Tell = Callable[[Progress], None]
 def train(config: RunConfig, store: Store, tell: Tell | None = None, run_id: str | None = None) -> Run:
     """Train a configuration into a new folder of the store."""
     model = build_model(config)  # first, so that a configuration that cannot be built leaves no folder behind
-    run = store.create(config.describe(), config.label, run_id=run_id)
-    return _drive(run, config, build_state(model, config.objective, config.training), [], tell)
+    run_id = store.new_id(config.label) if run_id is None else run_id
+    with hold(store.path_of(run_id)):
+        run = store.create(config.describe(), config.label, run_id=run_id)
+        return _drive(run, config, build_state(model, config.objective, config.training), [], tell)
 
 
 def resume(run: Run, tell: Tell | None = None) -> Run:
     """Go on with a run that was stopped, from its last checkpoint to the same bits as if it had not been."""
-    config = RunConfig.build(run.config)
-    state = build_state(build_model(config), config.objective, config.training)
-    rows: list[Row] = []
-    if run.checkpoint.exists():
-        checkpoint.load(state, run.checkpoint)
-        rows = [row for row in run.metrics() if row[0] <= state.step]
-    if run.status == "done":
-        return run
-    run.update(status="running")
-    return _drive(run, config, state, rows, tell)
+    with hold(run.path):
+        run.reload()  # whoever held it before may have finished it
+        if run.status == "done":
+            return run
+        config = RunConfig.build(run.config)
+        state = build_state(build_model(config), config.objective, config.training)
+        rows: list[Row] = []
+        if run.checkpoint.exists():
+            checkpoint.load(state, run.checkpoint)
+            rows = [row for row in run.metrics() if row[0] <= state.step]
+        run.update(status="running")
+        return _drive(run, config, state, rows, tell)
 
 
 def train_in_memory(config: RunConfig, listeners: Listeners | None = None) -> Autoencoder:

@@ -7,10 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from polariscope.lab.parallel import Report, in_parallel
+from polariscope.lab.executors import Report, in_parallel
 from polariscope.lab.store import Run, Store
 from polariscope.training.config import RunConfig
-from polariscope.training.run import train
+from polariscope.training.run import build_model, resume
 
 
 def over_seeds(config: RunConfig, count: int) -> list[RunConfig]:
@@ -25,8 +25,22 @@ def train_all(
     configs: Sequence[RunConfig], store: Store, workers: int | None = None, report: Report | None = None
 ) -> list[Run]:
     """Train every configuration in a process of one thread, to the same bits as alone; runs in the given order."""
-    jobs = [(config.describe(), str(store.root)) for config in configs]
-    return [store.open(run_id) for run_id in in_parallel(_train, jobs, workers, report)]
+    return finish(prepare(configs, store), workers, report)
+
+
+def prepare(configs: Sequence[RunConfig], store: Store) -> list[Run]:
+    """A folder for each configuration, before any is trained: whatever happens then, each has a name to go on by."""
+    for config in configs:
+        build_model(config)  # first, so that a configuration that cannot be built leaves no folder behind
+    return [store.create(config.describe(), config.label, status="queued") for config in configs]
+
+
+def finish(runs: Sequence[Run], workers: int | None = None, report: Report | None = None) -> list[Run]:
+    """Train runs to their end, from wherever each of them stands."""
+    in_parallel(_finish, [run.path for run in runs], workers, report)
+    for run in runs:
+        run.reload()
+    return list(runs)
 
 
 def best_run(runs: Sequence[Run], term: str = "held_out_loss") -> Run:
@@ -54,6 +68,5 @@ def by_setting(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Mapping[str,
     return {name: list(seeds.values()) for name, seeds in found.items()}
 
 
-def _train(job: tuple[dict[str, Any], str], tell: Callable[[Any], None]) -> str:
-    description, root = job
-    return train(RunConfig.build(description), Store(Path(root)), tell).id
+def _finish(path: Path, tell: Callable[[Any], None]) -> None:
+    resume(Run(path), tell)

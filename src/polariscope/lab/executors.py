@@ -1,0 +1,289 @@
+"""Many jobs at once: one small interface, and processes of this machine behind it.
+
+Small networks gain little from a second thread and lose a lot when another process is busy, so several runs go
+faster as processes of one thread each than one after the other with all threads.
+
+An :class:`Executor` takes jobs and tells what becomes of them; what to do about it (hand on reports, try again what
+died, keep order) is the same wherever the jobs are done, and is done by :func:`as_they_come`.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import threading
+import time
+import traceback
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from functools import partial
+from multiprocessing import resource_tracker
+from multiprocessing.connection import Connection, wait
+from multiprocessing.context import SpawnProcess
+from multiprocessing.reduction import ForkingPickler
+from types import FrameType
+from typing import Any, Protocol, TypeVar
+
+Job = TypeVar("Job")
+Result = TypeVar("Result")
+Tell = Callable[[Any], None]
+Work = Callable[[Job, Tell], Result]
+Report = Callable[[int, Any], None]
+
+GRACE = 5.0
+"""Seconds that running jobs have to save what they can before they are ended."""
+
+
+@dataclass(frozen=True)
+class Told:
+    """A job said how far it is."""
+
+    number: int
+    what: Any
+
+
+@dataclass(frozen=True)
+class Done:
+    """A job came to its end."""
+
+    number: int
+    result: Any
+
+
+@dataclass(frozen=True)
+class Failed:
+    """A job raised an exception, which has the traceback of its process as a note."""
+
+    number: int
+    error: BaseException
+
+
+@dataclass(frozen=True)
+class Died:
+    """The process of a job ended without a word: killed, most often for want of memory."""
+
+    number: int
+    how: str
+
+
+Event = Told | Done | Failed | Died
+
+
+class Executor(Protocol):
+    """Where jobs are done. A cluster needs these three methods and nothing else."""
+
+    def submit(self, number: int, work: Work[Any, Any], job: Any) -> None:
+        """Queue ``work(job, tell)``, to be known by its number. May be called while events are read."""
+
+    def events(self) -> Iterator[Event]:
+        """What happens, in the order it does, until no job is left."""
+
+    def close(self) -> None:
+        """Forget what is queued, let what is running save itself for :data:`GRACE` seconds, and leave no process."""
+
+
+def in_parallel(
+    work: Work[Job, Result], jobs: Sequence[Job], workers: int | None = None, report: Report | None = None
+) -> list[Result]:
+    """``work(job, tell)`` for every job; results in the order of the jobs.
+
+    ``work`` is a module-level function; what it ``tell``s reaches ``report(job number, what)`` here. A failure is
+    raised once the other jobs have ended; Ctrl-C, or an exception of ``report``, ends them all. One worker (or one job)
+    runs in this process.
+    """
+    report = report or (lambda number, what: None)
+    workers = min(workers or os.cpu_count() or 1, len(jobs))
+    if workers <= 1:
+        return [work(job, partial(report, number)) for number, job in enumerate(jobs)]
+    with closing(LocalProcesses(workers)) as executor:
+        ends = sorted(as_they_come(executor, work, jobs, report), key=lambda end: end.number)
+    for end in ends:
+        if isinstance(end, Failed):
+            raise end.error
+    return [end.result for end in ends if isinstance(end, Done)]
+
+
+def as_they_come(
+    executor: Executor, work: Work[Job, Result], jobs: Sequence[Job], report: Report
+) -> Iterator[Done | Failed]:
+    """How each job ended, as soon as it did. A job whose process died is tried once more, after the others."""
+    for number, job in enumerate(jobs):
+        executor.submit(number, work, job)
+    died: set[int] = set()
+    for event in executor.events():
+        match event:
+            case Told(number, what):
+                report(number, what)
+            case Died(number, how) if number in died:
+                sentence = f"the process of job {number + 1} of {len(jobs)} ended without a word, twice ({how})"
+                yield Failed(number, ChildProcessError(f"{sentence}: fewer workers at once need less memory"))
+            case Died(number):
+                died.add(number)
+                executor.submit(number, work, jobs[number])
+            case Done() | Failed():
+                yield event
+
+
+@dataclass
+class _Worker:
+    """A process, our end of the pipe to it, and the number of the job it is at."""
+
+    process: SpawnProcess
+    pipe: Connection
+    job: int | None = None
+
+
+class LocalProcesses:
+    """Processes of one thread each on this machine: an :class:`Executor`."""
+
+    def __init__(self, workers: int) -> None:
+        self._workers: list[_Worker] = []
+        self._most = workers
+        self._queue: deque[tuple[int, Work[Any, Any], Any]] = deque()
+
+    def submit(self, number: int, work: Work[Any, Any], job: Any) -> None:
+        self._queue.append((number, work, job))
+
+    def events(self) -> Iterator[Event]:
+        while self._queue or any(worker.job is not None for worker in self._workers):
+            self._hand_out()
+            yield from self._heard()
+
+    def close(self) -> None:
+        self._queue.clear()
+        try:
+            for worker in self._workers:
+                worker.process.terminate()
+            deadline = time.monotonic() + GRACE
+            while self._workers and time.monotonic() < deadline:
+                # To go on listening lets a worker that is in the middle of a word come to its end.
+                deque(self._heard(max(0.0, deadline - time.monotonic())), maxlen=0)
+        finally:  # also at the second Ctrl-C
+            for worker in self._workers:
+                worker.process.kill()
+            for worker in self._workers:
+                self._bury(worker)
+            self._workers.clear()
+
+    def _hand_out(self) -> None:
+        """Give every queued job to an idle worker, as long as there is one or may be one more."""
+        idle = [worker for worker in self._workers if worker.job is None]
+        while self._queue and (idle or len(self._workers) < self._most):
+            worker = idle.pop() if idle else self._hire()
+            worker.job = self._queue[0][0]
+            try:
+                worker.pipe.send(self._queue.popleft())
+            except OSError:  # it died while idle; its end is heard of next
+                continue
+
+    def _hire(self) -> _Worker:
+        context = multiprocessing.get_context("spawn")
+        ours, theirs = context.Pipe()
+        process = context.Process(target=_serve, args=(theirs,))
+        with _start_of_a_worker():
+            process.start()
+            self._workers.append(_Worker(process, ours))
+        theirs.close()  # so that the end of the process is the end of the pipe
+        return self._workers[-1]
+
+    def _heard(self, timeout: float | None = None) -> Iterator[Event]:
+        """Wait for a word, or the end, of any worker."""
+        ready = wait([end for worker in self._workers for end in (worker.pipe, worker.process.sentinel)], timeout)
+        for worker in [w for w in self._workers if w.pipe in ready or w.process.sentinel in ready]:
+            try:
+                if not worker.pipe.poll():
+                    raise EOFError
+                event: Event = worker.pipe.recv()
+            except (EOFError, OSError):
+                self._workers.remove(worker)
+                self._bury(worker)
+                if worker.job is not None:
+                    yield Died(worker.job, _how(worker.process.exitcode))
+                continue
+            if not isinstance(event, Told):
+                worker.job = None
+            yield event
+
+    def _bury(self, worker: _Worker) -> None:
+        worker.process.join()
+        worker.pipe.close()
+
+
+def _how(code: int | None) -> str:
+    if code is not None and code < 0:
+        return f"killed by signal {-code}, {signal.strsignal(-code)}"
+    return f"exit code {code}"
+
+
+@contextmanager
+def _start_of_a_worker() -> Iterator[None]:
+    """A worker never sees the Ctrl-C of a terminal, which goes to every process there: we tell it, once.
+
+    Nor does it start more than one thread; libraries read that before any line of ours runs in it.
+    """
+    resource_tracker.ensure_running()  # it sets the signal mask itself, so it must not start inside of this block
+    signals = hasattr(signal, "pthread_sigmask")
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT}) if signals else None
+    threads = os.environ.get("OMP_NUM_THREADS")
+    os.environ["OMP_NUM_THREADS"] = "1"
+    try:
+        yield
+    finally:
+        if threads is None:
+            del os.environ["OMP_NUM_THREADS"]
+        else:
+            os.environ["OMP_NUM_THREADS"] = threads
+        if before is not None:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _serve(pipe: Connection) -> None:
+    """The life of a worker: one job after the other until the pipe or the parent ends, or it is told to stop."""
+    try:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        signal.signal(signal.SIGTERM, _as_if_interrupted)
+        threading.Thread(target=_end_with_parent, daemon=True).start()
+        while True:
+            number, work, job = pipe.recv()
+            pipe.send(_end_of(number, work, job, pipe))
+    except (KeyboardInterrupt, EOFError):
+        return
+
+
+def _end_of(number: int, work: Work[Any, Any], job: Any, pipe: Connection) -> Done | Failed:
+    try:
+        end: Done | Failed = Done(number, work(job, lambda what: pipe.send(Told(number, what))))
+        ForkingPickler.dumps(end)
+    except BaseException as error:
+        if isinstance(error, KeyboardInterrupt):
+            raise
+        error.add_note("".join(traceback.format_exception(error)))
+        end = Failed(number, _sendable(error))
+    return end
+
+
+def _sendable(error: BaseException) -> BaseException:
+    """The exception itself if it survives the journey, its words otherwise."""
+    try:
+        ForkingPickler.loads(ForkingPickler.dumps(error))
+    except Exception:  # noqa: BLE001 - a class of a user's may fail to travel in any way
+        return ChildProcessError(f"{type(error).__name__}: {error}")
+    return error
+
+
+def _as_if_interrupted(number: int, frame: FrameType | None) -> None:
+    """What Ctrl-C would do here now: raise, or stop a training between two steps."""
+    handler = signal.getsignal(signal.SIGINT)
+    if callable(handler):
+        handler(number, frame)
+
+
+def _end_with_parent() -> None:
+    """Nobody is left to take the result: a killed study must not go on eating a core."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    parent.join()
+    os._exit(1)

@@ -1,0 +1,182 @@
+"""Many jobs: order, reports, failures, processes that die, and the end of all of them."""
+
+import importlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+import polariscope.lab.executors
+from polariscope.lab.executors import Died, Done, Failed, Told, as_they_come, in_parallel
+
+PLACES = [str(Path(polariscope.lab.executors.__file__).parent), str(Path(__file__).parent)]
+
+
+@pytest.fixture
+def light(monkeypatch):
+    """The module and some jobs, both at top level: a worker that imports them so does not import the whole package."""
+    for place in PLACES:
+        monkeypatch.syspath_prepend(place)
+    return importlib.import_module("executors"), importlib.import_module("jobs")
+
+
+def work(job, tell):
+    tell(f"at {job}")
+    if job == "two":
+        raise ValueError("two is not allowed")
+    return job, os.getpid()
+
+
+def test_results_keep_their_order_and_reports_arrive(light) -> None:
+    executors, jobs = light
+    heard: list[tuple[int, str]] = []
+    report = lambda number, what: heard.append((number, what))  # noqa: E731
+    first, second, third = executors.in_parallel(jobs.work, ["a", "b", "threads"], 2, report)
+    assert [first[0], second[0], third] == ["a", "b", "1"]
+    assert os.getpid() not in {first[1], second[1]}
+    assert sorted(heard) == [(0, "at a"), (1, "at b"), (2, "at threads")]
+
+
+def test_one_worker_stays_in_this_process() -> None:
+    heard: list[int] = []
+    assert in_parallel(work, ["a"], report=lambda number, what: heard.append(number)) == [("a", os.getpid())]
+    assert heard == [0]
+    with pytest.raises(ValueError, match="two is not allowed"):
+        in_parallel(work, ["two", "a"], workers=1)
+
+
+def test_a_process_that_dies_is_said_and_replaced(light, tmp_path) -> None:
+    executors, jobs = light
+    with closing(executors.LocalProcesses(1)) as executor:
+        executor.submit(5, jobs.die_once, tmp_path / "marker")
+        told, died = executor.events()
+        assert (died.number, died.how) == (5, "killed by signal 9, Killed")
+        executor.submit(6, jobs.die_once, tmp_path / "marker")
+        told_again, done = executor.events()
+        assert told_again.what != told.what
+        assert (done.number, done.result) == (6, "alive")
+        for number, job in enumerate(["two", "untravelled", "unsendable", "fine"]):
+            executor.submit(number, jobs.work, job)
+        ends = [event for event in executor.events() if not isinstance(event, executors.Told)]
+    two, untravelled, unsendable, fine = ends
+    assert (type(two.error), str(two.error)) == (ValueError, "two is not allowed")
+    assert "in work" in two.error.__notes__[0], "the note says where it happened, in the other process"
+    assert str(untravelled.error) == "Untravelled: lost on the way (7)"
+    assert "lambda" in str(unsendable.error)
+    assert fine.result[0] == "fine", "a worker goes on after a failure"
+
+
+class Scripted:
+    """An executor without processes: what happens to each job, attempt by attempt."""
+
+    def __init__(self, script: dict[str, list]) -> None:
+        self.script = script
+        self.queue: list[tuple[int, str]] = []
+        self.closed = False
+
+    def submit(self, number, work, job) -> None:
+        self.queue.append((number, job))
+
+    def events(self):
+        while self.queue:
+            number, job = self.queue.pop(0)
+            yield Told(number, job)
+            yield self.script[job].pop(0)(number)
+
+    def close(self) -> None:
+        self.closed = True
+
+
+@pytest.fixture
+def scripted() -> Scripted:
+    return Scripted(
+        {
+            "good": [lambda n: Done(n, "fine")],
+            "unlucky": [lambda n: Died(n, "killed"), lambda n: Done(n, "fine")],
+            "hungry": [lambda n: Died(n, "killed"), lambda n: Died(n, "killed")],
+            "wrong": [lambda n: Failed(n, ValueError("no"))],
+        }
+    )
+
+
+def test_what_died_is_tried_once_more_after_the_others(scripted) -> None:
+    heard = []
+    jobs = ["hungry", "unlucky", "wrong", "good"]
+    ends = {end.number: end for end in as_they_come(scripted, work, jobs, lambda number, what: heard.append(what))}
+    assert heard == ["hungry", "unlucky", "wrong", "good", "hungry", "unlucky"]
+    assert ends[1] == Done(1, "fine")
+    assert ends[3] == Done(3, "fine")
+    assert str(ends[2].error) == "no", "an exception is an answer, and is not asked for again"
+    assert isinstance(ends[0].error, ChildProcessError)
+    assert "job 1 of 4 ended without a word, twice (killed)" in str(ends[0].error)
+
+
+def test_a_failure_is_raised_once_the_others_have_ended(scripted, monkeypatch) -> None:
+    monkeypatch.setattr(polariscope.lab.executors, "LocalProcesses", lambda workers: scripted)
+    heard = []
+    with pytest.raises(ValueError, match="no"):
+        in_parallel(work, ["wrong", "good", "unlucky"], 2, lambda number, what: heard.append(what))
+    assert heard == ["wrong", "good", "unlucky", "unlucky"]
+    assert scripted.closed
+
+
+@pytest.mark.parametrize(
+    ("stop", "how", "grace"),
+    [
+        (KeyboardInterrupt, "sleep", 600.0),
+        (ZeroDivisionError, "sleep", 600.0),
+        (KeyboardInterrupt, "sleep_deeply", 0.1),
+    ],
+)
+def test_whatever_stops_us_stops_the_jobs(light, tmp_path, monkeypatch, stop, how, grace) -> None:
+    """Running jobs may save themselves, those that do not listen are ended, a queued one never begins."""
+    executors, jobs = light
+    monkeypatch.setattr(executors, "GRACE", grace)
+    pids = []
+
+    def report(number, pid) -> None:
+        pids.append(pid)
+        if len(pids) == 2:
+            raise stop
+
+    with pytest.raises(stop):
+        executors.in_parallel(getattr(jobs, how), [tmp_path / name for name in "abc"], 2, report)
+    assert len(set(pids)) == 2
+    assert not any(map(runs, pids))
+    assert sorted(file.name for file in tmp_path.iterdir()) == (["a", "b"] if how == "sleep" else [])
+
+
+PARENT = """
+from executors import in_parallel
+from jobs import sleep_deeply
+
+if __name__ == "__main__":
+    in_parallel(sleep_deeply, [0, 1], 2, lambda number, pid: print(pid, flush=True))
+"""
+
+
+def test_workers_end_with_their_parent(tmp_path) -> None:
+    script = tmp_path / "parent.py"
+    script.write_text(PARENT)
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(PLACES)}
+    with subprocess.Popen([sys.executable, script], stdout=subprocess.PIPE, text=True, env=environment) as parent:
+        assert parent.stdout is not None
+        workers = [int(parent.stdout.readline()) for _ in range(2)]
+        parent.send_signal(signal.SIGKILL)
+    while any(map(runs, workers)):
+        time.sleep(0.05)
+
+
+def runs(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    # A process that ended but was not waited for still has a number.
+    status = Path(f"/proc/{pid}/stat")
+    return not status.exists() or status.read_text().rsplit(")", 1)[1].split()[0] != "Z"
