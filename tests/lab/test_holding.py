@@ -10,7 +10,14 @@ import threading
 import pytest
 
 import polariscope.lab.holding
+from polariscope.lab import Store
 from polariscope.lab.holding import InUseError, hold
+from polariscope.nets.architecture import MLP
+from polariscope.nets.autoencoder import ModelConfig
+from polariscope.objectives.vae import VAE
+from polariscope.studies.study import Bench
+from polariscope.training import RunConfig, TrainingConfig, train
+from polariscope.worlds.mini_sprites import MiniSprites
 
 HOLDER = """
 import runpy, sys, time
@@ -71,18 +78,60 @@ def test_a_place_that_cannot_be_written_is_said(tmp_path) -> None:
         pass
 
 
+@pytest.fixture
+def config() -> RunConfig:
+    return RunConfig(MiniSprites(), VAE(), ModelConfig(2, MLP((4,), (4,))), TrainingConfig(steps=3, evaluate_every=0))
+
+
+def test_a_name_that_another_trains_is_not_trained_twice(tmp_path, config) -> None:
+    with hold(tmp_path / "victim"):
+        found = elsewhere(lambda: train(config, Store(tmp_path), run_id="victim"))
+    assert isinstance(found, InUseError)
+    assert not (tmp_path / "victim").exists()
+    assert train(config, Store(tmp_path), run_id="victim").status == "done"
+
+
+def test_two_jobs_that_need_the_same_run_train_it_once(tmp_path, config) -> None:
+    """The second waits for the first, wherever that is, and then takes what it made."""
+    store = Store(tmp_path)
+    done: list = []
+    bench = Bench(store, lambda point: None)
+    second = threading.Thread(target=lambda: done.append(bench.train(config)))
+    run_id = bench.train(config).id
+    run = store.open(run_id)
+    run.update(status="running")
+    with hold(run.path):
+        second.start()
+        second.join(0.3)
+        assert not done, "somebody is at it"
+        run.update(status="done", result={"by": "the first"})
+    second.join()
+    assert done[0].result["by"] == "the first"
+    assert done[0].record["updated"] == run.record["updated"], "nothing was left to do"
+
+
 def refused_elsewhere(folder) -> bool:
-    """Whether another thread, which counts as another, is refused."""
-    found = []
-
     def ask() -> None:
-        try:
-            with hold(folder):
-                found.append(False)
-        except InUseError as error:
-            found.append(f"process {os.getpid()} on" in str(error))
+        with hold(folder):
+            pass
 
-    thread = threading.Thread(target=ask)
+    found = elsewhere(ask)
+    assert found is None or f"process {os.getpid()} on" in str(found)
+    return isinstance(found, InUseError)
+
+
+def elsewhere(work) -> BaseException | None:
+    """What came of some work in another thread, which has locks of its own as another process has."""
+    found: list[BaseException | None] = []
+
+    def attempt() -> None:
+        try:
+            work()
+            found.append(None)
+        except InUseError as error:
+            found.append(error)
+
+    thread = threading.Thread(target=attempt)
     thread.start()
     thread.join()
     return found[0]

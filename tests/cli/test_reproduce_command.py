@@ -1,0 +1,61 @@
+"""``reproduce all``: one study that fails does not end the others, and is not forgotten."""
+
+import json
+
+import pytest
+
+from polariscope.studies import Claim, Study, studies
+
+
+class Squares(Study):
+    """One number, squared."""
+
+    title = source = question = "Squares"
+    cost = {"smoke": "nothing", "laptop": "nothing", "paper": "nothing"}
+
+    def jobs(self, scale):
+        return [{"number": 3}]
+
+    def run(self, job, bench):
+        return [{"number": job["number"], "seed": 0, "square": job["number"] ** 2}]
+
+    def claims(self, table, scale):
+        return [Claim("squares are positive", "yes", "9", bool(table.mean("square") > 0))]
+
+
+class Broken(Squares):
+    """Fails in a way that nobody thought of."""
+
+    error: BaseException = RuntimeError("the cat\nis on the keyboard")
+
+    def run(self, job, bench):
+        raise self.error
+
+
+@pytest.fixture
+def three(monkeypatch) -> None:
+    """Three studies, of which the one in the middle fails."""
+    studies.names()  # find the real ones first
+    monkeypatch.setattr(studies, "_entries", {"first": Squares, "middle": Broken, "third": Squares})
+
+
+@pytest.mark.usefixtures("three", "one_process")
+def test_one_study_that_fails_does_not_end_the_others(run, monkeypatch, tmp_path) -> None:
+    code, out, err = run("reproduce", "all", "--scale", "smoke", "--json")
+    assert code == 2
+    assert [entry["study"] for entry in json.loads(out)] == ["first", "third"]
+    assert err.splitlines()[-1] == "error: middle: RuntimeError: the cat is on the keyboard"
+    assert "third-smoke" in (tmp_path / "results" / "README.md").read_text()
+    monkeypatch.setattr(Broken, "error", ArithmeticError("training diverged"))
+    code, _, err = run("reproduce", "all", "--scale", "smoke")
+    assert (code, err.splitlines()[-1]) == (3, "error: middle: training diverged")
+
+
+@pytest.mark.usefixtures("three", "one_process")
+def test_ctrl_c_ends_them_all(run, monkeypatch, tmp_path) -> None:
+    monkeypatch.setattr(Broken, "error", KeyboardInterrupt())
+    code, _, err = run("reproduce", "all", "--scale", "smoke")
+    assert code == 130
+    assert err.splitlines()[-1] == "interrupted; go on with: polariscope reproduce all --scale smoke"
+    assert (tmp_path / "results" / "first-smoke").exists()
+    assert not (tmp_path / "results" / "third-smoke").exists()
