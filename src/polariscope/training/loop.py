@@ -27,7 +27,9 @@ from polariscope.worlds.world import Batches, World, to_tensor
 OPTIMISERS: dict[str, Callable[..., Optimizer]] = {"adam": Adam, "adagrad": Adagrad, "sgd": SGD}
 HELD_OUT_EXAMPLES = 1024
 BLOCK = 16
-"""Steps whose batches are rendered together."""
+"""Steps whose batches are rendered together, as far as they are small."""
+BLOCK_BYTES = 2**26
+"""Floats of batches that are there together."""
 KEPT_BYTES = 2**26
 """Up to this size a training set is kept once rendered."""
 KEPT_AT_ONCE = 4096
@@ -201,8 +203,9 @@ class Feed:
 
     def steps(self, start: int, stop: int) -> Iterator[tuple[int, Batch]]:
         """Steps with their batches, rendered a block at a time."""
-        for first in range(start, stop, BLOCK):
-            yield from enumerate(self.batches(first, min(BLOCK, stop - first)), first)
+        together = max(1, min(BLOCK, BLOCK_BYTES // (4 * self.order.size * math.prod(self.world.shape))))
+        for first in range(start, stop, together):
+            yield from enumerate(self.batches(first, min(together, stop - first)), first)
 
 
 def split(count: int, held_out: float) -> tuple[np.ndarray, np.ndarray]:

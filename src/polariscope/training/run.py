@@ -21,6 +21,7 @@ from polariscope.training import checkpoint
 from polariscope.training.checkpoint import TrainingState
 from polariscope.training.config import RunConfig
 from polariscope.training.loop import Diverged, Event, Listeners, build_state, fit, seed_step
+from polariscope.worlds.capacity import check_images
 
 TELL_EVERY = 0.1  # seconds: a word to another process costs as much as a small step
 WEIGHTS_STEP = 2**32 - 1  # a step no run reaches: the weights have a draw of their own
@@ -40,6 +41,7 @@ Tell = Callable[[Progress], None]
 
 def train(config: RunConfig, store: Store, tell: Tell | None = None, run_id: str | None = None) -> Run:
     """Train a configuration into a new folder of the store."""
+    check_room(config)
     model = build_model(config)  # first, so that a configuration that cannot be built leaves no folder behind
     run_id = store.new_id(config.label) if run_id is None else run_id
     with hold(store.path_of(run_id)):
@@ -65,6 +67,7 @@ def resume(run: Run, tell: Tell | None = None) -> Run:
 
 def train_in_memory(config: RunConfig, listeners: Listeners | None = None) -> Autoencoder:
     """The trained model of a configuration, ready to be examined, without a folder: also for worlds without a name."""
+    check_room(config)
     state = build_state(build_model(config), config.objective, config.training)
     fit(state, config.objective, config.world, config.training, listeners)
     assert isinstance(state.model, Autoencoder)
@@ -82,6 +85,14 @@ def paced(tell: Tell, steps: int) -> Callable[[int, float], None]:
             told = time.monotonic()
 
     return step
+
+
+def check_room(config: RunConfig) -> None:
+    """Refuse images too large to be trained on here, before a network is built for them."""
+    world = config.world
+    source = getattr(world, "path", None) or type(world).__name__
+    advice = "--world.size {side} (of a folder or a rendered world) or a smaller --training.batch-size would fit"
+    check_images(world.shape, len(world), source, config.training.batch_size, advice)
 
 
 def build_model(config: RunConfig) -> Autoencoder:

@@ -6,8 +6,10 @@ import math
 
 from polariscope.memory import available_memory
 
-WORKING_BYTES = 256
-"""A pixel's share of what training the usual convolutional pair takes: its activations, gradients and their copies."""
+WORKING_BYTES = 320
+"""What training the usual convolutional pair takes for every pixel of a batch, as measured from 64x64 to 512x512."""
+NETWORK_BYTES = 512
+"""What its widest layers, which see the whole image, take for every pixel of one: weights, gradients, two averages."""
 FEWEST = 8
 """Images in the smallest batch that is of use."""
 
@@ -18,12 +20,12 @@ def check_images(shape: tuple[int, ...], count: int, source: str, batch_size: in
         return
     _, height, width = shape
     together = min(count, batch_size)
-    needed = together * height * width * WORKING_BYTES
+    a_pixel = together * WORKING_BYTES + NETWORK_BYTES
+    needed = height * width * a_pixel
     free = available_memory()
     if needed <= free:
         return
-    # Half of what is free: networks take memory, too. A power of two suits convolutions.
-    side = 2 ** max(3, math.floor(math.log2(math.sqrt(free / 2 / (together * WORKING_BYTES)))))
+    side = 2 ** max(3, math.floor(math.log2(math.sqrt(free / a_pixel))))  # a power of two suits convolutions
     whole = gigabytes(count * math.prod(shape))
     raise ValueError(
         f"{source}: images of {width}x{height} pixels are too large for this machine: a batch of {together} takes "
