@@ -23,7 +23,7 @@ SETTINGS = {
     "random-decoder": [{"count": 500}, {"count": 500, "size": 16, "dimension": 3}],
     "gaussian": [{"count": 500}, {"count": 500, "exact": True, "rotate": False}],
 }
-NEEDS_A_FILE = {"file"}
+NEEDS_A_FILE = {"file", "remembered"}
 
 
 @pytest.mark.parametrize(

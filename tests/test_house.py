@@ -23,10 +23,9 @@ MAY_IMPORT = {
     "dimension": GROUND | {"measures", "representation", "theory", "training", "worlds", "nets", "objectives", "lab"},
     "kernels": GROUND | {"nets", "theory"},
     "jacobians": {"nets", "measures"},
-    "examine": GROUND | {"measures", "representation", "worlds", "subjects", "theory", "jacobians"},
-    "compare": GROUND | {"measures", "representation", "worlds", "subjects"},
-    "diagnose": GROUND | {"kernels", "measures", "nets", "worlds"},
-    "report": GROUND | {"examine", "diagnose", "measures", "representation", "lab", "worlds"},
+    "examination": GROUND
+    | {"measures", "representation", "worlds", "subjects", "nets", "theory", "jacobians", "kernels"},
+    "report": GROUND | {"examination", "measures", "representation", "lab", "worlds"},
     "manipulation": GROUND
     | {"worlds", "nets", "objectives", "training", "representation", "measures", "jacobians", "report", "subjects"},
     "robustness": GROUND | {"nets", "training", "worlds"},

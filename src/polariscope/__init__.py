@@ -1,18 +1,68 @@
-"""Polariscope: train learned representations, take them apart, and put them under load."""
+"""Polariscope: train learned representations, take them apart, and put them under load.
 
-from polariscope.examine import Examination as Examination
-from polariscope.examine import examine as examine
-from polariscope.lab.store import Run as Run
-from polariscope.lab.store import Store as Store
-from polariscope.nets.autoencoder import Autoencoder as Autoencoder
-from polariscope.nets.autoencoder import ModelConfig as ModelConfig
-from polariscope.report.page import Subject as Subject
-from polariscope.report.page import write_report as write_report
-from polariscope.representation import Representation as Representation
-from polariscope.representation import represent as represent
-from polariscope.training.config import RunConfig as RunConfig
-from polariscope.training.config import TrainingConfig as TrainingConfig
-from polariscope.training.run import load_model as load_model
-from polariscope.training.run import resume as resume
-from polariscope.training.run import train as train
-from polariscope.worlds.world import ArrayWorld as ArrayWorld
+What is named here is imported when it is first asked for, so that ``import polariscope`` costs nothing by itself.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from polariscope.examination.compare import compare as compare
+    from polariscope.examination.examine import Examination as Examination
+    from polariscope.examination.examine import examine as examine
+    from polariscope.lab.store import Run as Run
+    from polariscope.lab.store import Store as Store
+    from polariscope.nets.autoencoder import Autoencoder as Autoencoder
+    from polariscope.nets.autoencoder import ModelConfig as ModelConfig
+    from polariscope.report.page import Case as Case
+    from polariscope.report.page import write_report as write_report
+    from polariscope.representation import Representation as Representation
+    from polariscope.representation import represent as represent
+    from polariscope.subjects.subject import Subject as Subject
+    from polariscope.subjects.subject import as_subject as as_subject
+    from polariscope.subjects.weights import load_weights as load_weights
+    from polariscope.training.config import RunConfig as RunConfig
+    from polariscope.training.config import TrainingConfig as TrainingConfig
+    from polariscope.training.run import load_model as load_model
+    from polariscope.training.run import resume as resume
+    from polariscope.training.run import train as train
+    from polariscope.worlds.as_world import as_world as as_world
+    from polariscope.worlds.world import ArrayWorld as ArrayWorld
+
+_PLACES = {
+    "ArrayWorld": "worlds.world",
+    "Autoencoder": "nets.autoencoder",
+    "Case": "report.page",
+    "Examination": "examination.examine",
+    "ModelConfig": "nets.autoencoder",
+    "Representation": "representation",
+    "Run": "lab.store",
+    "RunConfig": "training.config",
+    "Store": "lab.store",
+    "Subject": "subjects.subject",
+    "TrainingConfig": "training.config",
+    "as_subject": "subjects.subject",
+    "as_world": "worlds.as_world",
+    "compare": "examination.compare",
+    "examine": "examination.examine",
+    "load_model": "training.run",
+    "load_weights": "subjects.weights",
+    "represent": "representation",
+    "resume": "training.run",
+    "train": "training.run",
+    "write_report": "report.page",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _PLACES:
+        raise AttributeError(f"module 'polariscope' has no attribute {name!r}")
+    value = getattr(importlib.import_module(f"polariscope.{_PLACES[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_PLACES])

@@ -17,10 +17,10 @@ from matplotlib.figure import Figure
 from PIL import Image
 from scipy.stats import pearsonr
 
-from polariscope.examine import Examination, Value, Variable
+from polariscope.examination.examine import Examination, Value, Variable
 from polariscope.lab.store import Store
 from polariscope.measures.polarisation import polarised_sample, variable_types
-from polariscope.report import Subject, figures, page, write_report
+from polariscope.report import Case, figures, page, write_report
 from polariscope.representation import Representation
 from polariscope.studies import Table
 from polariscope.studies.polarised_regime import PolarisedRegime
@@ -184,32 +184,32 @@ def metrics(seed=0, steps=3000, beta=4.0):
 
 
 @pytest.fixture(scope="module")
-def subject():
+def case():
     environment = {"python": "3.11.9", "torch": "2.13.0", "numpy": "2.2.0", "cores": "2"}
-    return Subject("beta-vae (beta 4)", settings(beta=4.0), metrics(), examination(), environment)
+    return Case("beta-vae (beta 4)", settings(beta=4.0), metrics(), examination(), environment)
 
 
 @pytest.fixture(scope="module")
 def other():
-    return Subject("vae", settings("vae"), metrics(1, beta=1.0), examination(1), {"python": "3.11.9"})
+    return Case("vae", settings("vae"), metrics(1, beta=1.0), examination(1), {"python": "3.11.9"})
 
 
-def written(tmp_path, *subjects, title="A beta-VAE on sprites"):
+def written(tmp_path, *cases, title="A beta-VAE on sprites"):
     path = tmp_path / "report.html"
-    write_report(path, subjects, title)
+    write_report(path, cases, title)
     return path.read_text(encoding="utf-8")
 
 
 @pytest.fixture(scope="module")
-def single(tmp_path_factory, subject):
-    """The page of one subject."""
-    return written(tmp_path_factory.mktemp("single"), subject)
+def single(tmp_path_factory, case):
+    """The page of one case."""
+    return written(tmp_path_factory.mktemp("single"), case)
 
 
 @pytest.fixture(scope="module")
-def double(tmp_path_factory, subject, other):
-    """The page of two subjects."""
-    return written(tmp_path_factory.mktemp("double"), subject, other)
+def double(tmp_path_factory, case, other):
+    """The page of two cases."""
+    return written(tmp_path_factory.mktemp("double"), case, other)
 
 
 def test_every_section_is_there_once_and_every_tag_closes(single):
@@ -260,22 +260,22 @@ def test_pictures_decode_and_have_words(single):
     assert all(a["role"] == "img" and a["aria-label"] for a in svgs)
 
 
-def test_the_pixels_shown_are_those_examined(single, subject):
+def test_the_pixels_shown_are_those_examined(single, case):
     first = Page(single).of("img")[0]
     picture = np.asarray(Image.open(BytesIO(base64.b64decode(first["src"].partition(",")[2]))))[::2, ::2]
-    assert (picture[:64, :, 0] == subject.examination.originals[0, 0]).all()
-    assert (picture[-64:, :, 0] == subject.examination.reconstructions[0, 0]).all()
+    assert (picture[:64, :, 0] == case.examination.originals[0, 0]).all()
+    assert (picture[-64:, :, 0] == case.examination.reconstructions[0, 0]).all()
     assert (picture[64:-64, :, 3] == 0).all()
 
 
-def test_numbers_are_the_examinations(single, subject):
+def test_numbers_are_the_examinations(single, case):
     parsed = Page(single)
     shown = {section: [v for s, v in parsed.numbers if s == section] for section in SECTIONS}
-    found = subject.examination
+    found = case.examination
     table = [[v.mean_var, v.var_of_mean, v.kl, v.information] for v in found.variables]
     assert np.array_equal(np.reshape(shown["variables"], (10, 4)), table)
     assert shown["measures"] == [0.412345, 0.0731, 3.87]
-    held_out = [subject.held_out[term] for term in ("loss", "reconstruction", "kl")]
+    held_out = [case.held_out[term] for term in ("loss", "reconstruction", "kl")]
     assert shown["headline"] == [3, 1, 6, *held_out, 0.412345, 0.0731]
     assert "0.412" in parsed.text["measures"]
     assert f"{found.variables[0].mean_var:.3f}" in parsed.text["variables"]
@@ -286,21 +286,21 @@ def test_numbers_are_the_examinations(single, subject):
 
 def test_the_last_held_out_evaluation_counts():
     rows = [(100, "held_out", "loss", 5.0), (200, "held_out", "loss", 4.0), (300, "train", "loss", 1.0)]
-    assert Subject("m", {}, rows, examination(count=10)).held_out == {"loss": 4.0}
+    assert Case("m", {}, rows, examination(count=10)).held_out == {"loss": 4.0}
 
 
-def test_several_subjects_stand_side_by_side(double, subject, other):
+def test_several_subjects_stand_side_by_side(double, case, other):
     parsed = Page(double)
     headline = [v for s, v in parsed.numbers if s == "headline"]
     assert headline[:6] == [3, 1, 6, 3, 1, 6]
-    assert headline[6:8] == [subject.held_out["loss"], other.held_out["loss"]]
+    assert headline[6:8] == [case.held_out["loss"], other.held_out["loss"]]
     assert [v for s, v in parsed.numbers if s == "measures"][:2] == [0.412345, 0.512345]
     # The gap of the second model is larger and better; equal values have no best.
     assert re.findall(r'class="best">best</span> <data value="([\d.]+)"', double.partition('id="measures"')[2]) == [
         "0.512345"
     ]
     for section in ("reconstructions", "traversals", "variables", "factors", "histograms"):
-        assert subject.name in parsed.text[section]
+        assert case.name in parsed.text[section]
         assert "vae" in parsed.text[section]
     assert re.findall(r'class="differs"><th scope="row"><code>([\w.]+)', double) == [
         "objective.name",
@@ -315,13 +315,13 @@ def test_subjects_of_one_name_are_told_apart(tmp_path):
     small = Examination(
         Representation(np.zeros((5, 1), np.float32)), [Variable(0, "active", 0, 0, None, None, None)], [], None
     )
-    parsed = Page(written(tmp_path, *[Subject("vae", {}, [], small)] * 2))
+    parsed = Page(written(tmp_path, *[Case("vae", {}, [], small)] * 2))
     assert "vae 2" in parsed.text["headline"]
 
 
-def test_names_are_words_not_markup(tmp_path, subject):
+def test_names_are_words_not_markup(tmp_path, case):
     evil = "<script>alert(1)</script> & $\\broken$ \"q\" 'é' 漢"
-    found = subject.examination
+    found = case.examination
     factors = (Factor(evil, 3), *FACTORS[1:])
     found = replace(
         found,
@@ -330,7 +330,7 @@ def test_names_are_words_not_markup(tmp_path, subject):
         values=[Value("x", evil, None, None, evil), *found.values],
         notes=[evil],
     )
-    poisoned = Subject(evil, {**settings(), "note": evil}, [(1, "train", evil, 1.0)], found, {evil: evil})
+    poisoned = Case(evil, {**settings(), "note": evil}, [(1, "train", evil, 1.0)], found, {evil: evil})
     text = written(tmp_path, poisoned, title=evil)
     parsed = Page(text)
     assert not parsed.of("script")
@@ -340,15 +340,15 @@ def test_names_are_words_not_markup(tmp_path, subject):
     assert evil in parsed.text[""]
 
 
-def test_a_subject_without_factors_pictures_variances_or_curves_still_makes_a_whole_page(tmp_path, subject):
-    found = subject.examination
+def test_a_subject_without_factors_pictures_variances_or_curves_still_makes_a_whole_page(tmp_path, case):
+    found = case.examination
     bare = Examination(
         Representation(found.representation.mean),
         [replace(v, type="active", mean_var=0.0, kl=None, factor=None, information=None) for v in found.variables],
         [Value("mig", "Mutual information gap", None, True, "Mutual information gap needs factors")],
         None,
     )
-    parsed = Page(written(tmp_path, Subject("Mine", {"model": "mine.py:Mine", "data": "x.npz"}, [], bare)))
+    parsed = Page(written(tmp_path, Case("Mine", {"model": "mine.py:Mine", "data": "x.npz"}, [], bare)))
     assert [a["id"] for a in parsed.of("section")] == list(SECTIONS)
     assert not parsed.of("img")
     assert "No pictures" in parsed.text["reconstructions"]
@@ -360,13 +360,13 @@ def test_a_subject_without_factors_pictures_variances_or_curves_still_makes_a_wh
     assert "polariscope train" not in parsed.text["again"]
     assert "mine.py:Mine" in parsed.text["again"]
     assert [v for s, v in parsed.numbers if s == "variables"] == [v.var_of_mean for v in bare.variables]
-    both = Page(written(tmp_path, subject, Subject("Mine", {}, [], bare)))
+    both = Page(written(tmp_path, case, Case("Mine", {}, [], bare)))
     assert "This model shows no pictures" in both.text["traversals"]
     assert "not measured" in both.text["headline"]
 
 
-def test_many_latents_are_shown_most_used_first_and_the_rest_counted(tmp_path, subject):
-    found, count = subject.examination, 40
+def test_many_latents_are_shown_most_used_first_and_the_rest_counted(tmp_path, case):
+    found, count = case.examination, 40
     wide = Examination(
         Representation(np.zeros((50, count), np.float32), np.ones((50, count), np.float32)),
         [replace(found.variables[0], number=j) for j in reversed(range(count))],
@@ -376,19 +376,19 @@ def test_many_latents_are_shown_most_used_first_and_the_rest_counted(tmp_path, s
         found.reconstructions,
         np.repeat(found.traversals[:1], count, 0),
     )
-    parsed = Page(written(tmp_path, Subject("wide", {}, [], wide)))
+    parsed = Page(written(tmp_path, Case("wide", {}, [], wide)))
     assert "The 16 most used of 40 variables" in parsed.text["traversals"]
     assert re.findall(r"z\d+", parsed.text["traversals"]) == [f"z{j}" for j in range(39, 23, -1)]
     assert len(re.findall(r"z\d+", parsed.text["variables"])) == count
 
 
-def test_the_configuration_shown_makes_the_run_again(single, subject):
+def test_the_configuration_shown_makes_the_run_again(single, case):
     parsed = Page(single)
     assert "polariscope train --config again.toml" in parsed.text["again"]
-    assert page.as_toml(subject.settings) in parsed.text["again"]
+    assert page.as_toml(case.settings) in parsed.text["again"]
     expected = settings(beta=4.0)
     del expected["training"]["note"]  # TOML has no None
-    assert tomllib.loads(page.as_toml(subject.settings)) == expected
+    assert tomllib.loads(page.as_toml(case.settings)) == expected
 
 
 def test_toml_survives_odd_keys_and_values():
@@ -403,23 +403,23 @@ def test_toml_survives_odd_keys_and_values():
 def test_a_run_folder_becomes_a_subject(tmp_path):
     run = Store(tmp_path / "runs").create(settings(beta=4.0), "sprites beta-vae")
     run.write_metrics(metrics())
-    subject = Subject.of_run(run, examination(count=50))
-    assert subject.name == "beta-vae (beta 4)"
-    assert list(subject.metrics) == metrics()
-    assert subject.settings == run.config
-    assert subject.environment["run"] == run.id
-    assert subject.environment["numpy"] == np.__version__
-    assert run.id in Page(written(run.path, subject)).text["again"]
+    case = Case.of_run(run, examination(count=50))
+    assert case.name == "beta-vae (beta 4)"
+    assert list(case.metrics) == metrics()
+    assert case.settings == run.config
+    assert case.environment["run"] == run.id
+    assert case.environment["numpy"] == np.__version__
+    assert run.id in Page(written(run.path, case)).text["again"]
 
 
 def test_a_report_needs_a_subject(tmp_path):
-    with pytest.raises(ValueError, match="at least one subject"):
+    with pytest.raises(ValueError, match="at least one case"):
         write_report(tmp_path / "report.html", [], "nothing")
     assert not (tmp_path / "report.html").exists()
 
 
-def test_the_same_subject_gives_the_same_small_file_and_no_draft(tmp_path, single, double, subject):
-    assert written(tmp_path / "new", subject) == single
+def test_the_same_subject_gives_the_same_small_file_and_no_draft(tmp_path, single, double, case):
+    assert written(tmp_path / "new", case) == single
     assert [p.name for p in (tmp_path / "new").iterdir()] == ["report.html"]
     assert len(double) < 2_000_000
 

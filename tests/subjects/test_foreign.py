@@ -10,7 +10,7 @@ from torch import nn
 
 from polariscope import examine
 from polariscope.cli import main
-from polariscope.compare import compare
+from polariscope.examination.compare import compare
 from polariscope.representation import represent
 from polariscope.subjects import as_subject
 from polariscope.subjects.user_code import load_source

@@ -1,30 +1,37 @@
-"""``polariscope compare``: two runs, layer by layer."""
+"""``polariscope compare``: two models, layer by layer."""
 
 from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
 from polariscope.atomic import atomic
+from polariscope.cli.configuration import world_named
+from polariscope.cli.named import ModelFlags, is_source, opened, own_subject, run_subject
 from polariscope.cli.parsing import parse, take_first
-from polariscope.compare import compare, encoder_layers
+from polariscope.examination.compare import compare, encoder_layers
 from polariscope.lab.store import Run, Store
 from polariscope.measures.similarity import SimilarityMatrix
 from polariscope.report.figures import heatmap
 from polariscope.training.config import RunConfig
-from polariscope.training.run import load_model
+from polariscope.worlds.world import World, worlds
 
 
 @dataclass(frozen=True)
-class Options:
-    """polariscope compare RUN RUN [options]
+class Options(ModelFlags):
+    """polariscope compare MODEL MODEL [options]
 
-    Similarity of every layer of the first run's model to every layer of the second's, on the first run's world.
+    Similarity of every layer of the first model to every layer of the second. A model is a run, or FILE.py:NAME of
+    yours; the data is that of the first run unless --data says otherwise.
     """
 
+    data: str | None = None
+    """World or file to compare on; a run brings its own."""
+    second_weights: Path | None = None
+    """Weights of the second model, if it is a module of yours; --weights are those of the first."""
     measure: Literal["cka", "procrustes"] = "cka"
     """cka looks at the large directions; procrustes at all of them, and overestimates with few examples."""
     debiased: bool = False
@@ -34,6 +41,7 @@ class Options:
     steps: tuple[int, int] | None = None
     """Snapshots to compare instead of the final models, one step for each run."""
     seed: int = 0
+    """Draws the examples and the noise of the samples."""
     runs: Path = Path("runs")
     """Folder of the runs."""
     out: Path = Path("compare.png")
@@ -47,30 +55,29 @@ def main(arguments: list[str]) -> int:
     names = [name for name in (take_first(arguments), take_first(arguments)) if name is not None]
     options = parse(Options, arguments, "compare")
     if len(names) != 2:
-        raise ValueError("which runs? 'polariscope compare RUN RUN' takes two ('polariscope runs' lists them)")
+        raise ValueError("which models? 'polariscope compare RUN RUN' takes two ('polariscope runs' lists them)")
     if options.count < 2:
         raise ValueError(f"--count is {options.count}: at least 2 examples are needed")
-    store = Store(options.runs)
-    runs = [store.open(name) for name in names]
-    models = [load_model(run, step) for run, step in zip(runs, options.steps or (None, None), strict=True)]
-    worlds = [RunConfig.build(run.config).world for run in runs]
-    if worlds[0].shape != worlds[1].shape:
-        raise ValueError(
-            f"the models see different data: {runs[0].id} has shape {worlds[0].shape}, {runs[1].id} {worlds[1].shape}"
-        )
-    first, second = models
     if options.debiased and options.measure != "cka":
         raise ValueError("--debiased is for cka only")
+    store = Store(options.runs)
+    runs = [None if is_source(name) else opened(store, name) for name in names]
+    world = _world(runs, options)
+    flags = (options, replace(options, weights=options.second_weights))
+    first, second = (
+        own_subject(name, flag) if run is None else run_subject(run, step)
+        for name, run, flag, step in zip(names, runs, flags, options.steps or (None, None), strict=True)
+    )
     found = compare(
         first,
         second,
-        worlds[0],
+        world,
         measure=options.measure,
         debiased=options.debiased,
         count=options.count,
         seed=options.seed,
     )
-    draw(found, runs, options)
+    draw(found, names, options)
     if options.json:
         keys = {"rows": found.rows, "columns": found.columns, "values": found.values.tolist(), "notes": found.notes}
         print(json.dumps({"out": str(options.out), "measure": options.measure, **keys}))
@@ -85,6 +92,19 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
+def _world(runs: list[Run | None], options: Options) -> World:
+    """The data both models see: what was asked for, or that of the first run."""
+    own = [(run.id, RunConfig.build(run.config).world) for run in runs if run is not None]
+    if options.data is not None:
+        return worlds.build(world_named(options.data))
+    if not own:
+        raise ValueError("models of yours need --data: the name of a world or the path of a file")
+    if own[0][1].shape != own[-1][1].shape:
+        (one, a), (other, b) = own
+        raise ValueError(f"the models see different data: {one} has shape {a.shape}, {other} {b.shape}")
+    return own[0][1]
+
+
 def condensed(notes: tuple[str, ...]) -> list[str]:
     """One note of each kind: the same remark on many layers is said once, with their number."""
     kinds: dict[str, list[str]] = {}
@@ -93,9 +113,9 @@ def condensed(notes: tuple[str, ...]) -> list[str]:
     return [n[0] if len(n) == 1 else f"{n[0]} (and {len(n) - 1} more layers like it)" for n in kinds.values()]
 
 
-def draw(found: SimilarityMatrix, runs: list[Run], options: Options) -> None:
+def draw(found: SimilarityMatrix, names: list[str], options: Options) -> None:
     """The heatmap, with lines where each encoder ends."""
-    title = f"{options.measure}\nrows: {runs[0].id}\ncolumns: {runs[1].id}"
+    title = f"{options.measure}\nrows: {names[0]}\ncolumns: {names[1]}"
     lines = ([encoder_layers(found.rows)], [encoder_layers(found.columns)])
     figure = heatmap(found.values, found.rows, found.columns, title, low=0, high=1, separators=lines)
     with atomic(options.out) as draft:

@@ -14,12 +14,12 @@ from rich.table import Table
 from polariscope.cli.examine import divergence_weight, note
 from polariscope.cli.parsing import parse
 from polariscope.cli.progress import bars
-from polariscope.examine import examine
+from polariscope.examination.examine import examine
 from polariscope.lab.store import Run, Store
 from polariscope.nets.autoencoder import ModelConfig
 from polariscope.objectives.beta_tc_vae import BetaTCVAE
 from polariscope.objectives.beta_vae import BetaVAE
-from polariscope.report import Subject, write_report
+from polariscope.report import Case, write_report
 from polariscope.training.config import RunConfig, TrainingConfig
 from polariscope.training.run import load_model
 from polariscope.training.sweep import finish, prepare
@@ -76,23 +76,23 @@ def show(demo: Run, runs: list[Run], options: Options) -> int:
     console.print(f"training two models for {steps} steps each, in parallel ...", highlight=False)
     with bars([config.label for config in configs], steps, quiet=options.json) as tells:
         finish(runs, report=lambda number, point: tells[number](point))
-    subjects = []
+    cases = []
     for run, config in zip(runs, configs, strict=True):
         console.print(f"examining {run.id} ...", highlight=False)
         beta = divergence_weight(config.objective)
         examination = examine(load_model(run), config.world, count=demo.config["examples"], beta=beta)
         note(run, examination)
-        subject = Subject.of_run(run, examination)
-        write_report(run.path / "report.html", [subject], subject.name)
-        subjects.append(subject)
+        case = Case.of_run(run, examination)
+        write_report(run.path / "report.html", [case], case.name)
+        cases.append(case)
     report = demo.path / "report.html"
-    write_report(report, subjects, "Two models of the sprite world")
+    write_report(report, cases, "Two models of the sprite world")
     demo.update(status="done")
     if options.json:
-        findings = {subject.name: subject.examination.summary() for subject in subjects}
+        findings = {case.name: case.examination.summary() for case in cases}
         print(json.dumps({"report": str(report), "runs": [run.id for run in runs], "findings": findings}))
     else:
-        headline(subjects, runs)
+        headline(cases, runs)
         print(f"report: {report}")
     return 0
 
@@ -102,19 +102,19 @@ def config_of(objective: Any, options: Options) -> RunConfig:
     return RunConfig(Sprites(size=options.size), objective, ModelConfig(latents=10), training)
 
 
-def headline(subjects: list[Subject], runs: list[Run]) -> None:
+def headline(cases: list[Case], runs: list[Run]) -> None:
     """One column a model: what is used, what it cost, what the measures say."""
     table = Table(title="Headline", title_justify="left", box=None)
     table.add_column("")
-    for subject in subjects:
-        table.add_column(subject.name, justify="right")
+    for case in cases:
+        table.add_column(case.name, justify="right")
     rows: list[tuple[str, list[str]]] = [
-        ("active / mixed / passive", [" / ".join(map(str, s.examination.counts.values())) for s in subjects]),
+        ("active / mixed / passive", [" / ".join(map(str, s.examination.counts.values())) for s in cases]),
         ("held-out reconstruction (nats)", [f"{run.result['held_out_reconstruction']:.1f}" for run in runs]),
         ("held-out KL (nats)", [f"{run.result['held_out_kl']:.2f}" for run in runs]),
     ]
-    for number, value in enumerate(subjects[0].examination.values):
-        values = [s.examination.values[number].value for s in subjects]
+    for number, value in enumerate(cases[0].examination.values):
+        values = [s.examination.values[number].value for s in cases]
         rows.append((value.title, ["undefined" if v is None else f"{v:.3f}" for v in values]))
     for name, cells in rows:
         table.add_row(name, *cells)

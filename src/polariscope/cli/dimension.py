@@ -13,7 +13,7 @@ import tyro
 from rich.console import Console
 
 from polariscope.atomic import atomic
-from polariscope.cli.parsing import parse_run
+from polariscope.cli.configuration import parse_run
 from polariscope.cli.progress import bars
 from polariscope.dimension import (
     DimensionProbe,

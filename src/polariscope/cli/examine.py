@@ -1,48 +1,59 @@
-"""``polariscope examine``: a run of ours, or any module with an ``encode`` method."""
+"""``polariscope examine``: a run of ours, or any model of yours."""
 
 from __future__ import annotations
 
-import importlib.util
+import dataclasses
 import json
 import os
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, Literal
 
 from rich.console import Console
 from rich.table import Table
-from safetensors import SafetensorError
-from safetensors.torch import load_file
-from torch import nn
 
-from polariscope.cli.parsing import parse, take_first, world_named
-from polariscope.examine import Examination, examine
+from polariscope.cli.configuration import world_named
+from polariscope.cli.named import ModelFlags, is_source, opened, own_subject, run_subject
+from polariscope.cli.parsing import parse, take, take_first
+from polariscope.examination.examine import Examination, examine
 from polariscope.lab.holding import InUseError, hold
 from polariscope.lab.store import Run, Store
+from polariscope.measures.measure import measures
 from polariscope.objectives.beta_vae import BetaVAE
 from polariscope.objectives.objective import Objective
 from polariscope.objectives.vae import VAE
-from polariscope.report import Subject, write_report
+from polariscope.report import Case, write_report
 from polariscope.training.config import RunConfig
-from polariscope.training.run import load_model
-from polariscope.worlds.world import worlds
+from polariscope.training.loop import split
+from polariscope.worlds.splits import Part
+from polariscope.worlds.world import World, worlds
+
+LOOKED_AT = {
+    "all": "The examples are drawn from training and held-out data alike; --part held-out looks at the latter only.",
+    "held-out": "The examples are held-out data, which the model was not trained on.",
+    "training": "The examples are training data.",
+}
 
 
 @dataclass(frozen=True)
-class Options:
+class Options(ModelFlags):
     """polariscope examine RUN [options], or polariscope examine FILE.py:NAME --data WORLD_OR_FILE [options]
 
-    RUN is a run's id, a unique part of it, its folder, or 'latest'. FILE.py:NAME is a class or function of yours that
-    returns an nn.Module with an encode(x) method when called without arguments.
+    RUN is a run's id, a unique part of it, its folder, or 'latest'. FILE.py:NAME is a model of yours: an nn.Module, a
+    class or function without arguments that makes one, or a function from observations to codes.
     """
 
     data: str | None = None
-    """World or file to examine on; a run brings its own."""
-    weights: Path | None = None
-    """safetensors file of weights for a module of yours."""
+    """World or file to examine on, whose own settings are --world.*; a run brings its own."""
+    part: Literal["all", "held-out", "training"] = "all"
+    """Which of a run's own data to look at."""
     count: int = 10_000
     """Examples to look at."""
+    measures: str = "*"
+    """Names of measures, separated by commas; * and ? stand for any letters, nothing for no measure."""
     seed: int = 0
+    """Draws the examples and the noise of the samples."""
     runs: Path = Path("runs")
     """Folder of the runs."""
     out: Path | None = None
@@ -54,33 +65,44 @@ class Options:
 def main(arguments: list[str]) -> int:
     arguments = list(arguments)
     name = take_first(arguments)
-    options = parse(Options, arguments, "examine")
-    if name is None:
+    asked = "-h" in arguments or "--help" in arguments
+    if name is None and not asked:
         raise ValueError("what is to be examined? 'polariscope examine RUN' or 'polariscope examine FILE.py:NAME'")
+    data = take(arguments, "--data")
+    run = config = None
+    if name is not None and not is_source(name):
+        folder = take(arguments, "--runs")
+        arguments += [] if folder is None else ["--runs", folder]
+        run = opened(Store(Path(folder or "runs")), name)
+        config = RunConfig.build(run.config)
+    if data is None and config is None and not asked:
+        raise ValueError("a model of yours needs --data: the name of a world or the path of a file")
+    default = config.world if config is not None and data is None else worlds.build(world_named(data or "sprites"))
+    options: Any = parse(_with_world(default), arguments, "examine")
     if options.count < 2:
         raise ValueError(f"--count is {options.count}: at least 2 examples are needed")
-    if ".py:" in name:
-        if options.data is None:
-            raise ValueError("a model of yours needs --data: the name of a world or the path of a file")
-        model = own_model(name, options.weights)
-        world = worlds.build(world_named(options.data))
-        examination = examine(model, world, count=options.count, seed=options.seed)
-        subject = Subject(name.rpartition(":")[2], {"model": name, "data": options.data}, [], examination)
+    wanted = [m for pattern in options.measures.split(",") if pattern for m in _known(pattern.strip())]
+    found = {"count": options.count, "seed": options.seed, "measured": wanted}
+    if run is None:
+        assert name is not None
+        if options.part != "all":
+            raise ValueError("--part is for the data of a run, which knows what it was trained on")
+        examination = examine(own_subject(name, options), options.world, **found)
+        about = {"model": name, "data": data, "world": worlds.describe(options.world)}
+        case = Case(name.rpartition(":")[2], about, [], examination)
         out = options.out or Path("report.html")
     else:
-        run = opened(Store(options.runs), name)
+        assert config is not None
         if options.out is None and not os.access(run.path, os.W_OK):
             raise ValueError(f"the run folder {run.path} cannot be written to: say with --out where the report goes")
-        model = load_model(run)
-        config = RunConfig.build(run.config)
-        world = worlds.build(world_named(options.data)) if options.data else config.world
-        beta = divergence_weight(config.objective)
-        examination = examine(model, world, count=options.count, seed=options.seed, beta=beta)
+        world, looked_at = _part(options.world, config, options.part, own=options.world == config.world)
+        subject = dataclasses.replace(run_subject(run), notes=looked_at)
+        examination = examine(subject, world, **found, beta=divergence_weight(config.objective))
         if options.out is None:
             note(run, examination)
-        subject = Subject.of_run(run, examination)
+        case = Case.of_run(run, examination)
         out = options.out or run.path / "report.html"
-    write_report(out, [subject], f"{subject.name}")
+    write_report(out, [case], case.name)
     if options.json:
         print(json.dumps({"report": str(out), **examination.summary()}))
     else:
@@ -88,13 +110,34 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
-def opened(store: Store, name: str) -> Run:
-    """The run of that name; runs that could not be looked at on the way to ``latest`` are said."""
-    try:
-        return store.open(name)
-    finally:
-        for problem in store.problems:
-            print(f"skipped: {problem}", file=sys.stderr)
+def _with_world(default: World) -> Any:
+    """The options with the settings of a world among them."""
+    world = ("world", type(default), dataclasses.field(default=default))
+    options = dataclasses.make_dataclass("Options", [world], bases=(Options,), frozen=True)
+    options.__doc__ = Options.__doc__
+    return options
+
+
+def _known(pattern: str) -> list[str]:
+    names = measures.names(pattern)
+    if not names:
+        measures.get(pattern)  # says which was meant
+    return names
+
+
+def _part(world: World, config: RunConfig, part: str, own: bool) -> tuple[World, tuple[str, ...]]:
+    """The part of a run's data to look at, and a sentence about it."""
+    if not own:
+        if part != "all":
+            raise ValueError("--part is for the data the run was trained on, without --data and --world.*")
+        return world, ()
+    trained, held_out = split(len(world), config.training.held_out)
+    if part == "all":
+        return world, (LOOKED_AT["all"],) if len(held_out) else (LOOKED_AT["training"],)
+    index = held_out if part == "held-out" else trained
+    if not len(index):
+        raise ValueError("this run kept no data from training, so there is none to look at with --part held-out")
+    return Part(world, index), (LOOKED_AT[part],)
 
 
 def note(run: Run, examination: Examination) -> None:
@@ -111,30 +154,6 @@ def divergence_weight(objective: Objective) -> float | None:
     if isinstance(objective, BetaVAE):
         return objective.beta
     return 1.0 if isinstance(objective, VAE) else None
-
-
-def own_model(reference: str, weights: Path | None) -> nn.Module:
-    """The module that ``FILE.py:NAME`` makes, with its weights."""
-    file, _, name = reference.rpartition(":")
-    if not Path(file).is_file():
-        raise ValueError(f"there is no file {file}")
-    spec = importlib.util.spec_from_file_location("examined_model", file)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    make = getattr(module, name, None)
-    if not callable(make):
-        raise ValueError(f"{file} has no class or function {name!r} to make a model with")
-    model = make()
-    if not isinstance(model, nn.Module):
-        raise TypeError(f"{reference} gave a {type(model).__name__}; an nn.Module is needed")
-    if weights is not None:
-        try:
-            model.load_state_dict(load_file(weights))
-        except (SafetensorError, FileNotFoundError, RuntimeError) as error:
-            raise ValueError(f"the weights {weights} do not load into {name}: {str(error).splitlines()[0]}") from error
-    return model.eval()
 
 
 def show(examination: Examination, out: Path) -> None:

@@ -14,19 +14,20 @@ import tyro
 from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
 from torch import nn
 
 from polariscope.atomic import atomic
-from polariscope.cli.examine import own_model
-from polariscope.cli.parsing import options_type, parse, take_first, world_named
+from polariscope.cli.configuration import world_named
+from polariscope.cli.named import is_source, own_module
+from polariscope.cli.parsing import options_type, parse, take_first
 from polariscope.cli.progress import bars
-from polariscope.diagnose import Diagnosis, Form, Labelled, diagnose, train_classifier
+from polariscope.examination.diagnose import Diagnosis, Form, Labelled, diagnose, train_classifier
 from polariscope.lab.store import Run, Store
 from polariscope.nets.classifiers import Parametrisation, Weights, alexnet, lenet, mlp
 from polariscope.registry import nearest
 from polariscope.report.kernel_figures import figures_of, write_kernel_report
+from polariscope.subjects.weights import load_weights
 from polariscope.training.run import Progress
 from polariscope.worlds.world import World, sample, to_tensor, worlds
 
@@ -160,10 +161,10 @@ def labels_of(
 
 def classifier(name: str, shape: tuple[int, ...], classes: int, options: Any) -> nn.Module:
     """The model of a name, or of a file of the user's, as the seed draws it."""
-    if ".py:" in name:
+    if is_source(name):
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(options.seed)
-            return own_model(name, None)
+            return own_module(name)
     if name not in BUILT_IN:
         raise ValueError(f"there is no model {name!r}: {nearest(name, [*BUILT_IN, 'FILE.py:NAME'])}")
     weights = Weights(options.parametrisation)
@@ -182,10 +183,10 @@ def before_and_after(
 ) -> tuple[nn.Module, nn.Module, nn.Module]:
     """The model before training, after it, and what classifies: from files, or trained here."""
     if options.initial is not None:
-        load(model, options.initial)
+        load_weights(model, options.initial)
     initial = copy.deepcopy(model).eval()
     if options.final is not None:
-        load(model, options.final)
+        load_weights(model, options.final)
         return initial, model.eval(), model.eval()
     steps = options.train or STEPS
     with bars([f"training {name}"], steps, quiet=options.json) as (tell,):
@@ -200,14 +201,6 @@ def before_and_after(
             tell=lambda step, loss: tell(Progress(step, steps, loss)),
         )
     return initial, model.eval(), network
-
-
-def load(model: nn.Module, weights: Path) -> None:
-    try:
-        model.load_state_dict(load_file(weights))
-    except (SafetensorError, OSError, RuntimeError) as error:
-        reason = " ".join(str(error).split())[:200]
-        raise ValueError(f"the weights {weights} do not load into the model: {reason}") from error
 
 
 def write(folder: Path, found: Diagnosis, settings: dict[str, Any], names: list[str]) -> None:

@@ -11,7 +11,8 @@ from typing import Annotated, Any
 import tyro
 
 from polariscope.atomic import atomic
-from polariscope.cli.parsing import parse_run, parse_world, take, take_first
+from polariscope.cli.configuration import parse_run, parse_world
+from polariscope.cli.parsing import take, take_first
 from polariscope.cli.progress import bars
 from polariscope.manipulation.bundle import new_folder, report_on, save_bundle
 from polariscope.manipulation.figures import triptych

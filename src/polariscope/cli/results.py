@@ -39,9 +39,7 @@ def main(arguments: list[str]) -> int:
     for problem in problems:
         print(f"skipped: {problem}", file=sys.stderr)
     if not outcomes:
-        raise ValueError(
-            f"there is no table of a study in {folder}; 'polariscope reproduce' makes them"
-        )
+        raise ValueError(f"there is no table of a study in {folder}; 'polariscope reproduce' makes them")
     if options.out is not None:
         with atomic(options.out) as draft:
             draft.write_text(results_page(outcomes, folder), encoding="utf-8")

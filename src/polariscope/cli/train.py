@@ -7,15 +7,15 @@ import shlex
 from pathlib import Path
 from typing import Any
 
-from polariscope.cli.examine import opened
-from polariscope.cli.parsing import options_type, parse, parse_run, take
+from polariscope.cli.configuration import parse_run
+from polariscope.cli.named import opened
+from polariscope.cli.parsing import JSON, RUNS, flag, options_type, parse, take
 from polariscope.cli.progress import bars
 from polariscope.lab.store import Run, Store
 from polariscope.training.config import RunConfig
 from polariscope.training.sweep import best_run, finish, over_seeds, prepare
 
-EXTRA = [("runs", Path, Path("runs")), ("json", bool, False)]
-SEEDS = ("seeds", int, 1)
+SEEDS = ("seeds", flag(int, "Train with so many seeds, side by side, and name the best by its held-out loss."), 1)
 
 
 def main(arguments: list[str]) -> int:
@@ -24,10 +24,10 @@ def main(arguments: list[str]) -> int:
     while (name := take(arguments, "--resume")) is not None:
         resumed.append(name)
     if resumed:
-        options = parse(options_type(EXTRA), arguments, "train --resume RUN")
+        options = parse(options_type([RUNS, JSON]), arguments, "train --resume RUN")
         runs = [opened(Store(options.runs), name) for name in resumed]
     else:
-        config, options = parse_run(arguments, "train", [*EXTRA, SEEDS])
+        config, options = parse_run(arguments, "train", [RUNS, JSON, SEEDS])
         runs = prepare(over_seeds(config, options.seeds), Store(options.runs))
     configs = [RunConfig.build(run.config) for run in runs]
     several = len(runs) > 1
@@ -57,7 +57,7 @@ def _show_all(labels: list[str], runs: list[Run], as_json: bool) -> int:
         return 0
     for label, run in zip(labels, runs, strict=True):
         print(f"{label}{' (best)' if run is best else ''}: {run.id}: {_summary(run)}")
-    print(f"next: polariscope examine {best.id}")
+    print(f"next: {_examine(best)}")
     return 0
 
 
@@ -66,8 +66,14 @@ def _show(run: Run, as_json: bool) -> int:
         print(json.dumps(_about(run)))
         return 0
     print(f"{run.id}: {_summary(run)}")
-    print(f"next: polariscope examine {run.id}")
+    print(f"next: {_examine(run)}")
     return 0
+
+
+def _examine(run: Run) -> str:
+    """The command that works as pasted, wherever the runs lie."""
+    words = ["polariscope", "examine", run.id]
+    return shlex.join(words if run.path.parent == Path("runs") else [*words, "--runs", str(run.path.parent)])
 
 
 def _about(run: Run) -> dict[str, Any]:

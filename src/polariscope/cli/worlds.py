@@ -12,7 +12,8 @@ from PIL import Image
 from rich.console import Console
 from rich.padding import Padding
 
-from polariscope.cli.parsing import parse, parse_world, take_first
+from polariscope.cli.configuration import parse_world
+from polariscope.cli.parsing import parse, take_first
 from polariscope.worlds.world import World, sample, worlds
 
 
@@ -33,11 +34,15 @@ SHOW = [
 ]
 
 
+NAMELESS = ("file", "remembered")
+"""What stands for data of the user's own, and is nothing without it."""
+
+
 def main(arguments: list[str]) -> int:
     if arguments and arguments[0] == "show":
         return show(arguments[1:])
     options = parse(ListOptions, arguments, "worlds")
-    rows = [describe(name) for name in worlds.names() if name != "file"]
+    rows = [describe(name) for name in worlds.names() if name not in NAMELESS]
     if options.json:
         print(json.dumps(rows))
         return 0
@@ -65,19 +70,31 @@ def show(arguments: list[str]) -> int:
     if name is None:
         raise ValueError(f"which world? 'polariscope worlds show NAME': {', '.join(worlds.names())}, or a file's path")
     world, options = parse_world(name, arguments, "worlds show", SHOW)
-    sheet = contact_sheet(world, options.rows, options.columns, options.seed)
-    sheet.save(options.out)
+    drawn = len(world.shape) == 3
+    if drawn:
+        contact_sheet(world, options.rows, options.columns, options.seed).save(options.out)
+    facts = look_of(world)
     if options.json:
-        print(json.dumps({"out": str(options.out), "shape": world.shape, "observations": len(world)}))
-    else:
-        print(f"{options.rows * options.columns} of {len(world):,} observations of {name} in {options.out}")
+        print(json.dumps({"out": str(options.out) if drawn else None, **facts}))
+        return 0
+    shape = "x".join(map(str, world.shape))
+    print(f"{name}: {len(world):,} observations of {shape}, {', '.join(facts['factors']) or 'no factors'}")
+    for sentence in facts["assumed"]:
+        print(f"note: {sentence}")
+    shown = min(options.rows * options.columns, len(world))
+    print(f"{shown} of them in {options.out}" if drawn else "They are points, not images: there is nothing to draw.")
     return 0
 
 
+def look_of(world: World) -> dict[str, Any]:
+    """JSON-ready: what a world holds, and what was assumed about it if it comes from a file."""
+    factors = [f"{f.name} ({f'{f.size} values, {f.kind}' if f.size else 'continuous'})" for f in world.factors]
+    assumed = list(getattr(world, "assumed", ()))
+    return {"shape": world.shape, "observations": len(world), "factors": factors, "assumed": assumed}
+
+
 def contact_sheet(world: World, rows: int, columns: int, seed: int, gap: int = 2) -> Image.Image:
-    """Random observations side by side; small images are enlarged to whole multiples."""
-    if len(world.shape) != 3:
-        raise ValueError(f"this world has points of shape {world.shape}, not images: there is nothing to draw")
+    """Random images side by side; small ones are enlarged to whole multiples, large ones shrunk."""
     if rows < 1 or columns < 1:
         raise ValueError(f"a contact sheet needs at least one row and one column; got {rows} and {columns}")
     images, _, _ = sample(world, rows * columns, seed)

@@ -29,7 +29,7 @@ from polariscope.measures.transitions import fit_transitions
 from polariscope.representation import Representation
 
 if TYPE_CHECKING:
-    from polariscope.examine import Variable
+    from polariscope.examination.examine import Variable
 
 PALETTE = {
     "ink": ("#1c2733", "#e4eaf0"),

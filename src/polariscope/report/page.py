@@ -1,6 +1,6 @@
 """The one-file HTML report: everything inside, nothing fetched, so that it can be mailed, archived and printed.
 
-This module turns subjects into what the template lays out: tables of :class:`Cell` and inline figures. Numbers are
+This module turns cases into what the template lays out: tables of :class:`Cell` and inline figures. Numbers are
 shown rounded, and kept in full in ``<data value>``, so that a report can be read back by a machine.
 """
 
@@ -22,7 +22,7 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from polariscope.atomic import atomic
-from polariscope.examine import TRAVERSAL_REACH, Examination, Variable
+from polariscope.examination.examine import TRAVERSAL_REACH, Examination, Variable
 from polariscope.lab.store import Row, Run
 from polariscope.measures.measure import measures
 from polariscope.report import figures
@@ -36,7 +36,7 @@ TILE = 64
 
 
 @dataclass(frozen=True, eq=False)
-class Subject:
+class Case:
     """One model in a report: what it is called, how it was made, how training went, what was found."""
 
     name: str
@@ -47,8 +47,8 @@ class Subject:
     environment: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
-    def of_run(cls, run: Run, examination: Examination) -> Subject:
-        """The subject of a run folder, called after its objective."""
+    def of_run(cls, run: Run, examination: Examination) -> Case:
+        """The case of a run folder, called after its objective."""
         record = run.record
         made = {"run": run.id, "created": str(record["created"]), **record.get("environment", {})}
         return cls(_called(run.config.get("objective")) or run.id, run.config, run.metrics(), examination, made)
@@ -100,18 +100,18 @@ class Line:
     differs: bool = False
 
 
-def write_report(path: Path | str, subjects: Sequence[Subject], title: str) -> None:
-    """Write one self-contained HTML file about one subject, or several side by side."""
-    if not subjects:
-        raise ValueError("a report needs at least one subject; got none")
-    page = render(subjects, title)
+def write_report(path: Path | str, cases: Sequence[Case], title: str) -> None:
+    """Write one self-contained HTML file about one case, or several side by side."""
+    if not cases:
+        raise ValueError("a report needs at least one case; got none")
+    page = render(cases, title)
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     with atomic(path) as draft:
         draft.write_text(page, encoding="utf-8")
 
 
-def render(subjects: Sequence[Subject], title: str) -> str:
+def render(cases: Sequence[Case], title: str) -> str:
     """The report as HTML text."""
     environment = Environment(
         loader=PackageLoader("polariscope", "report"),
@@ -121,21 +121,21 @@ def render(subjects: Sequence[Subject], title: str) -> str:
         lstrip_blocks=True,
     )
     environment.filters |= {"number": number, "data": data, "percent": lambda share: f"{share:.0%}"}
-    names = distinct([subject.name for subject in subjects])
-    settings = [dict(_flat(s.settings)) for s in subjects]
+    names = distinct([case.name for case in cases])
+    settings = [dict(_flat(s.settings)) for s in cases]
     return environment.get_template("page.html.jinja").render(
         title=title,
         names=names,
-        subjects=subjects,
+        cases=cases,
         palette=figures.PALETTE,
-        colours=[figures.SUBJECTS[i % len(figures.SUBJECTS)] for i in range(len(subjects))],
+        colours=[figures.SUBJECTS[i % len(figures.SUBJECTS)] for i in range(len(cases))],
         types=figures.TYPES,
-        headline=_headline(subjects),
-        curves=_curves(dict(zip(names, subjects, strict=True))),
-        measures=_measures(subjects),
+        headline=_headline(cases),
+        curves=_curves(dict(zip(names, cases, strict=True))),
+        measures=_measures(cases),
         settings=_side_by_side(settings),
-        environment=_side_by_side([dict(s.environment) for s in subjects]),
-        views=[_View(name, subject, f"s{i}") for i, (name, subject) in enumerate(zip(names, subjects, strict=True))],
+        environment=_side_by_side([dict(s.environment) for s in cases]),
+        views=[_View(name, case, f"s{i}") for i, (name, case) in enumerate(zip(names, cases, strict=True))],
         reach=TRAVERSAL_REACH,
         knows=KNOWS,
         matrix_rows=MATRIX_ROWS,
@@ -153,16 +153,16 @@ class Picture:
 
 @dataclass(frozen=True, eq=False)
 class _View:
-    """What the template shows of one subject: figures and pictures, made when they are asked for."""
+    """What the template shows of one case: figures and pictures, made when they are asked for."""
 
     name: str
-    subject: Subject
+    case: Case
     key: str
     """Begins the ids of everything in this view, which must differ over the page."""
 
     @property
     def examination(self) -> Examination:
-        return self.subject.examination
+        return self.case.examination
 
     @cached_property
     def pairs(self) -> list[Picture]:
@@ -201,25 +201,25 @@ class _View:
         return inline(figure, f"Histograms for {shown} of {self.name}", f"{self.key}-histograms")
 
 
-def _headline(subjects: Sequence[Subject]) -> list[Line]:
+def _headline(cases: Sequence[Case]) -> list[Line]:
     """Held-out terms, then the measures that have a better direction."""
-    held_out = [s.held_out for s in subjects]
+    held_out = [s.held_out for s in cases]
     rows = []
     for term, label in (("loss", "loss"), ("reconstruction", "reconstruction"), ("kl", "KL")):
         values = [terms.get(term) for terms in held_out]
         if any(value is not None for value in values):
             # Losses of different objectives weigh their parts differently: only the reconstruction has a better side.
             better = False if term == "reconstruction" else None
-            rows.append(_line(f"Held-out {label} (nats)", values, ["not measured"] * len(subjects), better))
-    return rows + [line for line in _measures(subjects) if line.wanted and any(c.value is not None for c in line.cells)]
+            rows.append(_line(f"Held-out {label} (nats)", values, ["not measured"] * len(cases), better))
+    return rows + [line for line in _measures(cases) if line.wanted and any(c.value is not None for c in line.cells)]
 
 
-def _measures(subjects: Sequence[Subject]) -> list[Line]:
-    """Every measure of any subject, with what it means."""
-    titles = {value.name: value for s in subjects for value in s.examination.values}
+def _measures(cases: Sequence[Case]) -> list[Line]:
+    """Every measure of any case, with what it means."""
+    titles = {value.name: value for s in cases for value in s.examination.values}
     rows = []
     for name, known in titles.items():
-        found = [next((v for v in s.examination.values if v.name == name), None) for s in subjects]
+        found = [next((v for v in s.examination.values if v.name == name), None) for s in cases]
         values = [None if v is None else v.value for v in found]
         reasons = ["not measured" if v is None else f"undefined: {v.problem or 'no reason given'}" for v in found]
         rows.append(_line(known.title, values, reasons, known.higher_is_better, meaning(name)))
@@ -252,8 +252,8 @@ def meaning(name: str) -> str:
     return re.sub(r"(:\w+:)?`+([^`]*)`+", r"\2", " ".join(text.split()))
 
 
-def _curves(subjects: Mapping[str, Subject]) -> list[Markup]:
-    runs = {name: subject.metrics for name, subject in subjects.items()}
+def _curves(cases: Mapping[str, Case]) -> list[Markup]:
+    runs = {name: case.metrics for name, case in cases.items()}
     return [
         inline(
             figures.learning_curves(runs, [term], legend=False), f"Learning curve of the {term}", f"curve-{position}"
@@ -263,7 +263,7 @@ def _curves(subjects: Mapping[str, Subject]) -> list[Markup]:
 
 
 def _side_by_side(tables: Sequence[Mapping[str, Any]]) -> list[Line]:
-    """Settings of several subjects, those that differ marked."""
+    """Settings of several cases, those that differ marked."""
     rows = []
     for key in dict.fromkeys(key for table in tables for key in table):
         texts = [_text(table[key]) if key in table else "–" for table in tables]

@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from torch import nn
 from torch.nn import functional
 
-from polariscope.compare import Activations, encoder_layers, layer_activations
+from polariscope.examination.compare import Activations, encoder_layers, layer_activations
 from polariscope.measures.information import effective_rank
 from polariscope.measures.intrinsic_dimension import twonn
 from polariscope.measures.polarisation import variable_types
@@ -30,9 +30,9 @@ from polariscope.training.loop import Feed, split
 from polariscope.training.run import build_model, load_model
 
 SEEDS = {"smoke": 2, "laptop": 5, "paper": 5}
-STEPS = {"smoke": 2000, "laptop": 6000, "paper": 300_000}
-SNAPSHOTS = {"smoke": 10, "laptop": 12, "paper": 26}
-EXAMPLES = {"smoke": 1000, "laptop": 3000, "paper": 5000}
+STEPS = {"smoke": 40, "laptop": 6000, "paper": 300_000}
+SNAPSHOTS = {"smoke": 4, "laptop": 12, "paper": 26}
+EXAMPLES = {"smoke": 200, "laptop": 3000, "paper": 5000}
 COMPARISONS = ("seeds", "early", "collapsed", "objectives", "classifier")
 
 
@@ -44,7 +44,7 @@ class LayerSimilarity(Study):
     title = "Are two models the same inside?"
     source = "Bonheme, The polarised regime of variational autoencoders (2023), section 7.4, figures 7.2-7.10, C.1"
     question = "Which layers agree between seeds, over training, under collapse, and across objectives?"
-    cost = {"smoke": "one minute", "laptop": "6 minutes", "paper": "months"}
+    cost = {"smoke": "3 s", "laptop": "6 minutes", "paper": "months"}
 
     def jobs(self, scale: Scale) -> Sequence[Job]:
         return [{"scale": scale, "comparison": name} for name in COMPARISONS]

@@ -102,7 +102,7 @@ def _load_optimiser(optimiser: Optimizer, prefix: str, tensors: dict[str, Tensor
             number, key = name.removeprefix(prefix).split("/")
             state.setdefault(int(number), {})[key] = value
     optimiser.load_state_dict({"state": state, "param_groups": optimiser.state_dict()["param_groups"]})
-    # A fused optimiser walks a weight and its moments in memory order, so they need the same strides; the file has none.
+    # A fused optimiser walks a weight and its moments in memory order: they need the same strides, and files have none.
     for parameter, values in optimiser.state.items():
         for key, value in values.items():
             if value.shape == parameter.shape:

@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch import nn
 
-from polariscope.examine import examine
+from polariscope.examination.examine import examine
 from polariscope.measures.polarisation import variable_types
 from polariscope.nets.autoencoder import Autoencoder, ModelConfig
 from polariscope.objectives.ivae import IVAE

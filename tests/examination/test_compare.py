@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from polariscope.cli import main
-from polariscope.compare import compare, encoder_layers, layer_activations
+from polariscope.examination.compare import compare, encoder_layers, layer_activations
 from polariscope.lab import Store
 from polariscope.nets.architecture import MLP
 from polariscope.nets.autoencoder import Autoencoder, ModelConfig
@@ -53,7 +53,7 @@ def test_the_command_draws_a_heatmap(tmp_path, monkeypatch, capsys) -> None:
     assert main(["compare", "run-0", "run-0", "--steps", "3", "6", "--count", "100"]) == 0
     assert "cka of the mean" in capsys.readouterr().out
     for words, sentence in [
-        (["compare", "run-0"], "which runs?"),
+        (["compare", "run-0"], "which models?"),
         (["compare", "run-0", "run-9"], "there is no run 'run-9'"),
         (["compare", "run-0", "run-1", "--count", "1"], "at least 2 examples"),
         (["compare", "run-0", "run-1", "--steps", "4", "4"], "no snapshot at step 4"),

@@ -8,7 +8,15 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from polariscope.diagnose import RIDGES, Diagnosis, Labelled, Scaled, diagnose, leave_one_out_ridge, train_classifier
+from polariscope.examination.diagnose import (
+    RIDGES,
+    Diagnosis,
+    Labelled,
+    Scaled,
+    diagnose,
+    leave_one_out_ridge,
+    train_classifier,
+)
 from polariscope.kernels.machine import rbf, solve
 from polariscope.kernels.principal import targets
 from polariscope.nets.classifiers import Weights, lenet, mlp
@@ -21,11 +29,11 @@ def stripe(count: int, seed: int, dimension: int = 5) -> Labelled:
     return Labelled(x, 1 - ((x[:, 0] > -0.3) & (x[:, 0] < 1.18549)).long())
 
 
-def trained(alpha: float, steps: int = 600, rate: float = 0.5) -> Diagnosis:
-    net = mlp(5, (100,), 1, Weights("ntk", 2.0, 1.0))
+def trained(alpha: float) -> Diagnosis:
+    net = mlp(5, (50,), 1, Weights("ntk", 2.0, 1.0))
     initial = copy.deepcopy(net)
-    network = train_classifier(net, stripe(400, 0), steps, alpha=alpha, learning_rate=rate, batch_size=400)
-    return diagnose(initial, net, stripe(400, 1), stripe(1000, 2), network=network)
+    network = train_classifier(net, stripe(200, 0), 300, alpha=alpha, learning_rate=0.5, batch_size=200)
+    return diagnose(initial, net, stripe(200, 1), stripe(500, 2), network=network)
 
 
 @pytest.fixture(scope="module")

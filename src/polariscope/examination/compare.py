@@ -56,9 +56,17 @@ def compare(
 
     The models are subjects, or whatever can be wrapped into one: modules of any kind, ours or not.
     """
-    a = layer_activations(first, world, count, seed, noise_seed=seed + 1)
-    b = layer_activations(second, world, count, seed, noise_seed=seed + 2)
-    return similarity_matrix(a, b, measure, debiased)
+    a, still_a = _moving(layer_activations(first, world, count, seed, noise_seed=seed + 1), "first")
+    b, still_b = _moving(layer_activations(second, world, count, seed, noise_seed=seed + 2), "second")
+    found = similarity_matrix(a, b, measure, debiased)
+    return replace(found, notes=(*found.notes, *still_a, *still_b))
+
+
+def _moving(layers: Activations, whose: str) -> tuple[Activations, list[str]]:
+    """The layers that differ between examples; what is constant is like nothing, and said."""
+    still = [name for name, values in layers.items() if (values == values[0]).all()]
+    notes = [f"{name} of the {whose} model is constant over the examples, and was left out" for name in still]
+    return {name: values for name, values in layers.items() if name not in still}, notes
 
 
 def encoder_layers(names: tuple[str, ...]) -> int:

@@ -6,6 +6,7 @@ can be wrapped into a subject; where that decodes as well, it also shows reconst
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -102,13 +103,14 @@ def examine(
     count: int = 10_000,
     seed: int = 0,
     beta: float | None = None,
+    measured: Sequence[str] | None = None,
 ) -> Examination:
     """Take a model apart on a world, or on whatever data there is, with (or without) its factors.
 
     The model is a :class:`~polariscope.subjects.Subject`, or whatever :func:`~polariscope.subjects.as_subject` can wrap
     into one; data is whatever :func:`~polariscope.worlds.as_world.as_world` takes. ``beta`` is the weight of the
     divergence with which one of our models was trained (1 for a VAE); if it is given, the posterior variances are
-    audited against those the decoder's slope predicts.
+    audited against those the decoder's slope predicts. ``measured`` names the measures to take, all by default.
 
     >>> class Doubling(torch.nn.Module):
     ...     def encode(self, x):
@@ -120,7 +122,7 @@ def examine(
     world = as_world(data, factors)
     subject = as_subject(model)
     representation = represent(subject, world, count=count, seed=seed)
-    notes = [*representation.notes, *_notes(representation)]
+    notes = [*representation.notes, *getattr(world, "assumed", ()), *_notes(representation)]
     table = None
     if representation.factors is not None:
         table = factor_information(representation.mean, representation.factors)
@@ -129,7 +131,7 @@ def examine(
         predicted = audit(subject, representation, beta)
         notes += _audit_notes(representation, predicted)
     variables = describe_variables(representation, table, predicted)
-    values = [_value(name, representation) for name in measures.names()]
+    values = [_value(name, representation) for name in (measures.names() if measured is None else measured)]
     pictures: dict[str, NDArray[np.uint8]] = {}
     if len(world.shape) == 3 and subject.decodes is not None:
         subject, pictures = _pictures(subject, world, representation, [v.number for v in variables])

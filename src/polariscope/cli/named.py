@@ -1,0 +1,77 @@
+"""Models on the command line: a run of ours, or ``FILE.py:NAME`` of yours with its weights."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from polariscope.lab.store import Run, Store
+from polariscope.subjects import Subject, as_subject
+from polariscope.subjects.subject import Meaning
+from polariscope.subjects.user_code import load_source
+from polariscope.subjects.weights import load_weights
+from polariscope.training.run import load_model
+
+
+@dataclass(frozen=True)
+class ModelFlags:
+    """What may be said about a model of yours."""
+
+    weights: Path | None = None
+    """Weights for a module of yours: safetensors, or what torch.save wrote (.pt, .pth, .ckpt, .bin)."""
+    encode: str | None = None
+    """What encodes: a method, forward, or a layer by its dotted name. By default encode, or the sub-module encoder."""
+    decode: str | None = None
+    """What decodes: a method or a sub-module. By default generate, decode, or the sub-module decoder."""
+    returns: str | None = None
+    """What encode returns if it is several things: sample,mean,logvar (of mean, logvar, var, std, sample and -)."""
+    output: Meaning = "auto"
+    """What decode gives: values in the data's units, logits, or symmetric values in [-1, 1]; auto tells by the data."""
+
+
+def is_source(name: str) -> bool:
+    """Whether a name is of the form ``FILE.py:NAME``."""
+    return ".py:" in name
+
+
+def own_module(reference: str, weights: Path | None = None) -> nn.Module:
+    """The module that ``FILE.py:NAME`` makes, with its weights."""
+    module = load_source(reference)
+    if not isinstance(module, nn.Module):
+        raise TypeError(f"{reference} gave a {type(module).__name__}; an nn.Module is needed")
+    if weights is not None:
+        load_weights(module, weights)
+    return module
+
+
+def own_subject(reference: str, flags: ModelFlags) -> Subject:
+    """The subject that ``FILE.py:NAME`` names."""
+    thing = load_source(reference)
+    if flags.weights is not None:
+        if not isinstance(thing, nn.Module):
+            raise TypeError(f"--weights are for an nn.Module, and {reference} gave a {type(thing).__name__}")
+        inner = thing.module if isinstance(thing, nn.DataParallel) else thing
+        load_weights(inner, flags.weights)
+    said: dict[str, Any] = {
+        f.name: getattr(flags, f.name) for f in dataclasses.fields(ModelFlags) if f.name != "weights"
+    }
+    return as_subject(thing, name=reference.rpartition(":")[2], **said)
+
+
+def run_subject(run: Run, step: int | None = None) -> Subject:
+    """The trained model of a run, or its snapshot at a step."""
+    return as_subject(load_model(run, step), name=run.id)
+
+
+def opened(store: Store, name: str) -> Run:
+    """The run of that name; runs that could not be looked at on the way to ``latest`` are said."""
+    try:
+        return store.open(name)
+    finally:
+        for problem in store.problems:
+            print(f"skipped: {problem}", file=sys.stderr)

@@ -1,0 +1,1 @@
+"""What the house can say about a subject: taken apart, compared layer by layer, or by its kernels."""
