@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from polariscope.training.run import load_model as load_model
     from polariscope.training.run import resume as resume
     from polariscope.training.run import train as train
-    from polariscope.worlds.as_world import as_world as as_world
+    from polariscope.worlds.given import as_world as as_world
     from polariscope.worlds.world import ArrayWorld as ArrayWorld
 
 _PLACES = {
@@ -44,7 +44,7 @@ _PLACES = {
     "Subject": "subjects.subject",
     "TrainingConfig": "training.config",
     "as_subject": "subjects.subject",
-    "as_world": "worlds.as_world",
+    "as_world": "worlds.given",
     "compare": "examination.compare",
     "examine": "examination.examine",
     "load_model": "training.run",

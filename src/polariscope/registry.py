@@ -68,6 +68,11 @@ class Registry(Generic[T]):
             raise ValueError(f"there is no {self.kind} {name!r}: {nearest(name, self._entries)}")
         return self._entries[name]
 
+    def knows(self, entry: object) -> bool:
+        """Whether the class of ``entry`` is filed here."""
+        self._discover()
+        return type(entry) in self._entries.values()
+
     def name_of(self, entry: object) -> str:
         """The name under which the class of ``entry`` (or ``entry`` itself) is filed."""
         self._discover()

@@ -180,7 +180,7 @@ def test_the_same_seed_gives_the_same_numbers(run, stripe: Path) -> None:
             "--train out",
         ),
         (["mlp", "points.npz", "--initial", "w.safetensors", "--final", "w.safetensors"], "do not fit"),
-        (["mlp", "points.npz", "--initial", "points.npz", "--train", "3"], "holds Python objects"),
+        (["mlp", "points.npz", "--initial", "points.npz", "--train", "3"], "are damaged"),
         (["none.py:Net", "points.npz"], "there is no file none.py"),
         (["wide.py:three", "points.npz", "--train", "3"], "3 outputs for 4 classes"),
         (["wide.py:other", "points.npz", "--train", "3"], "does not take inputs"),

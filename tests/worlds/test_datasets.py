@@ -8,7 +8,7 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset, Subset, Tenso
 
 from polariscope.testing import check_world
 from polariscope.worlds import ArrayWorld, World, observations
-from polariscope.worlds.as_world import as_world
+from polariscope.worlds.given import as_world
 from polariscope.worlds.datasets import dataset_world
 from polariscope.worlds.files import File
 

@@ -21,7 +21,7 @@ from polariscope.measures.measure import Undefined, measures
 from polariscope.measures.polarisation import VariableTypes, per_variable_kl, variable_types
 from polariscope.representation import Representation, represent
 from polariscope.subjects import Subject, as_subject
-from polariscope.worlds.as_world import Data, as_world
+from polariscope.worlds.given import Data, as_world
 from polariscope.worlds.world import World, to_tensor
 
 TRAVERSAL_STEPS = 9
@@ -108,7 +108,7 @@ def examine(
     """Take a model apart on a world, or on whatever data there is, with (or without) its factors.
 
     The model is a :class:`~polariscope.subjects.Subject`, or whatever :func:`~polariscope.subjects.as_subject` can wrap
-    into one; data is whatever :func:`~polariscope.worlds.as_world.as_world` takes. ``beta`` is the weight of the
+    into one; data is whatever :func:`~polariscope.worlds.given.as_world` takes. ``beta`` is the weight of the
     divergence with which one of our models was trained (1 for a VAE); if it is given, the posterior variances are
     audited against those the decoder's slope predicts. ``measured`` names the measures to take, all by default.
 

@@ -10,6 +10,8 @@ from polariscope.nets.architecture import architectures
 from polariscope.nets.autoencoder import ModelConfig
 from polariscope.objectives.objective import Objective, objectives
 from polariscope.registry import from_plain, nearest, plain
+from polariscope.worlds.given import Data, as_world
+from polariscope.worlds.remembered import Remembered, remember
 from polariscope.worlds.world import World, worlds
 
 
@@ -91,21 +93,29 @@ class RunConfig:
     @property
     def label(self) -> str:
         """A few words for folder names and tables."""
-        return f"{worlds.name_of(self.world)} {objectives.name_of(self.objective)}"
+        named = worlds.name_of(self.world) if worlds.knows(self.world) else "array"
+        return f"{named} {objectives.name_of(self.objective)}"
 
     def describe(self) -> dict[str, Any]:
-        """A JSON-ready dictionary from which :meth:`build` makes the same configuration."""
+        """A JSON-ready dictionary from which :meth:`build` makes the same configuration.
+
+        Of a world that has no name, such as an array in memory, its hash and its size are recorded.
+        """
+        world = self.world if worlds.knows(self.world) else remember(self.world)
         model = plain(self.model) | {"architecture": architectures.describe(self.model.architecture)}
         return {
-            "world": worlds.describe(self.world),
+            "world": worlds.describe(world),
             "objective": objectives.describe(self.objective),
             "model": model,
             "training": plain(self.training),
         }
 
     @classmethod
-    def build(cls, description: Mapping[str, Any]) -> RunConfig:
-        """From a dictionary (a TOML file, a run's record). Unknown keys are refused with the nearest valid one."""
+    def build(cls, description: Mapping[str, Any], data: Data | None = None) -> RunConfig:
+        """From a dictionary (a TOML file, a run's record). Unknown keys are refused with the nearest valid one.
+
+        ``data`` is needed again where a run was made with data in memory, and refused if it is not the same.
+        """
         sections = ("world", "objective", "model", "training")
         for key in description:
             if key not in sections:
@@ -114,8 +124,14 @@ class RunConfig:
             raise ValueError("the configuration needs a [world] section with a name")
         model = dict(description.get("model", {}))
         architecture = architectures.build(model.pop("architecture", {"name": "conv"}))
+        world = worlds.build(description["world"])
+        if data is not None:
+            if not isinstance(world, Remembered):
+                name = description["world"]["name"]
+                raise ValueError(f"this run has a world of its own ({name}) and takes no other data")
+            world = world.recall(as_world(data))
         return cls(
-            world=worlds.build(description["world"]),
+            world=world,
             objective=objectives.build(description.get("objective", {"name": "vae"})),
             model=replace(from_plain(ModelConfig, model, "model"), architecture=architecture),
             training=from_plain(TrainingConfig, description.get("training", {}), "training"),

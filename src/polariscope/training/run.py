@@ -21,6 +21,7 @@ from polariscope.training import checkpoint
 from polariscope.training.checkpoint import TrainingState
 from polariscope.training.config import RunConfig
 from polariscope.training.loop import Diverged, Event, Listeners, build_state, fit, seed_step
+from polariscope.worlds.given import Data
 from polariscope.worlds.capacity import check_images
 
 TELL_EVERY = 0.1  # seconds: a word to another process costs as much as a small step
@@ -39,8 +40,15 @@ class Progress:
 Tell = Callable[[Progress], None]
 
 
-def train(config: RunConfig, store: Store, tell: Tell | None = None, run_id: str | None = None) -> Run:
-    """Train a configuration into a new folder of the store."""
+def train(
+    config: RunConfig, store: Store | Path | str = "runs", tell: Tell | None = None, run_id: str | None = None
+) -> Run:
+    """Train a configuration into a new folder of a store, or of the folder it lies in.
+
+    The world may also be data in memory (see :class:`~polariscope.worlds.world.ArrayWorld`): the run then has its hash,
+    and goes on when it is given again.
+    """
+    store = as_store(store)
     check_room(config)
     model = build_model(config)  # first, so that a configuration that cannot be built leaves no folder behind
     run_id = store.new_id(config.label) if run_id is None else run_id
@@ -49,13 +57,20 @@ def train(config: RunConfig, store: Store, tell: Tell | None = None, run_id: str
         return _drive(run, config, build_state(model, config.objective, config.training), [], tell)
 
 
-def resume(run: Run, tell: Tell | None = None) -> Run:
-    """Go on with a run that was stopped, from its last checkpoint to the same bits as if it had not been."""
+def resume(
+    run: Run | Path | str, tell: Tell | None = None, *, data: Data | None = None, store: Store | Path | str = "runs"
+) -> Run:
+    """Go on with a run that was stopped, from its last checkpoint to the same bits as if it had not been.
+
+    ``run`` may be its id, a unique part of it, its folder, or ``"latest"``; ``data`` is what it was made with, if that
+    was in memory.
+    """
+    run = run if isinstance(run, Run) else as_store(store).open(run)
     with hold(run.path):
         run.reload()  # whoever held it before may have finished it
         if run.status == "done":
             return run
-        config = RunConfig.build(run.config)
+        config = RunConfig.build(run.config, data)
         state = build_state(build_model(config), config.objective, config.training)
         rows: list[Row] = []
         if run.checkpoint.exists():
@@ -103,8 +118,12 @@ def build_model(config: RunConfig) -> Autoencoder:
         return config.objective.build(config.model, config.world.shape, sizes)
 
 
-def load_model(run: Run, step: int | None = None) -> Autoencoder:
-    """The trained model of a run, ready to be examined: the latest state, or the snapshot at a step."""
+def load_model(run: Run | Path | str, step: int | None = None, *, store: Store | Path | str = "runs") -> Autoencoder:
+    """The trained model of a run, ready to be examined: the latest state, or the snapshot at a step.
+
+    ``run`` may be its id, a unique part of it, its folder, or ``"latest"``.
+    """
+    run = run if isinstance(run, Run) else as_store(store).open(run)
     config = RunConfig.build(run.config)
     model = build_model(config)
     if step is None:
@@ -115,7 +134,12 @@ def load_model(run: Run, step: int | None = None) -> Autoencoder:
             raise ValueError(f"run {run.id} has no snapshot at step {step}; it has {sorted(run.snapshots())}")
     assert path is not None
     checkpoint.load(TrainingState(model), path)
-    return model.eval()
+    return model.to(memory_format=torch.channels_last).eval()  # type: ignore[call-overload, no-any-return]
+
+
+def as_store(place: Store | Path | str) -> Store:
+    """A store, or the one that lies in a folder."""
+    return place if isinstance(place, Store) else Store(Path(place))
 
 
 def _drive(run: Run, config: RunConfig, state: TrainingState, rows: list[Row], tell: Tell | None) -> Run:
