@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from polariscope.lab.store import Store as Store
     from polariscope.nets.autoencoder import Autoencoder as Autoencoder
     from polariscope.nets.autoencoder import ModelConfig as ModelConfig
+    from polariscope.report.figures import examination_figures as examination_figures
     from polariscope.report.page import Case as Case
     from polariscope.report.page import write_report as write_report
     from polariscope.representation import Representation as Representation
@@ -46,6 +47,7 @@ _PLACES = {
     "as_subject": "subjects.subject",
     "as_world": "worlds.given",
     "compare": "examination.compare",
+    "examination_figures": "report.figures",
     "examine": "examination.examine",
     "load_model": "training.run",
     "load_weights": "subjects.weights",

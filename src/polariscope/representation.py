@@ -34,7 +34,7 @@ FORMAT = "polariscope-representation-1"
 _ARRAYS = ("mean", "var", "sample", "factors", "prior_mean", "prior_var", "reconstruction", "index")
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Representation:
     """Arrays with one row an example: ``mean`` always, everything else where it is known.
 
@@ -74,6 +74,11 @@ class Representation:
                 raise ValueError(f"{name} contains NaN or infinity: the model is broken, or the data is")
         if self.var is not None and (self.var < 0).any():
             raise ValueError("a variance is negative: pass variances, not log-variances")
+
+    def __repr__(self) -> str:
+        known = ", ".join(name for name, value in self._arrays().items() if not name.startswith("layers/"))
+        layers = f", {len(self.layers)} layers" if self.layers else ""
+        return f"<Representation: {self.count:,} examples, {self.latents} latent variables ({known}{layers})>"
 
     @property
     def count(self) -> int:

@@ -36,6 +36,7 @@ from polariscope.kernels.principal import (
 )
 from polariscope.measures.intrinsic_dimension import mle_from_distances
 from polariscope.measures.mutual_information import label_information, permutation_floor
+from polariscope.tabular import Tabular
 from polariscope.worlds.world import Batches
 
 Verdict = Literal["lazy", "in between", "learns features"]
@@ -108,8 +109,8 @@ class KernelView:
     """The first two components ``(n, 2)``."""
 
 
-@dataclass(frozen=True, eq=False)
-class Diagnosis:
+@dataclass(frozen=True, eq=False, repr=False)
+class Diagnosis(Tabular):
     """The findings about one network."""
 
     verdict: Verdict
@@ -130,6 +131,14 @@ class Diagnosis:
     fitted: int = 0
     tested: int = 0
     notes: list[str] = field(default_factory=list)
+
+    @property
+    def headline(self) -> str:
+        return f"{self.verdict}. {self.reasons[0]}"
+
+    def records(self) -> list[dict[str, Any]]:
+        """A row for each kernel, of its single numbers."""
+        return [{k: v for k, v in vars(view).items() if v is None or isinstance(v, str | float)} for view in self.views]
 
     def view(self, name: str) -> KernelView:
         return next(view for view in self.views if view.name == name)

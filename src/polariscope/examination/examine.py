@@ -21,6 +21,7 @@ from polariscope.measures.measure import Undefined, measures
 from polariscope.measures.polarisation import VariableTypes, per_variable_kl, variable_types
 from polariscope.representation import Representation, represent
 from polariscope.subjects import Subject, as_subject
+from polariscope.tabular import Tabular
 from polariscope.worlds.given import Data, as_world
 from polariscope.worlds.world import World, to_tensor
 
@@ -61,8 +62,8 @@ class Value:
     problem: str | None = None
 
 
-@dataclass(frozen=True, eq=False)
-class Examination:
+@dataclass(frozen=True, eq=False, repr=False)
+class Examination(Tabular):
     """The findings about one model."""
 
     representation: Representation
@@ -83,14 +84,29 @@ class Examination:
         types = [v.type for v in self.variables]
         return {kind: types.count(kind) for kind in ("active", "mixed", "passive")}
 
+    @property
+    def headline(self) -> str:
+        rep = self.representation
+        kinds = ", ".join(f"{count} {kind}" for kind, count in self.counts.items())
+        return f"{rep.latents} latent variables on {rep.count:,} examples: {kinds}"
+
+    @property
+    def measures(self) -> dict[str, float | None]:
+        """Every measure's value by name; None where it is undefined (``values`` says why)."""
+        return {v.name: v.value for v in self.values}
+
+    def records(self) -> list[dict[str, Any]]:
+        """A row for each latent variable, the most used first."""
+        return [asdict(v) for v in self.variables]
+
     def summary(self) -> dict[str, Any]:
         """JSON-ready: the counts, the measures and the variables."""
         return {
             "examples": self.representation.count,
             "types": self.counts,
-            "measures": {v.name: v.value for v in self.values},
+            "measures": self.measures,
             "undefined": {v.name: v.problem for v in self.values if v.problem},
-            "variables": [asdict(v) for v in self.variables],
+            "variables": self.records(),
             "notes": self.notes,
         }
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -17,18 +17,28 @@ from torch import Tensor
 
 from polariscope.measures.hsic import Layer, alignment, check_counts, constant_sentence, hsic, look, rbf_products
 from polariscope.measures.neighbours import Array
+from polariscope.tabular import Tabular
 
 Measure = Literal["cka", "rbf_cka", "procrustes", "svcca", "smaller"]
 
 
-@dataclass(frozen=True, eq=False)
-class SimilarityMatrix:
+@dataclass(frozen=True, eq=False, repr=False)
+class SimilarityMatrix(Tabular):
     """Similarities ``values[i, j]`` of layer ``rows[i]`` to layer ``columns[j]``, with what one should know of them."""
 
     values: NDArray[np.float64]
     rows: tuple[str, ...]
     columns: tuple[str, ...]
     notes: tuple[str, ...] = ()
+
+    @property
+    def headline(self) -> str:
+        return f"similarity of {len(self.rows)} layers to {len(self.columns)}, at most {self.values.max():.2f}"
+
+    def records(self) -> list[dict[str, Any]]:
+        """A row for each layer of the first model, a column for each of the second."""
+        named = (dict(zip(self.columns, map(float, values), strict=True)) for values in self.values)
+        return [{"layer": name} | similarities for name, similarities in zip(self.rows, named, strict=True)]
 
 
 def cka(x: Array, y: Array, debiased: bool = False) -> float:

@@ -29,7 +29,7 @@ from polariscope.measures.transitions import fit_transitions
 from polariscope.representation import Representation
 
 if TYPE_CHECKING:
-    from polariscope.examination.examine import Variable
+    from polariscope.examination.examine import Examination, Variable
 
 PALETTE = {
     "ink": ("#1c2733", "#e4eaf0"),
@@ -345,6 +345,38 @@ def image_grid(images: NDArray[np.uint8], *, enlarge: int = 1, gap: int = 2) -> 
     tiles[:, :h, :, :w, 3] = 255
     whole = tiles.reshape(rows * (h + gap), columns * (w + gap), 4)[: -gap or None, : -gap or None]
     return Image.fromarray(whole.repeat(enlarge, 0).repeat(enlarge, 1))
+
+
+def examination_figures(found: Examination) -> dict[str, Figure]:
+    """The pictures of an examination, each a matplotlib figure: those of factors, histograms, reconstructions and
+    traversals that there are."""
+    figures = {}
+    names = [factor.name for factor in found.representation.factor_info]
+    if found.factor_information is not None and names:
+        figures["factors"] = factor_matrix(found.factor_information, found.variables, names)
+    figures["histograms"] = variable_histograms(found.representation, found.variables[:6])
+    if found.originals is not None and found.reconstructions is not None:
+        pairs = np.stack([found.originals, found.reconstructions])
+        figures["reconstructions"] = _pictures(pairs, ["data", "model"])
+    if found.traversals is not None:
+        figures["traversals"] = _pictures(found.traversals, [variable_label(v) for v in found.variables])
+    return figures
+
+
+@styled
+def _pictures(images: NDArray[np.uint8], labels: Sequence[str]) -> Figure:
+    """Rows of images ``(rows, columns, c, h, w)``, each with its label."""
+    rows, columns = images.shape[:2]
+    figure = Figure(figsize=(1.2 + 0.7 * columns, 0.75 * rows + 0.1), layout="constrained")
+    axes = figure.subplots(rows, 1, squeeze=False)[:, 0]
+    for place, strip, label in zip(axes, images, labels, strict=True):
+        place.imshow(image_grid(strip[None], enlarge=2))
+        place.set_ylabel(label, rotation=0, ha="right", va="center", color=LIGHT["ink"])
+        place.set_xticks([])
+        place.set_yticks([])
+        place.grid(False)
+        place.spines[:].set_visible(False)
+    return figure
 
 
 def variable_label(variable: Variable) -> str:

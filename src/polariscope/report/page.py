@@ -100,10 +100,14 @@ class Line:
     differs: bool = False
 
 
-def write_report(path: Path | str, cases: Sequence[Case], title: str) -> None:
-    """Write one self-contained HTML file about one case, or several side by side."""
-    if not cases:
-        raise ValueError("a report needs at least one case; got none")
+def write_report(
+    path: Path | str, found: Examination | Case | Sequence[Examination | Case], title: str = "Examination"
+) -> None:
+    """Write one self-contained HTML file about one examination, or several side by side."""
+    several = [found] if isinstance(found, Examination | Case) else list(found)
+    if not several:
+        raise ValueError("a report needs at least one examination; got none")
+    cases = [one if isinstance(one, Case) else Case("model", {}, [], one) for one in several]
     page = render(cases, title)
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)

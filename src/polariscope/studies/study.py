@@ -21,6 +21,7 @@ from polariscope.lab.holding import hold
 from polariscope.lab.store import Run, Store, fingerprint
 from polariscope.nets.autoencoder import Autoencoder
 from polariscope.registry import Registry
+from polariscope.tabular import Tabular
 from polariscope.training.config import RunConfig
 from polariscope.training.loop import Listeners
 from polariscope.training.run import Progress, paced, resume, train, train_in_memory
@@ -106,14 +107,25 @@ class Origin:
     """Versions, machine and code; a list of values where its jobs were not all made alike."""
 
 
-@dataclass(frozen=True)
-class Outcome:
+@dataclass(frozen=True, repr=False)
+class Outcome(Tabular):
     """What became of a study: its table, and what the code of today makes of it."""
 
     path: Path
     table: Table
     claims: list[Claim]
     origin: Origin
+
+    @property
+    def headline(self) -> str:
+        found = [claim.verdict for claim in self.claims]
+        counts = ", ".join(f"{found.count(v)} {v}" for v in ("held", "not held", "undecided") if v in found)
+        return f"{self.name} at {self.scale} scale: {counts}"
+
+    def records(self) -> list[Row]:
+        """A row for each claim."""
+        keys = ("text", "published", "measured", "verdict", "note")
+        return [{key: getattr(claim, key) for key in keys} for claim in self.claims]
 
     @property
     def name(self) -> str:

@@ -32,7 +32,7 @@ TIED = 1.05
 """Errors that differ by less do not tell two meanings apart."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Subject:
     """A trained thing: whatever of encoding, decoding and predicting it can do."""
 
@@ -51,6 +51,10 @@ class Subject:
     meaning: Meaning = "auto"
     notes: tuple[str, ...] = ()
     """What was assumed, in sentences."""
+
+    def __repr__(self) -> str:
+        can = [word for word in ("encodes", "decodes", "predicts") if getattr(self, word) is not None]
+        return f"<Subject {self.name}: {', '.join(can)}>"
 
     @cached_property
     def device(self) -> torch.device:

@@ -21,8 +21,8 @@ from polariscope.training import checkpoint
 from polariscope.training.checkpoint import TrainingState
 from polariscope.training.config import RunConfig
 from polariscope.training.loop import Diverged, Event, Listeners, build_state, fit, seed_step
-from polariscope.worlds.given import Data
 from polariscope.worlds.capacity import check_images
+from polariscope.worlds.given import Data
 
 TELL_EVERY = 0.1  # seconds: a word to another process costs as much as a small step
 WEIGHTS_STEP = 2**32 - 1  # a step no run reaches: the weights have a draw of their own

@@ -1,0 +1,56 @@
+"""Results one can look at in a notebook and take along: a sentence, a table, a data frame."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from html import escape
+from typing import Any
+
+import pyarrow as pa
+
+Row = dict[str, Any]
+
+
+class Tabular(ABC):
+    """A result that is a table at heart. It says itself in a sentence, and shows its rows in a notebook."""
+
+    @property
+    @abstractmethod
+    def headline(self) -> str:
+        """The result in a sentence."""
+
+    @abstractmethod
+    def records(self) -> list[Row]:
+        """The result as rows of the same columns."""
+
+    def to_arrow(self) -> pa.Table:
+        """The rows as an Arrow table."""
+        return pa.Table.from_pylist(self.records())
+
+    def to_frame(self) -> Any:
+        """The rows as a pandas data frame, if pandas is there."""
+        try:
+            import pandas
+        except ImportError as error:
+            raise ImportError(
+                "to_frame needs pandas ('pip install pandas'); to_arrow and records do without"
+            ) from error
+        return pandas.DataFrame(self.records())
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}: {self.headline}>"
+
+    def _repr_html_(self) -> str:
+        rows = self.records()
+        head = "".join(f"<th>{escape(name)}</th>" for name in rows[0]) if rows else ""
+        body = "".join(
+            "<tr>" + "".join(f"<td>{escape(_shown(v))}</td>" for v in row.values()) + "</tr>" for row in rows
+        )
+        table = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+        return f"<div><p>{escape(self.headline)}</p>{table}</div>"
+
+
+def _shown(value: Any) -> str:
+    if value is None:
+        return ""
+    return f"{value:.3g}" if isinstance(value, float) else str(value)
