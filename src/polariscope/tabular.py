@@ -32,9 +32,7 @@ class Tabular(ABC):
         try:
             import pandas
         except ImportError as error:
-            raise ImportError(
-                "to_frame needs pandas ('pip install pandas'); to_arrow and records do without"
-            ) from error
+            raise ImportError("to_frame needs pandas; to_arrow() and records() do without it") from error
         return pandas.DataFrame(self.records())
 
     def __repr__(self) -> str:
@@ -43,9 +41,8 @@ class Tabular(ABC):
     def _repr_html_(self) -> str:
         rows = self.records()
         head = "".join(f"<th>{escape(name)}</th>" for name in rows[0]) if rows else ""
-        body = "".join(
-            "<tr>" + "".join(f"<td>{escape(_shown(v))}</td>" for v in row.values()) + "</tr>" for row in rows
-        )
+        cells = ["".join(f"<td>{escape(_shown(value))}</td>" for value in row.values()) for row in rows]
+        body = "".join(f"<tr>{row}</tr>" for row in cells)
         table = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
         return f"<div><p>{escape(self.headline)}</p>{table}</div>"
 

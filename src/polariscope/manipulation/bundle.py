@@ -75,7 +75,7 @@ def save_bundle(manipulated: Manipulated, folder: Path | str, report: Mapping[st
     with atomic(folder / WORLD) as draft, draft.open("wb") as file:
         names = np.array([factor.name for factor in world.factors])
         arrays = {key: world.observations, "factors": world.positions, "factor_names": names}
-        np.savez_compressed(file, **arrays)  # type: ignore[arg-type]
+        np.savez_compressed(file, **arrays)
     if manipulated.fitted.weights:
         weights = {name: value.detach().cpu().contiguous() for name, value in manipulated.fitted.weights.items()}
         with atomic(folder / WEIGHTS) as draft:

@@ -134,7 +134,7 @@ def load_model(run: Run | Path | str, step: int | None = None, *, store: Store |
             raise ValueError(f"run {run.id} has no snapshot at step {step}; it has {sorted(run.snapshots())}")
     assert path is not None
     checkpoint.load(TrainingState(model), path)
-    return model.to(memory_format=torch.channels_last).eval()  # type: ignore[call-overload, no-any-return]
+    return model.to(memory_format=torch.channels_last).eval()  # type: ignore[call-overload]
 
 
 def as_store(place: Store | Path | str) -> Store:
