@@ -179,7 +179,6 @@ MISTAKES = {
     "no data": (["examine", "mine.py:Model"], "needs --data"),
     "bad sql": (["runs", "--where", "nonsense = 1"], "the query failed"),
     "no config": (["train", "--config", "none.toml"], "there is no configuration file none.toml"),
-    "points drawn": (["worlds", "show", "gaussian"], "there is nothing to draw"),
     "unknown study": (["reproduce", "nothing"], "there is no study 'nothing'"),
 }
 

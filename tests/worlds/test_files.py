@@ -139,6 +139,26 @@ def test_shapes3d_file(tmp_path) -> None:
     np.testing.assert_array_equal(world.factors_of(np.arange(9))[:, [2, 5]], [[i // 3, i % 3] for i in range(9)])
 
 
+def test_hdf5_with_groups(tmp_path) -> None:
+    with h5py.File(tmp_path / "usps.h5", "w") as file:
+        for group, part in (("train", slice(0, 8)), ("test/own", slice(8, 12))):
+            file[f"{group}/data"], file[f"{group}/target"] = IMAGES[part], LABELS[part]
+    sentence = refusal(tmp_path / "usps.h5")
+    assert "but the file holds test/own/data (4, 5, 4), test/own/target (4,), train/data (8, 5, 4)" in sentence
+    assert sentence.endswith("give as group (--world.group) test/own or train")
+    for group, part in (("train", slice(0, 8)), ("/test/own/", slice(8, 12))):
+        world = File(str(tmp_path / "usps.h5"), group=group)
+        np.testing.assert_array_equal(world.observe(np.arange(len(world)))[:, 0], IMAGES[part])
+        meaning = np.unique(LABELS[part])
+        np.testing.assert_array_equal(meaning[world.factors_of(np.arange(len(world)))[:, 0]], LABELS[part])
+    with pytest.raises(ValueError, match="but the file holds test/own/data"):
+        read(tmp_path / "usps.h5", group="nowhere")
+    np.save(tmp_path / "a.npy", IMAGES)
+    for path in (tmp_path / "a.npy", tmp_path):
+        with pytest.raises(ValueError, match="group='train' names a part of an HDF5 file, and this is none"):
+            read(path, group="train")
+
+
 def test_hdf5_without_h5py_names_the_extra(tmp_path, monkeypatch) -> None:
     with h5py.File(tmp_path / "a.h5", "w") as file:
         file["images"] = IMAGES

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from rich.padding import Padding
 
 from polariscope.cli.configuration import parse_world
 from polariscope.cli.parsing import parse, take_first
-from polariscope.worlds.world import World, sample, worlds
+from polariscope.worlds.world import World, worlds
 
 
 @dataclass(frozen=True)
@@ -25,6 +26,8 @@ class ListOptions:
     """Print JSON for machines."""
 
 
+LARGEST = 128
+"""Pixels a side beyond which images are shrunk for a contact sheet."""
 SHOW = [
     ("out", Path, Path("world.png")),
     ("rows", int, 6),
@@ -78,11 +81,12 @@ def show(arguments: list[str]) -> int:
         print(json.dumps({"out": str(options.out) if drawn else None, **facts}))
         return 0
     shape = "x".join(map(str, world.shape))
-    print(f"{name}: {len(world):,} observations of {shape}, {', '.join(facts['factors']) or 'no factors'}")
+    print(f"observations of {shape}; {', '.join(facts['factors']) or 'no factors'}")
     for sentence in facts["assumed"]:
         print(f"note: {sentence}")
     shown = min(options.rows * options.columns, len(world))
-    print(f"{shown} of them in {options.out}" if drawn else "They are points, not images: there is nothing to draw.")
+    drawing = f"{shown} of {len(world):,} observations of {name} in {options.out}"
+    print(drawing if drawn else f"{len(world):,} points and no images: there is nothing to draw")
     return 0
 
 
@@ -94,18 +98,23 @@ def look_of(world: World) -> dict[str, Any]:
 
 
 def contact_sheet(world: World, rows: int, columns: int, seed: int, gap: int = 2) -> Image.Image:
-    """Random images side by side; small ones are enlarged to whole multiples, large ones shrunk."""
+    """Random images side by side; small ones are enlarged to whole multiples, large ones shrunk one at a time."""
     if rows < 1 or columns < 1:
         raise ValueError(f"a contact sheet needs at least one row and one column; got {rows} and {columns}")
-    images, _, _ = sample(world, rows * columns, seed)
-    images = np.random.default_rng(seed).permutation(images)
+    count = min(rows * columns, len(world))
+    columns = min(columns, count)
+    rows = math.ceil(count / columns)
     channels, height, width = world.shape
-    if len(images) < rows * columns:
-        rows, columns = 1, len(images)
-    framed = np.pad(images, ((0, 0), (0, 0), (gap, 0), (gap, 0)), constant_values=96)
-    tiles = framed.reshape(rows, columns, channels, height + gap, width + gap).transpose(2, 0, 3, 1, 4)
-    sheet = tiles.reshape(channels, rows * (height + gap), columns * (width + gap))
-    pixels = sheet[0] if channels == 1 else np.moveaxis(sheet[:3], 0, -1)
-    picture = Image.fromarray(pixels)
+    colour = channels > 2
+    shrink = max(1.0, max(height, width) / LARGEST)
+    width, height = max(1, round(width / shrink)), max(1, round(height / shrink))
+    sheet = Image.new("L", (columns * (width + gap), rows * (height + gap)), 96)
+    sheet = sheet.convert("RGB") if colour else sheet
+    for place, number in enumerate(np.random.default_rng(seed).choice(len(world), count, replace=False)):
+        image = world.observe([number])[0]
+        tile = Image.fromarray(np.ascontiguousarray(np.moveaxis(image[:3], 0, -1)) if colour else image[0])
+        row, column = divmod(place, columns)
+        corner = (column * (width + gap) + gap, row * (height + gap) + gap)
+        sheet.paste(tile if shrink == 1 else tile.resize((width, height), Image.Resampling.LANCZOS), corner)
     factor = max(1, 64 // height)
-    return picture.resize((picture.width * factor, picture.height * factor), Image.Resampling.NEAREST)
+    return sheet.resize((sheet.width * factor, sheet.height * factor), Image.Resampling.NEAREST)

@@ -98,7 +98,7 @@ def digit_files(folder: str | Path) -> ArrayWorld:
     bare = [part.source for part in parts if not part.factors]
     if bare:
         raise ValueError(f"{bare[0]} has no labels beside it; a parity task needs the digits")
-    observations = np.concatenate([part.observations for part in parts])
+    observations = np.concatenate([part.observe(np.arange(len(part))) for part in parts])
     positions = np.concatenate([part.factors_of(np.arange(len(part))) for part in parts])
     return ArrayWorld(observations, positions, parts[0].factors, source=str(folder))
 

@@ -196,13 +196,16 @@ def stream(world: World, batch_size: int, seed: int = 0) -> Iterator[tuple[NDArr
 
 
 def sample(world: World, count: int, seed: int = 0) -> tuple[NDArray[Any], NDArray[Any], NDArray[np.int64]]:
-    """``count`` different observations (all of them, if there are fewer): observations, factors, numbers.
-
-    The numbers come sorted, so that rendered worlds can reuse work between neighbours.
-    """
-    generator = np.random.default_rng(seed)
-    if count >= len(world):
-        index = np.arange(len(world))
-    else:
-        index = np.sort(generator.choice(len(world), size=count, replace=False))
+    """``count`` different observations (all of them, if there are fewer): observations, factors, numbers."""
+    index = sample_numbers(world, count, seed)
     return world.observe(index), world.factors_of(index), index
+
+
+def sample_numbers(world: World, count: int, seed: int = 0) -> NDArray[np.int64]:
+    """Numbers of ``count`` different observations (of all, if there are fewer): large ones need not be there at once.
+
+    They come sorted, so that rendered worlds can reuse work between neighbours.
+    """
+    if count >= len(world):
+        return np.arange(len(world))
+    return np.sort(np.random.default_rng(seed).choice(len(world), size=count, replace=False))
