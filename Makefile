@@ -5,10 +5,10 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint format bench reproduce clean
+.PHONY: help demo test test-deep test-other-machine lint format bench reproduce clean
 
 help:  ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -37,6 +37,16 @@ test: $(VENV)/.installed-test  ## the whole test suite, with lint and types
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/python -m pytest -n 2 --dist loadgroup
+
+# Examples that are new on every run, and many of them; ROOM=tests/theory explores one room.
+ROOM ?= tests
+test-deep: $(VENV)/.installed-test  ## the property tests alone, at random and for long
+	$(BIN)/python -m pytest -n 2 --dist loadgroup -m hypothesis --hypothesis-profile deep $(ROOM)
+
+# Each makes one library round as an older processor would; tests/test_other_machine.py sees that they do.
+OTHER_MACHINE := MKL_CBWR=COMPATIBLE ONEDNN_MAX_CPU_ISA=SSE41 OPENBLAS_CORETYPE=Nehalem
+test-other-machine: $(VENV)/.installed-test  ## the numerical rooms as another processor would compute them
+	env $(OTHER_MACHINE) $(BIN)/python -m pytest -n 2 --dist loadgroup $(addprefix tests/,theory kernels measures nets objectives)
 
 lint: $(VENV)/.installed-test  ## ruff and mypy
 	$(BIN)/ruff check .

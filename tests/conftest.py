@@ -11,7 +11,10 @@ import torch
 from hypothesis import settings
 
 torch.set_num_threads(1)
-settings.register_profile("polariscope", deadline=None)  # a deadline would assert wall-clock time
+# No deadline, which would assert wall-clock time; and the same examples on every run, for which "deep" is the exception
+# (make test-deep). A test that wants fewer examples than others takes a share of settings.default.max_examples.
+settings.register_profile("polariscope", deadline=None, derandomize=True)
+settings.register_profile("deep", deadline=None, derandomize=False, max_examples=2000, print_blob=True)
 settings.load_profile("polariscope")
 
 REAL_DATA = Path(os.environ.get("POLARISCOPE_DATA", Path(__file__).resolve().parents[2] / "shared" / "data"))

@@ -142,7 +142,7 @@ def test_the_profile_is_the_single_estimates_from_one_search(monkeypatch):
 
 
 @given(st.integers(1, 6), st.integers(0, 10**6), st.floats(1e-2, 1e3))
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=settings.default.max_examples // 6)
 def test_embedding_scale_and_order_change_nothing(dimension, seed, scale):
     x = cube(dimension, 300, seed)
     moved = scale * embedded(x, seed=seed)[np.random.default_rng(seed).permutation(300)]

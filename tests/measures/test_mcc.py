@@ -27,7 +27,7 @@ def test_rotated_gaussians_have_the_closed_form(degrees, pearson, spearman):
 
 
 @given(seed=st.integers(0, 2**16))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=settings.default.max_examples // 4)
 @pytest.mark.spec("001a/MT-01")
 def test_order_sign_and_monotone_maps_of_latents_do_not_matter(seed):
     rng = np.random.default_rng(seed)
@@ -92,7 +92,7 @@ def test_a_renumbered_category_scores_one_once_it_is_called_categorical():
 
 
 @given(seed=st.integers(0, 2**16), kind=st.sampled_from(["spearman", "pearson"]))
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=settings.default.max_examples // 5)
 @pytest.mark.spec("001a/MT-02")
 def test_the_numbering_of_equally_frequent_categories_is_the_best_of_all(seed, kind):
     rng = np.random.default_rng(seed)

@@ -148,7 +148,7 @@ def test_the_polar_pair_is_found_among_others_and_a_straight_code_is_left_alone(
 
 
 @given(seed=st.integers(0, 2**16))
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=settings.default.max_examples // 5)
 def test_order_sign_shift_and_scale_of_latents_do_not_matter(seed):
     rng = np.random.default_rng(seed)
     factors = rng.integers(0, (3, 5), size=(300, 2))

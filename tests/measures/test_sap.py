@@ -17,7 +17,7 @@ from polariscope.measures.score import split, top_two_gap
     balanced=st.booleans(),
     discrete=st.booleans(),
 )
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=settings.default.max_examples // 2)
 def test_the_machines_are_those_of_liblinear(seed, classes, scale, balanced, discrete):
     rng = np.random.default_rng(seed)
     labels = np.concatenate([np.arange(classes), rng.choice(classes, 200, p=rng.dirichlet(np.ones(classes)))])

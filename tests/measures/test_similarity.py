@@ -91,7 +91,7 @@ def test_wide_layers_get_a_gram_matrix_and_narrow_ones_do_not():
 
 @pytest.mark.spec("002/S01", "002/S02")
 @given(st.integers(0, 10**6), st.floats(-0.95, 0.95))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=settings.default.max_examples // 4)
 def test_in_one_dimension_cka_is_squared_correlation_and_procrustes_its_size(seed, slope):
     x, noise = np.random.default_rng(seed).normal(size=(2, 40))
     y = slope * x + noise
@@ -121,7 +121,7 @@ MEASURES = {
     scale=st.floats(1e-3, 1e3),
     shift=st.floats(-100, 100),
 )
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=settings.default.max_examples // 8)
 def test_rotation_scale_and_shift_change_nothing(measure, seed, samples, p, scale, shift):
     x, y = related(samples, p, 6, seed)
     moved = -scale * x @ rotation(p, seed) + shift
