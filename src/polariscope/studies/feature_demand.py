@@ -64,7 +64,7 @@ class Setting:
 
 
 SETTINGS: dict[Scale, Setting] = {
-    "smoke": Setting(("centred", "shifted"), (1, 3), 1, 600, 400, 14, 40, 24, (0.05, 0.15), 10),
+    "smoke": Setting(("centred", "shifted"), (1, 2), 1, 60, 60, 10, 20, 2, (0.05, 0.15), 10),
     "laptop": Setting(("centred", "shifted", "colour"), (1, 2, 4, 8), 5, 2000, 1000, 14, 32, 24, (0.05, 0.15), 10),
     "paper": Setting(("centred", "shifted", "colour"), WIDTHS, 5, 60_000, 10_000, 28, 32, 100, (0.1, 0.1), 30),
 }
@@ -78,7 +78,7 @@ class FeatureDemand(Study):
     title = "Learned features against random ones, over width and demand"
     source = "Samarin 2022, section 6.4.1, figures 6.2 and 6.5 to 6.8, appendix B, tables B.1 to B.4"
     question = "How much of a network's accuracy comes from features it learns, and can width make up for them?"
-    cost = {"smoke": "20 s", "laptop": "about 8 minutes", "paper": "months"}
+    cost = {"smoke": "1 s", "laptop": "about 8 minutes", "paper": "months"}
 
     def jobs(self, scale: Scale) -> Sequence[Job]:
         setting = SETTINGS[scale]

@@ -61,7 +61,7 @@ class Setting:
 
 
 SETTINGS: dict[Scale, Setting] = {
-    "smoke": Setting(("centred", "shifted"), (1, 2, 4), 1, 120, 200, 10, 40, 32, 0),
+    "smoke": Setting(("centred", "shifted"), (1, 2), 1, 20, 30, 10, 2, 10, 0),
     "laptop": Setting(("centred", "shifted", "shifted-resized"), (1, 2, 4, 8), 5, 300, 500, 14, 200, 32, 0),
     # The publication lowered the rate once, after 30,000 of 100,000 epochs.
     "paper": Setting(tuple(STANDS_FOR), WIDTHS, 5, 50_000, 10_000, 28, 100_000, 0, 50_000),
@@ -76,7 +76,7 @@ class InfiniteWidth(Study):
     title = "Networks on their way to infinite width"
     source = "Samarin 2022, section 6.5, table 6.3, appendix B, tables B.5 to B.8"
     question = "Which kernel does a wide network become, and does it get better on the way?"
-    cost = {"smoke": "15 s", "laptop": "about 9 minutes", "paper": "years"}
+    cost = {"smoke": "1 s", "laptop": "about 9 minutes", "paper": "years"}
 
     def jobs(self, scale: Scale) -> Sequence[Job]:
         setting = SETTINGS[scale]

@@ -41,7 +41,7 @@ class Setting:
 
 PUBLISHED = (1e-16, 1e-14, 1e-12, 1e-10, 1e-8, 1e-6, 1e-4, 1e-2, 0.1, 1.0, 10.0, 1e2, 1e4, 1e6, 1e8)
 SETTINGS: dict[Scale, Setting] = {
-    "smoke": Setting((1e-16, 1e-11, 1e-6, 1.0, 1e2, 1e4, 1e8), 3, 10, 500, 150, 0.9, 900, 10_000),
+    "smoke": Setting((1e-8, 1e-6, 1.0, 1e2, 1e4), 1, 5, 60, 40, 0.9, 300, 500),
     "laptop": Setting(PUBLISHED, 5, 10, 1000, 500, 0.9, 2500, 20_000),
     "paper": Setting(PUBLISHED, 5, 10, 1000, 10_000, 0.0, 200_000, 100_000),
 }
@@ -55,7 +55,7 @@ class LazyTransition(Study):
     title = "From features to a frozen kernel"
     source = f"{SOURCE}, appendix B, figure 11"
     question = "At what output scale does a network stop learning features, and what does it lose?"
-    cost = {"smoke": "15 s", "laptop": "about 5 minutes", "paper": "days"}
+    cost = {"smoke": "2 s", "laptop": "about 5 minutes", "paper": "days"}
 
     def jobs(self, scale: Scale) -> Sequence[Job]:
         setting = SETTINGS[scale]

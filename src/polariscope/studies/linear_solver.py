@@ -59,7 +59,7 @@ class Setting:
 
 
 SETTINGS: dict[Scale, Setting] = {
-    "smoke": Setting((0.1, 0.25, 0.6), 2, 1, 300, 1000, 14, 60, 20, (0.05, None)),
+    "smoke": Setting((0.1, 0.25, 0.6), 1, 1, 60, 60, 10, 20, 2, (0.05, None)),
     "laptop": Setting((0.1, 0.16, 0.2, 0.25, 0.3, 0.4, 0.6, 0.9), 5, 5, 800, 2000, 14, 32, 60, (0.05, None)),
     "paper": Setting(WIDTHS, 1, 1, 60_000, 10_000, 28, 32, 200, (0.01, 0.01)),
 }
@@ -73,7 +73,7 @@ class LinearSolver(Study):
     title = "The linearised network solved exactly, across the interpolation threshold"
     source = "Samarin 2022, section 6.4.3, tables 6.1 and 6.2; the threshold is Spec 000, section 7.5"
     question = "Would a better optimiser rescue random features?"
-    cost = {"smoke": "10 s", "laptop": "about 5 minutes", "paper": "months, and 700 GB of memory for width 5"}
+    cost = {"smoke": "1 s", "laptop": "about 5 minutes", "paper": "months, and 700 GB of memory for width 5"}
 
     def jobs(self, scale: Scale) -> Sequence[Job]:
         setting = SETTINGS[scale]

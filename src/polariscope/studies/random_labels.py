@@ -55,7 +55,7 @@ class Setting:
 
 
 SETTINGS: dict[Scale, Setting] = {
-    "smoke": Setting(("centred", "shifted"), (1, 2), 1, 300, 1000, 14, 75, 60, (0.1, 0.15, 0.15), 20, 60),
+    "smoke": Setting(("centred", "shifted"), (1, 2), 1, 60, 60, 10, 20, 2, (0.1, 0.15, 0.15), 10, 20),
     "laptop": Setting(("centred", "shifted"), (1, 2, 4), 5, 1000, 2000, 14, 32, 100, (0.05, 0.15, 0.15), 200, 500),
     "paper": Setting(
         ("centred", "shifted", "shifted-resized"),
@@ -81,7 +81,7 @@ class RandomLabels(Study):
     title = "Random labels: what can be memorised"
     source = "Samarin 2022, section 6.5.3, appendix B, tables B.9 to B.11"
     question = "Does having more parameters than data let a network, or its linearisation, fit anything?"
-    cost = {"smoke": "25 s", "laptop": "about 6 minutes", "paper": "years"}
+    cost = {"smoke": "1 s", "laptop": "about 6 minutes", "paper": "years"}
 
     def jobs(self, scale: Scale) -> Sequence[Job]:
         setting = SETTINGS[scale]
