@@ -100,6 +100,7 @@ def test_a_point_is_not_its_own_neighbour() -> None:
         (np.arange(20.0), np.zeros(20), {}, "at least 2 classes"),
         (np.arange(20.0), np.arange(19) % 2, {}, "as many labels"),
         (np.arange(8.0), np.arange(8) % 2, {}, "smallest class has 4"),
+        (np.arange(20.0), np.arange(20) < 3, {}, "smallest class has 3"),
         (np.arange(20.0), np.arange(20) % 2, {"k": 0}, "at least 1"),
         (np.arange(20.0), np.arange(20) % 2, {"debias": "some"}, "debias is one of"),
         (np.arange(20.0), np.arange(20) % 2, {"debias": "permutation", "permutations": 0}, "permutations"),

@@ -21,11 +21,12 @@ def square():
     return np.random.default_rng(0).uniform(size=(5000, 2))
 
 
+CURVE = {0: 0.999, 5: 0.908, 10: 0.818, 15: 0.724, 22.5: 0.574, 30: 0.396, 40: 0.133, 45: 0.021}
+"""Score of a square turned by an angle (Spec 003, section 3.2)."""
+
+
 @pytest.mark.spec("003/F3-039")
-@pytest.mark.parametrize(
-    ("degrees", "value"),
-    [(0, 0.999), (5, 0.908), (10, 0.818), (15, 0.724), (22.5, 0.574), (30, 0.396), (40, 0.133), (45, 0.021)],
-)
+@pytest.mark.parametrize(("degrees", "value"), CURVE.items())
 def test_a_rotated_square_follows_the_published_curve(square, degrees, value):
     assert neighbour_score(turned(square, degrees), square).value == pytest.approx(value, abs=0.02)
 
@@ -38,10 +39,13 @@ def test_an_aligned_code_reaches_one_and_exceeds_it_as_printed(square):
 
 @pytest.mark.spec("003/F3-039")
 def test_random_angles_score_as_published(square):
-    angles = np.random.default_rng(1).uniform(0, 90, 60)
-    values = [neighbour_score(turned(square[:2000], a), square[:2000]).value for a in angles]
-    assert np.mean(values) == pytest.approx(0.572, abs=0.1)
-    assert np.std(values) == pytest.approx(0.278, abs=0.06)
+    """Angles spread evenly, which leaves no chance in the mean: it is that of the curve, 0.544. The printed mean of
+    0.572 is that of angles drawn at random, so that it is met only as closely as some dozens of them allow."""
+    values = [neighbour_score(turned(square, a), square).value for a in np.arange(0.75, 90, 1.5)]
+    angles, curve = list(CURVE), list(CURVE.values())
+    assert np.mean(values) == pytest.approx(np.trapezoid(curve, angles) / 45, abs=0.015)
+    assert np.mean(values) == pytest.approx(0.572, abs=0.05)
+    assert np.std(values) == pytest.approx(0.278, abs=0.04)
 
 
 @pytest.mark.spec("003/F3-040")

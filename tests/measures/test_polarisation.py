@@ -8,6 +8,8 @@ from hypothesis import strategies as st
 
 from polariscope.measures.information import total_correlation
 from polariscope.measures.polarisation import (
+    Rate,
+    TraceGap,
     decoder_sensitivity,
     example_types,
     per_variable_kl,
@@ -15,6 +17,7 @@ from polariscope.measures.polarisation import (
     trace_gap,
     variable_types,
 )
+from polariscope.representation import Representation
 from polariscope.theory import linear_vae
 
 seeds = st.integers(0, 2**32 - 1)
@@ -261,3 +264,11 @@ LOGVAR, VAR, MEAN = np.array([[-3.0, 0.0], [-4.0, 0.0]]), np.array([[0.1, 1.0], 
 def test_bad_representations_are_refused_in_a_sentence(call, sentence):
     with pytest.raises(ValueError, match=sentence):
         call()
+
+
+def test_trace_gap_and_rate_of_a_representation_are_those_of_its_posterior():
+    s = polarised_sample(active=2, passive=1, mixed=[0.4], samples=500, active_var=0.1)
+    rep = Representation(mean=s.mean, var=s.var)
+    assert TraceGap().value(rep) == pytest.approx(s.var.mean(axis=0).sum())
+    loss = 0.5 * (s.var + s.mean**2 - 1 - np.log(s.var))
+    assert Rate().value(rep) == pytest.approx(loss.sum() / 500)

@@ -68,6 +68,7 @@ def test_summaries():
     assert s.sd == pytest.approx(np.sqrt(66.8 / 4))
     assert str(Summary(0.2345, 0.0511, 0, 0, 10)) == "0.234 (0.051)"
     assert s.text("median") == "4 (3)"
+    assert summarise([1.0, 4.0]) == Summary(2.5, np.sqrt(4.5), 2.5, 1.5, 2)
     with pytest.raises(ValueError, match="at least 2 seeds"):
         summarise([1.0])
 

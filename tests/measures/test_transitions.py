@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from scipy.stats import gennorm
+from scipy.stats import gennorm, kurtosis
 
 from polariscope.measures.transitions import fit_transitions
 from polariscope.report.figures import transition_histogram
@@ -25,6 +25,11 @@ def test_families_are_ordered_by_their_tails() -> None:
     likely = found.log_likelihood
     assert likely["generalised"] > likely["laplace"] > likely["normal"]
     assert found.kurtosis > 10  # 25.2 in the limit, 3 for a normal density
+
+
+def test_the_kurtosis_is_that_of_scipy_whatever_the_mean() -> None:
+    u = 0.7 + np.random.default_rng(0).laplace(size=2000)
+    assert fit_transitions(u).kurtosis == pytest.approx(kurtosis(u, fisher=False))
 
 
 @pytest.mark.parametrize("deltas", [[], [1.0], [np.nan, 1.0], [0.0, 0.0]])

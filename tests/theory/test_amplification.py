@@ -69,6 +69,20 @@ def test_amplification_of_a_data_set_is_known_before_the_flow(flows) -> None:
     assert np.corrcoef(known, np.log(reached))[0, 1] > 0.85
 
 
+@pytest.mark.spec("004/F18")
+def test_attractors_share_a_data_set_by_what_they_have_grown_to() -> None:
+    """At first all alike: the mean of 1/Λ² over them; in the end the fastest alone."""
+    x, y = Stripe(dimension=5).sample(1000, seed=3)
+    points = attractors(Sampled(x[:, 0], y, STRIPE), 5)
+    assert len(points) > 1
+    drift = np.array([np.linalg.norm(perpendicular_drift(x, y, p)) for p in points])
+    each = 2 * np.array([p.saturation * np.sqrt(p.active) for p in points]) / drift
+    assert dataset_amplification(x, y, time=0.0) == pytest.approx(np.mean(each**-2.0) ** -0.5)
+    fastest = np.argmax([p.growth_rate for p in points])
+    assert dataset_amplification(x, y, time=1e4) == pytest.approx(each[fastest])
+    assert abs(each[fastest] / np.mean(each**-2.0) ** -0.5 - 1) > 0.1
+
+
 def test_averages_of_a_data_set_are_those_of_its_points() -> None:
     x, y = Stripe(dimension=3).sample(500, seed=0)
     label = Sampled(x[:, 0], y)

@@ -67,6 +67,13 @@ def test_closed_forms_agree_with_quadrature(name, var1, var2, correlation):
     np.testing.assert_allclose(closed(cov, var1, var2), expected, rtol=0, atol=2e-7)
 
 
+@pytest.mark.spec("000/F014", "000/F015")
+def test_biases_enter_every_layer_after_the_first():
+    """Equal inputs by hand: half of a variance passes a ReLU, and its slope is 1 on half of the line."""
+    layers = [tuple(map(float, dense_kernels(1.0, 1.0, 1.0, depth, 2.0, 0.3))) for depth in (1, 2, 3)]
+    np.testing.assert_allclose(layers, [(1, 1), (2 * 0.5 + 0.3, 1 + 1.3), (1.3 + 0.3, 2.3 + 1.6)])
+
+
 @pytest.mark.spec("000/F014")
 def test_quadrature_agrees_with_relu_and_with_draws():
     var1, var2, cov = 0.7, 1.9, 0.3

@@ -197,3 +197,7 @@ def test_mass_missing_on_one_side_only_costs_what_the_generator_says_and_duality
     corner, even = [1.0, 0.0], [0.5, 0.5]
     assert KL(corner, even) == KL.dual()(even, corner) == pytest.approx(np.log(2))
     assert KL(even, corner) == KL.dual()(corner, even) == np.inf
+    half, corner = [0.5, 0.25, 0.25], [1.0, 0.0, 0.0]  # two outcomes that only one side has
+    for p, q in ((half, corner), (corner, half)):
+        assert pytest.approx(2 - 2 * np.sqrt(0.5)) == SQUARED_HELLINGER(p, q)
+        assert pytest.approx(0.25 * np.log(2 / 3) + 0.25 * np.log(2) + 0.5 * np.log(4 / 3)) == JENSEN_SHANNON(p, q)

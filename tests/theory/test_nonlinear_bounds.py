@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from scipy.stats import multivariate_normal
 
 from polariscope.theory.nonlinear_bounds import diagonal_bound, jacobian_of
 from polariscope.theory.orthogonal_noise import hands_on_example, likelihood_bounds, orthogonality_gap
@@ -15,6 +16,17 @@ def test_a_linear_decoder_has_the_closed_form(precision: float) -> None:
     expected = likelihood_bounds(matrix, [matrix @ z], [precision])
     assert found.log_likelihood == pytest.approx(expected.log_likelihood[0], abs=1e-6)
     assert found.elbo == pytest.approx(expected.elbo[0], abs=1e-6)
+
+
+@pytest.mark.spec("003/F3-084")
+def test_one_latent_has_no_other_to_be_orthogonal_to() -> None:
+    slope = np.array([[2.0], [1.0]])
+    found = diagonal_bound(lambda points: points @ slope.T, [0.3], precision=4.0)
+    spread = multivariate_normal([0, 0], slope @ slope.T + np.eye(2) / 4)
+    assert found.log_likelihood == pytest.approx(spread.logpdf([0.6, 0.3]), abs=1e-6)
+    assert found.gap == pytest.approx(0, abs=1e-6)
+    bent = diagonal_bound(lambda points: np.concatenate([points, np.sinh(points)], 1), [0.5], precision=1e4)
+    assert bent.gap == pytest.approx(0, abs=1e-3)
 
 
 @pytest.mark.spec("003/F3-084")

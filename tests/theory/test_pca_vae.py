@@ -250,6 +250,15 @@ def test_alignment_measures_the_angle_and_leaves_unused_latents_out():
     np.testing.assert_allclose(found.angles, np.radians(0.01), rtol=1e-6)
 
 
+@pytest.mark.spec("003/F3-028")
+def test_the_lengths_of_columns_do_not_decide_which_component_they_are():
+    columns = np.array([[0.8, 0.9], [0.6, np.sqrt(1 - 0.81)]])
+    for lengths in ([1, 1], [10, 1], [1, 10]):
+        found = pca_alignment(columns * lengths, np.diag([3.0, 1.0]))
+        assert found.components.tolist() == [1, 0]
+        np.testing.assert_allclose(found.angles, np.arccos([0.6, 0.9]))
+
+
 @pytest.mark.spec("003/F3-026")
 def test_a_full_posterior_fits_as_well_in_any_orientation():
     """O9: the same minimum from every start, but the orientation is that of chance."""

@@ -129,8 +129,7 @@ def ring_centre(points: ArrayLike, labels: ArrayLike) -> FloatArray:
         levels = np.stack([np.bincount(column, part) for part in table.T], axis=1) / count[:, None].clip(1)
         x, squares = np.split(table - levels[column], [2], axis=1)
         twice, *_ = np.linalg.lstsq(x, squares, rcond=None)
-        left = float(np.square(squares - x @ twice).sum() / max(1, len(p) - len(count)))
-        fits.append((left, mean + twice[:, 0] / 2))
+        fits.append((float(np.square(squares - x @ twice).sum()), mean + twice[:, 0] / 2))
     return np.asarray(min(fits, key=lambda fit: fit[0])[1])
 
 
