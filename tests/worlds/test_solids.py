@@ -7,7 +7,7 @@ from scipy.spatial.transform import Rotation
 from polariscope.measures.intrinsic_dimension import mle
 from polariscope.testing import check_world
 from polariscope.worlds import solids
-from polariscope.worlds.solids import APART, DARKEST, LIGHT, REACH, SOLIDS, Solids, orientations
+from polariscope.worlds.solids import APART, DARKEST, LIGHT, REACH, SMALLEST, SOLIDS, Solids, orientations
 from polariscope.worlds.world import World, worlds
 
 NAMES = list(SOLIDS)
@@ -142,19 +142,19 @@ def test_a_face_seen_exactly_from_the_side_is_no_trouble_whatever_else_is_render
 
 @pytest.mark.spec("002/X02")
 def test_there_are_no_duplicates_and_none_to_come():
-    world = Solids(count=400)
+    world = Solids(count=400, size=SMALLEST)
     images = world.observe(np.arange(2000)).reshape(2000, -1)
     assert len(np.unique(images, axis=0)) == 2000
     assert len(np.unique(world.factors_of(np.arange(2000)), axis=0)) == 2000
     # The nearest that two orientations may come: turned by APART about any axis that can be seen.
     rng = np.random.default_rng(0)
-    kind = np.tile(np.arange(5), 100)
-    rotation = Rotation.random(500, rng=rng)
-    about = rng.standard_normal((500, 3))
+    kind = np.tile(np.arange(5), 50)
+    rotation = Rotation.random(250, rng=rng)
+    about = rng.standard_normal((250, 3))
     axis = rotation.apply([0, 0, 1]) * (kind > 2)[:, None]
     about -= np.sum(about * axis, axis=1, keepdims=True) * axis
     nudge = Rotation.from_rotvec(APART * about / np.linalg.norm(about, axis=1, keepdims=True))
-    for size in (32, 64):
+    for size in (SMALLEST, 64):
         small = Solids(count=1, size=size)
         before, after = (small.render(kind, r.as_rotvec()) for r in (rotation, nudge * rotation))
         assert (before != after).any(axis=(1, 2, 3)).all()
@@ -185,14 +185,14 @@ def test_orientations_keep_apart_modulo_symmetry(name, monkeypatch):
 
 @pytest.mark.spec("002/X02")
 def test_the_intrinsic_dimension_is_between_2_and_4():
-    """Turns have 2 dimensions for bodies of revolution and 3 for the others. Estimates from 2,000 images lie above:
+    """Turns have 2 dimensions for bodies of revolution and 3 for the others. Estimates from 1,000 images lie above:
     edges make distances between images grow faster than angles where these exceed a pixel."""
-    world = Solids(count=2000, size=32)
+    world = Solids(count=1000, size=32)
     images = world.observe(np.arange(len(world))).reshape(len(world), -1).astype(np.float32)
     estimates = {name: mle(images[kind::5], k=5).value for kind, name in enumerate(NAMES)}
     assert all(2 < estimates[name] < 3 for name in ROUND), estimates
     assert all(3 < estimates[name] < 4.5 for name in NAMES if name not in ROUND), estimates
-    assert 3 < mle(images[:4000], k=5).value < 4
+    assert 3 < mle(images[:2000], k=5).value < 4
 
 
 @pytest.mark.spec("002/X02")
