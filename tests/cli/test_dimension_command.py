@@ -25,7 +25,7 @@ def test_it_prints_the_search_and_keeps_figure_and_readings(tmp_path: Path, caps
     assert "too many" in out
     assert "guard: passed, and the answer no longer changes" in out
     assert "answer for seed 0: 3 latent variables" in out
-    assert "| FONDUE | gaussian | 3.0 ± 0.0 |" in out
+    assert "| FONDUE | gaussian | 3 (one run) |" in out
     (run,) = Store(tmp_path).runs()
     assert (run.status, run.record["kind"], run.result) == ("done", "dimension", {"dimension": 3.0, "models": 6})
     assert (run.path / "dimension.png").read_bytes().startswith(b"\x89PNG")

@@ -7,13 +7,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
-import tyro
 from rich.console import Console
 
 from polariscope.atomic import atomic
 from polariscope.cli.configuration import parse_run
+from polariscope.cli.parsing import flag
 from polariscope.cli.progress import bars
 from polariscope.dimension import (
     DimensionProbe,
@@ -36,30 +36,25 @@ from polariscope.training.loop import Listeners
 from polariscope.training.run import Progress
 from polariscope.worlds.world import worlds
 
-
-def _flag(kind: Any, text: str) -> Any:
-    return Annotated[kind, tyro.conf.arg(help=text)]
-
-
 EXTRA = [
     (
         "statistic",
-        _flag(
+        flag(
             Literal["trace", "trace-sampled", "ib", "ide", "types"],
             "What decides: the trace gap (FONDUE), the same from samples as published, information (FONDUE_IB), "
             "intrinsic dimensions (FONDUE_IDE), or counting the types of one generous model.",
         ),
         "trace",
     ),
-    ("start", _flag(int | None, "Latents of the first model; the data's intrinsic dimension if not given."), None),
-    ("threshold", _flag(float | None, "Largest statistic that passes; the published one if not given."), None),
-    ("cap", _flag(int, "Most latents to try."), 200),
-    ("budget", _flag(int, "Steps of the first, shortest trainings; doubled until the answer is stable."), 500),
-    ("once", _flag(bool, "Search once, at the budget, without waiting for a stable answer."), False),
-    ("seeds", _flag(int, "Repeat with this many seeds."), 1),
-    ("examples", _flag(int, "Examples to read each model on."), 10_000),
-    ("runs", _flag(Path, "Folder of the runs: the figure and the readings go there."), Path("runs")),
-    ("json", _flag(bool, "Print JSON for machines."), False),
+    ("start", flag(int | None, "Latents of the first model; the data's intrinsic dimension if not given."), None),
+    ("threshold", flag(float | None, "Largest statistic that passes; the published one if not given."), None),
+    ("cap", flag(int, "Most latents to try."), 200),
+    ("budget", flag(int, "Steps of the first, shortest trainings; doubled until the answer is stable."), 500),
+    ("once", flag(bool, "Search once, at the budget, without waiting for a stable answer."), False),
+    ("seeds", flag(int, "Repeat with this many seeds."), 1),
+    ("examples", flag(int, "Examples to read each model on."), 10_000),
+    ("runs", flag(Path, "Folder of the runs: the figure and the readings go there."), Path("runs")),
+    ("json", flag(bool, "Print JSON for machines."), False),
 ]
 
 

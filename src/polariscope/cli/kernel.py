@@ -6,11 +6,10 @@ import copy
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
 import torch
-import tyro
 from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
@@ -20,7 +19,7 @@ from torch import nn
 from polariscope.atomic import atomic
 from polariscope.cli.configuration import world_named
 from polariscope.cli.named import is_source, own_module
-from polariscope.cli.parsing import options_type, parse, take_first
+from polariscope.cli.parsing import flag, options_type, parse, take_first
 from polariscope.cli.progress import bars
 from polariscope.examination.diagnose import Diagnosis, Form, Labelled, diagnose, train_classifier
 from polariscope.lab.store import Run, Store
@@ -44,30 +43,26 @@ BUILT_IN = ("mlp", "lenet", "alexnet")
 STEPS = 1000
 
 
-def _flag(kind: Any, text: str) -> Any:
-    return Annotated[kind, tyro.conf.arg(help=text)]
-
-
 EXTRA = [
-    ("initial", _flag(Path | None, "safetensors file of the weights before training."), None),
-    ("final", _flag(Path | None, "safetensors file of the weights after training; DATA must be new to them."), None),
-    ("train", _flag(int | None, f"Train here for this many steps ({STEPS} if no --final is given)."), None),
-    ("alpha", _flag(float | None, "Train alpha (f - f0): large is lazy, small learns features."), None),
-    ("learning_rate", _flag(float, "Rate of gradient descent with momentum 0.9."), 0.05),
-    ("batch_size", _flag(int, "Examples a step."), 64),
-    ("width", _flag(int, "Width factor of a built-in model; of mlp, of its two layers of 128."), 1),
-    ("parametrisation", _flag(Parametrisation, "How a built-in model's weights are drawn and scaled."), "torch"),
-    ("label", _flag(str | None, "Factor that is the class; the first discrete one if not given."), None),
-    ("parity", _flag(bool, "Whether the class is even (0) or odd (1), instead of the class."), False),
-    ("form", _flag(Form, "With several outputs: the mean of their kernels, or the kernel of their sum."), "trace"),
-    ("count", _flag(int, "Examples to compare kernels on, and as many to train on."), 1000),
-    ("test", _flag(int, "Held-out examples to count errors on."), 1000),
-    ("modes", _flag(int, "Principal components to look at."), 10),
-    ("ridge", _flag(float | None, "Ridge over the kernel's mean diagonal; by leave-one-out if not given."), None),
-    ("seed", _flag(int, "Draws weights, examples and batches."), 0),
-    ("runs", _flag(Path, "Folder of the runs."), Path("runs")),
-    ("out", _flag(Path | None, "Folder of report, figures and figures as JSON; a new run's if not given."), None),
-    ("json", _flag(bool, "Print JSON for machines."), False),
+    ("initial", flag(Path | None, "safetensors file of the weights before training."), None),
+    ("final", flag(Path | None, "safetensors file of the weights after training; DATA must be new to them."), None),
+    ("train", flag(int | None, f"Train here for this many steps ({STEPS} if no --final is given)."), None),
+    ("alpha", flag(float | None, "Train alpha (f - f0): large is lazy, small learns features."), None),
+    ("learning_rate", flag(float, "Rate of gradient descent with momentum 0.9."), 0.05),
+    ("batch_size", flag(int, "Examples a step."), 64),
+    ("width", flag(int, "Width factor of a built-in model; of mlp, of its two layers of 128."), 1),
+    ("parametrisation", flag(Parametrisation, "How a built-in model's weights are drawn and scaled."), "torch"),
+    ("label", flag(str | None, "Factor that is the class; the first discrete one if not given."), None),
+    ("parity", flag(bool, "Whether the class is even (0) or odd (1), instead of the class."), False),
+    ("form", flag(Form, "With several outputs: the mean of their kernels, or the kernel of their sum."), "trace"),
+    ("count", flag(int, "Examples to compare kernels on, and as many to train on."), 1000),
+    ("test", flag(int, "Held-out examples to count errors on."), 1000),
+    ("modes", flag(int, "Principal components to look at."), 10),
+    ("ridge", flag(float | None, "Ridge over the kernel's mean diagonal; by leave-one-out if not given."), None),
+    ("seed", flag(int, "Draws weights, examples and batches."), 0),
+    ("runs", flag(Path, "Folder of the runs."), Path("runs")),
+    ("out", flag(Path | None, "Folder of report, figures and figures as JSON; a new run's if not given."), None),
+    ("json", flag(bool, "Print JSON for machines."), False),
 ]  # fmt: skip
 
 
@@ -246,7 +241,8 @@ def show(found: Diagnosis, folder: Path) -> None:
         style="dim",
         highlight=False,
     )
-    console.print(f"network: error {found.network_error:.1%}, chance {found.chance:.1%}", highlight=False)
+    wrong = f"the network gets {found.network_error:.1%} of the held-out examples wrong"
+    console.print(f"{wrong}; the most frequent class alone would get {found.chance:.1%} wrong", highlight=False)
     console.print(f"verdict: {found.verdict}", highlight=False, style="bold")
     for reason in found.reasons:
         console.print(f"  {reason}", highlight=False)
@@ -267,10 +263,10 @@ def _folder(options: Any, name: str, settings: dict[str, Any]) -> tuple[Path, Ru
 
 
 def _check(options: Any) -> None:
-    for flag, least in (("count", 20), ("test", 1), ("width", 1), ("batch_size", 1), ("modes", 2)):
-        value = getattr(options, flag)
+    for name, least in (("count", 20), ("test", 1), ("width", 1), ("batch_size", 1), ("modes", 2)):
+        value = getattr(options, name)
         if value < least:
-            raise ValueError(f"--{flag.replace('_', '-')} is {value}: at least {least} is needed")
+            raise ValueError(f"--{name.replace('_', '-')} is {value}: at least {least} is needed")
     if options.train is not None and options.train < 1:
         raise ValueError(f"--train is {options.train}: at least 1 step is needed")
     if options.final is not None and options.train is not None:

@@ -6,13 +6,11 @@ import json
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Annotated, Any
-
-import tyro
+from typing import Any
 
 from polariscope.atomic import atomic
 from polariscope.cli.configuration import parse_run, parse_world
-from polariscope.cli.parsing import take, take_first
+from polariscope.cli.parsing import flag, take, take_first
 from polariscope.cli.progress import bars
 from polariscope.manipulation.bundle import new_folder, report_on, save_bundle
 from polariscope.manipulation.figures import triptych
@@ -23,33 +21,28 @@ from polariscope.report.figures import as_svg
 from polariscope.training.run import Progress
 from polariscope.worlds.world import World, worlds
 
-
-def _flag(kind: Any, text: str) -> Any:
-    return Annotated[kind, tyro.conf.arg(help=text)]
-
-
 EXTRA = [
-    ("out", _flag(Path, "New folder for the world, the report and the picture."), Path("manipulated")),
-    ("epsilon", _flag(float, "Largest change of any coordinate; for images a share of the grey range."), 0.1),
-    ("seed", _flag(int, "Seeds the manipulation itself."), 0),
-    ("count", _flag(int | None, "Observations to draw from the world; all of them if not given."), None),
-    ("json", _flag(bool, "Print the report as JSON for machines."), False),
+    ("out", flag(Path, "New folder for the world, the report and the picture."), Path("manipulated")),
+    ("epsilon", flag(float, "Largest change of any coordinate; for images a share of the grey range."), 0.1),
+    ("seed", flag(int, "Seeds the manipulation itself."), 0),
+    ("count", flag(int | None, "Observations to draw from the world; all of them if not given."), None),
+    ("json", flag(bool, "Print the report as JSON for machines."), False),
 ]
 SETTINGS: dict[str, list[tuple[str, Any, Any]]] = {
     "noise": [],
     "local": [
-        ("frequency", _flag(float, "How quickly the wave runs as the factors change."), 2.0),
-        ("factors", _flag(tuple[str, ...], "Factors whose sum it follows; all if not given."), ()),
-        ("stripes", _flag(int, "Periods of the wave across an image."), 4),
+        ("frequency", flag(float, "How quickly the wave runs as the factors change."), 2.0),
+        ("factors", flag(tuple[str, ...], "Factors whose sum it follows; all if not given."), ()),
+        ("stripes", flag(int, "Periods of the wave across an image."), 4),
     ],
     "learned": [
-        ("restarts", _flag(int, "Models to train, of which the extremes are taken."), 10),
-        ("pairs", _flag(int, "Most and least disentangled models to play against each other."), 1),
-        ("score", _flag(str, "Measure that says how disentangled a model is."), "mig"),
-        ("steps", _flag(int, "Updates of the manipulation."), 5000),
-        ("samples", _flag(int, "Draws from each posterior."), 5),
-        ("learning_rate", _flag(float, "Of the manipulation and the decoders."), 1e-4),
-        ("local_only", _flag(bool, "Take the linear part off the change."), False),
+        ("restarts", flag(int, "Models to train, of which the extremes are taken."), 10),
+        ("pairs", flag(int, "Most and least disentangled models to play against each other."), 1),
+        ("score", flag(str, "Measure that says how disentangled a model is."), "mig"),
+        ("steps", flag(int, "Updates of the manipulation."), 5000),
+        ("samples", flag(int, "Draws from each posterior."), 5),
+        ("learning_rate", flag(float, "Of the manipulation and the decoders."), 1e-4),
+        ("local_only", flag(bool, "Take the linear part off the change."), False),
     ],
 }
 

@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.padding import Padding
 
 from polariscope.cli.configuration import parse_world
-from polariscope.cli.parsing import parse, take_first
+from polariscope.cli.parsing import JSON, flag, parse, take_first
 from polariscope.worlds.world import World, worlds
 
 
@@ -29,11 +29,11 @@ class ListOptions:
 LARGEST = 128
 """Pixels a side beyond which images are shrunk for a contact sheet."""
 SHOW = [
-    ("out", Path, Path("world.png")),
-    ("rows", int, 6),
-    ("columns", int, 10),
-    ("seed", int, 0),
-    ("json", bool, False),
+    ("out", flag(Path, "Where to draw the contact sheet."), Path("world.png")),
+    ("rows", flag(int, "Rows of images."), 6),
+    ("columns", flag(int, "Images in each row."), 10),
+    ("seed", flag(int, "Draws the images."), 0),
+    JSON,
 ]
 
 

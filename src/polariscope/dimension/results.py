@@ -49,11 +49,16 @@ def markdown(rows: Sequence[Mapping[str, Any]]) -> str:
     """The rows as a Markdown table in the form of the published ones."""
     lines = ["| algorithm | dataset | n (avg ± SD) | time/run | models | steps |", "|---|---|---|---|---|---|"]
     lines += [
-        f"| {row['algorithm']} | {row['dataset']} | {row['n_mean']:.1f} ± {row['n_sd']:.1f} "
+        f"| {row['algorithm']} | {row['dataset']} | {_spread(row)} "
         f"| {duration(row['seconds_per_run'])} | {row['models']:.3g} | {row['steps']} |"
         for row in rows
     ]
     return "\n".join(lines)
+
+
+def _spread(row: Mapping[str, Any]) -> str:
+    """``n ± SD``, or n alone of a single run, which has no spread."""
+    return f"{row['n_mean']:.1f} ± {row['n_sd']:.1f}" if row["runs"] > 1 else f"{row['n_mean']:g} (one run)"
 
 
 def duration(seconds: float) -> str:

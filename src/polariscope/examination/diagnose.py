@@ -245,8 +245,8 @@ def judge(change: KernelChange, initial: KernelView, final: KernelView, error: f
     if turned >= TURNED and verdict == "in between":
         moved = "turned far, but not towards the labels,"
     reasons = [
-        f"The tangent kernel {moved} in training: CKA of before and after {change.cka:.3f} ({degrees:.0f} degrees), "
-        f"relative distance {change.distance:.3g}.",
+        f"The tangent kernel {moved} in training: CKA of before and after {change.cka:.3f} ({degrees:.0f} degrees). "
+        f"It moved by {change.distance:.3g} times its own size, which counts growth as well as turning.",
         f"Its alignment with the labels went from {initial.alignment:.3f} to {final.alignment:.3f} "
         f"({gain:.2g} times), and the share of the labels in the first {len(final.projections)} components from "
         f"{initial.captured:.2f} to {final.captured:.2f}.",

@@ -209,11 +209,17 @@ def _headline(cases: Sequence[Case]) -> list[Line]:
     """Held-out terms, then the measures that have a better direction."""
     held_out = [s.held_out for s in cases]
     rows = []
-    for term, label in (("loss", "loss"), ("reconstruction", "reconstruction"), ("kl", "KL")):
+    # Losses of different objectives weigh their parts differently, and some hold constants: their sum in plain is what
+    # can be read side by side.
+    one = len({_called(case.settings.get("objective")) for case in cases}) == 1
+    bound = "reconstruction + KL, the negative ELBO"
+    for terms in held_out:
+        if "reconstruction" in terms and "kl" in terms:
+            terms[bound] = terms["reconstruction"] + terms["kl"]
+    for term, label in ((bound, bound), *([("loss", "loss")] if one else []), ("reconstruction",) * 2, ("kl", "KL")):
         values = [terms.get(term) for terms in held_out]
         if any(value is not None for value in values):
-            # Losses of different objectives weigh their parts differently: only the reconstruction has a better side.
-            better = False if term == "reconstruction" else None
+            better = False if term in ("reconstruction", bound) else None
             rows.append(_line(f"Held-out {label} (nats)", values, ["not measured"] * len(cases), better))
     return rows + [line for line in _measures(cases) if line.wanted and any(c.value is not None for c in line.cells)]
 

@@ -36,7 +36,7 @@ KEPT_AT_ONCE = 4096
 
 
 class Diverged(ArithmeticError):
-    """Training left the numbers."""
+    """The loss, or a weight, is infinite or not a number."""
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ def fit(
             loss = _add(state, terms)
             if not math.isfinite(loss):
                 raise Diverged(
-                    f"training diverged at step {step}: the loss is {loss}; the last good checkpoint is kept. "
+                    f"training diverged at step {step}: the loss is {loss}. "
                     f"A smaller learning rate (now {config.learning_rate:g}) or --training.clip 1 often helps"
                 )
             state.step = done = step + 1

@@ -174,7 +174,8 @@ def _drive(run: Run, config: RunConfig, state: TrainingState, rows: list[Row], t
         raise
     except (Diverged, FloatingPointError) as error:
         run.update(status="diverged", result={"step": state.step})
-        raise error if isinstance(error, Diverged) else Diverged(str(error)) from error
+        kept = f"; the last good checkpoint is kept in {run.path}" if run.checkpoint.exists() else ""
+        raise Diverged(f"{error}{kept}") from error
     except BaseException:
         run.update(status="failed", result={"step": state.step})
         raise
