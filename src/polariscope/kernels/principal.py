@@ -17,7 +17,7 @@ from sklearn.model_selection import KFold, StratifiedKFold, cross_val_predict
 from sklearn.neighbors import KNeighborsClassifier, KNeighborsRegressor
 from torch import Tensor
 
-from polariscope.kernels.gram import gram
+from polariscope.kernels.gram import gram, mirror_
 from polariscope.kernels.machine import Kernel, kernel_matrix
 
 
@@ -245,7 +245,7 @@ def split_invariant(kernel: Kernel, x: Tensor, informative: int) -> InvariantSpl
     within[:, informative:] = 0
     theta1 = kernel(within, None).double()
     directions = torch.eye(x.shape[1], dtype=x.dtype)[informative:]
-    theta2 = torch.stack([kernel(within + e, None).double() - theta1 for e in directions]).mean(0)
+    theta2 = mirror_(torch.stack([kernel(within + e, None).double() - theta1 for e in directions]).mean(0))
     whole = kernel(x, None).double()
     across = x[:, informative:].double()
     residual = _norm(whole - theta1 - theta2 * (across @ across.T)) / _norm(whole)
