@@ -6,6 +6,7 @@ Embed once, measure everything: every measure, figure and comparison starts from
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -24,11 +25,13 @@ from polariscope.memory import available_memory
 from polariscope.subjects import Subject, as_subject
 from polariscope.subjects.layers import recorded
 from polariscope.worlds.factors import Factor
-from polariscope.worlds.world import World, to_tensor
-from polariscope.worlds.world import sample as sample_world
+from polariscope.worlds.world import World, sample_numbers, to_tensor
 
 Floats = NDArray[np.float32]
 FORMAT = "polariscope-representation-1"
+BATCH = 256
+AT_ONCE = 2**28
+"""Bytes of observations that are there together; beyond, they are observed batch by batch."""
 
 
 _ARRAYS = ("mean", "var", "sample", "factors", "prior_mean", "prior_var", "reconstruction", "index")
@@ -143,7 +146,7 @@ def represent(
     reconstructions: bool = False,
     seed: int = 0,
     noise_seed: int | None = None,
-    batch_size: int = 256,
+    batch_size: int | None = None,
 ) -> Representation:
     """What ``model`` says about ``count`` different observations of ``world``.
 
@@ -154,22 +157,28 @@ def represent(
     itself will look like a likeness.
     """
     subject = as_subject(model)
-    observations, factors, index = sample_world(world, count, seed)
+    index = sample_numbers(world, count, seed)
+    factors = world.factors_of(index)
+    row = math.prod(world.shape)
+    observations = world.observe(index) if len(index) * row <= AT_ONCE else None
+    batch_size = batch_size or getattr(world, "batch_size", None) or BATCH  # a loader brings its own
+    batch_size = max(1, min(batch_size, AT_ONCE // (4 * row)))
     if subject.prior is not None and not world.factors:
         raise ValueError("this model has a conditional prior and needs a world with factors")
 
     def batch(start: int) -> tuple[Tensor, Tensor | None]:
-        x = to_tensor(observations[start : start + batch_size])
+        part = slice(start, start + batch_size)
+        x = to_tensor(world.observe(index[part]) if observations is None else observations[part])
         if subject.prior is None:
             return x, None
-        return x, torch.from_numpy(np.ascontiguousarray(factors[start : start + batch_size]))
+        return x, torch.from_numpy(np.ascontiguousarray(factors[part]))
 
     subject = subject.understood(*batch(0), decoder=reconstructions)
     columns: dict[str, list[Tensor]] = {}
     decoded: set[str] = set()
     with subject.at_rest(), _recorded(subject, layers) as caught:
         torch.manual_seed(seed if noise_seed is None else noise_seed)
-        for start in range(0, len(observations), batch_size):
+        for start in range(0, len(index), batch_size):
             caught.clear()
             x, u = batch(start)
             code = subject.encode(x, u)
@@ -184,7 +193,7 @@ def represent(
             for name, value in caught.items():
                 columns.setdefault(f"layers/{name}", []).append(value)
             if not start:
-                _check_memory(columns, len(observations), len(x))
+                _check_memory(columns, len(index), len(x))
     arrays = {name: torch.cat(parts).numpy() for name, parts in columns.items()}
     kept = [name.removeprefix("layers/") for name in arrays if name.startswith("layers/")]
     return Representation(

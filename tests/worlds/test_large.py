@@ -11,16 +11,21 @@ from pathlib import Path
 import h5py
 import numpy as np
 import pytest
+import torch
 from PIL import Image
+from torch.utils.data import DataLoader, TensorDataset
 
+from polariscope import representation
 from polariscope.lab.store import Store
 from polariscope.objectives.vae import VAE
+from polariscope.representation import represent
 from polariscope.training.config import RunConfig, TrainingConfig
 from polariscope.training.loop import Feed
 from polariscope.training.run import train, train_in_memory
 from polariscope.worlds import ArrayWorld, capacity, idx, observations, worlds
 from polariscope.worlds.capacity import check_images
 from polariscope.worlds.files import File, read
+from polariscope.worlds.given import as_world
 from polariscope.worlds.hdf5 import Hdf5Rows
 from polariscope.worlds.image_folder import ImageRows
 
@@ -41,6 +46,7 @@ import sys
 import numpy as np
 from polariscope.nets.autoencoder import ModelConfig
 from polariscope.objectives.vae import VAE
+from polariscope.representation import represent
 from polariscope.training.config import RunConfig, TrainingConfig
 from polariscope.training.run import train_in_memory
 from polariscope.worlds import ArrayWorld, observations
@@ -283,3 +289,30 @@ def test_large_images_are_rendered_a_few_batches_at_a_time() -> None:
 
     assert most_at_once(8) == 16 * 4
     assert most_at_once(512) == 5 * 4, "as floats five batches of four take 63 MB"
+
+
+def test_large_observations_are_represented_batch_by_batch(monkeypatch) -> None:
+    asked, encoded = [], []
+
+    class Watched(ArrayWorld):
+        def observe(self, index):
+            asked.append(len(index))
+            return super().observe(index)
+
+    class Means(torch.nn.Module):
+        def encode(self, x):
+            encoded.append(len(x))
+            return x.flatten(1)[:, :3]
+
+    world = Watched(IMAGES, np.arange(40) % 4)
+    at_once = represent(Means(), world, count=30)
+    assert max(asked) == 30
+    asked.clear()
+    monkeypatch.setattr(representation, "AT_ONCE", 4 * 7 * 30)
+    in_batches = represent(Means(), world, count=30)
+    assert max(asked) == 7, "seven images of 30 pixels as floats"
+    np.testing.assert_array_equal(in_batches.mean, at_once.mean)
+    np.testing.assert_array_equal(in_batches.factors, at_once.factors)
+    encoded.clear()
+    represent(Means(), as_world(DataLoader(TensorDataset(torch.from_numpy(IMAGES)), batch_size=5)), count=30)
+    assert max(encoded) == 5, "the loader's batch size is kept"
