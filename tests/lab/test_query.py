@@ -88,3 +88,11 @@ def test_questions_are_answered() -> None:
     assert select("from runs order by loss limit 1;", TABLES) == [{"id": "b", "loss": 1.0}]
     assert where("loss > 0 -- all of them", TABLES, "runs", "loss") == select("from runs order by loss", TABLES)
     assert where("id in (select id from runs where loss > 1)", TABLES, "runs", "loss") == [{"id": "a", "loss": 2.0}]
+
+
+def test_the_gates_are_closed_behind_one_another() -> None:
+    """Any one of them would do for most attempts above; each is there for the day on which another is left open."""
+    settings = {"enable_external_access": "false", "lock_configuration": "true", "python_enable_replacements": "false"}
+    names = ", ".join(f"'{name}'" for name in [*settings, "temp_directory"])
+    found = select(f"select name, value from duckdb_settings() where name in ({names})", TABLES)
+    assert {row["name"]: row["value"] for row in found} == settings | {"temp_directory": ""}
