@@ -45,8 +45,10 @@ test-deep: $(VENV)/.installed-test  ## the property tests alone, at random and f
 
 # Each makes one library round as an older processor would; tests/test_other_machine.py sees that they do.
 OTHER_MACHINE := MKL_CBWR=COMPATIBLE ONEDNN_MAX_CPU_ISA=SSE41 OPENBLAS_CORETYPE=Nehalem
+NUMERICAL := theory kernels measures nets objectives
 test-other-machine: $(VENV)/.installed-test  ## the numerical rooms as another processor would compute them
-	env $(OTHER_MACHINE) $(BIN)/python -m pytest -n 2 --dist loadgroup $(addprefix tests/,theory kernels measures nets objectives)
+	env $(OTHER_MACHINE) $(BIN)/python -m pytest -n 2 --dist loadgroup \
+		$(addprefix tests/,$(NUMERICAL)) $(addprefix src/polariscope/,$(NUMERICAL))
 
 lint: $(VENV)/.installed-test  ## ruff and mypy
 	$(BIN)/ruff check .
