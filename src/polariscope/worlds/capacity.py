@@ -25,7 +25,8 @@ def check_images(shape: tuple[int, ...], count: int, source: str, batch_size: in
     free = available_memory()
     if needed <= free:
         return
-    side = 2 ** max(3, math.floor(math.log2(math.sqrt(free / a_pixel))))  # a power of two suits convolutions
+    # Half of what is free, since others want some, too; a power of two suits convolutions.
+    side = 2 ** max(3, math.floor(math.log2(math.sqrt(free / 2 / a_pixel))))
     whole = gigabytes(count * math.prod(shape))
     raise ValueError(
         f"{source}: images of {width}x{height} pixels are too large for this machine: a batch of {together} takes "

@@ -150,12 +150,12 @@ def _targets(dataset: Any, labels: Labels) -> NDArray[Any] | None:
 def _read_once(rows: DatasetRows) -> tuple[Stored | NDArray[Any], NDArray[Any]]:
     """Observations (held, if they are small) and labels, from one look at every item."""
     held = np.empty(rows.shape, rows.dtype) if rows.nbytes <= observations.HELD else None
-    labels = []
+    labels: list[NDArray[Any]] = []
     for number in range(len(rows)):
         x, label = rows.item(number)
         if held is not None:
             held[number] = x
-        labels.append(label)
-    if any(label is None or label.shape != labels[0].shape for label in labels):
+        labels.append(np.empty(0) if label is None else label)
+    if any(label.shape != labels[0].shape for label in labels):
         raise ValueError(f"{rows.source}: expected as many labels at every item, but their number varies")
     return rows if held is None else held, np.stack(labels)

@@ -40,7 +40,8 @@ def as_factors(
     names = _names(names, table.shape[1], source)
     declared = kinds or {}
     _check_declared(declared, names, source)
-    positions, factors = [], []
+    positions: list[NDArray[Any]] = []
+    factors: list[Factor] = []
     for j, name in enumerate(names):
         kind = declared.get(name) or _usual_kind(table)
         if kind == "continuous":

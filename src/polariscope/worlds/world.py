@@ -110,7 +110,7 @@ class ArrayWorld:
         object.__setattr__(self, "assumed", (*self.assumed, *about_them, *about_factors))
 
     def _factors(self, count: int) -> tuple[NDArray[Any], tuple[Factor, ...], list[str]]:
-        named = (self.factors,) if isinstance(self.factors, str) else tuple(self.factors)
+        named: tuple[Any, ...] = (self.factors,) if isinstance(self.factors, str) else tuple(self.factors)
         if self.positions is None:
             if named or self.kinds:
                 raise ValueError(f"{self.source}: factors are named or given a kind, but their values are missing")
