@@ -79,6 +79,8 @@ def test_a_condition_is_one_expression_about_the_table(attempt, places) -> None:
 
 def test_a_sentence_says_what_may_be_asked(places) -> None:
     assert "columns of runs: id, loss" in refused(lambda sql: select(sql, TABLES), "select size from runs", places)
+    assert "one SQL expression" in refused(lambda text: where(text, TABLES, "runs", "loss"), "true; select 1", places)
+    assert "sees runs and nothing else" in refused(lambda sql: select(sql, TABLES), REFUSED["read a file"], places)
     assert "this one is COPY" in refused(lambda sql: select(sql, TABLES), REFUSED["write a file"], places)
 
 

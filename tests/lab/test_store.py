@@ -177,7 +177,7 @@ def test_what_is_no_file_or_may_not_be_read_is_said(store, monkeypatch) -> None:
     assert all(problem.isprintable() for problem in problems)
 
 
-@pytest.mark.parametrize("damage", ["junk", "other columns", "other types", "a folder", "cut off"])
+@pytest.mark.parametrize("damage", ["junk", "other columns", "other types", "no text", "a folder", "cut off"])
 def test_damaged_metrics_are_said_and_hide_no_others(store, damage) -> None:
     good, bad = store.create(CONFIG, "good"), store.create(CONFIG, "bad")
     for run in (good, bad):
@@ -189,6 +189,11 @@ def test_damaged_metrics_are_said_and_hide_no_others(store, damage) -> None:
         file.write_bytes(file.read_bytes()[:-9])
     elif damage == "other columns":
         pq.write_table(pa.table({"step": [1], "loss": [2.0]}), file)
+    elif damage == "no text":
+        letters = pa.Array.from_buffers(
+            pa.string(), 1, [None, pa.py_buffer(bytes(4) + b"\1\0\0\0"), pa.py_buffer(b"\xff")]
+        )
+        pq.write_table(pa.table({"step": [1], "split": letters, "term": ["loss"], "value": [2.0]}), file)
     elif damage == "other types":
         pq.write_table(pa.table({"step": ["1"], "split": ["train"], "term": ["loss"], "value": ["2"]}), file)
     else:

@@ -46,7 +46,10 @@ def where(condition: str, tables: Mapping[str, pa.Table], of: str, order: str) -
     [{'x': 2}, {'x': 3}]
     """
     with _closed_database(tables) as database:
-        return _rows(database.view(of).filter(condition).order(order))
+        try:
+            return _rows(database.view(of).filter(condition).order(order))
+        except duckdb.ParserException as error:
+            raise ValueError(f"a query's condition is one SQL expression: {_first_line(error)}") from error
 
 
 @contextmanager
@@ -57,9 +60,18 @@ def _closed_database(tables: Mapping[str, pa.Table]) -> Iterator[duckdb.DuckDBPy
             database.register(name, table)
         try:
             yield database
+        except duckdb.PermissionException as error:
+            known = " and ".join(tables)
+            raise ValueError(
+                f"a query sees {known} and nothing else, no file and no network: ask about these"
+            ) from error
         except duckdb.Error as error:
             columns = "; ".join(f"columns of {name}: {', '.join(table.column_names)}" for name, table in tables.items())
-            raise ValueError(f"the query failed: {str(error).partition(chr(10))[0]} ({columns})") from error
+            raise ValueError(f"the query failed: {_first_line(error)} ({columns})") from error
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).partition("\n")[0]
 
 
 def _rows(answer: duckdb.DuckDBPyConnection | duckdb.DuckDBPyRelation) -> Rows:
