@@ -27,7 +27,10 @@ class BetaTCVAE(Objective):
             raise TypeError("the beta-TC-VAE needs a diagonal posterior")
         tc = total_correlation(p.z, p.posterior, batch.population)
         loss = p.reconstruction + p.kl + (self.beta - 1) * tc
-        return Terms(loss, {"reconstruction": p.reconstruction, "kl": p.kl, "total_correlation": tc})
+        # Shown is the estimate within the batch, which compares with other objectives: the population's size enters the
+        # loss as a constant of well over a hundred nats, on which no gradient depends.
+        shown = tc.detach() - (p.z.shape[1] - 1) * math.log(batch.population)
+        return Terms(loss, {"reconstruction": p.reconstruction, "kl": p.kl, "total_correlation": shown})
 
 
 def total_correlation(z: Tensor, posterior: Diagonal, population: int | None = None) -> Tensor:
