@@ -4,18 +4,18 @@ import pytest
 import torch
 
 from polariscope.training.config import RunConfig
-from polariscope.training.loop import build_state, evaluate, split
+from polariscope.training.loop import evaluate, split
 from polariscope.training.run import build_model
 
 
 @pytest.fixture
 def config(small) -> RunConfig:
-    return small(seed=5, held_out=0.001)
+    return small(seed=5, held_out=0.0001)
 
 
 def evaluated(config: RunConfig, step: int = 0, seed: int | None = None) -> dict[str, float]:
     """Terms of the untrained model; ``seed`` is that of whatever was drawn before, if anything was."""
-    model = build_state(build_model(config), config.objective, config.training).model
+    model = build_model(config)
     _, held_out = split(len(config.world), config.training.held_out)
     assert len(held_out) > 2 * config.training.batch_size
     if seed is not None:
@@ -40,9 +40,9 @@ def test_every_batch_of_an_evaluation_has_noise_of_its_own(config, monkeypatch) 
 
 
 def test_an_evaluation_neither_trains_nor_leaves_the_model_in_another_mode(config) -> None:
-    state = build_state(build_model(config), config.objective, config.training)
-    before = {name: value.clone() for name, value in state.model.state_dict().items()}
+    model = build_model(config)
+    before = {name: value.clone() for name, value in model.state_dict().items()}
     _, held_out = split(len(config.world), config.training.held_out)
-    evaluate(state.model, config.objective, config.world, held_out, config.training, 0)
-    assert state.model.training
-    assert all(torch.equal(value, before[name]) for name, value in state.model.state_dict().items())
+    evaluate(model, config.objective, config.world, held_out, config.training, 0)
+    assert model.training
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
