@@ -62,11 +62,14 @@ def spectrum_curves(shares: Mapping[str, Sequence[float]]) -> Figure:
 def component_scatter(
     scatters: Mapping[str, ArrayLike], labels: ArrayLike, scores: Mapping[str, float] | None = None
 ) -> Figure:
-    """The plane of the first two components, a panel a kernel and a colour a class; ``scores`` go into the titles."""
+    """The plane of the first two components: one panel per kernel, one colour per class, ``scores`` in the titles."""
     classes = np.asarray(labels)
     names = np.unique(classes)
-    figure = Figure(figsize=(2.3 * len(scatters), 2.7), layout="constrained")
-    for axes, (name, points) in zip(figure.subplots(1, len(scatters), squeeze=False)[0], scatters.items(), strict=True):
+    columns = min(2, len(scatters))  # two side by side are still legible on a telephone
+    rows = -(-len(scatters) // columns)
+    figure = Figure(figsize=(2.2 * columns, 2.2 * rows + 0.5), layout="constrained")
+    grid = figure.subplots(rows, columns, squeeze=False).flat
+    for axes, (name, points) in zip(grid, scatters.items(), strict=False):
         plane = np.asarray(points)[:SHOWN]
         for number, label in enumerate(names):
             x, y = plane[classes[:SHOWN] == label].T
@@ -78,7 +81,7 @@ def component_scatter(
         axes.xaxis.set_major_locator(MaxNLocator(4))
         axes.yaxis.set_major_locator(MaxNLocator(4))
     handles, texts = figure.axes[0].get_legend_handles_labels()
-    figure.legend(handles, texts, loc="outside lower left", ncols=min(10, len(texts)), title="class", markerscale=2)
+    figure.legend(handles, texts, loc="outside lower left", ncols=min(5, len(texts)), title="class", markerscale=2)
     return figure
 
 
