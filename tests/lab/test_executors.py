@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from contextlib import closing
 from pathlib import Path
@@ -12,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import polariscope.lab.executors
-from polariscope.lab.executors import Died, Done, Failed, Told, as_they_come, in_parallel
+from polariscope.lab.executors import Died, Done, Failed, Told, as_they_come, in_parallel, interrupts_later
 
 PLACES = [str(Path(polariscope.lab.executors.__file__).parent), str(Path(__file__).parent)]
 
@@ -149,6 +150,24 @@ def test_whatever_stops_us_stops_the_jobs(light, tmp_path, monkeypatch, stop, ho
     assert len(set(pids)) == 2
     assert not any(map(runs, pids))
     assert sorted(file.name for file in tmp_path.iterdir()) == (["a", "b"] if how == "sleep" else [])
+
+
+def test_a_worker_is_started_as_a_whole() -> None:
+    """Ctrl-C in the middle of it would leave half of one, whichever thread of ours is the one to hear it."""
+    over, reached = threading.Event(), False
+    bystander = threading.Thread(target=over.wait)
+    bystander.start()
+    try:
+        with pytest.raises(KeyboardInterrupt), interrupts_later():
+            os.kill(os.getpid(), signal.SIGINT)
+            over.wait(0.2)
+            reached = True
+        assert reached
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+    finally:
+        over.set()
+        bystander.join()
 
 
 PARENT = """

@@ -183,7 +183,7 @@ class LocalProcesses:
         context = multiprocessing.get_context("spawn")
         ours, theirs = context.Pipe()
         process = context.Process(target=_serve, args=(theirs,))
-        with _start_of_a_worker():
+        with interrupts_later(), _one_thread():
             process.start()
             self._workers.append(_Worker(process, ours))
         theirs.close()  # so that the end of the process is the end of the pipe
@@ -219,25 +219,40 @@ def _how(code: int | None) -> str:
 
 
 @contextmanager
-def _start_of_a_worker() -> Iterator[None]:
-    """A worker never sees the Ctrl-C of a terminal, which goes to every process there: we tell it, once.
+def interrupts_later() -> Iterator[None]:
+    """Ctrl-C waits for the end of the block, and never reaches a process that is started in it.
 
-    Nor does it start more than one thread; libraries read that before any line of ours runs in it.
+    A terminal sends it to every process it has; workers are told by us instead, once. That mask is inherited; here, any
+    other thread may take the signal for us, so it has to be caught as well.
     """
-    resource_tracker.ensure_running()  # it sets the signal mask itself, so it must not start inside of this block
-    signals = hasattr(signal, "pthread_sigmask")
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT}) if signals else None
-    threads = os.environ.get("OMP_NUM_THREADS")
+    resource_tracker.ensure_running()  # it sets the mask itself, so it must not start inside of this block
+    came: list[int] = []
+    in_main = threading.current_thread() is threading.main_thread()
+    handler = signal.signal(signal.SIGINT, lambda number, frame: came.append(number)) if in_main else None
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT}) if hasattr(signal, "pthread_sigmask") else None
+    try:
+        yield
+    finally:
+        if mask is not None:
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        if in_main:
+            signal.signal(signal.SIGINT, handler)
+        if came:
+            signal.raise_signal(signal.SIGINT)
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """Libraries read how many threads to use before any line of ours runs in a worker."""
+    before = os.environ.get("OMP_NUM_THREADS")
     os.environ["OMP_NUM_THREADS"] = "1"
     try:
         yield
     finally:
-        if threads is None:
+        if before is None:
             del os.environ["OMP_NUM_THREADS"]
         else:
-            os.environ["OMP_NUM_THREADS"] = threads
-        if before is not None:
-            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+            os.environ["OMP_NUM_THREADS"] = before
 
 
 def _serve(pipe: Connection) -> None:
