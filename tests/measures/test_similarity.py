@@ -208,6 +208,16 @@ def test_svcca_does_not_see_an_invertible_map_but_cka_does():
     assert cka(x, y) < 0.9
 
 
+def test_svcca_is_the_mean_of_the_canonical_correlations():
+    """Two subspaces with known angles between them: 0, 0.3 and 1 radians, and a right one."""
+    x = np.random.default_rng(0).normal(size=(40, 8))
+    basis = np.linalg.qr(x - x.mean(axis=0))[0]
+    angles = np.array([0.0, 0.3, 1.0, np.pi / 2])
+    other = basis[:, :4] * np.cos(angles) + basis[:, 4:] * np.sin(angles)
+    assert svcca(basis[:, :4], other, variance=1.0) == pytest.approx(np.cos(angles).mean())
+    assert svcca(basis[:, :4] @ np.diag([1, 2, 3, 4]), other, variance=1.0) == pytest.approx(np.cos(angles).mean())
+
+
 LAYERS = {"input": (20, 6, 6), "hidden": (20, 90), "code": (20, 4)}
 
 
