@@ -39,7 +39,7 @@ def main(short: int = 500, full: int = 20_000, starts: tuple[int, ...] = (4, 11,
             "of one full training",
             "of an elbow curve",
         ),
-        title=f"FONDUE at {short} steps a model, sprites 16 x 16, against {full:,} steps of a full training",
+        title=f"FONDUE at {short} steps per model, sprites 16 x 16, against {full:,} steps of a full training",
     )
     for start in starts:
         found = search_dimension(partial(probe, steps=short), start)

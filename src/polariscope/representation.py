@@ -39,7 +39,7 @@ _ARRAYS = ("mean", "var", "sample", "factors", "prior_mean", "prior_var", "recon
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Representation:
-    """Arrays with one row an example: ``mean`` always, everything else where it is known.
+    """Arrays with one row per example: ``mean`` always, everything else where it is known.
 
     >>> rep = Representation(mean=np.zeros((4, 3), np.float32))
     >>> rep.select([0, 2]).mean.shape

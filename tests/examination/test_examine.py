@@ -73,7 +73,7 @@ def test_traversals_come_sorted_by_mean_variance() -> None:
     found = examine(Dials(), images, factors)
     assert [v.number for v in found.variables] == [1, 2, 0]
     assert np.all(np.diff([v.mean_var for v in found.variables]) > 0)
-    assert found.traversals.shape == (3, 9, 1, 8, 8)  # a row a latent, nine steps along it
+    assert found.traversals.shape == (3, 9, 1, 8, 8)  # a row per latent, nine steps along it
     for variable, strip in zip(found.variables, found.traversals, strict=True):
         moved = np.ptp(strip.reshape(9, 64).astype(int), axis=0)
         assert np.flatnonzero(moved).tolist() == [variable.number]

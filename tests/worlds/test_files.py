@@ -319,7 +319,7 @@ def test_labels_that_do_not_fit(tmp_path) -> None:
     sentence = refusal(path)
     assert "t-labels-idx1-ubyte: expected 12 labels" in sentence
     assert "(10,)" in sentence
-    with pytest.raises(ValueError, match=r"one row an observation \(12\)"):
+    with pytest.raises(ValueError, match=r"one row per observation \(12\)"):
         read(write_npz(tmp_path / "a.npz", images=IMAGES, labels=LABELS[:-2]))
 
 

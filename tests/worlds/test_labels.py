@@ -96,7 +96,7 @@ def test_names_may_be_plain_words() -> None:
         (lambda: ArrayWorld(X, ["a", "b"] * 30, kinds={"label": "continuous"}), "label, but they are words"),
         (lambda: ArrayWorld(X, [{}] * 60), "numbers or words, but they are object"),
         (lambda: ArrayWorld(X, np.array(["a", 1] * 30, object)), "numbers or words, but they are object"),
-        (lambda: ArrayWorld(X, DIGITS[:5]), r"one row an observation \(60\); got \(5, 1\)"),
+        (lambda: ArrayWorld(X, DIGITS[:5]), r"one row per observation \(60\); got \(5, 1\)"),
         (lambda: ArrayWorld(X, np.full(60, np.nan)), "the factors contain NaN"),
     ],
 )  # fmt: skip

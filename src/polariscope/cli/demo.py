@@ -103,7 +103,7 @@ def config_of(objective: Any, options: Options) -> RunConfig:
 
 
 def headline(cases: list[Case], runs: list[Run]) -> None:
-    """One column a model: what is used, what it cost, what the measures say."""
+    """One column per model: what is used, what it cost, what the measures say."""
     table = Table(title="Headline", title_justify="left", box=None)
     table.add_column("")
     for case in cases:

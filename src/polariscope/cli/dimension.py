@@ -99,7 +99,7 @@ class _Work:
     console: Console
 
     def attempt(self, steps: int) -> DimensionSearch:
-        self.console.print(f"seed {self.seed}, {steps} steps a model:", highlight=False)
+        self.console.print(f"seed {self.seed}, {steps} steps per model:", highlight=False)
         read = partial(self.read, steps)
         options = self.options
         if options.statistic == "types":

@@ -199,7 +199,7 @@ def before_and_after(
 
 
 def write(folder: Path, found: Diagnosis, settings: dict[str, Any], names: list[str]) -> None:
-    """report.html, a PNG a figure, and kernel.json with every number and setting."""
+    """report.html, a PNG per figure, and kernel.json with every number and setting."""
     folder.mkdir(parents=True, exist_ok=True)
     summary = found.summary()
     scatters = {view.name: view.scatter for view in found.views}

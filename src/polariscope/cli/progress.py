@@ -15,7 +15,7 @@ from polariscope.training.run import Tell
 
 @contextmanager
 def bars(names: Sequence[str], steps: int, quiet: bool = False) -> Iterator[list[Tell]]:
-    """One bar a run; yields what to tell each of them. Without a terminal, a line every half a minute instead."""
+    """One bar per run; yields what to tell each of them. Without a terminal, a line every half a minute instead."""
     console = Console(stderr=True)
     if quiet:
         yield [lambda point: None for _ in names]

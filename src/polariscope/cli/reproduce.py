@@ -32,7 +32,7 @@ class Options:
     out: Path = Path("results")
     """Folder of the results."""
     workers: int = 0
-    """Processes, one thread each; 0 takes one a core."""
+    """Processes, one thread each; 0 takes one per core."""
     strict: bool = False
     """Exit with 1 if a claim did not hold."""
     json: bool = False

@@ -29,10 +29,10 @@ def main(arguments: list[str]) -> int:
     else:
         config, options = parse_run(arguments, "train", [RUNS, JSON, SEEDS])
         runs = prepare(over_seeds(config, options.seeds), Store(options.runs))
-    configs = [RunConfig.build(run.config) for run in runs]
     several = len(runs) > 1
-    labels = [f"seed {config.training.seed}" if several else config.label for config in configs]
     try:
+        configs = [RunConfig.build(run.config) for run in runs]
+        labels = [f"seed {config.training.seed}" if several else config.label for config in configs]
         with bars(labels, max(config.training.steps for config in configs), quiet=options.json) as tells:
             finish(runs, report=lambda number, point: tells[number](point))
     except KeyboardInterrupt:
@@ -41,12 +41,12 @@ def main(arguments: list[str]) -> int:
 
 
 def _command(runs: list[Run], folder: Path) -> str:
-    """What goes on with those of the runs that are not done."""
+    """What goes on with those of the runs that are not done; if all are, it only shows what they came to."""
     words = ["polariscope", "train"]
     for run in runs:
         run.reload()
-        if run.status != "done":
-            words += ["--resume", run.id if run.path.parent == folder else str(run.path)]
+    for run in [run for run in runs if run.status != "done"] or runs:
+        words += ["--resume", run.id if run.path.parent == folder else str(run.path)]
     return shlex.join(words if folder == Path("runs") else [*words, "--runs", str(folder)])
 
 

@@ -1,4 +1,4 @@
-"""Results of dimension selection as a table: n ± SD over seeds, time a run, models trained, steps of each training.
+"""Results of dimension selection as a table: n ± SD over seeds, time per run, models trained, steps of each training.
 
 The columns are those of the published tables (Spec 002, section 13; Bonheme 2023, tables 8.1 to 8.8), with steps
 where those have epochs. Rows are plain dictionaries, ready for Parquet or DuckDB; :func:`markdown` shows them.
@@ -18,7 +18,7 @@ SCHEMA = ("algorithm", "dataset", "n_mean", "n_sd", "seconds_per_run", "models",
 
 
 def result_rows(found: Mapping[str, Iterable[DimensionSearch]]) -> list[dict[str, Any]]:
-    """One row a dataset and algorithm; ``found`` maps a dataset's name to searches, usually one a seed.
+    """One row per dataset and algorithm; ``found`` maps a dataset's name to searches, usually one per seed.
 
     ``models`` is the mean number of trainings a run, ``trusted`` the share of runs that passed the collapse guard.
     The deviation is that of the sample (0 for a single run).

@@ -407,8 +407,8 @@ def _check(
     counts = fit.y.bincount()
     if len(counts) < 2 or int(counts.min()) <= NEIGHBOURS:
         raise ValueError(
-            f"the diagnosis needs at least 2 classes of more than {NEIGHBOURS} examples each; the examples a class are "
-            f"{counts.tolist()}"
+            f"the diagnosis needs at least 2 classes of more than {NEIGHBOURS} examples each; the examples per class "
+            f"are {counts.tolist()}"
         )
     if test.classes > len(counts):
         raise ValueError(f"class {test.classes - 1} is among the held-out examples but not among the others")
@@ -436,7 +436,7 @@ def _width(model: nn.Module, x: Tensor, classes: int) -> int:
     if width == 1 and classes > 2:
         raise ValueError(f"one output tells two classes apart, and there are {classes}")
     if 1 < width < classes:
-        raise ValueError(f"the network has {width} outputs for {classes} classes; it needs one a class")
+        raise ValueError(f"the network has {width} outputs for {classes} classes; it needs one per class")
     return width
 
 

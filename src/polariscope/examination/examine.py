@@ -186,7 +186,7 @@ def _audit_notes(representation: Representation, predicted: NDArray[np.float32])
 def describe_variables(
     representation: Representation, table: NDArray[np.float64] | None, predicted: NDArray[np.float32] | None = None
 ) -> list[Variable]:
-    """One row a latent variable, the most used first (by posterior variance, then by movement)."""
+    """One row per latent variable, the most used first (by posterior variance, then by movement)."""
     rep = representation
     var_of_mean = rep.mean.var(axis=0)
     if rep.var is None:

@@ -1,4 +1,4 @@
-"""The lab: one folder a run, written atomically by one process at a time, queried with SQL; and many jobs at once."""
+"""The lab: one folder per run, written atomically by one process at a time, queried with SQL; and many jobs at once."""
 
 from polariscope.lab.executors import in_parallel as in_parallel
 from polariscope.lab.holding import hold as hold

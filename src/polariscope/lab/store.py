@@ -227,8 +227,8 @@ class Store:
         return sorted(found, key=lambda run: run.record["created"])
 
     def query(self, sql: str) -> Rows:
-        """One SELECT statement over two tables: ``runs`` (a row a run, settings as columns) and ``metrics`` (run, step,
-        split, term, value)."""
+        """One SELECT statement over two tables: ``runs`` (one row per run, settings as columns) and ``metrics`` (run,
+        step, split, term, value)."""
         return select(sql, self._tables(sql))
 
     def where(self, condition: str) -> Rows:
@@ -242,7 +242,7 @@ class Store:
         return sorted(path for path in self.root.iterdir() if not path.name.startswith(".") and path.is_dir())
 
     def _tables(self, sql: str) -> dict[str, pa.Table]:
-        """What can be asked about. Metrics take a file a run, and are read only if the text has their name in it."""
+        """What can be asked about. Metrics take a file per run, and are read only if the text has their name in it."""
         runs = self.runs()
         rows = [summary(run) for run in runs]
         # Ours, which are in small letters, first: of names that differ in case alone, SQL renames the later ones.
@@ -264,7 +264,7 @@ class Store:
 
 
 def summary(run: Run) -> dict[str, Any]:
-    """One flat row a run: id, status and time, then every setting and every scalar result by its last name."""
+    """One flat row per run: id, status and time, then every setting and every scalar result by its last name."""
     record = run.record
     row: dict[str, Any] = {}
 

@@ -99,8 +99,8 @@ def variable_types(
     Bonheme 2023, section 6.4.1; Spec 002, section 8.3. The refined labels split mixed by Var S_j > α (switching) or
     not (partial).
 
-    With a prior that is learned (iVAE), "σ ≈ 1" means nothing: given ``prior_mean`` or ``prior_var`` (one a sample, or
-    one for all) the rule reads the ratio σ/σ†, and passive further needs E[(μ−μ†)²/σ†] ≤ α, so ``mean`` is needed.
+    With a prior that is learned (iVAE), "σ ≈ 1" means nothing: given ``prior_mean`` or ``prior_var`` (one per sample,
+    or one for all) the rule reads the ratio σ/σ†, and passive further needs E[(μ−μ†)²/σ†] ≤ α, so ``mean`` is needed.
     Without a prior ``mean`` is not used.
 
     Known bias: a variable active on a share w of the examples counts as passive for w ≤ α and as active for w ≥ 1−α.
@@ -136,7 +136,7 @@ def variable_types(
 
 
 def _like(x: ArrayLike, reference: FloatArray, name: str) -> FloatArray:
-    """``x`` as one row a sample of ``reference``, or one row for all of them."""
+    """``x`` as one row per sample of ``reference``, or one row for all of them."""
     values = np.asarray(as_array(x), dtype=np.float64)
     if values.shape not in (reference.shape, reference.shape[1:], ()):
         raise ValueError(f"{name} needs shape {reference.shape} or {reference.shape[1:]}; got {values.shape}")

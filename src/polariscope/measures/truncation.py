@@ -153,7 +153,7 @@ def subset_accuracies(
 ) -> tuple[SubsetAccuracy, ...]:
     """How well each label can be read linearly from each subset of variables, and by guessing (subset ``"random"``).
 
-    Logistic regression on standardised variables, one a label, its regularisation chosen by ``folds``-fold
+    Logistic regression on standardised variables, one per label, its regularisation chosen by ``folds``-fold
     cross-validation over ``strengths`` values between 1e-4 and 1e4, scored on ``test`` held-out samples. Empty subsets
     are left out. Bonheme 2023, section 6.4.1 (figure 6.4); Spec 002, section 8.4.
 

@@ -74,7 +74,7 @@ class ConditionalAutoencoder(Autoencoder):
         return posterior
 
     def prior(self, u: Tensor) -> Diagonal:
-        """p(z|u), one row an example."""
+        """p(z|u), one row per example."""
         u = self.standardise(u)
         logvar: Tensor = self.prior_logvar(u)
         return Diagonal(torch.zeros_like(logvar) if self.prior_mean is None else self.prior_mean(u), logvar)

@@ -24,7 +24,7 @@ class Posterior(Protocol):
         """Marginal variances ``(n, d)``: variances, neither standard deviations nor logarithms."""
 
     def sample(self) -> Tensor:
-        """One reparametrised draw an example."""
+        """One reparametrised draw per example."""
 
     def kl(self) -> Tensor:
         """KL(q || N(0, I)) in nats, one number an example."""

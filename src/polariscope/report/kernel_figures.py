@@ -28,7 +28,7 @@ SHOWN = 600
 
 @styled
 def projection_bars(projections: Mapping[str, Sequence[float]], chance: float | None = None) -> Figure:
-    """ω², the share of the labels in each leading component, a bar a kernel; ``chance`` is that of random labels."""
+    """ω², the share of the labels in each leading component, one bar per kernel; ``chance`` is for random labels."""
     count = _modes(projections)
     figure = Figure(figsize=(max(4.2, 0.55 * count), 2.6), layout="constrained")
     axes: Axes = figure.subplots()

@@ -90,7 +90,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Line:
-    """One row of a table that has a column a model."""
+    """One row of a table that has a column per model."""
 
     label: str
     cells: Sequence[Cell]

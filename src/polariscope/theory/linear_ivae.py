@@ -124,7 +124,7 @@ def scalar_solution(w: ArrayLike, x: ArrayLike, gamma: ArrayLike) -> ScalarSolut
 
 @dataclass(frozen=True)
 class LinearIVAE:
-    """Fixed point for a prior mean of 0, one row an example; ``active`` says where the prior variance stayed up."""
+    """Fixed point for a prior mean of 0, one row per example; ``active`` says where the prior variance stayed up."""
 
     mean: FloatArray
     var: FloatArray

@@ -85,7 +85,7 @@ def neuron_flow(
 ) -> Neurons:
     """Neurons at rising ``times`` (in τ, from 0), with the times as a leading axis.
 
-    ``noise`` is that of a data set of ``points`` points in the uninformative directions, ``(d−1,)`` or a row a neuron
+    ``noise`` is that of a data set of ``points`` points in the uninformative directions, ``(d−1,)`` or a row per neuron
     ``(n, d−1)`` in units of its standard deviation: √p S_⊥/√D at the attractor a neuron goes to, or a standard normal
     draw. Without it the flow is that of infinitely many points.
 

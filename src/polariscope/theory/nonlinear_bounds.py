@@ -37,7 +37,7 @@ class Bound:
 def diagonal_bound(decode: Decoder, z: ArrayLike, precision: float, grid: int = 161, nodes: int = 12) -> Bound:
     """Both for the observation f(z) of a decoder of ``precision`` γ².
 
-    The likelihood is summed over ``grid`` points a latent, the bound over ``nodes`` Gauss-Hermite points. The
+    The likelihood is summed over ``grid`` points per latent, the bound over ``nodes`` Gauss-Hermite points. The
     posterior must have one peak near z: true for large γ and a decoder that is one to one.
     """
     at = np.asarray(z, dtype=np.float64)

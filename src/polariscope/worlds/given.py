@@ -22,7 +22,7 @@ Data = World | Stored | ArrayLike | Tensor | Dataset[Any] | DataLoader[Any] | st
 def as_world(
     data: Data, factors: ArrayLike | Tensor | None = None, *, kinds: Kinds | None = None, white: float | None = None
 ) -> World:
-    """Data as a world; a world as it is. ``factors`` have a row an observation.
+    """Data as a world; a world as it is. ``factors`` have a row per observation.
 
     ``kinds`` declares kinds of factors by name and ``white`` the number of a white pixel, where the data does not tell
     them rightly.

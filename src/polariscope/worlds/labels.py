@@ -28,7 +28,7 @@ def as_factors(
     values: NDArray[Any] | None = None,
     source: str = "array",
 ) -> tuple[NDArray[Any], tuple[Factor, ...], list[str]]:
-    """Positions ``(n, k)`` and factors of a table with a row an observation, and what was assumed about them.
+    """Positions ``(n, k)`` and factors of a table with a row per observation, and what was assumed about them.
 
     ``values``, of the table's shape, say what its discrete entries mean; without them entries mean themselves.
 

@@ -195,7 +195,7 @@ class Polyhedron:
         order = np.argsort(-normal[:, 2], axis=1)  # faces towards the viewer first
         normal = np.take_along_axis(normal, order[:, None], axis=2)
         x, y, z = normal[:, 0, :, None], normal[:, 1, :, None], _nonzero(normal[:, 2, :, None])
-        # The height of a face is a sum of one term a column and one a row.
+        # The height of a face is a sum of one term a column and one per row.
         columns, rows = (-x / z * line).astype(line.dtype), ((self.inradius + y * line) / z).astype(line.dtype)
         front = z > 0
         bright = brightness(normal.swapaxes(1, 2) @ LIGHT).astype(line.dtype)

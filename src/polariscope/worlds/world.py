@@ -118,7 +118,7 @@ class ArrayWorld:
         table = as_array(self.positions)
         table = table[:, None] if table.ndim == 1 else table
         if table.ndim != 2 or len(table) != count:
-            raise ValueError(f"{self.source}: factors need one row an observation ({count}); got {table.shape}")
+            raise ValueError(f"{self.source}: factors need one row per observation ({count}); got {table.shape}")
         if not any(isinstance(factor, Factor) for factor in named):
             return as_factors(table, named, self.kinds, source=self.source)
         if self.kinds:
