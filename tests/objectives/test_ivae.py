@@ -199,7 +199,7 @@ def trained():
     objective = IVAE()
     torch.manual_seed(0)
     model = objective.build(ModelConfig(10, MLP((64, 64), (64, 64))), world.shape, grid.sizes)
-    config = TrainingConfig(steps=700, learning_rate=5e-3, held_out=0, evaluate_every=0)
+    config = TrainingConfig(600, 128, 5e-3, schedule="linear", held_out=0, evaluate_every=0)
     fit(build_state(model, objective, config), objective, world, config)
     return represent(model, world)
 
@@ -210,16 +210,16 @@ def types_by_ratio(rep):
 
 @pytest.mark.spec("002/I01", "002/I04")
 def test_the_ratio_to_the_prior_finds_the_passive_variables_that_the_plain_rule_misses(trained):
-    """The pilot had 7 passive of 10; how many depends on the sprites (6 here), that they part cleanly does not."""
+    """The pilot had 7 passive of 10; how many depends on the sprites (6 here) and, for the weakest, on the seed (5 or 6
+    over eight of them), that they part cleanly does not."""
     types = types_by_ratio(trained)
     assert 5 <= len(types.passive) <= 8
     assert len(variable_types(trained.var).passive) == 0, "no variance is near 1: the prior is not N(0, 1)"
     kl = per_variable_kl(trained.mean, trained.var, trained.prior_mean, trained.prior_var)
     used = types.subset("non-passive")
-    assert kl[types.passive].max() < 0.05
-    assert kl[used].min() > 0.3
-    assert trained.mean.var(axis=0)[types.passive].max() < 0.1
-    assert trained.mean.var(axis=0)[used].min() > 1
+    spread = trained.mean.var(axis=0)
+    assert kl[types.passive].max() < 0.1 < kl[used].min()
+    assert spread[types.passive].max() < 0.1 < spread[used].min()
     assert not trained.prior_mean.any()
 
 
