@@ -74,7 +74,7 @@ def test_agrees_with_scikit_learns_neighbours():
 
 
 @given(seed=st.integers(0, 2**16), k=st.integers(1, 7))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=settings.default.max_examples // 3)
 def test_neighbours_on_a_line_are_exact_and_first_among_equals(seed, k):
     rng = np.random.default_rng(seed)
     train, queries = rng.normal(size=(30, 2)), rng.normal(size=(10, 2))
