@@ -248,13 +248,3 @@ def test_divergence_has_its_own_exit_code(run) -> None:
     code, _, err = run("train", "sprites", *SMALL, "--training.learning-rate", "1e30", "--training.steps", "30")
     assert code == 3
     assert "training diverged at step" in err
-
-
-def test_demo_trains_two_models_and_writes_a_report(run, tmp_path) -> None:
-    code, out, err = run("demo", "--steps", "4", "--size", "16", "--examples", "64", "--json")
-    assert code == 0, err
-    found = json.loads(out)
-    page = Path(found["report"]).read_text()
-    assert len(found["runs"]) == 2
-    assert page.count("beta") > 2
-    assert len(list((tmp_path / "runs").glob("*/report.html"))) == 3

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
@@ -145,7 +146,7 @@ def test_several_seeds_that_were_interrupted_go_on_together(run, small, tmp_path
 
 
 @pytest.mark.usefixtures("one_process")
-def test_a_demo_that_was_interrupted_goes_on(run, tmp_path, monkeypatch) -> None:
+def test_a_demo_trains_two_models_and_writes_a_report_also_if_it_was_interrupted(run, tmp_path, monkeypatch) -> None:
     with monkeypatch.context() as patch:
         patch.setattr("polariscope.cli.demo.finish", stop)
         code, _, err = run("demo", "--steps", "4", "--size", "16", "--examples", "64")
@@ -156,8 +157,11 @@ def test_a_demo_that_was_interrupted_goes_on(run, tmp_path, monkeypatch) -> None
     assert words == ["demo", "--resume", demo.id]
     code, out, err = run(*words, "--json")
     assert code == 0, err
-    assert json.loads(out)["runs"] == demo.config["runs"]
-    assert len(list((tmp_path / "runs").iterdir())) >= 3
+    found = json.loads(out)
+    assert found["runs"] == demo.config["runs"]
+    assert len(found["runs"]) == 2
+    assert Path(found["report"]).read_text().count("beta") > 2
+    assert len(list((tmp_path / "runs").glob("*/report.html"))) == 3
     assert {each.status for each in Store(tmp_path / "runs").runs()} == {"done"}
     code, _, err = run("demo", "--resume", demo.config["runs"][0])
     assert code == 2
