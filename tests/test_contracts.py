@@ -112,6 +112,13 @@ class NegativeIsFirst(Bars):
         return super().observe(np.maximum(index, 0))
 
 
+class NegativeIsLast(Bars):
+    """As a plain look-up in an array has it."""
+
+    def factors_of(self, index):
+        return self.grid.to_factors(np.arange(len(self)))[np.asarray(index)]
+
+
 class OneBased(Bars):
     def factors_of(self, index):
         return super().factors_of(index) + 1
@@ -157,7 +164,8 @@ class NotANumber(Bars):
         (Restless(), "other observations when asked for the same numbers in another order"),
         (Shared(), "other observations .* after its last answer was written over"),
         (WrapsAround(), "accepts 15, one more than its last number"),
-        (NegativeIsFirst(), "accepts -1"),
+        (NegativeIsFirst(), "observe of NegativeIsFirst accepts -1, which no observation has"),
+        (NegativeIsLast(), "factors_of of NegativeIsLast accepts -1, which no observation has"),
         (OneBased(), "its positions are 0 to"),
         (Scrambled(), "do not lead back to the numbers"),
         (Mismatched(), "renders other images"),

@@ -12,6 +12,7 @@ import functools
 import os
 import platform
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
@@ -27,18 +28,29 @@ def keep_freed_memory() -> bool:
     return bool(mallopt(_MMAP_THRESHOLD, 2**30) and mallopt(_TRIM_THRESHOLD, 2**31 - 1))
 
 
-def available_memory() -> int:
+def available_memory(root: Path = Path("/")) -> int:
     """Bytes that could still be taken here: what the system has free, or what is left of a container's allowance."""
-    meminfo, group = Path("/proc/meminfo"), Path("/sys/fs/cgroup")
+    meminfo = root / "proc/meminfo"
     if not meminfo.exists():
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else sys.maxsize
-    free = 1024 * _entry(meminfo, "MemAvailable:")
-    limit = group / "memory.max"
-    if limit.exists() and limit.read_text().strip() != "max":
-        # What the group's files keep in the cache counts as used, but gives way.
-        used = int((group / "memory.current").read_text()) - _entry(group / "memory.stat", "file")
-        free = min(free, int(limit.read_text()) - used)
-    return free
+    return min(1024 * _entry(meminfo, "MemAvailable:"), *_allowances(root))
+
+
+def _allowances(root: Path) -> Iterator[int]:
+    """What is left of the limits of this process's control groups, from its own up to the root's."""
+    yield sys.maxsize
+    mine = root / "proc/self/cgroup"
+    path = (
+        next((line[3:] for line in mine.read_text().split() if line.startswith("0::")), "/") if mine.exists() else "/"
+    )
+    groups = root / "sys/fs/cgroup"
+    own = groups / path.lstrip("/")
+    for group in (own, *own.parents):
+        limit = group / "memory.max"
+        if group.is_relative_to(groups) and limit.exists() and limit.read_text().strip() != "max":
+            # What the group's files keep in the cache counts as used, but gives way.
+            used = int((group / "memory.current").read_text()) - _entry(group / "memory.stat", "file")
+            yield int(limit.read_text()) - used
 
 
 def _entry(table: Path, name: str) -> int:

@@ -67,4 +67,5 @@ def test_large_images_are_shrunk_one_at_a_time() -> None:
     sheet = np.asarray(contact_sheet(world, 2, 3, seed=0))
     assert sheet.shape == (2 * 87, 3 * 130, 3)
     assert (sheet[2:87, 2:130] == 200).all()
+    assert (sheet[:, [0, 1, 130, 131]] == 96).all(), "the gaps are left"
     assert asked == [1] * 6

@@ -91,7 +91,7 @@ def test_targets_spare_a_look_at_every_item(monkeypatch) -> None:
     np.testing.assert_array_equal(world.factors_of(EVERY)[:, 0], LABELS)
     np.testing.assert_array_equal(part.factors_of([0, 1, 2])[:, 0], LABELS[[20, 3, 11]])
     np.testing.assert_array_equal(part.observe([2, 0])[:, 0], IMAGES[[11, 20]])
-    dataset.targets = [y + 1 for y in LABELS.tolist()]  # as a target transform leaves them behind
+    dataset.targets = [2 - y for y in LABELS.tolist()]  # as a target transform leaves them behind
     np.testing.assert_array_equal(dataset_world(dataset).factors_of(EVERY)[:, 0], LABELS)
 
 
@@ -121,12 +121,17 @@ class Stream(IterableDataset):
         return iter(IMAGES)
 
 
+class CountedStream(Stream):
+    def __len__(self) -> int:
+        return len(IMAGES)
+
+
 @pytest.mark.parametrize(
     ("make", "sentence"),
     [
         (lambda: Flipped(list(IMAGES)), "item .* changes from one look to the next; give .* without its random"),
         (lambda: Stream(), "numbered items, but it is a stream"),
-        (lambda: DataLoader(Stream()), "numbered items, but it is a stream"),
+        (lambda: DataLoader(CountedStream()), "numbered items, but it is a stream"),
         (lambda: Items([]), "the data set is empty"),
         (lambda: Items([IMAGES[0], IMAGES[1][:5]]), r"item 0 has \(8, 8\) and item 1 has \(5, 8\); resize"),
         (lambda: Items(["a.png", "b.png"]), "tensors, arrays or images, but one is str"),

@@ -33,7 +33,6 @@ def facts(world) -> list[tuple]:
         (PAIR, [("factor_0", 4, "ordinal", ()), ("factor_1", 5, "ordinal", ())]),
         (PAIR * 0.5, [("factor_0", 0, "ordinal", ()), ("factor_1", 0, "ordinal", ())]),
     ],
-    ids=str,
 )
 def test_labels_mean_the_same_from_memory_and_from_a_file(table, expected, tmp_path) -> None:
     np.savez(tmp_path / "a.npz", x=X, labels=table)

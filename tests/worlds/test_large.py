@@ -17,6 +17,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from polariscope import representation
 from polariscope.lab.store import Store
+from polariscope.memory import available_memory
 from polariscope.objectives.vae import VAE
 from polariscope.representation import represent
 from polariscope.training.config import RunConfig, TrainingConfig
@@ -45,6 +46,7 @@ SCRIPT = """
 import sys
 import numpy as np
 from polariscope.nets.autoencoder import ModelConfig
+from polariscope.memory import available_memory
 from polariscope.objectives.vae import VAE
 from polariscope.representation import represent
 from polariscope.training.config import RunConfig, TrainingConfig
@@ -191,6 +193,10 @@ def test_worlds_are_sent_without_their_data(tmp_path, in_place, monkeypatch) -> 
         packed = pickle.dumps(sent)
         assert len(packed) < 20_000, "60 kB of images stay behind"
         np.testing.assert_array_equal(pickle.loads(packed).observe(SCATTERED), expected)
+    monkeypatch.undo()
+    held = File(str(tmp_path / "a.h5"))
+    assert isinstance(held.world.observations, np.ndarray)
+    assert len(pickle.dumps(held)) < 1000
 
 
 # Folders of images
@@ -316,3 +322,21 @@ def test_large_observations_are_represented_batch_by_batch(monkeypatch) -> None:
     encoded.clear()
     represent(Means(), as_world(DataLoader(TensorDataset(torch.from_numpy(IMAGES)), batch_size=5)), count=30)
     assert max(encoded) == 5, "the loader's batch size is kept"
+
+
+def test_free_memory_is_what_the_system_has_or_the_container_allows(tmp_path) -> None:
+    def write(name: str, text: str) -> None:
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+    write("proc/meminfo", "MemTotal: 9000 kB\nMemAvailable:   4000 kB\n")
+    assert available_memory(tmp_path) == 4_096_000
+    write("proc/self/cgroup", "0::/jobs/mine\n")
+    write("sys/fs/cgroup/jobs/mine/memory.max", "max\n")
+    assert available_memory(tmp_path) == 4_096_000
+    write("sys/fs/cgroup/jobs/memory.max", "3000000\n")
+    write("sys/fs/cgroup/jobs/memory.current", "2500000\n")
+    write("sys/fs/cgroup/jobs/memory.stat", "anon 1\nfile 700000\n")
+    assert available_memory(tmp_path) == 3_000_000 - (2_500_000 - 700_000), "files in the cache give way"
+    assert 0 < available_memory() <= os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
