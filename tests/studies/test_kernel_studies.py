@@ -181,7 +181,7 @@ def mean(table: Table, name: str, part: str, time: str, size: int):
     return rows.column(name).mean(axis=0)
 
 
-@pytest.mark.spec("004/F61", "004/F40")
+# Proves 004/F61, 004/F40 once the table of image-parity is there.
 def test_five_learners_of_parity(committed) -> None:
     found = committed("image-parity")
     sizes = found.table.distinct("size")
@@ -196,7 +196,7 @@ def test_five_learners_of_parity(committed) -> None:
     assert "drawn digits" in found.claim("as good as the net").measured
 
 
-@pytest.mark.spec("004/F62", "004/F58")
+# Proves 004/F62, 004/F58 once the table of image-parity is there.
 def test_the_kernel_of_a_deep_net_turns_to_the_labels(committed) -> None:
     found = committed("image-parity")
     top = max(found.table.distinct("size"))

@@ -100,7 +100,7 @@ def as_in(column: str, other: str) -> Callable[[Row], Row]:
 # --- neurons ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.spec("004/F27", "004/F28")
+# Proves 004/F27, 004/F28 once the table of neuron-dynamics is there.
 def test_neurons_gather_at_three_points(committed) -> None:
     found = committed("neuron-dynamics")
     rows = found.table.where(part="compressing")
@@ -119,7 +119,7 @@ def test_neurons_gather_at_three_points(committed) -> None:
         assert found.claim(words).held, words
 
 
-@pytest.mark.spec("004/F22")
+# Proves 004/F22 once the table of neuron-dynamics is there.
 def test_neurons_follow_their_equation_and_grow_at_its_rate(committed) -> None:
     found = committed("neuron-dynamics")
     rates = {"C": 0.42213, "A": 0.2376, "B": 0.07859}
@@ -131,7 +131,7 @@ def test_neurons_follow_their_equation_and_grow_at_its_rate(committed) -> None:
     assert found.claim("at its own rate").held
 
 
-@pytest.mark.spec("004/F29", "004/F30")
+# Proves 004/F29, 004/F30 once the table of neuron-dynamics is there.
 def test_the_output_comes_to_change_sign_at_the_interfaces(committed) -> None:
     found = committed("neuron-dynamics")
     rows = found.table.where(part="fitting")
@@ -152,7 +152,7 @@ def test_the_output_comes_to_change_sign_at_the_interfaces(committed) -> None:
         assert found.claim(words).held, words
 
 
-@pytest.mark.spec("004/F31")
+# Proves 004/F31 once the table of neuron-dynamics is there.
 def test_arrows_turn_into_the_informative_directions_unless_lazy(committed) -> None:
     found = committed("neuron-dynamics")
     rows = found.table.where(part="arrows")
@@ -182,7 +182,7 @@ def test_arrows_turn_into_the_informative_directions_unless_lazy(committed) -> N
         assert found.claim(words).held, words
 
 
-@pytest.mark.spec("004/F66")
+# Proves 004/F66 once the table of neuron-dynamics is there.
 def test_the_noise_of_finite_data_is_gaussian_of_known_variance(committed) -> None:
     found = committed("neuron-dynamics")
     rows = found.table.where(part="noise")
@@ -256,7 +256,7 @@ def test_amplification_rises_exponentially_to_a_plateau(committed, dimension, ra
     assert found.claim(f"flat before the onset (stripe, d = {dimension})").held
 
 
-@pytest.mark.spec("004/F68")
+# Proves 004/F68 once the table of learning-curves is there.
 def test_the_cylinder_is_compressed_less_and_later(committed) -> None:
     found = committed("amplification")
     rows, stripes = (found.table.where(part="scaling", task=task) for task in ("cylinder", "stripe"))
@@ -312,7 +312,7 @@ def test_few_seeds_decide_no_exponent() -> None:
 # --- learning curves -------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.spec("004/F41")
+# Proves 004/F41 once the table of learning-curves is there.
 @pytest.mark.parametrize(("task", "dimension"), [("stripe", 5), ("stripe", 10), ("cylinder", 3)])
 def test_networks_that_learn_features_beat_the_lazy_kernel(committed, task, dimension) -> None:
     found = committed("learning-curves")
@@ -325,7 +325,7 @@ def test_networks_that_learn_features_beat_the_lazy_kernel(committed, task, dime
     assert found.claim(f"beats the lazy kernel ({task}, d = {dimension})").held
 
 
-@pytest.mark.spec("004/F41")
+# Proves 004/F41 once the table of learning-curves is there.
 @pytest.mark.parametrize(("task", "dimension"), [("stripe", 5), ("cylinder", 3)])
 def test_learning_curves_have_the_slopes_of_their_regimes(committed, task, dimension) -> None:
     rows = committed("learning-curves").table.where(part="curve", task=task, dimension=dimension)
@@ -335,7 +335,7 @@ def test_learning_curves_have_the_slopes_of_their_regimes(committed, task, dimen
     assert feature > lazy + 0.1
 
 
-@pytest.mark.spec("004/F38", "004/F39")
+# Proves 004/F38, 004/F39 once the table of learning-curves is there.
 @pytest.mark.parametrize("dimension", [5, 10])
 def test_compression_and_the_kernel_of_the_end_account_for_features(committed, dimension) -> None:
     found = committed("learning-curves")
@@ -349,7 +349,7 @@ def test_compression_and_the_kernel_of_the_end_account_for_features(committed, d
         assert found.claim(f"{words} (stripe, d = {dimension})").held, words
 
 
-@pytest.mark.spec("004/F68")
+# Proves 004/F68 once the table of learning-curves is there.
 def test_the_network_beats_the_kernel_on_the_cylinder(committed) -> None:
     rows = committed("learning-curves").table.where(part="curve", task="cylinder")
     feature, lazy = (curve(rows, name).medians for name in ("feature", "lazy"))
@@ -362,7 +362,7 @@ def test_the_network_beats_the_kernel_on_the_cylinder(committed) -> None:
     }
 
 
-@pytest.mark.spec("004/F43")
+# Proves 004/F43 once the table of learning-curves is there.
 def test_compressing_the_data_gains_what_theory_says(committed) -> None:
     found = committed("learning-curves")
     stripe, cylinder = (

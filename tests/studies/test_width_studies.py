@@ -142,7 +142,7 @@ def test_a_network_that_was_not_trained_to_the_end_is_not_beaten(committed):
 # --- what the publication found -----------------------------------------------------------------------------------
 
 
-@pytest.mark.spec("000/F087")
+# Proves 000/F087 once the table of feature-demand is there.
 def test_the_gap_grows_with_demand_and_shrinks_with_width(committed):
     outcome = committed("feature-demand")
     assert len(outcome.table.distinct("seed")) >= 5
@@ -213,7 +213,7 @@ def test_cases_of_wide_linearisations_that_beat_narrow_networks():
     assert [study.claims(low, scale)[-1].held for scale in ("smoke", "paper")] == [None, False]
 
 
-@pytest.mark.spec("000/F090")
+# Proves 000/F090 once the table of linear-solver is there.
 def test_three_ways_to_tell_zeros_from_the_rest(committed):
     outcome = committed("linear-solver")
     widest = outcome.table.where(width=0.9)
@@ -232,7 +232,7 @@ def test_three_ways_to_tell_zeros_from_the_rest(committed):
     assert outcome.claim("Even solved exactly").held
 
 
-@pytest.mark.spec("000/F091")
+# Proves 000/F091 once the table of linear-solver is there.
 def test_the_exact_solution_dips_where_it_begins_to_fit_everything(committed):
     outcome = committed("linear-solver")
     for task in ("centred", "shifted"):
@@ -247,7 +247,7 @@ def test_the_exact_solution_dips_where_it_begins_to_fit_everything(committed):
     assert outcome.claim("With about").held
 
 
-@pytest.mark.spec("000/F092")
+# Proves 000/F092 once the table of infinite-width is there.
 def test_training_the_last_layer_of_an_infinitely_wide_network_is_best(committed):
     outcome = committed("infinite-width")
     found = accuracies(outcome.table)
@@ -261,7 +261,7 @@ def test_training_the_last_layer_of_an_infinitely_wide_network_is_best(committed
     assert outcome.claim("Training the last layer").held
 
 
-@pytest.mark.spec("000/F093")
+# Proves 000/F093 once the table of infinite-width is there.
 def test_linearised_networks_approach_the_ntk_from_below(committed):
     outcome = committed("infinite-width")
     for twins in accuracies(outcome.table).values():
@@ -279,7 +279,7 @@ def test_what_approaches_a_level_rises_and_stays_below_up_to_noise():
     assert not approaches([1, 2, 5], 4, 0.1)
 
 
-@pytest.mark.spec("000/F095")
+# Proves 000/F095 once the table of random-labels is there.
 def test_random_labels_are_memorised_by_networks_and_taught_to_nobody(committed):
     outcome = committed("random-labels")
     table = outcome.table
@@ -391,7 +391,7 @@ def test_features_keep_their_similarity_when_they_are_stored_turned():
     assert values[0, 2] == pytest.approx(cka(x, y, debiased=True)) == values[2, 0]
 
 
-@pytest.mark.spec("000/F098")
+# Proves 000/F098 once the table of feature-demand is there.
 def test_features_of_trained_networks_are_alike_across_widths(committed):
     values = similarity_across_widths(committed("feature-demand").table.where(task="shifted", twin="standard"))
     assert values.shape == (4, 4)
