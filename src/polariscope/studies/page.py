@@ -33,6 +33,8 @@ def results_page(outcomes: Sequence[Outcome], folder: Path) -> str:
     ]
     if missing:
         lines += ["", f"No table yet: {', '.join(missing)}."]
+    if (folder / "earlier.md").exists():
+        lines += ["", f"Runs made before tables were kept: [earlier results]({folder.name}/earlier.md)."]
     for outcome in outcomes:
         study = studies.get(outcome.name)()
         lines += ["", f"## {study.title}", "", *_body(outcome, level=3), "", _made(outcome)]
