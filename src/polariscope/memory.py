@@ -40,11 +40,9 @@ def _allowances(root: Path) -> Iterator[int]:
     """What is left of the limits of this process's control groups, from its own up to the root's."""
     yield sys.maxsize
     mine = root / "proc/self/cgroup"
-    path = (
-        next((line[3:] for line in mine.read_text().split() if line.startswith("0::")), "/") if mine.exists() else "/"
-    )
+    lines = mine.read_text().split() if mine.exists() else []
     groups = root / "sys/fs/cgroup"
-    own = groups / path.lstrip("/")
+    own = groups / next((line.removeprefix("0::/") for line in lines if line.startswith("0::")), "")
     for group in (own, *own.parents):
         limit = group / "memory.max"
         if group.is_relative_to(groups) and limit.exists() and limit.read_text().strip() != "max":

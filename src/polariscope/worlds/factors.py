@@ -42,7 +42,8 @@ def numbered(index: ArrayLike, count: int) -> NDArray[np.int64]:
     if given.dtype.kind not in "iu" and given.size:
         raise TypeError(f"observations are asked for by their numbers, whole ones from 0; got {given.dtype}")
     given = given.astype(np.int64, copy=False)
-    if given.size and (given.min() < 0 or given.max() >= count):
+    # Seen as unsigned, what is negative is larger than any count: one look instead of two.
+    if given.size and given.view(np.uint64).max() >= count:
         outside = given[(given < 0) | (given >= count)].flat[0]
         raise ValueError(f"index out of range: there are {count} observations, 0 to {count - 1}; got {outside}")
     return given
