@@ -120,7 +120,7 @@ def plain_neighbours(codes: Array, factors: Labels, seed: int) -> dict[str, floa
             for j in range(codes.shape[1])
         ]
         gaps.append(best_minus_second(np.maximum(gain, 0)[:, None])[0] / (1 - constant))
-    return {"neighbour_score": float(np.mean(gaps))}
+    return {"neighbour-score": float(np.mean(gaps))}
 
 
 def plain_interventions(codes: Array, factors: Labels, votes: tuple[int, int], seed: int) -> dict[str, float]:
@@ -144,8 +144,8 @@ def plain_interventions(codes: Array, factors: Labels, votes: tuple[int, int], s
     table = np.zeros((codes.shape[1], len(SIZES)))
     np.add.at(table, (chosen[:train], truth[:train]), 1)
     return {
-        "beta_vae_score": float(model.score(x[train:], truth[train:])),
-        "factor_vae_score": float(np.mean(table.argmax(axis=1)[chosen[train:]] == truth[train:])),
+        "beta-vae-score": float(model.score(x[train:], truth[train:])),
+        "factor-vae-score": float(np.mean(table.argmax(axis=1)[chosen[train:]] == truth[train:])),
     }
 
 
@@ -153,14 +153,14 @@ def main(samples: int = 15_000, votes: tuple[int, int] = (10_000, 5_000), seed: 
     """Print seconds and values of both ways score by score. Published sizes are the default and take minutes."""
     codes, factors = learned_code(samples, seed)
     plain: list[tuple[tuple[str, ...], Callable[[], dict[str, float]]]] = [
-        (("beta_vae_score", "factor_vae_score"), lambda: plain_interventions(codes, factors, votes, seed)),
+        (("beta-vae-score", "factor-vae-score"), lambda: plain_interventions(codes, factors, votes, seed)),
         (("mig",), lambda: plain_mig(codes, factors)),
         (("mcc",), lambda: plain_mcc(codes, factors)),
         (("dci", "completeness", "informativeness"), lambda: plain_dci(codes, factors, seed)),
         (("modularity",), lambda: plain_modularity(codes, factors)),
         (("explicitness",), lambda: plain_explicitness(codes, factors, seed)),
         (("sap",), lambda: plain_sap(codes, factors, seed)),
-        (("neighbour_score",), lambda: plain_neighbours(codes, factors, seed)),
+        (("neighbour-score",), lambda: plain_neighbours(codes, factors, seed)),
     ]
     protocol = replace(PROTOCOLS["fast"], votes=votes, correlation_samples=samples)
     table = Table(

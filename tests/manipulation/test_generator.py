@@ -21,7 +21,7 @@ SMALL = ModelConfig(latents=2, architecture=MLP((8,), (8,)), likelihood="gaussia
 TINY = {
     "restarts": 4,
     "steps": 6,
-    "score": "neighbour_score",
+    "score": "neighbour-score",
     "architecture": MLP(decoder_widths=(8,)),
     "objective": BetaVAE(beta=0.1),
     "model": SMALL,

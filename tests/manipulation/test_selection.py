@@ -42,7 +42,7 @@ CONFIG = RunConfig(
 
 @pytest.mark.spec("003/F3-060")
 def test_restarts_are_scored_by_any_measure_or_function() -> None:
-    by_name = train_restarts(CONFIG, 3, "neighbour_score")
+    by_name = train_restarts(CONFIG, 3, "neighbour-score")
     assert [one.seed for one in by_name] == [5, 6, 7]
     assert len({one.score for one in by_name}) == 3
     assert all(len(one.mean_var) == 2 for one in by_name)

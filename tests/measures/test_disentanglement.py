@@ -37,12 +37,12 @@ def small():
 
 @pytest.mark.spec("001a/MT-11")
 def test_a_random_rotation_is_seen_by_mig_and_hardly_by_the_classifier_scores(positions):
-    scores = ("beta_vae_score", "factor_vae_score", "mig", "modularity")
+    scores = ("beta-vae-score", "factor-vae-score", "mig", "modularity")
     report = disentanglement(
         perfect_code(positions), positions, scores=scores, repeats=0, rotations=12, ceiling=False, seed=2
     )
-    assert report["beta_vae_score"].rotated == pytest.approx(0.92, abs=0.04)
-    assert report["factor_vae_score"].rotated > 0.7  # 0.90 for one published rotation; they differ by 0.1
+    assert report["beta-vae-score"].rotated == pytest.approx(0.92, abs=0.04)
+    assert report["factor-vae-score"].rotated > 0.7  # 0.90 for one published rotation; they differ by 0.1
     assert report["modularity"].rotated == pytest.approx(0.89, abs=0.04)
     assert report["mig"].rotated == pytest.approx(0.10, abs=0.08)
     assert report["mig"].value == pytest.approx(0.899, abs=0.002)
@@ -51,11 +51,11 @@ def test_a_random_rotation_is_seen_by_mig_and_hardly_by_the_classifier_scores(po
 @pytest.mark.spec("001a/MT-09")
 def test_ceilings_are_those_of_the_factors_themselves(positions):
     codes = np.random.default_rng(3).normal(size=(20_000, 4))
-    scores = ("beta_vae_score", "factor_vae_score", "mig", "mcc", "modularity", "sap", "dci")
+    scores = ("beta-vae-score", "factor-vae-score", "mig", "mcc", "modularity", "sap", "dci")
     report = disentanglement(codes, positions, scores=scores, repeats=0, rotations=0)
     assert report["mig"].ceiling == pytest.approx(mig_ceiling(DSPRITES).mean(), abs=0.004)
     assert report["sap"].ceiling == pytest.approx(0.23, abs=0.03)
-    for name in ("beta_vae_score", "factor_vae_score", "mcc", "modularity", "dci"):
+    for name in ("beta-vae-score", "factor-vae-score", "mcc", "modularity", "dci"):
         assert report[name].ceiling == pytest.approx(1, abs=0.002)
     assert all(report[name].rotated is None and report[name].interval is None for name in scores)
     assert report["mig"].value < 0.01
@@ -105,13 +105,13 @@ def test_intervals_have_the_width_of_the_spread_between_fresh_samples():
 def test_the_published_protocol_uses_the_published_probes_and_sizes(small):
     codes, factors = small
     report = disentanglement(
-        codes[:200], factors[:200], "published", scores=("dci", "explicitness", "mcc", "factor_vae_score"), **BARE
+        codes[:200], factors[:200], "published", scores=("dci", "explicitness", "mcc", "factor-vae-score"), **BARE
     )
     assert report["dci"].score.settings["probe"] == "gbt"
     assert report["explicitness"].score.settings["readout"] == "logistic"
     assert report["mcc"].score.settings["padding"] == "noise"
-    assert report["factor_vae_score"].score.settings["train"] == 10_000
-    assert report["factor_vae_score"].score.settings["test"] == 5_000
+    assert report["factor-vae-score"].score.settings["train"] == 10_000
+    assert report["factor-vae-score"].score.settings["test"] == 5_000
 
 
 @pytest.mark.spec("001a/MT-10")
@@ -131,15 +131,15 @@ def test_sample_sizes_can_be_set(positions):
 def test_an_encoder_serves_the_interventions(small):
     codes, factors = small
     perfect = FromEncoder(lambda p: p.astype(float), (3, 4, 5))
-    report = disentanglement(codes, factors, scores=("factor_vae_score",), source=perfect, **BARE)
-    assert report["factor_vae_score"].value == 1
-    assert disentanglement(codes, factors, scores=("factor_vae_score",), **BARE)["factor_vae_score"].value < 1
+    report = disentanglement(codes, factors, scores=("factor-vae-score",), source=perfect, **BARE)
+    assert report["factor-vae-score"].value == 1
+    assert disentanglement(codes, factors, scores=("factor-vae-score",), **BARE)["factor-vae-score"].value < 1
 
 
 def test_a_single_factor_leaves_the_comparing_scores_without_a_value(small):
     codes, factors = small
     report = disentanglement(codes, factors[:, 0], repeats=2, rotations=1)
-    assert set(report.entries) == {"mig", "mcc", "explicitness", "sap", "neighbour_score"}
+    assert set(report.entries) == {"mig", "mcc", "explicitness", "sap", "neighbour-score"}
     assert "needs 2; got 1" in report.undefined["dci"]
     assert "no value" in str(report)
     with pytest.raises(ValueError, match="DCI disentanglement has no value here"):

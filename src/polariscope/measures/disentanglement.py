@@ -32,8 +32,8 @@ from polariscope.measures.score import TEST, TRAIN, Score, paired
 from polariscope.registry import nearest
 
 TITLES = {
-    "beta_vae_score": "BetaVAE score",
-    "factor_vae_score": "FactorVAE score",
+    "beta-vae-score": "BetaVAE score",
+    "factor-vae-score": "FactorVAE score",
     "mig": "MIG",
     "mcc": "MCC",
     "dci": "DCI disentanglement",
@@ -42,7 +42,7 @@ TITLES = {
     "modularity": "Modularity",
     "explicitness": "Explicitness",
     "sap": "SAP",
-    "neighbour_score": "Disentanglement Score (kNN)",
+    "neighbour-score": "Disentanglement Score (kNN)",
 }
 
 
@@ -285,8 +285,8 @@ def _all_scores(
         return dci(z, v, protocol.probe, seed, train, test)
 
     ways: dict[str, Callable[[], Score]] = {
-        "beta_vae_score": lambda: beta_vae_score_from(source or FromSample(z, v), train=shown, test=asked, seed=seed),
-        "factor_vae_score": lambda: factor_vae_score_from(
+        "beta-vae-score": lambda: beta_vae_score_from(source or FromSample(z, v), train=shown, test=asked, seed=seed),
+        "factor-vae-score": lambda: factor_vae_score_from(
             source or FromSample(z, v), train=shown, test=asked, seed=seed
         ),
         "mig": lambda: mig(*some(protocol.information_samples), protocol.bins),
@@ -299,7 +299,7 @@ def _all_scores(
         "modularity": lambda: modularity(*some(protocol.information_samples), protocol.bins),
         "explicitness": lambda: explicitness(z, v, protocol.readout, seed, protocol.bins, train, test),
         "sap": lambda: sap(z, v, seed=seed, train=train, test=test),
-        "neighbour_score": lambda: neighbour_score(*some(train + test), seed=seed),
+        "neighbour-score": lambda: neighbour_score(*some(train + test), seed=seed),
     }
     found: dict[str, Score] = {}
     undefined: dict[str, str] = {}

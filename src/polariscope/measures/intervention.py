@@ -286,7 +286,7 @@ def _per_factor(right: NDArray[np.bool_], held: IntArray, count: int) -> FloatAr
     return np.asarray(np.bincount(held, right, count) / np.maximum(seen, 1))
 
 
-@measures.register("beta_vae_score")
+@measures.register("beta-vae-score")
 @dataclass(frozen=True)
 class BetaVAEScore(Measure):
     """Can a linear classifier tell which factor was held fixed from differences of codes? From chance to 1.
@@ -308,7 +308,7 @@ class BetaVAEScore(Measure):
         return beta_vae_score(codes, factors, batch=self.batch, train=2000, test=1000, seed=self.seed).value
 
 
-@measures.register("factor_vae_score")
+@measures.register("factor-vae-score")
 @dataclass(frozen=True)
 class FactorVAEScore(Measure):
     """Can the least varying latent tell which factor was held fixed? From chance to 1.

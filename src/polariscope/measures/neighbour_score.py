@@ -119,7 +119,7 @@ def _majority(labels: IntArray) -> IntArray:
     return np.asarray(np.take_along_axis(labels, counts.argmax(axis=-1)[..., None], axis=-1)[..., 0])
 
 
-@measures.register("neighbour_score")
+@measures.register("neighbour-score")
 @dataclass(frozen=True)
 class NeighbourScore(Measure):
     """How much better nearest neighbours in the best single latent predict a factor than in the second best.
