@@ -173,7 +173,7 @@ def solve(
         for i in np.flatnonzero(squared_norms):
             prior[:, i] = 0
             # C = γI + W diag(s) Wᵀ = RᵀR without the squares, which lose half the digits where γ is small.
-            R = np.linalg.qr(np.concatenate([noise, np.sqrt(prior)[:, :, None] * W.T], axis=1), mode="r")
+            R = np.linalg.qr(np.concatenate([noise, np.sqrt(prior)[:, :, None] * W.T], axis=1)).R
             half = np.linalg.solve(R.mT, W[:, i, None])
             filtered = np.linalg.solve(R, half)[:, :, 0]
             evidence = (group_mean @ np.sum(filtered[group] * inputs, axis=1)[:, None] ** 2)[:, 0]
