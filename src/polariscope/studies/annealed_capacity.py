@@ -21,7 +21,7 @@ from polariscope.training.run import load_model
 CAPACITIES = {"smoke": (2.0, 6.0), "laptop": (2.0, 4.0, 6.0, 8.0, 10.0), "paper": (5.0, 10.0, 25.0, 50.0, 75.0, 100.0)}
 GAMMA = {"smoke": 10.0, "laptop": 10.0, "paper": 1000.0}
 SEEDS = {"smoke": 1, "laptop": 5, "paper": 50}
-STEPS = {"smoke": 2000, "laptop": 8000, "paper": 300_000}
+STEPS = {"smoke": 60, "laptop": 8000, "paper": 300_000}
 
 
 @studies.register("annealed-capacity")
@@ -32,7 +32,7 @@ class AnnealedCapacity(Study):
     title = "Passive variables of the annealed VAE over its capacity"
     source = "Bonheme, The polarised regime of variational autoencoders (2023), appendix B.1, figures B.1-B.5"
     question = "Does a larger capacity bring pruned latents back?"
-    cost = {"smoke": "ten seconds", "laptop": "3 minutes", "paper": "months"}
+    cost = {"smoke": "a second", "laptop": "3 minutes", "paper": "months"}
 
     def jobs(self, scale: Scale) -> Sequence[Job]:
         return [

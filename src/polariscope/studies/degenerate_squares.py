@@ -25,8 +25,8 @@ from polariscope.worlds.splits import Part
 
 RATIOS = (1.0, 1.2, 1.5, 2.0)
 SEEDS = {"smoke": 1, "laptop": 5, "paper": 10}
-STARTS = {"smoke": 12, "laptop": 40, "paper": 200}
-STEPS = {"smoke": 3000, "laptop": 16_000, "paper": 200_000}
+STARTS = {"smoke": 3, "laptop": 40, "paper": 200}
+STEPS = {"smoke": 40, "laptop": 16_000, "paper": 200_000}
 SHOWN = 400  # points of each picture
 
 
@@ -38,7 +38,7 @@ class DegenerateSquares(Study):
     title = "Equal variances leave the orientation to chance"
     source = "Rolinek, Zietlow and Martius 2019; Zietlow's dissertation (2022), section 3.3.4, table 3.4, figure 3.5"
     question = "Does a VAE find independent factors, or directions of unequal variance?"
-    cost = {"smoke": "20 s", "laptop": "5 minutes", "paper": "hours"}
+    cost = {"smoke": "a second", "laptop": "5 minutes", "paper": "hours"}
 
     def jobs(self, scale: Scale) -> Sequence[Job]:
         exact: list[Job] = [{"scale": scale, "route": "exact", "ratio": ratio} for ratio in RATIOS]

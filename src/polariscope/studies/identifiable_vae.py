@@ -17,7 +17,7 @@ from polariscope.studies.study import Bench, Claim, Job, Row, Scale, Study, Tabl
 from polariscope.training.run import load_model
 
 SEEDS = {"smoke": 1, "laptop": 5, "paper": 5}
-STEPS = {"smoke": 2000, "laptop": 8000, "paper": 300_000}
+STEPS = {"smoke": 60, "laptop": 8000, "paper": 300_000}
 LATENTS = {"smoke": 10, "laptop": 10, "paper": 30}
 BINS = 30
 
@@ -30,7 +30,7 @@ class IdentifiableVAE(Study):
     title = "Active and passive variables of the identifiable VAE"
     source = "Bonheme, The polarised regime of variational autoencoders (2023), section 5.3, figures 5.1-5.4"
     question = "What do passive variables look like when the prior depends on side information?"
-    cost = {"smoke": "half a minute", "laptop": "3 minutes", "paper": "weeks"}
+    cost = {"smoke": "2 s", "laptop": "3 minutes", "paper": "weeks"}
 
     def jobs(self, scale: Scale) -> Sequence[Job]:
         return [

@@ -35,7 +35,7 @@ class Illustrations(Study):
     title = "Pictures of the argument"
     source = "Zietlow's dissertation (2022), figures 2.1-2.4, 3.1-3.3, 4.1"
     question = "What do the axes of a VAE look like beside those of PCA and of an autoencoder?"
-    cost = {"smoke": "half a minute", "laptop": "2 minutes", "paper": "hours"}
+    cost = {"smoke": "2 s", "laptop": "2 minutes", "paper": "hours"}
 
     def jobs(self, scale: Scale) -> Sequence[Job]:
         bent: list[Job] = [
@@ -49,8 +49,6 @@ class Illustrations(Study):
         if job["part"] == "flat":
             return _flat_axes()
         chosen = task("square-nonlinear", job["scale"])
-        if job["scale"] == "smoke":
-            chosen = chosen.shortened(2000)
         model = load_model(bench.train(chosen.config(job["model"], job["seed"])))
         rep = represent(model, chosen.held_out, count=300)
         columns = decoder_jacobians(model.generate, torch.from_numpy(rep.mean)).detach().numpy()

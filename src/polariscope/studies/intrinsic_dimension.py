@@ -34,11 +34,16 @@ TWONN = {
     "gaussian": {1: 1.01, 2: 2.00, 5: 5.12, 10: 9.85, 20: 17.46},
 }
 """Spec 002, section 11.3, by dimension; the MLE is the unbiased one of Levina and Bickel at k = 20."""
-POINTS = 5_000
 PUBLISHED_PIXELS = 64
 
-FULL = {"dimensions": (1, 2, 5, 10, 20), "decoders": (3, 8, 20), "pixels": (16, 32, 64), "images": 10_000}
-QUICK = {"dimensions": (2, 5), "decoders": (3,), "pixels": (16,), "images": 1_000}
+FULL = {
+    "dimensions": (1, 2, 5, 10, 20),
+    "decoders": (3, 8, 20),
+    "points": 5_000,
+    "pixels": (16, 32, 64),
+    "images": 10_000,
+}
+QUICK = {"dimensions": (2, 5), "decoders": (3,), "points": 300, "pixels": (16,), "images": 100}
 SETTINGS: dict[Scale, dict[str, Any]] = {
     "smoke": {"seeds": 1, "unambiguous": True, **QUICK},  # a quarter of the grid to render
     "laptop": {"seeds": 5, "unambiguous": False, **FULL},
@@ -53,7 +58,7 @@ class IntrinsicDimension(Study):
     title = "Intrinsic dimension of known clouds and of images"
     source = "Bonheme 2023, section 8.2 and Fig. 8.4; Spec 002, section 11"
     question = "How far can an estimate of intrinsic dimension be trusted, and which variant was published?"
-    cost = {"smoke": "about 10 s", "laptop": "about 5 minutes", "paper": "about 8 minutes"}
+    cost = {"smoke": "2 s", "laptop": "about 5 minutes", "paper": "about 8 minutes"}
 
     def jobs(self, scale: Scale) -> Sequence[Job]:
         settings = SETTINGS[scale]
@@ -64,7 +69,9 @@ class IntrinsicDimension(Study):
                 ("gaussian", settings["dimensions"]),
                 ("random-decoder", settings["decoders"]),
             ):
-                jobs += [{"cloud": cloud, "dimension": d, "count": POINTS, "seed": seed} for d in dimensions]
+                jobs += [
+                    {"cloud": cloud, "dimension": d, "count": settings["points"], "seed": seed} for d in dimensions
+                ]
             drawn = {"count": settings["images"], "seed": seed}
             part = {"cloud": "sprites", "unambiguous": settings["unambiguous"]}
             jobs += [{**part, "pixels": pixels, **drawn} for pixels in settings["pixels"]]

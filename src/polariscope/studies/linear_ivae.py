@@ -41,7 +41,7 @@ FLOOR = -18.0  # logarithm at which a prior variance that falls to 0 comes to re
 IN_USE = 1e-3  # a latent is in use if the prior lets it add more than this share of γ to the output
 
 SETTINGS: dict[Scale, dict[str, int]] = {
-    "smoke": {"models": 2, "starts": 2, "points": 12},
+    "smoke": {"models": 1, "starts": 1, "points": 4},
     "laptop": {"models": 30, "starts": 5, "points": 40},
     "paper": {"models": 200, "starts": 10, "points": 100},
 }
@@ -54,7 +54,7 @@ class LinearIVAEStudy(Study):
     title = "The linear identifiable VAE: the prior decides what is relevant"
     source = "Bonheme 2023, section 5.2; closed forms in Spec 002, section 7.2"
     question = "Which latents stay in use when the prior's variance is learned, and what if its mean is learned too?"
-    cost = {"smoke": "about 5 s", "laptop": "about a minute", "paper": "about 10 minutes"}
+    cost = {"smoke": "2 s", "laptop": "about a minute", "paper": "about 10 minutes"}
 
     def jobs(self, scale: Scale) -> Sequence[Job]:
         settings = SETTINGS[scale]

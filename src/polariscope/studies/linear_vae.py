@@ -30,7 +30,7 @@ BETAS = (0.1, 0.5, 1, 2, 4, 12)
 TOLERANCE = 1e-2
 
 SETTINGS: dict[Scale, dict[str, Any]] = {
-    "smoke": {"betas": (1, 2), "seeds": 1, "steps": 3_000},
+    "smoke": {"betas": (1, 2), "seeds": 1, "steps": 60},
     "laptop": {"betas": BETAS, "seeds": 5, "steps": 10_000},
     "paper": {"betas": BETAS, "seeds": 5, "steps": 20_000},
 }
@@ -43,7 +43,7 @@ class LinearVAEStudy(Study):
     title = "The linear VAE: trained against solved"
     source = "Bonheme 2023, sections 4.2 and 4.3 (Fig. 4.1); the optimum over a data set is Spec 002, section 5.5"
     question = "Does training find which latents are used, how sharply, and at what rate and distortion theory says?"
-    cost = {"smoke": "about 10 s", "laptop": "about 4 minutes", "paper": "about 12 minutes"}
+    cost = {"smoke": "a second", "laptop": "about 4 minutes", "paper": "about 12 minutes"}
 
     def jobs(self, scale: Scale) -> Sequence[Job]:
         settings = SETTINGS[scale]

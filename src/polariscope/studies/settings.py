@@ -11,12 +11,13 @@ from polariscope.worlds.mini_sprites import MiniSprites
 from polariscope.worlds.sprites import Sprites
 
 PUBLISHED_STEPS = 300_000
+TOY_WORLD = MiniSprites(orientations=6, positions=12)  # one for all runs of a process: it keeps what it rendered
 
 
 def toy_run(objective: Objective, seed: int, steps: int, latents: int = 10, snapshot_every: int = 0) -> RunConfig:
     """An MLP of 64 units on 12x12 sprites (Spec 002, section 17)."""
     return RunConfig(
-        MiniSprites(orientations=6, positions=12),
+        TOY_WORLD,
         objective,
         ModelConfig(latents, MLP((64, 64), (64, 64))),
         TrainingConfig(

@@ -45,7 +45,7 @@ class SimilarityLimits(Study):
     title = "Limits of CKA and Procrustes"
     source = "Bonheme 2023, section 7.2.2, Fig. 7.1"
     question = "How many samples does it take before a similarity of representations can be believed?"
-    cost = {"smoke": "about 2 s", "laptop": "about 10 s", "paper": "about a minute"}
+    cost = {"smoke": "a second", "laptop": "about 10 s", "paper": "about a minute"}
 
     def jobs(self, scale: Scale) -> Sequence[Job]:
         return [{"seed": seed, "sizes": list(SIZES[scale])} for seed in range(SEEDS[scale])]

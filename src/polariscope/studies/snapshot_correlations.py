@@ -18,8 +18,8 @@ from polariscope.studies.study import Bench, Claim, Job, Row, Scale, Study, Tabl
 from polariscope.training.run import load_model
 
 SEEDS = {"smoke": 1, "laptop": 5, "paper": 5}
-STEPS = {"smoke": 2400, "laptop": 8000, "paper": 300_000}
-SNAPSHOTS = {"smoke": 12, "laptop": 80, "paper": 300}
+STEPS = {"smoke": 60, "laptop": 8000, "paper": 300_000}
+SNAPSHOTS = {"smoke": 6, "laptop": 80, "paper": 300}
 
 
 @studies.register("snapshot-correlations")
@@ -30,7 +30,7 @@ class SnapshotCorrelations(Study):
     title = "Correlations of the mean variables over training"
     source = "Bonheme, The polarised regime of variational autoencoders (2023), section 6.5, figures 6.10-6.11"
     question = "Which variables are correlated in the means, and is that learned or drift?"
-    cost = {"smoke": "ten seconds", "laptop": "a minute", "paper": "a week"}
+    cost = {"smoke": "a second", "laptop": "a minute", "paper": "a week"}
 
     def jobs(self, scale: Scale) -> Sequence[Job]:
         # Beta 8 on dSprites leaves a few variables in use; on the toy beta 2 does.
