@@ -174,14 +174,15 @@ def main(samples: int = 15_000, votes: tuple[int, int] = (10_000, 5_000), seed: 
         title=f"{samples:,} codes of {codes.shape[1]} latents, dSprites factors, {sum(votes):,} votes, "
         f"{os.environ.get('OMP_NUM_THREADS', os.cpu_count())} of {os.cpu_count()} cores",
     )
-    disentanglement(codes[:300], factors[:300], repeats=0, rotations=0, ceiling=False)  # imports and caches
+    disentanglement(codes[:300], factors[:300], repeats=0, rotations=0, of_factors=False)  # imports and caches
     total = np.zeros(2)
     console = Console()
     for names, way in track(plain, "scores", console=console, transient=True):
         start = time.perf_counter()
         theirs = way()
         middle = time.perf_counter()
-        ours = disentanglement(codes, factors, protocol, scores=names, repeats=0, rotations=0, ceiling=False, seed=seed)
+        bare = {"repeats": 0, "rotations": 0, "of_factors": False}
+        ours = disentanglement(codes, factors, protocol, scores=names, seed=seed, **bare)
         taken = np.array([middle - start, time.perf_counter() - middle])
         total += taken
         for i, name in enumerate(names):

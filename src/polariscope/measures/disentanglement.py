@@ -1,6 +1,6 @@
 """All disentanglement scores in one call, each with its uncertainty and with the two numbers that make it readable.
 
-A score means little by itself: a perfect code does not always reach 1 (the ceiling), and a code mixed beyond
+A score means little by itself: the factors themselves, taken as a code, do not always reach 1, and a code mixed beyond
 recognition does not always fall to 0 (the blind spot). So every score comes with what the factors themselves would
 score as codes, and with what the same codes score after a random rotation (Spec 001a, section 5; Spec 003, section 3).
 """
@@ -75,15 +75,16 @@ PROTOCOLS = {
 
 @dataclass(frozen=True, eq=False)
 class Entry:
-    """One score with its context. ``interval``, ``ceiling`` and ``rotated`` are None where they were not asked for, or
-    have no value."""
+    """One score with its context. ``interval``, ``of_factors`` and ``rotated`` are None where they were not asked for,
+    or have no value."""
 
     name: str
     title: str
     score: Score
     interval: tuple[float, float] | None = None
-    ceiling: float | None = None
-    """What the factors themselves score as codes."""
+    of_factors: float | None = None
+    """What the factors themselves score, taken as a code. It is no bound where a probe is linear: SAP tells the values
+    of a factor by straight cuts, and a code that spreads them apart can score more than the factor itself."""
     rotated: float | None = None
     """What the codes score after random rotations, in the mean."""
 
@@ -122,12 +123,12 @@ class Report:
         }
 
     def summary(self) -> dict[str, Any]:
-        """JSON-ready: values, intervals, ceilings, blind spots, and what they were computed on."""
+        """JSON-ready: values, intervals, what the factors and a rotation score, and what they were computed on."""
         rows = {
             name: {
                 "value": entry.value,
                 "interval": entry.interval,
-                "ceiling": entry.ceiling,
+                "of_factors": entry.of_factors,
                 "rotated": entry.rotated,
                 "per_factor": entry.score.per_factor.tolist(),
                 "samples": entry.score.samples,
@@ -143,10 +144,10 @@ class Report:
         def number(x: float | None) -> str:
             return "-" if x is None else f"{x:.3f}"
 
-        lines = [f"{'score':<28}{'value':>7}{'95 % interval':>17}{'ceiling':>9}{'rotated':>9}"]
+        lines = [f"{'score':<28}{'value':>7}{'95 % interval':>17}{'factors':>9}{'rotated':>9}"]
         for e in self.entries.values():
             interval = "-" if e.interval is None else f"{e.interval[0]:.3f} to {e.interval[1]:.3f}"
-            context = f"{number(e.ceiling):>9}{number(e.rotated):>9}"
+            context = f"{number(e.of_factors):>9}{number(e.rotated):>9}"
             lines.append(f"{e.title:<28}{number(e.value):>7}{interval:>17}{context}")
         lines += [f"{TITLES[name]:<28}no value: {why}" for name, why in self.undefined.items()]
         sizes = f"{self.samples:,} samples, {self.latents} latents, {len(self.factor_names)} factors"
@@ -165,7 +166,7 @@ def disentanglement(
     source: Source | None = None,
     repeats: int = 10,
     rotations: int = 3,
-    ceiling: bool = True,
+    of_factors: bool = True,
     seed: int = 0,
 ) -> Report:
     """Every score of ``codes`` (samples, latents) against ``factors`` (samples, factors), on plain arrays.
@@ -173,8 +174,8 @@ def disentanglement(
     ``"published"`` uses the probes and sample sizes of the publications (minutes: gradient boosting); ``"fast"`` the
     same definitions with quick probes, see each score for the difference. ``categorical`` factors are renumbered in
     favour of MCC. A ``source`` (:class:`~polariscope.measures.intervention.FromEncoder`) serves the BetaVAE and
-    FactorVAE scores with fresh interventions instead of examples looked up in the sample; ceilings, rotations and
-    intervals always use the sample.
+    FactorVAE scores with fresh interventions instead of examples looked up in the sample; ``of_factors``,
+    rotations and intervals always use the sample.
 
     Intervals (95 %) come from ``repeats`` random halves of the samples, each with seeds of its own: for half samples
     drawn without replacement the spread of a score is that of the whole sample's score, and unlike the bootstrap they
@@ -183,7 +184,7 @@ def disentanglement(
     >>> rng = np.random.default_rng(0)
     >>> factors = rng.integers(0, (3, 4, 5), size=(2000, 3))
     >>> report = disentanglement(factors, factors, scores=("mig", "mcc"), repeats=4)
-    >>> round(report["mcc"].value, 6), round(report["mcc"].ceiling, 6), report["mig"].rotated < report["mig"].value
+    >>> round(report["mcc"].value, 6), round(report["mcc"].of_factors, 6), report["mig"].rotated < report["mig"].value
     (1.0, 1.0, True)
     """
     z, v = paired(codes, factors)
@@ -205,7 +206,7 @@ def disentanglement(
     halves = [rng.permutation(len(z))[: len(z) // 2] for _ in range(repeats)]
     repeated = [values(z[half], v[half], seed + 1 + i) for i, half in enumerate(halves) if _all_vary(v[half])]
     turned = [values(z @ random_rotation(z.shape[1], rng), v, seed) for _ in range(rotations)]
-    perfect = values(perfect_code(v), v, seed) if ceiling else {}
+    perfect = values(perfect_code(v), v, seed) if of_factors else {}
     entries = {
         name: Entry(
             name,
