@@ -257,7 +257,6 @@ def test_file_resizes_a_folder(tmp_path) -> None:
     write_image(tmp_path / "a.png", IMAGES[0])
     assert File(str(tmp_path), size=6).shape == (1, 6, 6)
     np.save(tmp_path / "a.npy", IMAGES)
-    assert "this is a file" in refusal(tmp_path / "a.npy", size=6)
 
 
 def test_a_missing_path_is_a_sentence(tmp_path) -> None:
@@ -400,3 +399,19 @@ def test_names_of_factors_are_read(tmp_path) -> None:
     np.savez(path, x=np.zeros((3, 4), np.float32), factors=factors, factor_names=np.array(["hue"]))
     with pytest.raises(ValueError, match="expected 2 different factor_names"):
         read(path)
+
+
+def test_images_of_any_file_are_resized(tmp_path) -> None:
+    images = np.zeros((5, 28, 28), np.uint8)
+    images[:, 7:21, 7:21] = 255
+    np.savez(tmp_path / "x.npz", images=images, labels=np.arange(5))
+    world = File(str(tmp_path / "x.npz"), size=56)
+    assert (len(world), world.shape) == (5, (1, 56, 56))
+    shown = world.observe([0])[0, 0]
+    assert shown[28, 28] == 255
+    assert shown[3, 3] == 0
+    assert shown.mean() == pytest.approx(images.mean(), rel=0.02)
+    assert File(str(tmp_path / "x.npz"), size=14).observe([4, 1]).shape == (2, 1, 14, 14)
+    np.save(tmp_path / "points.npy", np.zeros((5, 3)))
+    with pytest.raises(ValueError, match="resizes images, and this file holds points"):
+        _ = File(str(tmp_path / "points.npy"), size=8).shape

@@ -12,7 +12,7 @@ import zipfile
 import zlib
 from collections.abc import Callable, Iterable
 from contextlib import closing
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,7 @@ from polariscope.worlds.factors import Factor
 from polariscope.worlds.idx import read_idx_pair
 from polariscope.worlds.image_folder import read_folder
 from polariscope.worlds.labels import DeclaredKind, Kinds, as_factors
-from polariscope.worlds.observations import Rows
+from polariscope.worlds.observations import Resized, Rows, as_observations
 from polariscope.worlds.world import ArrayWorld, worlds
 
 # Names under which files hold their observations and factors, the more telling first (x_train: the Keras MNIST file).
@@ -66,20 +66,20 @@ def read(
 ) -> ArrayWorld:
     """The world in a file or a folder of images.
 
-    ``size`` resizes the images of a folder to ``size`` x ``size``; without it they need one common size. ``kinds``
+    ``size`` resizes images to ``size`` x ``size``; without it those of a folder need one common size. ``kinds``
     declares kinds of factors by name, ``white`` the number of a white pixel, where the data does not tell them rightly
     (see :class:`ArrayWorld`). ``group`` is the part of an HDF5 file that is meant, if it has parts.
     """
     path = Path(path).expanduser()
     if not path.exists():
         raise FileNotFoundError(f"there is no file or folder {str(path)!r}; data is never downloaded, give its path")
-    if size is not None and not path.is_dir():
-        raise ValueError(f"{path}: size={size} resizes the images of a folder, and this is a file")
     reader = None if path.is_dir() else _reader_for(path)
     if group and reader is not _read_hdf5:
         raise ValueError(f"{path}: group={group!r} names a part of an HDF5 file, and this is none")
     found = Found(*read_folder(path, size)) if reader is None else _read_hdf5(path, group) if group else reader(path)
     source = str(path)
+    if size is not None and reader is not None:
+        found, white = _resized(found, size, source, white), None
     if found.table is None:
         return ArrayWorld(found.rows, source=source, white=white, kinds=kinds, assumed=found.assumed)
     declared = {**found.kinds, **(kinds or {})}
@@ -94,7 +94,7 @@ class File:
 
     path: str
     size: int | None = None
-    """Resize the images of a folder to so many pixels a side."""
+    """Resize the images to so many pixels a side."""
     kinds: dict[str, DeclaredKind] = field(default_factory=dict, hash=False)
     """Kinds of factors by name, where their looks deceive: categorical, ordinal, periodic or continuous."""
     white: float | None = None
@@ -131,6 +131,18 @@ class File:
     def __getstate__(self) -> dict[str, Any]:
         """The path and settings: another process reads the file itself."""
         return {f.name: getattr(self, f.name) for f in fields(self)}
+
+
+def _resized(found: Found, size: int, source: str, white: float | None) -> Found:
+    """What a file holds, its images brought to one size."""
+    if size < 1:
+        raise ValueError(f"{source}: size={size}; images are at least 1 pixel wide")
+    images, assumed = as_observations(found.rows, source, white)
+    if len(images.shape) != 4:
+        raise ValueError(
+            f"{source}: size={size} resizes images, and this file holds points of shape {images.shape[1:]}"
+        )
+    return replace(found, rows=Resized(images, size), assumed=(*found.assumed, *assumed))
 
 
 def _reader_for(path: Path) -> Callable[[Path], Found]:

@@ -16,6 +16,7 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
+from torch.nn.functional import interpolate
 
 from polariscope.memory import available_memory
 
@@ -117,6 +118,22 @@ class Converted(Stored):
 
     def fetch(self, index: NDArray[np.int64]) -> NDArray[Any]:
         return self.meaning.of(self.rows[index], self.source)
+
+
+class Resized(Stored):
+    """Images brought to ``size`` x ``size`` pixels when they are asked for."""
+
+    packed = True
+
+    def __init__(self, images: Rows, size: int) -> None:
+        self.images = images
+        self.shape = (len(images), images.shape[1], size, size)
+        self.dtype = np.dtype(np.uint8)
+
+    def fetch(self, index: NDArray[np.int64]) -> NDArray[Any]:
+        pixels = torch.from_numpy(np.ascontiguousarray(self.images[index])).float()
+        resized = interpolate(pixels, self.shape[2:], mode="bilinear", antialias=True)
+        return resized.round_().clamp_(0, 255).to(torch.uint8).numpy()
 
 
 def as_observations(
