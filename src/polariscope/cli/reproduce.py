@@ -64,10 +64,10 @@ def main(arguments: list[str]) -> int:
             draft.write_text(overview(options.out), encoding="utf-8")
     if options.json:
         print(json.dumps([summary(outcome) for outcome in outcomes]))
-    for each, error in failures.items():
-        print(f"error: {each}: {_sentence(error)}", file=sys.stderr)
+    for each, failure in failures.items():
+        print(f"error: {each}: {_sentence(failure)}", file=sys.stderr)
     if failures:
-        return 3 if all(isinstance(error, ArithmeticError) for error in failures.values()) else 2
+        return 3 if all(isinstance(failure, ArithmeticError) for failure in failures.values()) else 2
     return int(options.strict and not all(outcome.held for outcome in outcomes))
 
 
