@@ -5,10 +5,11 @@ import pytest
 import torch
 from torch import nn
 
-from polariscope.examination.examine import examine
+from polariscope.examination.examine import _audit_notes, examine
 from polariscope.measures.polarisation import variable_types
 from polariscope.nets.autoencoder import Autoencoder, ModelConfig
 from polariscope.objectives.ivae import IVAE
+from polariscope.representation import Representation
 from polariscope.worlds.sprites import Sprites
 
 
@@ -152,3 +153,12 @@ def test_images_of_the_wrong_shape_are_refused_by_our_models() -> None:
     model = Autoencoder(ModelConfig(latents=4), (1, 16, 16))
     with pytest.raises(ValueError, match=r"takes observations of shape \(1, 16, 16\); got \(1, 8, 8\)"):
         examine(model, dots()[0])
+
+
+@pytest.mark.parametrize(
+    ("power", "words"), [(1.0, "are those the decoder's slope"), (-1.0, "are not those the decoder")]
+)
+def test_the_audit_of_variances_says_what_it_found(power, words) -> None:
+    predicted = np.random.default_rng(0).uniform(0.01, 1, (50, 2)).astype(np.float32)
+    found = _audit_notes(Representation(np.zeros((50, 2), np.float32), predicted**power), predicted)
+    assert words in found[0]

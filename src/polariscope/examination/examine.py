@@ -178,9 +178,11 @@ def _audit_notes(representation: Representation, predicted: NDArray[np.float32])
     correlation = np.corrcoef(np.log(predicted).ravel(), np.log(actual).ravel())[0, 1]
     if not np.isfinite(correlation):
         return []
-    verdict = "as at an optimum" if correlation > 0.9 else "so training may not be at its optimum yet"
-    known = f"The decoder's slope predicts the encoder's variances (log-log correlation {correlation:.2f})"
-    return [f"{known}, {verdict}."]
+    figure = f"(correlation of their logarithms {correlation:.2f})"
+    if correlation > 0.9:
+        return [f"The encoder's variances are those the decoder's slope predicts {figure}, as at an optimum."]
+    differ = f"The encoder's variances are not those the decoder's slope predicts {figure}"
+    return [f"{differ}: training may not be at its optimum yet."]
 
 
 def describe_variables(
