@@ -44,6 +44,7 @@ def test_a_whole_configuration_comes_back() -> None:
 @pytest.mark.parametrize(
     ("description", "sentence"),
     [
+        ({"world": {"name": "gaussian"}, "training": []}, r"section \[training\] needs settings by name; got \[\]"),
         ({"world": {"name": "gaussian"}, "objetive": {}}, "no section 'objetive': did you mean 'objective'"),
         ({"world": {"name": "sprites", "sise": 32}}, "world 'sprites' has no setting 'sise': did you mean 'size'"),
         ({"world": {"name": "sprites"}, "training": {"stepz": 3}}, "no setting 'stepz': did you mean 'steps'"),

@@ -120,6 +120,8 @@ class RunConfig:
         for key in description:
             if key not in sections:
                 raise ValueError(f"the configuration has no section {key!r}: {nearest(key, sections)}")
+            if not isinstance(description[key], Mapping):
+                raise ValueError(f"the section [{key}] needs settings by name; got {description[key]!r}")
         if "world" not in description:
             raise ValueError("the configuration needs a [world] section with a name")
         model = dict(description.get("model", {}))
