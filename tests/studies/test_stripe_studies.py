@@ -100,7 +100,7 @@ def as_in(column: str, other: str) -> Callable[[Row], Row]:
 # --- neurons ---------------------------------------------------------------------------------------------------------
 
 
-# Proves 004/F27, 004/F28 once the table of neuron-dynamics is there.
+@pytest.mark.spec("004/F27", "004/F28")
 def test_neurons_gather_at_three_points(committed) -> None:
     found = committed("neuron-dynamics")
     rows = found.table.where(part="compressing")
@@ -119,7 +119,7 @@ def test_neurons_gather_at_three_points(committed) -> None:
         assert found.claim(words).held, words
 
 
-# Proves 004/F22 once the table of neuron-dynamics is there.
+@pytest.mark.spec("004/F22")
 def test_neurons_follow_their_equation_and_grow_at_its_rate(committed) -> None:
     found = committed("neuron-dynamics")
     rates = {"C": 0.42213, "A": 0.2376, "B": 0.07859}
@@ -131,7 +131,7 @@ def test_neurons_follow_their_equation_and_grow_at_its_rate(committed) -> None:
     assert found.claim("at its own rate").held
 
 
-# Proves 004/F29, 004/F30 once the table of neuron-dynamics is there.
+@pytest.mark.spec("004/F29", "004/F30")
 def test_the_output_comes_to_change_sign_at_the_interfaces(committed) -> None:
     found = committed("neuron-dynamics")
     rows = found.table.where(part="fitting")
@@ -152,7 +152,7 @@ def test_the_output_comes_to_change_sign_at_the_interfaces(committed) -> None:
         assert found.claim(words).held, words
 
 
-# Proves 004/F31 once the table of neuron-dynamics is there.
+@pytest.mark.spec("004/F31")
 def test_arrows_turn_into_the_informative_directions_unless_lazy(committed) -> None:
     found = committed("neuron-dynamics")
     rows = found.table.where(part="arrows")
@@ -182,7 +182,7 @@ def test_arrows_turn_into_the_informative_directions_unless_lazy(committed) -> N
         assert found.claim(words).held, words
 
 
-# Proves 004/F66 once the table of neuron-dynamics is there.
+@pytest.mark.spec("004/F66")
 def test_the_noise_of_finite_data_is_gaussian_of_known_variance(committed) -> None:
     found = committed("neuron-dynamics")
     rows = found.table.where(part="noise")
