@@ -34,6 +34,9 @@ def committed():
 
     @cache
     def read(name: str) -> Outcome:
-        return judge(RESULTS / name / "table.parquet")
+        file = RESULTS / name / "table.parquet"
+        if not file.exists():
+            pytest.skip(f"the laptop table of {name} is not there yet: polariscope reproduce {name}")
+        return judge(file)
 
     return read

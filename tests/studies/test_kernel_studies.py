@@ -37,21 +37,6 @@ PICTURES = {
 }  # fmt: skip
 
 
-@pytest.fixture
-def committed(committed):
-    """As everywhere, but a table that is still being made is waited for."""
-
-    def read(name: str) -> Outcome:
-        try:
-            return committed(name)
-        except ValueError as error:
-            if isinstance(error.__cause__, FileNotFoundError):
-                pytest.skip(f"the laptop table of {name} is not there yet: polariscope reproduce {name}")
-            raise
-
-    return read
-
-
 @pytest.mark.parametrize("name", [pytest.param(name, marks=pytest.mark.xdist_group(name)) for name in PICTURES])
 def test_a_study_runs_from_end_to_end(outcome, name) -> None:
     """At this scale nothing is found; but everything is done, judged, drawn, written, and read again."""

@@ -40,21 +40,6 @@ SETTINGS = {
 }
 
 
-@pytest.fixture
-def committed(committed):
-    """As everywhere, but a table that is still being made is waited for."""
-
-    def read(name: str) -> Outcome:
-        try:
-            return committed(name)
-        except ValueError as error:
-            if isinstance(error.__cause__, FileNotFoundError):
-                pytest.skip(f"the laptop table of {name} is not there yet: polariscope reproduce {name}")
-            raise
-
-    return read
-
-
 @pytest.mark.spec("004/F70")
 @pytest.mark.parametrize("name", [pytest.param(name, marks=pytest.mark.xdist_group(name)) for name in SETTINGS])
 def test_beside_its_pictures_a_study_leaves_the_rows_they_show_with_seeds_and_settings(outcome, name) -> None:

@@ -18,7 +18,6 @@ from polariscope.kernels.width_sweep import batch_fingerprint, fit_twin, pixel_r
 from polariscope.measures.similarity import cka
 from polariscope.nets.classifiers import lenet, mlp
 from polariscope.studies import Table, studies
-from polariscope.studies.engine import Outcome
 from polariscope.studies.feature_demand import (
     LATE,
     accuracies,
@@ -51,21 +50,6 @@ NAMES = ("feature-demand", "linear-solver", "infinite-width", "random-labels")
 def of(name):
     """A case of a study; with xdist all cases of one go to the same process, which works it out once."""
     return pytest.param(name, marks=pytest.mark.xdist_group(name))
-
-
-@pytest.fixture
-def committed(committed):
-    """As everywhere, but a table that is still being made is waited for."""
-
-    def read(name: str) -> Outcome:
-        try:
-            return committed(name)
-        except ValueError as error:
-            if isinstance(error.__cause__, FileNotFoundError):
-                pytest.skip(f"the laptop table of {name} is not there yet: polariscope reproduce {name}")
-            raise
-
-    return read
 
 
 @pytest.mark.parametrize(
