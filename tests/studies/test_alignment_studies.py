@@ -1,7 +1,6 @@
 """The studies of alignment: orthogonal decoders, squares, raising beta, data that entangles.
 
-What trained models do is read from the committed tables. That each verdict follows its table is seen on tables with
-changed columns, for which a smoke run gives the rows.
+What trained models do is read from the committed tables; that a verdict follows its table is seen in test_verdicts.
 """
 
 import numpy as np
