@@ -177,13 +177,16 @@ def _scores(importance: FloatArray, accuracy: FloatArray, samples: int, settings
 @measures.register("dci")
 @dataclass(frozen=True)
 class DCI(Measure):
-    """Does each latent matter for one factor only? By the importances of a tree a factor, from 0 to 1."""
+    """Does each latent matter for one factor only? By the importances of one tree per factor, from 0 to 1.
+
+    Published figures are of gradient boosting, and differ: compare with them by ``probe="gbt"``.
+    """
 
     part: Part = "disentanglement"
     probe: Probe = "tree"
     seed: int = 0
 
-    title: ClassVar[str] = "DCI"
+    title: ClassVar[str] = "DCI disentanglement (single trees)"
     needs: ClassVar[tuple[Need, ...]] = ("factors",)
     high: ClassVar[float] = 1.0
     higher_is_better: ClassVar[bool | None] = True

@@ -44,6 +44,8 @@ TITLES = {
     "sap": "SAP",
     "neighbour-score": "Disentanglement Score (kNN)",
 }
+PROBED = ("dci", "completeness", "informativeness")
+"""Scores that depend so much on their probe that they are never shown without its name."""
 
 
 @dataclass(frozen=True)
@@ -210,7 +212,7 @@ def disentanglement(
     entries = {
         name: Entry(
             name,
-            TITLES[name],
+            f"{TITLES[name]} ({settings.probe})" if name in PROBED else TITLES[name],
             score,
             _interval(score.value, [r[name] for r in repeated if name in r]),
             perfect.get(name),
