@@ -6,11 +6,16 @@ from pathlib import Path
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("MPLBACKEND", "Agg")
 
+import signal
+
 import pytest
 import torch
 from hypothesis import settings
 
 torch.set_num_threads(1)
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # What a shell starts in the background ignores Ctrl-C, and so would everything here that is tested for heeding it.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 # No deadline, which would assert wall-clock time; and the same examples on every run, for which "deep" is the exception
 # (make test-deep). A test that wants fewer examples than others takes a share of settings.default.max_examples.
 settings.register_profile("polariscope", deadline=None, derandomize=True)

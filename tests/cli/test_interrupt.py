@@ -53,6 +53,10 @@ if __name__ == "__main__":
 """
 
 
+PATIENCE = 240
+"""Seconds after which something hangs, however busy the machine is: a test that hangs tells nobody why."""
+
+
 def test_one_key_stops_a_study_in_processes_of_its_own(tmp_path) -> None:
     """As a terminal does it: the signal goes to every process of the group, workers included."""
     (tmp_path / "study.py").write_text(STUDY)
@@ -66,10 +70,16 @@ def test_one_key_stops_a_study_in_processes_of_its_own(tmp_path) -> None:
         start_new_session=True,
     )
     records = tmp_path / "my results" / "endless-smoke" / "runs"
+    deadline = time.monotonic() + PATIENCE
     while len({file.parent for file in records.glob("*/snapshots/*")}) < 2 and process.poll() is None:
+        assert time.monotonic() < deadline, "two trainings never began"
         time.sleep(0.02)
     os.killpg(process.pid, signal.SIGINT)
-    out, err = process.communicate()
+    try:
+        out, err = process.communicate(timeout=PATIENCE)
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
     assert process.returncode == 130, err
     # A worker that was left would also have kept the pipes open, and communicate() from returning.
     started = [int(file.read_text()) for file in tmp_path.glob("started-*")]

@@ -234,3 +234,14 @@ def test_compare_from_the_command_line(dots_file, tmp_path, capsys) -> None:
     found = json.loads(capsys.readouterr().out)
     assert found["columns"][1] == "rows"
     assert (tmp_path / "c.png").exists()
+
+
+def test_a_code_as_large_as_the_data_is_a_code() -> None:
+    class Doubling(nn.Module):
+        def encode(self, x):
+            return 2 * x, torch.full_like(x, -4.0)
+
+    points = ArrayWorld(np.random.default_rng(0).normal(size=(50, 3)))
+    rep = represent(Doubling(), points, count=50)
+    np.testing.assert_allclose(rep.mean, 2 * points.observe(rep.index), rtol=1e-6)
+    np.testing.assert_allclose(rep.var, np.exp(-4), rtol=1e-5)

@@ -71,12 +71,14 @@ def read_code(output: Any, roles: Sequence[str] | None = None) -> Code:
 def roles_of(output: Sequence[Any], seen: Sequence[int]) -> tuple[str, ...]:
     """What the places of a tuple hold, or a sentence that asks for it. ``seen`` is the shape of the observations.
 
-    Places with the shape of the observations are reconstructions or the input again, and single numbers are losses:
-    both are left out. Of what remains, two are (mean, logvar); three hold a sample too, and their order is told by
-    which of the usual two fits: (sample - mean) / std must have mean square 1 (or the sample is the mean itself).
+    Places with the shape of the observations are reconstructions or the input again (unless all have it), and single
+    numbers are losses: both are left out. Of what remains, two are (mean, logvar); three hold a sample too, and their
+    order is told by which of the usual two fits: (sample - mean) / std must have mean square 1 (or the sample is the
+    mean itself).
     """
     parts = [torch.as_tensor(p) if isinstance(p, Tensor | np.ndarray) else None for p in output]
-    left = [i for i, p in enumerate(parts) if p is not None and p.ndim >= 1 and tuple(p.shape) != tuple(seen)]
+    whole = [i for i, p in enumerate(parts) if p is not None and p.ndim >= 1]
+    left = [i for i in whole if tuple(parts[i].shape) != tuple(seen)] or whole  # type: ignore[union-attr]
     tensors = [t for i in left if (t := parts[i]) is not None and len(t) == seen[0]]
     shapes = [tuple(t.shape) for t in tensors]
     found: tuple[str, ...] | None = None
