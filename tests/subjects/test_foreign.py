@@ -245,3 +245,17 @@ def test_a_code_as_large_as_the_data_is_a_code() -> None:
     rep = represent(Doubling(), points, count=50)
     np.testing.assert_allclose(rep.mean, 2 * points.observe(rep.index), rtol=1e-6)
     np.testing.assert_allclose(rep.var, np.exp(-4), rtol=1e-5)
+
+
+def test_grey_images_through_convolutions_that_are_flattened_by_view(dots) -> None:
+    """The published case: with one channel, strides can say channels last although the tensor counts as contiguous."""
+
+    class Convolutional(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.conv, self.dense = nn.Conv2d(1, 6, 4, 2, 1), nn.Linear(96, 3)
+
+        def encode(self, x):
+            return self.dense(torch.relu(self.conv(x)).view(x.size(0), -1))
+
+    assert represent(Convolutional(), dots, count=32).mean.shape == (32, 3)
