@@ -82,7 +82,7 @@ class Subject:
         x = x.to(self.device, self.dtype)
         if x.dim() == 4 and self.channels_last:
             return x.contiguous(memory_format=torch.channels_last)
-        # A new tensor, not contiguous(): with one channel that keeps strides which make convolutions answer channels last.
+        # A copy, not contiguous(): with one channel that keeps strides by which convolutions answer channels last.
         return x.clone(memory_format=torch.contiguous_format)
 
     @contextmanager
