@@ -21,6 +21,7 @@ from polariscope.representation import Representation
 
 DSPRITES = (3, 6, 40, 32, 32)
 BARE = {"repeats": 0, "rotations": 0, "of_factors": False}
+QUICK = replace(PROTOCOLS["fast"], probe="tree")
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +53,7 @@ def test_a_random_rotation_is_seen_by_mig_and_hardly_by_the_classifier_scores(po
 def test_ceilings_are_those_of_the_factors_themselves(positions):
     codes = np.random.default_rng(3).normal(size=(20_000, 4))
     scores = ("beta-vae-score", "factor-vae-score", "mig", "mcc", "modularity", "sap", "dci")
-    report = disentanglement(codes, positions, scores=scores, repeats=0, rotations=0)
+    report = disentanglement(codes, positions, QUICK, scores=scores, repeats=0, rotations=0)
     assert report["mig"].of_factors == pytest.approx(mig_ceiling(DSPRITES).mean(), abs=0.004)
     assert report["sap"].of_factors == pytest.approx(0.23, abs=0.03)
     for name in ("beta-vae-score", "factor-vae-score", "mcc", "modularity", "dci"):
@@ -63,7 +64,7 @@ def test_ceilings_are_those_of_the_factors_themselves(positions):
 
 def test_every_score_comes_with_its_breakdown_and_its_facts(small):
     codes, factors = small
-    report = disentanglement(codes, factors, repeats=2, rotations=1, factor_names=("shape", "x", "y"), seed=4)
+    report = disentanglement(codes, factors, QUICK, repeats=2, rotations=1, factor_names=("shape", "x", "y"), seed=4)
     assert set(report.entries) == set(TITLES)
     assert not report.undefined
     for name, entry in report.entries.items():
@@ -83,8 +84,18 @@ def test_every_score_comes_with_its_breakdown_and_its_facts(small):
 
 
 def test_the_same_seed_gives_the_same_report(small):
-    first, second = (disentanglement(*small, repeats=2, rotations=1, seed=7).summary() for _ in range(2))
+    first, second = (disentanglement(*small, QUICK, repeats=2, rotations=1, seed=7).summary() for _ in range(2))
     assert first == second
+
+
+def test_scores_of_a_single_tree_are_shown_under_its_name_only(small):
+    """They do not compare with published ones, which are those of boosting."""
+    usual, quick = (disentanglement(*small, protocol, scores=("mig", "dci"), **BARE) for protocol in ("fast", QUICK))
+    assert list(usual.summary()["scores"]) == list(usual.per_factor()) == ["mig", "dci"]
+    assert list(quick.summary()["scores"]) == list(quick.per_factor()) == ["mig", "dci-tree"]
+    assert "DCI disentanglement (boosting)" in str(usual)
+    assert "DCI disentanglement (tree)" in str(quick)
+    assert quick.summary()["scores"]["dci-tree"]["title"] == "DCI disentanglement (tree)"
 
 
 def test_intervals_have_the_width_of_the_spread_between_fresh_samples():
@@ -116,7 +127,7 @@ def test_the_published_protocol_uses_the_published_probes_and_sizes(small):
 
 @pytest.mark.spec("001a/MT-10")
 def test_sample_sizes_can_be_set(positions):
-    protocol = replace(PROTOCOLS["fast"], samples=(600, 300), information_samples=2000, correlation_samples=1000)
+    protocol = replace(QUICK, samples=(600, 300), information_samples=2000, correlation_samples=1000)
     report = disentanglement(positions, positions, protocol, scores=("mig", "mcc", "sap", "dci"), **BARE)
     used = {name: report[name].score.samples for name in report.entries}
     assert used == {"mig": 2000, "mcc": 1000, "sap": 900, "dci": 900}

@@ -15,7 +15,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from polariscope.measures.dci import DCIScores, Probe, dci
+from polariscope.measures.dci import COMPARABLE, DCIScores, Probe, dci
 from polariscope.measures.information import FloatArray
 from polariscope.measures.intervention import (
     FromSample,
@@ -70,7 +70,7 @@ class Protocol:
 
 
 PROTOCOLS = {
-    "fast": Protocol("fast", probe="tree", readout="discriminant", padding="none", votes=(2_000, 1_000)),
+    "fast": Protocol("fast", probe="boosting", readout="discriminant", padding="none", votes=(2_000, 1_000)),
     "published": Protocol("published", probe="gbt", readout="logistic", padding="noise", votes=(TRAIN, TEST)),
 }
 
@@ -93,6 +93,12 @@ class Entry:
     @property
     def value(self) -> float:
         return self.score.value
+
+    @property
+    def key(self) -> str:
+        """Its name in files: with the probe's, where that one's scores do not compare with published ones."""
+        own = self.name in PROBED and self.score.settings["probe"] not in COMPARABLE
+        return f"{self.name}-{self.score.settings['probe']}" if own else self.name
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,14 +126,15 @@ class Report:
     def per_factor(self) -> dict[str, dict[str, float]]:
         """Each score's part for each factor by name."""
         return {
-            name: dict(zip(self.factor_names, entry.score.per_factor.tolist(), strict=True))
-            for name, entry in self.entries.items()
+            entry.key: dict(zip(self.factor_names, entry.score.per_factor.tolist(), strict=True))
+            for entry in self.entries.values()
         }
 
     def summary(self) -> dict[str, Any]:
         """JSON-ready: values, intervals, what the factors and a rotation score, and what they were computed on."""
         rows = {
-            name: {
+            entry.key: {
+                "title": entry.title,
                 "value": entry.value,
                 "interval": entry.interval,
                 "of_factors": entry.of_factors,
@@ -136,7 +143,7 @@ class Report:
                 "samples": entry.score.samples,
                 "settings": {key: np.asarray(item).tolist() for key, item in entry.score.settings.items()},
             }
-            for name, entry in self.entries.items()
+            for entry in self.entries.values()
         }
         facts = {"samples": self.samples, "latents": self.latents, "factors": list(self.factor_names)}
         facts |= {"seed": self.seed, "repeats": self.repeats, "rotations": self.rotations}
@@ -146,12 +153,12 @@ class Report:
         def number(x: float | None) -> str:
             return "-" if x is None else f"{x:.3f}"
 
-        lines = [f"{'score':<28}{'value':>7}{'95 % interval':>17}{'factors':>9}{'rotated':>9}"]
+        lines = [f"{'score':<34}{'value':>7}{'95 % interval':>17}{'factors':>9}{'rotated':>9}"]
         for e in self.entries.values():
             interval = "-" if e.interval is None else f"{e.interval[0]:.3f} to {e.interval[1]:.3f}"
             context = f"{number(e.of_factors):>9}{number(e.rotated):>9}"
-            lines.append(f"{e.title:<28}{number(e.value):>7}{interval:>17}{context}")
-        lines += [f"{TITLES[name]:<28}no value: {why}" for name, why in self.undefined.items()]
+            lines.append(f"{e.title:<34}{number(e.value):>7}{interval:>17}{context}")
+        lines += [f"{TITLES[name]:<34}no value: {why}" for name, why in self.undefined.items()]
         sizes = f"{self.samples:,} samples, {self.latents} latents, {len(self.factor_names)} factors"
         lines.append(f"{sizes}; {self.protocol.name} protocol, seed {self.seed}")
         return "\n".join(lines)
@@ -173,11 +180,13 @@ def disentanglement(
 ) -> Report:
     """Every score of ``codes`` (samples, latents) against ``factors`` (samples, factors), on plain arrays.
 
-    ``"published"`` uses the probes and sample sizes of the publications (minutes: gradient boosting); ``"fast"`` the
-    same definitions with quick probes, see each score for the difference. ``categorical`` factors are renumbered in
-    favour of MCC. A ``source`` (:class:`~polariscope.measures.intervention.FromEncoder`) serves the BetaVAE and
-    FactorVAE scores with fresh interventions instead of examples looked up in the sample; ``of_factors``,
-    rotations and intervals always use the sample.
+    ``"published"`` uses the probes and sample sizes of the publications (minutes: scikit-learn's gradient boosting);
+    ``"fast"`` the same definitions with quicker probes, see each score for the difference. DCI still takes most of the
+    time, seconds for each repeat and rotation: leave it out of ``scores`` where it is not needed, or name a quicker
+    ``probe`` in a :class:`Protocol`. ``categorical`` factors are renumbered in favour of MCC. A ``source``
+    (:class:`~polariscope.measures.intervention.FromEncoder`) serves the BetaVAE and FactorVAE scores with fresh
+    interventions instead of examples looked up in the sample; ``of_factors``, rotations and intervals always use the
+    sample.
 
     Intervals (95 %) come from ``repeats`` random halves of the samples, each with seeds of its own: for half samples
     drawn without replacement the spread of a score is that of the whole sample's score, and unlike the bootstrap they
