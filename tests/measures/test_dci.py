@@ -7,7 +7,7 @@ import pytest
 from scipy.stats import entropy
 from sklearn.ensemble import GradientBoostingClassifier, GradientBoostingRegressor
 
-from polariscope.measures.boosting import boosted
+from polariscope.measures.boosting import boosted, boosted_together
 from polariscope.measures.dci import DCI, PROBES, completeness_of, dci, disentanglement_of
 from polariscope.measures.score import split
 from polariscope.representation import Representation
@@ -128,6 +128,19 @@ def test_only_the_order_of_a_latents_values_counts():
     first, second = (dci(z, factors) for z in (codes, stretched))
     assert first.disentanglement.value == second.disentanglement.value
     assert first.informativeness.value == second.informativeness.value
+
+
+def test_trees_that_grow_together_are_those_that_grow_alone(monkeypatch):
+    """Whatever the number of trees and targets at a time."""
+    codes, factors = entangled(300, seed=5)
+    monkeypatch.setattr("polariscope.measures.boosting.ROUNDS", 10)
+    targets, continuous = [*factors[:200].T, codes[:200, 3] ** 2], [False] * 3 + [True]
+    together = boosted_together(codes[:200], targets, codes[200:], continuous)
+    monkeypatch.setattr("polariscope.measures.boosting.BLOCK", 1)
+    alone = [boosted(codes[:200], target, codes[200:], c) for target, c in zip(targets, continuous, strict=True)]
+    for (importance, prediction), (same, so) in zip(together, alone, strict=True):
+        assert importance == pytest.approx(same, abs=1e-6)
+        assert np.mean(np.isclose(prediction, so, rtol=1e-4)) > 0.98
 
 
 def test_a_class_that_is_never_seen_alone_is_no_trouble():

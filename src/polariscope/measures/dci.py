@@ -25,7 +25,7 @@ from sklearn.ensemble import (
 from sklearn.metrics import r2_score
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
-from polariscope.measures.boosting import boosted
+from polariscope.measures.boosting import boosted_together
 from polariscope.measures.information import FloatArray
 from polariscope.measures.measure import Invariance, Measure, Need, measures
 from polariscope.measures.score import (
@@ -146,13 +146,15 @@ def dci(
         )
     if probe == "tree":  # ranks: a tree sees nothing else, and scikit-learn's trees call values 1e-7 apart equal
         z = rankdata(z, method="dense", axis=0)
-    importance, accuracy = np.zeros((z.shape[1], v.shape[1])), np.empty(v.shape[1])
-    for k in range(v.shape[1]):
-        continuous = bool(labels.continuous[k])
-        target = v[:, k] if continuous else labels.values[:, k]
-        leaves = 64 if continuous else max(64, 2 * int(labels.sizes[k]))
-        importance[:, k], guess = _probed(probe, z[rows], target[rows], z[held], continuous, leaves, seed)
-        accuracy[k] = max(r2_score(target[held], guess), 0.0) if continuous else np.mean(guess == target[held])
+    targets = [v[:, k] if labels.continuous[k] else labels.values[:, k] for k in range(v.shape[1])]
+    probed = _probed(probe, z[rows], [t[rows] for t in targets], z[held], labels.continuous.tolist(), seed)
+    accuracy = np.array(
+        [
+            max(r2_score(target[held], guess), 0.0) if continuous else np.mean(guess == target[held])
+            for target, continuous, (_, guess) in zip(targets, labels.continuous, probed, strict=True)
+        ]
+    )
+    importance = np.stack([column for column, _ in probed], axis=1)
     settings = {
         "probe": probe,
         "seed": seed,
@@ -164,15 +166,19 @@ def dci(
 
 
 def _probed(
-    probe: str, z: FloatArray, target: NDArray[Any], held: FloatArray, continuous: bool, leaves: int, seed: int
-) -> tuple[FloatArray, NDArray[Any]]:
-    """Importance of each latent, and the prediction from codes ``held``."""
+    probe: str, z: FloatArray, targets: list[NDArray[Any]], held: FloatArray, continuous: list[bool], seed: int
+) -> list[tuple[FloatArray, NDArray[Any]]]:
+    """Importance of each latent, and the prediction from codes ``held``, for each target."""
     if probe == "boosting":
-        return boosted(z, target, held, continuous)
+        return boosted_together(z, targets, held, continuous)
     classifier, regressor, settings = FROM_SCIKIT[probe]
-    settings = {"max_leaf_nodes": leaves} if probe == "tree" else settings
-    model = (regressor if continuous else classifier)(random_state=seed, **settings).fit(z, target)
-    return model.feature_importances_, model.predict(held)
+    found = []
+    for target, regressed in zip(targets, continuous, strict=True):
+        leaves = max(64, 0 if regressed else 2 * len(np.unique(target)))
+        own = {"max_leaf_nodes": leaves} if probe == "tree" else settings
+        model = (regressor if regressed else classifier)(random_state=seed, **own).fit(z, target)
+        found.append((model.feature_importances_, model.predict(held)))
+    return found
 
 
 def _scores(importance: FloatArray, accuracy: FloatArray, samples: int, settings: dict[str, Any]) -> DCIScores:
