@@ -213,10 +213,9 @@ def _trees(latents: _Latents, gradient: Singles, curvature: Singles, rate: Float
     for level in range(DEPTH):
         sums = _children(latents, gradient, by_row, sums) if sums else [_root(latents, gradient)]
         latent, gain, highest = _best_splits(latents, gradient, node, sums)
-        for i, own in enumerate(latent):
-            gained[np.arange(trees), own] += gain[i]
         right = np.zeros(node.shape, dtype=np.bool_)
         for i in range(len(sums)):
+            gained[np.arange(trees), latent[i]] += gain[i]
             above = latents.ranks.take(latent[i], axis=0) > highest[i, :, None]
             above &= node == i
             right |= above

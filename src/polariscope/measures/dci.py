@@ -116,10 +116,11 @@ def dci(
     """Disentanglement, completeness (see the two functions above) and informativeness of a probe's importances.
 
     Eastwood and Williams 2018; Spec 001a, section 5.6. Published figures are those of scikit-learn's gradient boosting,
-    which is the probe ``"gbt"`` as it comes. ``"boosting"`` follows the same definition about 20 times faster
-    (:mod:`~polariscope.measures.boosting`): on six trained models all three scores came within 0.004 of it at the
-    published sample sizes (``benchmarks/dci.py``). ``"tree"`` grows one tree a factor, best split first, to the larger
-    of 64 and twice the factor's values; that is faster again by as much, and its scores are a tenth off and more.
+    which is the probe ``"gbt"`` as it comes. ``"boosting"`` follows the same definition many times faster
+    (:mod:`~polariscope.measures.boosting`): of 5,000 codes of each of six trained models all three scores came within
+    0.007 of it, and within 0.003 at the published sample size, where one was compared (``docs/speed.md``). ``"tree"``
+    grows one tree a factor, best split first, to the larger of 64 and twice the factor's values; that is faster again,
+    and its scores are a tenth off and more.
     Continuous factors are regressed. Informativeness is the held-out accuracy (R², not below 0, where continuous).
 
     Range [0, 1] each. All three are 1 if each factor is a function of a latent of its own. Known bias: latents of noise

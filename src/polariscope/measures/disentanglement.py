@@ -182,7 +182,7 @@ def disentanglement(
 
     ``"published"`` uses the probes and sample sizes of the publications (minutes: scikit-learn's gradient boosting);
     ``"fast"`` the same definitions with quicker probes, see each score for the difference. DCI still takes most of the
-    time, seconds for each repeat and rotation: leave it out of ``scores`` where it is not needed, or name a quicker
+    time, again for each repeat and rotation: leave it out of ``scores`` where it is not needed, or name a quicker
     ``probe`` in a :class:`Protocol`. ``categorical`` factors are renumbered in favour of MCC. A ``source``
     (:class:`~polariscope.measures.intervention.FromEncoder`) serves the BetaVAE and FactorVAE scores with fresh
     interventions instead of examples looked up in the sample; ``of_factors``, rotations and intervals always use the
