@@ -183,7 +183,7 @@ def test_the_same_seed_gives_the_same_numbers(run, stripe: Path) -> None:
         (["mlp", "points.npz", "--initial", "points.npz", "--train", "3"], "are damaged"),
         (["none.py:Net", "points.npz"], "there is no file none.py"),
         (["wide.py:three", "points.npz", "--train", "3"], "3 outputs for 4 classes"),
-        (["wide.py:other", "points.npz", "--train", "3"], "does not take inputs"),
+        (["wide.py:other", "points.npz", "--train", "3"], "the observations have shape"),
         (["mlp", "points.npz", "--out", "points.npz"], "is a file"),
         (["mlp", "points.npz", "--form", "full"], "full"),
     ],
@@ -209,3 +209,30 @@ def test_training_that_diverges_is_exit_code_3(run, stripe: Path) -> None:
     code, _, err = run("kernel", "mlp", str(stripe), *SMALL, "--learning-rate", "1e20")
     assert code == 3
     assert "lower the learning rate" in err
+
+
+def test_grey_convolutions_flattened_by_view_in_half_precision(run, undrawn) -> None:
+    images = np.random.default_rng(0).integers(0, 256, (200, 8, 8), np.uint8)
+    np.savez("images.npz", images=images, labels=np.arange(200) % 2)
+    Path("V.py").write_text(
+        "from torch import nn\n"
+        "class V(nn.Module):\n"
+        "    def __init__(self):\n"
+        "        super().__init__()\n"
+        "        self.conv, self.head = nn.Conv2d(1, 4, 4, 2), nn.Linear(36, 2)\n"
+        "        self.half()\n"
+        "    def forward(self, x):\n"
+        "        return self.head(self.conv(x).view(len(x), -1))\n"
+    )
+    code, _, err = run("kernel", "V.py:V", "images.npz", "--train", "2", "--count", "40", "--test", "20")
+    assert code == 0, err
+    assert "training V.py:V: step 2 of 2" in err, "and :V: is no picture of a hand"
+
+
+def test_too_few_examples_are_said_before_anything_is_trained(run) -> None:
+    np.savez("points.npz", x=np.random.default_rng(0).standard_normal((400, 3)), y=np.arange(400) % 10)
+    code, _, err = run("kernel", "mlp", "points.npz", "--train", "3", "--count", "30", "--test", "20")
+    assert code == 2
+    assert "more than 5 examples of every one" in err
+    assert "--count" in err
+    assert "step" not in err

@@ -183,7 +183,7 @@ def test_a_kernel_that_turns_away_from_the_labels_is_no_feature_learning() -> No
         ({"final": mlp(5, (9,), 2)}, "one architecture"),
         ({"fit": Labelled(torch.zeros(12, 5), torch.zeros(12, dtype=torch.long))}, "at least 2 classes"),
         ({"fit": Labelled(torch.zeros(60, 5), torch.arange(60) % 3)}, "2 outputs for 3 classes"),
-        ({"fit": Labelled(torch.zeros(60, 4), torch.arange(60) % 2)}, "does not take inputs of shape"),
+        ({"fit": Labelled(torch.zeros(60, 4), torch.arange(60) % 2)}, "the observations have shape"),
         ({"test": Labelled(torch.zeros(3, 5), torch.tensor([0, 1, 2]))}, "class 2 is among the held-out"),
         ({"test": Labelled(torch.zeros(0, 5), torch.zeros(0, dtype=torch.long))}, "no held-out examples"),
         ({"form": "full"}, "'trace' or 'pseudo'"),

@@ -186,6 +186,49 @@ class Parts(nn.Module):
         self.encoder, self.decoder = self.Encoder(), self.Decoder()
 
 
+class Unbound(nn.Module):
+    """One tensor of alternating means and log-variances, which only forward tells apart; there is no encode."""
+
+    class Encoder(Base):
+        def forward(self, x):
+            return torch.stack(self.posterior(x), 2).flatten(1)
+
+    def __init__(self):
+        super().__init__()
+        self.encoder, self.decoder = self.Encoder(), Parts.Decoder()
+
+    def forward(self, x):
+        mean, logvar = self.encoder(x).view(len(x), 3, 2).unbind(-1)
+        return self.decoder(mean), x, mean, logvar
+
+
+class ForwardByName(Unbound):
+    """The same, said by names."""
+
+    def forward(self, x):
+        reconstruction, _, mean, logvar = super().forward(x)
+        return {"x_hat": reconstruction, "mu": mean, "log_var": logvar}
+
+
+class Features(Unbound):
+    """A classifier-like pair from forward is no posterior: the encoder stays what encodes."""
+
+    def forward(self, x):
+        features = self.encoder(x)
+        return features[:, :2], features[:, 2:4]
+
+
+class Mismatched(Unbound):
+    """A decoder that does not take what the encoder gives, and a forward that wants more than images."""
+
+    def __init__(self):
+        super().__init__()
+        self.decoder = nn.Linear(3, 64)
+
+    def forward(self, x, labels):
+        return self.decoder(labels)
+
+
 class Half(Base):
     """Weights in half precision, and an insistence on inputs of the same kind."""
 

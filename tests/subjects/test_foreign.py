@@ -36,6 +36,8 @@ KINDS = [
     ("Classifier", {"encode": "features"}, False, False),
     ("Classifier", {"encode": "features.1"}, False, False),
     ("Parts", {}, True, True),
+    ("Unbound", {}, True, True),
+    ("ForwardByName", {}, True, True),
     ("Half", {}, True, True),
     ("Brain", {}, True, True),
     ("Double", {}, True, True),
@@ -174,8 +176,9 @@ def test_the_traceback_is_there_for_those_who_ask(dots_file, monkeypatch) -> Non
     ("name", "flags", "sentence"),
     [
         ("Flat784", [], "the observations have shape (1, 8, 8)"),
+        ("Mismatched", [], "what encodes gives 6 numbers per example: --encode and --decode say what belongs together"),
         ("Odd", [], "say which is which, for example --returns sample,mean,logvar"),
-        ("Classifier", [], "say what to look at with --encode NAME (a method, forward, or a layer: "),
+        ("Classifier", [], "say what to look at with --encode NAME (a method, forward, or a layer: features, head, "),
         ("Classifier", ["--encode", "featurs"], "has no method and no layer 'featurs'"),
         ("NeedsArguments", [], "needs latents to be made: write a function without arguments"),
         ("Missing", [], "has no 'Missing'; it has "),
@@ -259,3 +262,63 @@ def test_grey_images_through_convolutions_that_are_flattened_by_view(dots) -> No
             return self.dense(torch.relu(self.conv(x)).view(x.size(0), -1))
 
     assert represent(Convolutional(), dots, count=32).mean.shape == (32, 3)
+
+
+def test_forward_encodes_only_where_it_gives_a_posterior_and_nothing_was_declared(dots) -> None:
+    found = examine(foreign("Unbound"), dots, count=64)
+    assert "What encodes is forward, since it gives a mean with a variance; --encode says otherwise." in found.notes
+    declared = represent(as_subject(foreign("Unbound"), encode="encoder"), dots, count=64)
+    assert declared.mean.shape == (64, 6)
+    assert represent(foreign("Features"), dots, count=64).mean.shape == (64, 6)
+
+
+def test_layers_of_a_decoder_that_forward_runs_come_after_the_code(dots) -> None:
+    class Split(foreign("Unbound").__class__):
+        def __init__(self) -> None:
+            super().__init__()
+            self.encoder.wide = nn.Linear(6, 6)
+            self.decoder.first = nn.Linear(3, 3)
+            self.encoder.register_forward_hook(lambda module, inputs, output: module.wide(output))
+            self.decoder.register_forward_pre_hook(lambda module, inputs: module.first(inputs[0]))
+
+    rows = compare(Split(), Split(), dots, count=64).rows
+    assert rows[-1] == "decoder.first"
+    assert rows.index("encoder.wide") < rows.index("mean") < rows.index("decoder.first")
+
+
+def test_a_wrong_number_of_channels_is_said_as_that(dots) -> None:
+    class Colour(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.conv = nn.Conv2d(3, 4, 3)
+
+        def encode(self, x):
+            return self.conv(x)
+
+    with pytest.raises(ValueError, match="made for another number of channels than 1$"):
+        represent(Colour(), dots, count=32)
+
+
+def test_a_code_without_variance_has_no_columns_for_it_and_a_long_one_is_cut(dots_file, tmp_path, capsys) -> None:
+    source = tmp_path / "wide.py"
+    source.write_text("def pixels(x):\n    return x.flatten(1)\n")
+    words = ["--data", str(dots_file), "--count", "64", "--measures", "", "--out", str(tmp_path / "report.html")]
+    assert main(["examine", f"{source}:pixels", *words]) == 0
+    out = capsys.readouterr().out
+    assert out.splitlines()[1].split() == ["variable", "type", "var", "of", "mean", "tells", "about"]
+    assert "and 34 more" in out
+    assert "examined on 64 examples of the file" in (tmp_path / "report.html").read_text()
+
+
+def test_compare_resizes_images_as_its_sentence_says(dots_file, tmp_path, capsys) -> None:
+    source = tmp_path / "sixteen.py"
+    source.write_text(
+        "from torch import nn\n"
+        "class Net(nn.Sequential):\n"
+        "    def __init__(self):\n"
+        "        super().__init__(nn.Flatten(), nn.Linear(256, 4))\n"
+    )
+    words = ["compare", f"{source}:Net", f"{source}:Net", "--data", str(dots_file), "--count", "64"]
+    assert main([*words, "--out", str(tmp_path / "c.png")]) == 2
+    assert "--world.size resizes them" in capsys.readouterr().err
+    assert main([*words, "--world.size", "16", "--out", str(tmp_path / "c.png")]) == 0

@@ -2,6 +2,7 @@
 
 import argparse
 import json
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -54,6 +55,15 @@ FORMATS = {
     "model.pt": lambda state, path: torch.save({"model": state, "step": 7}, path),
     "parallel.pth": lambda state, path: torch.save(prefixed(state, "module."), path),
     "compiled.pt": lambda state, path: torch.save(prefixed(state, "_orig_mod."), path),
+    "settings.ckpt": lambda state, path: torch.save(
+        {
+            "state_dict": state,
+            "hyper_parameters": argparse.Namespace(lr=1),
+            "loss": np.float64(3),
+            "epoch": np.int64(2),
+        },
+        path,
+    ),
     "both.pt": lambda state, path: torch.save({"state_dict": prefixed(state, "module._orig_mod.")}, path),
 }
 
@@ -102,7 +112,7 @@ class Evil:
         ),
         ({"epoch": 3}, "holds no weights by name, but epoch"),
         ([torch.zeros(2)], "holds no weights by name, but list"),
-        ({"state_dict": {}, "args": argparse.Namespace(lr=1)}, r"holds Python objects \(argparse.Namespace\)"),
+        ({"state_dict": {}, "lr": Fraction(1, 3)}, r"holds Python objects \(fractions.Fraction\)"),
         ({"inner.weight": Evil()}, "holds Python objects"),
         (b"neither the one nor the other", "neither safetensors nor a file of torch.save"),
         (b"PK\x03\x04 cut short", "are damaged"),

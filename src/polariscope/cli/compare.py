@@ -6,12 +6,12 @@ import json
 import re
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from polariscope.atomic import atomic
-from polariscope.cli.configuration import world_named
+from polariscope.cli.configuration import with_world, world_named
 from polariscope.cli.named import ModelFlags, is_source, opened, own_subject, run_subject
-from polariscope.cli.parsing import parse, take_first
+from polariscope.cli.parsing import parse, take, take_first
 from polariscope.examination.compare import compare, encoder_layers
 from polariscope.lab.store import Run, Store
 from polariscope.measures.similarity import SimilarityMatrix
@@ -29,7 +29,7 @@ class Options(ModelFlags):
     """
 
     data: str | None = None
-    """World or file to compare on; a run brings its own."""
+    """World or file to compare on, whose own settings are --world.*; a run brings its own."""
     second_weights: Path | None = None
     """Weights of the second model, if it is a module of yours; --weights are those of the first."""
     measure: Literal["cka", "procrustes"] = "cka"
@@ -53,16 +53,16 @@ class Options(ModelFlags):
 def main(arguments: list[str]) -> int:
     arguments = list(arguments)
     names = [name for name in (take_first(arguments), take_first(arguments)) if name is not None]
-    options = parse(Options, arguments, "compare")
-    if len(names) != 2:
+    if len(names) != 2 and not {"-h", "--help"} & set(arguments):
         raise ValueError("which models? 'polariscope compare RUN RUN' takes two ('polariscope runs' lists them)")
+    data, folder = take(arguments, "--data"), take(arguments, "--runs")
+    store = Store(Path(folder or "runs"))
+    runs = [None if is_source(name) else opened(store, name) for name in names]
+    options: Any = parse(with_world(Options, _world(runs, data if names else "sprites")), arguments, "compare")
     if options.count < 2:
         raise ValueError(f"--count is {options.count}: at least 2 examples are needed")
     if options.debiased and options.measure != "cka":
         raise ValueError("--debiased is for cka only")
-    store = Store(options.runs)
-    runs = [None if is_source(name) else opened(store, name) for name in names]
-    world = _world(runs, options)
     flags = (options, replace(options, weights=options.second_weights))
     first, second = (
         own_subject(name, flag) if run is None else run_subject(run, step)
@@ -71,7 +71,7 @@ def main(arguments: list[str]) -> int:
     found = compare(
         first,
         second,
-        world,
+        options.world,
         measure=options.measure,
         debiased=options.debiased,
         count=options.count,
@@ -92,11 +92,11 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
-def _world(runs: list[Run | None], options: Options) -> World:
+def _world(runs: list[Run | None], data: str | None) -> World:
     """The data both models see: what was asked for, or that of the first run."""
     own = [(run.id, RunConfig.build(run.config).world) for run in runs if run is not None]
-    if options.data is not None:
-        return worlds.build(world_named(options.data))
+    if data is not None:
+        return worlds.build(world_named(data))
     if not own:
         raise ValueError("models of yours need --data: the name of a world or the path of a file")
     if own[0][1].shape != own[-1][1].shape:

@@ -79,6 +79,14 @@ def parse_world(name: str, arguments: list[str], command: str, extra: list[tuple
     return options.world, options
 
 
+def with_world(options: type, default: World) -> Any:
+    """A command's options with the settings of a world among them."""
+    world = ("world", type(default), dataclasses.field(default=default))
+    extended = dataclasses.make_dataclass("Options", [world], bases=(options,), frozen=True)
+    extended.__doc__ = options.__doc__
+    return extended
+
+
 def _named(known: Mapping[str, Any] | None, new: dict[str, Any]) -> dict[str, Any]:
     """A name given on the command line; settings of the file stay if they are for the same thing."""
     return {**known, **new} if known and known.get("name") == new["name"] else new

@@ -118,4 +118,4 @@ def headline(cases: list[Case], runs: list[Run]) -> None:
         rows.append((value.title, ["undefined" if v is None else f"{v:.3f}" for v in values]))
     for name, cells in rows:
         table.add_row(name, *cells)
-    Console().print(table)
+    Console(markup=False, emoji=False).print(table)

@@ -6,6 +6,7 @@ import dataclasses
 import json
 import os
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -13,10 +14,10 @@ from typing import Any, Literal
 from rich.console import Console
 from rich.table import Table
 
-from polariscope.cli.configuration import world_named
+from polariscope.cli.configuration import with_world, world_named
 from polariscope.cli.named import ModelFlags, is_source, opened, own_subject, run_subject
 from polariscope.cli.parsing import parse, take, take_first
-from polariscope.examination.examine import Examination, examine
+from polariscope.examination.examine import Examination, Variable, examine
 from polariscope.lab.holding import InUseError, hold
 from polariscope.lab.store import Run, Store
 from polariscope.measures.measure import measures
@@ -24,16 +25,21 @@ from polariscope.objectives.beta_vae import BetaVAE
 from polariscope.objectives.objective import Objective
 from polariscope.objectives.vae import VAE
 from polariscope.report import Case, write_report
+from polariscope.report.page import KNOWS
 from polariscope.training.config import RunConfig
 from polariscope.training.loop import split
 from polariscope.worlds.splits import Part
 from polariscope.worlds.world import World, worlds
 
+ROWS = 30
+"""Variables that the terminal shows at most."""
 LOOKED_AT = {
     "all": "The examples are drawn from training and held-out data alike; --part held-out looks at the latter only.",
     "held-out": "The examples are held-out data, which the model was not trained on.",
     "training": "The examples are training data.",
 }
+
+OTHER_DATA = "The examples are not of the run's own data, but of --data or other --world settings."
 
 
 @dataclass(frozen=True)
@@ -78,7 +84,7 @@ def main(arguments: list[str]) -> int:
     if data is None and config is None and not asked:
         raise ValueError("a model of yours needs --data: the name of a world or the path of a file")
     default = config.world if config is not None and data is None else worlds.build(world_named(data or "sprites"))
-    options: Any = parse(_with_world(default), arguments, "examine")
+    options: Any = parse(with_world(Options, default), arguments, "examine")
     if options.count < 2:
         raise ValueError(f"--count is {options.count}: at least 2 examples are needed")
     wanted = [m for pattern in options.measures.split(",") if pattern for m in _known(pattern.strip())]
@@ -110,14 +116,6 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
-def _with_world(default: World) -> Any:
-    """The options with the settings of a world among them."""
-    world = ("world", type(default), dataclasses.field(default=default))
-    options = dataclasses.make_dataclass("Options", [world], bases=(Options,), frozen=True)
-    options.__doc__ = Options.__doc__
-    return options
-
-
 def _known(pattern: str) -> list[str]:
     names = measures.names(pattern)
     if not names:
@@ -130,7 +128,7 @@ def _part(world: World, config: RunConfig, part: str, own: bool) -> tuple[World,
     if not own:
         if part != "all":
             raise ValueError("--part is for the data the run was trained on, without --data and --world.*")
-        return world, ()
+        return world, (OTHER_DATA,)
     trained, held_out = split(len(world), config.training.held_out)
     if part == "all":
         return world, (LOOKED_AT["all"],) if len(held_out) else (LOOKED_AT["training"],)
@@ -158,19 +156,30 @@ def divergence_weight(objective: Objective) -> float | None:
 
 def show(examination: Examination, out: Path) -> None:
     """The findings as tables on the terminal."""
-    console = Console()
+    console = Console(markup=False, emoji=False)
+    shown = examination.variables[:ROWS]
+    columns: dict[str, Callable[[Variable], str]] = {
+        "variable": lambda v: str(v.number),
+        "type": lambda v: v.type,
+        "posterior var": lambda v: "" if v.kl is None else f"{v.mean_var:.3f}",
+        "predicted": lambda v: "" if v.predicted_var is None else f"{v.predicted_var:.3f}",
+        "var of mean": lambda v: f"{v.var_of_mean:.3f}",
+        "KL (nats)": lambda v: "" if v.kl is None else f"{v.kl:.3f}",
+        "tells about": lambda v: f"{v.factor} ({v.information:.0%})" if (v.information or 0) >= KNOWS else "",
+    }
     table = Table(title="Latent variables, most used first", title_justify="left", box=None)
-    for column in ("variable", "type", "posterior var", "predicted", "var of mean", "KL (nats)", "tells about"):
-        table.add_column(column, justify="left" if column in ("type", "tells about") else "right")
-    for v in examination.variables:
-        about = "" if v.factor is None or not v.information else f"{v.factor} ({v.information:.0%})"
-        kl = "" if v.kl is None else f"{v.kl:.3f}"
-        predicted = "" if v.predicted_var is None else f"{v.predicted_var:.3f}"
-        table.add_row(str(v.number), v.type, f"{v.mean_var:.3f}", predicted, f"{v.var_of_mean:.3f}", kl, about)
+    cells = {name: texts for name, of in columns.items() if any(texts := [of(v) for v in shown])}
+    for name in cells:
+        table.add_column(name, justify="left" if name in ("type", "tells about") else "right")
+    for row in zip(*cells.values(), strict=True):
+        table.add_row(*row)
     console.print(table)
+    if len(examination.variables) > ROWS:
+        more = len(examination.variables) - ROWS
+        console.print(f"  and {more} more, which the report and --json list", highlight=False)
     for value in examination.values:
-        shown = f"{value.value:.4g}" if value.value is not None else f"undefined: {value.problem}"
-        console.print(f"  {value.title}: {shown}", highlight=False)
+        said = f"{value.value:.4g}" if value.value is not None else f"undefined: {value.problem}"
+        console.print(f"  {value.title}: {said}", highlight=False)
     for note in examination.notes:
         console.print(f"note: {note}", highlight=False)
     console.print(f"report: {out}", highlight=False, soft_wrap=True)

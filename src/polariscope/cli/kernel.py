@@ -21,7 +21,7 @@ from polariscope.cli.configuration import world_named
 from polariscope.cli.named import is_source, own_module
 from polariscope.cli.parsing import flag, options_type, parse, take_first
 from polariscope.cli.progress import bars
-from polariscope.examination.diagnose import Diagnosis, Form, Labelled, diagnose, train_classifier
+from polariscope.examination.diagnose import Diagnosis, Form, Labelled, check_examples, diagnose, train_classifier
 from polariscope.lab.store import Run, Store
 from polariscope.nets.classifiers import Parametrisation, Weights, alexnet, lenet, mlp
 from polariscope.registry import nearest
@@ -49,7 +49,7 @@ EXTRA = [
     ("train", flag(int | None, f"Train here for this many steps ({STEPS} if no --final is given)."), None),
     ("alpha", flag(float | None, "Train alpha (f - f0): large is lazy, small learns features."), None),
     ("learning_rate", flag(float, "Rate of gradient descent with momentum 0.9."), 0.05),
-    ("batch_size", flag(int, "Examples a step."), 64),
+    ("batch_size", flag(int, "Examples per step."), 64),
     ("width", flag(int, "Width factor of a built-in model; of mlp, of its two layers of 128."), 1),
     ("parametrisation", flag(Parametrisation, "How a built-in model's weights are drawn and scaled."), "torch"),
     ("label", flag(str | None, "Factor that is the class; the first discrete one if not given."), None),
@@ -79,6 +79,7 @@ def main(arguments: list[str]) -> int:
     assert name is not None
     _check(options)
     train, fit, test, names = examples(options.world, options)
+    check_examples(fit, test)
     model = classifier(name, tuple(fit.x.shape[1:]), len(names), options)
     initial, final, network = before_and_after(model, train, name, options)
     found = diagnose(
@@ -120,7 +121,7 @@ def examples(world: World, options: Any) -> tuple[Labelled, Labelled, Labelled, 
     observations, factors, _ = sample(world, sum(sizes), options.seed)
     order = np.random.default_rng((options.seed, 1)).permutation(len(observations))
     names, classes = labels_of(world, factors, options.label, options.parity)
-    x, y = to_tensor(observations[order]).contiguous(), torch.from_numpy(classes[order])
+    x, y = to_tensor(observations[order]).clone(memory_format=torch.contiguous_format), torch.from_numpy(classes[order])
     ends = np.cumsum(sizes)
     parts = [Labelled(x[end - size : end], y[end - size : end]) for end, size in zip(ends, sizes, strict=True)]
     return parts[0], parts[1], parts[2], names
@@ -159,7 +160,7 @@ def classifier(name: str, shape: tuple[int, ...], classes: int, options: Any) ->
     if is_source(name):
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(options.seed)
-            return own_module(name)
+            return own_module(name).float()  # kernels of half precision would be mostly rounding
     if name not in BUILT_IN:
         raise ValueError(f"there is no model {name!r}: {nearest(name, [*BUILT_IN, 'FILE.py:NAME'])}")
     weights = Weights(options.parametrisation)
@@ -217,7 +218,7 @@ def write(folder: Path, found: Diagnosis, settings: dict[str, Any], names: list[
 
 def show(found: Diagnosis, folder: Path) -> None:
     """The findings on the terminal."""
-    console = Console()
+    console = Console(markup=False, emoji=False)
     table = Table(title="Kernels before and after training", title_justify="left", box=None)
     columns: dict[str, Callable[[Any], str]] = {
         "error": lambda v: f"{v.error:.1%}",

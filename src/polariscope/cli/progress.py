@@ -16,7 +16,7 @@ from polariscope.training.run import Tell
 @contextmanager
 def bars(names: Sequence[str], steps: int, quiet: bool = False) -> Iterator[list[Tell]]:
     """One bar per run; yields what to tell each of them. Without a terminal, a line every half a minute instead."""
-    console = Console(stderr=True)
+    console = Console(stderr=True, markup=False, emoji=False)
     if quiet:
         yield [lambda point: None for _ in names]
         return
@@ -24,7 +24,7 @@ def bars(names: Sequence[str], steps: int, quiet: bool = False) -> Iterator[list
         yield [_lines(console, name) for name in names]
         return
     columns = (
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(),
         MofNCompleteColumn(),
         TaskProgressColumn(show_speed=True),

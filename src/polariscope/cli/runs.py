@@ -64,7 +64,7 @@ def main(arguments: list[str]) -> int:
         table.add_column(_shown(column), overflow="fold")
     for row in rows:
         table.add_row(*map(_shown, row.values()))
-    Console().print(table)
+    Console(markup=False, emoji=False).print(table)
     return 0
 
 

@@ -49,7 +49,7 @@ def over_seeds(rows: list[dict[str, Any]], columns: tuple[str, ...], as_json: bo
             styles = {column: STYLES[found.marks[name][column]] for column in row}
             texts = [Text(row[c].text(statistic), styles[c]) if c in row else Text("-") for c in found.scores]
             table.add_row(Text(name), *texts)
-        Console().print(table)
+        Console(markup=False, emoji=False).print(table)
     return 0
 
 

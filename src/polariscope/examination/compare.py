@@ -35,11 +35,13 @@ def layer_activations(
     rep = represent(subject, world, count=count, layers=layers or (), seed=seed, noise_seed=noise_seed)
     assert rep.index is not None
     found: Activations = {"input": world.observe(rep.index).reshape(rep.count, -1).astype(np.float32)}
-    found |= {name: values for name, values in rep.layers.items() if name not in rep.decoder_layers}
+    # Where forward is what encodes, the decoder runs in the same pass.
+    decoder = [name for name in rep.layers if name in rep.decoder_layers or name.startswith("decoder.")]
+    found |= {name: values for name, values in rep.layers.items() if name not in decoder}
     found["mean"] = rep.mean
     if rep.var is not None and rep.sample is not None:
         found |= {"variance": rep.var, "sampled": rep.sample}
-    return found | {name: rep.layers[name] for name in rep.decoder_layers}
+    return found | {name: rep.layers[name] for name in decoder}
 
 
 def compare(

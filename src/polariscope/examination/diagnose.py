@@ -36,6 +36,8 @@ from polariscope.kernels.principal import (
 )
 from polariscope.measures.intrinsic_dimension import mle_from_distances
 from polariscope.measures.mutual_information import label_information, permutation_floor
+from polariscope.subjects.subject import misfit
+from polariscope.subjects.user_code import user_code
 from polariscope.tabular import Tabular
 from polariscope.worlds.world import Batches
 
@@ -402,20 +404,26 @@ def _check(
         raise ValueError(f"the form of the kernel is 'trace' or 'pseudo'; got {form!r}")
     if modes < 2:
         raise ValueError(f"modes is {modes}: at least 2 components are needed")
+    classes = check_examples(fit, test)
+    shapes = [{n: tuple(p.shape) for n, p in model.named_parameters()} for model in (before, after)]
+    if shapes[0] != shapes[1]:
+        raise ValueError("the initial and the final network have different parameters: they need one architecture")
+    return classes, _width(after, fit.x, classes)
+
+
+def check_examples(fit: Labelled, test: Labelled) -> int:
+    """The number of classes, or a sentence on why a diagnosis of these examples would say nothing."""
     if not len(test):
         raise ValueError("there are no held-out examples to count errors on")
     counts = fit.y.bincount()
     if len(counts) < 2 or int(counts.min()) <= NEIGHBOURS:
         raise ValueError(
-            f"the diagnosis needs at least 2 classes of more than {NEIGHBOURS} examples each; the examples per class "
-            f"are {counts.tolist()}"
+            f"the diagnosis needs at least 2 classes, and more than {NEIGHBOURS} examples of every one; the examples "
+            f"per class are {counts.tolist()}: take more of them (--count)"
         )
     if test.classes > len(counts):
         raise ValueError(f"class {test.classes - 1} is among the held-out examples but not among the others")
-    shapes = [{n: tuple(p.shape) for n, p in model.named_parameters()} for model in (before, after)]
-    if shapes[0] != shapes[1]:
-        raise ValueError("the initial and the final network have different parameters: they need one architecture")
-    return len(counts), _width(after, fit.x, len(counts))
+    return len(counts)
 
 
 @torch.no_grad()
@@ -423,10 +431,8 @@ def _width(model: nn.Module, x: Tensor, classes: int) -> int:
     """The number of outputs, which must be enough for the classes: one each, or one for two."""
     was_training = model.training
     try:
-        outputs = model.eval()(x[:2])
-    except (RuntimeError, TypeError, ValueError) as error:
-        reason = str(error).splitlines()[0]
-        raise ValueError(f"the network does not take inputs of shape {tuple(x.shape[1:])}: {reason}") from error
+        with user_code("the network", lambda error: misfit(error, tuple(x.shape[1:]))):
+            outputs = model.eval()(x[:2])
     finally:
         model.train(was_training)
     if not isinstance(outputs, Tensor) or outputs.ndim not in (1, 2) or len(outputs) != len(x[:2]):

@@ -30,7 +30,7 @@ SHOWN = 600
 def projection_bars(projections: Mapping[str, Sequence[float]], chance: float | None = None) -> Figure:
     """ω², the share of the labels in each leading component, one bar per kernel; ``chance`` is for random labels."""
     count = _modes(projections)
-    figure = Figure(figsize=(max(4.2, 0.55 * count), 2.6), layout="constrained")
+    figure = Figure(figsize=(max(4.2, 0.44 * count), 2.6), layout="constrained")
     axes: Axes = figure.subplots()
     width = 0.82 / len(projections)
     for number, (name, values) in enumerate(projections.items()):

@@ -65,6 +65,8 @@ class Case:
         rep = self.examination.representation
         world, training = _section(self.settings, "world"), _section(self.settings, "training")
         sentence = f"{self.name}: {_plural(rep.latents, 'latent variable')}"
+        if world and not _section(self.settings, "objective"):  # made elsewhere: the world is what it is looked at with
+            return f"{sentence}; examined on {_plural(rep.count, 'example')} of {_world(world)}."
         if world:
             sentence += f", trained on {_world(world)}"
         if "steps" in training:

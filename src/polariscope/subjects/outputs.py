@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -71,14 +72,14 @@ def read_code(output: Any, roles: Sequence[str] | None = None) -> Code:
 def roles_of(output: Sequence[Any], seen: Sequence[int]) -> tuple[str, ...]:
     """What the places of a tuple hold, or a sentence that asks for it. ``seen`` is the shape of the observations.
 
-    Places with the shape of the observations are reconstructions or the input again (unless all have it), and single
+    Places with the size of the observations are reconstructions or the input again (unless all have it), and single
     numbers are losses: both are left out. Of what remains, two are (mean, logvar); three hold a sample too, and their
     order is told by which of the usual two fits: (sample - mean) / std must have mean square 1 (or the sample is the
     mean itself).
     """
     parts = [torch.as_tensor(p) if isinstance(p, Tensor | np.ndarray) else None for p in output]
     whole = [i for i, p in enumerate(parts) if p is not None and p.ndim >= 1]
-    left = [i for i in whole if tuple(parts[i].shape) != tuple(seen)] or whole  # type: ignore[union-attr]
+    left = [i for i in whole if not _pictures(parts[i], seen)] or whole
     tensors = [t for i in left if (t := parts[i]) is not None and len(t) == seen[0]]
     shapes = [tuple(t.shape) for t in tensors]
     found: tuple[str, ...] | None = None
@@ -100,6 +101,19 @@ def roles_of(output: Sequence[Any], seen: Sequence[int]) -> tuple[str, ...]:
     for place, role in zip(left, found, strict=True):
         places[place] = role
     return tuple(places)
+
+
+def holds_posterior(output: Any, seen: Sequence[int]) -> bool:
+    """Whether mean and variance are in the output of a ``forward``: by their names, or beside a reconstruction."""
+    if isinstance(output, tuple | list) and not hasattr(output, "_asdict"):
+        try:
+            roles = roles_of(output, seen)
+        except ValueError:
+            return False
+        pictured = any(_pictures(part, seen) for part, role in zip(output, roles, strict=True) if role == "-")
+        return pictured and "logvar" in roles
+    named = {} if isinstance(output, Tensor | np.ndarray) else named_parts(output)
+    return _first(named, MEANS)[1] is not None and _variance(named) is not None
 
 
 def checked_roles(words: str) -> tuple[str, ...]:
@@ -176,6 +190,13 @@ def _first(named: Mapping[str, Any], names: Sequence[str]) -> tuple[str, Tensor 
 def _flat(part: Tensor | np.ndarray) -> Tensor:
     tensor = torch.as_tensor(part)
     return tensor[:, None] if tensor.ndim == 1 else tensor.flatten(1)
+
+
+def _pictures(part: Any, seen: Sequence[int]) -> bool:
+    """Whether something is as large as the observations, flattened or not."""
+    if not isinstance(part, Tensor | np.ndarray) or not part.ndim:
+        return False
+    return len(part) == seen[0] and math.prod(part.shape) == math.prod(seen)
 
 
 def _triple(a: Tensor, b: Tensor, c: Tensor) -> tuple[str, ...] | None:

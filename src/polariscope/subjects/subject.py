@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from polariscope.subjects.outputs import Code, checked_roles, read_code, read_image, roles_of
+from polariscope.subjects.outputs import Code, checked_roles, holds_posterior, read_code, read_image, roles_of
 from polariscope.subjects.user_code import user_code
 
 Meaning = Literal["auto", "values", "logits", "symmetric"]
@@ -49,6 +49,8 @@ class Subject:
     roles: tuple[str, ...] | None = None
     """What the places of a tuple from ``encodes`` hold."""
     meaning: Meaning = "auto"
+    guessed: bool = False
+    """Whether at most the name of a sub-module says what encodes, so that ``forward`` may know better."""
     notes: tuple[str, ...] = ()
     """What was assumed, in sentences."""
 
@@ -108,7 +110,7 @@ class Subject:
         if self.encodes is None:
             raise TypeError(f"{self.name} does not encode: {_how_to_encode(self.module)}")
         given = self.prepared(x)
-        with user_code(f"encode of {self.name}", lambda error: _misfit(error, tuple(x.shape[1:]))):
+        with user_code(f"encode of {self.name}", lambda error: misfit(error, tuple(x.shape[1:]))):
             return self.encodes(given) if u is None else self.encodes(given, u.to(self.device))
 
     def encode(self, x: Tensor, u: Tensor | None = None) -> Code:
@@ -128,7 +130,7 @@ class Subject:
         """The decoder's output as ``(n, *shape)``, in whatever units it has."""
         if self.decodes is None:
             raise TypeError(f"{self.name} does not decode, so it cannot reconstruct")
-        with user_code(f"decode of {self.name}"):
+        with user_code(f"decode of {self.name}", lambda error: _misfit_code(error, z.shape[1])):
             output = self.decodes(z.to(self.device, self.dtype).contiguous())
         return read_image(output, shape).float()
 
@@ -144,6 +146,8 @@ class Subject:
         the ``decoder`` is not needed) what the decoder gives. What was found is in the notes."""
         subject = self
         with self.at_rest():
+            if subject.guessed and subject.roles is None:
+                subject = subject._by_forward(x, u)
             if subject.encodes is not None and subject.roles is None:
                 output = subject.raw_code(x, u)
                 if isinstance(output, tuple | list) and not hasattr(output, "_asdict"):
@@ -153,6 +157,20 @@ class Subject:
             if decoder and subject.decodes is not None and subject.meaning == "auto" and subject.encodes is not None:
                 subject = subject._with_meaning(x, u)
         return subject
+
+    def _by_forward(self, x: Tensor, u: Tensor | None) -> Subject:
+        """With ``forward`` as what encodes, if that gives a posterior beside a reconstruction and the encoder only a
+        tensor: mean and variance may lie side by side in it, or be made from it later."""
+        if self.predicts is None or (self.encodes is not None and not isinstance(self.raw_code(x, u), Tensor)):
+            return self
+        try:
+            output = self.predicts(self.prepared(x))
+        except Exception:  # noqa: BLE001 - a forward that wants more than observations may raise anything
+            return self
+        if not holds_posterior(output, x.shape):
+            return self
+        told = "What encodes is forward, since it gives a mean with a variance; --encode says otherwise."
+        return replace(self, encodes=self.predicts, guessed=False, notes=(*self.notes, told))
 
     def _with_meaning(self, x: Tensor, u: Tensor | None) -> Subject:
         """Which reading of the decoder's output comes nearest to the observations themselves."""
@@ -211,6 +229,7 @@ def as_subject(
         module,
         roles,
         "values" if output == "auto" and decode is None and callable(getattr(core, "generate", None)) else output,
+        guessed=encode is None and module is not None and not callable(getattr(core, "encode", None)),
     )
 
 
@@ -287,7 +306,8 @@ def first_tensor(output: Any) -> Tensor:
 
 
 def _how_to_encode(core: Any) -> str:
-    layers = [n for n, m in core.named_modules() if n and not list(m.children())] if isinstance(core, nn.Module) else []
+    layers = [name for name, _ in core.named_modules() if name] if isinstance(core, nn.Module) else []
+    layers.sort(key=lambda name: name.count("."))  # the larger parts are what most people mean
     shown = ", ".join(layers[:6]) + (", ..." if len(layers) > 6 else "")
     known = f", or a layer: {shown}" if shown else ""
     return f"give it an encode(x) method, or say what to look at with --encode NAME (a method, forward{known})"
@@ -296,12 +316,20 @@ def _how_to_encode(core: Any) -> str:
 MISFITS = ("shape", "size", "expected input", "channels", "dimension", "mat1", "broadcast")
 
 
-def _misfit(error: Exception, shape: tuple[int, ...]) -> str:
+def misfit(error: Exception, shape: tuple[int, ...]) -> str:
     """What to do if the user's network does not take observations of this shape."""
     if not isinstance(error, RuntimeError | ValueError) or not any(word in str(error).lower() for word in MISFITS):
         return ""
     words = f"; the observations have shape {shape}"
-    if len(shape) == 3:
-        words += f" ({shape[0]} channels, {shape[1]} x {shape[2]} pixels): "
-        words += "if the model takes another size, --world.size resizes them"
+    if len(shape) == 3 and "channel" in str(error):
+        words += f", and the model is made for another number of channels than {shape[0]}"
+    elif len(shape) == 3:
+        words += f" ({shape[1]} x {shape[2]} pixels): if the model takes another size, --world.size resizes them"
     return words
+
+
+def _misfit_code(error: Exception, numbers: int) -> str:
+    """What to do if the user's decoder does not take what their encoder gives."""
+    if not isinstance(error, RuntimeError | ValueError) or not any(word in str(error).lower() for word in MISFITS):
+        return ""
+    return f"; what encodes gives {numbers} numbers per example: --encode and --decode say what belongs together"

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import argparse
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from pickle import UnpicklingError
 from typing import Any
 
+import numpy as np
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file
@@ -18,6 +20,13 @@ NESTED = ("state_dict", "model_state_dict", "model", "net", "network", "module",
 PREFIXES = ("module.", "_orig_mod.", "model.", "net.", "network.", "vae.")
 """What wrappers put before the names of weights."""
 SHOWN = 4
+HARMLESS: list[Any] = [
+    argparse.Namespace,
+    np.dtype,
+    np._core.multiarray.scalar,  # type: ignore[attr-defined]
+    *(type(np.dtype(code)) for code in ("f2", "f4", "f8", "i4", "i8", "u1", "?")),
+]
+"""Settings and losses that lie beside the weights in many checkpoints, and do nothing when they are read."""
 
 
 def load_weights(model: nn.Module, path: Path | str) -> None:
@@ -61,7 +70,8 @@ def read_weights(path: Path) -> dict[str, Tensor]:
 
 def _read_torch(path: Path) -> Any:
     try:
-        return torch.load(path, map_location="cpu", weights_only=True)
+        with torch.serialization.safe_globals(HARMLESS):
+            return torch.load(path, map_location="cpu", weights_only=True)
     except UnpicklingError as error:
         foreign = re.search(r"GLOBAL ([\w.]+)", str(error))
         held = f" ({foreign[1]})" if foreign else ""
