@@ -21,7 +21,7 @@ from rich.table import Table
 from benchmarks.disentanglement import agree, plain_dci, scikit_probe
 from polariscope.measures.dci import dci
 from polariscope.nets.architecture import MLP
-from polariscope.nets.autoencoder import ModelConfig
+from polariscope.nets.autoencoder import AutoencoderConfig
 from polariscope.objectives.autoencoder import AE
 from polariscope.objectives.beta_tc_vae import BetaTCVAE
 from polariscope.objectives.beta_vae import BetaVAE
@@ -54,7 +54,7 @@ COARSE = (1, 2, 3, 4, 8)
 
 def codes_of(objective: Objective, steps: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
     """Codes of a freshly trained model and the factors behind them, of the same observations for every model."""
-    model = ModelConfig(architecture=MLP((256, 128), (128, 256), decoder_activation="relu"))
+    model = AutoencoderConfig(architecture=MLP((256, 128), (128, 256), decoder_activation="relu"))
     trained = train_in_memory(RunConfig(WORLD, objective, model, TrainingConfig(steps=steps)))
     rep = represent(trained, WORLD, count=SAMPLES)
     assert rep.factors is not None

@@ -13,7 +13,7 @@ from rich.table import Table
 
 from polariscope.dimension import DimensionProbe, search_dimension
 from polariscope.nets.architecture import MLP
-from polariscope.nets.autoencoder import ModelConfig
+from polariscope.nets.autoencoder import AutoencoderConfig
 from polariscope.objectives.vae import VAE
 from polariscope.training.config import RunConfig, TrainingConfig
 from polariscope.worlds.sprites import Sprites
@@ -24,7 +24,7 @@ def main(short: int = 500, full: int = 20_000, starts: tuple[int, ...] = (4, 11,
     config = RunConfig(
         Sprites(size=16),
         VAE(),
-        ModelConfig(architecture=MLP((128,), (128,))),
+        AutoencoderConfig(architecture=MLP((128,), (128,))),
         TrainingConfig(steps=full, learning_rate=1e-3),
     )
     probe = DimensionProbe(config, examples=5000)

@@ -25,7 +25,7 @@ from polariscope.measures.orthogonality import (
     orthogonality_of_grams,
     random_orientations,
 )
-from polariscope.nets.autoencoder import Autoencoder, ModelConfig
+from polariscope.nets.autoencoder import Autoencoder, AutoencoderConfig
 
 
 def timed(call: Callable[[], Any]) -> tuple[float, Any]:
@@ -54,7 +54,7 @@ def compare(name: str, matrices: NDArray[np.float64], programs: int, table: Tabl
 def main(count: int = 1000, latents: int = 10, side: int = 64, programs: int = 20, seed: int = 0) -> None:
     """Print the seconds for all distances of a decoder, and both routes to the matching side by side."""
     torch.manual_seed(seed)
-    model = Autoencoder(ModelConfig(latents=latents), (1, side, side), "diagonal")
+    model = Autoencoder(AutoencoderConfig(latents=latents), (1, side, side), "diagonal")
     codes = torch.randn(count, latents)
     decoder_grams(model.decode, codes[:2])
     slopes, grams = timed(lambda: decoder_grams(model.decode, codes))

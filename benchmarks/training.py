@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.table import Table
 from torch import Tensor, nn
 
-from polariscope.nets.autoencoder import ModelConfig
+from polariscope.nets.autoencoder import AutoencoderConfig
 from polariscope.objectives.beta_vae import BetaVAE
 from polariscope.training import RunConfig, TrainingConfig
 from polariscope.training.loop import Listeners, build_state, fit
@@ -31,8 +31,8 @@ LATENTS = 10
 
 def ours(steps: int, threads: int, warm: int = 5) -> float:
     """Steps a second of our loop, rendering included, after a few steps to warm up."""
-    training = TrainingConfig(steps=steps + warm, batch_size=BATCH, threads=threads, evaluate_every=0, held_out=0.0)
-    config = RunConfig(Sprites(), BetaVAE(), ModelConfig(latents=LATENTS), training)
+    training = TrainingConfig(steps=steps + warm, batch_size=BATCH, threads=threads, evaluate_every=0)
+    config = RunConfig(Sprites(), BetaVAE(), AutoencoderConfig(latents=LATENTS), training)
     state = build_state(build_model(config), config.objective, training)
     times: list[float] = []
     listeners = Listeners(step=lambda step, loss: times.append(time.perf_counter()))
@@ -49,7 +49,7 @@ def pythaes(steps: int, threads: int) -> float:
     from pythae.trainers import BaseTrainer, BaseTrainerConfig
 
     # The same networks as a user of pythae would write them: torch's own layers, nothing in place.
-    twin = build_model(RunConfig(Sprites(), BetaVAE(), ModelConfig(latents=LATENTS), TrainingConfig()))
+    twin = build_model(RunConfig(Sprites(), BetaVAE(), AutoencoderConfig(latents=LATENTS), TrainingConfig()))
     for layer in twin.modules():
         if isinstance(layer, nn.ReLU):
             layer.inplace = False

@@ -10,7 +10,7 @@ import torch
 from polariscope.measures.measure import Measure, Undefined, measures
 from polariscope.objectives import Objective, Terms, objectives
 from polariscope.objectives.factor_vae import FactorVAE
-from polariscope.objectives.objective import forward
+from polariscope.objectives.objective import Player, forward
 from polariscope.objectives.vae import VAE
 from polariscope.testing import check_measure, check_objective, check_world, synthetic_representation
 from polariscope.worlds import ArrayWorld, Factor, FactorGrid, GridWorld, worlds
@@ -21,6 +21,13 @@ SETTINGS = {
     + [{"size": 16, "unambiguous": True}],
     "shapes3d": [{"size": 16}],
     "random-decoder": [{"count": 500}, {"count": 500, "size": 16, "dimension": 3}],
+    "task": [{"of": "mini-sprites", "factor": "shape,x", "told": "values"}],
+    "part": [{"of": {"name": "mini-sprites"}, "side": "train", "split": "extrapolation"}],
+    "augmented": [{"of": "mini-sprites", "flip": "both", "shift": 2, "crop": 12, "brightness": 0.2}],
+    "manipulated": [
+        {"of": "mini-sprites"},
+        {"of": {"name": "plane", "count": 500}, "by": {"name": "local", "epsilon": 0.3}},
+    ],
     "gaussian": [{"count": 500}, {"count": 500, "exact": True, "rotate": False}],
 }
 NEEDS_A_FILE = {"file", "remembered"}
@@ -255,25 +262,28 @@ class TakenName(Altered):
         return replace(terms, parts={"loss": terms.loss})
 
 
-class IdleAdversary(Altered):
-    def adversary(self, latents):
-        return torch.nn.Linear(latents, 2)
+class IdlePlayer(Altered):
+    def players(self, model):
+        return {"critic": Player(torch.nn.Linear(model.latents, 2))}
+
+    def __call__(self, model, batch, step, critic):
+        return super().__call__(model, batch, step)
 
 
-class LeakyDiscriminator(FactorVAE):
-    """Forgets to look through a frozen copy: the main loss moves the discriminator too."""
-
-    def __call__(self, model, batch, step):
-        terms = super().__call__(model, batch, step)
-        return replace(terms, loss=terms.loss + model.adversary(forward(model, batch).z).mean())
-
-
-class LeakyCodes(FactorVAE):
-    """Forgets to detach the codes: the discriminator's loss moves the encoder."""
+class Stranger(Altered):
+    """A loss for a network that is not there."""
 
     def __call__(self, model, batch, step):
         terms = super().__call__(model, batch, step)
-        return replace(terms, adversary=terms.adversary + model.adversary(forward(model, batch).z).mean())
+        return replace(terms, players={"critic": terms.loss})
+
+
+class Blindfold(FactorVAE):
+    """The discriminator's loss never reaches it."""
+
+    def __call__(self, model, batch, step, discriminator):
+        terms = super().__call__(model, batch, step, discriminator)
+        return replace(terms, players={"discriminator": forward(model, batch).z.mean()})
 
 
 @dataclass(frozen=True)
@@ -296,9 +306,9 @@ class Forgetful(Altered):
         (Detached(), "no gradient at all"),
         (Unseeded(), "then .* on one seed"),
         (TakenName(), "learning curve has these names"),
-        (IdleAdversary(), "both, an adversary and a loss"),
-        (LeakyDiscriminator(width=8, depth=1), "the loss of LeakyDiscriminator also moves adversary"),
-        (LeakyCodes(width=8, depth=1), "adversary's loss of LeakyCodes also moves .*encoder"),
+        (IdlePlayer(), "no loss for critic in any of its turns"),
+        (Stranger(), "a loss for critic, which is none of its players"),
+        (Blindfold(width=8, depth=1), "for its discriminator has no gradient for .*0.weight"),
         (Forgetful(), "built again from its description is another one"),
     ],
     ids=lambda v: type(v).__name__ if not isinstance(v, str) else "",

@@ -9,7 +9,7 @@ import pytest
 SOURCE = Path(__file__).resolve().parents[1] / "src" / "polariscope"
 
 # Each room with the rooms it may import. Imports go down this list's order of dependence, never up.
-GROUND = {"registry", "atomic", "memory", "tabular"}
+GROUND = {"registry", "atomic", "memory", "tabular", "plugins", "user_code"}
 MAY_IMPORT = {
     "theory": set(),
     "lab": GROUND,
@@ -21,10 +21,21 @@ MAY_IMPORT = {
     "representation": GROUND | {"worlds", "subjects"},
     "measures": GROUND | {"representation", "theory"},
     "dimension": GROUND | {"measures", "representation", "theory", "training", "worlds", "nets", "objectives", "lab"},
-    "kernels": GROUND | {"nets", "theory"},
+    "kernels": GROUND | {"nets", "theory", "worlds", "objectives", "training"},
     "jacobians": {"nets", "measures"},
     "examination": GROUND
-    | {"measures", "representation", "worlds", "subjects", "nets", "theory", "jacobians", "kernels"},
+    | {
+        "measures",
+        "representation",
+        "worlds",
+        "subjects",
+        "nets",
+        "theory",
+        "jacobians",
+        "kernels",
+        "objectives",
+        "training",
+    },
     "report": GROUND | {"examination", "measures", "representation", "lab", "worlds"},
     "manipulation": GROUND
     | {"worlds", "nets", "objectives", "training", "representation", "measures", "jacobians", "report", "subjects"},
@@ -52,7 +63,9 @@ def imported_rooms(path: Path) -> set[str]:
     rooms = set()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         names = []
-        if isinstance(node, ast.ImportFrom) and node.module:
+        if isinstance(node, ast.ImportFrom) and node.module == "polariscope":
+            names = [f"polariscope.{alias.name}" for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module:
             names = [node.module]
         elif isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
@@ -89,3 +102,28 @@ def test_nothing_forbidden_is_imported() -> None:
         assert not forbidden.search(text), path
         assert not pickle.search(text), path
         assert not unsafe.search(text), path
+
+
+STEPS_AN_OPTIMISER = {
+    "kernels/gradient_flow.py": "integrates an ODE with any optimiser, to see how far it keeps a symmetry",
+}
+"""Modules outside of training/ that step a torch optimiser, with the reason."""
+
+
+def test_only_the_training_loop_steps_an_optimiser() -> None:
+    """Whatever is trained elsewhere would have no folder, no resume and no learning curve."""
+    found = set()
+    for path in modules():
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        # A schedule's or a solver's own step takes arguments; that of an optimiser takes none.
+        steps = any(
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Attribute)
+            and node.func.attr == "step"
+            and not node.args
+            and not node.keywords
+            for node in ast.walk(tree)
+        )
+        if steps and room_of(path) != "training":
+            found.add(str(path.relative_to(SOURCE)))
+    assert found == set(STEPS_AN_OPTIMISER)

@@ -6,7 +6,7 @@ import torch
 
 from polariscope.jacobians import decoder_jacobians, predicted_var
 from polariscope.nets.architecture import MLP, Linear
-from polariscope.nets.autoencoder import Autoencoder, ModelConfig
+from polariscope.nets.autoencoder import Autoencoder, AutoencoderConfig
 from polariscope.objectives.beta_vae import BetaVAE
 from polariscope.representation import Representation, represent
 from polariscope.theory.linear_vae import local_var
@@ -20,7 +20,7 @@ from polariscope.worlds import ArrayWorld
 def test_jacobians_agree_with_reverse_mode(size: int) -> None:
     torch.manual_seed(0)
     architecture = {} if size == 16 else {"architecture": MLP((16,), (16,))}
-    model = Autoencoder(ModelConfig(latents=3, **architecture), (1, size, size))
+    model = Autoencoder(AutoencoderConfig(latents=3, **architecture), (1, size, size))
     z = torch.randn(5, 3)
     found = decoder_jacobians(model.decode, z, chunk=2)
     for i in range(5):
@@ -31,7 +31,7 @@ def test_jacobians_agree_with_reverse_mode(size: int) -> None:
 @pytest.mark.spec("003/F3-011")
 def test_jacobians_agree_with_finite_differences() -> None:
     torch.manual_seed(0)
-    model = Autoencoder(ModelConfig(latents=3, architecture=MLP((8,), (16, 16))), (7,)).double()
+    model = Autoencoder(AutoencoderConfig(latents=3, architecture=MLP((8,), (16, 16))), (7,)).double()
     z, step = torch.randn(6, 3, dtype=torch.double), 1e-6
     found = decoder_jacobians(model.generate, z, chunk=4)
     for j, move in enumerate(step * torch.eye(3, dtype=torch.double)):
@@ -50,7 +50,7 @@ def trained() -> tuple[Autoencoder, Representation]:
     """
     u, v = np.random.default_rng(0).uniform(-1, 1, (2, 2048))
     sheet = ArrayWorld(np.stack([3 * u, v, 0.7 * u**2, 0.7 * u * v], axis=1).astype(np.float32))
-    model = ModelConfig(2, MLP((16, 16), (16, 16), "tanh", "tanh"), likelihood="gaussian", variance=0.5)
+    model = AutoencoderConfig(2, MLP((16, 16), (16, 16), "tanh", "tanh"), likelihood="gaussian", variance=0.5)
     training = TrainingConfig(800, 256, 2e-2, schedule="linear", seed=1, evaluate_every=0)
     config = RunConfig(sheet, BetaVAE(BETA), model, training)
     state = build_state(build_model(config), config.objective, training)
@@ -69,7 +69,7 @@ def test_the_noise_of_a_gaussian_decoder_is_stationary(trained) -> None:
 
 
 def test_a_linear_decoder_predicts_the_closed_form() -> None:
-    config = ModelConfig(latents=2, architecture=Linear(), likelihood="gaussian", variance=0.1)
+    config = AutoencoderConfig(latents=2, architecture=Linear(), likelihood="gaussian", variance=0.1)
     model = Autoencoder(config, (3,), "diagonal")
     with torch.no_grad():
         weight = model.decoder.output[0].weight

@@ -1,11 +1,12 @@
 """Names, nearest names, and the round trip from objects to plain dictionaries."""
 
+import importlib
 from dataclasses import dataclass
 
 import pytest
 
 from polariscope.nets.architecture import MLP
-from polariscope.nets.autoencoder import ModelConfig
+from polariscope.nets.autoencoder import AutoencoderConfig
 from polariscope.objectives import objectives
 from polariscope.objectives.beta_vae import BetaVAE
 from polariscope.objectives.dip_vae import DIPVAE
@@ -13,6 +14,7 @@ from polariscope.registry import Registry, from_plain
 from polariscope.training import RunConfig, TrainingConfig
 from polariscope.worlds import worlds
 from polariscope.worlds.points import Gaussian
+from polariscope.worlds.splits import RandomSplit
 
 
 def test_unknown_names_offer_the_nearest() -> None:
@@ -35,8 +37,9 @@ def test_a_whole_configuration_comes_back() -> None:
     config = RunConfig(
         Gaussian(spectrum=(2.0, 1.0)),
         BetaVAE(beta=0.5),
-        ModelConfig(latents=3, architecture=MLP(encoder_widths=(8,), decoder_widths=()), likelihood="gaussian"),
-        TrainingConfig(steps=7, held_out=0.0),
+        AutoencoderConfig(latents=3, architecture=MLP(encoder_widths=(8,), decoder_widths=()), likelihood="gaussian"),
+        TrainingConfig(steps=7),
+        RandomSplit(0.0),
     )
     assert RunConfig.build(config.describe()) == config
 
@@ -90,3 +93,17 @@ def test_missing_fields_are_said() -> None:
 
     with pytest.raises(ValueError, match="missing 1 required"):
         from_plain(Needs, {}, "thing")
+
+
+def test_a_name_that_is_taken_is_refused_where_a_stranger_registers_it(tmp_path, monkeypatch) -> None:
+    """Not later, when the rooms are first looked through and our own module is in the way."""
+    room = tmp_path / "room_of_things"
+    room.mkdir()
+    (room / "__init__.py").write_text(
+        "from polariscope.registry import Registry\nthings = Registry('thing', 'room_of_things')\n"
+    )
+    (room / "own.py").write_text("from room_of_things import things\n@things.register('a')\nclass Own: ...\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    things = importlib.import_module("room_of_things").things
+    with pytest.raises(ValueError, match="two things are called 'a': room_of_things.own and "):
+        things.register("a")(type("Stranger", (), {}))

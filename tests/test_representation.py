@@ -6,7 +6,7 @@ import torch
 from scipy import stats
 from torch import nn
 
-from polariscope.nets.autoencoder import Autoencoder, ModelConfig
+from polariscope.nets.autoencoder import Autoencoder, AutoencoderConfig
 from polariscope.representation import Representation, represent
 from polariscope.subjects.layers import layer_names, recorded
 from polariscope.worlds import ArrayWorld
@@ -16,7 +16,7 @@ from polariscope.worlds.sprites import Sprites
 @pytest.fixture
 def model() -> Autoencoder:
     torch.manual_seed(0)
-    return Autoencoder(ModelConfig(latents=5), (1, 16, 16))
+    return Autoencoder(AutoencoderConfig(latents=5), (1, 16, 16))
 
 
 @pytest.mark.spec("002/P06")

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from polariscope.lab.store import Run as Run
     from polariscope.lab.store import Store as Store
     from polariscope.nets.autoencoder import Autoencoder as Autoencoder
-    from polariscope.nets.autoencoder import ModelConfig as ModelConfig
+    from polariscope.nets.autoencoder import AutoencoderConfig as AutoencoderConfig
+    from polariscope.plugins import load_plugin as load_plugin
     from polariscope.report.figures import examination_figures as examination_figures
     from polariscope.report.page import Case as Case
     from polariscope.report.page import write_report as write_report
@@ -37,7 +38,7 @@ _PLACES = {
     "Autoencoder": "nets.autoencoder",
     "Case": "report.page",
     "Examination": "examination.examine",
-    "ModelConfig": "nets.autoencoder",
+    "AutoencoderConfig": "nets.autoencoder",
     "Representation": "representation",
     "Run": "lab.store",
     "RunConfig": "training.config",
@@ -50,6 +51,7 @@ _PLACES = {
     "examination_figures": "report.figures",
     "examine": "examination.examine",
     "load_model": "training.run",
+    "load_plugin": "plugins",
     "load_weights": "subjects.weights",
     "represent": "representation",
     "resume": "training.run",

@@ -2,7 +2,11 @@
 
 What is registered is a frozen dataclass whose fields *are* its configuration, so the same class is the Python API,
 the command line (through tyro), the TOML file and the JSON in a run folder. Adding a world, an objective or a study
-is therefore one new file with one decorator: the room's modules are found by name, no list is edited.
+is therefore one new file with one decorator: the room's modules are found by name, no list is edited. So are those of
+installed plug-ins; a file of the user's is loaded by name (see :mod:`polariscope.plugins`).
+
+Registered things nest: a field whose type is that of a registry (a :class:`~polariscope.worlds.world.World` in a view,
+an architecture in a model) holds a registered thing, and is described and built by its name like the outer one.
 """
 
 from __future__ import annotations
@@ -17,7 +21,26 @@ from collections.abc import Callable, Iterable, Mapping
 from fnmatch import fnmatchcase
 from typing import Any, Generic, TypeVar
 
+from polariscope import plugins
+
 T = TypeVar("T")
+
+_BY_TYPE: dict[Any, Registry[Any]] = {}
+"""The registry that builds what a field of a type holds."""
+
+
+def registry_of(hint: Any) -> Registry[Any] | None:
+    """The registry that builds what a field of this type holds, if there is one; ``X | None`` is as good as ``X``."""
+    options = [hint, *(typing.get_args(hint) if isinstance(hint, types.UnionType) else ())]
+    return next((_BY_TYPE[option] for option in options if isinstance(option, type) and option in _BY_TYPE), None)
+
+
+def held(thing: Any) -> dict[str, Registry[Any]]:
+    """Fields of a configuration (or its class) that hold registered things, with the registry of each."""
+    cls = thing if isinstance(thing, type) else type(thing)
+    hints = typing.get_type_hints(cls)
+    found = {field.name: registry_of(hints[field.name]) for field in dataclasses.fields(cls) if field.init}
+    return {name: registry for name, registry in found.items() if registry is not None}
 
 
 def nearest(name: str, valid: Iterable[str]) -> str:
@@ -28,23 +51,50 @@ def nearest(name: str, valid: Iterable[str]) -> str:
     """
     valid = sorted(valid)
     close = difflib.get_close_matches(name, valid, n=1, cutoff=0.5)
-    known = f"(known: {', '.join(valid)})"
-    return f"did you mean {close[0]!r}? {known}" if close else known
+    known = f"known: {', '.join(valid)}"
+    return f"did you mean {close[0]!r}? ({known})" if close else known
+
+
+class UnknownName(ValueError):
+    """Nothing is filed under a name. ``what`` says no more than that; the whole sentence has what was perhaps meant."""
+
+    def __init__(self, what: str, hint: str) -> None:
+        super().__init__(what, hint)
+        self.what = what
+
+    def __str__(self) -> str:
+        return ": ".join(self.args)
 
 
 class Registry(Generic[T]):
-    """Names to classes (or functions) of one room. The room's modules are imported on the first look-up."""
+    """Names to classes of one kind. The modules of its rooms are imported on the first look-up.
 
-    def __init__(self, kind: str, package: str) -> None:
+    ``of`` is the type that fields have which hold a thing of this kind. ``spelled`` turns a word into a description
+    where more than names are understood, such as paths. A thing without a name may have a ``stand_in`` in descriptions.
+    """
+
+    def __init__(
+        self,
+        kind: str,
+        *rooms: str,
+        of: type[Any] | None = None,
+        spelled: Callable[[str], dict[str, Any]] | None = None,
+    ) -> None:
         self.kind = kind
-        self._package = package
+        self.stand_in: Callable[[Any], T] | None = None
+        self.spelled = spelled or (lambda word: {"name": word})
+        self._rooms = rooms
         self._entries: dict[str, type[T]] = {}
         self._discovered = False
+        if of is not None:
+            _BY_TYPE[of] = self
 
     def register(self, name: str) -> Callable[[type[T]], type[T]]:
         """Class decorator that files the class under ``name``."""
 
         def put(entry: type[T]) -> type[T]:
+            if not entry.__module__.startswith("polariscope."):
+                self._discover()  # a name that is taken is then refused where the user can do something about it
             known = self._entries.get(name)
             if known is not None and (known.__module__, known.__qualname__) != (
                 entry.__module__,
@@ -65,7 +115,7 @@ class Registry(Generic[T]):
         """The entry called ``name``; an unknown name is a :class:`ValueError` that offers the nearest one."""
         self._discover()
         if name not in self._entries:
-            raise ValueError(f"there is no {self.kind} {name!r}: {nearest(name, self._entries)}")
+            raise UnknownName(f"there is no {self.kind} {name!r}", nearest(name, self._entries))
         return self._entries[name]
 
     def knows(self, entry: object) -> bool:
@@ -84,11 +134,13 @@ class Registry(Generic[T]):
 
     def describe(self, entry: object) -> dict[str, Any]:
         """A JSON-ready dictionary from which :meth:`build` makes the same thing again."""
+        if self.stand_in is not None and not self.knows(entry):
+            entry = self.stand_in(entry)
         return {"name": self.name_of(entry), **plain(entry)}
 
-    def build(self, description: Mapping[str, Any]) -> T:
-        """The thing a dictionary ``{"name": ..., field: value, ...}`` describes. Unknown fields are refused."""
-        fields = dict(description)
+    def build(self, description: Mapping[str, Any] | str) -> T:
+        """What a dictionary ``{"name": ..., field: value, ...}`` or a word describes. Unknown fields are refused."""
+        fields = self.spelled(description) if isinstance(description, str) else dict(description)
         if "name" not in fields:
             raise ValueError(f"a {self.kind} needs a name {nearest('', self.names())}")
         name = fields.pop("name")
@@ -97,18 +149,29 @@ class Registry(Generic[T]):
     def _discover(self) -> None:
         if self._discovered:
             return
-        self._discovered = True
-        package = importlib.import_module(self._package)
-        for module in pkgutil.iter_modules(package.__path__):
-            importlib.import_module(f"{self._package}.{module.name}")
+        self._discovered = True  # at once, as the modules may look something up themselves
+        try:
+            for room in self._rooms:
+                for module in pkgutil.iter_modules(getattr(importlib.import_module(room), "__path__", ())):
+                    importlib.import_module(f"{room}.{module.name}")
+            plugins.load_installed()
+        except BaseException:
+            self._discovered = False
+            raise
 
 
 def plain(config: Any) -> dict[str, Any]:
-    """Fields of a configuration dataclass as JSON-ready values (tuples become lists, dataclasses dictionaries)."""
+    """Fields of a configuration dataclass as JSON-ready values: tuples become lists, dataclasses dictionaries, and
+    registered things that it holds their descriptions."""
 
     def value(item: Any) -> Any:
         if dataclasses.is_dataclass(item) and not isinstance(item, type):
-            return {f.name: value(getattr(item, f.name)) for f in dataclasses.fields(item) if f.init}
+            named = held(item)
+            own = {f.name: getattr(item, f.name) for f in dataclasses.fields(item) if f.init}
+            return {
+                name: named[name].describe(one) if name in named and one is not None else value(one)
+                for name, one in own.items()
+            }
         if isinstance(item, tuple | list):
             return [value(i) for i in item]
         if isinstance(item, dict):
@@ -139,6 +202,9 @@ def from_plain(cls: type[Any], fields: Mapping[str, Any], where: str) -> Any:
 def _coerce(hint: Any, item: Any, where: str) -> Any:
     """Plain values to what the field's type says, with a sentence where they do not fit."""
     origin = typing.get_origin(hint)
+    registry = registry_of(hint)
+    if registry is not None and isinstance(item, Mapping | str):
+        return registry.build(item)
     if dataclasses.is_dataclass(hint) and isinstance(item, Mapping):
         return from_plain(typing.cast(type, hint), item, where)
     if origin in (typing.Union, types.UnionType):
@@ -164,6 +230,9 @@ def _coerce(hint: Any, item: Any, where: str) -> Any:
         if len(kinds) != len(item):
             raise ValueError(f"{where} needs {len(kinds)} values, got {len(item)}")
         return tuple(_coerce(kind, i, where) for kind, i in zip(kinds, item, strict=True))
+    if origin is dict and isinstance(item, Mapping):
+        kind = typing.get_args(hint)[1]
+        return {key: _coerce(kind, one, f"{where}: {key}") for key, one in item.items()}
     if hint is float and isinstance(item, int) and not isinstance(item, bool):
         return float(item)
     if hint in (int, float, bool, str):

@@ -17,15 +17,17 @@ from typing import Any, get_args
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 
 from polariscope.measures.measure import Invariance, Measure, Undefined, measures
-from polariscope.nets.architecture import MLP, Conv, Shape
-from polariscope.nets.autoencoder import Autoencoder, ModelConfig
-from polariscope.objectives.objective import Batch, Objective, Terms, objectives
+from polariscope.nets.architecture import MLP, Conv
+from polariscope.nets.model import Brief, Shape
+from polariscope.objectives.objective import Batch, Objective, Terms, Turn, objectives
 from polariscope.registry import Registry, from_plain, plain
 from polariscope.representation import Representation
 from polariscope.worlds.factors import Factor, FactorGrid
+from polariscope.worlds.remembered import recalled
+from polariscope.worlds.view import View
 from polariscope.worlds.world import GridWorld, World, worlds
 
 GRAIN = 2.0**-18
@@ -61,10 +63,12 @@ def check_world(world: World, *, count: int = 64, seed: int = 0) -> None:
     if isinstance(world, GridWorld):
         _check_grid(name, world, numbers, observations, factors)
     if dataclasses.is_dataclass(world) and _is_registered(worlds, world):
-        again = _rebuild(worlds, world).observe(numbers)
-        _require(
-            np.array_equal(again, world.observe(numbers)), f"{name} built again from its description looks different"
-        )
+        again, seen = _rebuild(worlds, world), world
+        while isinstance(seen, View):
+            seen = seen.of
+        again = again if worlds.knows(seen) else recalled(again, seen)  # data in memory is given once more
+        same = np.array_equal(again.observe(numbers), world.observe(numbers))
+        _require(same, f"{name} built again from its description looks different")
 
 
 def check_objective(objective: Objective, shape: Shape = (1, 16, 16), latents: int = 4, *, seed: int = 0) -> None:
@@ -78,15 +82,20 @@ def check_objective(objective: Objective, shape: Shape = (1, 16, 16), latents: i
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         model = _model(objective, shape, latents)
-        batch = Batch(torch.rand(16, *shape), population=1000, factors=_random_factors(16))
-        for step in (0, 10**9):  # before and after any schedule
-            terms = _seeded(objective, model, batch, step, seed)
-            _check_terms(name, terms, model)
-            _check_gradients(name, terms, model)
-        _check_repeats(name, terms, _seeded(objective, model, batch, step, seed))
-        with torch.no_grad():
-            held_out = _seeded(objective, model, batch, step, seed)
-        _require(bool(held_out.loss.isfinite()), f"the loss of {name} is {held_out.loss} without gradients")
+        players = {player: one.module for player, one in objective.players(model).items()}
+        batch = _batch(objective, shape)
+        learning: set[str] = set()
+        for turn in objective.turns():
+            for step in (0, 10**9):  # before and after any schedule
+                terms = _seeded(turn, model, batch, step, players, seed)
+                _check_terms(name, terms, players)
+                learning |= _check_gradients(name, terms, {"model": model, **players})
+            _check_repeats(name, terms, _seeded(turn, model, batch, step, players, seed))
+            with torch.no_grad():
+                for what, term in _scalars(_seeded(turn, model, batch, step, players, seed)).items():
+                    _require(bool(term.isfinite()), f"{what} of {name} is {term} without gradients")
+        idle = {"model", *players} - learning
+        _require(not idle, f"{name} has no loss for {', '.join(sorted(idle))} in any of its turns")
     _require(_rebuild(objectives, objective) == objective, f"{name} built again from its description is another one")
 
 
@@ -159,14 +168,15 @@ def _check_observations(name: str, world: World, observations: NDArray[Any], cou
     shape = tuple(world.shape)
     images = len(shape) == 3
     _require(images or len(shape) == 1, f"{name} has shape {shape}: it needs (channels, height, width) or (m,)")
-    kind = np.uint8 if images else np.float32
     what = "images" if images else "points"
+    kinds = (np.uint8, np.float32) if images else (np.float32,)
     _require(
         observations.shape == (count, *shape),
         f"{name} gives observations of shape {observations.shape} for {count} numbers: expected {(count, *shape)}",
     )
-    _require(observations.dtype == kind, f"{name} gives {what} of {observations.dtype}: expected {np.dtype(kind)}")
-    if images:
+    expected = " or ".join(str(np.dtype(kind)) for kind in kinds)
+    _require(observations.dtype in kinds, f"{name} gives {what} of {observations.dtype}: expected {expected}")
+    if observations.dtype == np.uint8:
         _require(1 <= shape[0] <= 4, f"{name} has {shape[0]} channels: images have 1 to 4, and they come first")
         brightest = observations.max()
         _require(brightest > 1, f"the brightest pixel of {name} is {brightest}: images use the range 0 to 255")
@@ -237,49 +247,51 @@ def _check_grid(
 # Objectives
 
 
-def _model(objective: Objective, shape: Shape, latents: int) -> Autoencoder:
+def _model(objective: Objective, shape: Shape, latents: int) -> nn.Module:
+    """The objective's usual model, of a size that suits a check."""
     images = len(shape) == 3
-    config = ModelConfig(
-        latents=latents,
-        architecture=Conv() if images else MLP((32,), (32,)),
-        likelihood="bernoulli" if images else "gaussian",
-    )
-    return objective.build(config, shape, FACTOR_SIZES)
+    usual = objective.default_model()
+    small: dict[str, Any] = {"latents": latents, "architecture": Conv() if images else MLP((32,), (32,))}
+    small |= {"likelihood": "bernoulli" if images else "gaussian"}
+    known = {field.name for field in dataclasses.fields(usual)}  # type: ignore[arg-type]
+    usual = replace(usual, **{key: value for key, value in small.items() if key in known})  # type: ignore[type-var]
+    outputs = sum(FACTOR_SIZES) if "target" in objective.needs else 0
+    return objective.build(usual, Brief(shape, outputs, FACTOR_SIZES, objective.posterior))
 
 
-def _random_factors(count: int) -> Tensor:
-    return torch.stack([torch.randint(size, (count,)) for size in FACTOR_SIZES], dim=1)
+def _batch(objective: Objective, shape: Shape, count: int = 16) -> Batch:
+    """A random batch with everything an objective may ask for."""
+    factors = torch.stack([torch.randint(size, (count,)) for size in FACTOR_SIZES], dim=1)
+    x, other = torch.rand(2, count, *shape)
+    return Batch(x, 1000, factors, factors, FACTOR_SIZES, (other,))
 
 
-def _seeded(objective: Objective, model: Autoencoder, batch: Batch, step: int, seed: int) -> Terms:
+def _seeded(turn: Turn, model: nn.Module, batch: Batch, step: int, players: dict[str, nn.Module], seed: int) -> Terms:
     torch.manual_seed(seed)
-    return objective(model, batch, step)
+    return turn(model, batch, step, **players)
 
 
-def _check_terms(name: str, terms: Terms, model: Autoencoder) -> None:
-    taken = {"loss", "adversary"} & set(terms.parts)
+def _check_terms(name: str, terms: Terms, players: dict[str, nn.Module]) -> None:
+    taken = {"loss", *players} & set(terms.parts)
     _require(not taken, f"{name} calls a part of its loss {taken}: the learning curve has these names already")
-    _require(
-        (terms.adversary is None) == (model.adversary is None),
-        f"{name} needs both, an adversary and a loss for it, or neither",
-    )
+    strangers = terms.players.keys() - players.keys()
+    _require(not strangers, f"{name} has a loss for {', '.join(strangers)}, which is none of its players")
     for what, term in _scalars(terms).items():
         _require(term.ndim == 0, f"{what} of {name} has shape {tuple(term.shape)}: a term is one number a batch")
         _require(bool(term.isfinite()), f"{what} of {name} is {term.item()} on harmless data")
 
 
-def _check_gradients(name: str, terms: Terms, model: Autoencoder) -> None:
-    parameters = dict(model.named_parameters())
-    adversary = {n for n in parameters if n.startswith("adversary.")}
-    losses = {"loss": (terms.loss, parameters.keys() - adversary), "adversary's loss": (terms.adversary, adversary)}
-    for what, (loss, own) in losses.items():
-        if loss is None:
-            continue
-        _require(loss.requires_grad, f"the {what} of {name} has no gradient at all")
-        gradients = torch.autograd.grad(loss, list(parameters.values()), retain_graph=True, allow_unused=True)
-        reached = {n for n, g in zip(parameters, gradients, strict=True) if g is not None and bool(g.any())}
-        _require(own <= reached, f"the {what} of {name} has no gradient for {', '.join(sorted(own - reached))}")
-        _require(reached <= own, f"the {what} of {name} also moves {', '.join(sorted(reached - own))}")
+def _check_gradients(name: str, terms: Terms, players: dict[str, nn.Module]) -> set[str]:
+    """Each loss reaches everything its player may learn; the loop keeps it from the others. Returns who learned."""
+    losses = terms.players if terms.loss is None else {"model": terms.loss, **terms.players}
+    for player, loss in losses.items():
+        what = f"the loss of {name}" if player == "model" else f"the loss of {name} for its {player}"
+        _require(loss.requires_grad, f"{what} has no gradient at all")
+        own = {n: p for n, p in players[player].named_parameters() if p.requires_grad}
+        gradients = torch.autograd.grad(loss, list(own.values()), retain_graph=True, allow_unused=True)
+        reached = {n for n, g in zip(own, gradients, strict=True) if g is not None and bool(g.any())}
+        _require(own.keys() <= reached, f"{what} has no gradient for {', '.join(sorted(own.keys() - reached))}")
+    return set(losses)
 
 
 def _check_repeats(name: str, first: Terms, second: Terms) -> None:
@@ -290,8 +302,7 @@ def _check_repeats(name: str, first: Terms, second: Terms) -> None:
 
 
 def _scalars(terms: Terms) -> dict[str, Tensor]:
-    named = {"loss": terms.loss, **terms.parts}
-    return named if terms.adversary is None else named | {"adversary": terms.adversary}
+    return ({} if terms.loss is None else {"loss": terms.loss}) | terms.parts | terms.players
 
 
 # Measures

@@ -7,7 +7,7 @@ import pytest
 from polariscope.cli import main
 from polariscope.lab import Run, Store
 
-QUICK = ["--architecture", "mlp"]
+QUICK = ["--model.architecture", "mlp"]
 QUICK += ["--model.architecture.encoder-widths", "16", "--model.architecture.decoder-widths", "16"]
 SMALL = ["--world.size", "16", "--model.latents", "3", "--training.steps", "6", "--training.batch-size", "8", *QUICK]
 

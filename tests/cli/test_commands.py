@@ -12,7 +12,7 @@ from PIL import Image
 
 from polariscope.cli import COMMANDS
 
-QUICK = ["--architecture", "mlp"]
+QUICK = ["--model.architecture", "mlp"]
 QUICK += ["--model.architecture.encoder-widths", "16", "--model.architecture.decoder-widths", "16"]
 SMALL = ["--world.size", "16", "--model.latents", "3", "--training.steps", "6", "--training.batch-size", "8", *QUICK]
 
@@ -86,7 +86,7 @@ def test_train_examine_runs(run, tmp_path) -> None:
 
 
 def test_several_seeds_name_their_best(run, monkeypatch) -> None:
-    found = train(run, "--seeds", "2", "--training.seed", "3", "--training.held-out", "0.01")
+    found = train(run, "--seeds", "2", "--training.seed", "3", "--split.share", "0.01")
     losses = {each["id"]: each["result"]["held_out_loss"] for each in found["runs"]}
     assert len(losses) == 2
     assert found["best"] == min(losses, key=losses.__getitem__)
@@ -168,7 +168,7 @@ MISTAKES = {
     "missing file": (["train", "nothing.npz"], "there is no file nothing.npz"),
     "no world": (["train"], "which world?"),
     "unknown objective": (["train", "sprites", "--objective", "betavae"], "did you mean 'beta-vae'"),
-    "unknown architecture": (["train", "sprites", "--architecture", "cov"], "did you mean 'conv'"),
+    "unknown architecture": (["train", "sprites", "--model.architecture", "cov"], "did you mean 'conv'"),
     "unknown flag": (["train", "sprites", "--training.stepz", "3"], "Did you mean --training.steps?"),
     "no number": (["train", "sprites", "--training.steps", "many"], "invalid"),
     "negative beta": (["train", "sprites", "--objective", "beta-vae", "--objective.beta", "-1"], "beta is -1"),

@@ -9,7 +9,16 @@ from polariscope.cli import main
 from polariscope.lab.store import Store
 
 LINEAR = [
-    *("dimension", "gaussian", "--architecture", "linear", "--model.likelihood", "gaussian", "--model.variance", "0.5"),
+    *(
+        "dimension",
+        "gaussian",
+        "--model.architecture",
+        "linear",
+        "--model.likelihood",
+        "gaussian",
+        "--model.variance",
+        "0.5",
+    ),
     *("--model.posterior", "constant", "--training.learning-rate", "0.08", "--training.schedule", "linear"),
     *("--training.batch-size", "512", "--world.count", "3000", "--examples", "1500"),
 ]
@@ -17,7 +26,7 @@ LINEAR = [
 
 @pytest.mark.spec("002/D06", "002/X05")
 def test_it_prints_the_search_and_keeps_figure_and_readings(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    words = [*LINEAR, "--start", "4", "--budget", "150", "--training.steps", "400", "--runs", str(tmp_path)]
+    words = [*LINEAR, "--first", "4", "--budget", "150", "--training.steps", "400", "--runs", str(tmp_path)]
     assert main(words) == 0
     out = capsys.readouterr().out
     visits = [line.split()[2] for line in out.splitlines() if line.startswith("  n = ")]
@@ -48,8 +57,8 @@ def test_json_with_seeds_and_a_start_from_the_data(tmp_path: Path, capsys: pytes
 
 @pytest.mark.spec("002/D08")
 def test_an_untrained_answer_is_not_trusted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    words = ["dimension", "sprites", "--architecture", "mlp", "--model.architecture.encoder-widths", "8"]
-    words += ["--model.architecture.decoder-widths", "8", "--world.size", "16", "--examples", "500", "--start", "2"]
+    words = ["dimension", "sprites", "--model.architecture", "mlp", "--model.architecture.encoder-widths", "8"]
+    words += ["--model.architecture.decoder-widths", "8", "--world.size", "16", "--examples", "500", "--first", "2"]
     assert main([*words, "--budget", "5", "--training.steps", "10", "--cap", "4", "--runs", str(tmp_path)]) == 0
     out = capsys.readouterr().out
     assert "still collapsed" in out
@@ -61,12 +70,12 @@ def test_an_untrained_answer_is_not_trusted(tmp_path: Path, capsys: pytest.Captu
     [
         (["dimension"], "which world?"),
         (["dimension", "gausian"], "did you mean 'gaussian'?"),
-        ([*LINEAR, "--start", "0"], "--start is 0"),
-        ([*LINEAR, "--start", "300"], "between 0 and its cap of 200"),
+        ([*LINEAR, "--first", "0"], "--first is 0"),
+        ([*LINEAR, "--first", "300"], "between 0 and its cap of 200"),
         ([*LINEAR, "--seeds", "0"], "--seeds is 0"),
         ([*LINEAR, "--statistic", "types", "--threshold", "1"], "has no threshold"),
         ([*LINEAR, "--statistic", "trails"], "trails"),
-        ([*LINEAR, "--objective", "ae", "--model.posterior", "auto", "--start", "1", "--budget", "1"], "variational"),
+        ([*LINEAR, "--objective", "ae", "--model.posterior", "auto", "--first", "1", "--budget", "1"], "variational"),
     ],
 )
 def test_bad_words_are_one_sentence(

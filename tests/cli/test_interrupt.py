@@ -22,7 +22,7 @@ from pathlib import Path
 from polariscope.cli import main
 from polariscope.lab import executors
 from polariscope.nets.architecture import MLP
-from polariscope.nets.autoencoder import ModelConfig
+from polariscope.nets.autoencoder import AutoencoderConfig
 from polariscope.objectives.vae import VAE
 from polariscope.studies import Study, studies
 from polariscope.training import RunConfig, TrainingConfig
@@ -41,7 +41,7 @@ class Endless(Study):
         Path(f"started-{job['seed']}").write_text(str(os.getpid()))
         forever = {"steps": 10**7, "evaluate_every": 0, "checkpoint_every": 10**7, "snapshot_every": 50}
         training = TrainingConfig(batch_size=2, seed=job["seed"], **forever)
-        bench.train(RunConfig(MiniSprites(), VAE(), ModelConfig(2, MLP((4,), (4,))), training))
+        bench.train(RunConfig(MiniSprites(), VAE(), AutoencoderConfig(2, MLP((4,), (4,))), training))
 
     def claims(self, table, scale):
         return []

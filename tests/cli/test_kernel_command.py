@@ -15,6 +15,7 @@ from safetensors.torch import load_file, save_file
 from polariscope.cli import main
 from polariscope.lab.store import Store
 from polariscope.nets.classifiers import mlp
+from polariscope.training import load_model
 
 SMALL = ["--count", "60", "--test", "60", "--train", "30"]
 PICTURES = ["information.png", "projections.png", "scatter.png", "spectrum.png"]
@@ -53,11 +54,12 @@ def test_a_built_in_network_is_trained_and_diagnosed(run) -> None:
     code, out, err = run("kernel", "lenet", "digits", "--world.size", "14", "--parity", *SMALL)
     assert code == 0, err
     (found,) = Store(Path("runs")).runs()
-    assert (found.status, found.record["kind"]) == ("done", "kernel")
-    assert sorted(f.name for f in found.path.iterdir()) == sorted([*FILES, *PICTURES, "run.json"])
+    assert (found.status, found.record["kind"]) == ("done", "train"), "a run like any other"
+    assert {"kernel.json", "report.html", *PICTURES} < {f.name for f in found.path.iterdir()}
     record = json.loads((found.path / "kernel.json").read_text())
-    assert record["settings"]["data"] == {"name": "digits", "count": 10_000, "size": 14, "seed": 0}
-    assert (record["settings"]["seed"], record["settings"]["train"]) == (0, 30)
+    assert record["settings"]["data"]["of"] == {"name": "digits", "count": 10_000, "size": 14, "seed": 0}
+    assert record["settings"]["data"]["told"] == "parity"
+    assert (record["settings"]["seed"], record["settings"]["steps"]) == (0, 30)
     assert record["class_names"] == ["even", "odd"]
     assert found.result["verdict"] == record["verdict"]
     assert np.shape(record["scatter"]["final"]) == (60, 2)
@@ -86,10 +88,10 @@ def test_the_output_scale_changes_the_verdict(run, stripe: Path) -> None:
         assert code == 0, err
         found = json.loads(out)
         verdicts[alpha] = found["verdict"]
-        assert sorted(f.name for f in Path(alpha).iterdir()) == FILES
+        assert sorted(f.name for f in Path(alpha).iterdir()) == ["kernel.json", "report.html"]
     assert verdicts == {"0.1": "learns features", "1000": "lazy"}
     assert found["settings"]["alpha"] == 1000
-    assert not Path("runs").exists(), "with --out there is no run"
+    assert len(Store(Path("runs")).runs()) == 2, "what was trained is a run, wherever the report goes"
 
 
 @pytest.mark.usefixtures("undrawn")
@@ -152,9 +154,35 @@ def test_idx_files_are_read_and_a_small_set_is_divided(run) -> None:
 
 
 @pytest.mark.usefixtures("undrawn")
+def test_a_run_that_classifies_is_diagnosed_by_its_name(run) -> None:
+    words = ["--objective", "classify", "--model", "lenet", "--world.size", "14", "--training.steps", "40"]
+    assert run("train", "digits", *words, "--split.share", "0.5", "--training.evaluate-every", "0")[0] == 0
+    code, out, err = run("kernel", "latest", "--count", "100", "--test", "80", "--json")
+    assert code == 0, err
+    found = json.loads(out)
+    assert found["examples"] == {"kernel": 100, "held_out": 80}
+    assert found["classes"] == 10
+    (stored,) = Store(Path("runs")).runs()
+    assert stored.result["verdict"] == found["verdict"]
+    before = load_model(stored, 0).state_dict()["conv1.weight"]
+    assert not torch.equal(before, load_model(stored).state_dict()["conv1.weight"])
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_a_run_that_does_not_classify_is_refused(run) -> None:
+    words = ["--model.architecture", "mlp", "--training.steps", "2"]
+    assert run("train", "mini-sprites", *words)[0] == 0
+    code, _, err = run("kernel", "latest")
+    assert code == 2
+    assert "--objective classify" in err
+
+
+@pytest.mark.usefixtures("undrawn")
 def test_the_same_seed_gives_the_same_numbers(run, stripe: Path) -> None:
     words = ["kernel", "mlp", str(stripe), *SMALL, "--json", "--out", "found"]
     first, second = (json.loads(run(*words, "--seed", "5")[1]) for _ in range(2))
+    for one in (first, second):
+        del one["settings"]["run"]
     assert first == second
     assert json.loads(run(*words, "--seed", "6")[1])["change"] != first["change"]
 
@@ -167,7 +195,7 @@ def test_the_same_seed_gives_the_same_numbers(run, stripe: Path) -> None:
         (["mpl", "digits"], "did you mean 'mlp'?"),
         (["mlp", "digit"], "did you mean"),
         (["mlp", "none.npz"], "there is no file none.npz"),
-        (["mlp", "unlabelled.npy"], "no labels"),
+        (["mlp", "unlabelled.npy"], "knows no factors"),
         (["mlp", "continuous.npz"], "is continuous"),
         (["lenet", "points.npz"], "for images"),
         (["mlp", "points.npz", "--label", "colour"], "no factor 'colour'"),
@@ -208,7 +236,8 @@ def test_bad_words_are_one_sentence(run, words: list[str], problem: str) -> None
 def test_training_that_diverges_is_exit_code_3(run, stripe: Path) -> None:
     code, _, err = run("kernel", "mlp", str(stripe), *SMALL, "--learning-rate", "1e20")
     assert code == 3
-    assert "lower the learning rate" in err
+    assert "diverged at step" in err
+    assert "smaller learning rate" in err
 
 
 def test_grey_convolutions_flattened_by_view_in_half_precision(run, undrawn) -> None:

@@ -8,7 +8,7 @@ import pytest
 from polariscope.cli import main
 
 SMALL = [
-    "--architecture",
+    "--model.architecture",
     "mlp",
     "--model.architecture.encoder-widths",
     "8",

@@ -47,7 +47,7 @@ def test_points_are_told_of_and_not_drawn(show, tmp_path) -> None:
 
 
 def test_a_sheet_of_images_that_are_not_square() -> None:
-    sheet = np.asarray(contact_sheet(ArrayWorld(IMAGES), 2, 5, seed=0, gap=0))
+    sheet = np.asarray(contact_sheet(ArrayWorld(IMAGES), 2, 5, seed=0, gap=0)[0])
     assert sheet.shape == (2 * 8 * 8, 5 * 20 * 8), "two rows for seven images, each pixel eight wide"
     tiles = sheet[::8, ::8].reshape(2, 8, 5, 20).transpose(0, 2, 1, 3).reshape(10, 8, 20)
     shown = {tile.tobytes() for tile in tiles[:7]}
@@ -64,7 +64,7 @@ def test_large_images_are_shrunk_one_at_a_time() -> None:
             return super().observe(index)
 
     world = Large(np.broadcast_to(np.uint8(200), (9, 600, 900, 3)))
-    sheet = np.asarray(contact_sheet(world, 2, 3, seed=0))
+    sheet = np.asarray(contact_sheet(world, 2, 3, seed=0)[0])
     assert sheet.shape == (2 * 87, 3 * 130, 3)
     assert (sheet[2:87, 2:130] == 200).all()
     assert (sheet[:, [0, 1, 130, 131]] == 96).all(), "the gaps are left"

@@ -11,7 +11,7 @@ from polariscope.dimension.trained import DimensionSearch, search_dimension
 from polariscope.measures.polarisation import polarised_sample
 from polariscope.measures.renyi import spi
 from polariscope.nets.architecture import Linear
-from polariscope.nets.autoencoder import ModelConfig
+from polariscope.nets.autoencoder import AutoencoderConfig
 from polariscope.objectives.autoencoder import AE
 from polariscope.objectives.vae import VAE
 from polariscope.representation import Representation
@@ -33,7 +33,7 @@ def curves():
     config = RunConfig(
         ArrayWorld(data.observe(everything), signs, labels),
         VAE(),
-        ModelConfig(architecture=Linear(), likelihood="gaussian", variance=0.2),
+        AutoencoderConfig(architecture=Linear(), likelihood="gaussian", variance=0.2),
         TrainingConfig(steps=150, batch_size=256, learning_rate=0.08, schedule="linear"),
     )
     return elbow_curves(config, NS, kinds=(VAE(), AE()), kind="logistic", examples=1500)

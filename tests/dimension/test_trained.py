@@ -24,7 +24,7 @@ from polariscope.dimension.trained import (
 )
 from polariscope.measures.renyi import bottleneck_gap
 from polariscope.nets.architecture import MLP, Linear
-from polariscope.nets.autoencoder import ModelConfig
+from polariscope.nets.autoencoder import AutoencoderConfig
 from polariscope.objectives.autoencoder import AE
 from polariscope.objectives.beta_vae import BetaVAE
 from polariscope.objectives.dip_vae import DIPVAE
@@ -32,6 +32,7 @@ from polariscope.objectives.vae import VAE
 from polariscope.theory.linear_vae import solve, trace_gaps
 from polariscope.training.config import RunConfig, TrainingConfig
 from polariscope.worlds.points import Gaussian
+from polariscope.worlds.splits import RandomSplit
 from polariscope.worlds.sprites import Sprites
 from polariscope.worlds.world import ArrayWorld
 
@@ -39,13 +40,13 @@ SPECTRUM = (5.0, 3.0, 1.5, 0.8, 0.3, 0.1)
 LINEAR = RunConfig(
     Gaussian(count=4000, spectrum=SPECTRUM, exact=True),
     VAE(),
-    ModelConfig(architecture=Linear(), posterior="constant", likelihood="gaussian", variance=0.5),
+    AutoencoderConfig(architecture=Linear(), posterior="constant", likelihood="gaussian", variance=0.5),
     TrainingConfig(steps=200, batch_size=512, learning_rate=0.08, schedule="linear"),
 )
 SPRITES = RunConfig(
     Sprites(size=16),
     VAE(),
-    ModelConfig(architecture=MLP((64,), (64,))),
+    AutoencoderConfig(architecture=MLP((64,), (64,))),
     TrainingConfig(steps=300, batch_size=64, learning_rate=2e-3),
 )
 
@@ -261,11 +262,9 @@ def test_the_same_seed_reads_the_same_and_leaves_the_callers_randomness_alone() 
 
 def test_readings_prefer_held_out_observations() -> None:
     world = Gaussian(count=100)
-    probe = DimensionProbe(replace(LINEAR, world=world, training=TrainingConfig(held_out=0.2)), 30)
-    from polariscope.training.loop import split
-
-    trained, held_out = split(100, 0.2)
-    expected = world.observe(np.concatenate([held_out, trained[:10]]))
+    probe = DimensionProbe(replace(LINEAR, world=world, split=RandomSplit(0.2)), 30)
+    parts = RandomSplit(0.2).parts(world)
+    expected = world.observe(np.concatenate([parts.held_out, parts.train[:10]]))
     assert np.array_equal(probe.examined.observations, expected)
 
 

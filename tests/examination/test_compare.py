@@ -10,7 +10,7 @@ from polariscope.cli import main
 from polariscope.examination.compare import compare, encoder_layers, layer_activations
 from polariscope.lab import Store
 from polariscope.nets.architecture import MLP
-from polariscope.nets.autoencoder import Autoencoder, ModelConfig
+from polariscope.nets.autoencoder import Autoencoder, AutoencoderConfig
 from polariscope.objectives.beta_vae import BetaVAE
 from polariscope.training import RunConfig, TrainingConfig, train
 from polariscope.worlds.mini_sprites import MiniSprites
@@ -18,7 +18,7 @@ from polariscope.worlds.mini_sprites import MiniSprites
 
 def model(seed: int) -> Autoencoder:
     torch.manual_seed(seed)
-    return Autoencoder(ModelConfig(latents=4, architecture=MLP((16, 16), (16,))), (1, 12, 12))
+    return Autoencoder(AutoencoderConfig(latents=4, architecture=MLP((16, 16), (16,))), (1, 12, 12))
 
 
 @pytest.mark.spec("002/S04")
@@ -42,7 +42,7 @@ def test_layers_come_in_order_and_a_model_is_like_itself() -> None:
 def test_the_command_draws_a_heatmap(tmp_path, monkeypatch, capsys) -> None:
     monkeypatch.chdir(tmp_path)
     store = Store(tmp_path / "runs")
-    small = ModelConfig(latents=3, architecture=MLP((8,), (8,)))
+    small = AutoencoderConfig(latents=3, architecture=MLP((8,), (8,)))
     for seed in (0, 1):
         training = TrainingConfig(steps=6, batch_size=8, seed=seed, snapshot_every=3)
         train(RunConfig(MiniSprites(), BetaVAE(), small, training), store, run_id=f"run-{seed}")

@@ -212,7 +212,7 @@ def test_labels_and_training_settings_are_checked() -> None:
         Labelled(torch.zeros(2, 1), torch.zeros(3, dtype=torch.long))
     with pytest.raises(ValueError, match="counted from 0"):
         Labelled(torch.zeros(2, 1), torch.tensor([-1, 1]))
-    with pytest.raises(ValueError, match="steps >= 1"):
+    with pytest.raises(ValueError, match="steps is 0"):
         train_classifier(mlp(5, (8,), 2), stripe(20, 0), 0)
     with pytest.raises(ValueError, match="output scale"):
         train_classifier(mlp(5, (8,), 2), stripe(20, 0), 1, alpha=-1.0)

@@ -7,7 +7,8 @@ from torch import nn
 
 from polariscope.examination.examine import _audit_notes, examine
 from polariscope.measures.polarisation import variable_types
-from polariscope.nets.autoencoder import Autoencoder, ModelConfig
+from polariscope.nets.autoencoder import Autoencoder, AutoencoderConfig
+from polariscope.nets.model import Brief
 from polariscope.objectives.ivae import IVAE
 from polariscope.representation import Representation
 from polariscope.worlds.sprites import Sprites
@@ -117,7 +118,7 @@ def test_a_collapsed_model_is_called_so() -> None:
 
 def test_a_model_of_ours_on_a_rendered_world() -> None:
     torch.manual_seed(0)
-    found = examine(Autoencoder(ModelConfig(latents=4), (1, 16, 16)), Sprites(size=16), count=300)
+    found = examine(Autoencoder(AutoencoderConfig(latents=4), (1, 16, 16)), Sprites(size=16), count=300)
     assert found.representation.count == 300
     assert found.factor_information.shape == (4, 5)
     assert found.traversals.dtype == np.uint8
@@ -127,7 +128,7 @@ def test_a_conditional_prior_is_what_variables_are_held_against() -> None:
     torch.manual_seed(0)
     world = Sprites(size=16)
     sizes = tuple(f.size for f in world.factors)
-    found = examine(IVAE().build(ModelConfig(latents=3), world.shape, sizes), world, count=300)
+    found = examine(IVAE().build(AutoencoderConfig(latents=3), Brief(world.shape, factors=sizes)), world, count=300)
     rep = found.representation
     assert rep.prior_var is not None
     expected = variable_types(rep.var, mean=rep.mean, prior_mean=rep.prior_mean, prior_var=rep.prior_var)
@@ -150,7 +151,7 @@ def test_bad_images_are_refused(images, sentence) -> None:
 
 
 def test_images_of_the_wrong_shape_are_refused_by_our_models() -> None:
-    model = Autoencoder(ModelConfig(latents=4), (1, 16, 16))
+    model = Autoencoder(AutoencoderConfig(latents=4), (1, 16, 16))
     with pytest.raises(ValueError, match=r"takes observations of shape \(1, 16, 16\); got \(1, 8, 8\)"):
         examine(model, dots()[0])
 

@@ -15,7 +15,8 @@ import pytest
 import polariscope.lab.executors
 from polariscope.lab.executors import Died, Done, Failed, Told, as_they_come, in_parallel, interrupts_later
 
-PLACES = [str(Path(polariscope.lab.executors.__file__).parent), str(Path(__file__).parent)]
+PACKAGE = Path(polariscope.lab.executors.__file__).parents[1]
+PLACES = [str(PACKAGE / "lab"), str(Path(__file__).parent), str(PACKAGE.parent)]
 
 
 @pytest.fixture

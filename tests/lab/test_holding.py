@@ -13,7 +13,7 @@ import polariscope.lab.holding
 from polariscope.lab import Store
 from polariscope.lab.holding import InUseError, hold
 from polariscope.nets.architecture import MLP
-from polariscope.nets.autoencoder import ModelConfig
+from polariscope.nets.autoencoder import AutoencoderConfig
 from polariscope.objectives.vae import VAE
 from polariscope.studies.study import Bench
 from polariscope.training import RunConfig, TrainingConfig, train
@@ -80,7 +80,9 @@ def test_a_place_that_cannot_be_written_is_said(tmp_path) -> None:
 
 @pytest.fixture
 def config() -> RunConfig:
-    return RunConfig(MiniSprites(), VAE(), ModelConfig(2, MLP((4,), (4,))), TrainingConfig(steps=3, evaluate_every=0))
+    return RunConfig(
+        MiniSprites(), VAE(), AutoencoderConfig(2, MLP((4,), (4,))), TrainingConfig(steps=3, evaluate_every=0)
+    )
 
 
 def test_a_name_that_another_trains_is_not_trained_twice(tmp_path, config) -> None:

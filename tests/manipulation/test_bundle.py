@@ -8,7 +8,7 @@ import torch
 from polariscope.manipulation import Learned, LocalStructure, Noise, apply, load_bundle, save_bundle
 from polariscope.manipulation.folding import shifted
 from polariscope.nets.architecture import MLP
-from polariscope.nets.autoencoder import ModelConfig
+from polariscope.nets.autoencoder import AutoencoderConfig
 from polariscope.testing import check_world
 from polariscope.training import TrainingConfig
 from polariscope.worlds import worlds
@@ -20,7 +20,7 @@ LEARNED = Learned(
     epsilon=0.2,
     restarts=2,
     steps=3,
-    model=ModelConfig(latents=3, architecture=MLP((8,), (8,))),
+    model=AutoencoderConfig(latents=3, architecture=MLP((8,), (8,))),
     training=TrainingConfig(steps=5),
 )
 

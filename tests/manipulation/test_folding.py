@@ -44,7 +44,7 @@ def test_points_are_added_to_as_they_are() -> None:
 
 
 def test_bounds_that_make_no_sense_are_refused() -> None:
-    check_bound(7.0, (3,))
-    for epsilon, shape in ((0.0, (3,)), (float("nan"), (3,)), (1.5, (1, 8, 8)), (0.001, (1, 8, 8))):
+    check_bound(7.0, of_bytes=False)
+    for epsilon, of_bytes in ((0.0, False), (float("nan"), False), (1.5, True), (0.001, True)):
         with pytest.raises(ValueError, match="epsilon is"):
-            check_bound(epsilon, shape)
+            check_bound(epsilon, of_bytes)

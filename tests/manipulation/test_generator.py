@@ -5,19 +5,20 @@ import copy
 import numpy as np
 import pytest
 import torch
+from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from polariscope.manipulation import Learned, Manipulator, apply, learn_manipulator, manipulate, predicted_direction
 from polariscope.manipulation import generator as module
 from polariscope.manipulation.generator import draw, reconstruction, remove_trend
 from polariscope.nets.architecture import MLP, Conv, Linear
-from polariscope.nets.autoencoder import Autoencoder, ModelConfig
+from polariscope.nets.autoencoder import Autoencoder, AutoencoderConfig
 from polariscope.objectives.beta_vae import BetaVAE
 from polariscope.training import TrainingConfig
 from polariscope.worlds.mini_sprites import MiniSprites
 from polariscope.worlds.points import Plane
 
 WORLD = Plane(count=4000)
-SMALL = ModelConfig(latents=2, architecture=MLP((8,), (8,)), likelihood="gaussian", variance=0.5)
+SMALL = AutoencoderConfig(latents=2, architecture=MLP((8,), (8,)), likelihood="gaussian", variance=0.5)
 TINY = {
     "restarts": 4,
     "steps": 6,
@@ -33,7 +34,7 @@ def analytic(turn: float, var: list[float], seed: int = 0) -> tuple[Autoencoder,
     """A model whose frozen encoder gives the turned factors with this noise, and the noise pulled back to factors."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        config = ModelConfig(latents=2, architecture=Linear(), likelihood="gaussian", variance=0.5)
+        config = AutoencoderConfig(latents=2, architecture=Linear(), likelihood="gaussian", variance=0.5)
         model = Autoencoder(config, WORLD.shape, "constant")
         model.decoder = MLP(decoder_widths=(32, 32)).decoder(2, WORLD.shape)
     angle = np.deg2rad(turn)
@@ -136,11 +137,10 @@ def test_the_schedule_is_three_to_one_with_five_draws_and_frozen_encoders(monkey
     updates: list[str] = []
     drawn: list[int] = []
     seen: list[torch.Tensor] = []
-    descend, original_draw = module._descend, module.draw
+    original_draw = module.draw
 
-    def note(optimiser, loss):
+    def note(optimiser, *_):
         updates.append("m" if any(p.shape == (1, 2) for p in optimiser.param_groups[0]["params"]) else "decoders")
-        descend(optimiser, loss)
 
     def note_draw(model, x, samples):
         drawn.append(samples)
@@ -148,10 +148,11 @@ def test_the_schedule_is_three_to_one_with_five_draws_and_frozen_encoders(monkey
         assert not any(p.requires_grad for p in [*model.encoder.parameters(), *model.head.parameters()])
         return original_draw(model, x, samples)
 
-    monkeypatch.setattr(module, "_descend", note)
+    hook = register_optimizer_step_post_hook(note)
     monkeypatch.setattr(module, "draw", note_draw)
     disentangled, entangled, _ = players()
     learn_manipulator(WORLD, [disentangled], [entangled], Learned(steps=3, architecture=MLP(decoder_widths=(4,))))
+    hook.remove()
     assert updates == ["decoders", "decoders", "decoders", "m"] * 3
     assert set(drawn) == {5}
     assert all((x[:, 2:] == 0).all() for x in seen)  # encoders see the original, whose last coordinates are idle
@@ -241,7 +242,7 @@ def test_from_restarts_to_a_world() -> None:
 
 
 def test_images_are_folded_into_their_range() -> None:
-    model = ModelConfig(latents=3, architecture=MLP((8,), (8,)))
+    model = AutoencoderConfig(latents=3, architecture=MLP((8,), (8,)))
     settings = {**TINY, "model": model, "architecture": None, "score": "mig", "restarts": 2, "steps": 2}
     world = manipulate(MiniSprites(scales=1, orientations=2, positions=4), "learned", epsilon=0.1, **settings)
     assert world.observations.dtype == np.uint8

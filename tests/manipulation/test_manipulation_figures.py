@@ -15,7 +15,7 @@ from polariscope.manipulation import (
     triptych,
 )
 from polariscope.nets.architecture import MLP
-from polariscope.nets.autoencoder import Autoencoder, ModelConfig
+from polariscope.nets.autoencoder import Autoencoder, AutoencoderConfig
 from polariscope.worlds.mini_sprites import MiniSprites
 from polariscope.worlds.points import Plane
 
@@ -46,7 +46,7 @@ def test_a_walk_moves_one_latent_a_row_about_the_start() -> None:
 def test_the_middle_of_a_plane_is_the_decoded_start() -> None:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        model = Autoencoder(ModelConfig(latents=3, architecture=MLP((8,), (8,))), (1, 8, 8))
+        model = Autoencoder(AutoencoderConfig(latents=3, architecture=MLP((8,), (8,))), (1, 8, 8))
     table = traverse_plane(model, START, (0, 2), steps=(7, 5))
     assert table.shape == (7, 5, 1, 8, 8)
     with torch.no_grad():
@@ -83,7 +83,7 @@ def test_bad_walks_are_refused() -> None:
 
 @pytest.mark.spec("003/F3-079")
 def test_walks_are_drawn() -> None:
-    model = Autoencoder(ModelConfig(latents=3, architecture=MLP((8,), (8,))), (3, 8, 8))
+    model = Autoencoder(AutoencoderConfig(latents=3, architecture=MLP((8,), (8,))), (3, 8, 8))
     rows = traversal_rows(model, START, steps=5)
     assert [label.get_text() for label in rows.axes[0].get_yticklabels()] == ["z0", "z1", "z2"]
     assert rows.axes[0].get_images()[0].get_array().shape[:2] == (3 * 10 - 2, 5 * 10 - 2)

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from polariscope.manipulation import extremes, train_restarts
 from polariscope.nets.architecture import MLP
-from polariscope.nets.autoencoder import ModelConfig
+from polariscope.nets.autoencoder import AutoencoderConfig
 from polariscope.objectives.beta_vae import BetaVAE
 from polariscope.training import RunConfig, TrainingConfig
 from polariscope.worlds.points import Plane
@@ -35,7 +35,7 @@ def test_scores_without_a_value_are_refused() -> None:
 CONFIG = RunConfig(
     Plane(count=300),
     BetaVAE(beta=0.05),
-    ModelConfig(latents=2, architecture=MLP((8,), (8,)), likelihood="gaussian", variance=0.5),
+    AutoencoderConfig(latents=2, architecture=MLP((8,), (8,)), likelihood="gaussian", variance=0.5),
     TrainingConfig(steps=15, seed=5, evaluate_every=0),
 )
 

@@ -22,7 +22,7 @@ from polariscope.measures.orthogonality import (
     random_orientations,
 )
 from polariscope.nets.architecture import MLP
-from polariscope.nets.autoencoder import Autoencoder, ModelConfig
+from polariscope.nets.autoencoder import Autoencoder, AutoencoderConfig
 from polariscope.representation import Representation
 from polariscope.theory.linear_vae import rotation_gap
 from polariscope.theory.orthogonal_noise import hands_on_example, orthogonality_gap
@@ -244,7 +244,7 @@ def test_an_untrained_decoder_has_no_preferred_axes():
     distances = []
     for seed in range(60):
         torch.manual_seed(seed)
-        model = Autoencoder(ModelConfig(latents=5, architecture=MLP((8,), (24, 24), "tanh", "tanh")), (40,))
+        model = Autoencoder(AutoencoderConfig(latents=5, architecture=MLP((8,), (24, 24), "tanh", "tanh")), (40,))
         distances.append(decoder_orthogonality(model.decode, torch.randn(1, 5)).value)
     reference = haar_distance(5, draws=4000)
     assert np.mean(distances) == pytest.approx(reference.mean, abs=3 * reference.std / math.sqrt(60))

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import distributions
 
-from polariscope.nets import Autoencoder, Bernoulli, Diagonal, Full, Gaussian, ModelConfig, Point
+from polariscope.nets import Autoencoder, AutoencoderConfig, Bernoulli, Diagonal, Full, Gaussian, Point
 from polariscope.nets.architecture import MLP, Conv, LastDeconvolution, Linear
 from polariscope.nets.posterior import ConstantVarianceHead, FullHead
 from polariscope.objectives import Batch
@@ -24,7 +24,7 @@ def numbers(module):
 
 @pytest.mark.spec("001a/SV-06")
 def test_the_conv_pair_has_the_published_parameter_counts():
-    model = Autoencoder(ModelConfig(latents=10), (1, 64, 64))
+    model = Autoencoder(AutoencoderConfig(latents=10), (1, 64, 64))
     assert numbers(model.encoder) + numbers(model.head) == 382_932
     assert numbers(model.decoder) == 380_353
     assert numbers(model) == 763_285
@@ -32,7 +32,7 @@ def test_the_conv_pair_has_the_published_parameter_counts():
 
 @pytest.mark.spec("001a/SV-06")
 def test_the_maps_of_the_conv_pair_have_the_published_shapes():
-    model = Autoencoder(ModelConfig(latents=10), (1, 64, 64))
+    model = Autoencoder(AutoencoderConfig(latents=10), (1, 64, 64))
     maps = {}
     for name, block in [*model.encoder.named_children(), *model.decoder.named_children()]:
         block.register_forward_hook(lambda _, __, output, name=name: maps.update({name: tuple(output.shape[1:])}))
@@ -60,7 +60,7 @@ def test_the_maps_of_the_conv_pair_have_the_published_shapes():
     ids=str,
 )
 def test_the_conv_pair_returns_what_it_was_given_the_shape_of(architecture, shape):
-    model = Autoencoder(ModelConfig(latents=3, architecture=architecture), shape)
+    model = Autoencoder(AutoencoderConfig(latents=3, architecture=architecture), shape)
     x = torch.rand(5, *shape)
     posterior = model.encode(x)
     assert model.encoder(x).shape == (5, architecture.features(shape))
@@ -79,7 +79,7 @@ def test_small_images_take_the_last_stages_until_the_map_is_4_wide_or_odd(side, 
 def test_logits_are_not_rectified_so_pixels_can_be_dark():
     """A rectified output could not go below a probability of one half (Spec 002, section 20)."""
     torch.manual_seed(0)
-    model = Autoencoder(ModelConfig(latents=4), (1, 16, 16))
+    model = Autoencoder(AutoencoderConfig(latents=4), (1, 16, 16))
     assert (model.decode(torch.randn(20, 4)) < 0).any()
     assert (model.generate(torch.randn(20, 4)) < 0.5).any()
 
@@ -96,7 +96,7 @@ def test_the_dense_decoder_differs_from_the_unfolding_one_in_biases_only():
 
 def test_kaiming_weights_and_zero_biases():
     torch.manual_seed(0)
-    model = Autoencoder(ModelConfig(architecture=Conv()), (1, 64, 64))
+    model = Autoencoder(AutoencoderConfig(architecture=Conv()), (1, 64, 64))
     for layer in (model.encoder.conv3[0], model.encoder.features[0], model.decoder.dense1[0]):
         fan_in = layer.weight[0].numel()
         # The sample deviation of n normal numbers is off by 1/sqrt(2 n); five times that is allowed.
@@ -110,7 +110,7 @@ def test_kaiming_weights_and_zero_biases():
 @pytest.mark.parametrize("shape", [(1, 16, 16), (3, 10, 7), (6,)], ids=str)
 def test_the_mlp_pair_fits_any_shape(shape):
     architecture = MLP((128, 64), (32,), "tanh", "leaky_relu")
-    model = Autoencoder(ModelConfig(latents=6, architecture=architecture), shape)
+    model = Autoencoder(AutoencoderConfig(latents=6, architecture=architecture), shape)
     size = math.prod(shape)
     assert model.dimensions == size
     assert model(torch.rand(4, *shape)).shape == (4, *shape)
@@ -133,7 +133,7 @@ def test_activations_of_the_mlp_are_the_ones_asked_for():
 
 def test_an_mlp_without_hidden_layers_is_the_linear_pair():
     for architecture in (Linear(), MLP((), ())):
-        model = Autoencoder(ModelConfig(latents=2, architecture=architecture, likelihood="gaussian"), (1, 4, 4))
+        model = Autoencoder(AutoencoderConfig(latents=2, architecture=architecture, likelihood="gaussian"), (1, 4, 4))
         assert numbers(model) == (16 + 1) * 4 + (2 + 1) * 16
         z = torch.randn(3, 2)
         assert model.decode(z).shape == (3, 1, 4, 4)
@@ -153,29 +153,29 @@ def test_an_mlp_without_hidden_layers_is_the_linear_pair():
 )
 def test_every_layer_has_a_name(architecture, expected):
     last = ["decoder.deconv1", "decoder.deconv2"] if isinstance(architecture, Conv) else ["decoder.output"]
-    model = Autoencoder(ModelConfig(latents=3, architecture=architecture), (1, 16, 16))
+    model = Autoencoder(AutoencoderConfig(latents=3, architecture=architecture), (1, 16, 16))
     assert layer_names(model) == expected + last
 
 
 @pytest.mark.parametrize("shape", [(1, 30, 30), (1, 15, 15), (1, 16, 30), (1, 4, 4), (20,)], ids=str)
 def test_images_that_do_not_halve_are_refused_with_a_way_out(shape):
     with pytest.raises(ValueError, match="at least 8 that divide by 4; this data has shape .*: use the mlp") as error:
-        Autoencoder(ModelConfig(), shape)
+        Autoencoder(AutoencoderConfig(), shape)
     assert str(shape) in str(error.value)
 
 
 def test_impossible_models_are_refused_in_a_sentence():
     with pytest.raises(ValueError, match="latent size is 0: it needs to be at least 1"):
-        ModelConfig(latents=0)
+        AutoencoderConfig(latents=0)
     for variance in (0.0, -1.0, math.nan):
         with pytest.raises(ValueError, match="decoder variance is .*: it needs to be positive"):
-            ModelConfig(variance=variance)
+            AutoencoderConfig(variance=variance)
         with pytest.raises(ValueError, match="decoder variance is .*: it needs to be positive"):
             Gaussian(variance)
 
 
 def test_an_observation_of_the_wrong_shape_is_refused_in_a_sentence():
-    model = Autoencoder(ModelConfig(latents=2), (1, 16, 16))
+    model = Autoencoder(AutoencoderConfig(latents=2), (1, 16, 16))
     with pytest.raises(ValueError, match=r"takes observations of shape \(1, 16, 16\); got \(3, 16, 16\)"):
         model.encode(torch.rand(2, 3, 16, 16))
     with pytest.raises(ValueError, match=r"got \(16, 16\)"):
@@ -289,9 +289,9 @@ def test_a_point_pays_no_divergence_and_has_no_spread():
 )
 def test_the_model_takes_the_posterior_of_its_configuration_or_else_of_its_objective(kind, posterior):
     x = torch.rand(2, 6)
-    auto = ModelConfig(latents=3, architecture=MLP((4,), (4,)))
+    auto = AutoencoderConfig(latents=3, architecture=MLP((4,), (4,)))
     assert isinstance(Autoencoder(auto, (6,), kind).encode(x), posterior)
-    fixed = ModelConfig(latents=3, architecture=MLP((4,), (4,)), posterior=kind)
+    fixed = AutoencoderConfig(latents=3, architecture=MLP((4,), (4,)), posterior=kind)
     assert isinstance(Autoencoder(fixed, (6,), "diagonal").encode(x), posterior)
 
 
@@ -357,7 +357,7 @@ def test_the_learned_variance_is_a_parameter_whose_best_value_is_the_mean_square
 def test_gradients_of_the_whole_loss_agree_with_finite_differences(likelihood, posterior):
     torch.manual_seed(0)
     architecture = MLP((5,), (5,), "tanh", "tanh")
-    config = ModelConfig(3, architecture, likelihood=likelihood, learn_variance=True)
+    config = AutoencoderConfig(3, architecture, likelihood=likelihood, learn_variance=True)
     model = Autoencoder(config, (6,), posterior).double()
     batch = Batch(torch.rand(4, 6, dtype=torch.double), population=4)
 

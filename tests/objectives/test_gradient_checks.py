@@ -5,7 +5,7 @@ import torch
 from torch.func import functional_call
 
 from polariscope.nets.architecture import MLP
-from polariscope.nets.autoencoder import Autoencoder, ModelConfig
+from polariscope.nets.autoencoder import Autoencoder, AutoencoderConfig
 from polariscope.objectives.autoencoder import AE
 from polariscope.objectives.beta_vae import BetaVAE, FullBetaVAE
 from polariscope.objectives.objective import Batch, Objective
@@ -16,7 +16,7 @@ from polariscope.objectives.objective import Batch, Objective
 @pytest.mark.parametrize("objective", [AE(), BetaVAE(0.7), FullBetaVAE(0.7)], ids=["ae", "diagonal", "full"])
 def test_gradients_match_finite_differences(objective: Objective, likelihood) -> None:
     torch.manual_seed(0)
-    config = ModelConfig(2, MLP((4,), (4,), "tanh", "tanh"), likelihood=likelihood, variance=0.5)
+    config = AutoencoderConfig(2, MLP((4,), (4,), "tanh", "tanh"), likelihood=likelihood, variance=0.5)
     model = Autoencoder(config, (3,), objective.posterior).double()
     names, values = zip(*model.named_parameters(), strict=True)
     batch = Batch(torch.rand(5, 3, dtype=torch.double), 5)

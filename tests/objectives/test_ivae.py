@@ -9,9 +9,10 @@ from torch import nn
 
 from polariscope.lab.store import Store
 from polariscope.measures.polarisation import per_variable_kl, variable_types
-from polariscope.nets import Autoencoder, ModelConfig
+from polariscope.nets import Autoencoder, AutoencoderConfig
 from polariscope.nets.architecture import MLP, Conv, Linear
 from polariscope.nets.conditional import ConditionalAutoencoder
+from polariscope.nets.model import Brief
 from polariscope.nets.posterior import Diagonal
 from polariscope.objectives import Batch, objectives
 from polariscope.objectives.ivae import IVAE, divergence
@@ -23,10 +24,11 @@ from polariscope.training import RunConfig, TrainingConfig
 from polariscope.training.loop import build_state, fit
 from polariscope.training.run import load_model, train
 from polariscope.worlds import ArrayWorld, Factor, FactorGrid
+from polariscope.worlds.splits import RandomSplit
 from polariscope.worlds.sprites import Sprites
 
 SIZES = (3, 5, 4)
-SMALL = ModelConfig(latents=4, architecture=MLP((32,), (32,)))
+SMALL = AutoencoderConfig(latents=4, architecture=MLP((32,), (32,)))
 
 
 def batch_of(count=16, shape=(6,), seed=0):
@@ -51,7 +53,7 @@ def test_factors_are_standardised_over_their_grid_and_continuous_ones_left_alone
 @pytest.mark.parametrize("architecture", [Conv(), MLP((32,), (32,))], ids=lambda a: type(a).__name__)
 def test_posterior_and_prior_follow_the_factors_and_the_decoder_does_not_see_them(architecture):
     torch.manual_seed(0)
-    model = ConditionalAutoencoder(ModelConfig(4, architecture), (1, 16, 16), SIZES, "learned")
+    model = ConditionalAutoencoder(AutoencoderConfig(4, architecture), (1, 16, 16), SIZES, "learned")
     x, u = torch.rand(8, 1, 16, 16), batch_of(8).factors
     other = u.flip(0)
     assert not torch.equal(model.encode(x, u).mean, model.encode(x, other).mean)
@@ -72,7 +74,7 @@ def test_posterior_and_prior_follow_the_factors_and_the_decoder_does_not_see_the
 def test_the_prior_mean_is_fixed_or_learned_and_the_loss_moves_every_parameter(prior_mean):
     torch.manual_seed(0)
     objective = IVAE(prior_mean)
-    model, batch = objective.build(SMALL, (6,), SIZES), batch_of()
+    model, batch = objective.build(SMALL, Brief((6,), factors=SIZES)), batch_of()
     assert bool(model.prior(batch.factors).mean.any()) == (prior_mean == "learned")
     terms = objective(model, batch, 0)
     assert terms.loss.item() == pytest.approx((terms.parts["reconstruction"] + terms.parts["kl"]).item())
@@ -93,7 +95,7 @@ def test_the_divergence_is_that_of_two_gaussians_and_survives_vanishing_variance
 def test_with_a_standard_normal_prior_and_an_encoder_blind_to_factors_it_is_the_vae():
     torch.manual_seed(0)
     plain = Autoencoder(SMALL, (6,))
-    model = IVAE().build(SMALL, (6,), SIZES)
+    model = IVAE().build(SMALL, Brief((6,), factors=SIZES))
     model.encoder.load_state_dict(plain.encoder.state_dict())
     model.decoder.load_state_dict(plain.decoder.state_dict())
     with torch.no_grad():
@@ -123,8 +125,8 @@ def linear(monkeypatch):
     monkeypatch.setattr(torch, "randn_like", lambda t: torch.tensor([[1.0], [-1.0]]).to(t).expand_as(t))
 
     def build(w, x, gamma):
-        config = ModelConfig(1, Linear(), likelihood="gaussian", variance=gamma)
-        model = IVAE().build(config, (1,), (2,)).double()
+        config = AutoencoderConfig(1, Linear(), likelihood="gaussian", variance=gamma)
+        model = IVAE().build(config, Brief((1,), factors=(2,))).double()
         for p in model.parameters():
             nn.init.zeros_(p)
         model.likelihood.logvar.fill_(math.log(gamma))  # to double precision
@@ -198,9 +200,9 @@ def trained():
     world = ArrayWorld(images, u, grid.factors)
     objective = IVAE()
     torch.manual_seed(0)
-    model = objective.build(ModelConfig(10, MLP((64, 64), (64, 64))), world.shape, grid.sizes)
-    config = TrainingConfig(600, 128, 5e-3, schedule="linear", held_out=0, evaluate_every=0)
-    fit(build_state(model, objective, config), objective, world, config)
+    model = objective.build(AutoencoderConfig(10, MLP((64, 64), (64, 64))), Brief(world.shape, factors=grid.sizes))
+    config = TrainingConfig(600, 128, 5e-3, schedule="linear", evaluate_every=0)
+    fit(build_state(model, objective, config), objective, world, config, split=RandomSplit(0.0))
     return represent(model, world)
 
 
@@ -248,11 +250,11 @@ def test_a_run_is_described_trained_and_loaded_again(tmp_path):
 
 def test_what_cannot_be_done_is_said_in_a_sentence():
     objective = IVAE()
-    model, batch = objective.build(SMALL, (6,), SIZES), batch_of()
+    model, batch = objective.build(SMALL, Brief((6,), factors=SIZES)), batch_of()
     with pytest.raises(ValueError, match="needs the factors of each observation"):
         objective(model, Batch(batch.x, 1000), 0)
     with pytest.raises(ValueError, match="take a world whose factors are known"):
-        objective.build(SMALL, (6,))
+        objective.build(SMALL, Brief((6,)))
     with pytest.raises(TypeError, match="got a Autoencoder"):
         objective(Autoencoder(SMALL, (6,)), batch, 0)
     with pytest.raises(ValueError, match=r"factors of shape \(n, 3\); got \(16, 2\)"):
@@ -260,7 +262,7 @@ def test_what_cannot_be_done_is_said_in_a_sentence():
     with pytest.raises(ValueError, match=r"observations of shape \(6,\); got \(5,\)"):
         model.encode(batch.x[:, :5], batch.factors)
     with pytest.raises(ValueError, match="diagonal or constant posterior; got 'full'"):
-        objective.build(ModelConfig(4, posterior="full"), (1, 16, 16), SIZES)
+        objective.build(AutoencoderConfig(4, posterior="full"), Brief((1, 16, 16), factors=SIZES))
     with pytest.raises(ValueError, match="'zero' or 'learned'; got 'one'"):
         IVAE("one")
     with pytest.raises(ValueError, match="beta is -1"):

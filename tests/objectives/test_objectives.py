@@ -7,8 +7,9 @@ import pytest
 import torch
 from torch.optim import Adam
 
-from polariscope.nets import Autoencoder, Diagonal, Full, ModelConfig
+from polariscope.nets import Autoencoder, AutoencoderConfig, Diagonal, Full
 from polariscope.nets.architecture import MLP, Linear
+from polariscope.nets.model import Brief
 from polariscope.objectives import Batch, objectives
 from polariscope.objectives.annealed_vae import AnnealedVAE
 from polariscope.objectives.autoencoder import AE
@@ -19,10 +20,11 @@ from polariscope.objectives.factor_vae import FactorVAE, shuffle_each_latent
 from polariscope.objectives.vae import VAE
 from polariscope.theory.linear_vae import elbo, log_likelihood, optimal_posterior, solve
 from polariscope.training import RunConfig, TrainingConfig, fit
-from polariscope.training.loop import Listeners, build_state, split
+from polariscope.training.loop import Listeners, build_state
 from polariscope.training.run import build_model
 from polariscope.worlds import to_tensor
 from polariscope.worlds.points import Gaussian
+from polariscope.worlds.splits import RandomSplit
 from polariscope.worlds.sprites import Sprites
 
 SPECTRUM = (5.0, 3.0, 1.5, 0.8, 0.3, 0.1)  # the worked example of Spec 002, section 5.5
@@ -30,8 +32,8 @@ SPECTRUM = (5.0, 3.0, 1.5, 0.8, 0.3, 0.1)  # the worked example of Spec 002, sec
 
 def small_model(objective, shape=(6,), latents=3, seed=0):
     torch.manual_seed(seed)
-    config = ModelConfig(latents, MLP((16,), (16,), "tanh", "tanh"), likelihood="gaussian", variance=0.5)
-    return objective.build(config, shape)
+    config = AutoencoderConfig(latents, MLP((16,), (16,), "tanh", "tanh"), likelihood="gaussian", variance=0.5)
+    return objective.build(config, Brief(shape, posterior=objective.posterior))
 
 
 def small_batch(count=32, shape=(6,)):
@@ -39,12 +41,12 @@ def small_batch(count=32, shape=(6,)):
     return Batch(torch.randn(count, *shape, generator=generator), population=1000)
 
 
-def seeded(objective, model, batch, step=0, seed=3):
+def seeded(objective, model, batch, step=0, seed=3, **players):
     torch.manual_seed(seed)
-    return objective(model, batch, step)
+    return objective(model, batch, step, **players)
 
 
-def trained(objective, world, model, **training):
+def trained(objective, world, model, held_out=0.1, **training):
     """A model after a short training, with its curves: ``{(split, term): [values]}``."""
     settings = {"learning_rate": 1e-3, "log_every": 100, "evaluate_every": 0, **training}
     config = RunConfig(world, objective, model, TrainingConfig(**settings))
@@ -55,7 +57,7 @@ def trained(objective, world, model, **training):
         for term, value in event.terms.items():
             curves.setdefault((event.split, term), []).append(value)
 
-    fit(state, objective, world, config.training, Listeners(metrics=record))
+    fit(state, objective, world, config.training, Listeners(metrics=record), RandomSplit(held_out))
     return state.model, curves
 
 
@@ -83,7 +85,9 @@ def test_the_beta_tc_vae_with_beta_1_is_the_vae():
 def test_the_factor_vae_with_gamma_0_is_the_vae():
     objective = FactorVAE(gamma=0.0, width=8, depth=1)
     model, batch = small_model(objective), small_batch()
-    assert torch.equal(seeded(objective, model, batch).loss, seeded(VAE(), model, batch).loss)
+    discriminator = objective.players(model)["discriminator"].module
+    terms = seeded(objective, model, batch, discriminator=discriminator)
+    assert torch.equal(terms.loss, seeded(VAE(), model, batch).loss)
 
 
 def test_the_dip_vae_without_weights_is_the_vae():
@@ -99,7 +103,7 @@ def test_the_dip_vae_without_weights_is_the_vae():
 def linear_model(posterior, W, bias, gamma, mean_map, mean_bias, cov):
     """A linear Gaussian VAE in double precision with given decoder and posterior N(mean_map x + mean_bias, cov)."""
     inputs, latents = W.shape
-    config = ModelConfig(latents, Linear(), likelihood="gaussian", variance=gamma)
+    config = AutoencoderConfig(latents, Linear(), likelihood="gaussian", variance=gamma)
     model = Autoencoder(config, (inputs,), posterior).double()
     model.likelihood.logvar = torch.tensor(math.log(gamma), dtype=torch.double)
     parts = {model.decoder.output[0].weight: W, model.decoder.output[0].bias: bias}
@@ -236,7 +240,7 @@ def test_a_turn_of_the_latents_costs_a_full_posterior_nothing_and_a_diagonal_one
     torch.manual_seed(0)
     turn = torch.linalg.qr(torch.randn(3, 3, dtype=torch.double))[0]
     batch = Batch(torch.randn(10, 6, dtype=torch.double), population=10)
-    config = ModelConfig(3, MLP((16,), ()), likelihood="gaussian", variance=0.5)
+    config = AutoencoderConfig(3, MLP((16,), ()), likelihood="gaussian", variance=0.5)
     for objective, invariant in ((FullBetaVAE(3.0), True), (BetaVAE(3.0), False)):
         model = Autoencoder(config, (6,), objective.posterior).double()
         before = expected_loss(objective, model, batch, monkeypatch)
@@ -279,7 +283,7 @@ def test_a_divergence_below_the_capacity_is_penalised_as_much_as_one_above():
 def test_training_brings_the_divergence_to_the_capacity_from_either_side(capacity):
     """The VAE itself would settle at a rate of 2.83 nats on this world."""
     world = Gaussian(count=2000, spectrum=SPECTRUM)
-    config = ModelConfig(5, MLP((32,), (32,)), likelihood="gaussian", variance=0.5)
+    config = AutoencoderConfig(5, MLP((32,), (32,)), likelihood="gaussian", variance=0.5)
     objective = AnnealedVAE(gamma=50.0, capacity=capacity, ramp=200)
     _, curves = trained(objective, world, config, steps=500, schedule="linear", learning_rate=3e-3)
     assert curves["train", "kl"][-1] == pytest.approx(capacity, abs=0.2)
@@ -290,8 +294,8 @@ def test_training_brings_the_divergence_to_the_capacity_from_either_side(capacit
 
 def looking_glass(objective, latents):
     """A model whose codes are the data themselves, so that the discriminator sees a known distribution."""
-    config = ModelConfig(latents, Linear(), posterior="point", likelihood="gaussian")
-    model = objective.build(config, (latents,))
+    config = AutoencoderConfig(latents, Linear(), posterior="point", likelihood="gaussian")
+    model = objective.build(config, Brief((latents,)))
     with torch.no_grad():
         model.head.weight.copy_(torch.eye(latents))
         model.head.bias.zero_()
@@ -309,16 +313,17 @@ def test_the_discriminator_finds_the_total_correlation_of_a_gaussian(rho):
     objective = FactorVAE(width=64, depth=2, discriminator_learning_rate=2e-3)
     model = looking_glass(objective, 2)
     steps = 500
-    optimiser = Adam(model.adversary.parameters(), **objective.adversary_optimiser())
+    player = objective.players(model)["discriminator"]
+    optimiser = Adam(player.module.parameters(), **player.optimiser)
     fall = torch.optim.lr_scheduler.LinearLR(optimiser, 1.0, 0.0, steps)
     for step in range(steps):
-        terms = objective(model, Batch(torch.randn(512, 2) @ root.T, 512), step)
+        terms = objective(model, Batch(torch.randn(512, 2) @ root.T, 512), step, player.module)
         optimiser.zero_grad()
-        terms.adversary.backward()
+        terms.players["discriminator"].backward()
         optimiser.step()
         fall.step()
     fresh = Batch(torch.randn(50_000, 2) @ root.T, 50_000)
-    found = objective(model, fresh, steps).parts["total_correlation"].item()
+    found = objective(model, fresh, steps, player.module).parts["total_correlation"].item()
     assert found == pytest.approx(expected, abs=0.03)  # the exact log-ratio itself scatters by 0.005 here
 
 
@@ -328,11 +333,12 @@ def test_the_factor_vae_pays_gamma_times_what_its_discriminator_says_of_its_code
     """R + K + γ E[log D − log(1 − D)], with D the probability that a code is the model's own."""
     objective = FactorVAE(gamma=gamma, width=8, depth=1)
     model, batch = small_model(objective), small_batch()
+    discriminator = objective.players(model)["discriminator"].module
     with torch.no_grad():
-        model.adversary[-1].weight.mul_(20)  # an untrained discriminator hardly tells codes apart
-    vae, terms = seeded(VAE(), model, batch), seeded(objective, model, batch)
+        discriminator[-1].weight.mul_(20)  # an untrained discriminator hardly tells codes apart
+    vae, terms = seeded(VAE(), model, batch), seeded(objective, model, batch, discriminator=discriminator)
     torch.manual_seed(3)
-    own, shuffled = model.adversary(model.encode(batch.x).sample()).double().softmax(1).T
+    own, shuffled = discriminator(model.encode(batch.x).sample()).double().softmax(1).T
     tc = (own.log() - shuffled.log()).mean().item()
     assert abs(tc) > 0.1
     assert terms.parts["total_correlation"].item() == pytest.approx(tc, rel=1e-4)
@@ -353,10 +359,10 @@ def test_shuffling_keeps_marginals_and_breaks_dependence():
 
 
 def test_the_discriminator_is_the_published_one():
-    network = FactorVAE().adversary(10)
-    widths = [layer.out_features for layer in network if isinstance(layer, torch.nn.Linear)]
+    player = FactorVAE().players(Autoencoder(AutoencoderConfig(10), (1, 16, 16)))["discriminator"]
+    widths = [layer.out_features for layer in player.module if isinstance(layer, torch.nn.Linear)]
     assert widths == [1000] * 6 + [2]
-    assert FactorVAE().adversary_optimiser() == {"lr": 1e-4, "betas": (0.5, 0.9)}
+    assert player.optimiser == {"lr": 1e-4, "betas": (0.5, 0.9)}
 
 
 # Beta-TC-VAE
@@ -411,6 +417,7 @@ def test_the_beta_tc_vae_weighs_the_total_correlation_of_its_sample_in_its_popul
     constant = (z.shape[1] - 1) * math.log(batch.population)
     assert terms.parts["total_correlation"].item() == pytest.approx(tc - constant, abs=1e-3)
     assert (terms.loss - vae.loss).item() == pytest.approx((beta - 1) * tc, rel=1e-4)
+    assert terms.offset == pytest.approx((beta - 1) * constant), "curves compare with those of other objectives"
     # Neither the means nor the batch alone would do: their total correlation is another one.
     assert abs(total_correlation(q.mean, q, batch.population).item() - tc) > 0.1
     assert abs(total_correlation(z, q).item() - tc) > 1
@@ -447,7 +454,7 @@ def test_the_autoencoder_is_deterministic_and_pays_for_reconstruction_only():
 
 
 SMALL_SPRITES = Sprites(size=16, unambiguous=True)
-SMALL_MLP = ModelConfig(6, MLP((128,), (128,), "relu", "relu"))
+SMALL_MLP = AutoencoderConfig(6, MLP((128,), (128,), "relu", "relu"))
 
 
 @pytest.fixture(scope="module")
@@ -462,7 +469,7 @@ def sprite_curves():
 @pytest.mark.spec("001a/SV-07")
 def test_an_mlp_vae_learns_small_images(sprite_curves):
     """No model that ignores its input has a loss below the entropy of the mean image."""
-    _, held_out = split(len(SMALL_SPRITES), 0.01)
+    held_out = RandomSplit(0.01).parts(SMALL_SPRITES).held_out
     p = to_tensor(SMALL_SPRITES.observe(held_out)).double().mean(0)
     p = p[(p > 0) & (p < 1)]
     entropy = -(p * p.log() + (1 - p) * (1 - p).log()).sum().item()

@@ -12,7 +12,7 @@ from polariscope.jacobians import decoder_grams
 from polariscope.manipulation.traversals import traverse
 from polariscope.measures.orthogonality import haar_distance
 from polariscope.nets.architecture import Linear
-from polariscope.nets.autoencoder import Autoencoder, ModelConfig
+from polariscope.nets.autoencoder import Autoencoder, AutoencoderConfig
 from polariscope.studies import Table, studies
 from polariscope.studies.beta_line import _predicted, first_collapse
 from polariscope.studies.degenerate_squares import _exact, projections
@@ -197,7 +197,7 @@ def test_walks_of_a_solved_linear_vae_are_eigenvectors_in_the_order_of_precision
     spectrum = np.array([4.0, 2.0, 1.0, 0.5, 0.2, 0.1])
     best = optimum(basis * spectrum @ basis.T, latents=3, beta=0.1)
     shuffled = [2, 0, 1]
-    model = Autoencoder(ModelConfig(3, Linear(), likelihood="gaussian"), (6,))
+    model = Autoencoder(AutoencoderConfig(3, Linear(), likelihood="gaussian"), (6,))
     with torch.no_grad():
         model.decoder.output[0].weight.copy_(torch.from_numpy(best.W[:, shuffled]))
     order = principal_order(best.var[None, shuffled])

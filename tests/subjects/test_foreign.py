@@ -13,7 +13,7 @@ from polariscope.cli import main
 from polariscope.examination.compare import compare
 from polariscope.representation import represent
 from polariscope.subjects import as_subject
-from polariscope.subjects.user_code import load_source
+from polariscope.user_code import load_source
 from polariscope.worlds import ArrayWorld
 
 FILE = Path(__file__).with_name("foreign.py")

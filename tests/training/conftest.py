@@ -3,9 +3,10 @@
 import pytest
 
 from polariscope.nets.architecture import MLP
-from polariscope.nets.autoencoder import ModelConfig
+from polariscope.nets.autoencoder import AutoencoderConfig
 from polariscope.objectives.vae import VAE
 from polariscope.training import RunConfig, TrainingConfig
+from polariscope.worlds.splits import RandomSplit
 from polariscope.worlds.sprites import Sprites
 
 
@@ -13,13 +14,14 @@ from polariscope.worlds.sprites import Sprites
 def small():
     """``small(objective=..., steps=...)``: a configuration on 16x16 sprites with a tiny MLP."""
 
-    def config(objective=None, likelihood="bernoulli", **training) -> RunConfig:
+    def config(objective=None, likelihood="bernoulli", held_out=0.1, **training) -> RunConfig:
         settings = {"steps": 30, "batch_size": 16, "log_every": 7, "evaluate_every": 10, "checkpoint_every": 10}
         return RunConfig(
             Sprites(size=16),
             objective or VAE(),
-            ModelConfig(latents=4, architecture=MLP((32,), (32,)), likelihood=likelihood),
+            AutoencoderConfig(latents=4, architecture=MLP((32,), (32,)), likelihood=likelihood),
             TrainingConfig(**settings | training),
+            RandomSplit(held_out),
         )
 
     return config

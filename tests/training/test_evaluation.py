@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from polariscope.training.config import RunConfig
-from polariscope.training.loop import evaluate, split
+from polariscope.training.loop import build_state, evaluate
 from polariscope.training.run import build_model
 
 
@@ -15,12 +15,12 @@ def config(small) -> RunConfig:
 
 def evaluated(config: RunConfig, step: int = 0, seed: int | None = None) -> dict[str, float]:
     """Terms of the untrained model; ``seed`` is that of whatever was drawn before, if anything was."""
-    model = build_model(config)
-    _, held_out = split(len(config.world), config.training.held_out)
-    assert len(held_out) > 2 * config.training.batch_size
+    state = build_state(build_model(config), config.objective, config.training)
+    parts = config.split.parts(config.world)
+    assert len(parts.held_out) > 2 * config.training.batch_size
     if seed is not None:
         torch.manual_seed(seed)
-    return evaluate(model, config.objective, config.world, held_out, config.training, step)
+    return evaluate(state, config.objective, config.world, parts, config.training, step)
 
 
 def test_the_noise_of_an_evaluation_is_always_the_same(config) -> None:
@@ -42,7 +42,7 @@ def test_every_batch_of_an_evaluation_has_noise_of_its_own(config, monkeypatch) 
 def test_an_evaluation_neither_trains_nor_leaves_the_model_in_another_mode(config) -> None:
     model = build_model(config)
     before = {name: value.clone() for name, value in model.state_dict().items()}
-    _, held_out = split(len(config.world), config.training.held_out)
-    evaluate(model, config.objective, config.world, held_out, config.training, 0)
+    state = build_state(model, config.objective, config.training)
+    evaluate(state, config.objective, config.world, config.split.parts(config.world), config.training, 0)
     assert model.training
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())

@@ -13,9 +13,11 @@ from polariscope.objectives import Batch, Objective, Terms
 from polariscope.objectives.beta_vae import BetaVAE
 from polariscope.objectives.factor_vae import FactorVAE
 from polariscope.training import Diverged, TrainingConfig, load_model, train
-from polariscope.training.loop import Feed, build_state, fit, rate_factor, split
+from polariscope.training import checkpoint as checkpoints
+from polariscope.training.loop import Feed, build_state, fit, rate_factor
 from polariscope.training.run import build_model
 from polariscope.worlds import ArrayWorld
+from polariscope.worlds.splits import RandomSplit
 from polariscope.worlds.world import to_tensor
 
 
@@ -62,16 +64,17 @@ def test_curves_are_means_over_the_steps_between_points(small) -> None:
 
     listeners = Listeners(
         metrics=lambda event: points.update({event.step: event.terms["loss"]}),
-        step=lambda step, loss: seen.append(loss),
+        step=lambda step, loss: seen.append(float(loss)),
     )
     fit(build_state(build_model(config), config.objective, config.training), config.objective, config.world,
-        config.training, listeners)  # fmt: skip
+        config.training, listeners, config.split)  # fmt: skip
     assert points[5] == pytest.approx(np.mean(seen[:5]))
     assert points[10] == pytest.approx(np.mean(seen[5:]))
 
 
 def test_held_out_data_is_never_trained_on(small) -> None:
-    trained, held_out = split(1000, 0.1)
+    parts = RandomSplit(0.1).parts(ArrayWorld(np.zeros((1000, 2))))
+    trained, held_out = parts.train, parts.held_out
     assert len(held_out) == 100
     assert sorted([*trained, *held_out]) == list(range(1000))
     world = ArrayWorld(np.arange(1000, dtype=np.float32)[:, None])
@@ -171,12 +174,15 @@ def test_weights_that_are_not_finite_are_never_saved(tmp_path, small) -> None:
     assert (tmp_path / "c.safetensors").read_bytes() == good
 
 
-def test_an_adversary_learns_with_its_own_optimiser(tmp_path, small) -> None:
+def test_a_discriminator_learns_with_its_own_optimiser_and_is_no_part_of_the_model(tmp_path, small) -> None:
     config = small(FactorVAE(width=16, depth=2), steps=20)
-    before = build_model(config).state_dict()
-    after = weights(train(config, Store(tmp_path)))
-    assert any(name.startswith("adversary.") for name in after)
+    state = build_state(build_model(config), config.objective, config.training)
+    before = {name: weight.clone() for name, weight in state.players["discriminator"].state_dict().items()}
+    run = train(config, Store(tmp_path))
+    after = checkpoints.within(checkpoints.read(run.checkpoint)[0], "player/discriminator/")
+    assert after.keys() == before.keys()
     assert all(not torch.equal(before[n], after[n]) for n in after if n.endswith("weight"))
+    assert not any("discriminator" in name for name in load_model(run).state_dict())
 
 
 def test_bfloat16_trains(tmp_path, small) -> None:
@@ -195,10 +201,10 @@ def test_a_device_that_is_not_there_is_refused(tmp_path, small) -> None:
     ("settings", "sentence"),
     [
         ({"steps": 0}, "steps is 0"),
-        ({"batch_size": 1}, "batch_size is 1"),
+        ({"batch_size": 0}, "batch_size is 0"),
         ({"learning_rate": 0.0}, "learning rate"),
         ({"learning_rate": float("nan")}, "learning rate"),
-        ({"held_out": 1.0}, "held-out share"),
+        ({"schedule": "drop"}, "drop_every"),
         ({"threads": 0}, "threads is 0"),
     ],
 )

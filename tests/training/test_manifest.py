@@ -8,7 +8,7 @@ import pytest
 from polariscope.lab import Store
 from polariscope.measures.disentanglement import disentanglement
 from polariscope.nets.architecture import MLP
-from polariscope.nets.autoencoder import ModelConfig
+from polariscope.nets.autoencoder import AutoencoderConfig
 from polariscope.objectives.beta_vae import BetaVAE
 from polariscope.representation import represent
 from polariscope.training import RunConfig, TrainingConfig
@@ -18,7 +18,7 @@ from polariscope.worlds.mini_sprites import MiniSprites
 
 @pytest.mark.spec("003/F3-093")
 def test_a_run_is_made_again_from_its_own_record(tmp_path) -> None:
-    model = ModelConfig(3, MLP((16,), (16,)), likelihood="gaussian", variance=0.5)
+    model = AutoencoderConfig(3, MLP((16,), (16,)), likelihood="gaussian", variance=0.5)
     training = TrainingConfig(steps=60, seed=7, evaluate_every=0)
     first = train(RunConfig(MiniSprites(), BetaVAE(0.3), model, training), Store(tmp_path / "first"))
 
@@ -37,6 +37,6 @@ def test_a_run_is_made_again_from_its_own_record(tmp_path) -> None:
         found = disentanglement(rep.mean, rep.factors, scores=("mig", "sap", "dci"), repeats=0, rotations=0)
         reports.append(found.summary())
     np.testing.assert_equal(reports[0], reports[1])
-    assert reports[0]["protocol"]["probe"] == "tree"  # estimators are named
+    assert reports[0]["protocol"]["probe"] == "boosting"  # estimators are named
     assert reports[0]["protocol"]["bins"] == 20
     assert first.result["train_loss"] == again.result["train_loss"]

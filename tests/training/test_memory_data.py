@@ -7,7 +7,7 @@ from torch.utils.data import TensorDataset
 
 import polariscope
 from polariscope.nets.architecture import MLP
-from polariscope.nets.autoencoder import ModelConfig
+from polariscope.nets.autoencoder import AutoencoderConfig
 from polariscope.objectives.vae import VAE
 from polariscope.training import RunConfig, TrainingConfig, checkpoint, load_model, resume, train
 from polariscope.worlds import ArrayWorld, as_world
@@ -19,7 +19,7 @@ def images(seed: int = 0) -> np.ndarray:
 
 def config(world, **training) -> RunConfig:
     settings = {"steps": 12, "batch_size": 8, "checkpoint_every": 4, "evaluate_every": 6, "log_every": 3}
-    return RunConfig(world, VAE(), ModelConfig(3, MLP((16,), (16,))), TrainingConfig(**settings | training))
+    return RunConfig(world, VAE(), AutoencoderConfig(3, MLP((16,), (16,))), TrainingConfig(**settings | training))
 
 
 def test_an_array_is_trained_on_stored_and_resumed_when_it_is_given_again(tmp_path) -> None:

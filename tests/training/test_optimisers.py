@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from polariscope.nets.architecture import Linear
-from polariscope.nets.autoencoder import Autoencoder, ModelConfig
+from polariscope.nets.autoencoder import Autoencoder, AutoencoderConfig
 from polariscope.objectives.autoencoder import AE
 from polariscope.theory.pca_vae import fit_linear_vae, minimum_loss, optimum
 from polariscope.training import TrainingConfig
@@ -20,8 +20,8 @@ ADAM, ADAM_KERAS, ADAGRAD = (
 
 def bowl(config: TrainingConfig, steps: int) -> tuple[float, float]:
     """Largest first step, and the distance from the bottom in the end, on ½ Σ (p − 1)² over a model's parameters."""
-    model = Autoencoder(ModelConfig(2, Linear()), (3,), "point")
-    optimiser = build_state(model, AE(), config).optimisers["main"]
+    model = Autoencoder(AutoencoderConfig(2, Linear()), (3,), "point")
+    optimiser = build_state(model, AE(), config).optimisers["model"]
     parameters = list(model.parameters())
     first = 0.0
     for step in range(steps):
@@ -66,7 +66,7 @@ def test_the_rate_decays_to_nothing_and_lbfgs_reaches_the_optimum() -> None:
 
 
 def test_epsilon_reaches_adam() -> None:
-    model = Autoencoder(ModelConfig(2, Linear()), (3,), "point")
-    assert build_state(model, AE(), ADAM_KERAS).optimisers["main"].defaults["eps"] == 1e-7
+    model = Autoencoder(AutoencoderConfig(2, Linear()), (3,), "point")
+    assert build_state(model, AE(), ADAM_KERAS).optimisers["model"].defaults["eps"] == 1e-7
     with pytest.raises(ValueError, match="epsilon"):
         TrainingConfig(adam_epsilon=0.0)

@@ -13,7 +13,7 @@ from safetensors.torch import save_file
 
 from polariscope.lab import Store
 from polariscope.nets.architecture import MLP, Conv, Linear
-from polariscope.nets.autoencoder import ModelConfig
+from polariscope.nets.autoencoder import AutoencoderConfig
 from polariscope.objectives.beta_vae import BetaVAE, FullBetaVAE
 from polariscope.objectives.factor_vae import FactorVAE
 from polariscope.training import RunConfig, TrainingConfig, load_model, resume, train
@@ -36,7 +36,7 @@ def assert_same(a: dict[str, torch.Tensor], b: dict[str, torch.Tensor]) -> None:
 def conv(objective=None, architecture=None, **training) -> RunConfig:
     """What ``polariscope train sprites`` trains, on smaller images."""
     settings = {"steps": 12, "batch_size": 8, "log_every": 4, "evaluate_every": 6, "checkpoint_every": 5, "seed": 3}
-    model = ModelConfig(latents=4, architecture=architecture or Conv())
+    model = AutoencoderConfig(latents=4, architecture=architecture or Conv())
     return RunConfig(Sprites(size=16), objective or BetaVAE(), model, TrainingConfig(**settings | training))
 
 
@@ -106,7 +106,7 @@ def test_moments_come_back_with_the_strides_of_their_weights(tmp_path) -> None:
     run = train(config, Store(tmp_path))
     state = build_state(build_model(config), config.objective, config.training)
     checkpoints.load(state, run.checkpoint)
-    optimiser = state.optimisers["main"]
+    optimiser = state.optimisers["model"]
     for weight, moments in optimiser.state.items():
         assert moments["exp_avg"].stride() == moments["exp_avg_sq"].stride() == weight.stride()
     assert any(p.dim() == 4 and not p.is_contiguous() for p in optimiser.state), "there are channels-last weights"

@@ -5,17 +5,18 @@ import torch
 
 from polariscope.lab.store import Store
 from polariscope.nets.architecture import MLP
-from polariscope.nets.autoencoder import ModelConfig
+from polariscope.nets.autoencoder import AutoencoderConfig
 from polariscope.objectives.vae import VAE
 from polariscope.training import RunConfig, TrainingConfig, best_run, load_model, over_seeds, train, train_all
 from polariscope.training.run import Progress, paced
 from polariscope.worlds.mini_sprites import MiniSprites
+from polariscope.worlds.splits import RandomSplit
 
 
 @pytest.fixture
 def config() -> RunConfig:
-    training = TrainingConfig(steps=30, seed=5, evaluate_every=30, held_out=0.2)
-    return RunConfig(MiniSprites(), VAE(), ModelConfig(2, MLP((8,), (8,))), training)
+    training = TrainingConfig(steps=30, seed=5, evaluate_every=30)
+    return RunConfig(MiniSprites(), VAE(), AutoencoderConfig(2, MLP((8,), (8,))), training, RandomSplit(0.2))
 
 
 @pytest.mark.spec("001a/ST-03")

@@ -238,7 +238,8 @@ def test_file_is_a_world_by_name_and_reads_late(tmp_path) -> None:
     world = worlds.build({"name": "file", "path": str(tmp_path / "late.npz")})
     assert isinstance(world, File)
     assert worlds.describe(world) == {
-        "name": "file", "path": str(tmp_path / "late.npz"), "size": None, "kinds": {}, "white": None, "group": ""
+        "name": "file", "path": str(tmp_path / "late.npz"), "size": None, "kinds": {}, "white": None, "group": "",
+            "floats": False,
     }  # fmt: skip
     with pytest.raises(FileNotFoundError, match=r"late\.npz"):
         world.observe([0])

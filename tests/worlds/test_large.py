@@ -45,7 +45,7 @@ def in_place(monkeypatch):
 SCRIPT = """
 import sys
 import numpy as np
-from polariscope.nets.autoencoder import ModelConfig
+from polariscope.nets.autoencoder import AutoencoderConfig
 from polariscope.memory import available_memory
 from polariscope.objectives.vae import VAE
 from polariscope.representation import represent
@@ -58,8 +58,8 @@ def peak():
     return next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith("VmHWM"))
 
 def train(world):
-    training = TrainingConfig(steps=4, batch_size=32, held_out=0.001, evaluate_every=4, threads=1)
-    train_in_memory(RunConfig(world, VAE(), ModelConfig(latents=2), training))
+    training = TrainingConfig(steps=4, batch_size=32, evaluate_every=4, threads=1)
+    train_in_memory(RunConfig(world, VAE(), AutoencoderConfig(latents=2), training))
 
 observations.available_memory = lambda: 2**30  # so that packed data is read in place, too
 train(ArrayWorld(np.random.default_rng(0).integers(0, 256, (64, 3, 32, 32), np.uint8)))  # what torch takes for itself
@@ -286,7 +286,7 @@ def test_large_images_are_rendered_a_few_batches_at_a_time() -> None:
     def most_at_once(side: int) -> int:
         world = Large(np.broadcast_to(np.uint8(200), (8, 3, side, side)))
         asked.clear()
-        feed = Feed(world, np.arange(8), TrainingConfig(steps=20, batch_size=4, held_out=0.0))
+        feed = Feed(world, np.arange(8), TrainingConfig(steps=20, batch_size=4))
         object.__setattr__(feed, "_kept", None)
         steps = list(feed.steps(0, 20))
         assert [step for step, _ in steps] == list(range(20))

@@ -11,6 +11,9 @@ import os
 import sys
 from collections.abc import Sequence
 
+from polariscope import plugins
+from polariscope.memory import keep_freed_memory
+
 COMMANDS = {
     "demo": "train two models on the sprite world, examine both, write a report",
     "worlds": "list the worlds, or show one as a contact sheet",
@@ -43,15 +46,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(arguments: list[str]) -> int:
-    if not arguments or arguments[0] in ("-h", "--help"):
-        print(overview())
-        return 0
-    name, *rest = arguments
     try:
+        files = _plugins(arguments)
+        if not arguments or arguments[0] in ("-h", "--help"):
+            print(overview())
+            return 0
+        name, *rest = arguments
         if name not in COMMANDS:
             from polariscope.registry import nearest
 
             raise ValueError(f"there is no command {name!r}: {nearest(name, COMMANDS)}")
+        for file in files:
+            plugins.load_plugin(file)
+        keep_freed_memory()  # here and in workers, which are processes of ours; a user's own are left alone
         command = importlib.import_module(f"polariscope.cli.{name}")
         code: int = command.main(rest)
         return code
@@ -60,14 +67,26 @@ def _run(arguments: list[str]) -> int:
         return 130
     except BrokenPipeError:
         raise
-    except (ValueError, TypeError, OSError, ImportError) as error:
-        if os.environ.get("POLARISCOPE_DEBUG"):
-            raise
-        print(f"error: {error}", file=sys.stderr)
-        return 2
     except ArithmeticError as error:
         print(f"error: {error}", file=sys.stderr)
         return 3
+    except Exception as error:
+        said = plugins.blamed(error)
+        if os.environ.get("POLARISCOPE_DEBUG") or not isinstance(said, ValueError | TypeError | OSError | ImportError):
+            raise
+        print(f"error: {said}", file=sys.stderr)
+        return 2
+
+
+def _plugins(arguments: list[str]) -> list[str]:
+    """Take ``--plugin FILE``, which every command knows, away from the words, as often as it is there."""
+    files: list[str] = []
+    if any(word.split("=")[0] == "--plugin" for word in arguments):
+        from polariscope.cli.parsing import take
+
+        while (file := take(arguments, "--plugin")) is not None:
+            files.append(file)
+    return files
 
 
 def overview() -> str:
@@ -81,6 +100,7 @@ def overview() -> str:
             "",
             *lines,
             "",
+            "'--plugin FILE.py' (any number of them, with any command) adds what a file of yours registers.",
             "'polariscope COMMAND --help' tells the options of a command.",
             "Set POLARISCOPE_DEBUG=1 to see the traceback behind an error.",
         ]

@@ -9,15 +9,15 @@ from pathlib import Path
 from typing import Any, Literal
 
 from polariscope.atomic import atomic
-from polariscope.cli.configuration import with_world, world_named
+from polariscope.cli.configuration import chosen_world, meant, with_world
 from polariscope.cli.named import ModelFlags, is_source, opened, own_subject, run_subject
 from polariscope.cli.parsing import parse, take, take_first
 from polariscope.examination.compare import compare, encoder_layers
 from polariscope.lab.store import Run, Store
 from polariscope.measures.similarity import SimilarityMatrix
 from polariscope.report.figures import heatmap
-from polariscope.training.config import RunConfig
-from polariscope.worlds.world import World, worlds
+from polariscope.training.run import config_of
+from polariscope.worlds.world import World
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,9 @@ def main(arguments: list[str]) -> int:
     data, folder = take(arguments, "--data"), take(arguments, "--runs")
     store = Store(Path(folder or "runs"))
     runs = [None if is_source(name) else opened(store, name) for name in names]
-    options: Any = parse(with_world(Options, _world(runs, data if names else "sprites")), arguments, "compare")
+    options: Any = parse(
+        with_world(Options, _world(runs, arguments, data if names else "sprites")), arguments, "compare"
+    )
     if options.count < 2:
         raise ValueError(f"--count is {options.count}: at least 2 examples are needed")
     if options.debiased and options.measure != "cka":
@@ -71,7 +73,7 @@ def main(arguments: list[str]) -> int:
     found = compare(
         first,
         second,
-        options.world,
+        meant(options.world),
         measure=options.measure,
         debiased=options.debiased,
         count=options.count,
@@ -92,11 +94,11 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
-def _world(runs: list[Run | None], data: str | None) -> World:
+def _world(runs: list[Run | None], arguments: list[str], data: str | None) -> World:
     """The data both models see: what was asked for, or that of the first run."""
-    own = [(run.id, RunConfig.build(run.config).world) for run in runs if run is not None]
+    own = [(run.id, config_of(run).world) for run in runs if run is not None]
     if data is not None:
-        return worlds.build(world_named(data))
+        return chosen_world(arguments, data)
     if not own:
         raise ValueError("models of yours need --data: the name of a world or the path of a file")
     if own[0][1].shape != own[-1][1].shape:

@@ -1,96 +1,131 @@
-"""From words to configurations: registered things are flags, a TOML file fills them, flags have the last word."""
+"""From words to configurations: registered things are flags, a TOML file fills them, flags have the last word.
+
+Names come first, because they decide which flags there are: ``--world.of sprites`` chooses what a view looks at, and
+only then is there ``--world.of.size``.
+"""
 
 from __future__ import annotations
 
 import dataclasses
+import inspect
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from polariscope.cli.parsing import options_type, parse, read_toml, take, take_first
-from polariscope.nets.architecture import architectures
-from polariscope.nets.autoencoder import ModelConfig
+from polariscope.lab.store import Store
+from polariscope.nets.model import models
 from polariscope.objectives.objective import objectives
-from polariscope.registry import Registry
-from polariscope.training.config import RunConfig, TrainingConfig
+from polariscope.registry import Registry, held
+from polariscope.training.config import RunConfig
+from polariscope.training.start import warm
+from polariscope.worlds.splits import splits
 from polariscope.worlds.world import World, worlds
 
-RUN_HELP = """polariscope {command} WORLD [--objective NAME] [--architecture NAME] [--config FILE.toml] [options]
+RUN_HELP = """polariscope {command} WORLD [--objective NAME] [--model NAME] [--split NAME] [--config FILE] [options]
 
 WORLD is a name ('polariscope worlds' lists them) or the path of a file of images. The options below are those of the
-chosen world, objective and architecture; choose others to see theirs."""
+chosen world, objective, model and split; choose others to see theirs. What a world or a model holds is chosen in the
+same way: --world.of NAME, --model.architecture NAME. --model.from RUN begins with the weights of another run."""
 
-
-def world_named(name: str) -> dict[str, Any]:
-    """A world's description from its name, or from the path of a file or folder."""
-    if name in worlds.names():
-        return {"name": name}
-    if Path(name).exists():
-        return {"name": "file", "path": name}
-    if "/" in name or "." in name:
-        raise ValueError(f"there is no file {name}, and no world of that name")
-    worlds.get(name)  # says which world was meant
-    return {}
+CHOSEN: dict[str, Registry[Any]] = {"world": worlds, "split": splits, "objective": objectives, "model": models}
 
 
 def parse_run(arguments: list[str], command: str, extra: list[tuple[str, Any, Any]]) -> tuple[RunConfig, Any]:
-    """A run's configuration from ``WORLD --config FILE --objective NAME --architecture NAME`` and flags for each.
+    """A run's configuration from ``WORLD --config FILE``, the names of its parts, and flags for each of them.
 
-    The names come first, because they decide which flags there are. ``extra`` are further fields (name, type,
-    default) of the command's own; they come back as attributes of the second result.
+    ``extra`` are further fields (name, type, default) of the command's own; they come back as attributes of the second
+    result.
     """
     arguments = list(arguments)
     description = read_toml(take(arguments, "--config"))
-    world = take_first(arguments) or take(arguments, "--world")
+    world = take_first(arguments)
     if world is not None:
-        description["world"] = _named(description.get("world"), world_named(world))
-    elif "world" not in description and "-h" not in arguments and "--help" not in arguments:
+        arguments += ["--world", world]
+    asked = "-h" in arguments or "--help" in arguments
+    if "world" not in description and not asked and not any(word.split("=")[0] == "--world" for word in arguments):
         raise ValueError(f"which world? 'polariscope {command} WORLD': {', '.join(worlds.names())}, or a file's path")
-    description.setdefault("world", {"name": "sprites"})
-    for flag, section in (("--objective", description), ("--architecture", description.setdefault("model", {}))):
-        name = take(arguments, flag)
-        if name is not None:
-            registry: Registry[Any] = objectives if flag == "--objective" else architectures
-            registry.get(name)
-            key = flag.removeprefix("--")
-            section[key] = _named(section.get(key), {"name": name})
+    origin = take(arguments, "--model.from")
+    if origin is not None:
+        folder = take(arguments, "--runs")
+        arguments += [] if folder is None else ["--runs", folder]
+        run = Store(Path(folder or "runs")).open(origin)
+        description.setdefault("model", run.config["model"])
+        start = warm(run)
+        description["start"] = {**description.get("start", {}), "run": start.run, "sha256": start.sha256}
+    for section, registry in CHOSEN.items():
+        usual = {"world": "sprites", "split": "random", "objective": "vae"}.get(section)
+        if usual is None:
+            usual = models.name_of(objectives.build(description["objective"]).default_model())
+        known = description.get(section, {})
+        known = registry.spelled(known) if isinstance(known, str) else {"name": usual, **known}
+        description[section] = choose(arguments, f"--{section}", registry, known)
     default = RunConfig.build(description)
-    # The same configuration with the architecture's own type in the annotation, so that its fields become flags.
-    architecture = default.model.architecture
-    field = ("architecture", type(architecture), dataclasses.field(default=architecture))
-    model_type = dataclasses.make_dataclass("ModelConfig", [field], bases=(ModelConfig,), frozen=True)
-    fields = [
-        ("world", type(default.world), default.world),
-        ("objective", type(default.objective), default.objective),
-        ("model", model_type, model_type(**_shallow(default.model))),
-        ("training", TrainingConfig, default.training),
-        *extra,
-    ]
-    options = parse(options_type(fields, RUN_HELP.format(command=command)), arguments, command)
-    return RunConfig(
-        options.world, options.objective, ModelConfig(**_shallow(options.model)), options.training
-    ), options
+    fields = [(f.name, *_as_flags(getattr(default, f.name))) for f in dataclasses.fields(RunConfig)]
+    options = parse(options_type([*fields, *extra], RUN_HELP.format(command=command)), arguments, command)
+    return RunConfig(**{f.name: meant(getattr(options, f.name)) for f in dataclasses.fields(RunConfig)}), options
 
 
-def parse_world(name: str, arguments: list[str], command: str, extra: list[tuple[str, Any, Any]]) -> tuple[World, Any]:
+def parse_world(
+    name: str, arguments: list[str], command: str, extra: list[tuple[str, Any, Any]], help_text: str = ""
+) -> tuple[World, Any]:
     """A world from its name and ``--world.*`` flags, with further fields of the command's own."""
-    default = worlds.build(world_named(name))
-    options = parse(options_type([("world", type(default), default), *extra]), arguments, command)
-    return options.world, options
+    arguments = list(arguments)
+    field = _as_flags(chosen_world(arguments, name))
+    options = parse(options_type([("world", *field), *extra], help_text), arguments, command)
+    return meant(options.world), options
+
+
+def chosen_world(arguments: list[str], name: str) -> World:
+    """The world of a name, with what it holds chosen by flags, which are taken from the arguments."""
+    return worlds.build(choose(arguments, "--world", worlds, worlds.spelled(name)))
 
 
 def with_world(options: type, default: World) -> Any:
-    """A command's options with the settings of a world among them."""
-    world = ("world", type(default), dataclasses.field(default=default))
+    """A command's options with the settings of a world among them; :func:`meant` gives the world back."""
+    kind, value = _as_flags(default)
+    world = ("world", kind, dataclasses.field(default=value))
     extended = dataclasses.make_dataclass("Options", [world], bases=(options,), frozen=True)
     extended.__doc__ = options.__doc__
     return extended
 
 
-def _named(known: Mapping[str, Any] | None, new: dict[str, Any]) -> dict[str, Any]:
-    """A name given on the command line; settings of the file stay if they are for the same thing."""
-    return {**known, **new} if known and known.get("name") == new["name"] else new
+def choose(arguments: list[str], flag: str, registry: Registry[Any], known: Mapping[str, Any]) -> dict[str, Any]:
+    """A description with everything that it holds chosen by flags, ``--world.of NAME``; the flags are taken away."""
+    description = dict(known)
+    word = take(arguments, flag)
+    if word is not None:
+        new = registry.spelled(word)
+        # Settings of a file stay if they are for the same thing.
+        description = {**description, **new} if description.get("name") == new["name"] else new
+    for name, inner in held(registry.get(description["name"])).items():
+        kept = description.get(name, {})
+        kept = inner.spelled(kept) if isinstance(kept, str) else kept
+        inner_flag = f"{flag}.{name.replace('_', '-')}"
+        if kept or any(given.split("=")[0] == inner_flag for given in arguments):
+            description[name] = choose(arguments, inner_flag, inner, kept)
+    return description
 
 
-def _shallow(config: Any) -> dict[str, Any]:
-    return {f.name: getattr(config, f.name) for f in dataclasses.fields(config)}
+def _as_flags(thing: Any) -> tuple[Any, Any]:
+    """Type and default of a configuration for tyro: what it holds has its own type, so that its fields are flags."""
+    inner = {name: _as_flags(getattr(thing, name)) for name in held(thing) if getattr(thing, name) is not None}
+    if not inner:
+        return type(thing), thing
+    fields = [(name, kind, dataclasses.field(default=value)) for name, (kind, value) in inner.items()]
+    kind = dataclasses.make_dataclass(type(thing).__name__, fields, bases=(type(thing),), frozen=True)
+    kind.__doc__ = type(thing).__doc__
+    values = {f.name: getattr(thing, f.name) for f in dataclasses.fields(thing) if f.init}
+    return kind, kind(**values | {name: value for name, (_, value) in inner.items()})
+
+
+def meant(thing: Any) -> Any:
+    """What :func:`_as_flags` was made of, with the values that it has now."""
+    if not dataclasses.is_dataclass(thing):
+        return thing
+    made = "types"  # the module of dataclasses that are made and not written
+    kind: Any = next(cls for cls in inspect.getmro(type(thing)) if cls.__module__ != made)
+    inner = {name: meant(getattr(thing, name)) for name in held(kind)}
+    if not inner:
+        return thing
+    return kind(**{f.name: inner.get(f.name, getattr(thing, f.name)) for f in dataclasses.fields(kind) if f.init})

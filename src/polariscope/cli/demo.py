@@ -16,7 +16,7 @@ from polariscope.cli.parsing import parse
 from polariscope.cli.progress import bars
 from polariscope.examination.examine import examine
 from polariscope.lab.store import Run, Store
-from polariscope.nets.autoencoder import ModelConfig
+from polariscope.nets.autoencoder import AutoencoderConfig
 from polariscope.objectives.beta_tc_vae import BetaTCVAE
 from polariscope.objectives.beta_vae import BetaVAE
 from polariscope.report import Case, write_report
@@ -99,7 +99,7 @@ def show(demo: Run, runs: list[Run], options: Options) -> int:
 
 def config_of(objective: Any, options: Options) -> RunConfig:
     training = TrainingConfig(steps=options.steps, learning_rate=1e-3, evaluate_every=250, checkpoint_every=500)
-    return RunConfig(Sprites(size=options.size), objective, ModelConfig(latents=10), training)
+    return RunConfig(Sprites(size=options.size), objective, AutoencoderConfig(latents=10), training)
 
 
 def headline(cases: list[Case], runs: list[Run]) -> None:

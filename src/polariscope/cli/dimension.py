@@ -33,7 +33,7 @@ from polariscope.dimension import (
 from polariscope.lab.store import Store
 from polariscope.training.config import RunConfig
 from polariscope.training.loop import Listeners
-from polariscope.training.run import Progress
+from polariscope.training.run import paced
 from polariscope.worlds.world import worlds
 
 EXTRA = [
@@ -46,7 +46,7 @@ EXTRA = [
         ),
         "trace",
     ),
-    ("start", flag(int | None, "Latents of the first model; the data's intrinsic dimension if not given."), None),
+    ("first", flag(int | None, "Latents of the first model; the data's intrinsic dimension if not given."), None),
     ("threshold", flag(float | None, "Largest statistic that passes; the published one if not given."), None),
     ("cap", flag(int, "Most latents to try."), 200),
     ("budget", flag(int, "Steps of the first, shortest trainings; doubled until the answer is stable."), 500),
@@ -65,7 +65,7 @@ def main(arguments: list[str]) -> int:
     if options.statistic == "types" and options.threshold is not None:
         raise ValueError("counting types has no threshold: leave --threshold out")
     console = Console(quiet=options.json)
-    start = options.start
+    start = options.first
     if start is None:
         estimate = data_dimension(config.world, options.examples)
         start = min(max(1, round(estimate.value)), options.cap)
@@ -76,7 +76,7 @@ def main(arguments: list[str]) -> int:
             soft_wrap=True,
         )
     if start < 1:
-        raise ValueError(f"--start is {start}: a search starts with at least 1 latent")
+        raise ValueError(f"--first is {start}: a search starts with at least 1 latent")
     statistics = () if options.statistic == "types" else (options.statistic,)
     probe = DimensionProbe(config, options.examples, statistics)
     most = min(options.budget, config.training.steps) if options.once else config.training.steps
@@ -109,7 +109,7 @@ class _Work:
 
     def read(self, steps: int, latents: int) -> Reading:
         with bars([f"{latents} latents"], steps, quiet=self.options.json) as (tell,):
-            listeners = Listeners(step=lambda step, loss: tell(Progress(step, steps, loss)))
+            listeners = Listeners(step=paced(tell, steps))
             return self.probe(latents, steps=steps, seed=self.seed, listeners=listeners)
 
     def tell(self, name: str, passing: str) -> Callable[[Reading, float, bool], None]:

@@ -14,7 +14,7 @@ from typing import Any, Literal
 from rich.console import Console
 from rich.table import Table
 
-from polariscope.cli.configuration import with_world, world_named
+from polariscope.cli.configuration import chosen_world, meant, with_world
 from polariscope.cli.named import ModelFlags, is_source, opened, own_subject, run_subject
 from polariscope.cli.parsing import parse, take, take_first
 from polariscope.examination.examine import Examination, Variable, examine
@@ -27,7 +27,7 @@ from polariscope.objectives.vae import VAE
 from polariscope.report import Case, write_report
 from polariscope.report.page import KNOWS
 from polariscope.training.config import RunConfig
-from polariscope.training.loop import split
+from polariscope.training.run import config_of
 from polariscope.worlds.splits import Part
 from polariscope.worlds.world import World, worlds
 
@@ -80,11 +80,12 @@ def main(arguments: list[str]) -> int:
         folder = take(arguments, "--runs")
         arguments += [] if folder is None else ["--runs", folder]
         run = opened(Store(Path(folder or "runs")), name)
-        config = RunConfig.build(run.config)
+        config = config_of(run)
     if data is None and config is None and not asked:
         raise ValueError("a model of yours needs --data: the name of a world or the path of a file")
-    default = config.world if config is not None and data is None else worlds.build(world_named(data or "sprites"))
+    default = config.world if config is not None and data is None else chosen_world(arguments, data or "sprites")
     options: Any = parse(with_world(Options, default), arguments, "examine")
+    asked_world = meant(options.world)
     if options.count < 2:
         raise ValueError(f"--count is {options.count}: at least 2 examples are needed")
     wanted = [m for pattern in options.measures.split(",") if pattern for m in _known(pattern.strip())]
@@ -93,15 +94,15 @@ def main(arguments: list[str]) -> int:
         assert name is not None
         if options.part != "all":
             raise ValueError("--part is for the data of a run, which knows what it was trained on")
-        examination = examine(own_subject(name, options), options.world, **found)
-        about = {"model": name, "data": data, "world": worlds.describe(options.world)}
+        examination = examine(own_subject(name, options), asked_world, **found)
+        about = {"model": name, "data": data, "world": worlds.describe(asked_world)}
         case = Case(name.rpartition(":")[2], about, [], examination)
         out = options.out or Path("report.html")
     else:
         assert config is not None
         if options.out is None and not os.access(run.path, os.W_OK):
             raise ValueError(f"the run folder {run.path} cannot be written to: say with --out where the report goes")
-        world, looked_at = _part(options.world, config, options.part, own=options.world == config.world)
+        world, looked_at = _part(asked_world, config, options.part, own=asked_world == config.world)
         subject = dataclasses.replace(run_subject(run), notes=looked_at)
         examination = examine(subject, world, **found, beta=divergence_weight(config.objective))
         if options.out is None:
@@ -129,13 +130,10 @@ def _part(world: World, config: RunConfig, part: str, own: bool) -> tuple[World,
         if part != "all":
             raise ValueError("--part is for the data the run was trained on, without --data and --world.*")
         return world, (OTHER_DATA,)
-    trained, held_out = split(len(world), config.training.held_out)
     if part == "all":
-        return world, (LOOKED_AT["all"],) if len(held_out) else (LOOKED_AT["training"],)
-    index = held_out if part == "held-out" else trained
-    if not len(index):
-        raise ValueError("this run kept no data from training, so there is none to look at with --part held-out")
-    return Part(world, index), (LOOKED_AT[part],)
+        kept = len(config.split.parts(world).held_out)
+        return world, (LOOKED_AT["all" if kept else "training"],)
+    return Part(world, config.split, "train" if part == "training" else "held-out"), (LOOKED_AT[part],)
 
 
 def note(run: Run, examination: Examination) -> None:
@@ -149,7 +147,7 @@ def note(run: Run, examination: Examination) -> None:
 
 def divergence_weight(objective: Objective) -> float | None:
     """The weight of the divergence, for objectives that have one and no other pressure on the posterior."""
-    if isinstance(objective, BetaVAE):
+    if type(objective) is BetaVAE:  # not one with a full covariance, to which the diagonal formula does not apply
         return objective.beta
     return 1.0 if isinstance(objective, VAE) else None
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import itertools
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -17,27 +18,37 @@ from safetensors.torch import save_file
 from torch import nn
 
 from polariscope.atomic import atomic
-from polariscope.cli.configuration import world_named
-from polariscope.cli.named import is_source, own_module
+from polariscope.cli.configuration import parse_world
+from polariscope.cli.named import is_source, opened, own_module
 from polariscope.cli.parsing import flag, options_type, parse, take_first
 from polariscope.cli.progress import bars
 from polariscope.examination.diagnose import Diagnosis, Form, Labelled, check_examples, diagnose, train_classifier
+from polariscope.lab.holding import hold
 from polariscope.lab.store import Run, Store
-from polariscope.nets.classifiers import Parametrisation, Weights, alexnet, lenet, mlp
+from polariscope.nets.classifiers import Parametrisation
+from polariscope.nets.model import Brief, Model, models
+from polariscope.nets.predictors import AlexNet, LeNet, Perceptron
+from polariscope.nets.scaled import Scaled, ScaledConfig
+from polariscope.objectives.predict import Classify
 from polariscope.registry import nearest
 from polariscope.report.kernel_figures import figures_of, write_kernel_report
 from polariscope.subjects.weights import load_weights
-from polariscope.training.run import Progress
-from polariscope.worlds.world import World, sample, to_tensor, worlds
+from polariscope.training.config import RunConfig, TrainingConfig
+from polariscope.training.run import Progress, load_model, train
+from polariscope.worlds.splits import RandomSplit
+from polariscope.worlds.targets import Task, target_values, targets_of
+from polariscope.worlds.view import inside
+from polariscope.worlds.world import World, sample_numbers, to_tensor, worlds
 
-HELP = """polariscope kernel MODEL DATA [options]
+HELP = """polariscope kernel RUN [options], or polariscope kernel MODEL DATA [options]
 
 Compares the tangent kernel of a classifier before and after training, with examples it was not trained on.
 
-MODEL is 'mlp', 'lenet' or 'alexnet', or FILE.py:NAME, a class or function of yours that returns an nn.Module with
-outputs (n, C) or (n,) when called without arguments. DATA is a labelled world or a file (npz with x and y, MNIST's IDX
-files, a folder of folders of images). Give the weights of before and after with --initial and --final; without them the
-model is trained here, and DATA is divided into examples to train on, to compare kernels on and to count errors on."""
+RUN was trained with --objective classify. MODEL is 'mlp', 'lenet' or 'alexnet', or FILE.py:NAME, a class or function of
+yours that returns an nn.Module with outputs (n, C) or (n,) when called without arguments. DATA is a labelled world or a
+file (npz with x and y, MNIST's IDX files, a folder of folders of images). Give the weights of before and after with
+--initial and --final; without them the model is trained here, and DATA is divided into examples to train on, to compare
+kernels on and to count errors on."""
 
 BUILT_IN = ("mlp", "lenet", "alexnet")
 STEPS = 1000
@@ -71,113 +82,159 @@ def main(arguments: list[str]) -> int:
     name, place = take_first(arguments), take_first(arguments)
     asked = "-h" in arguments or "--help" in arguments
     if not asked and name is None:
-        raise ValueError(f"which model? 'polariscope kernel MODEL DATA': {', '.join(BUILT_IN)}, or FILE.py:NAME")
+        raise ValueError(f"which model? 'polariscope kernel MODEL DATA': {', '.join(BUILT_IN)}, FILE.py:NAME, or a run")
+    if name is not None and name not in BUILT_IN and not is_source(name) and place is None:
+        return _of_run(name, arguments)
     if not asked and place is None:
         raise ValueError("which data? 'polariscope kernel MODEL DATA': a labelled world's name, or a file's path")
-    default = worlds.build(world_named(place or "digits"))
-    options = parse(options_type([("world", type(default), default), *EXTRA], HELP), arguments, "kernel")
+    world, options = parse_world(place or "digits", arguments, "kernel", EXTRA, HELP)
     assert name is not None
     _check(options)
-    train, fit, test, names = examples(options.world, options)
+    _check_training(options)
+    if name not in BUILT_IN and not is_source(name):
+        raise ValueError(f"there is no model {name!r}: {nearest(name, [*BUILT_IN, 'FILE.py:NAME'])}")
+    task = Task(world, options.label or "", "parity" if options.parity else "classes")
+    if name in BUILT_IN and options.initial is None and options.final is None:
+        return _diagnosed(_trained(name, task, options), options)
+    train, fit, test = examples(task, options)
     check_examples(fit, test)
-    model = classifier(name, tuple(fit.x.shape[1:]), len(names), options)
-    initial, final, network = before_and_after(model, train, name, options)
-    found = diagnose(
-        initial,
-        final,
-        fit,
-        test,
-        network=network,
-        form=options.form,
-        modes=options.modes,
-        ridge=options.ridge,
-        seed=options.seed,
-    )
-    settings = {"model": name, "data": worlds.describe(options.world)}
+    initial, final, network = before_and_after(_model(name, task, options), train, name, options)
+    settings = {"model": name, "data": worlds.describe(world)}
     settings |= {key: plain_value(getattr(options, key)) for key, _, _ in EXTRA if key not in ("json", "runs", "out")}
     folder, run = _folder(options, name, settings)
-    write(folder, found, settings, names)
+    found = _look(initial, final, fit, test, network, options)
+    write(folder, found, settings, class_names(task))
     if options.final is None:  # what was trained here can be diagnosed again, or used
         for file, module in (("initial", initial), ("final", final)):
             with atomic(folder / f"{file}.safetensors") as draft:
                 save_file({k: v.contiguous() for k, v in module.state_dict().items()}, draft)
     if run is not None:
         run.update(status="done", result={"verdict": found.verdict, "cka": found.change.cka})
-    if options.json:
+    return _said(found, folder, settings, options.json)
+
+
+def _of_run(name: str, arguments: list[str]) -> int:
+    """Diagnose a run that was trained to classify, on data that it kept from training."""
+    wanted = ("form", "count", "test", "modes", "ridge", "seed", "runs", "out", "json")
+    options = parse(options_type([field for field in EXTRA if field[0] in wanted], HELP), arguments, "kernel")
+    _check(options)
+    return _diagnosed(opened(Store(options.runs), name), options)
+
+
+def _diagnosed(run: Run, options: Any) -> int:
+    config = RunConfig.build(run.config)
+    targets = targets_of(config.world) if "target" in config.objective.needs else ()
+    if len(targets) != 1 or not targets[0].size:
+        raise ValueError(f"run {run.id} was not trained to tell one class: train it with --objective classify")
+    fit, test = _kept(config, options)
+    network, first = load_model(run), load_model(run, 0)
+    before, after = (one.network if isinstance(one, Scaled) else one for one in (first, network))
+    found = _look(before, after, fit, test, network, options)
+    settings: dict[str, Any] = {"model": models.name_of(config.model), "run": run.id}
+    settings["data"] = worlds.describe(config.world)
+    settings |= {
+        key: run.config["training"][key] for key in ("steps", "batch_size", "learning_rate", "optimiser", "seed")
+    }
+    settings |= {"alpha": getattr(config.model, "alpha", None), "form": options.form, "ridge": options.ridge}
+    folder = options.out or run.path
+    write(folder, found, settings, class_names(config.world))
+    with hold(run.path):
+        run.update(result={"verdict": found.verdict, "cka": found.change.cka})
+    return _said(found, folder, settings, options.json)
+
+
+def _kept(config: RunConfig, options: Any) -> tuple[Labelled, Labelled]:
+    """Examples that a run keeps from training: to compare kernels on, and to count errors on."""
+    numbers = config.split.parts(config.world).held_out
+    share = min(1.0, len(numbers) / (options.count + options.test))  # few are divided in the same proportions
+    ends = np.cumsum([0, int(share * options.count), int(share * options.test)])
+    fit, test = (_labelled(config.world, numbers[start:end]) for start, end in itertools.pairwise(ends))
+    check_examples(fit, test)
+    return fit, test
+
+
+def _look(
+    before: nn.Module, after: nn.Module, fit: Labelled, test: Labelled, network: nn.Module, options: Any
+) -> Diagnosis:
+    chosen = {"form": options.form, "modes": options.modes, "ridge": options.ridge, "seed": options.seed}
+    return diagnose(before, after, fit, test, network=network, **chosen)
+
+
+def _said(found: Diagnosis, folder: Path, settings: dict[str, Any], as_json: bool) -> int:
+    if as_json:
         print(json.dumps({"out": str(folder), "settings": settings, **found.summary()}))
     else:
         show(found, folder)
     return 0
 
 
-def examples(world: World, options: Any) -> tuple[Labelled, Labelled, Labelled, list[str]]:
-    """Examples to train on (none if weights are given), to compare kernels on and to test on, all different; and what
-    the classes are called."""
+def _trained(name: str, task: Task, options: Any) -> Run:
+    """A run of a built-in model on as many examples as kernels are compared on; the rest is kept from training."""
+    whole = 2 * options.count + options.test
+    kept = max(1, round(len(task) * (1 - options.count / max(whole, len(task)))))
+    training = TrainingConfig(
+        options.train or STEPS,
+        options.batch_size,
+        options.learning_rate,
+        "sgd",
+        momentum=0.9,
+        seed=options.seed,
+        evaluate_every=0,
+    )
+    model = _config(name, options)
+    scale = 1.0 if options.alpha is None else options.alpha * max(options.alpha, 1.0)
+    config = RunConfig(task, Classify(scale), model, training, RandomSplit(kept / len(task)))
+    _kept(config, options)  # says at once if there will be too few
+    with bars([f"training {name}"], training.steps, quiet=options.json) as (tell,):
+        return train(config, options.runs, tell)
+
+
+def _config(name: str, options: Any) -> Model:
+    sizes = {"width": options.width, "parametrisation": options.parametrisation}
+    model: Model = {"mlp": Perceptron, "lenet": LeNet, "alexnet": AlexNet}[name](**sizes)
+    return model if options.alpha is None else ScaledConfig(model, options.alpha)
+
+
+def _model(name: str, task: Task, options: Any) -> nn.Module:
+    """The model of a name, or of a file of the user's, as the seed draws it."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(options.seed)
+        if is_source(name):
+            return own_module(name).float()  # kernels of half precision would be mostly rounding
+        return _config(name, options).build(Brief(tuple(task.shape), task.targets[0].size))
+
+
+def examples(task: Task, options: Any) -> tuple[Labelled, Labelled, Labelled]:
+    """Examples to train on (none if weights are given), to compare kernels on and to test on, all different."""
     trained = options.count if options.final is None else 0
     wanted = trained + options.count + options.test
-    share = min(1.0, len(world) / wanted)  # a small data set is divided in the same proportions
-    sizes = [int(share * size) for size in (trained, options.count, options.test)]
+    share = min(1.0, len(task) / wanted)  # a small data set is divided in the same proportions
+    ends = np.cumsum([0, *(int(share * size) for size in (trained, options.count, options.test))])
     # Sampling sorts by number, and worlds may be in the order of their classes: the parts are cut from a shuffle.
-    observations, factors, _ = sample(world, sum(sizes), options.seed)
-    order = np.random.default_rng((options.seed, 1)).permutation(len(observations))
-    names, classes = labels_of(world, factors, options.label, options.parity)
-    x, y = to_tensor(observations[order]).clone(memory_format=torch.contiguous_format), torch.from_numpy(classes[order])
-    ends = np.cumsum(sizes)
-    parts = [Labelled(x[end - size : end], y[end - size : end]) for end, size in zip(ends, sizes, strict=True)]
-    return parts[0], parts[1], parts[2], names
+    numbers = sample_numbers(task, int(ends[-1]), options.seed)
+    numbers = np.random.default_rng((options.seed, 1)).permutation(numbers)
+    first, second, third = (_labelled(task, numbers[start:end]) for start, end in itertools.pairwise(ends))
+    return first, second, third
 
 
-def labels_of(
-    world: World, factors: NDArray[Any], label: str | None, parity: bool
-) -> tuple[list[str], NDArray[np.int64]]:
-    """Names of the classes, and the class of every example."""
-    if not world.factors:
-        raise ValueError("this data has no labels: give a world with factors, or a file with labels (an npz with y)")
-    known = [factor.name for factor in world.factors]
-    if label is not None and label not in known:
-        raise ValueError(f"the data has no factor {label!r}: {nearest(label, known)}")
-    whole = [bool(np.equal(column, np.round(column)).all()) for column in factors.T]
-    discrete = [name for name, yes in zip(known, whole, strict=True) if yes]
-    chosen = label or next(iter(discrete), None)
-    if chosen is None or chosen not in discrete:
-        raise ValueError(f"a class is a discrete factor; {chosen or 'every factor of this data'} is continuous")
-    position = known.index(chosen)
-    column = factors[:, position].astype(np.int64)
-    meaning = world.factors[position].values
-    if meaning and not parity:
-        found = np.unique(column)
-        return [f"{meaning[i]:g}" for i in found], np.searchsorted(found, column)
-    if meaning:  # parity is that of what the label means, not of its position
-        column = np.asarray(meaning)[column].astype(np.int64)
-    if parity:
-        column = column % 2
-    found, classes = np.unique(column, return_inverse=True)
-    return (["even", "odd"] if parity else [str(value) for value in found]), classes.astype(np.int64)
+def _labelled(world: World, numbers: NDArray[np.int64]) -> Labelled:
+    x = to_tensor(world.observe(numbers)).clone(memory_format=torch.contiguous_format)
+    return Labelled(x, torch.from_numpy(target_values(world, numbers)[:, 0].astype(np.int64)))
 
 
-def classifier(name: str, shape: tuple[int, ...], classes: int, options: Any) -> nn.Module:
-    """The model of a name, or of a file of the user's, as the seed draws it."""
-    if is_source(name):
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(options.seed)
-            return own_module(name).float()  # kernels of half precision would be mostly rounding
-    if name not in BUILT_IN:
-        raise ValueError(f"there is no model {name!r}: {nearest(name, [*BUILT_IN, 'FILE.py:NAME'])}")
-    weights = Weights(options.parametrisation)
-    if name == "mlp":
-        hidden = (128 * options.width,) * 2
-        return mlp(int(np.prod(shape)), hidden, classes, weights, seed=options.seed)
-    if len(shape) != 3:
-        raise ValueError(f"{name} is for images, and the data has points of shape {shape}: use mlp")
-    if name == "lenet":
-        return lenet(options.width, (shape[0], shape[1], shape[2]), classes, weights=weights, seed=options.seed)
-    return alexnet(options.width, shape[0], classes, weights, seed=options.seed)
+def class_names(world: World) -> list[str]:
+    """What the classes are called."""
+    found = inside(world, Task)
+    factor = targets_of(world)[0]
+    if found is not None and found[0].told == "parity":
+        return ["even", "odd"]
+    return [f"{value:g}" for value in factor.values] or [str(value) for value in range(factor.size)]
 
 
 def before_and_after(
-    model: nn.Module, train: Labelled, name: str, options: Any
+    model: nn.Module, data: Labelled, name: str, options: Any
 ) -> tuple[nn.Module, nn.Module, nn.Module]:
-    """The model before training, after it, and what classifies: from files, or trained here."""
+    """A model before training, after it, and what classifies: from files, or trained here."""
     if options.initial is not None:
         load_weights(model, options.initial)
     initial = copy.deepcopy(model).eval()
@@ -188,7 +245,7 @@ def before_and_after(
     with bars([f"training {name}"], steps, quiet=options.json) as (tell,):
         network = train_classifier(
             model,
-            train,
+            data,
             steps,
             alpha=options.alpha,
             learning_rate=options.learning_rate,
@@ -263,11 +320,7 @@ def _folder(options: Any, name: str, settings: dict[str, Any]) -> tuple[Path, Ru
     return run.path, run
 
 
-def _check(options: Any) -> None:
-    for name, least in (("count", 20), ("test", 1), ("width", 1), ("batch_size", 1), ("modes", 2)):
-        value = getattr(options, name)
-        if value < least:
-            raise ValueError(f"--{name.replace('_', '-')} is {value}: at least {least} is needed")
+def _check_training(options: Any) -> None:
     if options.train is not None and options.train < 1:
         raise ValueError(f"--train is {options.train}: at least 1 step is needed")
     if options.final is not None and options.train is not None:
@@ -276,5 +329,14 @@ def _check(options: Any) -> None:
         raise ValueError("--final needs --initial: the diagnosis is of what training changed")
     if options.final is not None and options.alpha is not None:
         raise ValueError("--alpha is for training here: with --final the network classifies as it is")
+    if options.alpha is not None and not options.alpha > 0:
+        raise ValueError(f"the output scale is {options.alpha}: it needs to be positive")
+
+
+def _check(options: Any) -> None:
+    for name, least in (("count", 20), ("test", 1), ("width", 1), ("batch_size", 1), ("modes", 2)):
+        value = getattr(options, name, least)  # a run has some of them already
+        if value < least:
+            raise ValueError(f"--{name.replace('_', '-')} is {value}: at least {least} is needed")
     if options.out is not None and options.out.exists() and not options.out.is_dir():
         raise ValueError(f"--out is a folder, and {options.out} is a file")

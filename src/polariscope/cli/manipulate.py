@@ -14,9 +14,8 @@ from polariscope.cli.parsing import flag, take, take_first
 from polariscope.cli.progress import bars
 from polariscope.manipulation.bundle import new_folder, report_on, save_bundle
 from polariscope.manipulation.figures import triptych
-from polariscope.manipulation.kinds import KINDS, build
-from polariscope.manipulation.manipulation import Manipulated, Tell, apply
-from polariscope.registry import nearest
+from polariscope.manipulation.kinds import build
+from polariscope.manipulation.manipulation import Manipulated, Tell, apply, manipulations
 from polariscope.report.figures import as_svg
 from polariscope.training.run import Progress
 from polariscope.worlds.world import World, worlds
@@ -50,8 +49,7 @@ SETTINGS: dict[str, list[tuple[str, Any, Any]]] = {
 def main(arguments: list[str]) -> int:
     arguments = list(arguments)
     kind = take(arguments, "--kind") or "local"
-    if kind not in KINDS:
-        raise ValueError(f"there is no manipulation {kind!r}: {nearest(kind, KINDS)}")
+    manipulations.get(kind)  # says which manipulation was meant
     world, options, more = _parsed(kind, arguments)
     names = ["epsilon", *(name for name, _, _ in SETTINGS[kind])]
     manipulation = build(kind, {name: getattr(options, name) for name in names} | more)

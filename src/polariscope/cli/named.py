@@ -10,12 +10,13 @@ from typing import Any
 
 from torch import nn
 
+from polariscope import plugins
 from polariscope.lab.store import Run, Store
 from polariscope.subjects import Subject, as_subject
 from polariscope.subjects.subject import Meaning
-from polariscope.subjects.user_code import load_source
 from polariscope.subjects.weights import load_weights
 from polariscope.training.run import load_model
+from polariscope.user_code import load_source
 
 
 @dataclass(frozen=True)
@@ -69,9 +70,12 @@ def run_subject(run: Run, step: int | None = None) -> Subject:
 
 
 def opened(store: Store, name: str) -> Run:
-    """The run of that name; runs that could not be looked at on the way to ``latest`` are said."""
+    """The run of that name; what was skipped on the way to ``latest`` is said, and plug-ins that have changed since."""
     try:
-        return store.open(name)
+        run = store.open(name)
     finally:
         for problem in store.problems:
             print(f"skipped: {problem}", file=sys.stderr)
+    for change in plugins.changes(run.plugins):
+        print(f"note: run {run.id}: {change}", file=sys.stderr)
+    return run

@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
+from polariscope import plugins
 from polariscope.atomic import atomic
 from polariscope.cli.parsing import parse, take_first
 from polariscope.studies import reproduce, studies
@@ -40,7 +41,7 @@ class Options:
 
 
 def main(arguments: list[str]) -> int:
-    command = shlex.join(["polariscope", "reproduce", *arguments])
+    command = shlex.join(["polariscope", "reproduce", *arguments, *plugins.flags()])
     arguments = list(arguments)
     name = take_first(arguments)
     options = parse(Options, arguments, "reproduce")
@@ -65,13 +66,13 @@ def main(arguments: list[str]) -> int:
     if options.json:
         print(json.dumps([summary(outcome) for outcome in outcomes]))
     for each, failure in failures.items():
-        print(f"error: {each}: {_sentence(failure)}", file=sys.stderr)
+        print(f"error: {each}: {_sentence(plugins.blamed(failure))}", file=sys.stderr)
     if failures:
         return 3 if all(isinstance(failure, ArithmeticError) for failure in failures.values()) else 2
     return int(options.strict and not all(outcome.held for outcome in outcomes))
 
 
-def _sentence(error: Exception) -> str:
+def _sentence(error: BaseException) -> str:
     """An exception in a line; one that was not meant for people has its kind in front."""
     text = " ".join(str(error).split())
     return text if isinstance(error, ValueError | OSError | ArithmeticError) else f"{type(error).__name__}: {text}"

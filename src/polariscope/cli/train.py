@@ -7,12 +7,13 @@ import shlex
 from pathlib import Path
 from typing import Any
 
+from polariscope import plugins
 from polariscope.cli.configuration import parse_run
 from polariscope.cli.named import opened
 from polariscope.cli.parsing import JSON, RUNS, flag, options_type, parse, take
 from polariscope.cli.progress import bars
 from polariscope.lab.store import Run, Store
-from polariscope.training.config import RunConfig
+from polariscope.training.run import config_of
 from polariscope.training.sweep import best_run, finish, over_seeds, prepare
 
 SEEDS = ("seeds", flag(int, "Train with so many seeds, side by side, and name the best by its held-out loss."), 1)
@@ -31,7 +32,7 @@ def main(arguments: list[str]) -> int:
         runs = prepare(over_seeds(config, options.seeds), Store(options.runs))
     several = len(runs) > 1
     try:
-        configs = [RunConfig.build(run.config) for run in runs]
+        configs = [config_of(run) for run in runs]
         labels = [f"seed {config.training.seed}" if several else config.label for config in configs]
         with bars(labels, max(config.training.steps for config in configs), quiet=options.json) as tells:
             finish(runs, report=lambda number, point: tells[number](point))
@@ -42,7 +43,7 @@ def main(arguments: list[str]) -> int:
 
 def _command(runs: list[Run], folder: Path) -> str:
     """What goes on with those of the runs that are not done; if all are, it only shows what they came to."""
-    words = ["polariscope", "train"]
+    words = ["polariscope", "train", *plugins.flags()]
     for run in runs:
         run.reload()
     for run in [run for run in runs if run.status != "done"] or runs:
@@ -72,7 +73,7 @@ def _show(run: Run, as_json: bool) -> int:
 
 def _examine(run: Run) -> str:
     """The command that works as pasted, wherever the runs lie."""
-    words = ["polariscope", "examine", run.id]
+    words = ["polariscope", "examine", run.id, *plugins.flags()]
     return shlex.join(words if run.path.parent == Path("runs") else [*words, "--runs", str(run.path.parent)])
 
 

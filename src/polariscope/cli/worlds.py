@@ -15,6 +15,8 @@ from rich.padding import Padding
 
 from polariscope.cli.configuration import parse_world
 from polariscope.cli.parsing import JSON, flag, parse, take_first
+from polariscope.worlds.pictures import limits_of, picture_note, pictured
+from polariscope.worlds.view import View
 from polariscope.worlds.world import World, worlds
 
 
@@ -50,11 +52,18 @@ def main(arguments: list[str]) -> int:
         print(json.dumps(rows))
         return 0
     console = Console(highlight=False)
+    views = []
     for row in rows:
+        if row["shape"] is None:
+            views.append(row)
+            continue
         shape = "x".join(map(str, row["shape"]))
         console.print(f"[bold]{row['name']}[/bold]  {row['observations']:,} observations of {shape}")
         console.print(Padding(row["about"], (0, 0, 0, 2)), markup=False)
         console.print(Padding(f"[dim]{', '.join(row['factors']) or 'no factors'}[/dim]", (0, 0, 1, 2)))
+    console.print("Views of another world, which --world.of names:")
+    for row in views:
+        console.print(f"[bold]{row['name']}[/bold]  {row['about']}")
     console.print("A path takes the place of a name: IDX, npz, npy, HDF5 files and folders of images are read.")
     return 0
 
@@ -62,9 +71,11 @@ def main(arguments: list[str]) -> int:
 def describe(name: str) -> dict[str, Any]:
     """One world at its default settings, for the list."""
     kind = worlds.get(name)
+    about = (kind.__doc__ or "").strip().split("\n")[0].replace("``", "")
+    if issubclass(kind, View):  # nothing without a world to look at
+        return {"name": name, "observations": None, "shape": None, "factors": [], "about": about}
     world = kind()
     factors = [f"{f.name} {f.size}" if f.size else f.name for f in world.factors]
-    about = (kind.__doc__ or "").strip().split("\n")[0].replace("``", "")
     return {"name": name, "observations": len(world), "shape": world.shape, "factors": factors, "about": about}
 
 
@@ -74,15 +85,17 @@ def show(arguments: list[str]) -> int:
         raise ValueError(f"which world? 'polariscope worlds show NAME': {', '.join(worlds.names())}, or a file's path")
     world, options = parse_world(name, arguments, "worlds show", SHOW)
     drawn = len(world.shape) == 3
-    if drawn:
-        contact_sheet(world, options.rows, options.columns, options.seed).save(options.out)
     facts = look_of(world)
+    if drawn:
+        sheet, note = contact_sheet(world, options.rows, options.columns, options.seed)
+        sheet.save(options.out)
+        facts["notes"] = [note] if note else []
     if options.json:
         print(json.dumps({"out": str(options.out) if drawn else None, **facts}))
         return 0
     shape = "x".join(map(str, world.shape))
     print(f"observations of {shape}; {', '.join(facts['factors']) or 'no factors'}")
-    for sentence in facts["assumed"]:
+    for sentence in [*facts["assumed"], *facts.get("notes", [])]:
         print(f"note: {sentence}")
     shown = min(options.rows * options.columns, len(world))
     drawing = f"{shown} of {len(world):,} observations of {name} in {options.out}"
@@ -97,8 +110,11 @@ def look_of(world: World) -> dict[str, Any]:
     return {"shape": world.shape, "observations": len(world), "factors": factors, "assumed": assumed}
 
 
-def contact_sheet(world: World, rows: int, columns: int, seed: int, gap: int = 2) -> Image.Image:
-    """Random images side by side; small ones are enlarged to whole multiples, large ones shrunk one at a time."""
+def contact_sheet(world: World, rows: int, columns: int, seed: int, gap: int = 2) -> tuple[Image.Image, str]:
+    """Random images side by side, and a sentence on what of them is shown, if that is not everything.
+
+    Small ones are enlarged to whole multiples, large ones shrunk one at a time.
+    """
     if rows < 1 or columns < 1:
         raise ValueError(f"a contact sheet needs at least one row and one column; got {rows} and {columns}")
     count = min(rows * columns, len(world))
@@ -110,11 +126,17 @@ def contact_sheet(world: World, rows: int, columns: int, seed: int, gap: int = 2
     width, height = max(1, round(width / shrink)), max(1, round(height / shrink))
     sheet = Image.new("L", (columns * (width + gap), rows * (height + gap)), 96)
     sheet = sheet.convert("RGB") if colour else sheet
-    for place, number in enumerate(np.random.default_rng(seed).choice(len(world), count, replace=False)):
-        image = world.observe([number])[0]
-        tile = Image.fromarray(np.ascontiguousarray(np.moveaxis(image[:3], 0, -1)) if colour else image[0])
+    numbers = np.random.default_rng(seed).choice(len(world), count, replace=False)
+    first = world.observe(numbers[:1])[0]
+    limits = None
+    if first.dtype != np.uint8:
+        limits = limits_of(world.observe([number]) for number in numbers)
+    for place, number in enumerate(numbers):
+        image = pictured(world.observe([number])[0] if place else first, limits)
+        tile = Image.fromarray(np.ascontiguousarray(np.moveaxis(image, 0, -1)) if colour else image[0])
         row, column = divmod(place, columns)
         corner = (column * (width + gap) + gap, row * (height + gap) + gap)
         sheet.paste(tile if shrink == 1 else tile.resize((width, height), Image.Resampling.LANCZOS), corner)
     factor = max(1, 64 // height)
-    return sheet.resize((sheet.width * factor, sheet.height * factor), Image.Resampling.NEAREST)
+    enlarged = sheet.resize((sheet.width * factor, sheet.height * factor), Image.Resampling.NEAREST)
+    return enlarged, picture_note(world.shape, limits)

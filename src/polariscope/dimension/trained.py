@@ -23,14 +23,16 @@ from polariscope.dimension.search import BetaSearch, Search, Step, binary_search
 from polariscope.measures.intrinsic_dimension import DimensionEstimate, mle
 from polariscope.measures.polarisation import trace_gap, variable_types
 from polariscope.measures.renyi import BottleneckGap, bottleneck_gap
-from polariscope.nets.autoencoder import Autoencoder
+from polariscope.nets.autoencoder import Autoencoder, AutoencoderConfig
 from polariscope.nets.likelihood import Gaussian
 from polariscope.objectives.beta_vae import BetaVAE
 from polariscope.objectives.vae import VAE
 from polariscope.representation import Representation, represent
 from polariscope.training.config import RunConfig
-from polariscope.training.loop import HELD_OUT_EXAMPLES, Listeners, evaluate, split
+from polariscope.training.loop import HELD_OUT_EXAMPLES, Listeners, build_state, evaluate
 from polariscope.training.run import train_in_memory
+from polariscope.worlds.observations import Arranged
+from polariscope.worlds.splits import Parts
 from polariscope.worlds.world import ArrayWorld, World, sample, to_tensor
 
 Statistic = Literal["trace", "trace-sampled", "ib", "ide"]
@@ -137,6 +139,12 @@ class DimensionProbe:
             seconds=time.perf_counter() - started,
         )
 
+    @property
+    def model(self) -> AutoencoderConfig:
+        if not isinstance(self.config.model, AutoencoderConfig):
+            raise ValueError("the number of latents is that of an autoencoder: take the model autoencoder")
+        return self.config.model
+
     def at(self, latents: int, steps: int | None = None, seed: int | None = None) -> RunConfig:
         """The configuration of one training. Nothing is evaluated on the way, so it cannot stop early."""
         training = self.config.training
@@ -146,7 +154,7 @@ class DimensionProbe:
             seed=training.seed if seed is None else seed,
             evaluate_every=0,
         )
-        return replace(self.config, model=replace(self.config.model, latents=latents), training=training)
+        return replace(self.config, model=replace(self.model, latents=latents), training=training)
 
     def train(self, config: RunConfig, listeners: Listeners | None = None) -> Autoencoder:
         return train_in_memory(config, listeners)
@@ -155,10 +163,10 @@ class DimensionProbe:
     def examined(self) -> ArrayWorld:
         """The observations that are read, in random order: batches of neighbours on a grid would look alike."""
         world = self.config.world
-        trained, held_out = split(len(world), self.config.training.held_out)
-        index = np.concatenate([held_out, trained])[: self.examples]
+        parts = self.config.split.parts(world)
+        index = np.concatenate([parts.held_out, parts.train])[: self.examples]
         positions = world.factors_of(index) if world.factors else None
-        return ArrayWorld(world.observe(index), positions, world.factors)
+        return ArrayWorld(Arranged(world.observe(index)), positions, world.factors)
 
     def represent(self, model: Autoencoder, config: RunConfig) -> Representation:
         """What a model of :meth:`train` says about the observations that are read."""
@@ -167,8 +175,10 @@ class DimensionProbe:
     def evaluate(self, model: Autoencoder, config: RunConfig) -> dict[str, float]:
         """Mean terms of the objective; a divergence of 0 where it has none."""
         everything = np.arange(len(self.examined))
+        state = build_state(model, config.objective, config.training)
         with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
-            terms = evaluate(model, config.objective, self.examined, everything, config.training, config.training.steps)
+            parts = Parts(everything[:1], everything)
+            terms = evaluate(state, config.objective, self.examined, parts, config.training, config.training.steps)
         model.eval()
         return {"kl": 0.0, **terms}
 
@@ -212,7 +222,7 @@ class DimensionProbe:
         spread = float(x.var(0, correction=0).sum())
         if not spread > 0:
             raise ValueError("all observations are alike: there is no dimension to find")
-        if self.config.model.likelihood == "gaussian":
+        if self.model.likelihood == "gaussian":
             return 0.0, 0.0, spread
         if x.min() < 0 or x.max() > 1:
             raise ValueError(

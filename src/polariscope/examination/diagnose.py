@@ -17,7 +17,6 @@ from typing import Any, Literal
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
@@ -36,10 +35,15 @@ from polariscope.kernels.principal import (
 )
 from polariscope.measures.intrinsic_dimension import mle_from_distances
 from polariscope.measures.mutual_information import label_information, permutation_floor
+from polariscope.nets.scaled import Scaled
+from polariscope.objectives.predict import Classify
 from polariscope.subjects.subject import misfit
-from polariscope.subjects.user_code import user_code
 from polariscope.tabular import Tabular
-from polariscope.worlds.world import Batches
+from polariscope.training.config import TrainingConfig
+from polariscope.training.loop import Listeners, build_state, fit
+from polariscope.user_code import user_code
+from polariscope.worlds.splits import RandomSplit
+from polariscope.worlds.targets import Examples
 
 Verdict = Literal["lazy", "in between", "learns features"]
 Form = Literal["trace", "pseudo"]
@@ -261,23 +265,6 @@ def judge(change: KernelChange, initial: KernelView, final: KernelView, error: f
 # --- training a network for the diagnosis --------------------------------------------------------------------------
 
 
-class Scaled(nn.Module):
-    """α (f(x) − f₀(x)) with f₀ the network as it is now: large α trains lazily, small α learns features.
-
-    (Chizat, Oyallon and Bach 2019, "On lazy training"; Spec 004, section 3.2.)
-    """
-
-    def __init__(self, network: nn.Module, alpha: float) -> None:
-        super().__init__()
-        if not alpha > 0:
-            raise ValueError(f"the output scale is {alpha}: it needs to be positive")
-        self.network, self.alpha = network, alpha
-        self.start = copy.deepcopy(network).requires_grad_(False)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.alpha * (self.network(x) - self.start(x))
-
-
 def train_classifier(
     network: nn.Module,
     data: Labelled,
@@ -296,32 +283,16 @@ def train_classifier(
     """
     if not len(data):
         raise ValueError("there are no examples to train on")
-    if steps < 1 or batch_size < 1 or not learning_rate > 0:
-        raise ValueError(
-            "training needs steps >= 1, a batch size >= 1 and a positive learning rate; got "
-            f"{steps}, {batch_size} and {learning_rate}"
-        )
-    predictor: nn.Module = network if alpha is None else Scaled(network, alpha)
-    scale = 1.0 if alpha is None else alpha * max(alpha, 1.0)
-    trained = [p for p in network.parameters() if p.requires_grad]
-    optimiser = torch.optim.SGD(trained, lr=learning_rate, momentum=0.9)
-    batches = Batches(len(data), min(batch_size, len(data)), seed)
-    classes, outputs = data.classes, _width(network, data.x, data.classes)
-    predictor.train()
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)  # dropout and the like
-        for step in range(steps):
-            picked = torch.from_numpy(batches[step])
-            scores = _scores(predictor(data.x[picked]), classes, outputs)
-            loss = F.cross_entropy(scores, data.y[picked])
-            if not torch.isfinite(loss):
-                raise ArithmeticError(f"training diverged at step {step}: lower the learning rate ({learning_rate})")
-            optimiser.zero_grad()
-            (loss / scale).backward()
-            optimiser.step()
-            if tell is not None:
-                tell(step + 1, loss.item())
-    return predictor.eval()
+    _width(network, data.x, data.classes)
+    predictor = network if alpha is None else Scaled(network, alpha)
+    objective = Classify(predictor.loss_scale if isinstance(predictor, Scaled) else 1.0)
+    config = TrainingConfig(
+        steps, batch_size, learning_rate, "sgd", momentum=0.9, seed=seed, evaluate_every=0, log_every=steps
+    )
+    world = Examples(data.x.numpy(), data.y[:, None].numpy(), (data.classes,))
+    listeners = Listeners(step=lambda step, loss: tell(step, float(loss))) if tell else None
+    fit(build_state(predictor, objective, config), objective, world, config, listeners, RandomSplit(0.0))
+    return predictor.cpu().eval()
 
 
 # --- parts ---------------------------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,7 @@ from polariscope.representation import Representation, represent
 from polariscope.subjects import Subject, as_subject
 from polariscope.tabular import Tabular
 from polariscope.worlds.given import Data, as_world
+from polariscope.worlds.pictures import Limits, limits_of, picture_note
 from polariscope.worlds.world import World, to_tensor
 
 TRAVERSAL_STEPS = 9
@@ -71,12 +73,18 @@ class Examination(Tabular):
     values: list[Value]
     factor_information: NDArray[np.float64] | None
     """Share of each factor's entropy that each latent knows, ``(latents, factors)``."""
-    originals: NDArray[np.uint8] | None = None
-    """Example images, ``(n, c, h, w)``."""
-    reconstructions: NDArray[np.uint8] | None = None
-    traversals: NDArray[np.uint8] | None = None
+    originals: NDArray[Any] | None = None
+    """Example images, ``(n, c, h, w)``: bytes, or floats where the data has them."""
+    reconstructions: NDArray[Any] | None = None
+    traversals: NDArray[Any] | None = None
     """One latent moved at a time from an example, ``(latents, steps, c, h, w)``, in the order of ``variables``."""
     notes: list[str] = field(default_factory=list)
+
+    @cached_property
+    def limits(self) -> Limits | None:
+        """The numbers that pictures show as black and white: the ends of the originals, where these are floats."""
+        floats = self.originals is not None and self.originals.dtype != np.uint8
+        return limits_of([self.originals]) if floats else None  # type: ignore[list-item]
 
     @property
     def counts(self) -> dict[str, int]:
@@ -148,11 +156,14 @@ def examine(
         notes += _audit_notes(representation, predicted)
     variables = describe_variables(representation, table, predicted)
     values = [_value(name, representation) for name in (measures.names() if measured is None else measured)]
-    pictures: dict[str, NDArray[np.uint8]] = {}
+    pictures: dict[str, NDArray[Any]] = {}
     if len(world.shape) == 3 and subject.decodes is not None:
         subject, pictures = _pictures(subject, world, representation, [v.number for v in variables])
         notes += [note for note in subject.notes if note not in notes]
-    return Examination(representation, variables, values, table, notes=notes, **pictures)
+    found = Examination(representation, variables, values, table, notes=notes, **pictures)
+    if pictures and (note := picture_note(world.shape, found.limits)):
+        notes.append(note)
+    return found
 
 
 def types_of(representation: Representation) -> VariableTypes:
@@ -249,7 +260,7 @@ def _notes(representation: Representation) -> list[str]:
 
 def _pictures(
     subject: Subject, world: World, representation: Representation, order: list[int], examples: int = 12
-) -> tuple[Subject, dict[str, NDArray[np.uint8]]]:
+) -> tuple[Subject, dict[str, NDArray[Any]]]:
     """Originals with their reconstructions, and traversals of every latent from the code of one example."""
     rep = representation
     assert rep.index is not None
@@ -270,12 +281,14 @@ def _pictures(
         shown = subject.generate(means, world.shape)
         walked = torch.cat([subject.generate(part, world.shape) for part in codes.flatten(0, 1).split(256)])
     return subject, {
-        "originals": originals if originals.dtype == np.uint8 else _to_uint8(torch.from_numpy(originals)),
-        "reconstructions": _to_uint8(shown),
-        "traversals": _to_uint8(walked).reshape(*codes.shape[:2], *world.shape),
+        "originals": originals,
+        "reconstructions": _like(originals, shown),
+        "traversals": _like(originals, walked).reshape(*codes.shape[:2], *world.shape),
     }
 
 
-def _to_uint8(images: Tensor) -> NDArray[np.uint8]:
-    scaled: NDArray[np.uint8] = (images.clamp(0, 1) * 255).round().to(torch.uint8).cpu().contiguous().numpy()
-    return scaled
+def _like(originals: NDArray[Any], images: Tensor) -> NDArray[Any]:
+    """What a decoder gives, in the form of the data: bytes, or floats as they are."""
+    if originals.dtype == np.uint8:
+        images = (images.clamp(0, 1) * 255).round().to(torch.uint8)
+    return np.asarray(images.cpu().contiguous().numpy())

@@ -8,8 +8,7 @@ for the same seed. Weight decay acts on u. (Spec 000, sections 3.5 and 7.2; Sama
 from __future__ import annotations
 
 import copy
-import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -19,6 +18,12 @@ from torch.func import functional_call, jvp, vjp
 
 from polariscope.kernels.empirical import as_matrix, jacobian, tangent_kernel
 from polariscope.kernels.machine import Solution, solve
+from polariscope.objectives.predict import Regress
+from polariscope.training.config import TrainingConfig
+from polariscope.training.loop import Diverged, Listeners, build_state, fit
+from polariscope.worlds.splits import RandomSplit
+from polariscope.worlds.targets import Examples
+from polariscope.worlds.world import Batches
 
 
 class Linearised(nn.Module):
@@ -154,8 +159,9 @@ def solve_exactly(
 class Descent:
     """Stochastic gradient descent on the squared error, summed over outputs and averaged over the batch.
 
-    The seed fixes the mini-batches, so that a network and its linearisation see the same ones. ``drop_every`` epochs
-    the rate is multiplied by ``drop``. A batch of 0 takes all data.
+    The seed fixes the mini-batches, so that a network and its linearisation see the same ones; what does not fill a
+    batch waits for the next epoch. ``drop_every`` epochs the rate is multiplied by ``drop``. A batch of 0 takes all
+    data.
     """
 
     rate: float = 0.1
@@ -174,12 +180,28 @@ class Descent:
                 f"{self.epochs} epochs, batch {self.batch}"
             )
 
-    def batches(self, count: int) -> Iterator[tuple[int, Tensor]]:
-        """Epochs and the numbers in each mini-batch; the last one of an epoch may be smaller."""
-        generator = torch.Generator().manual_seed(self.seed)
-        for epoch in range(self.epochs):
-            for part in torch.randperm(count, generator=generator).split(self.batch or count):
-                yield epoch, part
+    def batches(self, count: int) -> Batches:
+        """The numbers in each mini-batch of ``count`` examples."""
+        return Batches(count, min(self.batch or count, count), self.seed)
+
+    def training(self, count: int) -> TrainingConfig:
+        """The same for the training loop, with one point of the learning curve in an epoch."""
+        order = self.batches(count)
+        return TrainingConfig(
+            steps=self.epochs * order.epoch_steps,
+            batch_size=order.size,
+            learning_rate=self.rate,
+            optimiser="sgd",
+            momentum=self.momentum,
+            weight_decay=self.weight_decay,
+            schedule="drop" if self.drop_every else "constant",
+            drop_every=self.drop_every * order.epoch_steps,
+            drop=self.drop,
+            seed=self.seed,
+            evaluate_every=0,
+            log_every=order.epoch_steps,
+            threads=torch.get_num_threads(),
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -198,40 +220,23 @@ def descend(
     model: nn.Module, x: Tensor, y: Tensor, how: Descent, probe: Tensor | None = None, every: int = 1
 ) -> History:
     """Train a network, linearised or not; ``probe`` inputs are looked at before each ``every``-th step and at last."""
-    if len(x) != len(y):
-        raise ValueError(f"inputs and targets need the same length; got {len(x)} and {len(y)}")
-    optimiser = torch.optim.SGD(
-        [p for p in model.parameters() if p.requires_grad], how.rate, how.momentum, weight_decay=how.weight_decay
-    )
-    sums: list[list[float]] = [[0.0, 0] for _ in range(how.epochs)]
+    world, objective, config = Examples(x.numpy(), y.numpy()), Regress(), how.training(len(x))
+    losses: list[float] = []
     seen: list[Tensor] = []
 
-    def look() -> None:
-        if probe is not None:
-            with torch.no_grad():
-                seen.append(model(probe))
+    @torch.no_grad()
+    def look(step: int, loss: Tensor | None = None) -> None:
+        if probe is not None and (step % every == 0 or step == config.steps):
+            seen.append(model(probe))
 
-    def history(diverged: bool) -> History:
-        losses = [total / count for total, count in sums if count]
-        return History(losses, diverged, torch.stack(seen) if seen else None)
-
-    for step, (epoch, numbers) in enumerate(how.batches(len(x))):
-        if step % every == 0:
-            look()
-        if how.drop_every:
-            for group in optimiser.param_groups:
-                group["lr"] = how.rate * how.drop ** (epoch // how.drop_every)
-        loss = (model(x[numbers]) - y[numbers]).square().sum(-1).mean()
-        optimiser.zero_grad()
-        loss.backward()
-        optimiser.step()
-        value = loss.item()
-        sums[epoch][0] += value * len(numbers)
-        sums[epoch][1] += len(numbers)
-        if not math.isfinite(value):
-            return history(diverged=True)
-    look()
-    return history(diverged=False)
+    look(0)
+    listeners = Listeners(metrics=lambda event: losses.append(event.terms["loss"]), step=look)
+    diverged = False
+    try:
+        fit(build_state(model, objective, config), objective, world, config, listeners, RandomSplit(0.0))
+    except Diverged:
+        diverged = True
+    return History(losses, diverged, torch.stack(seen) if seen else None)
 
 
 def accuracy(model: Callable[[Tensor], Tensor], x: Tensor, labels: Tensor, batch: int = 1024) -> float:

@@ -14,7 +14,6 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
-from itertools import takewhile
 from typing import Any, Literal
 
 import torch
@@ -109,8 +108,9 @@ def batch_fingerprint(how: Descent, count: int) -> str:
     False
     """
     digest = hashlib.sha256(f"{count} {how.batch}".encode())
-    for _, numbers in takewhile(lambda part: part[0] == 0, how.batches(count)):
-        digest.update(numbers.numpy().tobytes())
+    order = how.batches(count)
+    for step in range(order.epoch_steps):
+        digest.update(order[step].tobytes())
     return digest.hexdigest()[:16]
 
 

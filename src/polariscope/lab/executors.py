@@ -27,6 +27,9 @@ from multiprocessing.reduction import ForkingPickler
 from types import FrameType
 from typing import Any, Protocol, TypeVar
 
+from polariscope import plugins
+from polariscope.memory import keep_freed_memory
+
 Job = TypeVar("Job")
 Result = TypeVar("Result")
 Tell = Callable[[Any], None]
@@ -142,10 +145,11 @@ class LocalProcesses:
     def __init__(self, workers: int) -> None:
         self._workers: list[_Worker] = []
         self._most = workers
-        self._queue: deque[tuple[int, Work[Any, Any], Any]] = deque()
+        self._queue: deque[tuple[int, dict[str, str], bytes]] = deque()
 
     def submit(self, number: int, work: Work[Any, Any], job: Any) -> None:
-        self._queue.append((number, work, job))
+        # Packed, as it may hold things of plug-ins: a worker can only look at it once it has loaded those.
+        self._queue.append((number, plugins.files(), bytes(ForkingPickler.dumps((work, job)))))
 
     def events(self) -> Iterator[Event]:
         while self._queue or any(worker.job is not None for worker in self._workers):
@@ -257,26 +261,30 @@ def _one_thread() -> Iterator[None]:
 
 def _serve(pipe: Connection) -> None:
     """The life of a worker: one job after the other until the pipe or the parent ends, or it is told to stop."""
+    keep_freed_memory()
     try:
         signal.signal(signal.SIGINT, signal.default_int_handler)
         signal.signal(signal.SIGTERM, _as_if_interrupted)
         threading.Thread(target=_end_with_parent, daemon=True).start()
         while True:
-            number, work, job = pipe.recv()
-            pipe.send(_end_of(number, work, job, pipe))
+            number, loaded, packed = pipe.recv()
+            pipe.send(_end_of(number, loaded, packed, pipe))
     except (KeyboardInterrupt, EOFError):
         return
 
 
-def _end_of(number: int, work: Work[Any, Any], job: Any, pipe: Connection) -> Done | Failed:
+def _end_of(number: int, loaded: dict[str, str], packed: bytes, pipe: Connection) -> Done | Failed:
     try:
+        plugins.load_all(loaded)
+        work, job = ForkingPickler.loads(packed)
         end: Done | Failed = Done(number, work(job, lambda what: pipe.send(Told(number, what))))
         ForkingPickler.dumps(end)
     except BaseException as error:
         if isinstance(error, KeyboardInterrupt):
             raise
-        error.add_note("".join(traceback.format_exception(error)))
-        end = Failed(number, _sendable(error))
+        said = plugins.blamed(error)
+        said.add_note("".join(traceback.format_exception(error)))
+        end = Failed(number, _sendable(said))
     return end
 
 

@@ -1,9 +1,9 @@
 """The run store: a folder of run folders.
 
-A run folder holds ``run.json`` (schema version, configuration, status, environment, results), ``metrics.parquet``
-(step, split, term, value), ``checkpoint.safetensors`` (the latest complete state), ``snapshots/`` (weights over time)
-and whatever reports were made of it. Every file is written atomically. A folder that is damaged or not ours is
-reported and skipped, never touched.
+A run folder holds ``run.json`` (schema version, configuration, status, environment, plug-ins, results),
+``metrics.parquet`` (step, split, term, value), ``checkpoint.safetensors`` (the latest complete state), ``snapshots/``
+(weights over time) and whatever reports were made of it. Every file is written atomically. A folder that is damaged or
+not ours is reported and skipped, never touched.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from polariscope import plugins
 from polariscope.atomic import atomic
 from polariscope.lab.provenance import environment
 from polariscope.lab.query import Rows, select, where
@@ -83,6 +84,12 @@ class Run:
     @property
     def record(self) -> dict[str, Any]:
         return dict(self._record)
+
+    @property
+    def plugins(self) -> list[dict[str, str]]:
+        """What was loaded besides this package when the run was made, in words that may be shown."""
+        entries = [entry for entry in self._record["plugins"] if isinstance(entry, dict)]
+        return [{_shown(key): _shown(value) for key, value in entry.items()} for entry in entries]
 
     @property
     def checkpoint(self) -> Path:
@@ -174,6 +181,7 @@ class Store:
                 "status": status,
                 "config": dict(config),
                 "environment": environment(),
+                "plugins": plugins.record(),
                 "result": {},
             }
             write_record(path, record)
@@ -303,10 +311,10 @@ def read_record(path: Path) -> dict[str, Any]:
     missing = RECORD.keys() - record.keys()
     if missing:
         raise ValueError(f"the run folder {name} is damaged: run.json lacks {', '.join(sorted(missing))}")
-    record = {"updated": record["created"], "environment": {}, **record}
-    for key, kind in {**RECORD, "updated": str, "environment": dict}.items():
+    record = {"updated": record["created"], "environment": {}, "plugins": [], **record}
+    for key, kind in {**RECORD, "updated": str, "environment": dict, "plugins": list}.items():
         if not isinstance(record[key], kind):
-            wanted = "a section" if kind is dict else "text"
+            wanted = {dict: "a section", list: "a list", str: "text"}[kind]
             raise ValueError(f"the run folder {name} is damaged: {key} in run.json is not {wanted}")
     return record
 

@@ -1,38 +1,98 @@
-"""Change data a little, and see what a representation lived on: learned, hand-made and unstructured manipulations."""
+"""Change data a little, and see what a representation relied on: learned, hand-made and unstructured manipulations.
 
-from polariscope.manipulation.bundle import Bundle as Bundle
-from polariscope.manipulation.bundle import load_bundle as load_bundle
-from polariscope.manipulation.bundle import report_on as report_on
-from polariscope.manipulation.bundle import save_bundle as save_bundle
-from polariscope.manipulation.checks import LocalGlobal as LocalGlobal
-from polariscope.manipulation.checks import Preservation as Preservation
-from polariscope.manipulation.checks import local_global as local_global
-from polariscope.manipulation.checks import local_global_of_decoder as local_global_of_decoder
-from polariscope.manipulation.checks import pca_score as pca_score
-from polariscope.manipulation.checks import preservation as preservation
-from polariscope.manipulation.figures import latent_scatter as latent_scatter
-from polariscope.manipulation.figures import traversal_plane as traversal_plane
-from polariscope.manipulation.figures import traversal_rows as traversal_rows
-from polariscope.manipulation.figures import triptych as triptych
-from polariscope.manipulation.folding import fold as fold
-from polariscope.manipulation.generator import Learned as Learned
-from polariscope.manipulation.generator import Manipulator as Manipulator
-from polariscope.manipulation.generator import learn_manipulator as learn_manipulator
-from polariscope.manipulation.generator import predicted_direction as predicted_direction
-from polariscope.manipulation.kinds import manipulate as manipulate
-from polariscope.manipulation.local_structure import LocalStructure as LocalStructure
-from polariscope.manipulation.local_structure import PlaneTheory as PlaneTheory
-from polariscope.manipulation.manipulation import ChangeSize as ChangeSize
-from polariscope.manipulation.manipulation import Manipulated as Manipulated
-from polariscope.manipulation.manipulation import Manipulation as Manipulation
-from polariscope.manipulation.manipulation import apply as apply
-from polariscope.manipulation.noise import Noise as Noise
-from polariscope.manipulation.oversampling import balance as balance
-from polariscope.manipulation.oversampling import g_smote as g_smote
-from polariscope.manipulation.oversampling import smote as smote
-from polariscope.manipulation.selection import Extremes as Extremes
-from polariscope.manipulation.selection import Restart as Restart
-from polariscope.manipulation.selection import extremes as extremes
-from polariscope.manipulation.selection import train_restarts as train_restarts
-from polariscope.manipulation.traversals import traverse as traverse
-from polariscope.manipulation.traversals import traverse_plane as traverse_plane
+What is named here is imported when it is first asked for: a world that is manipulated needs no figures.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from polariscope.manipulation.bundle import Bundle as Bundle
+    from polariscope.manipulation.bundle import load_bundle as load_bundle
+    from polariscope.manipulation.bundle import report_on as report_on
+    from polariscope.manipulation.bundle import save_bundle as save_bundle
+    from polariscope.manipulation.checks import LocalGlobal as LocalGlobal
+    from polariscope.manipulation.checks import Preservation as Preservation
+    from polariscope.manipulation.checks import local_global as local_global
+    from polariscope.manipulation.checks import local_global_of_decoder as local_global_of_decoder
+    from polariscope.manipulation.checks import pca_score as pca_score
+    from polariscope.manipulation.checks import preservation as preservation
+    from polariscope.manipulation.figures import latent_scatter as latent_scatter
+    from polariscope.manipulation.figures import traversal_plane as traversal_plane
+    from polariscope.manipulation.figures import traversal_rows as traversal_rows
+    from polariscope.manipulation.figures import triptych as triptych
+    from polariscope.manipulation.folding import fold as fold
+    from polariscope.manipulation.generator import Learned as Learned
+    from polariscope.manipulation.generator import Manipulator as Manipulator
+    from polariscope.manipulation.generator import learn_manipulator as learn_manipulator
+    from polariscope.manipulation.generator import predicted_direction as predicted_direction
+    from polariscope.manipulation.kinds import manipulate as manipulate
+    from polariscope.manipulation.local_structure import LocalStructure as LocalStructure
+    from polariscope.manipulation.local_structure import PlaneTheory as PlaneTheory
+    from polariscope.manipulation.manipulation import ChangeSize as ChangeSize
+    from polariscope.manipulation.manipulation import Manipulated as Manipulated
+    from polariscope.manipulation.manipulation import Manipulation as Manipulation
+    from polariscope.manipulation.manipulation import apply as apply
+    from polariscope.manipulation.noise import Noise as Noise
+    from polariscope.manipulation.oversampling import balance as balance
+    from polariscope.manipulation.oversampling import g_smote as g_smote
+    from polariscope.manipulation.oversampling import smote as smote
+    from polariscope.manipulation.selection import Extremes as Extremes
+    from polariscope.manipulation.selection import Restart as Restart
+    from polariscope.manipulation.selection import extremes as extremes
+    from polariscope.manipulation.selection import train_restarts as train_restarts
+    from polariscope.manipulation.traversals import traverse as traverse
+    from polariscope.manipulation.traversals import traverse_plane as traverse_plane
+
+_PLACES = {
+    "Bundle": "bundle",
+    "load_bundle": "bundle",
+    "report_on": "bundle",
+    "save_bundle": "bundle",
+    "LocalGlobal": "checks",
+    "Preservation": "checks",
+    "local_global": "checks",
+    "local_global_of_decoder": "checks",
+    "pca_score": "checks",
+    "preservation": "checks",
+    "latent_scatter": "figures",
+    "traversal_plane": "figures",
+    "traversal_rows": "figures",
+    "triptych": "figures",
+    "fold": "folding",
+    "Learned": "generator",
+    "Manipulator": "generator",
+    "learn_manipulator": "generator",
+    "predicted_direction": "generator",
+    "manipulate": "kinds",
+    "LocalStructure": "local_structure",
+    "PlaneTheory": "local_structure",
+    "ChangeSize": "manipulation",
+    "Manipulated": "manipulation",
+    "Manipulation": "manipulation",
+    "apply": "manipulation",
+    "Noise": "noise",
+    "balance": "oversampling",
+    "g_smote": "oversampling",
+    "smote": "oversampling",
+    "Extremes": "selection",
+    "Restart": "selection",
+    "extremes": "selection",
+    "train_restarts": "selection",
+    "traverse": "traversals",
+    "traverse_plane": "traversals",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _PLACES:
+        raise AttributeError(f"module 'polariscope.manipulation' has no attribute {name!r}")
+    value = getattr(importlib.import_module(f"polariscope.manipulation.{_PLACES[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_PLACES])

@@ -24,6 +24,7 @@ from polariscope.manipulation.manipulation import Manipulated
 from polariscope.nets.architecture import architectures
 from polariscope.worlds.factors import Factor
 from polariscope.worlds.files import read
+from polariscope.worlds.observations import Arranged
 from polariscope.worlds.world import ArrayWorld, World
 
 FORMAT = "polariscope-manipulation-1"
@@ -51,6 +52,7 @@ def report_on(manipulated: Manipulated, examples: int = 5000) -> dict[str, Any]:
         "seed": manipulated.seed,
         "observations": len(after),
         "shape": list(after.shape),
+        "floats": len(after.shape) == 3 and after.observe([0]).dtype != np.uint8,
         "factors": [{"name": f.name, "size": f.size, "kind": f.kind, "values": f.values} for f in after.factors],
         "epsilon": manipulated.epsilon,
         **asdict(manipulated.size),
@@ -104,11 +106,11 @@ def load_bundle(folder: Path | str) -> Bundle:
         raise ValueError(f"{folder / REPORT} is damaged and cannot be read ({error})") from error
     if not isinstance(report, dict) or report.get("format") != FORMAT:
         raise ValueError(f"{folder / REPORT} is not the report of a manipulation of this program")
-    stored = read(folder / WORLD)
+    stored = read(folder / WORLD, floats=report.get("floats", False))
     factors = tuple(Factor(**{**f, "values": tuple(f["values"])}) for f in report["factors"])
     # The reader numbers the values that occur; the positions themselves are in the file.
     with np.load(folder / WORLD, allow_pickle=False) as arrays:
-        world = ArrayWorld(stored.observations, arrays["factors"], factors, source=str(folder))
+        world = ArrayWorld(Arranged(stored.observations), arrays["factors"], factors, source=str(folder))
     return Bundle(world, report, _manipulator(folder / WEIGHTS, report, world) if "architecture" in report else None)
 
 

@@ -25,7 +25,7 @@ from polariscope.manipulation.manipulation import in_units, standardised
 from polariscope.measures.neighbour_score import neighbour_score
 from polariscope.measures.orthogonality import distance_to_orthogonality
 from polariscope.worlds.factors import Factor
-from polariscope.worlds.splits import random_split
+from polariscope.worlds.splits import three_parts
 from polariscope.worlds.world import World, sample
 
 Floats = NDArray[np.float64]
@@ -73,11 +73,11 @@ def factor_recovery(
     x = observations.reshape(len(observations), -1).astype(np.float32)
     if len(x) < 5 * k:
         raise ValueError(f"reading factors off {k} neighbours needs at least {5 * k} observations; got {len(x)}")
-    parts = random_split(len(x), seed, (0.8, 0.0, 0.2))
+    trained, _, tested = three_parts(len(x), seed, (0.8, 0.0, 0.2))
 
     def score(column: NDArray[Any], factor: Factor) -> float:
         model = (KNeighborsClassifier if factor.kind == "categorical" else KNeighborsRegressor)(n_neighbors=k)
-        return float(model.fit(x[parts.train], column[parts.train]).score(x[parts.test], column[parts.test]))
+        return float(model.fit(x[trained], column[trained]).score(x[tested], column[tested]))
 
     return tuple(score(factors[:, j], factor) for j, factor in enumerate(kinds))
 

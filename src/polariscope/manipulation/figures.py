@@ -14,6 +14,7 @@ from torch import nn
 from polariscope.manipulation.manipulation import Manipulated
 from polariscope.manipulation.traversals import REACH, Coordinates, traverse, traverse_plane
 from polariscope.report.figures import DIVERGING, LIGHT, image_grid, styled
+from polariscope.worlds.pictures import Limits, limits_of, pictured
 from polariscope.worlds.world import sample
 
 SHOWN = 2000  # points of a scatter
@@ -31,10 +32,11 @@ def triptych(manipulated: Manipulated, rows: int = 3, seed: int = 0) -> Figure:
     figure = Figure(figsize=(6.4, (2.0 if images else 1.3) * len(index) + 0.4), layout="constrained")
     grid = figure.subplots(len(index), 3, squeeze=False)
     shade: AxesImage | None = None
+    limits = limits_of([panels[0]]) if images else (0.0, 1.0)
     for row, example in zip(grid, zip(*panels, strict=True), strict=True):
         for column, (axes, values) in enumerate(zip(row, example, strict=True)):
             if images:
-                shade = _draw_image(axes, values, manipulated.epsilon if column == 1 else None) or shade
+                shade = _draw_image(axes, values, manipulated.epsilon if column == 1 else None, limits) or shade
             else:
                 axes.plot(values, color=LIGHT["second" if column == 1 else "first"], marker="o", markersize=3)
                 if column == 1:
@@ -46,13 +48,12 @@ def triptych(manipulated: Manipulated, rows: int = 3, seed: int = 0) -> Figure:
     return figure
 
 
-def _draw_image(axes: Axes, values: NDArray[np.generic], bound: float | None) -> AxesImage | None:
+def _draw_image(axes: Axes, values: NDArray[np.generic], bound: float | None, limits: Limits) -> AxesImage | None:
     """One image; with a bound, a signed one (the mean over its channels), which is returned."""
     axes.set_axis_off()
     if bound is not None:
         return axes.imshow(values.astype(float).mean(axis=0), cmap=DIVERGING, vmin=-bound, vmax=bound)
-    pixels = values[0] if len(values) in (1, 2) else np.moveaxis(values[:3], 0, -1)
-    axes.imshow(pixels, cmap="gray", vmin=0, vmax=255)
+    axes.imshow(np.moveaxis(pictured(values, limits), 0, -1), cmap="gray", vmin=0, vmax=255)
     return None
 
 
@@ -83,11 +84,12 @@ def traversal_rows(
     reach: float = REACH,
     steps: int = 9,
     names: Sequence[str] | None = None,
+    limits: Limits = (0.0, 1.0),
 ) -> Figure:
-    """One latent moved a row, from −reach to reach about the start."""
+    """One latent moved a row, from −reach to reach about the start; ``limits`` are black and white."""
     walked = traverse(model, start, latents, reach, steps)
     labels = names or [f"z{j}" for j in (latents if latents is not None else range(len(walked)))]
-    figure = _picture(walked)
+    figure = _picture(walked, limits)
     axes = figure.axes[0]
     height = axes.get_images()[0].get_array().shape[0] / len(walked)  # type: ignore[union-attr]
     axes.set_yticks((np.arange(len(walked)) + 0.5) * height, labels)
@@ -103,9 +105,10 @@ def traversal_plane(
     reach: float = REACH,
     steps: tuple[int, int] = (9, 9),
     coordinates: Coordinates = "cartesian",
+    limits: Limits = (0.0, 1.0),
 ) -> Figure:
     """The plane of two latents as a table of images, along its axes or by radius (rows) and angle (columns)."""
-    figure = _picture(traverse_plane(model, start, latents, reach, steps, coordinates))
+    figure = _picture(traverse_plane(model, start, latents, reach, steps, coordinates), limits)
     axes = figure.axes[0]
     a, b = latents
     polar = coordinates == "polar"
@@ -114,11 +117,11 @@ def traversal_plane(
     return figure
 
 
-def _picture(observations: NDArray[np.float32]) -> Figure:
-    """Images ``(rows, columns, c, h, w)`` in [0, 1] tiled on one pair of axes."""
+def _picture(observations: NDArray[np.float32], limits: Limits) -> Figure:
+    """Images ``(rows, columns, c, h, w)`` tiled on one pair of axes."""
     if observations.ndim != 5:
         raise ValueError(f"walks are drawn as images; this model decodes points of shape {observations.shape[2:]}")
-    tiles = image_grid(np.rint(255 * observations.clip(0, 1)).astype(np.uint8))
+    tiles = image_grid(observations, limits=limits)
     rows, columns = observations.shape[:2]
     figure = Figure(figsize=(0.8 + 0.6 * columns, 0.6 + 0.6 * rows), layout="constrained")
     axes: Axes = figure.subplots()

@@ -26,16 +26,16 @@ def fold(x: A) -> A:
     return x - 2 * (x - 1).clip(min=0) + 2 * (-x).clip(min=0)
 
 
-def check_bound(epsilon: float, shape: tuple[int, ...]) -> None:
-    """Refuse a bound that is not positive, or that folding could not bring back into an image's range."""
+def check_bound(epsilon: float, of_bytes: bool) -> None:
+    """Refuse a bound that is not positive, or that folding could not bring back into the range of bytes."""
     if not epsilon > 0 or not math.isfinite(epsilon):
         raise ValueError(f"epsilon is {epsilon}: a change needs a positive bound")
-    if len(shape) == 3 and not 1 / 255 <= epsilon <= 1:
+    if of_bytes and not 1 / 255 <= epsilon <= 1:
         raise ValueError(f"epsilon is {epsilon}: for images it is a share of the grey range, from 1/255 to 1")
 
 
 def shifted(observations: NDArray[Any], change: NDArray[np.floating], epsilon: float) -> NDArray[Any]:
-    """Observations with a change of at most ``epsilon`` added: images folded and in 8 bits again, points as they are.
+    """Observations with a change of at most ``epsilon`` added: bytes folded and rounded again, floats as they are.
 
     >>> shifted(np.array([[250, 0, 100]], np.uint8), np.array([[0.1, -0.1, 0.1]]), 0.1).tolist()
     [[235, 25, 125]]

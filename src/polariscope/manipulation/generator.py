@@ -14,26 +14,28 @@ import copy
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from functools import partial
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
-from torch.optim import Adam
 
 from polariscope.manipulation.folding import fold
-from polariscope.manipulation.manipulation import Fitted, Tell, standardised
+from polariscope.manipulation.manipulation import Fitted, Tell, manipulations, standardised
 from polariscope.manipulation.selection import SCORED, Restart, Score, extremes, train_restarts
-from polariscope.nets.architecture import MLP, Architecture, Conv, Shape, architectures
-from polariscope.nets.autoencoder import Autoencoder, ModelConfig
+from polariscope.nets.architecture import MLP, Architecture, Conv, architectures
+from polariscope.nets.autoencoder import Autoencoder, AutoencoderConfig
+from polariscope.nets.model import Model, Shape
 from polariscope.objectives.beta_vae import BetaVAE
-from polariscope.objectives.objective import Objective, objectives
+from polariscope.objectives.objective import Batch, Need, Objective, Player, Terms, Turn
 from polariscope.registry import plain
 from polariscope.training.config import RunConfig, TrainingConfig
-from polariscope.training.loop import Diverged, device_of, seed_step
-from polariscope.training.run import WEIGHTS_STEP, Progress
-from polariscope.worlds.world import Batches, World, sample, to_tensor
+from polariscope.training.loop import WEIGHTS_STEP, Listeners, build_state, fit, seed_step
+from polariscope.training.run import paced
+from polariscope.worlds.splits import RandomSplit
+from polariscope.worlds.world import World, sample
 
 
 class Manipulator(nn.Module):
@@ -77,10 +79,12 @@ class Manipulator(nn.Module):
         return np.asarray(weight / np.linalg.norm(weight))
 
 
+@manipulations.register("learned")
 @dataclass(frozen=True)
 class Learned:
     """A learned manipulation, with everything it is learned from."""
 
+    trains: ClassVar[bool] = True
     epsilon: float = 0.1
     restarts: int = 10
     """Models to train, of which the extremes are taken."""
@@ -102,7 +106,7 @@ class Learned:
     """Decoder from the one neuron to the change; by default the convolutional one, or dense 256-256 where it does not
     fit."""
     objective: Objective = field(default_factory=BetaVAE)
-    model: ModelConfig = field(default_factory=ModelConfig)
+    model: Model = field(default_factory=AutoencoderConfig)
     training: TrainingConfig = field(default_factory=TrainingConfig)
 
     def __post_init__(self) -> None:
@@ -157,15 +161,7 @@ class Learned:
         return MLP(decoder_widths=(256, 256), decoder_activation="relu")
 
     def describe(self) -> dict[str, Any]:
-        simple = {name: value for name, value in plain(self).items() if name not in ("objective", "model", "training")}
-        model = plain(self.model) | {"architecture": architectures.describe(self.model.architecture)}
-        if self.architecture is not None:
-            simple["architecture"] = architectures.describe(self.architecture)
-        return simple | {
-            "objective": objectives.describe(self.objective),
-            "model": model,
-            "training": plain(self.training),
-        }
+        return plain(self)
 
 
 def change_by(manipulator: Manipulator) -> Any:
@@ -195,51 +191,66 @@ def learn_manipulator(
     """
     if not disentangled or not entangled:
         raise ValueError("a manipulation is learned between models: give at least one disentangled and one entangled")
-    device = device_of(settings.training)
-    images = len(world.shape) == 3
     with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
         seed_step(seed, WEIGHTS_STEP)
-        scale = standardised(world)
-        manipulator = Manipulator(
-            len(world.factors), world.shape, settings.epsilon, settings.decoder(world.shape), scale
-        ).to(device)
-        players = [[_frozen(model).to(device) for model in side] for side in (entangled, disentangled)]
-        decoders = [p for side in players for model in side for p in model.decoder.parameters()]
-        first = Adam(decoders, settings.learning_rate, eps=1e-7, fused=True)
-        second = Adam(manipulator.parameters(), settings.learning_rate, eps=1e-7, fused=True)
-        order = Batches(len(world), min(settings.batch_size, len(world)), seed)
-        losses = np.empty((settings.steps, 2))
-        for step in range(settings.steps):
-            for turn in range(settings.decoder_updates + 1):
-                number = step * (settings.decoder_updates + 1) + turn
-                index = order[number]
-                seed_step(seed, number)
-                x = to_tensor(world.observe(index), device)
-                factors = torch.from_numpy(np.ascontiguousarray(world.factors_of(index))).to(device)
-                codes = [[draw(model, x, settings.samples) for model in side] for side in players]
-                last = turn == settings.decoder_updates
-                with torch.set_grad_enabled(last):
-                    target = x + manipulator(factors)
-                    target = fold(target) if images else target
-                sides = [
-                    torch.stack([reconstruction(m, z, target) for m, z in zip(side, drawn, strict=True)])
-                    for side, drawn in zip(players, codes, strict=True)
-                ]
-                if last:
-                    _descend(second, sides[0].mean() - sides[1].mean())
-                else:  # each decoder has its own loss, and their sum has the same gradients
-                    _descend(first, sides[0].sum() + sides[1].sum())
-            losses[step] = [float(side.detach().mean()) for side in sides]
-            if not np.isfinite(losses[step]).all():
-                raise Diverged(
-                    f"the manipulation diverged at step {step}: the losses are {losses[step].tolist()}; "
-                    f"a smaller learning rate (now {settings.learning_rate:g}) often helps"
-                )
-            tell("manipulation", Progress(step + 1, settings.steps, losses[step, 0] - losses[step, 1]))
+        decoder = settings.decoder(world.shape)
+        manipulator = Manipulator(len(world.factors), world.shape, settings.epsilon, decoder, standardised(world))
+    game = Game(tuple(entangled), tuple(disentangled), settings.samples, settings.decoder_updates)
+    config = TrainingConfig(
+        settings.steps,
+        settings.batch_size,
+        settings.learning_rate,
+        adam_epsilon=1e-7,
+        seed=seed,
+        evaluate_every=0,
+        log_every=max(1, settings.steps // 10),
+        device=settings.training.device,
+    )
+    losses: list[tuple[float, float]] = []
+    listeners = Listeners(
+        metrics=lambda event: losses.append((event.terms["entangled"], event.terms["disentangled"])),
+        step=paced(partial(tell, "manipulation"), settings.steps),
+    )
+    fit(build_state(manipulator, game, config), game, world, config, listeners, RandomSplit(0.0))
     if settings.local_only:
         remove_trend(manipulator, sample(world, SCORED, seed)[1])
-    tenths = np.array_split(losses, min(10, len(losses)))
-    return manipulator.eval(), [(float(part[:, 0].mean()), float(part[:, 1].mean())) for part in tenths]
+    return manipulator.eval(), losses
+
+
+@dataclass(frozen=True, eq=False)
+class Game(Objective):
+    """The decoders of both sides learn the changed data in some turns, then the manipulation plays them off."""
+
+    entangled: tuple[Autoencoder, ...]
+    disentangled: tuple[Autoencoder, ...]
+    samples: int
+    decoder_updates: int
+
+    needs: ClassVar[tuple[Need, ...]] = ("factors",)
+    asks_for: ClassVar[tuple[str, ...]] = ()
+
+    def players(self, model: Manipulator) -> dict[str, Player]:
+        return {"decoders": Player(nn.ModuleList(_frozen(one) for one in (*self.entangled, *self.disentangled)))}
+
+    def turns(self) -> tuple[Turn, ...]:
+        return (*[self.learn] * self.decoder_updates, self)
+
+    def learn(self, model: Manipulator, batch: Batch, step: int, decoders: nn.ModuleList) -> Terms:
+        """Each decoder has its own loss, and their sum has the same gradients."""
+        return Terms(None, {}, {"decoders": self.losses(model, batch, decoders).sum()})
+
+    def __call__(self, model: Manipulator, batch: Batch, step: int, decoders: nn.ModuleList) -> Terms:
+        losses = self.losses(model, batch, decoders)
+        entangled, disentangled = losses[: len(self.entangled)].mean(), losses[len(self.entangled) :].mean()
+        return Terms(entangled - disentangled, {"entangled": entangled, "disentangled": disentangled})
+
+    def losses(self, manipulator: Manipulator, batch: Batch, decoders: nn.ModuleList) -> Tensor:
+        """How well each model, which encodes the original, reconstructs the changed data."""
+        assert batch.factors is not None
+        target = batch.x + manipulator(batch.factors)
+        target = fold(target) if batch.x.ndim == 4 else target
+        models: list[Any] = list(decoders)
+        return torch.stack([reconstruction(one, draw(one, batch.x, self.samples), target) for one in models])
 
 
 @torch.no_grad()
@@ -294,11 +305,3 @@ def _frozen(model: Autoencoder) -> Autoencoder:
     twin = copy.deepcopy(model).eval().requires_grad_(False)
     twin.decoder.requires_grad_(True)
     return twin
-
-
-def _descend(optimiser: Adam, loss: Tensor) -> None:
-    """One update of the optimiser's own parameters; no others collect gradients."""
-    parameters = optimiser.param_groups[0]["params"]
-    for parameter, gradient in zip(parameters, torch.autograd.grad(loss, parameters), strict=True):
-        parameter.grad = gradient
-    optimiser.step()

@@ -6,30 +6,24 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from polariscope.manipulation.generator import Learned
-from polariscope.manipulation.local_structure import LocalStructure
-from polariscope.manipulation.manipulation import Manipulation, Tell, apply
-from polariscope.manipulation.noise import Noise
+from polariscope.manipulation.generator import Learned as Learned
+from polariscope.manipulation.local_structure import LocalStructure as LocalStructure
+from polariscope.manipulation.manipulation import Manipulation, Tell, apply, manipulations
+from polariscope.manipulation.noise import Noise as Noise
 from polariscope.registry import nearest
 from polariscope.training.run import Progress
 from polariscope.worlds.world import ArrayWorld, World
 
-KINDS: dict[str, type[Noise] | type[LocalStructure] | type[Learned]] = {
-    "noise": Noise,
-    "local": LocalStructure,
-    "learned": Learned,
-}
-
 
 def build(kind: str, settings: Mapping[str, Any]) -> Manipulation:
     """The manipulation of a kind; what it does not know is refused with the nearest thing it does."""
-    if kind not in KINDS:
-        raise ValueError(f"there is no manipulation {kind!r}: {nearest(kind, KINDS)}")
-    known = [field.name for field in dataclasses.fields(KINDS[kind])]
+    made: Any = manipulations.get(kind)
+    known = [field.name for field in dataclasses.fields(made)]
     for name in settings:
         if name not in known:
             raise ValueError(f"the manipulation {kind!r} has no setting {name!r}: {nearest(name, known)}")
-    return KINDS[kind](**settings)
+    manipulation: Manipulation = made(**settings)
+    return manipulation
 
 
 def _silent(name: str, progress: Progress) -> None:

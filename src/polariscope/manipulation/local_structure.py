@@ -14,11 +14,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from polariscope.manipulation.manipulation import Fitted, Tell, changeable, standardised
+from polariscope.manipulation.manipulation import Fitted, Tell, changeable, manipulations, standardised
 from polariscope.registry import nearest, plain
 from polariscope.worlds.world import World
 
 
+@manipulations.register("local")
 @dataclass(frozen=True)
 class LocalStructure:
     """epsilon · sin(frequency · Σ w_i + phase), w the factors at mean 0 and variance 1.
@@ -52,7 +53,8 @@ class LocalStructure:
         phases = self.phases(world.shape)[places] if len(world.shape) == 3 else even_phases(int(places.sum()))
 
         def change(factors: NDArray[Any], start: int) -> NDArray[np.floating]:
-            angle = self.frequency * ((factors - mean) @ weights)
+            # Not a matrix product, whose rounding could depend on how many rows there are.
+            angle = self.frequency * ((factors - mean) * weights).sum(axis=1)
             out = np.zeros((len(factors), *world.shape), np.float32)
             out[:, places] = self.epsilon * np.sin(angle[:, None] + phases)
             return out

@@ -16,7 +16,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from polariscope.manipulation.folding import check_bound, shifted
+from polariscope.registry import Registry
 from polariscope.training.run import Progress
+from polariscope.worlds.observations import Arranged
 from polariscope.worlds.world import ArrayWorld, World, sample
 
 Change = Callable[[NDArray[Any], int], NDArray[np.floating]]
@@ -38,7 +40,10 @@ class Fitted:
 
 
 class Manipulation(Protocol):
-    """Configuration of a change of at most ``epsilon`` in every coordinate (a share of the range for images)."""
+    """Configuration of a change of at most ``epsilon`` in every coordinate (a share of the range of images of bytes).
+
+    One that has to be trained says so by a class variable ``trains``.
+    """
 
     @property
     def epsilon(self) -> float: ...
@@ -47,6 +52,9 @@ class Manipulation(Protocol):
 
     def describe(self) -> dict[str, Any]:
         """JSON-ready settings."""
+
+
+manipulations: Registry[Manipulation] = Registry("manipulation", "polariscope.manipulation.kinds", of=Manipulation)
 
 
 @dataclass(frozen=True)
@@ -94,19 +102,24 @@ def apply(
 
     Any object with the three members of :class:`Manipulation` will do.
     """
-    check_bound(manipulation.epsilon, world.shape)
-    if not world.factors:
-        raise ValueError("a manipulation needs a world whose factors are known, and this one has none")
+    check_world(world, manipulation)
     if count is not None:
         if count < 2:
             raise ValueError(f"a manipulated world needs at least 2 observations; count is {count}")
         observations, factors, _ = sample(world, count, seed)
-        world = ArrayWorld(observations, factors, world.factors)
+        world = ArrayWorld(Arranged(observations), factors, world.factors)
     fitted = manipulation.fit(world, seed, tell)
     altered, size = _changed(world, fitted.change, manipulation.epsilon)
     positions = world.factors_of(np.arange(len(world)))
-    result = ArrayWorld(altered, positions, world.factors, source=f"{kind} manipulation")
+    result = ArrayWorld(Arranged(altered), positions, world.factors, source=f"{kind} manipulation")
     return Manipulated(world, result, kind, manipulation.describe(), manipulation.epsilon, seed, size, fitted)
+
+
+def check_world(world: World, manipulation: Manipulation) -> None:
+    """Refuse a world without factors, and a bound that does not suit its observations."""
+    check_bound(manipulation.epsilon, world.observe([0]).dtype == np.uint8)
+    if not world.factors:
+        raise ValueError("a manipulation needs a world whose factors are known, and this one has none")
 
 
 def standardised(world: World) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
@@ -130,7 +143,7 @@ def changeable(world: World) -> NDArray[np.bool_]:
 
 def _changed(world: World, change: Change, epsilon: float) -> tuple[NDArray[Any], ChangeSize]:
     """All observations after the change, and its size, a block at a time."""
-    altered = np.empty((len(world), *world.shape), np.uint8 if len(world.shape) == 3 else np.float32)
+    altered = np.empty((len(world), *world.shape), world.observe([0]).dtype)
     largest = 0.0
     sums = np.zeros((2, *world.shape))
     squares = np.zeros((2, *world.shape))
@@ -152,5 +165,5 @@ def _changed(world: World, change: Change, epsilon: float) -> tuple[NDArray[Any]
 
 
 def in_units(observations: NDArray[Any]) -> NDArray[np.float64]:
-    """Images in [0, 1], points as they are."""
+    """Images of bytes in [0, 1], floats as they are."""
     return observations.astype(np.float64) / (255 if observations.dtype == np.uint8 else 1)

@@ -14,11 +14,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from polariscope.manipulation.manipulation import ChangeSize, Fitted, Tell, changeable
+from polariscope.manipulation.manipulation import ChangeSize, Fitted, Tell, changeable, manipulations
 from polariscope.registry import plain
 from polariscope.worlds.world import World
 
 
+@manipulations.register("noise")
 @dataclass(frozen=True)
 class Noise:
     """Independent noise, uniform in [−epsilon, epsilon], of variance epsilon²/3 in every changed coordinate.

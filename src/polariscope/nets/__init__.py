@@ -3,7 +3,7 @@
 from polariscope.nets.architecture import Architecture as Architecture
 from polariscope.nets.architecture import architectures as architectures
 from polariscope.nets.autoencoder import Autoencoder as Autoencoder
-from polariscope.nets.autoencoder import ModelConfig as ModelConfig
+from polariscope.nets.autoencoder import AutoencoderConfig as AutoencoderConfig
 from polariscope.nets.likelihood import Bernoulli as Bernoulli
 from polariscope.nets.likelihood import Gaussian as Gaussian
 from polariscope.nets.posterior import Diagonal as Diagonal

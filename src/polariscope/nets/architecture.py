@@ -15,9 +15,8 @@ from typing import Literal, Protocol
 from torch import Tensor, nn
 from torch.nn import functional
 
+from polariscope.nets.model import Shape
 from polariscope.registry import Registry
-
-Shape = tuple[int, ...]
 
 
 class Architecture(Protocol):
@@ -30,7 +29,7 @@ class Architecture(Protocol):
     def decoder(self, latents: int, shape: Shape) -> nn.Sequential: ...
 
 
-architectures: Registry[Architecture] = Registry("architecture", "polariscope.nets")
+architectures: Registry[Architecture] = Registry("architecture", "polariscope.nets", of=Architecture)
 
 ACTIVATIONS: dict[str, type[nn.Module]] = {"relu": nn.ReLU, "tanh": nn.Tanh, "leaky_relu": nn.LeakyReLU}
 Activation = Literal["relu", "tanh", "leaky_relu"]

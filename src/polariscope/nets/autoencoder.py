@@ -8,16 +8,16 @@ from typing import Literal
 
 from torch import Tensor, nn
 
-from polariscope.nets.architecture import Architecture, Conv, Shape
+from polariscope.nets.architecture import Architecture, Conv
 from polariscope.nets.likelihood import Bernoulli, Gaussian
+from polariscope.nets.model import Brief, PosteriorKind, Shape, models
 from polariscope.nets.posterior import HEADS, Posterior
 
-PosteriorKind = Literal["diagonal", "constant", "full", "point"]
 
-
+@models.register("autoencoder")
 @dataclass(frozen=True)
-class ModelConfig:
-    """What to build. ``posterior="auto"`` takes what the objective is made for (a point for an autoencoder)."""
+class AutoencoderConfig:
+    """Encoder, posterior and decoder. ``posterior="auto"`` takes what the objective is made for."""
 
     latents: int = 10
     """Number of latent variables."""
@@ -38,18 +38,19 @@ class ModelConfig:
         if not self.variance > 0:
             raise ValueError(f"the decoder variance is {self.variance}: it needs to be positive")
 
+    def build(self, brief: Brief) -> Autoencoder:
+        return Autoencoder(self, brief.observation, brief.posterior)
+
 
 class Autoencoder(nn.Module):
     """``encode`` gives a posterior, ``decode`` the likelihood's parameters, ``reconstruct`` an observation.
 
-    ``adversary`` is a second network some objectives train against this one; most have none.
-
-    >>> model = Autoencoder(ModelConfig(latents=10), (1, 64, 64), "diagonal")
+    >>> model = Autoencoder(AutoencoderConfig(latents=10), (1, 64, 64), "diagonal")
     >>> sum(p.numel() for p in model.parameters())
     763285
     """
 
-    def __init__(self, config: ModelConfig, shape: Shape, posterior: PosteriorKind = "diagonal") -> None:
+    def __init__(self, config: AutoencoderConfig, shape: Shape, posterior: PosteriorKind = "diagonal") -> None:
         super().__init__()
         kind = posterior if config.posterior == "auto" else config.posterior
         self.config = config
@@ -60,7 +61,6 @@ class Autoencoder(nn.Module):
         self.decoder = config.architecture.decoder(config.latents, shape)
         gaussian = config.likelihood == "gaussian"
         self.likelihood = Gaussian(config.variance, config.learn_variance) if gaussian else Bernoulli()
-        self.adversary: nn.Module | None = None
 
     def encode(self, x: Tensor) -> Posterior:
         if tuple(x.shape[1:]) != self.shape:

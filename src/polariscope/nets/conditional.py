@@ -13,8 +13,8 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from polariscope.nets.architecture import Shape
-from polariscope.nets.autoencoder import Autoencoder, ModelConfig, PosteriorKind
+from polariscope.nets.autoencoder import Autoencoder, AutoencoderConfig
+from polariscope.nets.model import PosteriorKind, Shape
 from polariscope.nets.posterior import HEADS, Diagonal, Posterior
 
 PriorMean = Literal["zero", "learned"]
@@ -29,7 +29,7 @@ class ConditionalAutoencoder(Autoencoder):
     0). Positions are standardised by their uniform distribution over the grid; values are taken as they are. With
     ``prior_mean="zero"`` only the variances of the prior depend on u, which is what makes the latents identifiable.
 
-    >>> model = ConditionalAutoencoder(ModelConfig(latents=3), (1, 16, 16), factor_sizes=(3, 0))
+    >>> model = ConditionalAutoencoder(AutoencoderConfig(latents=3), (1, 16, 16), factor_sizes=(3, 0))
     >>> u = torch.tensor([[2.0, 0.7], [1.0, -4.2]])
     >>> model.encode(torch.rand(2, 1, 16, 16), u).mean.shape, model.prior(u).var.shape
     (torch.Size([2, 3]), torch.Size([2, 3]))
@@ -40,7 +40,7 @@ class ConditionalAutoencoder(Autoencoder):
 
     def __init__(
         self,
-        config: ModelConfig,
+        config: AutoencoderConfig,
         shape: Shape,
         factor_sizes: tuple[int, ...],
         prior_mean: PriorMean = "zero",

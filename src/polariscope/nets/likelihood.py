@@ -8,11 +8,26 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+HAIR = 1e-3
+"""How far rounding may take probabilities outside [0, 1]."""
+
 
 class Bernoulli(nn.Module):
     """The decoder emits logits; grey values in [0, 1] are read as probabilities."""
 
+    def __init__(self) -> None:
+        super().__init__()
+        self._asked = False
+
     def nll(self, logits: Tensor, x: Tensor) -> Tensor:
+        if not self._asked:  # of the first batch alone: a look at every one would make the device wait
+            low, high = (float(end) for end in torch.aminmax(x.detach()))
+            if low < -HAIR or high > 1 + HAIR:
+                raise ValueError(
+                    "a Bernoulli likelihood needs observations in [0, 1], but these go from "
+                    f"{low:.4g} to {high:.4g}: use the Gaussian likelihood (--model.likelihood gaussian)"
+                )
+            self._asked = True
         return functional.binary_cross_entropy_with_logits(logits, x, reduction="none").flatten(1).sum(1)
 
     def expectation(self, logits: Tensor) -> Tensor:

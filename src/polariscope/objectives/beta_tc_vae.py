@@ -29,8 +29,9 @@ class BetaTCVAE(Objective):
         loss = p.reconstruction + p.kl + (self.beta - 1) * tc
         # Shown is the estimate within the batch, which compares with other objectives: the population's size enters the
         # loss as a constant of well over a hundred nats, on which no gradient depends.
-        shown = tc.detach() - (p.z.shape[1] - 1) * math.log(batch.population)
-        return Terms(loss, {"reconstruction": p.reconstruction, "kl": p.kl, "total_correlation": shown})
+        constant = (p.z.shape[1] - 1) * math.log(batch.population)
+        parts = {"reconstruction": p.reconstruction, "kl": p.kl, "total_correlation": tc.detach() - constant}
+        return Terms(loss, parts, offset=(self.beta - 1) * constant)
 
 
 def total_correlation(z: Tensor, posterior: Diagonal, population: int | None = None) -> Tensor:

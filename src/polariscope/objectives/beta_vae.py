@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from polariscope.nets.autoencoder import Autoencoder, PosteriorKind
+from polariscope.nets.autoencoder import Autoencoder
+from polariscope.nets.model import PosteriorKind
 from polariscope.objectives.objective import Batch, Objective, Terms, at_least, forward, objectives
 
 

@@ -5,11 +5,10 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call
 from torch.nn import functional
 
 from polariscope.nets.autoencoder import Autoencoder
-from polariscope.objectives.objective import Batch, Objective, Terms, at_least, forward, objectives
+from polariscope.objectives.objective import Batch, Objective, Player, Terms, at_least, forward, objectives
 
 
 @objectives.register("factor-vae")
@@ -32,30 +31,24 @@ class FactorVAE(Objective):
         at_least(self.depth, 1, "depth")
         at_least(self.discriminator_learning_rate, 1e-12, "discriminator_learning_rate")
 
-    def adversary(self, latents: int) -> nn.Module:
-        sizes = [latents, *[self.width] * self.depth]
+    def players(self, model: Autoencoder) -> dict[str, Player]:
+        sizes = [model.latents, *[self.width] * self.depth]
         layers: list[nn.Module] = []
         for a, b in itertools.pairwise(sizes):
             layers += [nn.Linear(a, b), nn.LeakyReLU(0.2)]
-        return nn.Sequential(*layers, nn.Linear(self.width, 2))
+        discriminator = nn.Sequential(*layers, nn.Linear(self.width, 2))
+        return {"discriminator": Player(discriminator, {"lr": self.discriminator_learning_rate, "betas": (0.5, 0.9)})}
 
-    def adversary_optimiser(self) -> dict[str, object]:
-        return {"lr": self.discriminator_learning_rate, "betas": (0.5, 0.9)}
-
-    def __call__(self, model: Autoencoder, batch: Batch, step: int) -> Terms:
-        assert model.adversary is not None, "the training loop builds the discriminator"
+    def __call__(self, model: Autoencoder, batch: Batch, step: int, discriminator: nn.Module) -> Terms:
         p = forward(model, batch)
-        # The main loss looks through a frozen copy, so that its gradient never reaches the discriminator.
-        frozen = {name: weight.detach() for name, weight in model.adversary.named_parameters()}
-        tc = total_correlation(functional_call(model.adversary, frozen, (p.z,)))
-        loss = p.reconstruction + p.kl + self.gamma * tc
+        tc = total_correlation(discriminator(p.z))
         codes = p.z.detach()
-        logits = model.adversary(torch.cat([codes, shuffle_each_latent(codes)]))
+        logits = discriminator(torch.cat([codes, shuffle_each_latent(codes)]))
         labels = torch.arange(2, device=codes.device).repeat_interleave(len(codes))
         return Terms(
-            loss,
+            p.reconstruction + p.kl + self.gamma * tc,
             {"reconstruction": p.reconstruction, "kl": p.kl, "total_correlation": tc},
-            adversary=functional.cross_entropy(logits, labels),
+            {"discriminator": functional.cross_entropy(logits, labels)},
         )
 
 

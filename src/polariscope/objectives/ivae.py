@@ -9,11 +9,11 @@ from typing import ClassVar
 
 from torch import Tensor
 
-from polariscope.nets.architecture import Shape
-from polariscope.nets.autoencoder import Autoencoder, ModelConfig
+from polariscope.nets.autoencoder import Autoencoder, AutoencoderConfig
 from polariscope.nets.conditional import ConditionalAutoencoder, PriorMean
+from polariscope.nets.model import Brief, Model
 from polariscope.nets.posterior import Diagonal
-from polariscope.objectives.objective import Batch, Objective, Terms, at_least, objectives
+from polariscope.objectives.objective import Batch, Need, Objective, Terms, at_least, objectives
 
 
 @objectives.register("ivae")
@@ -30,15 +30,17 @@ class IVAE(Objective):
     beta: float = 1.0
     """Weight of the divergence."""
 
-    needs_factors: ClassVar[bool] = True
+    needs: ClassVar[tuple[Need, ...]] = ("factors",)
 
     def __post_init__(self) -> None:
         at_least(self.beta, 0, "beta")
         if self.prior_mean not in ("zero", "learned"):
             raise ValueError(f"prior_mean is 'zero' or 'learned'; got {self.prior_mean!r}")
 
-    def build(self, config: ModelConfig, shape: Shape, factor_sizes: tuple[int, ...] = ()) -> ConditionalAutoencoder:
-        return ConditionalAutoencoder(config, shape, factor_sizes, self.prior_mean, self.posterior)
+    def build(self, model: Model, brief: Brief) -> ConditionalAutoencoder:
+        if not isinstance(model, AutoencoderConfig):
+            raise ValueError("the ivae objective gives an autoencoder a prior that knows the factors: take autoencoder")
+        return ConditionalAutoencoder(model, brief.observation, brief.factors, self.prior_mean, brief.posterior)
 
     def __call__(self, model: Autoencoder, batch: Batch, step: int) -> Terms:
         if not isinstance(model, ConditionalAutoencoder):

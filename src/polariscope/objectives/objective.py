@@ -1,40 +1,80 @@
 """What an objective is: hyper-parameters, and one call from a batch to the terms of a loss.
 
-Losses are summed over pixels and latents and averaged over the batch. An objective that trains a second network
-against the model (FactorVAE) builds it in ``adversary`` and returns its loss beside the main one; the training loop
-gives it an optimiser of its own.
+Losses are summed over pixels and latents and averaged over the batch. Most objectives train one model with one loss.
+One that trains other networks beside it (the discriminator of FactorVAE) names them in ``players`` and returns a loss
+for each; one that alternates has several ``turns`` in a step.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import Any, ClassVar, Literal
 
 from torch import Tensor, nn
 
-from polariscope.nets.architecture import Shape
-from polariscope.nets.autoencoder import Autoencoder, ModelConfig, PosteriorKind
+from polariscope.nets.autoencoder import Autoencoder, AutoencoderConfig
+from polariscope.nets.model import Brief, Model, PosteriorKind
 from polariscope.nets.posterior import Posterior
 from polariscope.registry import Registry
+
+Need = Literal["factors", "target", "other"]
 
 
 @dataclass(frozen=True)
 class Batch:
-    """Observations as floats on the training device, the size of the set they come from, and their factors."""
+    """Observations as floats on the training device, and what else their world says about them.
+
+    ``target`` is what is to be predicted, one column per target, with ``classes`` values each (0 where it is a number).
+    ``others`` are further observations of the same moment: one for pairs, more for sequences.
+    """
 
     x: Tensor
     population: int
+    """Size of the set the observations come from."""
     factors: Tensor | None = None
+    target: Tensor | None = None
+    classes: tuple[int, ...] = ()
+    others: tuple[Tensor, ...] = ()
+
+    @property
+    def other(self) -> Tensor:
+        """The second observation of each pair."""
+        if not self.others:
+            raise ValueError("this objective learns from pairs: take a world of pairs")
+        return self.others[0]
 
 
 @dataclass(frozen=True)
 class Terms:
-    """A loss and what it is made of: scalars, batch means. ``adversary`` is the second network's own loss."""
+    """A loss of the model and what it is made of: scalars, batch means.
 
-    loss: Tensor
+    ``players`` are the losses of the other networks, by name. Without a ``loss`` the model itself rests in this turn.
+    """
+
+    loss: Tensor | None
     parts: dict[str, Tensor] = field(default_factory=dict)
-    adversary: Tensor | None = None
+    players: dict[str, Tensor] = field(default_factory=dict)
+    offset: float = 0.0
+    """A constant in the loss that says nothing about the model; learning curves leave it out."""
+
+
+@dataclass(frozen=True, eq=False)
+class Player:
+    """A network that learns beside the model: with an optimiser of its own, from its own loss alone.
+
+    What it has to remember are buffers of its module, which are in the checkpoint with its weights.
+    """
+
+    module: nn.Module
+    optimiser: Mapping[str, Any] | None = None
+    """Settings of its Adam; without any it is trained as the run says."""
+
+
+Turn = Callable[..., Terms]
+"""Part of a step, with a batch of its own: called like an objective. The losses of all its players are computed before
+any of them learns."""
 
 
 class Objective(ABC):
@@ -42,29 +82,33 @@ class Objective(ABC):
 
     posterior: ClassVar[PosteriorKind] = "diagonal"
     """The posterior the objective is made for."""
+    needs: ClassVar[tuple[Need, ...]] = ()
+    """What a batch must have besides its observations."""
+    asks_for: ClassVar[tuple[str, ...]] = ("encode", "decode")
+    """Methods that a model must have to be trained by it."""
 
     @abstractmethod
-    def __call__(self, model: Autoencoder, batch: Batch, step: int) -> Terms: ...
+    def __call__(self, *asked: Any, **players: Any) -> Terms:
+        """``(model, batch, step)``, and the other players by their names, to the terms of the loss."""
 
-    def build(self, config: ModelConfig, shape: Shape, factor_sizes: tuple[int, ...] = ()) -> Autoencoder:
-        """The model this objective trains: an autoencoder for data of ``shape``, its adversary with it.
+    def default_model(self) -> Model:
+        """What is trained if nobody says otherwise."""
+        return AutoencoderConfig()
 
-        ``factor_sizes`` are the world's factors (0 where continuous), for models that look at them.
-        """
-        model = Autoencoder(config, shape, self.posterior)
-        model.adversary = self.adversary(config.latents)
-        return model
+    def build(self, model: Model, brief: Brief) -> nn.Module:
+        """The network to train: what the model says, unless the objective has a say in it."""
+        return model.build(brief)
 
-    def adversary(self, latents: int) -> nn.Module | None:
-        """A network to train against the model; its parameters never belong to the main loss."""
-        return None
-
-    def adversary_optimiser(self) -> dict[str, object]:
-        """Adam's settings for the adversary."""
+    def players(self, model: Any) -> dict[str, Player]:
+        """Networks that learn beside the model, by the name under which the call gets them."""
         return {}
 
+    def turns(self) -> tuple[Turn, ...]:
+        """What a step consists of."""
+        return (self,)
 
-objectives: Registry[Objective] = Registry("objective", "polariscope.objectives")
+
+objectives: Registry[Objective] = Registry("objective", "polariscope.objectives", of=Objective)
 
 
 @dataclass(frozen=True)

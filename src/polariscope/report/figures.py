@@ -27,6 +27,7 @@ from PIL import Image
 from polariscope.lab.store import Row
 from polariscope.measures.transitions import fit_transitions
 from polariscope.representation import Representation
+from polariscope.worlds.pictures import Limits, pictured
 
 if TYPE_CHECKING:
     from polariscope.examination.examine import Examination, Variable
@@ -326,22 +327,18 @@ def types_by_strength(
     return figure
 
 
-def image_grid(images: NDArray[np.uint8], *, enlarge: int = 1, gap: int = 2) -> Image.Image:
+def image_grid(images: NDArray[Any], *, limits: Limits | None = None, enlarge: int = 1, gap: int = 2) -> Image.Image:
     """Images ``(rows, columns, c, h, w)`` tiled into one, transparent between them; every pixel ``enlarge`` times.
 
-    One channel is grey, three are colours; of other numbers the first three channels are shown.
+    What is shown of floats and of many channels says :func:`~polariscope.worlds.pictures.pictured`.
     """
-    if images.ndim != 5 or images.dtype != np.uint8:
+    if images.ndim != 5 or images.dtype.kind not in "uf" or (images.dtype.kind == "u" and images.dtype != np.uint8):
         raise ValueError(
-            f"an image grid needs uint8 (rows, columns, channels, h, w); got {images.dtype} {images.shape}"
+            f"an image grid needs uint8 or floats (rows, columns, channels, h, w); got {images.dtype} {images.shape}"
         )
-    rows, columns, channels, h, w = images.shape
-    colours = np.zeros((rows, columns, 3, h, w), np.uint8)
-    colours[:, :, : min(3, channels)] = images[:, :, :3]
-    if channels == 1:
-        colours[:] = images
+    rows, columns, _, h, w = images.shape
     tiles = np.zeros((rows, h + gap, columns, w + gap, 4), np.uint8)
-    tiles[:, :h, :, :w, :3] = colours.transpose(0, 3, 1, 4, 2)
+    tiles[:, :h, :, :w, :3] = pictured(images, limits).transpose(0, 3, 1, 4, 2)
     tiles[:, :h, :, :w, 3] = 255
     whole = tiles.reshape(rows * (h + gap), columns * (w + gap), 4)[: -gap or None, : -gap or None]
     return Image.fromarray(whole.repeat(enlarge, 0).repeat(enlarge, 1))
@@ -357,20 +354,21 @@ def examination_figures(found: Examination) -> dict[str, Figure]:
     figures["histograms"] = variable_histograms(found.representation, found.variables[:6])
     if found.originals is not None and found.reconstructions is not None:
         pairs = np.stack([found.originals, found.reconstructions])
-        figures["reconstructions"] = _pictures(pairs, ["data", "model"])
+        figures["reconstructions"] = _pictures(pairs, ["data", "model"], found.limits)
     if found.traversals is not None:
-        figures["traversals"] = _pictures(found.traversals, [variable_label(v) for v in found.variables])
+        labels = [variable_label(v) for v in found.variables]
+        figures["traversals"] = _pictures(found.traversals, labels, found.limits)
     return figures
 
 
 @styled
-def _pictures(images: NDArray[np.uint8], labels: Sequence[str]) -> Figure:
+def _pictures(images: NDArray[Any], labels: Sequence[str], limits: Limits | None) -> Figure:
     """Rows of images ``(rows, columns, c, h, w)``, each with its label."""
     rows, columns = images.shape[:2]
     figure = Figure(figsize=(1.2 + 0.7 * columns, 0.75 * rows + 0.1), layout="constrained")
     axes = figure.subplots(rows, 1, squeeze=False)[:, 0]
     for place, strip, label in zip(axes, images, labels, strict=True):
-        place.imshow(image_grid(strip[None], enlarge=2))
+        place.imshow(image_grid(strip[None], limits=limits, enlarge=2))
         place.set_ylabel(label, rotation=0, ha="right", va="center", color=LIGHT["ink"])
         place.set_xticks([])
         place.set_yticks([])

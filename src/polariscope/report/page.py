@@ -26,6 +26,7 @@ from polariscope.examination.examine import TRAVERSAL_REACH, Examination, Variab
 from polariscope.lab.store import Row, Run
 from polariscope.measures.measure import measures
 from polariscope.report import figures
+from polariscope.worlds.pictures import Limits
 
 TRAVERSAL_ROWS = 16
 MATRIX_ROWS = 32
@@ -176,7 +177,8 @@ class _View:
         before, after = self.examination.originals, self.examination.reconstructions
         if before is None or after is None:
             return []
-        return [_picture(np.stack(pair)[:, None]) for pair in zip(before, after, strict=True)]
+        limits = self.examination.limits
+        return [_picture(np.stack(pair)[:, None], limits) for pair in zip(before, after, strict=True)]
 
     @cached_property
     def traversals(self) -> list[tuple[Variable, Picture]]:
@@ -185,7 +187,7 @@ class _View:
         if strips is None:
             return []
         shown = list(zip(self.examination.variables, strips, strict=True))[:TRAVERSAL_ROWS]
-        return [(variable, _picture(strip[None])) for variable, strip in shown]
+        return [(variable, _picture(strip[None], self.examination.limits)) for variable, strip in shown]
 
     @cached_property
     def factor_matrix(self) -> Markup | None:
@@ -283,15 +285,15 @@ def _side_by_side(tables: Sequence[Mapping[str, Any]]) -> list[Line]:
     return rows
 
 
-def _picture(images: NDArray[np.uint8]) -> Picture:
+def _picture(images: NDArray[Any], limits: Limits | None = None) -> Picture:
     """Pictures ``(rows, columns, c, h, w)`` in one PNG.
 
     Small ones are enlarged by whole pixels. The file has twice the pixels it is shown with: sharp on dense screens, and
     a browser that must shrink a strip to a phone's width averages neighbours instead of dropping lines.
     """
     shown = max(1, math.ceil(TILE / images.shape[-1]))
-    dense = 2 if images.shape[2] == 1 else 1  # photographs gain nothing from it, and weigh four times as much
-    image = figures.image_grid(images, enlarge=shown * dense)
+    dense = 2 if images.shape[2] < 3 else 1  # photographs gain nothing from it, and weigh four times as much
+    image = figures.image_grid(images, limits=limits, enlarge=shown * dense)
     return Picture(figures.as_data_uri(image), image.width // dense, image.height // dense)
 
 

@@ -14,7 +14,7 @@ from polariscope.jacobians import decoder_grams
 from polariscope.manipulation.traversals import REACH, traverse
 from polariscope.measures.factor_information import factor_information
 from polariscope.nets.architecture import Conv, Linear
-from polariscope.nets.autoencoder import ModelConfig
+from polariscope.nets.autoencoder import AutoencoderConfig
 from polariscope.objectives.beta_vae import BetaVAE
 from polariscope.report.figures import styled
 from polariscope.representation import represent
@@ -24,7 +24,7 @@ from polariscope.theory.polarised_regime import principal_order
 from polariscope.training.config import RunConfig, TrainingConfig
 from polariscope.training.run import load_model
 from polariscope.worlds.shapes3d import Shapes3D
-from polariscope.worlds.splits import Part
+from polariscope.worlds.splits import Chosen, RandomSplit
 from polariscope.worlds.world import sample
 
 STEPS = {"smoke": 10, "laptop": 5000, "paper": 300_000}
@@ -127,21 +127,21 @@ class Eigenfaces(Study):
 def _config(job: Job) -> RunConfig:
     scale: Scale = job["scale"]
     if job["part"] == "linear":
-        model = ModelConfig(SHOWN, Linear(), "constant", "gaussian", SQUARED)
-        training = TrainingConfig(LINEAR_STEPS[scale], 128, 1e-2, schedule="linear", evaluate_every=0, held_out=0.0)
-        return RunConfig(_one_cube(), BetaVAE(1.0), model, training)
+        model = AutoencoderConfig(SHOWN, Linear(), "constant", "gaussian", SQUARED)
+        training = TrainingConfig(LINEAR_STEPS[scale], 128, 1e-2, schedule="linear", evaluate_every=0)
+        return RunConfig(_one_cube(), BetaVAE(1.0), model, training, RandomSplit(0.0))
     steps = STEPS[scale]
     training = TrainingConfig(steps, 64, 1e-3, evaluate_every=0, checkpoint_every=min(steps, 5000))
     world = Shapes3D() if scale == "paper" else Shapes3D(size=16)
-    return RunConfig(world, BetaVAE(1.0 if scale != "paper" else 4.0), ModelConfig(10, Conv()), training)
+    return RunConfig(world, BetaVAE(1.0 if scale != "paper" else 4.0), AutoencoderConfig(10, Conv()), training)
 
 
-def _one_cube() -> Part:
+def _one_cube() -> Chosen:
     """One cube of every size from every side before two colours of wall: images whose variances lie well apart."""
     rooms = Shapes3D(size=16)
     varied = [(0,), (5, 6), (3,), range(8), (0,), range(15)]
     factors = np.stack(np.meshgrid(*varied, indexing="ij"), axis=-1).reshape(-1, len(varied))
-    return Part(rooms, rooms.grid.to_index(factors))
+    return Chosen(rooms, rooms.grid.to_index(factors))
 
 
 def _angles(walks: np.ndarray, config: RunConfig, dimensions: int) -> list[float]:

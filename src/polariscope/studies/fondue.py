@@ -15,7 +15,7 @@ from polariscope.dimension.figures import elbow_figure
 from polariscope.dimension.search import fondue
 from polariscope.dimension.trained import DimensionProbe, Reading, search_dimension
 from polariscope.nets.architecture import Linear
-from polariscope.nets.autoencoder import ModelConfig
+from polariscope.nets.autoencoder import AutoencoderConfig
 from polariscope.objectives.autoencoder import AE
 from polariscope.objectives.beta_vae import BetaVAE
 from polariscope.objectives.dip_vae import DIPVAE
@@ -27,8 +27,9 @@ from polariscope.studies.study import Bench, Claim, Job, Row, Scale, Study, Tabl
 from polariscope.theory.linear_vae import trace_gaps
 from polariscope.training.config import RunConfig, TrainingConfig
 from polariscope.training.loop import Listeners
-from polariscope.training.run import Progress
+from polariscope.training.run import Progress, paced
 from polariscope.worlds.points import Gaussian, RandomDecoder
+from polariscope.worlds.splits import RandomSplit
 from polariscope.worlds.sprites import Sprites
 
 SPECTRUM = (5.0, 3.0, 1.5, 0.8, 0.3, 0.1)
@@ -254,16 +255,15 @@ def _config(job: Job, scale: Scale) -> RunConfig:
     seed, steps = job["seed"], TOY_STEPS[scale]
     match job["part"]:
         case "linear":
-            model = ModelConfig(6, Linear(), "constant", "gaussian", GAMMA)
-            training = TrainingConfig(
-                LINEAR_STEPS[scale], 128, 2e-2, schedule="linear", seed=seed, evaluate_every=0, held_out=0.0
-            )
-            return RunConfig(Gaussian(spectrum=SPECTRUM, exact=True), BetaVAE(job["beta"]), model, training)
+            model = AutoencoderConfig(6, Linear(), "constant", "gaussian", GAMMA)
+            training = TrainingConfig(LINEAR_STEPS[scale], 128, 2e-2, schedule="linear", seed=seed, evaluate_every=0)
+            world = Gaussian(spectrum=SPECTRUM, exact=True)
+            return RunConfig(world, BetaVAE(job["beta"]), model, training, RandomSplit(0.0))
         case "random-decoder":
             toy = toy_run(VAE(), seed, steps)
-            world = RandomDecoder(dimension=job["dimension"])
+            assert isinstance(toy.model, AutoencoderConfig)
             model = replace(toy.model, likelihood="gaussian", variance=0.02)
-            return replace(toy, world=world, model=model)
+            return replace(toy, world=RandomDecoder(dimension=job["dimension"]), model=model)
         case "sprites":
             return _sprites(VAE(), seed, scale)
     objective: Objective = VAE()
@@ -300,7 +300,7 @@ def _elbow(job: Job, scale: Scale, bench: Bench) -> list[CurvePoint]:
 
 
 def _listeners(bench: Bench, steps: int) -> Listeners:
-    return Listeners(step=lambda step, loss: bench.tell(Progress(step, steps, loss)) if step % 100 == 0 else None)
+    return Listeners(step=paced(bench.tell, steps))
 
 
 def _linear_answer(beta: float) -> int:

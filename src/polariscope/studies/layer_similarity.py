@@ -8,26 +8,26 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import torch
 from matplotlib.figure import Figure
-from torch import nn
-from torch.nn import functional
 
 from polariscope.examination.compare import Activations, encoder_layers, layer_activations
 from polariscope.measures.information import effective_rank
 from polariscope.measures.intrinsic_dimension import twonn
 from polariscope.measures.polarisation import variable_types
 from polariscope.measures.similarity import SimilarityMatrix, average_over_pairs, cka
+from polariscope.nets.autoencoder import AutoencoderConfig
+from polariscope.nets.predictors import Encoder
 from polariscope.objectives.beta_vae import BetaVAE
 from polariscope.objectives.dip_vae import DIPVAE
 from polariscope.objectives.objective import Objective
+from polariscope.objectives.predict import Classify
 from polariscope.report.figures import heatmap, styled
 from polariscope.representation import represent
 from polariscope.studies.settings import run_at
 from polariscope.studies.study import Bench, Claim, Job, Row, Scale, Study, Table, studies
 from polariscope.training.config import RunConfig
-from polariscope.training.loop import Feed, split
-from polariscope.training.run import build_model, load_model
+from polariscope.training.run import load_model, train_in_memory
+from polariscope.worlds.targets import Task
 
 SEEDS = {"smoke": 2, "laptop": 5, "paper": 5}
 STEPS = {"smoke": 40, "laptop": 6000, "paper": 300_000}
@@ -247,31 +247,8 @@ def _row(comparison: str, first: str, second: str, found: SimilarityMatrix) -> R
 
 def _classifier(config: RunConfig, examples: int) -> Activations:
     """The encoder's trunk trained to tell the factors, and its activations on the same examples."""
-    trunk = build_model(config).encoder
-    sizes = [factor.size for factor in config.world.factors]
-    torch.manual_seed(config.training.seed)
-    head = nn.Linear(config.model.architecture.features(config.world.shape), sum(sizes))
-    feed = Feed(config.world, split(len(config.world), 0.1)[0], config.training)
-    optimiser = torch.optim.Adam([*trunk.parameters(), *head.parameters()], lr=config.training.learning_rate)
-    for step in range(config.training.steps):
-        batch = feed.batch(step)
-        assert batch.factors is not None
-        logits = head(trunk(batch.x)).split(sizes, dim=1)
-        losses = [functional.cross_entropy(one, each) for one, each in zip(logits, batch.factors.T, strict=True)]
-        loss = torch.stack(losses).sum()
-        optimiser.zero_grad()
-        loss.backward()
-        optimiser.step()
-
-    class Trunk(nn.Module):
-        """The trunk as a model whose code is its features."""
-
-        def __init__(self) -> None:
-            super().__init__()
-            self.encoder = trunk
-
-        def encode(self, x: torch.Tensor) -> torch.Tensor:
-            return self.encoder(x)
-
-    found = layer_activations(Trunk(), config.world, examples)
-    return {name: values for name, values in found.items() if name != "mean"}
+    assert isinstance(config.model, AutoencoderConfig)
+    everything = Task(config.world, "all")
+    trunk = RunConfig(everything, Classify(), Encoder(config.model.architecture), config.training, config.split)
+    found = layer_activations(train_in_memory(trunk), config.world, examples)
+    return {name: values for name, values in found.items() if name.startswith("encoder")}

@@ -13,7 +13,7 @@ from torch import nn
 
 from polariscope.measures.polarisation import per_variable_kl, trace_gap, variable_types
 from polariscope.nets.architecture import Linear
-from polariscope.nets.autoencoder import ModelConfig
+from polariscope.nets.autoencoder import AutoencoderConfig
 from polariscope.objectives.beta_vae import BetaVAE
 from polariscope.report.figures import LIGHT, MARKERS, SUBJECTS, styled
 from polariscope.representation import represent
@@ -22,6 +22,7 @@ from polariscope.theory.linear_vae import LinearVAE, rate_distortion, rotation_g
 from polariscope.training.config import RunConfig, TrainingConfig
 from polariscope.training.run import load_model
 from polariscope.worlds.points import Gaussian
+from polariscope.worlds.splits import RandomSplit
 
 WORLD = Gaussian(exact=True)
 GAMMA = 0.5
@@ -146,19 +147,18 @@ class LinearVAEStudy(Study):
 
 def configuration(beta: float, seed: int, steps: int) -> RunConfig:
     """A linear β-VAE with one posterior variance a latent, trained on all points: their spectrum is exact."""
-    model = ModelConfig(LATENTS, Linear(), posterior="constant", likelihood="gaussian", variance=GAMMA)
+    model = AutoencoderConfig(LATENTS, Linear(), posterior="constant", likelihood="gaussian", variance=GAMMA)
     training = TrainingConfig(
         steps=steps,
         batch_size=512,
         learning_rate=0.05,
         schedule="cosine",
         seed=seed,
-        held_out=0.0,
         evaluate_every=0,
         log_every=500,
         checkpoint_every=5_000,
     )
-    return RunConfig(WORLD, BetaVAE(beta), model, training)
+    return RunConfig(WORLD, BetaVAE(beta), model, training, RandomSplit(0.0))
 
 
 def optimum(beta: float) -> LinearVAE:

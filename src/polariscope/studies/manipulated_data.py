@@ -23,7 +23,7 @@ from polariscope.manipulation.noise import Noise
 from polariscope.measures.disentanglement import disentanglement
 from polariscope.measures.seeds import relative_change
 from polariscope.nets.architecture import MLP, Conv
-from polariscope.nets.autoencoder import Autoencoder, ModelConfig
+from polariscope.nets.autoencoder import Autoencoder, AutoencoderConfig
 from polariscope.objectives.autoencoder import AE
 from polariscope.objectives.beta_tc_vae import BetaTCVAE
 from polariscope.objectives.beta_vae import BetaVAE
@@ -173,7 +173,7 @@ def _plane_world(kind: str) -> tuple[World, dict[str, Any]]:
 
 def _plane_config(world: World, objective: Objective, seed: int, scale: Scale) -> RunConfig:
     # The published beta of 0.01 on the squared error is a beta of 1 with a decoder variance of 0.005.
-    model = ModelConfig(2, MLP((64, 64), (64, 64), "tanh", "tanh"), likelihood="gaussian", variance=0.005)
+    model = AutoencoderConfig(2, MLP((64, 64), (64, 64), "tanh", "tanh"), likelihood="gaussian", variance=0.005)
     if isinstance(objective, BetaVAE):
         objective = BetaVAE(1.0)
     steps = PLANE_STEPS[scale]
@@ -183,7 +183,7 @@ def _plane_config(world: World, objective: Objective, seed: int, scale: Scale) -
 
 def _sprite_config(world: World, objective: Objective, seed: int, scale: Scale) -> RunConfig:
     small = scale != "paper"
-    model = ModelConfig(5, MLP((64, 64), (64, 64)) if small else Conv(dense_decoder=True))
+    model = AutoencoderConfig(5, MLP((64, 64), (64, 64)) if small else Conv(dense_decoder=True))
     steps = SPRITE_STEPS[scale]
     training = TrainingConfig(
         steps, 64, 3e-3 if small else 1e-4, seed=seed, evaluate_every=0, log_every=max(1, steps // 20)

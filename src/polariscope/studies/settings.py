@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from polariscope.nets.architecture import MLP, Conv
-from polariscope.nets.autoencoder import ModelConfig
+from polariscope.nets.autoencoder import AutoencoderConfig
 from polariscope.objectives.objective import Objective
 from polariscope.studies.study import Scale
 from polariscope.training.config import RunConfig, TrainingConfig
@@ -19,7 +19,7 @@ def toy_run(objective: Objective, seed: int, steps: int, latents: int = 10, snap
     return RunConfig(
         TOY_WORLD,
         objective,
-        ModelConfig(latents, MLP((64, 64), (64, 64))),
+        AutoencoderConfig(latents, MLP((64, 64), (64, 64))),
         TrainingConfig(
             steps=steps,
             learning_rate=3e-3,
@@ -39,7 +39,7 @@ def published_run(
     return RunConfig(
         Sprites(),
         objective,
-        ModelConfig(latents, Conv(dense_decoder=True)),
+        AutoencoderConfig(latents, Conv(dense_decoder=True)),
         TrainingConfig(
             steps=steps,
             learning_rate=1e-4,

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from polariscope.subjects.outputs import Code, checked_roles, holds_posterior, read_code, read_image, roles_of
-from polariscope.subjects.user_code import user_code
+from polariscope.user_code import user_code
 
 Meaning = Literal["auto", "values", "logits", "symmetric"]
 """What a decoder gives: observations in the data's units, logits of them, or values in [-1, 1] for data in [0, 1]."""

@@ -6,7 +6,7 @@ Data order and noise are functions of (seed, step), so tensors and a step number
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,9 @@ from torch.optim import Optimizer
 
 from polariscope.atomic import atomic
 
-FORMAT = "polariscope-checkpoint-1"
+FORMAT = "polariscope-checkpoint-2"
+MODEL = "model"
+"""The player that every run has."""
 PROGRESS = ("step", "best", "stale", "sums", "summed")
 
 
@@ -29,19 +31,46 @@ class TrainingState:
 
     model: nn.Module
     optimisers: dict[str, Optimizer] = field(default_factory=dict)
+    players: dict[str, nn.Module] = field(default_factory=dict)
+    """What learns beside the model."""
     step: int = 0
     best: float = float("inf")
     stale: int = 0
     """Evaluations since the best one."""
-    sums: dict[str, float] = field(default_factory=dict)
-    """Terms added up since the learning curve's last point, over ``summed`` steps."""
     summed: int = 0
+    """Steps since the learning curve's last point; their terms are added up where they were computed."""
+    names: tuple[str, ...] = ()
+    total: Tensor | None = None
+
+    def add(self, terms: Mapping[str, Tensor]) -> None:
+        """Add a step's terms to the running sums, without waiting for them."""
+        values = torch.stack([value.detach().float().reshape(()) for value in terms.values()]).double()
+        self.names, self.summed = tuple(terms), self.summed + 1
+        self.total = values if self.total is None else self.total + values
+
+    def take_means(self) -> dict[str, float]:
+        """Mean terms since they were last taken, the loss first."""
+        means = {name: total / self.summed for name, total in self.sums.items()}
+        self.total, self.summed = None, 0
+        return {"loss": means.pop("loss"), **means} if "loss" in means else means
+
+    @property
+    def sums(self) -> dict[str, float]:
+        return {} if self.total is None else dict(zip(self.names, self.total.tolist(), strict=True))
+
+    @sums.setter
+    def sums(self, sums: Mapping[str, float]) -> None:
+        device = next(self.model.parameters()).device
+        self.names = tuple(sums)
+        self.total = torch.tensor(list(sums.values()), dtype=torch.float64, device=device) if sums else None
 
 
 def save(state: TrainingState, path: Path, *, weights_only: bool = False) -> None:
     """Write the state atomically. The previous file stays if this fails, whatever the reason."""
-    tensors = {f"model/{name}": value for name, value in state.model.state_dict().items()}
+    tensors = {f"{MODEL}/{name}": value for name, value in state.model.state_dict().items()}
     if not weights_only:
+        for player, module in state.players.items():
+            tensors |= {f"player/{player}/{name}": value for name, value in module.state_dict().items()}
         tensors |= dict(_optimiser_tensors(state.optimisers))
     broken = [name for name, value in tensors.items() if value.is_floating_point() and not value.isfinite().all()]
     if broken:
@@ -62,16 +91,21 @@ def save(state: TrainingState, path: Path, *, weights_only: bool = False) -> Non
 def load(state: TrainingState, path: Path) -> None:
     """Read a checkpoint into an existing state: weights always, optimisers where the state has them."""
     tensors, progress = read(path)
-    weights = {name.removeprefix("model/"): t for name, t in tensors.items() if name.startswith("model/")}
-    try:
-        state.model.load_state_dict(weights)
-    except RuntimeError as error:
-        problem = str(error).splitlines()[1].strip() if "\n" in str(error) else str(error)
-        raise ValueError(f"the checkpoint {path} belongs to another model: {problem}") from error
+    for prefix, module in {f"{MODEL}/": state.model, **{f"player/{n}/": m for n, m in state.players.items()}}.items():
+        try:
+            module.load_state_dict(within(tensors, prefix))
+        except RuntimeError as error:
+            problem = str(error).splitlines()[1].strip() if "\n" in str(error) else str(error)
+            raise ValueError(f"the checkpoint {path} belongs to another model: {problem}") from error
     for name, optimiser in state.optimisers.items():
         _load_optimiser(optimiser, f"optimiser/{name}/", tensors)
     for name in PROGRESS:
         setattr(state, name, progress[name])
+
+
+def within(tensors: Mapping[str, Tensor], prefix: str = f"{MODEL}/") -> dict[str, Tensor]:
+    """The tensors of one module: of the model, if nothing else is said."""
+    return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
 
 
 def read(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:

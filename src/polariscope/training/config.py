@@ -1,17 +1,18 @@
-"""Everything a run needs to be made again: world, model, objective, training."""
+"""Everything a run needs to be made again: world, split, model, objective, training, and what it started from."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from polariscope.nets.architecture import architectures
-from polariscope.nets.autoencoder import ModelConfig
+from polariscope.nets.model import Model, models
 from polariscope.objectives.objective import Objective, objectives
+from polariscope.objectives.vae import VAE
 from polariscope.registry import from_plain, nearest, plain
 from polariscope.worlds.given import Data, as_world
-from polariscope.worlds.remembered import Remembered, remember
+from polariscope.worlds.remembered import recalled
+from polariscope.worlds.splits import RandomSplit, Split
 from polariscope.worlds.world import World, worlds
 
 
@@ -26,16 +27,22 @@ class TrainingConfig:
     optimiser: Literal["adam", "adagrad", "sgd"] = "adam"
     adam_epsilon: float = 1e-8
     """What Adam adds to its denominator; 1e-7 in some published settings."""
-    schedule: Literal["constant", "linear", "cosine"] = "constant"
-    """How the learning rate falls to zero over the run (or does not)."""
+    momentum: float = 0.0
+    """Of plain gradient descent (sgd)."""
+    weight_decay: float = 0.0
+    """What the optimiser takes off the weights."""
+    schedule: Literal["constant", "linear", "cosine", "drop"] = "constant"
+    """How the learning rate falls to zero over the run, drops by a factor now and then, or stays."""
+    drop_every: int = 0
+    """Steps between two drops of the schedule of that name."""
+    drop: float = 0.1
+    """Factor of a drop."""
     warmup: int = 0
     """Steps over which the learning rate first rises from zero."""
     clip: float = 0.0
     """Largest norm of the gradient; 0 leaves it alone."""
     seed: int = 0
     """Seeds weights, data order and noise: the same seed gives the same bits on the same machine."""
-    held_out: float = 0.1
-    """Share of the world kept for evaluation, never trained on."""
     evaluate_every: int = 500
     """Steps between evaluations on held-out data; 0 never."""
     patience: int = 0
@@ -58,17 +65,20 @@ class TrainingConfig:
         for name, low in _AT_LEAST.items():
             if not getattr(self, name) >= low:
                 raise ValueError(f"training {name} is {getattr(self, name)}: it needs to be at least {low}")
-        if not self.learning_rate > 0:
-            raise ValueError(f"the learning rate is {self.learning_rate}: it needs to be positive")
-        if not self.adam_epsilon > 0:
-            raise ValueError(f"Adam's epsilon is {self.adam_epsilon}: it needs to be positive")
-        if not 0 <= self.held_out < 1:
-            raise ValueError(f"the held-out share is {self.held_out}: it needs to be in [0, 1)")
+        for name, words in _POSITIVE.items():
+            if not getattr(self, name) > 0:
+                raise ValueError(f"{words} is {getattr(self, name)}: it needs to be positive")
+        if self.schedule == "drop" and self.drop_every < 1:
+            raise ValueError("the schedule drop needs drop_every, the steps between two drops")
 
 
 _AT_LEAST = {
     "steps": 1,
-    "batch_size": 2,
+    "batch_size": 1,
+    "momentum": 0,
+    "weight_decay": 0,
+    "drop_every": 0,
+    "drop": 0,
     "warmup": 0,
     "clip": 0,
     "seed": 0,
@@ -79,6 +89,28 @@ _AT_LEAST = {
     "snapshot_every": 0,
     "threads": 1,
 }
+_POSITIVE = {"learning_rate": "the learning rate", "adam_epsilon": "Adam's epsilon"}
+
+
+@dataclass(frozen=True)
+class Start:
+    """Where the weights come from, and which of them stay as they are."""
+
+    run: str = ""
+    """Folder of a run to begin with the weights of; drawn by the seed if not given."""
+    sha256: str = ""
+    """Hash of that run's checkpoint: what was begun with cannot change behind our back."""
+    parts: tuple[str, ...] = ()
+    """Parts of the model to take from it, by their dotted names; everything if not given."""
+    freeze: tuple[str, ...] = ()
+    """Parts of the model that are not trained, by their dotted names."""
+
+    def __post_init__(self) -> None:
+        if self.parts and not self.run:
+            raise ValueError("start.parts are parts of another run's model: say which run with start.run")
+
+
+SECTIONS = ("world", "split", "objective", "model", "training", "start")
 
 
 @dataclass(frozen=True)
@@ -86,9 +118,15 @@ class RunConfig:
     """One run, complete."""
 
     world: World
-    objective: Objective
-    model: ModelConfig = field(default_factory=ModelConfig)
+    objective: Objective = field(default_factory=VAE)
+    model: Model = None  # type: ignore[assignment]  # the objective's own, see __post_init__
     training: TrainingConfig = field(default_factory=TrainingConfig)
+    split: Split = field(default_factory=RandomSplit)
+    start: Start = field(default_factory=Start)
+
+    def __post_init__(self) -> None:
+        if self.model is None:
+            object.__setattr__(self, "model", self.objective.default_model())
 
     @property
     def label(self) -> str:
@@ -101,14 +139,7 @@ class RunConfig:
 
         Of a world that has no name, such as an array in memory, its hash and its size are recorded.
         """
-        world = self.world if worlds.knows(self.world) else remember(self.world)
-        model = plain(self.model) | {"architecture": architectures.describe(self.model.architecture)}
-        return {
-            "world": worlds.describe(world),
-            "objective": objectives.describe(self.objective),
-            "model": model,
-            "training": plain(self.training),
-        }
+        return plain(self)
 
     @classmethod
     def build(cls, description: Mapping[str, Any], data: Data | None = None) -> RunConfig:
@@ -116,25 +147,24 @@ class RunConfig:
 
         ``data`` is needed again where a run was made with data in memory, and refused if it is not the same.
         """
-        sections = ("world", "objective", "model", "training")
         for key in description:
-            if key not in sections:
-                raise ValueError(f"the configuration has no section {key!r}: {nearest(key, sections)}")
-            if not isinstance(description[key], Mapping):
+            if key not in SECTIONS:
+                raise ValueError(f"the configuration has no section {key!r}: {nearest(key, SECTIONS)}")
+            if not isinstance(description[key], Mapping | str):
                 raise ValueError(f"the section [{key}] needs settings by name; got {description[key]!r}")
         if "world" not in description:
             raise ValueError("the configuration needs a [world] section with a name")
-        model = dict(description.get("model", {}))
-        architecture = architectures.build(model.pop("architecture", {"name": "conv"}))
-        world = worlds.build(description["world"])
-        if data is not None:
-            if not isinstance(world, Remembered):
-                name = description["world"]["name"]
-                raise ValueError(f"this run has a world of its own ({name}) and takes no other data")
-            world = world.recall(as_world(data))
-        return cls(
-            world=world,
-            objective=objectives.build(description.get("objective", {"name": "vae"})),
-            model=replace(from_plain(ModelConfig, model, "model"), architecture=architecture),
-            training=from_plain(TrainingConfig, description.get("training", {}), "training"),
-        )
+        given = dict(description)
+        objective = objectives.build(given.get("objective", {"name": "vae"}))
+        if "model" in given and not isinstance(given["model"], str) and "name" not in given["model"]:
+            given["model"] = {"name": models.name_of(objective.default_model()), **given["model"]}
+        if "split" in given and not isinstance(given["split"], str) and "name" not in given["split"]:
+            given["split"] = {"name": "random", **given["split"]}
+        config: RunConfig = from_plain(cls, given, "the configuration")
+        if data is None:
+            return config
+        world = recalled(config.world, as_world(data))
+        if world is config.world:
+            name = worlds.name_of(config.world)
+            raise ValueError(f"this run has a world of its own ({name}) and takes no other data")
+        return cls(world, config.objective, config.model, config.training, config.split, config.start)

@@ -7,21 +7,23 @@ its optimisers and one integer: stop it anywhere, load the checkpoint, and it go
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.optim import SGD, Adagrad, Adam, Optimizer
 
-from polariscope.memory import keep_freed_memory
-from polariscope.nets.autoencoder import Autoencoder
-from polariscope.objectives.objective import Batch, Objective, Terms
-from polariscope.training.checkpoint import TrainingState
+from polariscope.objectives.objective import Batch, Need, Objective
+from polariscope.training.checkpoint import MODEL, TrainingState
 from polariscope.training.config import TrainingConfig
+from polariscope.worlds.splits import Parts, RandomSplit, Split
+from polariscope.worlds.targets import target_values, targets_of
+from polariscope.worlds.view import Paired, drawn, draws, inside
 from polariscope.worlds.world import Batches, World, to_tensor
 
 OPTIMISERS: dict[str, Callable[..., Optimizer]] = {"adam": Adam, "adagrad": Adagrad, "sgd": SGD}
@@ -33,6 +35,8 @@ BLOCK_BYTES = 2**26
 KEPT_BYTES = 2**26
 """Up to this size a training set is kept once rendered."""
 KEPT_AT_ONCE = 4096
+WEIGHTS_STEP, PLAYERS_STEP = 2**32 - 1, 2**32 - 2
+"""Steps no run reaches: weights have draws of their own."""
 
 
 class Diverged(ArithmeticError):
@@ -55,18 +59,34 @@ class Listeners:
     metrics: Callable[[Event], None] = lambda event: None
     checkpoint: Callable[[TrainingState], None] = lambda state: None
     snapshot: Callable[[TrainingState], None] = lambda state: None
-    step: Callable[[int, float], None] = lambda step, loss: None
+    step: Callable[[int, Tensor], None] = lambda step, loss: None
+    """The loss is still on its device: to read it at every step would make the device wait."""
 
 
-def build_state(model: Autoencoder, objective: Objective, config: TrainingConfig) -> TrainingState:
-    """The model on its device with optimisers for it and, if the objective has one, for its adversary."""
-    model.to(device_of(config)).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-    main = [p for name, p in model.named_parameters() if not name.startswith("adversary.")]
-    own = {"eps": config.adam_epsilon} if config.optimiser == "adam" else {}
-    optimisers = {"main": OPTIMISERS[config.optimiser](main, lr=config.learning_rate, fused=True, **own)}
-    if model.adversary is not None:
-        optimisers["adversary"] = Adam(model.adversary.parameters(), fused=True, **objective.adversary_optimiser())  # type: ignore[arg-type]
-    return TrainingState(model, optimisers)
+def build_state(model: nn.Module, objective: Objective, config: TrainingConfig) -> TrainingState:
+    """The model and the objective's other players on their device, each with its optimiser."""
+    device = device_of(config)
+    model.to(device)
+    with _own_randomness():
+        seed_step(config.seed, PLAYERS_STEP)
+        players = objective.players(model)
+    optimisers = {MODEL: _optimiser(model, config)}
+    for name, player in players.items():
+        player.module.to(device)
+        optimisers[name] = _optimiser(player.module, config, player.optimiser)
+    return TrainingState(model, optimisers, {name: player.module for name, player in players.items()})
+
+
+def _optimiser(module: nn.Module, config: TrainingConfig, own: Mapping[str, Any] | None = None) -> Optimizer:
+    """An optimiser of what a module may learn: as the run says, or an Adam with settings of its own."""
+    learning = [p for p in module.parameters() if p.requires_grad]
+    if not learning:
+        raise ValueError("nothing is left to train: every part of the model is frozen")
+    if own is not None:
+        return Adam([{"params": learning, "scheduled": False}], fused=True, **own)
+    settings: dict[str, Any] = {"lr": config.learning_rate, "weight_decay": config.weight_decay, "fused": True}
+    settings |= {"adam": {"eps": config.adam_epsilon}, "sgd": {"momentum": config.momentum}}.get(config.optimiser, {})
+    return OPTIMISERS[config.optimiser]([{"params": learning, "scheduled": True}], **settings)
 
 
 def fit(
@@ -75,35 +95,33 @@ def fit(
     world: World,
     config: TrainingConfig,
     listeners: Listeners | None = None,
+    split: Split | None = None,
 ) -> TrainingState:
     """Train from ``state.step`` to ``config.steps`` (or an early stop). The state is changed in place."""
     listeners = listeners or Listeners()
-    keep_freed_memory()
-    trained, held_out = split(len(world), config.held_out)
-    feed = Feed(world, trained, config)
+    parts = (split or RandomSplit()).parts(world)
+    feed = Feed(world, parts.train, config, objective.needs, turns=len(objective.turns()))
     model = state.model
-    assert isinstance(model, Autoencoder)
     if config.compile:
-        model.encode, model.decode = torch.compile(model.encode), torch.compile(model.decode)  # type: ignore[method-assign]
+        _compile(model)
+    # On a CPU there is nothing to wait for; elsewhere a look at the loss would stop the device at every step.
+    patient = device_of(config).type != "cpu"
     with _threads(config.threads), _own_randomness():
-        for step, batch in feed.steps(state.step, config.steps):
-            seed_step(config.seed, step)
-            terms = _step(state, objective, batch, step, config)
-            loss = _add(state, terms)
-            if not math.isfinite(loss):
-                raise Diverged(
-                    f"training diverged at step {step}: the loss is {loss}. "
-                    f"A smaller learning rate (now {config.learning_rate:g}) or --training.clip 1 often helps"
-                )
+        learn(model)
+        for step, batches in feed.steps(state.step, config.steps):
+            loss = _step(state, objective, batches, step, config)
             state.step = done = step + 1
             last = done == config.steps
-            if done % config.log_every == 0 or last:
-                listeners.metrics(Event(done, "train", _take_means(state)))
-            if config.evaluate_every and len(held_out) and (done % config.evaluate_every == 0 or last):
-                terms_held_out = evaluate(model, objective, world, held_out, config, step)
-                listeners.metrics(Event(done, "held_out", terms_held_out))
-                improved = terms_held_out["loss"] < state.best
-                state.best = min(state.best, terms_held_out["loss"])
+            logged = done % config.log_every == 0 or last
+            if logged or not patient:
+                _check(loss, step, config)
+            if logged:
+                listeners.metrics(Event(done, "train", state.take_means()))
+            if config.evaluate_every and len(parts.held_out) and (done % config.evaluate_every == 0 or last):
+                terms = evaluate(state, objective, world, parts, config, step)
+                listeners.metrics(Event(done, "held_out", terms))
+                improved = terms["loss"] < state.best
+                state.best = min(state.best, terms["loss"])
                 state.stale = 0 if improved else state.stale + 1
                 last = last or bool(config.patience and state.stale >= config.patience)
             if config.snapshot_every and done % config.snapshot_every == 0:
@@ -116,40 +134,86 @@ def fit(
     return state
 
 
-def _step(state: TrainingState, objective: Objective, batch: Batch, step: int, config: TrainingConfig) -> Terms:
-    """One update of the model, and of its adversary if it has one."""
-    main = state.optimisers["main"]
-    for group in main.param_groups:
+def _step(
+    state: TrainingState, objective: Objective, batches: Sequence[Batch], step: int, config: TrainingConfig
+) -> Tensor:
+    """All turns of a step; returns the loss of the model."""
+    shown: dict[str, Tensor] = {}
+    for number, (turn, batch) in enumerate(zip(objective.turns(), batches, strict=True)):
+        seed_step(config.seed, step * len(batches) + number)
+        with _precision(config, batch.x.device):
+            terms = turn(state.model, batch, step, **state.players)
+        losses = terms.players if terms.loss is None else {MODEL: terms.loss, **terms.players}
+        for left, (player, loss) in zip(reversed(range(len(losses))), losses.items(), strict=True):
+            optimiser = state.optimisers[player]
+            optimiser.zero_grad(set_to_none=True)
+            # Only into the player's own weights, whatever else the loss went through.
+            loss.backward(inputs=optimiser.param_groups[0]["params"], retain_graph=left > 0)
+        for player in losses:
+            _learn(state.optimisers[player], step, config)
+        shown |= terms.parts | {name: loss for name, loss in losses.items() if name != MODEL}
+        if terms.loss is not None:
+            shown["loss"] = terms.loss.detach() - terms.offset
+    if "loss" not in shown:
+        raise ValueError(f"no turn of {type(objective).__name__} has a loss for the model: nothing would learn")
+    state.add(shown)
+    return shown["loss"].detach()
+
+
+def _learn(optimiser: Optimizer, step: int, config: TrainingConfig) -> None:
+    group = optimiser.param_groups[0]
+    if group["scheduled"]:  # a player with settings of its own keeps them
         group["lr"] = config.learning_rate * rate_factor(step, config)
-    with _precision(config, batch.x.device):
-        terms = objective(state.model, batch, step)  # type: ignore[arg-type]
-    main.zero_grad(set_to_none=True)
-    terms.loss.backward()
-    if config.clip:
-        nn.utils.clip_grad_norm_(main.param_groups[0]["params"], config.clip)
-    main.step()
-    if terms.adversary is not None:
-        adversary = state.optimisers["adversary"]
-        adversary.zero_grad(set_to_none=True)
-        terms.adversary.backward()
-        adversary.step()
-    return terms
+        if config.clip:
+            nn.utils.clip_grad_norm_(group["params"], config.clip)
+    optimiser.step()
+
+
+def learn(model: nn.Module) -> None:
+    """Training mode, but for parts that are frozen: their batch statistics and dropout rest as well."""
+    model.train()
+    for module in model.modules():
+        weights = list(module.parameters())
+        if weights and not any(weight.requires_grad for weight in weights):
+            module.eval()
+
+
+def _check(loss: Tensor, step: int, config: TrainingConfig) -> None:
+    value = float(loss)
+    if not math.isfinite(value):
+        raise Diverged(
+            f"training diverged at step {step}: the loss is {value}. "
+            f"A smaller learning rate (now {config.learning_rate:g}) or --training.clip 1 often helps"
+        )
+
+
+def _compile(model: nn.Module) -> None:
+    for method in ("encode", "decode") if hasattr(model, "encode") and hasattr(model, "decode") else ("forward",):
+        setattr(model, method, torch.compile(getattr(model, method)))
 
 
 @torch.no_grad()
 def evaluate(
-    model: Autoencoder, objective: Objective, world: World, held_out: np.ndarray, config: TrainingConfig, step: int
+    state: TrainingState, objective: Objective, world: World, parts: Parts, config: TrainingConfig, step: int
 ) -> dict[str, float]:
     """Mean terms on held-out data: always the same examples and the same noise, so that curves compare."""
     # The same population as in training: some objectives have it in a constant of their loss.
-    feed = Feed(world, held_out[:HELD_OUT_EXAMPLES], config, max(1, len(world) - len(held_out)))
-    means = TrainingState(model)
-    model.eval()
+    kept = parts.held_out[:HELD_OUT_EXAMPLES]
+    feed = Feed(world, kept, config, objective.needs, population=len(parts.train))
+    means = TrainingState(state.model)
+    state.model.eval()
     for number in range(feed.order.epoch_steps):
         seed_step(config.seed, number)
-        _add(means, objective(model, feed.batch(number), step))
-    model.train()
-    return _take_means(means)
+        batch = feed.batch(number)
+        shown: dict[str, Tensor] = {}
+        for turn in objective.turns():
+            terms = turn(state.model, batch, step, **state.players)
+            shown |= terms.parts | terms.players
+            if terms.loss is not None:
+                shown["loss"] = terms.loss - terms.offset
+        means.add(shown)
+    learn(state.model)
+    return means.take_means()
 
 
 @dataclass(frozen=True)
@@ -157,70 +221,106 @@ class Feed:
     """Batches of a world on the training device.
 
     They are rendered in the training thread: a second one takes time from the networks' threads, and costs more than
-    it hides. A small world that comes round more than once is rendered once and kept, as bytes.
+    it hides. A small world that comes round more than once is rendered once and kept, as bytes. Worlds whose
+    observations change with time are drawn anew for every block of steps, which always starts at the same ones.
     """
 
     world: World
     index: np.ndarray
     config: TrainingConfig
+    needs: tuple[Need, ...] = ("factors",)
+    """What the objective asks for besides observations."""
     population: int = 0
     """Size of the set the objective is told of; 0 says that of ``index``."""
+    turns: int = 1
+    """Batches of a step."""
 
     @cached_property
     def order(self) -> Batches:
         return Batches(len(self.index), min(self.config.batch_size, len(self.index)), self.config.seed)
 
-    def batch(self, step: int) -> Batch:
-        return self.batches(step, 1)[0]
+    def batch(self, number: int) -> Batch:
+        return self.batches(number, 1)[0]
 
-    def batches(self, start: int, count: int) -> list[Batch]:
-        """Batches of some steps in a row, rendered in one call: cheaper than one at a time."""
-        places = [self.order[step] for step in range(start, start + count)]
+    def batches(self, start: int, count: int, world: World | None = None) -> list[Batch]:
+        """Batches in a row, rendered in one call: cheaper than one at a time."""
+        places = [self.order[number] for number in range(start, start + count)]
         ends = np.cumsum([len(p) for p in places])[:-1]
         together = np.concatenate(places)
-        found = self._render(self.index[together]) if self._kept is None else [part[together] for part in self._kept]
-        images, factors = (np.split(part, ends) for part in found)
-        return [self._on_device(x, f) for x, f in zip(images, factors, strict=True)]
+        if self._kept is None:
+            found = self._render(self.index[together], world or self.world)
+        else:
+            found = {name: part[together] for name, part in self._kept.items()}
+        columns = {name: np.split(part, ends) for name, part in found.items()}
+        return [self._on_device({name: parts[i] for name, parts in columns.items()}) for i in range(count)]
+
+    def steps(self, start: int, stop: int) -> Iterator[tuple[int, list[Batch]]]:
+        """Steps with their batches, rendered a block at a time."""
+        floats = 4 * self.turns * self.order.size * math.prod(self.world.shape)
+        together = max(1, min(BLOCK, BLOCK_BYTES // floats))
+        changing = draws(self.world)
+        for block in range(start // together, math.ceil(stop / together) if start < stop else 0):
+            first, end = block * together, min((block + 1) * together, stop)
+            world = drawn(self.world, self.config.seed, block) if changing else self.world
+            # What is drawn belongs to the whole block: a run that goes on in the middle of it draws all of it again.
+            begin = first if changing else max(first, start)
+            batches = self.batches(begin * self.turns, (end - begin) * self.turns, world)
+            for step in range(max(first, start), end):
+                at = (step - begin) * self.turns
+                yield step, batches[at : at + self.turns]
 
     @cached_property
-    def _kept(self) -> list[np.ndarray] | None:
-        """Observations and factors of the whole index, if they are few and looked at more than once."""
-        passes = self.config.steps * self.config.batch_size / len(self.index)
-        if passes < 2 or len(self.index) * self.world.observe(self.index[:1]).nbytes > KEPT_BYTES:
+    def _kept(self) -> dict[str, np.ndarray] | None:
+        """Everything about the whole index, if it is little and looked at more than once."""
+        passes = self.config.steps * self.turns * self.config.batch_size / len(self.index)
+        if passes < 2 or draws(self.world) or len(self.index) * self.world.observe(self.index[:1]).nbytes > KEPT_BYTES:
             return None
-        parts = [self._render(self.index[at : at + KEPT_AT_ONCE]) for at in range(0, len(self.index), KEPT_AT_ONCE)]
-        return [np.concatenate(column) for column in zip(*parts, strict=True)]
+        blocks = range(0, len(self.index), KEPT_AT_ONCE)
+        parts = [self._render(self.index[at : at + KEPT_AT_ONCE], self.world) for at in blocks]
+        return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
-    def _render(self, numbers: np.ndarray) -> list[np.ndarray]:
-        return [self.world.observe(numbers), self.world.factors_of(numbers)]
+    def _render(self, numbers: np.ndarray, world: World) -> dict[str, np.ndarray]:
+        found = {"x": world.observe(numbers)}
+        if "factors" in self.needs and world.factors:
+            found["factors"] = world.factors_of(numbers)
+        if "target" in self.needs:
+            found["target"] = target_values(world, numbers)
+        if "other" in self.needs:
+            paired = inside(world, Paired, numbers)
+            if paired is None:
+                raise ValueError("this objective learns from pairs, and the world has none: take a view that pairs it")
+            found |= {f"other{i}": part for i, part in enumerate(paired[0].others_of(paired[1]))}
+        return found
 
-    def _on_device(self, observations: np.ndarray, factors: np.ndarray) -> Batch:
-        x = to_tensor(observations, device_of(self.config))
+    def _on_device(self, found: dict[str, np.ndarray]) -> Batch:
+        device = device_of(self.config)
+
+        def tensor(name: str) -> Tensor | None:
+            return torch.from_numpy(np.ascontiguousarray(found[name])).to(device) if name in found else None
+
+        others = tuple(to_tensor(part, device) for name, part in found.items() if name.startswith("other"))
+        x = to_tensor(found["x"], device)
         population = self.population or len(self.index)
-        if not self.world.factors:
-            return Batch(x, population)
-        return Batch(x, population, torch.from_numpy(np.ascontiguousarray(factors)).to(x.device))
+        return Batch(x, population, tensor("factors"), tensor("target"), self._classes, others)
 
-    def steps(self, start: int, stop: int) -> Iterator[tuple[int, Batch]]:
-        """Steps with their batches, rendered a block at a time."""
-        together = max(1, min(BLOCK, BLOCK_BYTES // (4 * self.order.size * math.prod(self.world.shape))))
-        for first in range(start, stop, together):
-            yield from enumerate(self.batches(first, min(together, stop - first)), first)
-
-
-def split(count: int, held_out: float) -> tuple[np.ndarray, np.ndarray]:
-    """Numbers to train on, and numbers kept for evaluation. The same for every seed, so that runs compare."""
-    order = np.random.default_rng(count).permutation(count)
-    kept = min(round(count * held_out), count - 1)
-    return order[kept:], order[:kept]
+    @cached_property
+    def _classes(self) -> tuple[int, ...]:
+        return tuple(factor.size for factor in targets_of(self.world)) if "target" in self.needs else ()
 
 
 def rate_factor(step: int, config: TrainingConfig) -> float:
     """What the learning rate is multiplied by at a step: warm-up times schedule."""
     warm = min(1.0, (step + 1) / config.warmup) if config.warmup else 1.0
     done = step / config.steps
-    fall = {"constant": 1.0, "linear": 1 - done, "cosine": 0.5 * (1 + math.cos(math.pi * done))}
-    return warm * fall[config.schedule]
+    match config.schedule:
+        case "constant":
+            return warm
+        case "linear":
+            return warm * (1 - done)
+        case "cosine":
+            return warm * 0.5 * (1 + math.cos(math.pi * done))
+        case "drop":
+            return warm * config.drop ** (step // config.drop_every)
 
 
 def seed_step(seed: int, step: int) -> None:
@@ -260,22 +360,3 @@ def _own_randomness() -> Iterator[None]:
     devices = range(torch.cuda.device_count())
     with torch.random.fork_rng(devices):
         yield
-
-
-def _add(state: TrainingState, terms: Terms) -> float:
-    """Add a step's terms to the running sums; returns its loss."""
-    parts = {"loss": terms.loss, **terms.parts}
-    if terms.adversary is not None:
-        parts["adversary"] = terms.adversary
-    values = torch.stack([v.detach().float().reshape(()) for v in parts.values()]).tolist()
-    for name, value in zip(parts, values, strict=True):
-        state.sums[name] = state.sums.get(name, 0.0) + value
-    state.summed += 1
-    return float(values[0])
-
-
-def _take_means(state: TrainingState) -> dict[str, float]:
-    """Mean terms since they were last taken."""
-    means = {name: total / state.summed for name, total in state.sums.items()}
-    state.sums, state.summed = {}, 0
-    return means

@@ -13,19 +13,24 @@ from types import FrameType
 from typing import Any
 
 import torch
+from torch import Tensor
 
+from polariscope import plugins
 from polariscope.lab.holding import hold
 from polariscope.lab.store import Row, Run, Store
-from polariscope.nets.autoencoder import Autoencoder
+from polariscope.nets.model import Brief, models
+from polariscope.objectives.objective import objectives
+from polariscope.registry import UnknownName
 from polariscope.training import checkpoint
 from polariscope.training.checkpoint import TrainingState
 from polariscope.training.config import RunConfig
-from polariscope.training.loop import Diverged, Event, Listeners, build_state, fit, seed_step
+from polariscope.training.loop import WEIGHTS_STEP, Diverged, Event, Listeners, build_state, fit, seed_step
+from polariscope.training.start import begin
 from polariscope.worlds.capacity import check_images
 from polariscope.worlds.given import Data
+from polariscope.worlds.targets import targets_of
 
 TELL_EVERY = 0.1  # seconds: a word to another process costs as much as a small step
-WEIGHTS_STEP = 2**32 - 1  # a step no run reaches: the weights have a draw of their own
 
 
 @dataclass(frozen=True)
@@ -50,11 +55,12 @@ def train(
     """
     store = as_store(store)
     check_room(config)
-    model = build_model(config)  # first, so that a configuration that cannot be built leaves no folder behind
+    # First, so that what cannot be built leaves no folder behind.
+    state = build_state(begin(build_model(config), config.start), config.objective, config.training)
     run_id = store.new_id(config.label) if run_id is None else run_id
     with hold(store.path_of(run_id)):
         run = store.create(config.describe(), config.label, run_id=run_id)
-        return _drive(run, config, build_state(model, config.objective, config.training), [], tell)
+        return _drive(run, config, state, [], tell)
 
 
 def resume(
@@ -70,33 +76,45 @@ def resume(
         run.reload()  # whoever held it before may have finished it
         if run.status == "done":
             return run
-        config = RunConfig.build(run.config, data)
-        state = build_state(build_model(config), config.objective, config.training)
+        config = config_of(run, data)
+        begun = run.checkpoint.exists()
+        model = begin(build_model(config), config.start, weights=not begun)
+        state = build_state(model, config.objective, config.training)
         rows: list[Row] = []
-        if run.checkpoint.exists():
+        if begun:
             checkpoint.load(state, run.checkpoint)
             rows = [row for row in run.metrics() if row[0] <= state.step]
-        run.update(status="running")
+        loaded = [entry for entry in plugins.record() if entry not in run.plugins]
+        run.update(status="running", plugins=run.record["plugins"] + loaded)
         return _drive(run, config, state, rows, tell)
 
 
-def train_in_memory(config: RunConfig, listeners: Listeners | None = None) -> Autoencoder:
-    """The trained model of a configuration, ready to be examined, without a folder: also for worlds without a name."""
+def config_of(run: Run, data: Data | None = None) -> RunConfig:
+    """The configuration of a run. A name in it that is not known here may be one of a plug-in, which is then said."""
+    try:
+        return RunConfig.build(run.config, data)
+    except UnknownName as error:
+        made = plugins.missing(run.plugins)
+        if not made:
+            raise
+        raise ValueError(f"{error.what}, and run {run.id} was made {made}") from error
+
+
+def train_in_memory(config: RunConfig, listeners: Listeners | None = None) -> Any:
+    """The trained model of a configuration, ready to be examined, without a folder: where nothing is to be kept."""
     check_room(config)
-    state = build_state(build_model(config), config.objective, config.training)
-    fit(state, config.objective, config.world, config.training, listeners)
-    assert isinstance(state.model, Autoencoder)
-    return state.model.eval()
+    state = build_state(begin(build_model(config), config.start), config.objective, config.training)
+    return fit(state, config.objective, config.world, config.training, listeners, config.split).model.eval()
 
 
-def paced(tell: Tell, steps: int) -> Callable[[int, float], None]:
+def paced(tell: Tell, steps: int) -> Callable[[int, Tensor], None]:
     """A listener that tells the last of ``steps``, and the others ten times a second."""
     told = 0.0
 
-    def step(number: int, loss: float) -> None:
+    def step(number: int, loss: Tensor) -> None:
         nonlocal told
         if number == steps or time.monotonic() - told > TELL_EVERY:
-            tell(Progress(number, steps, loss))
+            tell(Progress(number, steps, float(loss)))
             told = time.monotonic()
 
     return step
@@ -110,31 +128,43 @@ def check_room(config: RunConfig) -> None:
     check_images(world.shape, len(world), source, config.training.batch_size, advice)
 
 
-def build_model(config: RunConfig) -> Autoencoder:
-    """The untrained model of a configuration; weights are a function of the seed."""
+def build_model(config: RunConfig) -> Any:
+    """The untrained network of a configuration; weights are a function of the seed."""
+    world, objective = config.world, config.objective
+    targets = targets_of(world) if "target" in objective.needs else ()
+    outputs = sum(target.size or 1 for target in targets)
+    brief = Brief(tuple(world.shape), outputs, tuple(factor.size for factor in world.factors), objective.posterior)
     with torch.random.fork_rng(devices=[]):
         seed_step(config.training.seed, WEIGHTS_STEP)
-        sizes = tuple(factor.size for factor in config.world.factors)
-        return config.objective.build(config.model, config.world.shape, sizes)
+        network = objective.build(config.model, brief)
+    missing = [method for method in objective.asks_for if not callable(getattr(network, method, None))]
+    if missing:
+        able = models.name_of(objective.default_model())
+        raise ValueError(
+            f"the objective {objectives.name_of(objective)} needs a model that can {' and '.join(objective.asks_for)}, "
+            f"and {models.name_of(config.model)} cannot {missing[0]}: take {able}"
+        )
+    return network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
 
 
-def load_model(run: Run | Path | str, step: int | None = None, *, store: Store | Path | str = "runs") -> Autoencoder:
-    """The trained model of a run, ready to be examined: the latest state, or the snapshot at a step.
+def load_model(run: Run | Path | str, step: int | None = None, *, store: Store | Path | str = "runs") -> Any:
+    """The trained network of a run, ready to be examined: the latest state, or the snapshot at a step; step 0 is as it
+    was drawn.
 
-    ``run`` may be its id, a unique part of it, its folder, or ``"latest"``.
+    ``run`` may be its id, a unique part of it, its folder, or ``"latest"``. What the network can do depends on its
+    model: one of an autoencoder encodes and decodes, a classifier gives scores.
     """
     run = run if isinstance(run, Run) else as_store(store).open(run)
-    config = RunConfig.build(run.config)
+    config = config_of(run)
     model = build_model(config)
-    if step is None:
-        path: Path | None = run.checkpoint
+    if step == 0:
+        model = begin(model, config.start)
     else:
-        path = run.snapshots().get(step)
+        path = run.checkpoint if step is None else run.snapshots().get(step)
         if path is None:
             raise ValueError(f"run {run.id} has no snapshot at step {step}; it has {sorted(run.snapshots())}")
-    assert path is not None
-    checkpoint.load(TrainingState(model), path)
-    return model.to(memory_format=torch.channels_last).eval()  # type: ignore[call-overload]
+        checkpoint.load(TrainingState(model), path)
+    return model.eval()
 
 
 def as_store(place: Store | Path | str) -> Store:
@@ -159,7 +189,7 @@ def _drive(run: Run, config: RunConfig, state: TrainingState, rows: list[Row], t
     def snapshot(state: TrainingState) -> None:
         checkpoint.save(state, run.snapshot(state.step), weights_only=True)
 
-    def progress(step: int, loss: float) -> None:
+    def progress(step: int, loss: Tensor) -> None:
         if interrupted.is_set():
             save(state)
             raise KeyboardInterrupt
@@ -168,7 +198,7 @@ def _drive(run: Run, config: RunConfig, state: TrainingState, rows: list[Row], t
     listeners = Listeners(metrics=record, checkpoint=save, snapshot=snapshot, step=progress)
     try:
         with _interrupt_between_steps() as interrupted:
-            fit(state, config.objective, config.world, config.training, listeners)
+            fit(state, config.objective, config.world, config.training, listeners, config.split)
     except KeyboardInterrupt:
         run.update(status="interrupted", result={"step": state.step})
         raise

@@ -59,6 +59,7 @@ def dataset_world(
     *,
     kinds: Kinds | None = None,
     white: float | None = None,
+    floats: bool = False,
 ) -> ArrayWorld:
     """The world of a data set, or of the one behind a loader, whose batch size it then suggests.
 
@@ -89,7 +90,7 @@ def dataset_world(
     own = loader is not None and loader.collate_fn is not default_collate
     assumed = ("Items are taken from the data set itself, without the loader's own collate_fn.",) if own else ()
     batch_size = None if loader is None else loader.batch_size
-    return ArrayWorld(x, factors, (), source, kinds, white, assumed, batch_size)
+    return ArrayWorld(x, factors, (), source, kinds, white, assumed, batch_size, floats)
 
 
 def parts(item: Any, source: str) -> tuple[NDArray[Any], NDArray[Any] | None]:

@@ -63,12 +63,14 @@ def read(
     kinds: Kinds | None = None,
     white: float | None = None,
     group: str = "",
+    floats: bool = False,
 ) -> ArrayWorld:
     """The world in a file or a folder of images.
 
     ``size`` resizes images to ``size`` x ``size``; without it those of a folder need one common size. ``kinds``
     declares kinds of factors by name, ``white`` the number of a white pixel, where the data does not tell them rightly
-    (see :class:`ArrayWorld`). ``group`` is the part of an HDF5 file that is meant, if it has parts.
+    (see :class:`ArrayWorld`). ``group`` is the part of an HDF5 file that is meant, if it has parts. Images of
+    ``floats`` keep their numbers, in any number of channels.
     """
     path = Path(path).expanduser()
     if not path.exists():
@@ -79,12 +81,13 @@ def read(
     found = Found(*read_folder(path, size)) if reader is None else _read_hdf5(path, group) if group else reader(path)
     source = str(path)
     if size is not None and reader is not None:
-        found, white = _resized(found, size, source, white), None
+        found, white = _resized(found, size, source, white, floats), None
     if found.table is None:
-        return ArrayWorld(found.rows, source=source, white=white, kinds=kinds, assumed=found.assumed)
+        return ArrayWorld(found.rows, source=source, white=white, kinds=kinds, assumed=found.assumed, floats=floats)
     declared = {**found.kinds, **(kinds or {})}
     positions, factors, assumed = as_factors(found.table, found.names, declared, found.values, source)
-    return ArrayWorld(found.rows, positions, factors, source, white=white, assumed=(*found.assumed, *assumed))
+    assumed = [*found.assumed, *assumed]
+    return ArrayWorld(found.rows, positions, factors, source, white=white, assumed=tuple(assumed), floats=floats)
 
 
 @worlds.register("file")
@@ -101,10 +104,12 @@ class File:
     """The number of a white pixel, where the data does not tell it."""
     group: str = ""
     """The part of an HDF5 file that is meant."""
+    floats: bool = False
+    """Keep the numbers of images as they are, in any number of channels: heights, layers of a map."""
 
     @cached_property
     def world(self) -> ArrayWorld:
-        return read(self.path, self.size, kinds=self.kinds, white=self.white, group=self.group)
+        return read(self.path, self.size, kinds=self.kinds, white=self.white, group=self.group, floats=self.floats)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -133,11 +138,11 @@ class File:
         return {f.name: getattr(self, f.name) for f in fields(self)}
 
 
-def _resized(found: Found, size: int, source: str, white: float | None) -> Found:
+def _resized(found: Found, size: int, source: str, white: float | None, floats: bool) -> Found:
     """What a file holds, its images brought to one size."""
     if size < 1:
         raise ValueError(f"{source}: size={size}; images are at least 1 pixel wide")
-    images, assumed = as_observations(found.rows, source, white)
+    images, assumed = as_observations(found.rows, source, white, floats)
     if len(images.shape) != 4:
         raise ValueError(
             f"{source}: size={size} resizes images, and this file holds points of shape {images.shape[1:]}"

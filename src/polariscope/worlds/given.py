@@ -20,12 +20,17 @@ Data = World | Stored | ArrayLike | Tensor | Dataset[Any] | DataLoader[Any] | st
 
 
 def as_world(
-    data: Data, factors: ArrayLike | Tensor | None = None, *, kinds: Kinds | None = None, white: float | None = None
+    data: Data,
+    factors: ArrayLike | Tensor | None = None,
+    *,
+    kinds: Kinds | None = None,
+    white: float | None = None,
+    floats: bool = False,
 ) -> World:
     """Data as a world; a world as it is. ``factors`` have a row per observation.
 
     ``kinds`` declares kinds of factors by name and ``white`` the number of a white pixel, where the data does not tell
-    them rightly.
+    them rightly. Images of ``floats`` keep their numbers, in any number of channels.
 
     >>> as_world([[1, 2, 3], [4, 5, 6]]).shape
     (3,)
@@ -33,19 +38,22 @@ def as_world(
     table = None if factors is None else as_array(factors)
     if isinstance(data, str | Path):
         if table is not None:  # a file of observations, with factors from elsewhere
-            return ArrayWorld(read(data, white=white).observations, table, source=str(data), kinds=kinds)
+            rows = read(data, white=white, floats=floats).observations
+            return ArrayWorld(rows, table, source=str(data), kinds=kinds, floats=floats)
         if str(data) not in worlds.names():
-            return File(str(data), kinds=dict(kinds or {}), white=white)
+            return File(str(data), kinds=dict(kinds or {}), white=white, floats=floats)
         data = worlds.build({"name": str(data)})
     if isinstance(data, Dataset | DataLoader):
-        return dataset_world(data, table, kinds=kinds, white=white)
+        return dataset_world(data, table, kinds=kinds, white=white, floats=floats)
     if isinstance(data, World):
-        if table is not None or kinds or white is not None:
-            raise ValueError(f"{type(data).__name__} is a world: it has its factors, their kinds and its white already")
+        if table is not None or kinds or white is not None or floats:
+            raise ValueError(
+                f"{type(data).__name__} is a world: it has its factors, their kinds, its white or floats already"
+            )
         return data
     rows = data if isinstance(data, Stored) else as_array(data)
     if rows.dtype.kind == "O":
         raise TypeError(
             f"expected a world, an array, a tensor, a data set, a loader or a path, but a {type(data).__name__} came"
         )
-    return ArrayWorld(rows, table, kinds=kinds, white=white)
+    return ArrayWorld(rows, table, kinds=kinds, white=white, floats=floats)

@@ -1,8 +1,9 @@
 """What raw numbers mean as observations: one rule, whether they come from memory, a file, a folder or a data set.
 
-The shape of the data tells points from images, its numbers tell which of them is white. Small data is brought into the
-house's form at once; large data stays where it is (see :class:`Stored`) and comes into it batch by batch, so that no
-data set is too large for the memory.
+The shape of the data tells points from images, its numbers tell which of them is white. Images whose numbers are no
+brightnesses (heights in metres, layers of a map) are declared to be ``floats``, and stay what they are. Small data is
+brought into the house's form at once; large data stays where it is (see :class:`Stored`) and comes into it batch by
+batch, so that no data set is too large for the memory.
 """
 
 from __future__ import annotations
@@ -29,6 +30,8 @@ SAMPLED = 256
 HAIR = 0.01
 """How far floats may lie outside black and white, as a share of white: rounding and resizing leave such values."""
 CHANNELS = (1, 2, 3, 4)
+"""How many an image of bytes may have; one of floats has any number."""
+LARGEST = float(np.finfo(np.float32).max)
 
 Layout = Literal["points", "grey", "channels first", "channels last"]
 
@@ -69,13 +72,20 @@ class Meaning:
 
     layout: Layout
     white: float = 255.0
+    floats: bool = False
+    """Whether the numbers of images stay as they are, in any number of channels."""
+
+    @property
+    def bytes(self) -> bool:
+        """Whether observations are bytes."""
+        return not self.floats and self.layout != "points"
 
     def of(self, rows: NDArray[Any], source: str) -> NDArray[Any]:
-        """``uint8 (n, channels, height, width)`` images or ``float32 (n, m)`` points."""
+        """``uint8 (n, channels, height, width)`` images, ``float32`` ones if declared, or ``float32 (n, m)`` points."""
         if rows.dtype != np.uint8 or not self.kept(rows.dtype):
             self.check(*extremes(rows, source), rows.dtype, source)
         rows = self.arranged(rows)
-        if self.layout == "points":
+        if not self.bytes:
             return np.ascontiguousarray(rows, dtype=np.float32)
         return np.ascontiguousarray(rows if self.kept(rows.dtype) else self._bytes(rows))
 
@@ -95,12 +105,19 @@ class Meaning:
 
     def kept(self, dtype: np.dtype[Any]) -> bool:
         """Whether numbers of this type stay what they are."""
-        return dtype == np.float32 if self.layout == "points" else dtype == np.uint8 and self.white == 255
+        return dtype == np.uint8 and self.white == 255 if self.bytes else dtype == np.float32
 
     def check(self, low: float, high: float, dtype: np.dtype[Any], source: str) -> None:
-        """Refuse pixels outside black and white."""
+        """Refuse pixels outside black and white, and numbers that are infinite in single precision."""
+        if not self.bytes:
+            if max(-low, high) > LARGEST:
+                raise ValueError(
+                    f"{source}: expected numbers up to {LARGEST:.3g}, which single precision holds, but they go from "
+                    f"{low:g} to {high:g}; scale them"
+                )
+            return
         slack = HAIR * self.white if dtype.kind == "f" else 0.0
-        if self.layout != "points" and not -slack <= low <= high <= self.white + slack:
+        if not -slack <= low <= high <= self.white + slack:
             raise ValueError(
                 f"{source}: expected pixels from 0 to {self.white:g}, but they go from {low:g} to {high:g}; scale "
                 "them, or give as white the number that is white"
@@ -114,7 +131,7 @@ class Converted(Stored):
         self.rows, self.meaning, self.source = rows, meaning, source
         one = meaning.arranged(np.empty((1, *rows.shape[1:]), np.bool_))
         self.shape = (len(rows), *one.shape[1:])
-        self.dtype = np.dtype(np.float32 if meaning.layout == "points" else np.uint8)
+        self.dtype = np.dtype(np.uint8 if meaning.bytes else np.float32)
 
     def fetch(self, index: NDArray[np.int64]) -> NDArray[Any]:
         return self.meaning.of(self.rows[index], self.source)
@@ -128,30 +145,43 @@ class Resized(Stored):
     def __init__(self, images: Rows, size: int) -> None:
         self.images = images
         self.shape = (len(images), images.shape[1], size, size)
-        self.dtype = np.dtype(np.uint8)
+        self.dtype = images.dtype
 
     def fetch(self, index: NDArray[np.int64]) -> NDArray[Any]:
         pixels = torch.from_numpy(np.ascontiguousarray(self.images[index])).float()
         resized = interpolate(pixels, self.shape[2:], mode="bilinear", antialias=True)
+        if self.dtype != np.uint8:
+            return resized.numpy()
         return resized.round_().clamp_(0, 255).to(torch.uint8).numpy()
 
 
+@dataclass(frozen=True)
+class Arranged:
+    """Observations of a world, in the house's form already: there is nothing to be told about them."""
+
+    rows: Rows
+
+
 def as_observations(
-    data: ArrayLike | Rows, source: str = "array", white: float | None = None
+    data: ArrayLike | Rows | Arranged, source: str = "array", white: float | None = None, floats: bool = False
 ) -> tuple[Rows, list[str]]:
     """Data in the house's form and what was assumed about it, or a sentence that says why it cannot be.
 
     Pixels are 0 and 1, floats from 0 to 1, or go from 0 to 255, which the numbers themselves tell, unless ``white``
-    says which of them is.
+    says which of them is. Images of ``floats`` keep their numbers, as ``float32`` in any number of channels.
 
     >>> images, assumed = as_observations(np.eye(4, dtype=bool)[None])
     >>> images.shape, int(images.max()), assumed
     ((1, 1, 4, 4), 255, ['Pixels go from 0 to 1: 1 is taken as white.'])
     """
+    if isinstance(data, Arranged):
+        return data.rows, []
     if isinstance(data, Converted):
         return data, []
     rows: Rows = data if isinstance(data, Stored) else as_array(data)
-    layout = _layout(rows, source)
+    if floats and white is not None:
+        raise ValueError(f"{source}: floats keep their numbers, so none of them is white; give one of both")
+    layout = _layout(rows, source, floats)
     if white is not None and not 0 < white < math.inf:
         raise ValueError(f"{source}: white is {white:g}; it is the number of a white pixel, above 0")
     if isinstance(rows, Stored) and rows.nbytes <= max(HELD, available_memory() // 2 if rows.packed else 0):
@@ -160,13 +190,17 @@ def as_observations(
     seen = np.asarray(_some(rows) if in_place else rows)
     low, high = extremes(seen, source)
     assumed = []
-    if layout != "points" and white is None:
+    meaning = Meaning(layout, white or 255.0, floats)
+    if floats and layout != "points":
+        meaning.check(low, high, rows.dtype, source)
+        assumed.append(_kept_as(rows, layout, low, high))
+    elif layout != "points" and white is None:
         white = _white(low, high, rows.dtype, source)
         few = f" (told from {len(seen)} of {len(rows):,} images)" if in_place else ""
         assumed.append(f"Pixels go from {low:g} to {high:g}: {white:g} is taken as white{few}.")
-    if len(rows.shape) == 4 and layout == "channels first" and rows.shape[-1] in CHANNELS:
+        meaning = Meaning(layout, white)
+    if not floats and len(rows.shape) == 4 and layout == "channels first" and rows.shape[-1] in CHANNELS:
         assumed.append(f"Images of shape {'x'.join(map(str, rows.shape[1:]))} are taken to have their channels first.")
-    meaning = Meaning(layout, white or 255.0)
     meaning.check(low, high, rows.dtype, source)
     converted = Converted(rows, meaning, source)
     # Bytes are what they are, whereas floats that nobody has looked at may still be none.
@@ -207,7 +241,7 @@ def extremes(rows: NDArray[Any], source: str) -> tuple[float, float]:
     return low, high
 
 
-def _layout(rows: Rows, source: str) -> Layout:
+def _layout(rows: Rows, source: str, floats: bool) -> Layout:
     shape = rows.shape
     if rows.dtype.kind not in "uifb":
         raise ValueError(f"{source}: observations need numbers, got {rows.dtype}")
@@ -220,11 +254,30 @@ def _layout(rows: Rows, source: str) -> Layout:
         raise ValueError(f"{source}: the data set is empty (shape {shape})")
     if len(shape) < 4:
         return "points" if len(shape) == 2 else "grey"
+    if floats:  # any number of channels, so only an axis that is shorter than both others tells where they are
+        return "channels last" if shape[3] < min(shape[1:3]) else "channels first"
     if shape[1] in CHANNELS:
         return "channels first"
     if shape[-1] in CHANNELS:
         return "channels last"
-    raise ValueError(f"{source}: images need 1 to 4 channels first or last; got shape {shape}")
+    raise ValueError(
+        f"{source}: images need 1 to 4 channels first or last; got shape {shape}; if they have more, declare them as "
+        "floats (floats=True, --world.floats)"
+    )
+
+
+def _kept_as(rows: Rows, layout: Layout, low: float, high: float) -> str:
+    """What was assumed about images of floats."""
+    if layout == "grey":
+        return f"Images keep their numbers, which go from {low:g} to {high:g}, in one channel."
+    where = layout.removeprefix("channels ")
+    channels = rows.shape[1 if where == "first" else 3]
+    doubt = "" if where == "last" or rows.shape[1] < min(rows.shape[2:]) else ", which their shape does not tell"
+    shape = "x".join(map(str, rows.shape[1:]))
+    return (
+        f"Images of shape {shape} keep their numbers, which go from {low:g} to {high:g}; their {channels} channels are "
+        f"taken to come {where}{doubt}."
+    )
 
 
 def _white(low: float, high: float, dtype: np.dtype[Any], source: str) -> float:
@@ -236,7 +289,7 @@ def _white(low: float, high: float, dtype: np.dtype[Any], source: str) -> float:
     if low < -slack or high > white + slack or between:
         raise ValueError(
             f"{source}: expected pixels in 0..1 or 0..255, but they go from {low:g} to {high:g}; scale them, or give "
-            "as white the number that is white"
+            "as white the number that is white, or declare them as floats (floats=True, --world.floats) to keep them"
         )
     return white
 

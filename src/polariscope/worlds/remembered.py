@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, is_dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from polariscope.registry import held
 from polariscope.worlds.factors import Factor, Kind
 from polariscope.worlds.world import World, worlds
 
@@ -77,3 +78,16 @@ def remember(world: World) -> Remembered:
         tuple(factor.size for factor in world.factors),
         tuple(factor.kind for factor in world.factors),
     )
+
+
+worlds.stand_in = remember
+
+
+def recalled(world: World, data: World) -> World:
+    """The world with the data it was made of, wherever it holds what was remembered of it."""
+    if isinstance(world, Remembered):
+        return world.recall(data)
+    inner: dict[str, Any] = {name: getattr(world, name) for name in held(world)} if is_dataclass(world) else {}
+    filled = {name: recalled(one, data) for name, one in inner.items() if isinstance(one, World)}
+    changed = {name: one for name, one in filled.items() if one is not inner[name]}
+    return replace(world, **changed) if changed else world  # type: ignore[type-var]

@@ -20,6 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from polariscope.registry import nearest
 from polariscope.worlds.factors import Factor, FactorGrid
+from polariscope.worlds.numbered_draws import counters, mix, random_words
 from polariscope.worlds.sprite_raster import silhouettes
 from polariscope.worlds.world import GridWorld, worlds
 
@@ -272,25 +273,9 @@ def _row_bytes(size: int) -> int:
     return -(-(size**2) // 8)
 
 
-def _mix(counter: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """SplitMix64 (Steele, Lea and Flood 2014), in place: neighbouring counters become unrelated 64-bit numbers."""
-    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
-        counter ^= counter >> np.uint64(shift)
-        counter *= np.uint64(factor)
-    counter ^= counter >> np.uint64(31)
-    return counter
-
-
-def _counters(start: NDArray[np.uint64], count: int) -> NDArray[np.uint64]:
-    """``count`` counters after each start, in the stride that SplitMix64 wants."""
-    return start[:, None] + np.arange(1, count + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
-
-
 def _random_bytes(seed: int, index: NDArray[np.int64], count: int) -> NDArray[np.uint8]:
     """``count`` uniform bytes for each observation number: the same whichever others are asked for beside it."""
-    key = _mix(_counters(np.array([seed % 2**64], np.uint64), 1))[0]
-    keys = _mix(_counters(_mix(index.astype(np.uint64) ^ key), 1))[:, 0]
-    words = _mix(_counters(keys, -(-count // 8)))
+    words = random_words(seed, index, -(-count // 8))
     return words.astype("<u8", copy=False).view(np.uint8)[:, :count]
 
 
@@ -298,8 +283,8 @@ def _hash_rows(bits: NDArray[np.uint8]) -> NDArray[np.uint64]:
     """One 64-bit hash a row of bytes: each word mixed with its place, then summed."""
     padded = np.pad(bits, ((0, 0), (0, -bits.shape[1] % 8)))
     words = padded.view(np.uint64)
-    places = _mix(_counters(np.zeros(1, np.uint64), words.shape[1]))
-    return _mix(words ^ places).sum(axis=1, dtype=np.uint64)
+    places = mix(counters(np.zeros(1, np.uint64), words.shape[1]))
+    return mix(words ^ places).sum(axis=1, dtype=np.uint64)
 
 
 def _first_of_each(hashes: list[NDArray[np.uint64]]) -> NDArray[np.int64]:

@@ -2,7 +2,8 @@
 
 Training asks a world for three things only: how many observations it has, some of them by number, and their factors.
 A :class:`GridWorld` renders them from a factor grid on demand; an :class:`ArrayWorld` has them in an array or a file.
-Images are ``uint8 (n, channels, height, width)``, point data ``float32 (n, m)``.
+Images are ``uint8 (n, channels, height, width)``, or ``float32`` where their numbers are no brightnesses; point data is
+``float32 (n, m)``.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
+from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -38,13 +40,27 @@ class World(Protocol):
     def __len__(self) -> int: ...
 
     def observe(self, index: ArrayLike) -> NDArray[Any]:
-        """Observations by number: ``uint8`` images or ``float32`` points."""
+        """Observations by number: ``uint8`` or ``float32`` images, or ``float32`` points."""
 
     def factors_of(self, index: ArrayLike) -> NDArray[Any]:
         """Factor positions (or values, where continuous) ``(n, k)`` of observations by number."""
 
 
-worlds: Registry[World] = Registry("world", "polariscope.worlds")
+def _spelled(word: str) -> dict[str, Any]:
+    """A world's description from its name, or from the path of a file or folder."""
+    if word in worlds.names():
+        return {"name": word}
+    if Path(word).exists():
+        return {"name": "file", "path": word}
+    if "/" in word or "." in word:
+        raise ValueError(f"there is no file {word}, and no world of that name")
+    worlds.get(word)  # says which world was meant
+    return {}
+
+
+worlds: Registry[World] = Registry(
+    "world", "polariscope.worlds", "polariscope.manipulation.view", of=World, spelled=_spelled
+)
 
 
 class GridWorld(ABC):
@@ -84,7 +100,8 @@ class ArrayWorld:
     or elsewhere (see :class:`polariscope.worlds.observations.Stored`). Factors are a column each, of numbers or words;
     ``factors`` may be their names, or whole :class:`Factor`s, of which the columns then are the positions. ``kinds``
     declares kinds by name and ``white`` the number of a white pixel where the data itself does not tell them rightly;
-    ``assumed`` says what it told.
+    ``assumed`` says what it told. Images of ``floats`` keep their numbers, in any number of channels: heights in metres
+    or the layers of a map are no brightnesses.
 
     >>> world = ArrayWorld(np.zeros((5, 8, 8), np.uint8), ["cat", "dog", "cat", "cat", "dog"])
     >>> len(world), world.shape, world.factors_of([0, 1]).tolist()
@@ -100,9 +117,10 @@ class ArrayWorld:
     assumed: tuple[str, ...] = ()
     batch_size: int | None = None
     """How many observations at a time suit whoever brought the data; None says nothing was said."""
+    floats: bool = False
 
     def __post_init__(self) -> None:
-        observations, about_them = as_observations(self.observations, self.source, self.white)
+        observations, about_them = as_observations(self.observations, self.source, self.white, self.floats)
         positions, factors, about_factors = self._factors(len(observations))
         object.__setattr__(self, "observations", observations)
         object.__setattr__(self, "positions", positions)
@@ -140,7 +158,7 @@ class ArrayWorld:
 
 
 def to_tensor(observations: NDArray[Any], device: torch.device | str = "cpu") -> torch.Tensor:
-    """Floats on the device: images from uint8 to [0, 1] in channels-last order, points as they are."""
+    """Floats on the device: bytes become [0, 1] in channels-last order, floats stay as they are."""
     tensor = torch.from_numpy(np.ascontiguousarray(observations)).to(device)
     if tensor.dtype != torch.uint8:
         return tensor

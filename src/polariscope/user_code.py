@@ -9,10 +9,12 @@ import sysconfig
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from importlib.machinery import SourceFileLoader
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
-PACKAGE = Path(__file__).resolve().parents[1]
+PACKAGE = Path(__file__).resolve().parent
 LIBRARIES = tuple(Path(sysconfig.get_path(name)).resolve() for name in ("purelib", "platlib", "stdlib"))
 
 
@@ -28,10 +30,13 @@ def user_code(what: str, hint: Callable[[Exception], str] = lambda error: "") ->
     except UserCodeError:
         raise
     except Exception as error:
-        said = " ".join(str(error).split()) or "without a word"
-        said = said if len(said) < 300 else f"{said[:300]} ..."
-        line = _own_line(error)
-        raise UserCodeError(f"{what} failed{line}: {type(error).__name__}: {said}{hint(error)}") from error
+        raise UserCodeError(f"{what} failed{_own_line(error)}: {in_words(error)}{hint(error)}") from error
+
+
+def in_words(error: Exception) -> str:
+    """Kind and words of an exception in a line that is not too long."""
+    said = " ".join(str(error).split()) or "without a word"
+    return f"{type(error).__name__}: {said if len(said) < 300 else f'{said[:300]} ...'}"
 
 
 def _own_line(error: Exception) -> str:
@@ -45,21 +50,30 @@ def _own_line(error: Exception) -> str:
     return ""
 
 
+def import_file(path: Path, name: str, source: bytes | None = None) -> ModuleType:
+    """The module that a file (or its text, if that was read before) makes when it is run, known by ``name``.
+
+    Nothing is kept beside the file, so that an edit in the same second is seen.
+    """
+    if str(path.parent.resolve()) not in sys.path:
+        sys.path.insert(0, str(path.parent.resolve()))  # their own imports of modules beside it
+    loader = SourceFileLoader(name, str(path))
+    spec = importlib.util.spec_from_file_location(name, path, loader=loader)
+    assert spec is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules.setdefault(name, module)  # dataclasses and the like look themselves up there
+    with user_code(f"reading {path}"):
+        exec(loader.source_to_code(path.read_bytes() if source is None else source, str(path)), vars(module))
+    return module
+
+
 def load_source(reference: str) -> Any:
     """The thing ``FILE.py:NAME`` names. A class, and a function that needs no arguments, is called to make it."""
     file, _, name = reference.rpartition(":")
     path = Path(file).expanduser()
     if not path.is_file():
         raise ValueError(f"there is no file {file}")
-    if str(path.parent.resolve()) not in sys.path:
-        sys.path.insert(0, str(path.parent.resolve()))  # their own imports of modules beside it
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules.setdefault(path.stem, module)  # dataclasses and the like look themselves up there
-    with user_code(f"reading {file}"):
-        spec.loader.exec_module(module)
+    module = import_file(path, path.stem)
     try:
         thing = getattr(module, name)
     except AttributeError as error:

@@ -1,0 +1,68 @@
+"""Manipulated data without a copy of it: observations are changed when they are asked for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from polariscope.manipulation.folding import shifted
+from polariscope.manipulation.manipulation import Fitted, Manipulation, check_world
+from polariscope.manipulation.noise import Noise
+from polariscope.worlds.view import View
+from polariscope.worlds.world import World, worlds
+
+
+@worlds.register("manipulated")
+@dataclass(frozen=True)
+class ManipulatedView(View):
+    """A world with a hand-made manipulation: noise, or local structure that leaves the factors' directions.
+
+    The same observations as :func:`~polariscope.manipulation.manipulation.apply` gives, without a copy of them all.
+
+    >>> from polariscope.worlds.points import Plane
+    >>> view = ManipulatedView(Plane(count=100))
+    >>> bool((abs(view.observe([7]) - view.of.observe([7])) <= 0.1 + 1e-6).all())
+    True
+    """
+
+    of: World
+    by: Manipulation = field(default_factory=Noise)
+    """What is done to the observations: noise or local."""
+    seed: int = 0
+    """Draws the change, where it is drawn."""
+
+    def __post_init__(self) -> None:
+        if getattr(self.by, "trains", False):
+            raise ValueError(
+                "a view has manipulations that are made by hand, and this one is learned: run "
+                "'polariscope manipulate --kind learned' and train on the world.npz that it writes"
+            )
+
+    @cached_property
+    def _fitted(self) -> Fitted:
+        """Made when first needed: a file that is looked at is not read before."""
+        check_world(self.of, self.by)
+        return self.by.fit(self.of, self.seed, lambda name, progress: None)
+
+    def observe(self, index: ArrayLike) -> NDArray[Any]:
+        wanted, places = np.unique(self.there(index), return_inverse=True)
+        before, factors = self.of.observe(wanted), self.of.factors_of(wanted)
+        # Changes are made of observations in a row, so gaps part what is asked for.
+        rows = np.split(np.arange(len(wanted)), np.flatnonzero(np.diff(wanted) != 1) + 1)
+        changes = [self._fitted.change(factors[part], int(wanted[part[0]])) for part in rows if len(part)]
+        change = np.concatenate(changes) if changes else np.zeros(before.shape, np.float32)
+        return shifted(before, change, self.by.epsilon)[places]
+
+    def drawn(self, seed: int, time: int) -> ManipulatedView:
+        """The change stays as it is: it belongs to the factors, which are always the same."""
+        later = super().drawn(seed, time)
+        later.__dict__["_fitted"] = self._fitted
+        return later
+
+    def __getstate__(self) -> dict[str, Any]:
+        """The settings: another process fits the manipulation itself."""
+        return {f.name: getattr(self, f.name) for f in fields(self)}

@@ -1,0 +1,46 @@
+"""What a model is before it is built: a small configuration that makes an ``nn.Module`` for some data.
+
+What can be done with a model follows from what it can do (``encode``, ``decode``, ``forward``), never from its class.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+from torch import nn
+
+from polariscope.registry import Registry
+
+Shape = tuple[int, ...]
+PosteriorKind = Literal["diagonal", "constant", "full", "point"]
+
+
+@dataclass(frozen=True)
+class Brief:
+    """What a model is asked to be: the data it is for, and what its objective wants of it."""
+
+    observation: Shape
+    """Shape of one observation."""
+    outputs: int = 0
+    """Numbers to predict: a score for each class of each target, or a value; 0 where nothing is predicted."""
+    factors: tuple[int, ...] = ()
+    """Sizes of the world's factors (0 where continuous), for models that look at them."""
+    posterior: PosteriorKind = "diagonal"
+    """The posterior the objective is made for, for models that have one."""
+
+
+class Model(Protocol):
+    """A new model is one file: a registered frozen dataclass with ``build``. Weights are drawn by torch's own state."""
+
+    def build(self, brief: Brief) -> nn.Module: ...
+
+
+models: Registry[Model] = Registry("model", "polariscope.nets", of=Model)
+
+
+def predicts(brief: Brief, name: str) -> int:
+    """How many numbers a predicting model gives; a sentence where there is nothing to predict."""
+    if brief.outputs < 1:
+        raise ValueError(f"the model {name} predicts, and this objective asks for nothing to be predicted")
+    return brief.outputs

@@ -1,0 +1,103 @@
+"""Models that predict: registered configurations of the networks in :mod:`~polariscope.nets.classifiers`, and the
+encoder of any architecture with a dense layer on its features."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+import torch
+from torch import nn
+
+from polariscope.nets.architecture import Architecture, Conv
+from polariscope.nets.classifiers import Parametrisation, Pooling, Weights, alexnet, lenet, mlp
+from polariscope.nets.model import Brief, Shape, models, predicts
+
+
+@models.register("mlp")
+@dataclass(frozen=True)
+class Perceptron:
+    """A fully connected network on flattened observations."""
+
+    hidden: tuple[int, ...] = (128, 128)
+    """Units of each hidden layer."""
+    width: int = 1
+    """Factor on every hidden layer."""
+    parametrisation: Parametrisation = "torch"
+    """How weights are drawn and scaled."""
+
+    def build(self, brief: Brief) -> nn.Sequential:
+        hidden = [self.width * units for units in self.hidden]
+        outputs = predicts(brief, "mlp")
+        return mlp(math.prod(brief.observation), hidden, outputs, Weights(self.parametrisation), seed=_draw())
+
+
+@models.register("lenet")
+@dataclass(frozen=True)
+class LeNet:
+    """LeNet with 3x3 filters, for images of at least 10 x 10 pixels."""
+
+    width: int = 1
+    """Factor on every number of channels and hidden units."""
+    pooling: Pooling = "max"
+    parametrisation: Parametrisation = "torch"
+    """How weights are drawn and scaled."""
+
+    def build(self, brief: Brief) -> nn.Sequential:
+        shape, weights = _images(brief, "lenet"), Weights(self.parametrisation)
+        return lenet(self.width, shape, predicts(brief, "lenet"), self.pooling, weights, seed=_draw())
+
+
+@models.register("alexnet")
+@dataclass(frozen=True)
+class AlexNet:
+    """AlexNet of one column, without dropout, for images of about 224x224 pixels."""
+
+    width: int = 1
+    """Factor on every number of channels and hidden units."""
+    parametrisation: Parametrisation = "torch"
+    """How weights are drawn and scaled."""
+
+    def build(self, brief: Brief) -> nn.Sequential:
+        channels, weights = _images(brief, "alexnet")[0], Weights(self.parametrisation)
+        return alexnet(self.width, channels, predicts(brief, "alexnet"), weights, seed=_draw())
+
+
+@models.register("encoder")
+@dataclass(frozen=True)
+class Encoder:
+    """The encoder of an architecture, as in an autoencoder, with one dense layer from its features to the outputs."""
+
+    architecture: Architecture = field(default_factory=Conv)
+
+    def build(self, brief: Brief) -> EncoderWithHead:
+        return EncoderWithHead(self.architecture, brief.observation, predicts(brief, "encoder"))
+
+
+class EncoderWithHead(nn.Module):
+    """``encode`` gives the features, ``forward`` what is predicted from them."""
+
+    def __init__(self, architecture: Architecture, shape: Shape, outputs: int) -> None:
+        super().__init__()
+        self.encoder = architecture.encoder(shape)
+        self.head = nn.Linear(architecture.features(shape), outputs)
+
+    def encode(self, x: torch.Tensor) -> torch.Tensor:
+        features: torch.Tensor = self.encoder(x)
+        return features
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        outputs: torch.Tensor = self.head(self.encode(x))
+        return outputs
+
+
+def _images(brief: Brief, name: str) -> tuple[int, int, int]:
+    if len(brief.observation) != 3:
+        raise ValueError(f"{name} is for images, and the data has points of shape {brief.observation}: use mlp")
+    channels, height, width = brief.observation
+    return channels, height, width
+
+
+def _draw() -> int:
+    """A seed from torch's own state, for networks that are drawn by one."""
+    return int(torch.randint(2**31, ()))

@@ -1,0 +1,171 @@
+"""Plug-ins: worlds, objectives, models, measures, splits and studies that are registered outside of this package.
+
+A plug-in is a file of the user's (``--plugin FILE.py``, or :func:`load_plugin` in Python) or an installed package with
+an entry point in the group ``polariscope.plugins``. A file was asked for, so that whatever is wrong with it is an
+error. A package may be there for other reasons, so that a broken one is a warning on standard error, and nothing but
+what it would have registered is missing.
+
+What was loaded is recorded with a run, files with their hash. The record is there to be read by people: nothing that it
+names is ever run by itself.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import multiprocessing
+import os
+import re
+import shlex
+import sys
+import traceback
+from collections.abc import Iterable, Mapping
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
+
+from polariscope.user_code import UserCodeError, import_file, in_words, user_code
+
+GROUP = "polariscope.plugins"
+
+_FILES: dict[str, str] = {}
+"""Files that were loaded, by their absolute path, with their SHA-256."""
+_PACKAGES: dict[str, str] = {}
+"""Installed packages whose plug-ins were loaded, with their version."""
+_TRIED: set[EntryPoint] = set()
+
+
+def load_plugin(file: Path | str, sha256: str | None = None) -> None:
+    """Run a file of the user's, once, so that what it registers is known. It may be asked to have a hash."""
+    path = Path(os.path.abspath(Path(file).expanduser()))
+    if sha256 is not None and _FILES.get(str(path)) == sha256:
+        return
+    try:
+        source = path.read_bytes()
+    except OSError as error:
+        raise ValueError(f"the plug-in {file} cannot be read: {error.strerror or error}") from error
+    found = hashlib.sha256(source).hexdigest()
+    if sha256 not in (None, found):
+        raise ValueError(
+            f"the plug-in {path} was changed while it was in use: leave it alone, and give the command again"
+        )
+    if _FILES.get(str(path)) == found:
+        return
+    # The same name in every process, so that what it makes can be sent from one to another.
+    name = f"plugin_{re.sub(r'[^0-9a-zA-Z]', '_', path.stem)}_{hashlib.sha256(bytes(path)).hexdigest()[:8]}"
+    sys.modules.pop(name, None)
+    try:
+        import_file(path, name, source)
+    except BaseException:
+        sys.modules.pop(name, None)
+        raise
+    _FILES[str(path)] = found
+
+
+def load_all(files: Mapping[str, str]) -> None:
+    """Load in this process what :func:`files` gave in another."""
+    for file, sha256 in files.items():
+        load_plugin(file, sha256)
+
+
+def load_installed() -> None:
+    """Load the plug-ins of installed packages, each once. A broken one is said, and left out."""
+    for point in _installed():
+        if point in _TRIED:
+            continue
+        _TRIED.add(point)  # at once, as it may look something up itself
+        name, version = (point.dist.name, point.dist.version) if point.dist else (point.module, "of no version")
+        try:
+            with user_code(f"the plug-in {point.name} of the installed package {name} {version}"):
+                point.load()
+            _PACKAGES[name] = version
+        except UserCodeError as error:
+            if multiprocessing.parent_process() is None:  # or every worker would say it again
+                print(f"warning: {error}; what it would have registered is missing", file=sys.stderr)
+                if os.environ.get("POLARISCOPE_DEBUG"):
+                    traceback.print_exception(error)
+
+
+@cache
+def _installed() -> tuple[EntryPoint, ...]:
+    return tuple(sorted(entry_points(group=GROUP), key=lambda point: (point.name, point.value)))
+
+
+def files() -> dict[str, str]:
+    """Files that were loaded, with their hashes: what another process needs to know as much."""
+    return dict(_FILES)
+
+
+def flags() -> list[str]:
+    """Words of a command line that loads the same files."""
+    return [word for file in _FILES for word in ("--plugin", file)]
+
+
+def record() -> list[dict[str, str]]:
+    """JSON-ready: files with their SHA-256, and packages with their version."""
+    packages = [{"package": name, "version": version} for name, version in _PACKAGES.items()]
+    return [{"file": file, "sha256": sha256} for file, sha256 in _FILES.items()] + packages
+
+
+def changes(recorded: Iterable[Mapping[str, str]]) -> list[str]:
+    """A sentence for each file that is loaded now and was another when it was recorded."""
+    return [
+        f"the plug-in {file} has changed since: its SHA-256 was {old[-1][:12]} and is {now[:12]}"
+        for file, old in _recorded_files(recorded).items()
+        if (now := _loaded_as(file)) is not None and now not in old and not set(old) & set(_FILES.values())
+    ]
+
+
+def missing(recorded: Iterable[Mapping[str, str]]) -> str:
+    """What was recorded and is not loaded, as the rest of a sentence that begins with whatever was made with it."""
+    recorded = list(recorded)
+    parts = []
+    for file, old in _recorded_files(recorded).items():
+        if _loaded_as(file) is None and not set(old) & set(_FILES.values()):
+            now = _hash(Path(file)) or old[-1]
+            note = "" if now in old else f" (note that its SHA-256 was {old[-1][:12]} and is {now[:12]} now)"
+            parts.append(
+                f"with the plug-in {file}: give --plugin {shlex.quote(file)} again, or import it in Python with "
+                f"polariscope.load_plugin({file!r}){note}"
+            )
+    for one in recorded:
+        if one.get("package") and one["package"] not in _PACKAGES:
+            parts.append(f"with the plug-in of the package {one['package']} {one.get('version', '')}: install that")
+    return ", and ".join(parts)
+
+
+def blamed(error: BaseException) -> BaseException:
+    """An error that came through a line of a plug-in as a sentence with that line; any other one as it is.
+
+    What diverged, and what already is a sentence about code of the user's, is left alone.
+    """
+    if isinstance(error, Exception) and not isinstance(error, ArithmeticError | UserCodeError):
+        for frame in reversed(traceback.extract_tb(error.__traceback__)):
+            if frame.filename in _FILES:
+                said = str(error) if isinstance(error, ValueError) else in_words(error)
+                sentence = UserCodeError(f"{said} (at {frame.filename}:{frame.lineno})")
+                sentence.__cause__ = error
+                return sentence
+    return error
+
+
+def _recorded_files(recorded: Iterable[Mapping[str, str]]) -> dict[str, list[str]]:
+    """Files of a record with the hashes they had: several if a run was gone on with after a change."""
+    found: dict[str, list[str]] = {}
+    for one in recorded:
+        if one.get("file"):
+            found.setdefault(one["file"], []).append(one.get("sha256", ""))
+    return found
+
+
+def _loaded_as(file: str) -> str | None:
+    """The hash with which a file was loaded; one of the same name elsewhere is as good, for folders move."""
+    same = [sha256 for other, sha256 in _FILES.items() if Path(other).name == Path(file).name]
+    return _FILES.get(file, same[0] if same else None)
+
+
+def _hash(path: Path) -> str | None:
+    """Of a file of Python, and of nothing else that a record might name."""
+    try:
+        return hashlib.sha256(path.read_bytes()).hexdigest() if path.suffix == ".py" and path.is_file() else None
+    except OSError:
+        return None

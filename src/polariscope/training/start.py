@@ -1,0 +1,71 @@
+"""Where a run begins: weights of another run, and parts that are not trained."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import TypeVar
+
+import torch
+from torch import nn
+
+from polariscope.lab.store import Run
+from polariscope.registry import nearest
+from polariscope.training import checkpoint
+from polariscope.training.config import Start
+
+Network = TypeVar("Network", bound=nn.Module)
+
+
+def warm(run: Run, parts: tuple[str, ...] = (), freeze: tuple[str, ...] = ()) -> Start:
+    """A start with the weights that a run has now, by their hash."""
+    if not run.checkpoint.exists():
+        raise ValueError(f"run {run.id} has no checkpoint yet, so there are no weights to begin with")
+    return Start(str(run.path), _hash(run.checkpoint), parts, freeze)
+
+
+def begin(network: Network, start: Start, *, weights: bool = True) -> Network:
+    """Take over the weights of another run (unless a checkpoint brings later ones), and freeze what is to stay."""
+    if start.run and weights:
+        _take(network, start)
+    for name in start.freeze:
+        _part(network, name).requires_grad_(False)
+    return network
+
+
+def _take(network: nn.Module, start: Start) -> None:
+    path = Run(Path(start.run)).checkpoint
+    if not path.exists():
+        raise ValueError(f"the run {start.run} that this one begins with has no checkpoint (any more)")
+    if start.sha256 and _hash(path) != start.sha256:
+        raise ValueError(f"the weights of {start.run} are not those this run is to begin with: they have changed since")
+    given = checkpoint.within(checkpoint.read(path)[0])
+    own = network.state_dict()
+    for part in start.parts:
+        _part(network, part)
+    wanted = [name for name in own if not start.parts or any(f"{name}.".startswith(f"{p}.") for p in start.parts)]
+    for name in wanted:
+        if name not in given or given[name].shape != own[name].shape:
+            known = sorted(
+                {key.partition(".")[0] for key in own if key in given and given[key].shape == own[key].shape}
+            )
+            which = "is missing from" if name not in given else "has another shape in"
+            raise ValueError(
+                f"{name} {which} the run {Path(start.run).name}: name the parts to take with start.parts "
+                f"({', '.join(known) or 'none'} would fit)"
+            )
+    with torch.no_grad():
+        for name in wanted:
+            own[name].copy_(given[name])
+
+
+def _part(network: nn.Module, name: str) -> nn.Module:
+    parts = dict(network.named_modules())
+    if name not in parts or not name:
+        raise ValueError(f"the model has no part {name!r}: {nearest(name, [part for part in parts if part])}")
+    return parts[name]
+
+
+def _hash(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,0 +1,80 @@
+"""Views: worlds made of another world. Pairs, tasks, parts, changed pictures: each is a world like any other.
+
+A view holds the world that it looks at in ``of``, and is named, described and built with it. It is numbered like any
+world; a view with draws of its own (augmentation, pairs) has others at every step, which :meth:`View.drawn` gives.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, Protocol, TypeVar, runtime_checkable
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from polariscope.worlds.factors import Factor, numbered
+from polariscope.worlds.world import World
+
+V = TypeVar("V", bound="View")
+
+
+class View:
+    """Passes on what it does not change. A new view is a registered frozen dataclass with a field ``of``."""
+
+    of: World
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.of.shape
+
+    @property
+    def factors(self) -> tuple[Factor, ...]:
+        return self.of.factors
+
+    def __len__(self) -> int:
+        return len(self.of)
+
+    def there(self, index: ArrayLike) -> NDArray[np.int64]:
+        """The numbers that observations of this view have in the world it looks at."""
+        return numbered(index, len(self))
+
+    def observe(self, index: ArrayLike) -> NDArray[Any]:
+        return self.of.observe(self.there(index))
+
+    def factors_of(self, index: ArrayLike) -> NDArray[Any]:
+        return self.of.factors_of(self.there(index))
+
+    def drawn(self: V, seed: int, time: int) -> V:
+        """The same view with the draws of another time. One without draws of its own asks what it looks at."""
+        return dataclasses.replace(self, of=drawn(self.of, seed, time)) if draws(self.of) else self  # type: ignore[type-var]
+
+    @property
+    def draws(self) -> bool:
+        """Whether observations change with the time."""
+        return draws(self.of)
+
+
+@runtime_checkable
+class Paired(Protocol):
+    """A world whose observations come with others of the same moment."""
+
+    def others_of(self, index: ArrayLike) -> tuple[NDArray[Any], ...]:
+        """The second observation of each pair, and further ones of sequences."""
+
+
+def inside(world: World, kind: Any, index: ArrayLike = ()) -> tuple[Any, NDArray[np.int64]] | None:
+    """The world itself, or the nearest one that it looks at, that can do what ``kind`` says; with the numbers there."""
+    while not isinstance(world, kind):
+        if not isinstance(world, View):
+            return None
+        index, world = world.there(index), world.of
+    return world, np.asarray(index, dtype=np.int64)
+
+
+def draws(world: World) -> bool:
+    return isinstance(world, View) and world.draws
+
+
+def drawn(world: World, seed: int, time: int) -> World:
+    """The world as it is at a time, for worlds whose observations change with it."""
+    return world.drawn(seed, time) if isinstance(world, View) else world

@@ -1,0 +1,154 @@
+"""Turns and players: who learns when, from which loss, and what of it comes back after a stop."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from polariscope.lab import Store
+from polariscope.objectives.objective import Batch, Objective, Player, Terms, objectives
+from polariscope.training import RunConfig, TrainingConfig, resume, train
+from polariscope.training import checkpoint as checkpoints
+from polariscope.training.loop import Listeners, build_state, fit
+from polariscope.worlds import ArrayWorld
+from polariscope.worlds.mini_sprites import MiniSprites
+from polariscope.worlds.splits import RandomSplit
+
+WORLD = ArrayWorld(np.ones((8, 1), np.float32))
+
+
+class Number(nn.Module):
+    """One weight."""
+
+    def __init__(self, value: float) -> None:
+        super().__init__()
+        self.value = nn.Parameter(torch.tensor([value]))
+
+
+@dataclass(frozen=True)
+class Product(Objective):
+    """Both players want the product a·b to fall: simultaneous steps and steps in turn end at different numbers."""
+
+    alternate: bool = False
+    asks_for: ClassVar[tuple[str, ...]] = ()
+
+    def players(self, model):
+        return {"rival": Player(Number(3.0), {"lr": 0.1, "betas": (0.0, 0.0), "eps": 1e-12})}
+
+    def turns(self):
+        return (self.rival_only, self.model_only) if self.alternate else (self,)
+
+    def __call__(self, model, batch: Batch, step: int, rival) -> Terms:
+        product = (model.value * rival.value).sum()
+        return Terms(product, {}, {"rival": product})
+
+    def rival_only(self, model, batch, step, rival) -> Terms:
+        return Terms(None, {}, {"rival": (model.value * rival.value.square()).sum()})
+
+    def model_only(self, model, batch, step, rival) -> Terms:
+        return Terms((model.value * rival.value).sum())
+
+
+def after_one_step(objective: Objective) -> tuple[float, float]:
+    config = TrainingConfig(1, 4, 0.5, "sgd", evaluate_every=0)
+    state = build_state(Number(2.0), objective, config)
+    fit(state, objective, WORLD, config, split=RandomSplit(0.0))
+    return state.model.value.item(), state.players["rival"].value.item()
+
+
+def test_all_losses_of_a_turn_are_computed_before_anyone_steps() -> None:
+    """da = b = 3 and db = a = 2, both of the values before the step; the rival's Adam steps by its rate."""
+    assert after_one_step(Product()) == pytest.approx((2 - 0.5 * 3, 3 - 0.1))
+
+
+def test_players_that_alternate_see_what_the_other_did() -> None:
+    a, b = after_one_step(Product(alternate=True))
+    assert b == pytest.approx(2.9)
+    assert a == pytest.approx(2 - 0.5 * 2.9)
+
+
+def test_turns_have_batches_of_their_own() -> None:
+    seen = []
+
+    @dataclass(frozen=True)
+    class Watching(Product):
+        def rival_only(self, model, batch, step, rival):
+            seen.append(batch.x[:, 0].tolist())
+            return super().rival_only(model, batch, step, rival)
+
+        def model_only(self, model, batch, step, rival):
+            seen.append(batch.x[:, 0].tolist())
+            return super().model_only(model, batch, step, rival)
+
+    config = TrainingConfig(2, 2, 1e-3, "sgd", evaluate_every=0)
+    world = ArrayWorld(np.arange(8, dtype=np.float32)[:, None])
+    objective = Watching(alternate=True)
+    fit(build_state(Number(2.0), objective, config), objective, world, config, split=RandomSplit(0.0))
+    assert sorted(x for batch in seen for x in batch) == list(range(8)), (
+        "two steps of two turns went once through the world"
+    )
+
+
+def test_a_loss_moves_nobody_but_its_player() -> None:
+    config = TrainingConfig(1, 4, 0.5, "sgd", evaluate_every=0)
+    objective = Product(alternate=True)
+    state = build_state(Number(2.0), objective, config)
+    stranger = state.players["rival"].value
+    turn = objective.turns()[1]
+    loss = turn(state.model, Batch(torch.ones(1, 1), 1), 0, **state.players).loss
+    loss.backward(inputs=state.optimisers["model"].param_groups[0]["params"])
+    assert stranger.grad is None
+    assert state.model.value.grad is not None
+
+
+@dataclass(frozen=True)
+class Remembering(Objective):
+    """A critic with a memory: a ring of what the model said, which its loss looks back at."""
+
+    def players(self, model):
+        critic = nn.Linear(model.latents, 1)
+        critic.register_buffer("memory", torch.zeros(5, model.latents))
+        critic.register_buffer("place", torch.zeros((), dtype=torch.int64))
+        return {"critic": Player(critic)}
+
+    def __call__(self, model, batch: Batch, step: int, critic) -> Terms:
+        z = model.encode(batch.x).sample()
+        if torch.is_grad_enabled():
+            critic.memory[critic.place % 5] = z.detach().mean(0)
+            critic.place += 1
+        seen = critic(critic.memory).square().mean()
+        decoded = model.likelihood.nll(model.decode(z), batch.x).mean()
+        return Terms(
+            decoded + critic(z).mean(), {"reconstruction": decoded}, {"critic": seen + critic(z.detach()).mean()}
+        )
+
+
+def test_what_a_player_remembers_is_in_the_checkpoint(tmp_path, monkeypatch) -> None:
+    monkeypatch.setitem(objectives._entries, "remembering", Remembering)  # for this test alone
+    config = RunConfig(
+        MiniSprites(), Remembering(), training=TrainingConfig(12, 8, checkpoint_every=5, evaluate_every=6)
+    )
+    whole = train(config, Store(tmp_path / "whole"))
+    run = Store(tmp_path / "stopped").create(config.describe(), config.label)
+    from polariscope.training.run import build_model
+
+    state = build_state(build_model(config), config.objective, config.training)
+
+    class Stop(BaseException):
+        pass
+
+    def save(state) -> None:
+        checkpoints.save(state, run.checkpoint)
+        raise Stop
+
+    with pytest.raises(Stop):
+        fit(state, config.objective, config.world, config.training, Listeners(checkpoint=save))
+    assert resume(run).status == "done"
+    first, second = (checkpoints.read(one.checkpoint)[0] for one in (whole, run))
+    assert first.keys() == second.keys()
+    assert all(torch.equal(first[name], second[name]) for name in first)
+    assert int(first["player/critic/place"]) == 12
+    assert first["player/critic/memory"].abs().sum() > 0

@@ -1,0 +1,80 @@
+"""Beginning with the weights of another run, and parts that are not trained."""
+
+import pytest
+import torch
+
+from polariscope.lab import Store
+from polariscope.nets.architecture import MLP
+from polariscope.nets.predictors import Encoder
+from polariscope.objectives.predict import Classify, Regress
+from polariscope.training import RunConfig, TrainingConfig, load_model, resume, train
+from polariscope.training.config import Start
+from polariscope.training.start import warm
+from polariscope.worlds.mini_sprites import MiniSprites
+from polariscope.worlds.targets import Task
+
+MODEL = Encoder(MLP((16,), (16,)))
+QUICK = TrainingConfig(20, 16, evaluate_every=0)
+
+
+@pytest.fixture(scope="module")
+def sibling(tmp_path_factory):
+    """A run that tells shapes."""
+    config = RunConfig(Task(MiniSprites(), "shape"), Classify(), MODEL, QUICK)
+    return train(config, Store(tmp_path_factory.mktemp("runs")))
+
+
+def begun(sibling, store, **start):
+    told = RunConfig(Task(MiniSprites(), "x,y", "values"), Regress(), MODEL, QUICK, start=warm(sibling, **start))
+    return told, train(told, store)
+
+
+def test_a_frozen_part_keeps_the_weights_it_was_given(sibling, tmp_path) -> None:
+    config, run = begun(sibling, Store(tmp_path), parts=("encoder",), freeze=("encoder",))
+    given, kept, drawn = load_model(sibling).state_dict(), load_model(run).state_dict(), load_model(run, 0).state_dict()
+    assert len(config.start.sha256) == 64
+    assert run.config["start"]["sha256"] == config.start.sha256
+    for name, weight in kept.items():
+        if name.startswith("encoder."):
+            assert torch.equal(weight, given[name])
+        else:
+            assert not torch.equal(weight, drawn[name]), "the head learns"
+
+
+def test_without_freezing_it_only_begins_there(sibling, tmp_path) -> None:
+    _, run = begun(sibling, Store(tmp_path), parts=("encoder",))
+    given, at_first, after = (load_model(*which).encoder[1][0].weight for which in ((sibling,), (run, 0), (run,)))
+    assert torch.equal(given, at_first)
+    assert not torch.equal(given, after)
+
+
+def test_a_stopped_run_goes_on_without_the_weights_it_began_with(sibling, tmp_path, monkeypatch) -> None:
+    config, whole = begun(sibling, Store(tmp_path / "a"), parts=("encoder",), freeze=("encoder",))
+    monkeypatch.setattr("polariscope.training.run.TELL_EVERY", -1.0)
+
+    def stop(progress) -> None:
+        if progress.step == 9:
+            raise KeyboardInterrupt
+
+    store = Store(tmp_path / "b")
+    with pytest.raises(KeyboardInterrupt):
+        train(config, store, stop, "victim")
+    run = resume(store.open("victim"))
+    for name, weight in load_model(whole).state_dict().items():
+        assert torch.equal(weight, load_model(run).state_dict()[name])
+
+
+def test_what_cannot_be_begun_with_is_said(sibling, tmp_path) -> None:
+    store = Store(tmp_path)
+    with pytest.raises(ValueError, match=r"head\..* has another shape .* \(encoder would fit\)"):
+        begun(sibling, store)
+    with pytest.raises(ValueError, match="no part 'encodr': did you mean 'encoder'"):
+        begun(sibling, store, parts=("encodr",))
+    with pytest.raises(ValueError, match="every part of the model is frozen"):
+        begun(sibling, store, parts=("encoder",), freeze=("encoder", "head"))
+    with pytest.raises(ValueError, match="they have changed since"):
+        told = RunConfig(MiniSprites(), Classify(), MODEL, QUICK, start=Start(str(sibling.path), "0" * 64))
+        train(told, store)
+    with pytest.raises(ValueError, match="say which run"):
+        Start(parts=("encoder",))
+    assert not store.runs(), "nothing was left behind"

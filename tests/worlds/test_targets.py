@@ -1,0 +1,64 @@
+"""What is asked of a world: classes, values, parity, of one factor or several."""
+
+import numpy as np
+import pytest
+
+from polariscope.worlds import ArrayWorld, Factor
+from polariscope.worlds.digits import Digits
+from polariscope.worlds.mini_sprites import MiniSprites
+from polariscope.worlds.splits import Part
+from polariscope.worlds.sprites import Sprites
+from polariscope.worlds.targets import Examples, Task, target_values, targets_of
+from polariscope.worlds.view import drawn, draws
+
+
+def test_the_usual_target_is_the_category() -> None:
+    assert [factor.name for factor in targets_of(Sprites())] == ["shape"]
+    assert targets_of(Digits(50))[0].size == 10
+    np.testing.assert_array_equal(
+        target_values(Sprites(), [0, 700_000])[:, 0], Sprites().factors_of([0, 700_000])[:, 0]
+    )
+
+
+def test_all_factors_as_values_lie_between_0_and_1() -> None:
+    world = MiniSprites()
+    task = Task(world, "all", "values")
+    values = task.target_of(np.arange(len(world)))
+    assert values.shape == (len(world), len(world.factors))
+    assert values.min(axis=0).tolist() == [0.0] * len(world.factors)
+    assert values.max(axis=0).tolist() == [1.0] * len(world.factors)
+    assert all(factor.size == 0 for factor in task.targets)
+
+
+def test_parity_is_that_of_what_a_position_means() -> None:
+    world = ArrayWorld(np.eye(4), np.arange(4), (Factor("count", 4, values=(3.0, 4.0, 6.0, 9.0)),))
+    assert Task(world, told="parity").target_of(np.arange(4))[:, 0].tolist() == [1, 0, 0, 1]
+
+
+def test_a_part_keeps_the_task_of_its_world() -> None:
+    task = Task(MiniSprites(), "x", "values")
+    part = Part(task)
+    assert targets_of(part) == task.targets
+    expected = task.target_of(task.of.grid.to_index(part.factors_of([3, 8])))
+    np.testing.assert_array_equal(target_values(part, [3, 8]), expected)
+
+
+def test_a_view_without_draws_stays_itself() -> None:
+    task = Task(MiniSprites())
+    assert not draws(task)
+    assert drawn(task, 1, 2) is task
+
+
+@pytest.mark.parametrize(
+    ("make", "sentence"),
+    [
+        (lambda: Task(ArrayWorld(np.eye(3))), "knows no factors"),
+        (lambda: Task(MiniSprites(), "colour"), "no factor 'colour'"),
+        (lambda: Task(ArrayWorld(np.eye(3), [0.5, 1.5, 2.5]), ""), "ask for values"),
+        (lambda: Task(ArrayWorld(np.eye(3), [0.5, 1.5, 2.5], ("size",)), "size"), "is continuous"),
+        (lambda: Examples(np.eye(3), np.zeros((2, 1))), "same length; got 3 and 2"),
+    ],
+)
+def test_what_cannot_be_asked_is_said(make, sentence) -> None:
+    with pytest.raises(ValueError, match=sentence):
+        make()
