@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 
 import pytest
 import torch
@@ -14,12 +15,15 @@ from safetensors.torch import save_file
 from polariscope.lab import Store
 from polariscope.nets.architecture import MLP, Conv, Linear
 from polariscope.nets.autoencoder import AutoencoderConfig
+from polariscope.nets.predictors import LeNet
 from polariscope.objectives.beta_vae import BetaVAE, FullBetaVAE
 from polariscope.objectives.factor_vae import FactorVAE
+from polariscope.objectives.predict import Classify
 from polariscope.training import RunConfig, TrainingConfig, load_model, resume, train
 from polariscope.training import checkpoint as checkpoints
 from polariscope.training.loop import Listeners, build_state, fit
 from polariscope.training.run import build_model
+from polariscope.worlds.splits import Extrapolation
 from polariscope.worlds.sprites import Sprites
 
 
@@ -41,7 +45,14 @@ def conv(objective=None, architecture=None, **training) -> RunConfig:
 
 
 ADVERSARY = FactorVAE(width=16, depth=2)
+CLASSIFIER = replace(conv(), objective=Classify(), model=LeNet(), split=Extrapolation())
 CASES = {
+    "classifier with momentum, drops and decay": replace(
+        CLASSIFIER,
+        training=replace(
+            CLASSIFIER.training, optimiser="sgd", momentum=0.9, weight_decay=1e-3, schedule="drop", drop_every=3
+        ),
+    ),
     "conv adam": conv(),
     "conv adagrad": conv(optimiser="adagrad", learning_rate=1e-2),
     "conv sgd": conv(optimiser="sgd", learning_rate=1e-4),
@@ -75,7 +86,7 @@ def stopped_at(config: RunConfig, store: Store, step: int):
         checkpoint=save,
     )
     with pytest.raises(Killed):
-        fit(state, config.objective, config.world, config.training, listeners)
+        fit(state, config.objective, config.world, config.training, listeners, config.split)
     return run
 
 
@@ -112,16 +123,24 @@ def test_moments_come_back_with_the_strides_of_their_weights(tmp_path) -> None:
     assert any(p.dim() == 4 and not p.is_contiguous() for p in optimiser.state), "there are channels-last weights"
 
 
-def test_three_kills_through_the_command_line(tmp_path) -> None:
-    """``kill -9`` three times, each after a new checkpoint, of the default architecture, as a user would have it."""
-    settings = """--objective beta-vae --world.size 16 --training.steps 60 --training.batch-size 8
+KILLED = {
+    "autoencoder": ("--objective beta-vae", 3),
+    "classifier": ("--objective classify --model lenet", 1),
+    "two players": ("--objective factor-vae --objective.width 32 --objective.depth 2", 1),
+}
+
+
+@pytest.mark.parametrize(("chosen", "kills"), KILLED.values(), ids=KILLED.keys())
+def test_kills_through_the_command_line(tmp_path, chosen: str, kills: int) -> None:
+    """``kill -9``, each time after a new checkpoint, of what a user would train."""
+    settings = f"""{chosen} --world.size 16 --training.steps 60 --training.batch-size 8
         --training.checkpoint-every 6 --training.log-every 9 --training.evaluate-every 20"""
     start = ["-m", "polariscope", "train", "sprites", *settings.split(), "--runs"]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     subprocess.run([sys.executable, *start, tmp_path / "whole"], env=environment, check=True, capture_output=True)
     (whole,) = Store(tmp_path / "whole").runs()
     killed, command = Store(tmp_path / "killed"), [*start, tmp_path / "killed"]
-    for _ in range(3):
+    for _ in range(kills):
         before = _checkpoint_of(killed)
         process = subprocess.Popen(
             [sys.executable, *command], env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL

@@ -42,5 +42,7 @@ models: Registry[Model] = Registry("model", "polariscope.nets", of=Model)
 def predicts(brief: Brief, name: str) -> int:
     """How many numbers a predicting model gives; a sentence where there is nothing to predict."""
     if brief.outputs < 1:
-        raise ValueError(f"the model {name} predicts, and this objective asks for nothing to be predicted")
+        raise ValueError(
+            f"the model {name} predicts, and this objective has nothing to predict: take classify or regress"
+        )
     return brief.outputs
