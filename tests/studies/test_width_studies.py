@@ -63,8 +63,6 @@ def of(name):
         ("linear-solver", {"twin": "standard"}, "test_accuracy", 0.0, "Even solved exactly"),
         ("infinite-width", {"twin": "nngp"}, "test_accuracy", 0.0, "Training the last layer"),
         ("infinite-width", {"twin": "nngp", "task": "shifted-resized"}, "test_accuracy", 0.0, "The lead"),
-        ("infinite-width", {"twin": "ntk"}, "test_accuracy", 0.1, "Linearised networks approach"),
-        ("infinite-width", {"twin": "linearised", "width": 8}, "test_accuracy", 0.0, "Linearised networks"),
         ("random-labels", {"twin": "ntk"}, "test_accuracy", 0.5, "On test images"),
         ("random-labels", {"twin": "standard", "width": 4}, "train_accuracy", 0.9, "A network memorises"),
         ("random-labels", {"twin": "linearised", "width": 4}, "train_accuracy", 1.0, "Its linearisation"),
@@ -197,7 +195,7 @@ def test_cases_of_wide_linearisations_that_beat_narrow_networks():
     assert [study.claims(low, scale)[-1].held for scale in ("smoke", "paper")] == [None, False]
 
 
-# Proves 000/F090 once the table of linear-solver is there.
+@pytest.mark.spec("000/F090")
 def test_three_ways_to_tell_zeros_from_the_rest(committed):
     outcome = committed("linear-solver")
     widest = outcome.table.where(width=0.9)
@@ -216,7 +214,7 @@ def test_three_ways_to_tell_zeros_from_the_rest(committed):
     assert outcome.claim("Even solved exactly").held
 
 
-# Proves 000/F091 once the table of linear-solver is there.
+@pytest.mark.spec("000/F091")
 def test_the_exact_solution_dips_where_it_begins_to_fit_everything(committed):
     outcome = committed("linear-solver")
     for task in ("centred", "shifted"):
@@ -231,7 +229,7 @@ def test_the_exact_solution_dips_where_it_begins_to_fit_everything(committed):
     assert outcome.claim("With about").held
 
 
-# Proves 000/F092 once the table of infinite-width is there.
+@pytest.mark.spec("000/F092")
 def test_training_the_last_layer_of_an_infinitely_wide_network_is_best(committed):
     outcome = committed("infinite-width")
     found = accuracies(outcome.table)
@@ -245,15 +243,25 @@ def test_training_the_last_layer_of_an_infinitely_wide_network_is_best(committed
     assert outcome.claim("Training the last layer").held
 
 
-# Proves 000/F093 once the table of infinite-width is there.
-def test_linearised_networks_approach_the_ntk_from_below(committed):
+def test_linearised_networks_stay_below_the_ntk_but_do_not_rise_to_the_last(committed):
+    """Up to a width of 4 they rise, as published; the widest falls behind again here, so the claim is not held."""
     outcome = committed("infinite-width")
-    for twins in accuracies(outcome.table).values():
+    found = accuracies(outcome.table)
+    for twins in found.values():
         values = list(twins["linearised"].values())
         assert len(values) == 4
-        assert all(narrow < wide for narrow, wide in itertools.pairwise(values))
-        assert values[-1] < twins["ntk"][math.inf]
-    assert outcome.claim("Linearised networks approach").held
+        assert all(narrow < wide for narrow, wide in itertools.pairwise(values[:-1]))
+        assert max(values) < twins["ntk"][math.inf]
+    assert outcome.claim("Linearised networks approach").held is False
+    risen = {task: (twins["linearised"][4] + twins["ntk"][math.inf]) / 2 for task, twins in found.items()}
+    mended = Table(
+        [
+            row | {"test_accuracy": risen[row["task"]]} if (row["twin"], row["width"]) == ("linearised", 8) else row
+            for row in outcome.table.rows
+        ]
+    )
+    claims = studies.get("infinite-width")().claims(mended, "laptop")
+    assert next(claim for claim in claims if claim.text.startswith("Linearised networks approach")).held
 
 
 def test_what_approaches_a_level_rises_and_stays_below_up_to_noise():
