@@ -24,6 +24,7 @@ SETTINGS = {
     "task": [{"of": "mini-sprites", "factor": "shape,x", "told": "values"}],
     "part": [{"of": {"name": "mini-sprites"}, "side": "train", "split": "extrapolation"}],
     "augmented": [{"of": "mini-sprites", "flip": "both", "shift": 2, "crop": 12, "brightness": 0.2}],
+    "pairs": [{"of": "mini-sprites", "kind": kind} for kind in ("uni", "loc", "lap", "lap-nc")],
     "manipulated": [
         {"of": "mini-sprites"},
         {"of": {"name": "plane", "count": 500}, "by": {"name": "local", "epsilon": 0.3}},
