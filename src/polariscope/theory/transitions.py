@@ -1,0 +1,620 @@
+"""Temporally sparse transitions: why changes that are mostly small and sometimes large reveal the latents.
+
+Latents start at N(0, I) and change by u with the generalised Laplace density C exp(−λ|u|^α): 1 is the Laplace and 2 the
+normal density, and natural videos have α ≈ 0.5. Below α = 2 a model that rotates the latents pays for it in likelihood,
+at α = 2 it pays nothing. Klindt, Schott, Sharma and others, Towards nonlinear disentanglement in natural data with
+temporal sparse coding (2021); Spec 001a, sections 2, 3.1, 3.7 and 4.4. ``rate`` is λ = s^(−α) with s the scale (the
+``scale`` of SciPy's ``gennorm``). The published constant C = αλ/(2Γ(1/α)) integrates to 1 only for α = 1; here it is
+αλ^(1/α)/(2Γ(1/α)).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.optimize import minimize_scalar
+from scipy.special import erf, gammainc, gammaln
+
+FloatArray = NDArray[np.float64]
+Map = Callable[[FloatArray], FloatArray]
+
+SHAPES = (0.1, 10.0)
+"""Between these the shape is looked for."""
+FOLDED = math.sqrt(2 / math.pi)
+"""The mean of |ε| for a standard normal ε."""
+
+
+class Moments(NamedTuple):
+    """Of a transition; its mean and skewness are 0."""
+
+    mean_abs: FloatArray
+    var: FloatArray
+    kurtosis: FloatArray
+    """3 for a normal density."""
+
+
+def scale_of_rate(rate: ArrayLike, alpha: ArrayLike) -> FloatArray:
+    """The scale s = λ^(−1/α) of exp(−|u/s|^α) = exp(−λ|u|^α), above 0 (Spec 001a, section 2.1).
+
+    >>> float(scale_of_rate(4.0, 0.5))
+    0.0625
+    """
+    return np.asarray(_positive("a rate", rate) ** (-1 / _positive("a shape", alpha)))
+
+
+def rate_of_scale(scale: ArrayLike, alpha: ArrayLike) -> FloatArray:
+    """The rate λ = s^(−α) of a scale, above 0 (Spec 001a, section 2.1).
+
+    >>> float(rate_of_scale(0.0625, 0.5))
+    4.0
+    """
+    return np.asarray(_positive("a scale", scale) ** -_positive("a shape", alpha))
+
+
+def log_density(u: ArrayLike, alpha: ArrayLike, rate: ArrayLike) -> FloatArray:
+    """ln p(u) = ln(α λ^(1/α) / (2 Γ(1/α))) − λ|u|^α, any real number.
+
+    Klindt et al. 2021, equation 2 with its constant put right; Spec 001a, section 2.1.
+
+    >>> round(float(log_density(0.0, 1.0, 6.0)), 6)  # ln(λ/2)
+    1.098612
+    """
+    u = _finite("transitions", u)
+    alpha, rate = _positive("a shape", alpha), _positive("a rate", rate)
+    constant = np.log(alpha / 2) + np.log(rate) / alpha - gammaln(1 / alpha)
+    return np.asarray(constant - rate * np.abs(u) ** alpha)
+
+
+def density(u: ArrayLike, alpha: ArrayLike, rate: ArrayLike) -> FloatArray:
+    """p(u) = α λ^(1/α) / (2 Γ(1/α)) · exp(−λ|u|^α), from 0 to its value at u = 0 (see :func:`log_density`).
+
+    >>> density([0.0, 1.0], 1.0, 2.0).round(6).tolist()
+    [1.0, 0.135335]
+    """
+    return np.asarray(np.exp(log_density(u, alpha, rate)))
+
+
+def distribution(u: ArrayLike, alpha: ArrayLike, rate: ArrayLike) -> FloatArray:
+    """P(change ≤ u) = ½ (1 + sign(u) P(1/α, λ|u|^α)) with the regularised incomplete gamma function P, from 0 to 1.
+
+    The integral of Klindt et al. 2021, equation 2; Spec 001a, section 2.1.
+
+    >>> distribution([0.0, 1.0], 1.0, 1.0).round(6).tolist()
+    [0.5, 0.81606]
+    """
+    u = _finite("transitions", u)
+    alpha, rate = _positive("a shape", alpha), _positive("a rate", rate)
+    return np.asarray(0.5 * (1 + np.sign(u) * gammainc(1 / alpha, rate * np.abs(u) ** alpha)))
+
+
+def entropy(alpha: ArrayLike, rate: ArrayLike) -> FloatArray:
+    """The entropy ln(2sΓ(1/α)/α) + 1/α in nats, any real number; −n times it is the largest log-likelihood of n
+    transitions whose best shape and scale these are.
+
+    Klindt et al. 2021, tables 8 to 13; Spec 001a, section 4.4.
+
+    >>> round(float(entropy(1.0, 1.0)), 6)  # 1 + ln 2
+    1.693147
+    """
+    alpha, rate = _positive("a shape", alpha), _positive("a rate", rate)
+    return np.asarray(np.log(2 / alpha) - np.log(rate) / alpha + gammaln(1 / alpha) + 1 / alpha)
+
+
+def moments(alpha: ArrayLike, rate: ArrayLike) -> Moments:
+    """E|u| = sΓ(2/α)/Γ(1/α), Var = s²Γ(3/α)/Γ(1/α) and kurtosis Γ(5/α)Γ(1/α)/Γ(3/α)², with s = λ^(−1/α).
+
+    All are above 0; the kurtosis falls with α, from 25.2 at ½ over 6 at 1 and 3 at 2 to 1.8. Klindt et al. 2021,
+    section 3.1; Spec 001a, section 2.1.
+
+    >>> round(float(moments(0.5, 1.0).kurtosis), 6)
+    25.2
+    """
+    scale = scale_of_rate(rate, alpha)
+    one, two, three, five = (gammaln(k / np.asarray(alpha, dtype=float)) for k in (1, 2, 3, 5))
+    return Moments(
+        scale * np.exp(two - one), scale**2 * np.exp(three - one), np.asarray(np.exp(five + one - 2 * three))
+    )
+
+
+def sample(
+    alpha: ArrayLike, rate: ArrayLike, size: int | tuple[int, ...], seed: int | np.random.Generator
+) -> FloatArray:
+    """Transitions ±s·G^(1/α) with G ~ Gamma(1/α, 1) and a random sign: exact draws, any real number.
+
+    Klindt et al. 2021, equation 2; Spec 001a, section 2.1. Shapes and rates that are arrays must broadcast to ``size``.
+
+    >>> draws = sample(1.0, 6.0, 100_000, seed=0)
+    >>> round(float(np.abs(draws).mean()), 2)  # 1/6
+    0.17
+    """
+    scale = scale_of_rate(rate, alpha)
+    rng = np.random.default_rng(seed)
+    inverse = 1 / np.asarray(alpha, dtype=float)
+    size_of_change = scale * rng.standard_gamma(inverse, size) ** inverse
+    return np.asarray(size_of_change * rng.choice((-1.0, 1.0), size))
+
+
+class Sequences(NamedTuple):
+    """Latents (n, steps + 1, dims) and what is seen of them."""
+
+    latents: FloatArray
+    observations: FloatArray
+
+
+def sample_sequences(
+    n: int,
+    dims: int,
+    alpha: ArrayLike,
+    rate: ArrayLike,
+    seed: int | np.random.Generator,
+    steps: int = 1,
+    generator: Map | None = None,
+) -> Sequences:
+    """Latents z₀ ~ N(0, I), z_t = z_{t−1} + u_t with generalised Laplace u_t, and x = g(z): pairs if ``steps`` is 1.
+
+    ``generator`` takes all latents, (n, steps + 1, dims), and returns as many observations; without one the latents are
+    seen as they are. Latents are any real number, of variance :func:`latent_var`. Klindt et al. 2021, equations 1
+    and 2; Spec 001a, section 2.1.
+
+    >>> pairs = sample_sequences(5, 2, 1.0, 6.0, seed=0, generator=lambda z: z @ np.ones((2, 3)))
+    >>> pairs.latents.shape, pairs.observations.shape
+    ((5, 2, 2), (5, 2, 3))
+    """
+    if min(n, dims, steps) < 1:
+        raise ValueError(f"sequences need n, dims and steps of at least 1; got {n}, {dims} and {steps}")
+    rng = np.random.default_rng(seed)
+    start = rng.standard_normal((n, 1, dims))
+    changes = sample(alpha, rate, (n, steps, dims), rng)
+    latents = np.cumsum(np.concatenate((start, changes), axis=1), axis=1)
+    observations = latents if generator is None else np.asarray(generator(latents))
+    if observations.shape[:2] != latents.shape[:2]:
+        raise ValueError(
+            f"a generator returns one observation per latent, {latents.shape[:2]} of them; got {observations.shape}"
+        )
+    return Sequences(latents, observations)
+
+
+def latent_var(alpha: ArrayLike, rate: ArrayLike, steps: int = 1) -> FloatArray:
+    """Var(z_t) = 1 + t Γ(3/α) λ^(−2/α) / Γ(1/α) after ``steps`` transitions from N(0, 1), at least 1.
+
+    The first frame has variance 1, the second already more, so the two frames of a pair are not alike. Klindt et al.
+    2021, section 3.1; Spec 001a, row TH-02.
+
+    >>> round(float(latent_var(1.0, 6.0)), 4)
+    1.0556
+    """
+    if steps < 0:
+        raise ValueError(f"latents have taken 0 steps or more; got {steps}")
+    return np.asarray(1 + steps * moments(alpha, rate).var)
+
+
+def rotation_excess_nll(theta: ArrayLike, alpha: ArrayLike = 1.0) -> FloatArray:
+    """What a model pays per transition, in nats, for two latents rotated by θ (radians): λE‖R(θ)u‖_α^α − λE‖u‖_α^α.
+
+    It is a KL divergence, so 0 or above, the same for every rate, and 0 at multiples of a right angle. At α = 1 it is
+    2(1 + sc)/(s + c) − 2 with s = |sin θ|, c = |cos θ|, at most 0.1213 (45°); at α = 2 it is 0 for every angle, and so
+    Gaussian transitions identify nothing. Any other shape is one integral over the direction of u, good to about 1e-12
+    for shapes from 0.2. Klindt et al. 2021, section 3.2 and appendix F.3; Spec 001a, section 2.2.
+
+    >>> rotation_excess_nll(np.radians([0, 15, 45])).round(6).tolist()
+    [0.0, 0.041241, 0.12132]
+    >>> round(float(rotation_excess_nll(np.pi / 4, alpha=0.5)), 2)
+    0.52
+    """
+    theta, alpha = np.broadcast_arrays(_finite("angles", theta), _positive("a shape", alpha))
+    past = np.mod(theta, np.pi / 2)
+    angle = np.minimum(past, np.pi / 2 - past)
+    sine, cosine = np.sin(angle), np.cos(angle)
+    laplace = 4 * (1 - sine) * np.sin(angle / 2) ** 2 / (sine + cosine)  # 2(1−s)(1−c)/(s+c), nothing cancels near 0
+    return np.where(alpha == 1, laplace, 2 * (_rotated_moment(angle, alpha) - 1 / alpha))
+
+
+def empirical_excess_nll(deltas: ArrayLike, matrix: ArrayLike, alpha: float = 1.0, rate: float = 1.0) -> FloatArray:
+    """For each transition (a row) the NLL in nats of ``matrix @ u`` less that of u, under exp(−λ‖u‖_α^α).
+
+    Its mean over transitions of the model estimates :func:`rotation_excess_nll` in any number of dimensions; single
+    values may be below 0. The matrix keeps volumes (it is orthogonal, say), else the log-determinant counts too. Klindt
+    et al. 2021, section 3.2; Spec 001a, section 2.2.
+
+    >>> swap = [[0, -1], [1, 0]]
+    >>> empirical_excess_nll([[1.0, 2.0]], swap).tolist()
+    [0.0]
+    """
+    u, q = _finite("transitions", deltas), _square(matrix)
+    if u.ndim != 2 or u.shape[1] != len(q):
+        raise ValueError(f"transitions are rows of as many latents as the matrix has, {len(q)}; got shape {u.shape}")
+    alpha, rate = float(_positive("a shape", alpha)), float(_positive("a rate", rate))
+    return np.asarray(rate * ((np.abs(u @ q.T) ** alpha).sum(axis=1) - (np.abs(u) ** alpha).sum(axis=1)))
+
+
+def column_lengths(matrix: ArrayLike, alpha: float = 1.0) -> FloatArray:
+    """‖v_k‖_α = (Σ_i |v_ik|^α)^(1/α) of each column: for orthogonal matrices and α < 2 at least 1, and 1 only for ±e_j.
+
+    Klindt et al. 2021, appendix A.1; Spec 001a, section 2.2, step 5.
+
+    >>> half = np.sqrt(0.5)
+    >>> column_lengths([[half, -half], [half, half]]).round(6).tolist()
+    [1.414214, 1.414214]
+    """
+    alpha = float(_positive("a shape", alpha))
+    return np.asarray((np.abs(_square(matrix)) ** alpha).sum(axis=0) ** (1 / alpha))
+
+
+def is_signed_permutation(matrix: ArrayLike, alpha: float = 1.0, tolerance: float = 1e-6) -> bool:
+    """Whether a matrix is orthogonal with columns of ℓ_α length 1, which below α = 2 only signed permutations are.
+
+    This is what is left of a model's freedom when its pairs are distributed as the true ones. Entries up to
+    ``tolerance`` count as 0, since small shapes magnify rounding. Klindt et al. 2021, appendix A.1; Spec 001a,
+    section 2.2, step 5 and remark (b).
+
+    >>> is_signed_permutation([[0, -1], [1, 0]]), is_signed_permutation([[0.8, -0.6], [0.6, 0.8]])
+    (True, False)
+    """
+    if not 0 < alpha < 2:
+        raise ValueError(f"the test needs a shape between 0 and 2, at 2 every orthogonal matrix passes; got {alpha}")
+    if not 0 < tolerance < 0.1:
+        raise ValueError(f"a tolerance for entries that should be 0 lies between 0 and 0.1; got {tolerance}")
+    q = _square(matrix)
+    if np.abs(q.T @ q - np.eye(len(q))).max() > 2 * tolerance:
+        return False
+    clean = np.where(np.abs(q) <= tolerance, 0, q)
+    clean /= np.sqrt((clean**2).sum(axis=0))
+    least = tolerance**alpha - alpha / 2 * tolerance**2  # what one entry just above the tolerance adds to the sum
+    return bool((column_lengths(clean, alpha) ** alpha - 1).max() < least / 2)
+
+
+@dataclass(frozen=True)
+class ProofSteps:
+    """How far a map of latents is from each thing the proof shows of h; all are 0 for a signed permutation."""
+
+    two_norm: float
+    """The largest change of ‖z‖²."""
+    alpha_distance: float
+    """The largest change of ‖z − z'‖_α^α."""
+    log_volume: float
+    """The largest |ln |det J||, with J by central differences: up to 1e-8 is rounding."""
+
+
+def proof_steps(h: Map, before: ArrayLike, after: ArrayLike, alpha: float = 1.0) -> ProofSteps:
+    """The steps of the identifiability proof on pairs of latents (n, dims): h keeps ‖z‖, ‖z − z'‖_α^α and volumes.
+
+    Rotations keep the first and the last, and break the second unless α = 2. Klindt et al. 2021, appendix A.1;
+    Spec 001a, section 2.2, steps 3 and 4. Each number is 0 or above.
+
+    >>> quarter = np.array([[0.0, -1.0], [1.0, 0.0]])
+    >>> proof_steps(lambda z: z @ quarter.T, [[1.0, 2.0]], [[0.0, 5.0]]).alpha_distance
+    0.0
+    """
+    z, w = _finite("latents", before), _finite("latents", after)
+    if z.ndim != 2 or z.shape != w.shape or not z.size:
+        raise ValueError(f"latents come in two arrays of the same shape (n, dims); got {z.shape} and {w.shape}")
+    alpha = float(_positive("a shape", alpha))
+    hz, hw = h(z), h(w)
+    if hz.shape != z.shape:
+        raise ValueError(f"h returns as many latents as it is given, {z.shape}; got {hz.shape}")
+
+    def distance(a: FloatArray, b: FloatArray) -> FloatArray:
+        return np.asarray((np.abs(a - b) ** alpha).sum(axis=1))
+
+    step = 1e-5
+    columns = [(h(z + step * e) - h(z - step * e)) / (2 * step) for e in np.eye(z.shape[1])]
+    log_volume = np.linalg.slogdet(np.stack(columns, axis=-1)).logabsdet
+    return ProofSteps(
+        float(np.abs((hz**2).sum(axis=1) - (z**2).sum(axis=1)).max()),
+        float(np.abs(distance(hw, hz) - distance(w, z)).max()),
+        float(np.abs(log_volume).max()),
+    )
+
+
+class Identifies(NamedTuple):
+    """Which theory covers a shape."""
+
+    contrastive: bool
+    """Permutation-contrastive learning, up to a function of each latent: (ln p)'' < 0, so α > 1."""
+    sparse: bool
+    """Temporal sparse coding, up to order and signs: α < 2."""
+
+
+def log_density_curvature(u: ArrayLike, alpha: ArrayLike, rate: ArrayLike) -> FloatArray:
+    """(ln p)''(u) = −λα(α − 1)|u|^(α−2) for u ≠ 0: below 0 for α > 1, 0 for Laplace, above 0 for α < 1.
+
+    Klindt et al. 2021, appendix F.1.1; Spec 001a, section 2.2.
+
+    >>> float(log_density_curvature(3.0, 2.0, 0.5))
+    -1.0
+    """
+    u = _finite("transitions", u)
+    if not u.all():
+        raise ValueError("the log density has a cusp at 0 for shapes below 2: ask for its curvature elsewhere")
+    alpha, rate = _positive("a shape", alpha), _positive("a rate", rate)
+    return np.asarray(-rate * alpha * (alpha - 1) * np.abs(u) ** (alpha - 2))
+
+
+def identifies(alpha: float) -> Identifies:
+    """Which of the two identifiability theorems covers a shape: contrastive α > 1, sparse α < 2.
+
+    Klindt et al. 2021, appendix F.1.1 (which says the density's second derivative where the log density's is meant);
+    Spec 001a, section 2.2.
+
+    >>> identifies(0.5)
+    Identifies(contrastive=False, sparse=True)
+    """
+    alpha = float(_positive("a shape", alpha))
+    return Identifies(alpha > 1, alpha < 2)
+
+
+def folded_normal_mean(mean: ArrayLike, var: ArrayLike) -> FloatArray:
+    """E|N(μ, σ²)| = σ√(2/π) exp(−μ²/2σ²) + μ erf(μ/(σ√2)), at least |μ|.
+
+    Klindt et al. 2021, equation 21; Spec 001a, section 3.1.
+
+    >>> round(float(folded_normal_mean(1.0, 1.0)), 8)
+    1.16663094
+    """
+    mean, std = _finite("means", mean), np.sqrt(_positive("a variance", var))
+    t = _standardised(mean, std)
+    return np.asarray(FOLDED * std * np.exp(-(t**2) / 2) + mean * erf(t / math.sqrt(2)))
+
+
+def laplace_cross_entropy(delta: ArrayLike, var: ArrayLike, rate: ArrayLike) -> FloatArray:
+    """−E ln p(z) = −ln(λ/2) + λ E|N(δ, σ²)| in nats per latent, for z from a Gaussian at distance δ from the Laplace
+    prior's centre; at least −ln(λ/2).
+
+    With δ = μ_t − μ_{t−1} and σ² = σ_t² this is the published plug-in; with σ² = σ_t² + σ_{t−1}² it is the exact mean
+    over the previous posterior, and never less. Klindt et al. 2021, equations 16 to 22; Spec 001a, section 3.1.
+
+    >>> plug_in, exact = laplace_cross_entropy(0.0, [0.04, 0.08], 6.0)
+    >>> round(float(plug_in), 6), round(float(exact), 6)
+    (-0.141151, 0.255443)
+    """
+    rate = _positive("a rate", rate)
+    return np.asarray(rate * folded_normal_mean(delta, var) - np.log(rate / 2))
+
+
+def gaussian_laplace_kl(delta: ArrayLike, var: ArrayLike, rate: ArrayLike) -> FloatArray:
+    """KL(N(δ, σ²) ‖ Laplace(0, 1/λ)) = λ E|N(δ, σ²)| − ln(λ/2) − ½ ln(2πeσ²) in nats per latent.
+
+    At least ½ + ln(2/π) = 0.0484, reached at δ = 0 and σ = √(π/2)/λ whatever the rate: a Gaussian posterior never pays
+    nothing. Precise for any positive variance and rate whose λσ is a float. Klindt et al. 2021, appendix A.2; Spec
+    001a, section 3.1 and oracles O3 and O4.
+
+    >>> gaussian_laplace_kl([0.0, 1.0], 1.0, 6.0).round(8).tolist()
+    [2.26975654, 4.48223483]
+    """
+    rate, var = _positive("a rate", rate), _positive("a variance", var)
+    # ln(λσ) as one logarithm: for a tiny σ and a huge λ the two would cancel.
+    constant = math.log(2) - 0.5 * math.log(2 * math.pi * math.e)
+    return np.asarray(rate * folded_normal_mean(delta, var) - np.log(rate * np.sqrt(var)) + constant)
+
+
+class Slopes(NamedTuple):
+    """Derivatives by the distance δ of the means and by the posterior's standard deviation."""
+
+    delta: FloatArray
+    std: FloatArray
+
+
+def gaussian_laplace_kl_slopes(delta: ArrayLike, var: ArrayLike, rate: ArrayLike) -> Slopes:
+    """∂KL/∂δ = λ erf(δ/(σ√2)), from −λ to λ, and ∂KL/∂σ = λ√(2/π) exp(−δ²/2σ²) − 1/σ, any number up to λ√(2/π).
+
+    Klindt et al. 2021, appendix A.2; Spec 001a, section 3.1.
+
+    >>> slopes = gaussian_laplace_kl_slopes(0.0, np.pi / 72, 6.0)  # at the minimum
+    >>> float(slopes.delta), abs(float(slopes.std)) < 1e-12
+    (0.0, True)
+    """
+    delta, rate = _finite("distances", delta), _positive("a rate", rate)
+    std = np.sqrt(_positive("a variance", var))
+    t = _standardised(delta, std)
+    return Slopes(np.asarray(rate * erf(t / math.sqrt(2))), np.asarray(rate * FOLDED * np.exp(-(t**2) / 2) - 1 / std))
+
+
+def collapsed_std(rate: ArrayLike, beta: ArrayLike = 1.0, gamma: ArrayLike = 10.0) -> FloatArray:
+    """The standard deviation s₀ of a latent that says nothing: the positive root of βs² + γλ√(2/π)s − (β + γ) = 0.
+
+    Between 0 and √(1 + γ/β); 1 without the transition term. Klindt et al. 2021, appendix B; Spec 001a, section 3.7.
+
+    >>> round(float(collapsed_std(6.0)), 5)
+    0.22868
+    """
+    rate, beta = _positive("a rate", rate), _positive("beta", beta)
+    gamma = _weight(gamma)
+    pull = gamma * rate * FOLDED
+    # The root written with a sum in the denominator: the usual form cancels for large pulls.
+    return np.asarray(2 * (beta + gamma) / (pull + np.sqrt(pull**2 + 4 * beta * (beta + gamma))))
+
+
+def collapse_threshold(
+    rate: ArrayLike,
+    data_rate: ArrayLike | None = None,
+    beta: ArrayLike = 1.0,
+    gamma: ArrayLike = 10.0,
+    rec_weight: ArrayLike = 1.0,
+) -> FloatArray:
+    """The size κ of an observed axis x = κz below which a linear SlowVAE gives up its latent z, whose transitions are
+    those of :func:`sample_sequences` at α = 1.
+
+    κ_c² = 2s₀²[β/2 + γλ√(2/π)/(s₀λ*²)] / (c(2 + 2/λ*²)²) with s₀ of :func:`collapsed_std`, the model's rate λ, the
+    data's λ* (``data_rate``, by default the model's) and the loss c‖x − x̂‖² per image + β KL of the first latent +
+    γ KL of the transition. Above 0. Klindt et al. 2021, appendix B and figure 6 (about 0.4); Spec 001a, section 3.7.
+
+    >>> round(float(collapse_threshold(6.0)), 5)
+    0.39537
+    """
+    s0 = collapsed_std(rate, beta, gamma)
+    true = _positive("a rate", rate if data_rate is None else data_rate)
+    weight = _positive("rec_weight", rec_weight)
+    pull = _weight(gamma) * np.asarray(rate, dtype=float) * FOLDED
+    cost = np.asarray(beta, dtype=float) / 2 + pull / (s0 * true**2)
+    return np.asarray(np.sqrt(2 * s0**2 * cost / weight) / (2 + 2 / true**2))
+
+
+@dataclass(frozen=True)
+class Fit:
+    """The most likely generalised Laplace density of some transitions."""
+
+    alpha: float
+    location: float
+    scale: float
+    log_likelihood: float
+    """In nats over all transitions."""
+    n: int
+
+    @property
+    def rate(self) -> float:
+        """λ = s^(−α)."""
+        return float(rate_of_scale(self.scale, self.alpha))
+
+
+def fit(deltas: ArrayLike, alpha: float | None = None, location: float | None = 0.0) -> Fit:
+    """The most likely generalised Laplace density, or with ``alpha`` 1 the Laplace and with 2 the normal density.
+
+    The scale is s = (α·mean|u − m|^α)^(1/α), so that the log-likelihood is −n(ln(2sΓ(1/α)/α) + 1/α). The location m is
+    0 as in the model, or with None looked for too: mean, median, and below α = 1, where the likelihood has a cusp at
+    each transition, the best of them. Many equal transitions (integers) favour ever smaller shapes; jitter them first.
+    Shapes are looked for from 0.1 to 10. Klindt et al. 2021, appendix G.1; Spec 001a, section 4.4.
+
+    >>> found = fit(sample(0.5, 1.0, 20_000, seed=0))
+    >>> round(found.alpha, 1), found.location
+    (0.5, 0.0)
+    """
+    u = _finite("transitions", deltas).ravel()
+    if len(u) < 2:
+        raise ValueError(f"a fit needs at least two transitions; got {len(u)}")
+    if alpha is not None:
+        alpha = float(_positive("a shape", alpha))
+    best = _fit_at(u, alpha, float(np.median(u)) if location is None else float(_finite("a location", location)))
+    while location is None:  # shape and location in turn: neither step can lower the likelihood
+        better = _fit_at(u, alpha, _best_location(u, best))
+        if better.log_likelihood <= best.log_likelihood + 1e-7 * abs(best.log_likelihood):
+            return max(best, better, key=lambda f: f.log_likelihood)
+        best = better
+    return best
+
+
+def ks_distance(deltas: ArrayLike, fitted: Fit) -> float:
+    """Kolmogorov and Smirnov's distance sup|F_n − F| of transitions and a fit: from 1/2n, a perfect fit, to 1.
+
+    Spec 001a, section 4.4 and row NS-01. The fit has seen the data, so the usual p-values would be too large.
+
+    >>> ks_distance([-1.0, 1.0], Fit(alpha=1.0, location=0.0, scale=1e-3, log_likelihood=0.0, n=2))
+    0.5
+    """
+    u = np.sort(_finite("transitions", deltas).ravel())
+    if not len(u):
+        raise ValueError("a distance needs at least one transition; got none")
+    expected = distribution((u - fitted.location) / fitted.scale, fitted.alpha, 1.0)
+    ranks = np.arange(len(u) + 1) / len(u)
+    return float(max((ranks[1:] - expected).max(), (expected - ranks[:-1]).max()))
+
+
+def _fit_at(u: FloatArray, alpha: float | None, location: float) -> Fit:
+    """The best shape, unless it is given, and scale around a location."""
+    size = np.abs(u - location)
+    largest = size.max()
+    if largest == 0:
+        raise ValueError(f"transitions that differ from their location have a density; got {len(u)} times {location}")
+    size /= largest  # powers of numbers up to 1 do not overflow
+
+    def best_scale(a: float) -> float:
+        return float(largest * (a * np.mean(size**a)) ** (1 / a))
+
+    def mean_nll(a: float) -> float:
+        scale = best_scale(a)
+        return math.log(2 * scale / a) + float(gammaln(1 / a)) + 1 / a
+
+    if alpha is None:
+        alpha = float(minimize_scalar(mean_nll, bounds=SHAPES, method="bounded", options={"xatol": 1e-6}).x)
+    return Fit(alpha, location, best_scale(alpha), -len(u) * mean_nll(alpha), len(u))
+
+
+def _best_location(u: FloatArray, fitted: Fit) -> float:
+    """The m of least Σ|u − m|^α for the shape of a fit."""
+    if fitted.alpha == 2:
+        return float(u.mean())
+    if fitted.alpha == 1:
+        return float(np.median(u))
+
+    def cost(m: float) -> float:
+        return float(np.mean(np.abs((u - m) / fitted.scale) ** fitted.alpha))
+
+    if fitted.alpha > 1:
+        return float(minimize_scalar(cost, bounds=(u.min(), u.max()), method="bounded", options={"xatol": 1e-9}).x)
+    # Every local optimum is a transition: zoom in on the best of some evenly ranked ones.
+    ordered = np.sort(u)
+    low, high, best = 0, len(u) - 1, 0
+    while high - low > 1:
+        ranks = np.unique(np.linspace(low, high, 17).round().astype(int))
+        at = int(np.argmin([cost(ordered[r]) for r in ranks]))
+        best, narrower = int(ranks[at]), (int(ranks[max(at - 1, 0)]), int(ranks[min(at + 1, len(ranks) - 1)]))
+        if narrower == (low, high):
+            break
+        low, high = narrower
+    return float(min((ordered[best], fitted.location), key=cost))
+
+
+def _rotated_moment(angle: FloatArray, alpha: FloatArray) -> FloatArray:
+    """E|X cos θ + Y sin θ|^α for two of unit scale and θ from 0 to 45°.
+
+    The radius integrates to Γ(1 + 2/α)/α · (|cos φ|^α + |sin φ|^α)^−(1+2/α), so the direction φ is left, on half a
+    circle in three pieces between the zeros of cos φ, sin φ and cos(φ − θ), where the integrand may have cusps. The
+    tanh-sinh nodes crowd there, and each sine is taken of the distance from its zero, so that it is precise.
+    """
+    grid = np.arange(-56, 57) / 16
+    left, right = 1 / (1 + np.exp(-np.pi * np.sinh(grid))), 1 / (1 + np.exp(np.pi * np.sinh(grid)))
+    weight = np.pi * np.cosh(grid) * left * right / 16
+    t, a = angle[..., None], alpha[..., None]
+    rest = np.pi / 2 - t
+
+    def piece(width: ArrayLike, sine: FloatArray, cosine: FloatArray, seen: FloatArray) -> FloatArray:
+        across = (sine**a + cosine**a) ** -(1 + 2 / a)
+        return np.asarray((width * weight * seen**a * across).sum(axis=-1))
+
+    first, second = np.sin(np.pi / 2 * left), np.sin(np.pi / 2 * right)
+    total = (
+        piece(np.pi / 2, first, second, np.cos(np.pi / 2 * left - t))
+        + piece(t, np.cos(t * left), np.sin(t * left), np.sin(t * right))
+        + piece(rest, np.sin(rest * right), np.cos(rest * right), np.sin(rest * left))
+    )
+    constant = np.exp(gammaln(1 + 2 / alpha) - 2 * gammaln(1 / alpha)) * alpha / 2
+    return np.asarray(constant * total)
+
+
+def _standardised(mean: FloatArray, std: FloatArray) -> FloatArray:
+    """μ/σ, cut where the normal distribution is 0 or 1 in double precision so that its square cannot overflow."""
+    with np.errstate(over="ignore"):
+        return np.asarray(np.clip(mean / std, -50, 50))
+
+
+def _finite(what: str, values: ArrayLike) -> FloatArray:
+    array = np.asarray(values, dtype=float)
+    if not np.isfinite(array).all():
+        raise ValueError(f"{what} must be finite numbers; got {array[~np.isfinite(array)].flat[0]} among them")
+    return array
+
+
+def _positive(what: str, values: ArrayLike) -> FloatArray:
+    array = np.asarray(values, dtype=float)
+    bad = ~((array > 0) & np.isfinite(array))
+    if bad.any():
+        raise ValueError(f"{what} must be a finite number above 0; got {array[bad].flat[0]}")
+    return array
+
+
+def _weight(gamma: ArrayLike) -> FloatArray:
+    weight = _finite("gamma", gamma)
+    if (weight < 0).any():
+        raise ValueError(f"gamma must be 0 or above; got {weight.min()}")
+    return weight
+
+
+def _square(matrix: ArrayLike) -> FloatArray:
+    array = _finite("a matrix", matrix)
+    if array.ndim != 2 or array.shape[0] != array.shape[1] or not array.size:
+        raise ValueError(f"expected a square matrix of latents by latents; got shape {array.shape}")
+    return array

@@ -1,0 +1,526 @@
+"""Temporally sparse transitions: closed forms against quadrature, SciPy, draws and the numbers of spec 001a."""
+
+from itertools import permutations, product
+
+import numpy as np
+import pytest
+from scipy.integrate import quad
+from scipy.optimize import approx_fprime, minimize
+from scipy.special import ndtr
+from scipy.stats import gennorm, kstest, kurtosis, laplace, norm, ortho_group
+
+from polariscope.theory.transitions import (
+    collapse_threshold,
+    collapsed_std,
+    column_lengths,
+    density,
+    distribution,
+    empirical_excess_nll,
+    entropy,
+    fit,
+    folded_normal_mean,
+    gaussian_laplace_kl,
+    gaussian_laplace_kl_slopes,
+    identifies,
+    is_signed_permutation,
+    ks_distance,
+    laplace_cross_entropy,
+    latent_var,
+    log_density,
+    log_density_curvature,
+    moments,
+    proof_steps,
+    rate_of_scale,
+    rotation_excess_nll,
+    sample,
+    sample_sequences,
+    scale_of_rate,
+)
+
+# Spec 001a, section 2.1: α, kurtosis, std / s, mean abs / s.
+MOMENTS = [
+    (0.3, 173.969, 361.412, 140.033),
+    (0.45, 34.749, 18.676, 9.658),
+    (0.5, 25.2, 10.9545, 6.0),
+    (0.55, 19.382, 7.209, 4.138),
+    (0.69, 11.396, 3.265, 2.061),
+    (1.0, 6.0, 1.41421, 1.0),
+    (1.5, 3.762, 0.859, 0.660),
+    (2.0, 3.0, 0.70711, 0.5642),
+]
+# Spec 001a, section 2.2: degrees and excess NLL of Laplace transitions.
+ROTATIONS = {5: 0.006413, 10: 0.021674, 15: 0.041241, 22.5: 0.071930, 30: 0.098076, 45: 0.121320}
+
+JUMPS, WEIGHTS = np.polynomial.laguerre.laggauss(60)
+
+
+def rotation(degrees: float) -> np.ndarray:
+    c, s = np.cos(np.radians(degrees)), np.sin(np.radians(degrees))
+    return np.array([[c, -s], [s, c]])
+
+
+def signed_permutations(dims: int):
+    for order, signs in product(permutations(range(dims)), product((-1.0, 1.0), repeat=dims)):
+        yield np.eye(dims)[list(order)] * signs
+
+
+def near(draws: np.ndarray, errors: float = 5.0):
+    """Whatever agrees with the mean of some draws up to some standard errors."""
+    return pytest.approx(draws.mean(), abs=errors * draws.std() / np.sqrt(len(draws)))
+
+
+# Densities, draws and moments
+
+
+@pytest.mark.spec("001a/TH-01")
+@pytest.mark.parametrize("rate", [0.5, 6.0])
+@pytest.mark.parametrize("alpha", [0.3, 0.5, 1.0, 1.5, 2.0])
+def test_the_density_integrates_to_one_and_is_scipys(alpha: float, rate: float) -> None:
+    # Powers of ten on the axis: for α = 0.3 a thousandth of the mass lies beyond a thousand scales.
+    mass = quad(lambda y: 2 * np.exp(y) * float(density(np.exp(y), alpha, rate)), -60, 25, limit=400, points=[-5, 5])[0]
+    assert mass == pytest.approx(1, abs=1e-9)
+    theirs = gennorm(alpha, scale=rate ** (-1 / alpha))
+    u = np.linspace(-4, 4, 41)
+    assert log_density(u, alpha, rate) == pytest.approx(theirs.logpdf(u), rel=1e-12, abs=1e-12)
+    assert distribution(u, alpha, rate) == pytest.approx(theirs.cdf(u), abs=1e-12)
+    assert float(entropy(alpha, rate)) == pytest.approx(theirs.entropy(), abs=1e-12)
+
+
+@pytest.mark.spec("001a/TH-01")
+@pytest.mark.parametrize(("alpha", "kurt", "std", "mean_abs"), MOMENTS)
+def test_moments_are_those_of_the_table_and_of_scipy(alpha: float, kurt: float, std: float, mean_abs: float) -> None:
+    unit = moments(alpha, 1.0)
+    assert float(unit.kurtosis) == pytest.approx(kurt, abs=6e-4)
+    assert float(np.sqrt(unit.var)) == pytest.approx(std, abs=6e-4)
+    assert float(unit.mean_abs) == pytest.approx(mean_abs, abs=6e-4)
+    scaled = moments(alpha, 6.0)
+    theirs = gennorm(alpha, scale=6 ** (-1 / alpha))
+    assert float(scaled.var) == pytest.approx(theirs.var(), rel=1e-10)
+    assert float(scaled.kurtosis) == pytest.approx(3 + float(theirs.stats("k")), rel=1e-10)
+    tail = quad(lambda y: 2 * np.exp(2 * y) * theirs.pdf(np.exp(y)), -40, 25, limit=400, points=[-5, 5])[0]
+    assert float(scaled.mean_abs) == pytest.approx(tail, rel=1e-8)
+
+
+@pytest.mark.spec("001a/TH-01")
+@pytest.mark.parametrize("alpha", [0.3, 0.5, 1.0, 1.5, 2.0])
+def test_draws_follow_scipys_distribution(alpha: float) -> None:
+    draws = sample(alpha, 6.0, 20_000, seed=3)
+    assert kstest(draws, gennorm(alpha, scale=6 ** (-1 / alpha)).cdf).pvalue > 1e-3
+    assert (sample(alpha, 6.0, 20_000, seed=3) == draws).all()
+    assert not (sample(alpha, 6.0, 20_000, seed=4) == draws).any()
+
+
+def test_shapes_and_rates_broadcast_and_scales_are_rates() -> None:
+    alphas, rates = np.array([[0.5], [1.0], [2.0]]), np.array([0.5, 6.0])
+    assert density(0.3, alphas, rates).shape == (3, 2)
+    assert float(density(0.3, alphas, rates)[2, 1]) == pytest.approx(norm(scale=12**-0.5).pdf(0.3))
+    assert sample(alphas, rates, (3, 2), seed=0).shape == (3, 2)
+    assert rate_of_scale(scale_of_rate(rates, alphas), alphas) == pytest.approx(np.broadcast_to(rates, (3, 2)))
+    assert float(scale_of_rate(9.0, 2.0)) == pytest.approx(1 / 3)
+
+
+# The generative model
+
+
+@pytest.mark.spec("001a/TH-02")
+@pytest.mark.parametrize(("alpha", "rate", "expected"), [(1.0, 1.0, 3.0), (1.0, 6.0, 1.0556), (2.0, 0.5, 2.0)])
+def test_the_variance_grows_by_that_of_the_transition(alpha: float, rate: float, expected: float) -> None:
+    latents = sample_sequences(200_000, 1, alpha, rate, seed=0, steps=2).latents[..., 0]
+    assert float(latent_var(alpha, rate)) == pytest.approx(expected, abs=5e-5)
+    for t in range(3):
+        assert float(latent_var(alpha, rate, t)) == near(latents[:, t] ** 2)
+    assert kstest(latents[:5000, 0], norm.cdf).pvalue > 1e-3
+    step = gennorm(alpha, scale=rate ** (-1 / alpha))
+    for t in (1, 2):  # each change has the density, whatever came before
+        change = latents[:, t] - latents[:, t - 1]
+        assert kstest(change[:5000], step.cdf).pvalue > 1e-3
+        assert near(change * latents[:, t - 1]) == 0.0
+
+
+@pytest.mark.spec("001a/TH-02")
+def test_latents_are_independent_and_any_generator_sees_them() -> None:
+    bent = sample_sequences(20_000, 3, 0.5, 6.0, seed=1, generator=lambda z: np.tanh(z) @ np.ones((3, 4)))
+    assert bent.observations.shape == (20_000, 2, 4)
+    assert bent.observations[..., 2] == pytest.approx(np.tanh(bent.latents).sum(axis=-1))
+    plain = sample_sequences(20_000, 3, 0.5, 6.0, seed=1)
+    assert (plain.observations == bent.latents).all()
+    changes = np.abs(np.diff(plain.latents, axis=1)[:, 0])
+    off_diagonal = np.corrcoef(np.sqrt(changes).T)[np.triu_indices(3, 1)]
+    assert np.abs(off_diagonal).max() < 5 / np.sqrt(20_000)
+
+
+# Identifiability
+
+
+@pytest.mark.spec("001a/TH-03")
+@pytest.mark.parametrize("degrees", ROTATIONS)
+def test_a_rotated_laplace_model_pays_the_closed_form(degrees: float) -> None:
+    found = float(rotation_excess_nll(np.radians(degrees)))
+    assert found == pytest.approx(ROTATIONS[degrees], abs=6e-7)
+    # E|S| = (2/π) ∫ (1 − E cos tS)/t² dt, and E cos tX = 1/(1 + t²) for a Laplace X.
+    c2, s2 = np.cos(np.radians(degrees)) ** 2, np.sin(np.radians(degrees)) ** 2
+
+    def integrand(t: float) -> float:  # with the t² divided out by hand
+        return (1 + c2 * s2 * t**2) / ((1 + c2 * t**2) * (1 + s2 * t**2))
+
+    near_zero, beyond = (
+        quad(integrand, *ends, epsabs=1e-14, epsrel=1e-13, limit=400)[0] for ends in ((0, 9), (9, np.inf))
+    )
+    assert found == pytest.approx(2 * (2 / np.pi * (near_zero + beyond) - 1), abs=1e-12)
+
+
+@pytest.mark.spec("001a/TH-03")
+def test_the_excess_is_measured_on_draws() -> None:
+    u = sample(1.0, 6.0, (2_000_000, 2), seed=5)
+    # The size 6‖u‖₁ has mean 2 and is independent of the direction: with its mean in its place the noise is half.
+    size = 6 * np.abs(u).sum(axis=1)
+    for degrees, expected in ROTATIONS.items():
+        measured = empirical_excess_nll(u, rotation(degrees), 1.0, 6.0)
+        assert expected == near(measured)
+        assert (2 * measured / size).mean() == pytest.approx(expected, abs=1e-3)
+    assert near(size) == 2.0
+
+
+def test_the_excess_does_not_depend_on_the_rate() -> None:
+    u = gennorm.rvs(0.5, size=(100, 3), random_state=0)
+    q = ortho_group.rvs(3, random_state=0)
+    slow = empirical_excess_nll(u, q, 0.5, 1.0)
+    assert empirical_excess_nll(u / 36, q, 0.5, 6.0) == pytest.approx(slow)
+    for matrix in signed_permutations(3):
+        assert np.abs(empirical_excess_nll(u, matrix, 0.5)).max() < 1e-12
+
+
+@pytest.mark.spec("001a/TH-03")
+@pytest.mark.parametrize(("alpha", "expected"), [(0.5, 0.518), (0.7, 0.289), (1.0, 0.1213), (1.5, 0.0196), (2.0, 0.0)])
+def test_the_sparser_the_transitions_the_dearer_the_rotation(alpha: float, expected: float) -> None:
+    assert float(rotation_excess_nll(np.pi / 4, alpha)) == pytest.approx(expected, abs=1e-3)
+    u = gennorm.rvs(alpha, size=(200_000, 2), random_state=2)
+    for degrees in (20, 45):
+        cost = (np.abs(u @ rotation(degrees).T) ** alpha).sum(axis=1) - (np.abs(u) ** alpha).sum(axis=1)
+        off = float(rotation_excess_nll(np.radians(degrees), alpha)) - cost.mean()
+        assert abs(off) < 5 * cost.std() / np.sqrt(len(cost)) + 1e-12
+
+
+def test_the_integral_and_the_closed_form_meet_at_laplace() -> None:
+    angles = np.linspace(-1, 7, 33)
+    below, above = rotation_excess_nll(angles, 1 - 1e-6), rotation_excess_nll(angles, 1 + 1e-6)
+    assert (below + above) / 2 == pytest.approx(rotation_excess_nll(angles), abs=1e-11)
+
+
+@pytest.mark.parametrize("alpha", [0.3, 0.5, 1.0, 1.5, 3.0])
+def test_right_angles_are_free_and_the_cost_is_symmetric(alpha: float) -> None:
+    angles = np.radians(np.linspace(1, 44, 12))
+    cost = rotation_excess_nll(angles, alpha)
+    assert (np.diff(cost) > 0).all()
+    for same in (-angles, np.pi / 2 - angles, angles + np.pi, angles - np.pi / 2):
+        assert rotation_excess_nll(same, alpha) == pytest.approx(cost, abs=1e-12)
+    assert rotation_excess_nll(np.arange(-4, 5) * np.pi / 2, alpha) == pytest.approx(np.zeros(9), abs=1e-12)
+
+
+@pytest.mark.spec("001a/TH-05")
+def test_gaussian_transitions_make_every_rotation_free() -> None:
+    angles = np.linspace(0, 2 * np.pi, 73)
+    assert np.abs(rotation_excess_nll(angles, 2.0)).max() < 1e-12
+    # Not for want of looking: a little sparser or less sparse and it costs.
+    assert rotation_excess_nll(np.pi / 4, [1.9, 2.1]).min() > 1e-4
+    u = sample(2.0, 6.0, (1000, 2), seed=0)
+    for degrees in (7, 30, 45):
+        assert np.abs(empirical_excess_nll(u, rotation(degrees), 2.0, 6.0)).max() < 1e-12
+        assert np.abs(empirical_excess_nll(u, rotation(degrees), 1.0, 6.0)).max() > 0.1
+
+
+@pytest.mark.spec("001a/TH-04")
+@pytest.mark.parametrize("alpha", [0.3, 0.5, 1.0, 1.5])
+def test_signed_permutations_and_only_they_pass(alpha: float) -> None:
+    noise = 1e-9 * np.random.default_rng(0).standard_normal((3, 3))
+    for matrix in signed_permutations(3):
+        assert is_signed_permutation(matrix, alpha)
+        assert is_signed_permutation(matrix + noise, alpha)
+    for dims in (2, 3, 8):
+        for q in ortho_group.rvs(dims, size=20, random_state=dims):
+            assert not is_signed_permutation(q, alpha)
+            assert column_lengths(q, alpha).max() > 1
+    assert not is_signed_permutation(rotation(1e-3), alpha)
+    assert is_signed_permutation(rotation(1e-3), alpha, tolerance=1e-4)
+    # Each half of the test matters: columns of unit length that are not orthogonal, and a scaled permutation.
+    assert not is_signed_permutation([[1, 1], [0, 0]], alpha)
+    assert not is_signed_permutation(2 * np.eye(2), alpha)
+
+
+@pytest.mark.spec("001a/TH-04")
+def test_column_lengths_are_norms() -> None:
+    assert column_lengths(rotation(45)) == pytest.approx([np.sqrt(2)] * 2)
+    q = ortho_group.rvs(5, random_state=0)
+    for alpha in (0.5, 1.0, 1.5, 2.0):
+        assert column_lengths(q, alpha) == pytest.approx([np.linalg.norm(column, alpha) for column in q.T])
+
+
+@pytest.mark.spec("001a/TH-07")
+@pytest.mark.parametrize("alpha", [0.5, 1.0, 1.5])
+def test_a_rotation_fails_only_the_step_of_distances(alpha: float) -> None:
+    z, w = np.moveaxis(sample_sequences(50, 3, alpha, 1.0, seed=0).latents, 1, 0)
+    for matrix in signed_permutations(3):
+        kept = proof_steps(lambda v, m=matrix: v @ m.T, z, w, alpha)
+        assert max(kept.two_norm, kept.alpha_distance) < 1e-9
+        assert kept.log_volume < 1e-8
+    q = ortho_group.rvs(3, random_state=1)
+    rotated = proof_steps(lambda v: v @ q.T, z, w, alpha)
+    assert rotated.two_norm < 1e-9
+    assert rotated.log_volume < 1e-8
+    assert rotated.alpha_distance > 0.1
+    assert proof_steps(lambda v: v @ q.T, z, w, 2.0).alpha_distance < 1e-9
+
+
+@pytest.mark.spec("001a/TH-07")
+def test_each_step_is_failed_by_a_map_of_its_own() -> None:
+    z, w = np.random.default_rng(0).standard_normal((2, 50, 2))
+
+    def twist(v: np.ndarray) -> np.ndarray:  # the further out the more it turns: norms and areas stay
+        radius = np.linalg.norm(v, axis=1)
+        c, s = np.cos(radius), np.sin(radius)
+        return np.stack((c * v[:, 0] - s * v[:, 1], s * v[:, 0] + c * v[:, 1]), axis=1)
+
+    twisted = proof_steps(twist, z, w, 2.0)
+    assert twisted.two_norm < 1e-12
+    assert twisted.log_volume < 1e-8
+    assert twisted.alpha_distance > 0.1  # and unlike a rotation not even Euclidean distances
+    stretched = proof_steps(lambda v: v * [2.0, 0.5], z, w)
+    assert stretched.log_volume < 1e-8
+    assert stretched.two_norm > 0.1
+    assert proof_steps(lambda v: 3 * v, z, w).log_volume == pytest.approx(np.log(9))
+    shifted = proof_steps(lambda v: v + 1, z, w)
+    assert shifted.alpha_distance < 1e-12
+    assert shifted.two_norm > 0.1
+
+
+@pytest.mark.spec("001a/TH-06")
+@pytest.mark.parametrize("alpha", [0.3, 0.5, 0.99, 1.0, 1.01, 1.5, 1.99, 2.0, 3.0])
+def test_the_theories_split_the_shapes(alpha: float) -> None:
+    u, h = np.concatenate((np.linspace(-3, -0.2, 15), np.linspace(0.2, 3, 15))), 1e-4
+    theirs = gennorm(alpha, scale=2 ** (-1 / alpha)).logpdf
+    numeric = (theirs(u + h) - 2 * theirs(u) + theirs(u - h)) / h**2
+    assert log_density_curvature(u, alpha, 2.0) == pytest.approx(numeric, rel=1e-3, abs=1e-5)
+    assert identifies(alpha).contrastive == (numeric < -1e-3).all()
+    assert identifies(alpha).sparse == (alpha < 2)
+
+
+# Gaussian posteriors against the Laplace prior
+
+
+@pytest.mark.spec("001a/SV-01")
+@pytest.mark.parametrize(
+    ("delta", "std", "rate", "expected"),
+    [
+        (0, 1, 1, 0.07209321),
+        (0, 1, 6, 2.26975654),
+        (1, 1, 6, 4.48223483),
+        (0.5, 0.1, 6, 2.78503434),
+        (2, 0.5, 1, 1.96736297),
+        (-1, 0.3, 6, 4.68682546),
+    ],
+)
+def test_the_kl_is_its_integral_and_the_slopes_its_differences(delta, std, rate, expected) -> None:
+    found = float(gaussian_laplace_kl(delta, std**2, rate))
+    assert found == pytest.approx(expected, abs=6e-9)
+    q, p = norm(delta, std), laplace(scale=1 / rate)
+    ends = {"a": delta - 12 * std, "b": delta + 12 * std, "points": [0.0], "limit": 200}
+    assert found == pytest.approx(quad(lambda z: q.pdf(z) * (q.logpdf(z) - p.logpdf(z)), **ends)[0], abs=1e-8)
+    cross = quad(lambda z: -q.pdf(z) * p.logpdf(z), **ends)[0]
+    assert float(laplace_cross_entropy(delta, std**2, rate)) == pytest.approx(cross, abs=1e-8)
+    assert float(folded_normal_mean(delta, std**2)) == pytest.approx(
+        quad(lambda z: q.pdf(z) * abs(z), **ends)[0], abs=1e-8
+    )
+    h = 1e-5
+    slopes = gaussian_laplace_kl_slopes(delta, std**2, rate)
+    by_delta = np.diff(gaussian_laplace_kl([delta - h, delta + h], std**2, rate))[0] / (2 * h)
+    by_std = np.diff(gaussian_laplace_kl(delta, np.square([std - h, std + h]), rate))[0] / (2 * h)
+    assert float(slopes.delta) == pytest.approx(by_delta, abs=1e-6)
+    assert float(slopes.std) == pytest.approx(by_std, abs=1e-6)
+
+
+@pytest.mark.spec("001a/SV-01")
+@pytest.mark.parametrize("rate", [0.5, 1.0, 6.0])
+def test_a_gaussian_posterior_never_pays_nothing(rate: float) -> None:
+    best = minimize(lambda v: float(gaussian_laplace_kl(v[0], np.exp(v[1]), rate)), [0.3, -1.0], method="Nelder-Mead")
+    assert best.fun == pytest.approx(0.04841729, abs=1e-7)
+    assert best.x[0] == pytest.approx(0, abs=1e-3)
+    assert np.exp(best.x[1] / 2) * rate == pytest.approx(6 * 0.20888569, rel=1e-3)
+    assert float(folded_normal_mean(1.0, 1.0)) == pytest.approx(1.16663094, abs=6e-9)
+
+
+def test_extreme_posteriors_stay_finite_and_precise() -> None:
+    deltas = np.array([0.0, 1e-300, 1e-8, 1.0, 1e8, 1e300])
+    for var in (1e-300, 1e-30, 1.0, 1e30, 1e300):
+        for found in (gaussian_laplace_kl(deltas, var, 6.0), *gaussian_laplace_kl_slopes(deltas, var, 6.0)):
+            assert np.isfinite(found).all()
+        assert (folded_normal_mean(deltas, var) >= deltas).all()
+    # A certain posterior is as far as its mean; shrinking λ as σ grows changes nothing.
+    assert float(folded_normal_mean(-3.0, 1e-300)) == 3.0
+    assert float(gaussian_laplace_kl(0.0, 1e-280, 1e140)) == pytest.approx(0.07209321, abs=6e-9)
+    # Far out the terms that vanish do so without noise: |δ| ≫ σ, against the Mills ratio's first term.
+    t = 8.0
+    excess = float(folded_normal_mean(t, 1.0)) - t
+    assert excess == pytest.approx(2 * norm.pdf(t) / t**2, abs=2e-15)
+
+
+def test_the_exact_expectation_is_the_mean_over_previous_latents_and_not_below_the_plug_in() -> None:
+    assert float(laplace_cross_entropy(0.0, 0.04, 6.0)) == pytest.approx(-0.141151, abs=6e-7)
+    assert float(laplace_cross_entropy(0.0, 0.08, 6.0)) == pytest.approx(0.255443, abs=6e-7)
+    nodes, weights = np.polynomial.hermite_e.hermegauss(64)
+    deltas, before = np.linspace(-2, 2, 9)[:, None], 0.3**2
+    plug_in = laplace_cross_entropy(
+        deltas - 0.3 * nodes, 0.5**2, 6.0
+    )  # at each latent that the previous posterior draws
+    exact = laplace_cross_entropy(deltas[:, 0], 0.5**2 + before, 6.0)
+    assert exact == pytest.approx(plug_in @ weights / weights.sum(), abs=1e-6)
+    assert (exact > laplace_cross_entropy(deltas[:, 0], 0.5**2, 6.0)).all()
+
+
+# Collapse
+
+
+def slow_loss(gains: np.ndarray, kappa: float, rate: float, gamma: float) -> float:
+    """The expected loss of a linear SlowVAE on one axis: encoder gain, decoder gain and log σ, by quadrature."""
+    encoder, decoder, std = gains[0], gains[1], np.exp(gains[2])
+    latent = encoder * kappa  # of one unit of z
+    spread = 2 + 2 / rate**2
+    rec = (kappa - decoder * latent) ** 2 * spread + 2 * decoder**2 * std**2
+    start = (latent**2 + std**2 - 1) / 2 - np.log(std)
+    jumps = latent * JUMPS / rate
+    folded = std * np.sqrt(2 / np.pi) * np.exp(-(jumps**2) / (2 * std**2)) + jumps * (2 * ndtr(jumps / std) - 1)
+    transition = rate * WEIGHTS @ folded - np.log(rate / 2) - 0.5 * np.log(2 * np.pi * np.e) - np.log(std)
+    return float(rec + start + gamma * transition)
+
+
+@pytest.mark.parametrize(
+    ("rate", "gamma", "std", "kappa"),
+    [(6, 10, 0.22868, 0.39537), (1, 1, 1.07046, 0.42235), (6, 1, 0.38656, 0.24433), (1, 10, 1.19859, 1.13367)],
+)
+def test_a_collapsed_latent_loses_its_stability_at_the_threshold(rate, gamma, std, kappa) -> None:
+    assert float(collapsed_std(rate, gamma=gamma)) == pytest.approx(std, abs=6e-6)
+    threshold = float(collapse_threshold(rate, gamma=gamma))
+    assert threshold == pytest.approx(kappa, abs=6e-6)
+    silent = np.array([0.0, 0.0, np.log(std)])
+    slope = approx_fprime(silent, slow_loss, 1e-6, threshold, rate, gamma)
+    assert np.abs(slope).max() < 1e-3  # the collapsed state is stationary
+
+    def softest(at: float) -> float:
+        h = 1e-3 * np.eye(3)
+        hessian = [
+            [
+                sum(s * r * slow_loss(silent + s * a + r * b, at, rate, gamma) for s in (1, -1) for r in (1, -1)) / 4e-6
+                for b in h
+            ]
+            for a in h
+        ]
+        return float(np.linalg.eigvalsh(hessian)[0])
+
+    assert softest(0.98 * threshold) > 0 > softest(1.02 * threshold)
+
+
+def test_the_best_linear_model_gives_the_axis_up_below_the_threshold() -> None:
+    for kappa, kept in {0.3: 0.0, 0.5: 0.218, 0.8: 0.527}.items():  # spec 001a, section 3.7
+        best = minimize(slow_loss, [1.0, 0.5, -1.0], (kappa, 6.0, 10.0), method="BFGS")
+        assert abs(best.x[0] * best.x[1]) == pytest.approx(kept, abs=2e-3)
+
+
+def test_the_threshold_moves_with_each_weight() -> None:
+    assert collapse_threshold(6.0, rec_weight=4.0) == pytest.approx(collapse_threshold(6.0) / 2)
+    assert float(collapsed_std(6.0, gamma=0.0)) == 1.0
+    # Without the transition term a plain VAE: the variances of the two frames against β/2, at a data rate of 1.
+    assert float(collapse_threshold(6.0, 1.0, beta=1.0, gamma=0.0)) == pytest.approx(0.25)
+    assert collapse_threshold([1.0, 6.0], gamma=[[1.0], [10.0]]).shape == (2, 2)
+
+
+# Fits
+
+
+@pytest.mark.spec("001a/NS-01")
+@pytest.mark.parametrize("alpha", [0.5, 1.7])
+def test_shape_scale_and_location_are_found_again(alpha: float) -> None:
+    u = gennorm.rvs(alpha, loc=0.7, scale=3.0, size=100_000, random_state=0)
+    found = fit(u, location=None)
+    assert found.alpha == pytest.approx(alpha, abs=0.02)
+    assert found.location == pytest.approx(0.7, abs=0.05)
+    assert found.scale == pytest.approx(3, rel=0.06)
+    theirs = gennorm(found.alpha, found.location, found.scale)
+    assert found.log_likelihood == pytest.approx(theirs.logpdf(u).sum(), rel=1e-12)
+    assert found.log_likelihood >= gennorm.logpdf(u, alpha, 0.7, 3.0).sum()
+    assert ks_distance(u, found) == pytest.approx(kstest(u, theirs.cdf).statistic, abs=1e-12)
+    assert ks_distance(u, found) < 2 / np.sqrt(len(u)) < ks_distance(u, fit(u, location=0.0))
+    assert float(moments(found.alpha, found.rate).kurtosis) == pytest.approx(kurtosis(u, fisher=False), rel=0.15)
+
+
+@pytest.mark.spec("001a/NS-01")
+def test_laplace_and_normal_fits_are_scipys_and_ordered_by_their_tails() -> None:
+    u = gennorm.rvs(0.5, loc=0.2, size=5001, random_state=1)
+    as_laplace, as_normal, free = fit(u, 1.0, None), fit(u, 2.0, None), fit(u, location=None)
+    assert (as_laplace.location, as_laplace.scale) == pytest.approx(laplace.fit(u))
+    assert (as_normal.location, as_normal.scale / np.sqrt(2)) == pytest.approx(norm.fit(u))
+    assert as_laplace.log_likelihood == pytest.approx(laplace.logpdf(u, *laplace.fit(u)).sum())
+    assert as_normal.log_likelihood == pytest.approx(norm.logpdf(u, *norm.fit(u)).sum())
+    assert free.log_likelihood > as_laplace.log_likelihood > as_normal.log_likelihood
+    assert ks_distance(u, free) < ks_distance(u, as_laplace) < ks_distance(u, as_normal)
+
+
+@pytest.mark.spec("001a/NS-01")
+def test_closed_likelihoods_reproduce_the_published_tables() -> None:
+    # Spec 001a, tables 8 to 13: transitions, shape, published scale (a standard deviation for 2), log-likelihood.
+    printed = [
+        (82506, 2.0, 23.9, -3.79e5), (82506, 2.0, 1.04, -1.20e5), (82506, 2.0, 0.886, -1.07e5),
+        (82506, 1.0, 10.7, -3.35e5), (82506, 1.0, 0.564, -9.25e4), (82506, 1.0, 0.477, -7.86e4),
+        (82506, 0.587, 0.169, -8.72e4), (82506, 0.694, 0.232, -7.59e4),
+        (234652, 2.0, 116, -1.45e6), (234652, 2.0, 2.68, -5.64e5), (234652, 2.0, 2.47, -5.45e5),
+        (234652, 1.0, 52.8, -1.33e6), (234652, 1.0, 1.38, -4.74e5), (234652, 1.0, 1.30, -4.60e5),
+        (234652, 0.444, 5.04, -1.29e6), (234652, 0.515, 0.257, -4.50e5), (234652, 0.548, 0.308, -4.40e5),
+    ]  # fmt: skip
+    for n, alpha, scale, expected in printed:
+        s = scale * np.sqrt(2) if alpha == 2 else scale
+        assert -n * float(entropy(alpha, rate_of_scale(s, alpha))) == pytest.approx(expected, rel=6e-3)
+    # The one fit that had not converged is beaten.
+    assert -82506 * float(entropy(0.455, rate_of_scale(1.01, 0.455))) == pytest.approx(-3.122e5, rel=1e-3)
+
+
+@pytest.mark.spec("001a/NS-02")
+def test_cusps_do_not_trap_the_location() -> None:
+    rng = np.random.default_rng(4)
+    integers = np.round(gennorm.rvs(0.45, loc=1.0, scale=1.0, size=2000, random_state=4))
+    u = integers + rng.uniform(-0.5, 0.5, len(integers))
+    found = fit(u, location=None)
+    naive = gennorm.logpdf(u, *gennorm.fit(u)).sum()
+    assert found.log_likelihood >= naive - 1e-6
+    # For its shape no transition would be a better location.
+    costs = (np.abs(u[:, None] - u) ** found.alpha).sum(axis=1)
+    assert (np.abs(u - found.location) ** found.alpha).sum() <= costs.min() * (1 + 1e-4)
+
+
+# Bad input
+
+
+@pytest.mark.parametrize(
+    ("call", "match"),
+    [
+        (lambda: density(0.0, -1.0, 1.0), "a shape must be a finite number above 0; got -1.0"),
+        (lambda: density(np.nan, 1.0, 1.0), "transitions must be finite numbers; got nan"),
+        (lambda: moments(1.0, [1.0, 0.0]), "a rate must be a finite number above 0; got 0.0"),
+        (lambda: sample_sequences(0, 2, 1.0, 1.0, seed=0), "at least 1; got 0, 2 and 1"),
+        (lambda: sample_sequences(4, 2, 1.0, 1.0, seed=0, generator=np.ravel), r"one observation per latent.*\(16,\)"),
+        (lambda: latent_var(1.0, 1.0, -1), "0 steps or more; got -1"),
+        (lambda: empirical_excess_nll([[1.0, 2.0, 3.0]], np.eye(2)), r"rows of as many latents.*\(1, 3\)"),
+        (lambda: column_lengths(np.ones((2, 3))), r"square matrix.*\(2, 3\)"),
+        (lambda: is_signed_permutation(np.eye(2), 2.0), "between 0 and 2"),
+        (lambda: is_signed_permutation(np.eye(2), tolerance=0.0), "between 0 and 0.1; got 0.0"),
+        (lambda: proof_steps(lambda z: z, np.ones((2, 2)), np.ones((3, 2))), "same shape"),
+        (lambda: proof_steps(lambda z: z[:, :1], np.ones((2, 2)), np.ones((2, 2))), "as many latents as it is given"),
+        (lambda: log_density_curvature(0.0, 1.5, 1.0), "cusp at 0"),
+        (lambda: gaussian_laplace_kl(0.0, 0.0, 1.0), "a variance must be a finite number above 0; got 0.0"),
+        (lambda: collapsed_std(1.0, gamma=-1.0), "gamma must be 0 or above; got -1.0"),
+        (lambda: fit([1.0]), "at least two transitions; got 1"),
+        (lambda: fit([0.0, 0.0]), "differ from their location.*got 2 times 0.0"),
+        (lambda: ks_distance([], fit([1.0, 2.0])), "at least one transition"),
+    ],
+)
+def test_bad_input_is_one_sentence(call, match: str) -> None:
+    with pytest.raises(ValueError, match=match) as caught:
+        call()
+    assert "\n" not in str(caught.value)
