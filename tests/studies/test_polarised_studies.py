@@ -23,14 +23,26 @@ def test_means_and_samples_differ_through_the_passive_variables(committed) -> No
         assert found.claim(words).held, words
 
 
-# Proves 002/S06, 002/S07 and 002/S08 once the table of layer-similarity is there.
+@pytest.mark.spec("002/S06", "002/S07", "002/S08")
 def test_layers_compare_as_published(committed) -> None:
     found = committed("layer-similarity")
-    for words in ("encoder settles before the decoder", "collapsed model", "across objectives", "classifier's trunk"):
+    for words in ("encoder settles before the decoder", "collapsed model", "across objectives", "trunk is more like"):
         assert found.claim(words).held, words
     (collapsed,) = found.table.where(comparison="collapsed").rows
     sampled = np.array(collapsed["values"])[:, collapsed["columns"].index("sampled")]
     assert sampled.max() < 0.05
+    assert found.claim("trunk says almost the same").held is False, "0.38 here, near 1 as published"
+
+
+@pytest.mark.spec("002/S09")
+def test_models_whose_means_agree_have_as_many_active_variables(committed) -> None:
+    found = committed("layer-similarity")
+    pairs = [row for row in found.table.where(comparison="pair").rows if row["seed"] != row["other_seed"]]
+    alike = [row["active"] for row in pairs if row["cka"] > 0.9]
+    assert len(pairs) == 40
+    assert alike
+    assert all(first == second for first, second in alike)
+    assert found.claim("same number of active variables").held
 
 
 def test_correlations_with_passive_variables_drift_and_the_others_stay(committed) -> None:
