@@ -4,7 +4,7 @@ from itertools import permutations, product
 
 import numpy as np
 import pytest
-from scipy.integrate import quad
+from scipy.integrate import quad, trapezoid
 from scipy.optimize import approx_fprime, minimize
 from scipy.special import ndtr
 from scipy.stats import gennorm, kstest, kurtosis, laplace, norm, ortho_group
@@ -141,7 +141,7 @@ def test_the_variance_grows_by_that_of_the_transition(alpha: float, rate: float,
 def test_latents_are_independent_and_any_generator_sees_them() -> None:
     bent = sample_sequences(20_000, 3, 0.5, 6.0, seed=1, generator=lambda z: np.tanh(z) @ np.ones((3, 4)))
     assert bent.observations.shape == (20_000, 2, 4)
-    assert bent.observations[..., 2] == pytest.approx(np.tanh(bent.latents).sum(axis=-1))
+    assert bent.observations[:99, :, 2] == pytest.approx(np.tanh(bent.latents[:99]).sum(axis=-1))
     plain = sample_sequences(20_000, 3, 0.5, 6.0, seed=1)
     assert (plain.observations == bent.latents).all()
     changes = np.abs(np.diff(plain.latents, axis=1)[:, 0])
@@ -171,7 +171,7 @@ def test_a_rotated_laplace_model_pays_the_closed_form(degrees: float) -> None:
 
 @pytest.mark.spec("001a/TH-03")
 def test_the_excess_is_measured_on_draws() -> None:
-    u = sample(1.0, 6.0, (2_000_000, 2), seed=5)
+    u = sample(1.0, 6.0, (1_500_000, 2), seed=5)
     # The size 6‖u‖₁ has mean 2 and is independent of the direction: with its mean in its place the noise is half.
     size = 6 * np.abs(u).sum(axis=1)
     for degrees, expected in ROTATIONS.items():
@@ -322,14 +322,15 @@ def test_the_theories_split_the_shapes(alpha: float) -> None:
 def test_the_kl_is_its_integral_and_the_slopes_its_differences(delta, std, rate, expected) -> None:
     found = float(gaussian_laplace_kl(delta, std**2, rate))
     assert found == pytest.approx(expected, abs=6e-9)
+    z = delta + std * np.linspace(-12, 12, 24_001)  # a fine grid: only the kink of |z| is felt, by a millionth or less
     q, p = norm(delta, std), laplace(scale=1 / rate)
-    ends = {"a": delta - 12 * std, "b": delta + 12 * std, "points": [0.0], "limit": 200}
-    assert found == pytest.approx(quad(lambda z: q.pdf(z) * (q.logpdf(z) - p.logpdf(z)), **ends)[0], abs=1e-8)
-    cross = quad(lambda z: -q.pdf(z) * p.logpdf(z), **ends)[0]
-    assert float(laplace_cross_entropy(delta, std**2, rate)) == pytest.approx(cross, abs=1e-8)
-    assert float(folded_normal_mean(delta, std**2)) == pytest.approx(
-        quad(lambda z: q.pdf(z) * abs(z), **ends)[0], abs=1e-8
-    )
+
+    def mean(of: np.ndarray) -> float:
+        return float(trapezoid(q.pdf(z) * of, z))
+
+    assert found == pytest.approx(mean(q.logpdf(z) - p.logpdf(z)), abs=2e-6)
+    assert float(laplace_cross_entropy(delta, std**2, rate)) == pytest.approx(mean(-p.logpdf(z)), abs=2e-6)
+    assert float(folded_normal_mean(delta, std**2)) == pytest.approx(mean(np.abs(z)), abs=2e-6)
     h = 1e-5
     slopes = gaussian_laplace_kl_slopes(delta, std**2, rate)
     by_delta = np.diff(gaussian_laplace_kl([delta - h, delta + h], std**2, rate))[0] / (2 * h)

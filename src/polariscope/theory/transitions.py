@@ -571,7 +571,7 @@ def _rotated_moment(angle: FloatArray, alpha: FloatArray) -> FloatArray:
     t, a = angle[..., None], alpha[..., None]
     rest = np.pi / 2 - t
 
-    def piece(width: ArrayLike, sine: FloatArray, cosine: FloatArray, seen: FloatArray) -> FloatArray:
+    def piece(width: FloatArray | float, sine: FloatArray, cosine: FloatArray, seen: FloatArray) -> FloatArray:
         across = (sine**a + cosine**a) ** -(1 + 2 / a)
         return np.asarray((width * weight * seen**a * across).sum(axis=-1))
 
