@@ -107,16 +107,18 @@ def fit(
     # On a CPU there is nothing to wait for; elsewhere a look at the loss would stop the device at every step.
     patient = device_of(config).type != "cpu"
     with _threads(config.threads), _own_randomness():
-        learn(model)
+        learn(state)
         for step, batches in feed.steps(state.step, config.steps):
             loss = _step(state, objective, batches, step, config)
             state.step = done = step + 1
             last = done == config.steps
             logged = done % config.log_every == 0 or last
-            if logged or not patient:
-                _check(loss, step, config)
+            if not patient:
+                _check(float(loss), step, config)
             if logged:
-                listeners.metrics(Event(done, "train", state.take_means()))
+                means = state.take_means()
+                _check(means["loss"], step, config)
+                listeners.metrics(Event(done, "train", means))
             if config.evaluate_every and len(parts.held_out) and (done % config.evaluate_every == 0 or last):
                 terms = evaluate(state, objective, world, parts, config, step)
                 listeners.metrics(Event(done, "held_out", terms))
@@ -169,20 +171,19 @@ def _learn(optimiser: Optimizer, step: int, config: TrainingConfig) -> None:
     optimiser.step()
 
 
-def learn(model: nn.Module) -> None:
+def learn(state: TrainingState) -> None:
     """Training mode, but for parts that are frozen: their batch statistics and dropout rest as well."""
-    model.train()
-    for module in model.modules():
+    everything = nn.ModuleList([state.model, *state.players.values()]).train()
+    for module in everything.modules():
         weights = list(module.parameters())
         if weights and not any(weight.requires_grad for weight in weights):
             module.eval()
 
 
-def _check(loss: Tensor, step: int, config: TrainingConfig) -> None:
-    value = float(loss)
-    if not math.isfinite(value):
+def _check(loss: float, step: int, config: TrainingConfig) -> None:
+    if not math.isfinite(loss):
         raise Diverged(
-            f"training diverged at step {step}: the loss is {value}. "
+            f"training diverged at step {step}: the loss is {loss}. "
             f"A smaller learning rate (now {config.learning_rate:g}) or --training.clip 1 often helps"
         )
 
@@ -201,7 +202,7 @@ def evaluate(
     kept = parts.held_out[:HELD_OUT_EXAMPLES]
     feed = Feed(world, kept, config, objective.needs, population=len(parts.train))
     means = TrainingState(state.model)
-    state.model.eval()
+    nn.ModuleList([state.model, *state.players.values()]).eval()
     for number in range(feed.order.epoch_steps):
         seed_step(config.seed, number)
         batch = feed.batch(number)
@@ -212,7 +213,7 @@ def evaluate(
             if terms.loss is not None:
                 shown["loss"] = terms.loss - terms.offset
         means.add(shown)
-    learn(state.model)
+    learn(state)
     return means.take_means()
 
 
