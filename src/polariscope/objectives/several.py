@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 from torch import Tensor
 
@@ -22,7 +24,19 @@ def encode_all(model: Autoencoder, batch: Batch, name: str) -> tuple[Diagonal, .
     )
 
 
+def encode_pair(model: Autoencoder, batch: Batch, name: str) -> tuple[Diagonal, Diagonal]:
+    """The posteriors of the observations and of the second ones; sequences are read as pairs of their first two."""
+    first, second = encode_all(model, replace(batch, others=(batch.other,)), name)
+    return first, second
+
+
 def reconstruct_all(model: Autoencoder, batch: Batch, codes: tuple[Tensor, ...]) -> Tensor:
-    """Mean negative log-likelihood of the observations together: a sum over those of one moment."""
-    x = torch.cat([batch.x, *batch.others])
+    """Mean negative log-likelihood of as many observations as there are codes: a sum over those of one moment."""
+    x = torch.cat([batch.x, *batch.others[: len(codes) - 1]])
     return model.likelihood.nll(model.decode(torch.cat(codes)), x).mean() * len(codes)
+
+
+def divergence(one: Diagonal, other: Diagonal) -> Tensor:
+    """KL(one || other) of each latent, ``(n, d)``."""
+    apart = one.logvar - other.logvar
+    return 0.5 * (apart.exp() + (one.mean - other.mean).square() * (-other.logvar).exp() - 1 - apart)
