@@ -194,11 +194,15 @@ def test_the_excess_does_not_depend_on_the_rate() -> None:
 @pytest.mark.parametrize(("alpha", "expected"), [(0.5, 0.518), (0.7, 0.289), (1.0, 0.1213), (1.5, 0.0196), (2.0, 0.0)])
 def test_the_sparser_the_transitions_the_dearer_the_rotation(alpha: float, expected: float) -> None:
     assert float(rotation_excess_nll(np.pi / 4, alpha)) == pytest.approx(expected, abs=1e-3)
-    u = gennorm.rvs(alpha, size=(200_000, 2), random_state=2)
+    u = gennorm.rvs(alpha, size=(100_000, 2), random_state=2)
     for degrees in (20, 45):
         cost = (np.abs(u @ rotation(degrees).T) ** alpha).sum(axis=1) - (np.abs(u) ** alpha).sum(axis=1)
         off = float(rotation_excess_nll(np.radians(degrees), alpha)) - cost.mean()
         assert abs(off) < 5 * cost.std() / np.sqrt(len(cost)) + 1e-12
+
+
+def test_a_tiny_rotation_costs_its_square_on_both_sides_of_a_right_angle() -> None:
+    assert rotation_excess_nll([-1e-6, 1e-6]) == pytest.approx([1e-12, 1e-12], rel=1e-5, abs=0)
 
 
 def test_the_integral_and_the_closed_form_meet_at_laplace() -> None:
