@@ -39,7 +39,7 @@ def test_damage_is_said_on_standard_error_and_the_rest_is_shown(run, store) -> N
     code, out, err = run("examine", "latest", "--out", "x.html")  # it was never trained, but it was found
     assert code == 2
     assert err.startswith("skipped: zzz is not a run folder")
-    assert err.splitlines()[1].startswith("error: there is no checkpoint")
+    assert err.splitlines()[1].endswith("no checkpoint to load: it is running at step 0")
 
 
 @pytest.mark.parametrize(

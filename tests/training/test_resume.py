@@ -238,7 +238,7 @@ def test_damaged_and_foreign_checkpoints_are_refused(tmp_path, small) -> None:
     with pytest.raises(ValueError, match="not a checkpoint of this program"):
         load_model(run)
     run.checkpoint.unlink()
-    with pytest.raises(ValueError, match="there is no checkpoint"):
+    with pytest.raises(ValueError, match="no checkpoint to load: it is done at step"):
         load_model(run)
 
 

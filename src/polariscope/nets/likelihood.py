@@ -21,14 +21,18 @@ class Bernoulli(nn.Module):
 
     def nll(self, logits: Tensor, x: Tensor) -> Tensor:
         if not self._asked:  # of the first batch alone: a look at every one would make the device wait
-            low, high = (float(end) for end in torch.aminmax(x.detach()))
-            if low < -HAIR or high > 1 + HAIR:
-                raise ValueError(
-                    "a Bernoulli likelihood needs observations in [0, 1], but these go from "
-                    f"{low:.4g} to {high:.4g}: use the Gaussian likelihood (--model.likelihood gaussian)"
-                )
-            self._asked = True
+            self.check(x)
         return functional.binary_cross_entropy_with_logits(logits, x, reduction="none").flatten(1).sum(1)
+
+    def check(self, x: Tensor) -> None:
+        """Refuse observations that are no probabilities."""
+        low, high = (float(end) for end in torch.aminmax(x.detach()))
+        if low < -HAIR or high > 1 + HAIR:
+            raise ValueError(
+                "a Bernoulli likelihood needs observations in [0, 1], but these go from "
+                f"{low:.4g} to {high:.4g}: use the Gaussian likelihood (--model.likelihood gaussian)"
+            )
+        self._asked = True
 
     def expectation(self, logits: Tensor) -> Tensor:
         """The mean observation, in the data's own units."""

@@ -12,6 +12,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -29,7 +30,9 @@ from polariscope.training.start import begin
 from polariscope.worlds.capacity import check_images
 from polariscope.worlds.given import Data
 from polariscope.worlds.targets import targets_of
+from polariscope.worlds.world import to_tensor
 
+FEW = 64
 TELL_EVERY = 0.1  # seconds: a word to another process costs as much as a small step
 
 
@@ -54,9 +57,7 @@ def train(
     and goes on when it is given again.
     """
     store = as_store(store)
-    check_room(config)
-    # First, so that what cannot be built leaves no folder behind.
-    state = build_state(begin(build_model(config), config.start), config.objective, config.training)
+    state = ready(config)  # first, so that what cannot be trained leaves no folder behind
     run_id = store.new_id(config.label) if run_id is None else run_id
     with hold(store.path_of(run_id)):
         run = store.create(config.describe(), config.label, run_id=run_id)
@@ -102,8 +103,7 @@ def config_of(run: Run, data: Data | None = None) -> RunConfig:
 
 def train_in_memory(config: RunConfig, listeners: Listeners | None = None) -> Any:
     """The trained model of a configuration, ready to be examined, without a folder: where nothing is to be kept."""
-    check_room(config)
-    state = build_state(begin(build_model(config), config.start), config.objective, config.training)
+    state = ready(config)
     return fit(state, config.objective, config.world, config.training, listeners, config.split).model.eval()
 
 
@@ -118,6 +118,16 @@ def paced(tell: Tell, steps: int) -> Callable[[int, Tensor], None]:
             told = time.monotonic()
 
     return step
+
+
+def ready(config: RunConfig) -> TrainingState:
+    """Where a run begins; what cannot be trained is refused in a sentence."""
+    check_room(config)
+    state = build_state(begin(build_model(config), config.start), config.objective, config.training)
+    check = getattr(getattr(state.model, "likelihood", None), "check", None)
+    if check is not None:  # not every likelihood is one of every data
+        check(to_tensor(config.world.observe(np.arange(min(FEW, len(config.world))))))
+    return state
 
 
 def check_room(config: RunConfig) -> None:
@@ -161,6 +171,9 @@ def load_model(run: Run | Path | str, step: int | None = None, *, store: Store |
         model = begin(model, config.start)
     else:
         path = run.checkpoint if step is None else run.snapshots().get(step)
+        if step is None and not run.checkpoint.exists():
+            at = run.result.get("step", 0)
+            raise ValueError(f"run {run.id} has no checkpoint to load: it is {run.status} at step {at}")
         if path is None:
             raise ValueError(f"run {run.id} has no snapshot at step {step}; it has {sorted(run.snapshots())}")
         checkpoint.load(TrainingState(model), path)

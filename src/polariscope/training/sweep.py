@@ -10,7 +10,7 @@ from typing import Any
 from polariscope.lab.executors import Report, in_parallel
 from polariscope.lab.store import Run, Store
 from polariscope.training.config import RunConfig
-from polariscope.training.run import build_model, resume
+from polariscope.training.run import ready, resume
 
 
 def over_seeds(config: RunConfig, count: int) -> list[RunConfig]:
@@ -31,7 +31,7 @@ def train_all(
 def prepare(configs: Sequence[RunConfig], store: Store) -> list[Run]:
     """A folder for each configuration, before any is trained: whatever happens then, each has a name to go on by."""
     for config in configs:
-        build_model(config)  # first, so that a configuration that cannot be built leaves no folder behind
+        ready(config)  # first, so that what cannot be trained leaves no folder behind
     return [store.create(config.describe(), config.label, status="queued") for config in configs]
 
 
