@@ -241,10 +241,23 @@ def test_a_sequence_is_the_sum_of_its_steps(monkeypatch) -> None:
     rec = sum(model.likelihood.nll(model.decode(p.mean), x).mean() for p, x in zip(q, frames, strict=True))
     steps = [forward(model, Batch(a, 1000, others=(b,)), 0).parts["transition"] for a, b in itertools.pairwise(frames)]
     torch.testing.assert_close(found.loss, rec + 0.5 * q[0].kl().mean() + 10 * sum(steps))
+    torch.testing.assert_close(found.parts["entropy"], sum(entropy(p).sum(1).mean() for p in q[1:]))
     pair = Batch(frames[0], 1000, others=frames[1:2])
     backward = replace(pair, x=frames[1], others=(frames[0],))
     both = SlowVAE(beta=0.5)(model, pair, 0).loss
     torch.testing.assert_close(both, (forward(model, pair, 0).loss + forward(model, backward, 0).loss) / 2)
+
+
+@pytest.mark.parametrize(
+    ("rate", "gamma", "std"), [(6.0, 10.0, 0.22868), (1.0, 1.0, 1.07046), (6.0, 1.0, 0.38656), (1.0, 10.0, 1.19859)]
+)
+def test_a_latent_that_is_not_used_has_the_width_of_the_spec(rate, gamma, std) -> None:
+    """Section 3.7: narrower than the prior, since nothing is known of it but that it is to stay where it is."""
+    logvar = torch.tensor([[2 * math.log(std)]], dtype=torch.double, requires_grad=True)
+    q = Diagonal(torch.zeros_like(logvar), logvar)
+    (q.kl() + gamma * (step_cross_entropy(q, q, rate) - entropy(q)).sum(1)).backward()
+    # The plug-in mean does not look at the variance before the step, so all of the gradient is that of one posterior.
+    assert logvar.grad.item() == pytest.approx(0, abs=2e-4)
 
 
 def test_what_it_cannot_learn_from_is_said() -> None:

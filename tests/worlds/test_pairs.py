@@ -201,6 +201,9 @@ def test_pairs_of_a_part_stay_in_it() -> None:
             view = Pairs(Part(whole, split, "train"), kind).drawn(0, 1)
             second = whole.grid.to_index(view.other_factors_of(np.arange(len(view))))
             assert np.isin(second, allowed).all()
+            changed = whole.factors_of(second) != view.factors_of(np.arange(len(view)))
+            assert changed[:, 0].any() == (kind in ("uni", "loc")), "within a part the shape stays as well"
+            assert changed.any(1).all() == (kind in ("uni", "lap"))
             np.testing.assert_array_equal(view.others_of([3, 4])[0], whole.observe(second[[3, 4]]))
     check_world(view)
 
