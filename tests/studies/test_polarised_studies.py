@@ -6,7 +6,7 @@ import pytest
 from polariscope.studies import studies
 
 
-# Proves 002/V05 once the table of polarised-regime is there.
+@pytest.mark.spec("002/V05")
 def test_passive_variables_grow_with_beta(committed) -> None:
     found = committed("polarised-regime")
     passive = [group.mean("passive") for _, group in found.table.by("beta")]
