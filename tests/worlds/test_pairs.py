@@ -11,6 +11,7 @@ from scipy import stats
 
 from polariscope.nets.architecture import MLP
 from polariscope.nets.autoencoder import AutoencoderConfig
+from polariscope.objectives.slow_vae import SlowVAE
 from polariscope.objectives.vae import VAE
 from polariscope.testing import check_world
 from polariscope.training import RunConfig, TrainingConfig, checkpoint, loop
@@ -21,7 +22,8 @@ from polariscope.worlds.factors import Factor, FactorGrid
 from polariscope.worlds.mini_sprites import MiniSprites
 from polariscope.worlds.pairs import Pairs, change_shares, step_probabilities
 from polariscope.worlds.points import Plane
-from polariscope.worlds.splits import Chosen, Composition, Extrapolation, Part
+from polariscope.worlds.splits import Chosen, Composition, Extrapolation, Part, RandomSplit
+from polariscope.worlds.targets import Task
 from polariscope.worlds.world import GridWorld
 
 
@@ -276,3 +278,26 @@ def test_a_resumed_run_sees_the_same_pairs(tmp_path, monkeypatch) -> None:
     assert again.step == 6, "in the middle of a block"
     for name, value in trained(again).model.state_dict().items():
         assert torch.equal(value, whole[name]), name
+
+
+@pytest.mark.parametrize("split", [RandomSplit(0.3), Extrapolation({"x": (4, 5)})], ids=str)
+@pytest.mark.parametrize("wrapped", [lambda pairs: pairs, lambda pairs: Task(pairs, "x")], ids=["pairs", "task"])
+def test_training_on_pairs_never_sees_what_is_kept(split, wrapped, monkeypatch) -> None:
+    """Neither as the first observation of a pair nor as the second."""
+    world = MiniSprites()
+    looked_at: set[int] = set()
+    plain = MiniSprites.observe
+
+    def observe(self, index):
+        looked_at.update(np.asarray(index).ravel().tolist())
+        return plain(self, index)
+
+    monkeypatch.setattr(MiniSprites, "observe", observe)
+    training = TrainingConfig(60, 32, evaluate_every=0)
+    model = AutoencoderConfig(2, MLP((4,), (4,)))
+    config = RunConfig(wrapped(Pairs(world)), SlowVAE(), model, training, split)
+    state = build_state(build_model(config), config.objective, training)
+    fit(state, config.objective, config.world, training, split=split)
+    kept = split.parts(world).held_out
+    assert len(looked_at) > 0.5 * (len(world) - len(kept))
+    assert not looked_at & set(kept.tolist())

@@ -21,7 +21,7 @@ from torch.optim import SGD, Adagrad, Adam, Optimizer
 from polariscope.objectives.objective import Batch, Need, Objective
 from polariscope.training.checkpoint import MODEL, TrainingState
 from polariscope.training.config import TrainingConfig
-from polariscope.worlds.splits import Parts, RandomSplit, Split
+from polariscope.worlds.splits import Parts, RandomSplit, Split, confined
 from polariscope.worlds.targets import target_values, targets_of
 from polariscope.worlds.view import Paired, drawn, draws, inside
 from polariscope.worlds.world import Batches, World, to_tensor
@@ -100,7 +100,11 @@ def fit(
     """Train from ``state.step`` to ``config.steps`` (or an early stop). The state is changed in place."""
     listeners = listeners or Listeners()
     parts = (split or RandomSplit()).parts(world)
-    feed = Feed(world, parts.train, config, objective.needs, turns=len(objective.turns()))
+    # The second observation of a pair is to be one that may be trained on, too.
+    seen, index = world, parts.train
+    if "other" in objective.needs:
+        seen, index = confined(world, index), np.arange(len(index))
+    feed = Feed(seen, index, config, objective.needs, turns=len(objective.turns()))
     model = state.model
     if config.compile:
         _compile(model)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Literal, Protocol
@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from polariscope.registry import Registry, nearest
 from polariscope.worlds.factors import Factor, numbered
-from polariscope.worlds.view import View
+from polariscope.worlds.view import Paired, View, inside
 from polariscope.worlds.world import World, worlds
 
 Numbers = NDArray[np.int64]
@@ -196,6 +196,23 @@ class Chosen(View):
 
     def there(self, index: ArrayLike) -> Numbers:
         return self.index[numbered(index, len(self))]
+
+
+def confined(world: World, index: Numbers) -> World:
+    """Some observations of a world of pairs, with others from among them alone: what is kept is seen by nobody.
+
+    >>> from polariscope.worlds.mini_sprites import MiniSprites
+    >>> from polariscope.worlds.pairs import Pairs
+    >>> few = confined(Pairs(MiniSprites(), "lap-nc"), np.arange(12))
+    >>> len(few), bool((few.partners(np.arange(12)) < 12).all())
+    (12, True)
+    """
+    if not isinstance(world, View) or inside(world, Paired) is None:
+        return Chosen(world, index)
+    if isinstance(world, Part | Chosen):
+        return confined(world.of, world.there(index))
+    choose = Chosen if isinstance(world, Paired) else confined
+    return replace(world, of=choose(world.of, world.there(index)))  # type: ignore[type-var]
 
 
 def three_parts(
