@@ -6,6 +6,8 @@ import pytest
 from polariscope.testing import check_world
 from polariscope.worlds import ArrayWorld
 from polariscope.worlds.augmented import Augmented
+from polariscope.worlds.mini_sprites import MiniSprites
+from polariscope.worlds.pairs import Pairs
 from polariscope.worlds.points import Plane
 from polariscope.worlds.view import drawn
 
@@ -106,6 +108,7 @@ def test_draws_are_spread_over_all_that_is_allowed() -> None:
         (WORLDS["bytes"], {"crop": 0}, "pixels are at least 0 and 1"),
         (WORLDS["bytes"], {"shift": -1}, "pixels are at least 0 and 1"),
         (WORLDS["bytes"], {"brightness": 1.5}, "brightness is 1.5"),
+        (Pairs(MiniSprites()), {"flip": "both"}, "and pair them then"),
         (WORLDS["bytes"], {"offset": float("nan")}, "offset nan"),
         (Plane(count=10), {"flip": "both"}, r"augmentation is of images, and this world has points of shape \(4,\)"),
     ],

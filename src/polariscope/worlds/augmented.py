@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from polariscope.worlds.numbered_draws import uniform
-from polariscope.worlds.view import View, drawn
+from polariscope.worlds.view import Paired, View, drawn, inside
 from polariscope.worlds.world import World, worlds
 
 
@@ -68,6 +68,8 @@ class Augmented(View):
             raise ValueError(
                 f"brightness is {self.brightness} and offset {self.offset}: the former is 0 to 1, the latter at least 0"
             )
+        if inside(self.of, Paired) is not None:
+            raise ValueError("of a pair only the first image would be changed: augment the images, and pair them then")
 
     @property
     def shape(self) -> tuple[int, ...]:
