@@ -92,16 +92,22 @@ def test_turns_have_batches_of_their_own() -> None:
     )
 
 
+@dataclass(frozen=True)
+class Onlooker(Product):
+    """Only the model has a loss; it goes through the other player, which is left alone."""
+
+    def turns(self):
+        return (self.model_only,)
+
+
 def test_a_loss_moves_nobody_but_its_player() -> None:
-    config = TrainingConfig(1, 4, 0.5, "sgd", evaluate_every=0)
-    objective = Product(alternate=True)
+    config = TrainingConfig(3, 4, 0.1, "sgd", evaluate_every=0)
+    objective = Onlooker()
     state = build_state(Number(2.0), objective, config)
-    stranger = state.players["rival"].value
-    turn = objective.turns()[1]
-    loss = turn(state.model, Batch(torch.ones(1, 1), 1), 0, **state.players).loss
-    loss.backward(inputs=state.optimisers["model"].param_groups[0]["params"])
-    assert stranger.grad is None
-    assert state.model.value.grad is not None
+    fit(state, objective, WORLD, config, split=RandomSplit(0.0))
+    rival = state.players["rival"].value
+    assert (rival.item(), rival.grad) == (3.0, None)
+    assert state.model.value.item() == pytest.approx(2 - 3 * 0.1 * 3)
 
 
 @dataclass(frozen=True)

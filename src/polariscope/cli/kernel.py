@@ -28,7 +28,7 @@ from polariscope.lab.store import Run, Store
 from polariscope.nets.classifiers import Parametrisation
 from polariscope.nets.model import Brief, Model, models
 from polariscope.nets.predictors import AlexNet, LeNet, Perceptron
-from polariscope.nets.scaled import Scaled, ScaledConfig
+from polariscope.nets.scaled import Scaled, ScaledConfig, loss_scale
 from polariscope.objectives.predict import Classify
 from polariscope.registry import nearest
 from polariscope.report.kernel_figures import figures_of, write_kernel_report
@@ -182,7 +182,7 @@ def _trained(name: str, task: Task, options: Any) -> Run:
         evaluate_every=0,
     )
     model = _config(name, options)
-    scale = 1.0 if options.alpha is None else options.alpha * max(options.alpha, 1.0)
+    scale = 1.0 if options.alpha is None else loss_scale(options.alpha)
     config = RunConfig(task, Classify(scale), model, training, RandomSplit(kept / len(task)))
     _kept(config, options)  # says at once if there will be too few
     with bars([f"training {name}"], training.steps, quiet=options.json) as (tell,):

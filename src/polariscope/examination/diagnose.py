@@ -35,7 +35,7 @@ from polariscope.kernels.principal import (
 )
 from polariscope.measures.intrinsic_dimension import mle_from_distances
 from polariscope.measures.mutual_information import label_information, permutation_floor
-from polariscope.nets.scaled import Scaled
+from polariscope.nets.scaled import Scaled, loss_scale
 from polariscope.objectives.predict import Classify
 from polariscope.subjects.subject import misfit
 from polariscope.tabular import Tabular
@@ -285,7 +285,7 @@ def train_classifier(
         raise ValueError("there are no examples to train on")
     _width(network, data.x, data.classes)
     predictor = network if alpha is None else Scaled(network, alpha)
-    objective = Classify(predictor.loss_scale if isinstance(predictor, Scaled) else 1.0)
+    objective = Classify(1.0 if alpha is None else loss_scale(alpha))
     config = TrainingConfig(
         steps, batch_size, learning_rate, "sgd", momentum=0.9, seed=seed, evaluate_every=0, log_every=steps
     )

@@ -41,7 +41,7 @@ class Scaled(nn.Module):
         scaled: Tensor = self.alpha * (self.network(x) - self.start(x))
         return scaled
 
-    @property
-    def loss_scale(self) -> float:
-        """What a loss is divided by, so that the outputs move alike at all scales."""
-        return self.alpha * max(self.alpha, 1.0)
+
+def loss_scale(alpha: float) -> float:
+    """What a loss is divided by, so that outputs move alike at all scales."""
+    return alpha * max(alpha, 1.0)
