@@ -1,11 +1,11 @@
-"""Temporally sparse transitions: why changes that are mostly small and sometimes large reveal the latents.
+"""Temporally sparse transitions: changes that are mostly small and sometimes large.
 
 Latents start at N(0, I) and change by u with the generalised Laplace density C exp(−λ|u|^α): 1 is the Laplace and 2 the
-normal density, and natural videos have α ≈ 0.5. Below α = 2 a model that rotates the latents pays for it in likelihood,
-at α = 2 it pays nothing. Klindt, Schott, Sharma and others, Towards nonlinear disentanglement in natural data with
-temporal sparse coding (2021); Spec 001a, sections 2, 3.1, 3.7 and 4.4. ``rate`` is λ = s^(−α) with s the scale (the
-``scale`` of SciPy's ``gennorm``). The published constant C = αλ/(2Γ(1/α)) integrates to 1 only for α = 1; here it is
-αλ^(1/α)/(2Γ(1/α)).
+normal density, and natural videos have α ≈ 0.5. Here are the densities, draws from them, what a Gaussian posterior pays
+against them, and their fits to data; :mod:`polariscope.theory.identifiability` says what they reveal of the latents.
+Klindt, Schott, Sharma and others, Towards nonlinear disentanglement in natural data with temporal sparse coding (2021);
+Spec 001a, sections 2.1, 3.1, 3.7 and 4.4. ``rate`` is λ = s^(−α) with s the scale (the ``scale`` of SciPy's
+``gennorm``). The published constant C = αλ/(2Γ(1/α)) integrates to 1 only for α = 1; here it is αλ^(1/α)/(2Γ(1/α)).
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def scale_of_rate(rate: ArrayLike, alpha: ArrayLike) -> FloatArray:
     >>> float(scale_of_rate(4.0, 0.5))
     0.0625
     """
-    return np.asarray(_positive("a rate", rate) ** (-1 / _positive("a shape", alpha)))
+    return np.asarray(positive("a rate", rate) ** (-1 / positive("a shape", alpha)))
 
 
 def rate_of_scale(scale: ArrayLike, alpha: ArrayLike) -> FloatArray:
@@ -53,7 +53,7 @@ def rate_of_scale(scale: ArrayLike, alpha: ArrayLike) -> FloatArray:
     >>> float(rate_of_scale(0.0625, 0.5))
     4.0
     """
-    return np.asarray(_positive("a scale", scale) ** -_positive("a shape", alpha))
+    return np.asarray(positive("a scale", scale) ** -positive("a shape", alpha))
 
 
 def log_density(u: ArrayLike, alpha: ArrayLike, rate: ArrayLike) -> FloatArray:
@@ -64,8 +64,8 @@ def log_density(u: ArrayLike, alpha: ArrayLike, rate: ArrayLike) -> FloatArray:
     >>> round(float(log_density(0.0, 1.0, 6.0)), 6)  # ln(λ/2)
     1.098612
     """
-    u = _finite("transitions", u)
-    alpha, rate = _positive("a shape", alpha), _positive("a rate", rate)
+    u = finite("transitions", u)
+    alpha, rate = positive("a shape", alpha), positive("a rate", rate)
     constant = np.log(alpha / 2) + np.log(rate) / alpha - gammaln(1 / alpha)
     return np.asarray(constant - rate * np.abs(u) ** alpha)
 
@@ -87,8 +87,8 @@ def distribution(u: ArrayLike, alpha: ArrayLike, rate: ArrayLike) -> FloatArray:
     >>> distribution([0.0, 1.0], 1.0, 1.0).round(6).tolist()
     [0.5, 0.81606]
     """
-    u = _finite("transitions", u)
-    alpha, rate = _positive("a shape", alpha), _positive("a rate", rate)
+    u = finite("transitions", u)
+    alpha, rate = positive("a shape", alpha), positive("a rate", rate)
     return np.asarray(0.5 * (1 + np.sign(u) * gammainc(1 / alpha, rate * np.abs(u) ** alpha)))
 
 
@@ -101,7 +101,7 @@ def entropy(alpha: ArrayLike, rate: ArrayLike) -> FloatArray:
     >>> round(float(entropy(1.0, 1.0)), 6)  # 1 + ln 2
     1.693147
     """
-    alpha, rate = _positive("a shape", alpha), _positive("a rate", rate)
+    alpha, rate = positive("a shape", alpha), positive("a rate", rate)
     return np.asarray(np.log(2 / alpha) - np.log(rate) / alpha + gammaln(1 / alpha) + 1 / alpha)
 
 
@@ -193,161 +193,6 @@ def latent_var(alpha: ArrayLike, rate: ArrayLike, steps: int = 1) -> FloatArray:
     return np.asarray(1 + steps * moments(alpha, rate).var)
 
 
-def rotation_excess_nll(theta: ArrayLike, alpha: ArrayLike = 1.0) -> FloatArray:
-    """What a model pays per transition, in nats, for two latents rotated by θ (radians): λE‖R(θ)u‖_α^α − λE‖u‖_α^α.
-
-    It is a KL divergence, so 0 or above, the same for every rate, and 0 at multiples of a right angle. At α = 1 it is
-    2(1 + sc)/(s + c) − 2 with s = |sin θ|, c = |cos θ|, at most 0.1213 (45°); at α = 2 it is 0 for every angle, and so
-    Gaussian transitions identify nothing. Any other shape is one integral over the direction of u, good to about 1e-12
-    for shapes from 0.2. Klindt et al. 2021, section 3.2 and appendix F.3; Spec 001a, section 2.2.
-
-    >>> rotation_excess_nll(np.radians([0, 15, 45])).round(6).tolist()
-    [0.0, 0.041241, 0.12132]
-    >>> round(float(rotation_excess_nll(np.pi / 4, alpha=0.5)), 2)
-    0.52
-    """
-    theta, alpha = np.broadcast_arrays(_finite("angles", theta), _positive("a shape", alpha))
-    past = np.mod(theta, np.pi / 2)
-    angle = np.minimum(past, np.pi / 2 - past)
-    sine, cosine = np.sin(angle), np.cos(angle)
-    laplace = 4 * (1 - sine) * np.sin(angle / 2) ** 2 / (sine + cosine)  # 2(1−s)(1−c)/(s+c), nothing cancels near 0
-    return np.where(alpha == 1, laplace, 2 * (_rotated_moment(angle, alpha) - 1 / alpha))
-
-
-def empirical_excess_nll(deltas: ArrayLike, matrix: ArrayLike, alpha: float = 1.0, rate: float = 1.0) -> FloatArray:
-    """For each transition (a row) the NLL in nats of ``matrix @ u`` less that of u, under exp(−λ‖u‖_α^α).
-
-    Its mean over transitions of the model estimates :func:`rotation_excess_nll` in any number of dimensions; single
-    values may be below 0. The matrix keeps volumes (it is orthogonal, say), else the log-determinant counts too. Klindt
-    et al. 2021, section 3.2; Spec 001a, section 2.2.
-
-    >>> swap = [[0, -1], [1, 0]]
-    >>> empirical_excess_nll([[1.0, 2.0]], swap).tolist()
-    [0.0]
-    """
-    u, q = _finite("transitions", deltas), _square(matrix)
-    if u.ndim != 2 or u.shape[1] != len(q):
-        raise ValueError(f"transitions are rows of as many latents as the matrix has, {len(q)}; got shape {u.shape}")
-    alpha, rate = float(_positive("a shape", alpha)), float(_positive("a rate", rate))
-    return np.asarray(rate * ((np.abs(u @ q.T) ** alpha).sum(axis=1) - (np.abs(u) ** alpha).sum(axis=1)))
-
-
-def column_lengths(matrix: ArrayLike, alpha: float = 1.0) -> FloatArray:
-    """‖v_k‖_α = (Σ_i |v_ik|^α)^(1/α) of each column: for orthogonal matrices and α < 2 at least 1, and 1 only for ±e_j.
-
-    Klindt et al. 2021, appendix A.1; Spec 001a, section 2.2, step 5.
-
-    >>> half = np.sqrt(0.5)
-    >>> column_lengths([[half, -half], [half, half]]).round(6).tolist()
-    [1.414214, 1.414214]
-    """
-    alpha = float(_positive("a shape", alpha))
-    return np.asarray((np.abs(_square(matrix)) ** alpha).sum(axis=0) ** (1 / alpha))
-
-
-def is_signed_permutation(matrix: ArrayLike, alpha: float = 1.0, tolerance: float = 1e-6) -> bool:
-    """Whether a matrix is orthogonal with columns of ℓ_α length 1, which below α = 2 only signed permutations are.
-
-    This is what is left of a model's freedom when its pairs are distributed as the true ones. Entries up to
-    ``tolerance`` count as 0, since small shapes magnify rounding. Klindt et al. 2021, appendix A.1; Spec 001a,
-    section 2.2, step 5 and remark (b).
-
-    >>> is_signed_permutation([[0, -1], [1, 0]]), is_signed_permutation([[0.8, -0.6], [0.6, 0.8]])
-    (True, False)
-    """
-    if not 0 < alpha < 2:
-        raise ValueError(f"the test needs a shape between 0 and 2, at 2 every orthogonal matrix passes; got {alpha}")
-    if not 0 < tolerance < 0.1:
-        raise ValueError(f"a tolerance for entries that should be 0 lies between 0 and 0.1; got {tolerance}")
-    q = _square(matrix)
-    if np.abs(q.T @ q - np.eye(len(q))).max() > 2 * tolerance:
-        return False
-    clean = np.where(np.abs(q) <= tolerance, 0, q)
-    clean /= np.sqrt((clean**2).sum(axis=0))
-    least = tolerance**alpha - alpha / 2 * tolerance**2  # what one entry just above the tolerance adds to the sum
-    return bool((column_lengths(clean, alpha) ** alpha - 1).max() < least / 2)
-
-
-@dataclass(frozen=True)
-class ProofSteps:
-    """How far a map of latents is from each thing the proof shows of h; all are 0 for a signed permutation."""
-
-    two_norm: float
-    """The largest change of ‖z‖²."""
-    alpha_distance: float
-    """The largest change of ‖z − z'‖_α^α."""
-    log_volume: float
-    """The largest |ln |det J||, with J by central differences: up to 1e-8 is rounding."""
-
-
-def proof_steps(h: Map, before: ArrayLike, after: ArrayLike, alpha: float = 1.0) -> ProofSteps:
-    """The steps of the identifiability proof on pairs of latents (n, dims): h keeps ‖z‖, ‖z − z'‖_α^α and volumes.
-
-    Rotations keep the first and the last, and break the second unless α = 2. Klindt et al. 2021, appendix A.1;
-    Spec 001a, section 2.2, steps 3 and 4. Each number is 0 or above.
-
-    >>> quarter = np.array([[0.0, -1.0], [1.0, 0.0]])
-    >>> proof_steps(lambda z: z @ quarter.T, [[1.0, 2.0]], [[0.0, 5.0]]).alpha_distance
-    0.0
-    """
-    z, w = _finite("latents", before), _finite("latents", after)
-    if z.ndim != 2 or z.shape != w.shape or not z.size:
-        raise ValueError(f"latents come in two arrays of the same shape (n, dims); got {z.shape} and {w.shape}")
-    alpha = float(_positive("a shape", alpha))
-    hz, hw = h(z), h(w)
-    if hz.shape != z.shape:
-        raise ValueError(f"h returns as many latents as it is given, {z.shape}; got {hz.shape}")
-
-    def distance(a: FloatArray, b: FloatArray) -> FloatArray:
-        return np.asarray((np.abs(a - b) ** alpha).sum(axis=1))
-
-    step = 1e-5
-    columns = [(h(z + step * e) - h(z - step * e)) / (2 * step) for e in np.eye(z.shape[1])]
-    log_volume = np.linalg.slogdet(np.stack(columns, axis=-1)).logabsdet
-    return ProofSteps(
-        float(np.abs((hz**2).sum(axis=1) - (z**2).sum(axis=1)).max()),
-        float(np.abs(distance(hw, hz) - distance(w, z)).max()),
-        float(np.abs(log_volume).max()),
-    )
-
-
-class Identifies(NamedTuple):
-    """Which theory covers a shape."""
-
-    contrastive: bool
-    """Permutation-contrastive learning, up to a function of each latent: (ln p)'' < 0, so α > 1."""
-    sparse: bool
-    """Temporal sparse coding, up to order and signs: α < 2."""
-
-
-def log_density_curvature(u: ArrayLike, alpha: ArrayLike, rate: ArrayLike) -> FloatArray:
-    """(ln p)''(u) = −λα(α − 1)|u|^(α−2) for u ≠ 0: below 0 for α > 1, 0 for Laplace, above 0 for α < 1.
-
-    Klindt et al. 2021, appendix F.1.1; Spec 001a, section 2.2.
-
-    >>> float(log_density_curvature(3.0, 2.0, 0.5))
-    -1.0
-    """
-    u = _finite("transitions", u)
-    if not u.all():
-        raise ValueError("the log density has a cusp at 0 for shapes below 2: ask for its curvature elsewhere")
-    alpha, rate = _positive("a shape", alpha), _positive("a rate", rate)
-    return np.asarray(-rate * alpha * (alpha - 1) * np.abs(u) ** (alpha - 2))
-
-
-def identifies(alpha: float) -> Identifies:
-    """Which of the two identifiability theorems covers a shape: contrastive α > 1, sparse α < 2.
-
-    Klindt et al. 2021, appendix F.1.1 (which says the density's second derivative where the log density's is meant);
-    Spec 001a, section 2.2.
-
-    >>> identifies(0.5)
-    Identifies(contrastive=False, sparse=True)
-    """
-    alpha = float(_positive("a shape", alpha))
-    return Identifies(alpha > 1, alpha < 2)
-
-
 def folded_normal_mean(mean: ArrayLike, var: ArrayLike) -> FloatArray:
     """E|N(μ, σ²)| = σ√(2/π) exp(−μ²/2σ²) + μ erf(μ/(σ√2)), at least |μ|.
 
@@ -356,7 +201,7 @@ def folded_normal_mean(mean: ArrayLike, var: ArrayLike) -> FloatArray:
     >>> round(float(folded_normal_mean(1.0, 1.0)), 8)
     1.16663094
     """
-    mean, std = _finite("means", mean), np.sqrt(_positive("a variance", var))
+    mean, std = finite("means", mean), np.sqrt(positive("a variance", var))
     t = _standardised(mean, std)
     return np.asarray(FOLDED * std * np.exp(-(t**2) / 2) + mean * erf(t / math.sqrt(2)))
 
@@ -372,7 +217,7 @@ def laplace_cross_entropy(delta: ArrayLike, var: ArrayLike, rate: ArrayLike) -> 
     >>> round(float(plug_in), 6), round(float(exact), 6)
     (-0.141151, 0.255443)
     """
-    rate = _positive("a rate", rate)
+    rate = positive("a rate", rate)
     return np.asarray(rate * folded_normal_mean(delta, var) - np.log(rate / 2))
 
 
@@ -386,7 +231,7 @@ def gaussian_laplace_kl(delta: ArrayLike, var: ArrayLike, rate: ArrayLike) -> Fl
     >>> gaussian_laplace_kl([0.0, 1.0], 1.0, 6.0).round(8).tolist()
     [2.26975654, 4.48223483]
     """
-    rate, var = _positive("a rate", rate), _positive("a variance", var)
+    rate, var = positive("a rate", rate), positive("a variance", var)
     # ln(λσ) as one logarithm: for a tiny σ and a huge λ the two would cancel.
     constant = math.log(2) - 0.5 * math.log(2 * math.pi * math.e)
     return np.asarray(rate * folded_normal_mean(delta, var) - np.log(rate * np.sqrt(var)) + constant)
@@ -408,8 +253,8 @@ def gaussian_laplace_kl_slopes(delta: ArrayLike, var: ArrayLike, rate: ArrayLike
     >>> float(slopes.delta), abs(float(slopes.std)) < 1e-12
     (0.0, True)
     """
-    delta, rate = _finite("distances", delta), _positive("a rate", rate)
-    std = np.sqrt(_positive("a variance", var))
+    delta, rate = finite("distances", delta), positive("a rate", rate)
+    std = np.sqrt(positive("a variance", var))
     t = _standardised(delta, std)
     return Slopes(np.asarray(rate * erf(t / math.sqrt(2))), np.asarray(rate * FOLDED * np.exp(-(t**2) / 2) - 1 / std))
 
@@ -422,7 +267,7 @@ def collapsed_std(rate: ArrayLike, beta: ArrayLike = 1.0, gamma: ArrayLike = 10.
     >>> round(float(collapsed_std(6.0)), 5)
     0.22868
     """
-    rate, beta = _positive("a rate", rate), _positive("beta", beta)
+    rate, beta = positive("a rate", rate), positive("beta", beta)
     gamma = _weight(gamma)
     pull = gamma * rate * FOLDED
     # The root written with a sum in the denominator: the usual form cancels for large pulls.
@@ -447,8 +292,8 @@ def collapse_threshold(
     0.39537
     """
     s0 = collapsed_std(rate, beta, gamma)
-    true = _positive("a rate", rate if data_rate is None else data_rate)
-    weight = _positive("rec_weight", rec_weight)
+    true = positive("a rate", rate if data_rate is None else data_rate)
+    weight = positive("rec_weight", rec_weight)
     pull = _weight(gamma) * np.asarray(rate, dtype=float) * FOLDED
     cost = np.asarray(beta, dtype=float) / 2 + pull / (s0 * true**2)
     return np.asarray(np.sqrt(2 * s0**2 * cost / weight) / (2 + 2 / true**2))
@@ -483,12 +328,12 @@ def fit(deltas: ArrayLike, alpha: float | None = None, location: float | None = 
     >>> round(found.alpha, 1), found.location
     (0.5, 0.0)
     """
-    u = _finite("transitions", deltas).ravel()
+    u = finite("transitions", deltas).ravel()
     if len(u) < 2:
         raise ValueError(f"a fit needs at least two transitions; got {len(u)}")
     if alpha is not None:
-        alpha = float(_positive("a shape", alpha))
-    best = _fit_at(u, alpha, float(np.median(u)) if location is None else float(_finite("a location", location)))
+        alpha = float(positive("a shape", alpha))
+    best = _fit_at(u, alpha, float(np.median(u)) if location is None else float(finite("a location", location)))
     while location is None:  # shape and location in turn: neither step can lower the likelihood
         better = _fit_at(u, alpha, _best_location(u, best))
         if better.log_likelihood <= best.log_likelihood + 1e-7 * abs(best.log_likelihood):
@@ -505,7 +350,7 @@ def ks_distance(deltas: ArrayLike, fitted: Fit) -> float:
     >>> ks_distance([-1.0, 1.0], Fit(alpha=1.0, location=0.0, scale=1e-3, log_likelihood=0.0, n=2))
     0.5
     """
-    u = np.sort(_finite("transitions", deltas).ravel())
+    u = np.sort(finite("transitions", deltas).ravel())
     if not len(u):
         raise ValueError("a distance needs at least one transition; got none")
     expected = distribution((u - fitted.location) / fitted.scale, fitted.alpha, 1.0)
@@ -558,47 +403,22 @@ def _best_location(u: FloatArray, fitted: Fit) -> float:
     return float(min((ordered[best], fitted.location), key=cost))
 
 
-def _rotated_moment(angle: FloatArray, alpha: FloatArray) -> FloatArray:
-    """E|X cos θ + Y sin θ|^α for two of unit scale and θ from 0 to 45°.
-
-    The radius integrates to Γ(1 + 2/α)/α · (|cos φ|^α + |sin φ|^α)^−(1+2/α), so the direction φ is left, on half a
-    circle in three pieces between the zeros of cos φ, sin φ and cos(φ − θ), where the integrand may have cusps. The
-    tanh-sinh nodes crowd there, and each sine is taken of the distance from its zero, so that it is precise.
-    """
-    grid = np.arange(-56, 57) / 16
-    left, right = 1 / (1 + np.exp(-np.pi * np.sinh(grid))), 1 / (1 + np.exp(np.pi * np.sinh(grid)))
-    weight = np.pi * np.cosh(grid) * left * right / 16
-    t, a = angle[..., None], alpha[..., None]
-    rest = np.pi / 2 - t
-
-    def piece(width: FloatArray | float, sine: FloatArray, cosine: FloatArray, seen: FloatArray) -> FloatArray:
-        across = (sine**a + cosine**a) ** -(1 + 2 / a)
-        return np.asarray((width * weight * seen**a * across).sum(axis=-1))
-
-    first, second = np.sin(np.pi / 2 * left), np.sin(np.pi / 2 * right)
-    total = (
-        piece(np.pi / 2, first, second, np.cos(np.pi / 2 * left - t))
-        + piece(t, np.cos(t * left), np.sin(t * left), np.sin(t * right))
-        + piece(rest, np.sin(rest * right), np.cos(rest * right), np.sin(rest * left))
-    )
-    constant = np.exp(gammaln(1 + 2 / alpha) - 2 * gammaln(1 / alpha)) * alpha / 2
-    return np.asarray(constant * total)
-
-
 def _standardised(mean: FloatArray, std: FloatArray) -> FloatArray:
     """μ/σ, cut where the normal distribution is 0 or 1 in double precision so that its square cannot overflow."""
     with np.errstate(over="ignore"):
         return np.asarray(np.clip(mean / std, -50, 50))
 
 
-def _finite(what: str, values: ArrayLike) -> FloatArray:
+def finite(what: str, values: ArrayLike) -> FloatArray:
+    """The values as floats; infinite ones and NaN are refused by the name of what they are."""
     array = np.asarray(values, dtype=float)
     if not np.isfinite(array).all():
         raise ValueError(f"{what} must be finite numbers; got {array[~np.isfinite(array)].flat[0]} among them")
     return array
 
 
-def _positive(what: str, values: ArrayLike) -> FloatArray:
+def positive(what: str, values: ArrayLike) -> FloatArray:
+    """The values as floats; those that are not above 0 are refused by the name of what they are."""
     array = np.asarray(values, dtype=float)
     bad = ~((array > 0) & np.isfinite(array))
     if bad.any():
@@ -607,14 +427,7 @@ def _positive(what: str, values: ArrayLike) -> FloatArray:
 
 
 def _weight(gamma: ArrayLike) -> FloatArray:
-    weight = _finite("gamma", gamma)
+    weight = finite("gamma", gamma)
     if (weight < 0).any():
         raise ValueError(f"gamma must be 0 or above; got {weight.min()}")
     return weight
-
-
-def _square(matrix: ArrayLike) -> FloatArray:
-    array = _finite("a matrix", matrix)
-    if array.ndim != 2 or array.shape[0] != array.shape[1] or not array.size:
-        raise ValueError(f"expected a square matrix of latents by latents; got shape {array.shape}")
-    return array
