@@ -152,8 +152,9 @@ class Registry(Generic[T]):
         self._discovered = True  # at once, as the modules may look something up themselves
         try:
             for room in self._rooms:
-                for module in pkgutil.iter_modules(getattr(importlib.import_module(room), "__path__", ())):
-                    importlib.import_module(f"{room}.{module.name}")
+                paths = getattr(importlib.import_module(room), "__path__", ())
+                for module in pkgutil.walk_packages(paths, f"{room}."):
+                    importlib.import_module(module.name)
             plugins.load_installed()
         except BaseException:
             self._discovered = False

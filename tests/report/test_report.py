@@ -23,7 +23,7 @@ from polariscope.measures.polarisation import polarised_sample, variable_types
 from polariscope.report import Case, figures, page, write_report
 from polariscope.representation import Representation
 from polariscope.studies import Table
-from polariscope.studies.polarised_regime import PolarisedRegime
+from polariscope.studies.polarised.polarised_regime import PolarisedRegime
 from polariscope.worlds.factors import Factor
 
 SECTIONS = (

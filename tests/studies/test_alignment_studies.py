@@ -14,10 +14,10 @@ from polariscope.measures.orthogonality import haar_distance
 from polariscope.nets.architecture import Linear
 from polariscope.nets.autoencoder import Autoencoder, AutoencoderConfig
 from polariscope.studies import Table, studies
-from polariscope.studies.beta_line import _predicted, first_collapse
-from polariscope.studies.degenerate_squares import _exact, projections
-from polariscope.studies.manipulated_data import _histogram, _two_modes, _violins
-from polariscope.studies.orthogonal_decoders import _correlated, _scatter, _scatter_figure
+from polariscope.studies.inner_workings.beta_line import _predicted, first_collapse
+from polariscope.studies.inner_workings.degenerate_squares import _exact, projections
+from polariscope.studies.inner_workings.manipulated_data import _histogram, _two_modes, _violins
+from polariscope.studies.inner_workings.orthogonal_decoders import _correlated, _scatter, _scatter_figure
 from polariscope.theory.pca_vae import optimum
 from polariscope.theory.polarised_regime import polarised_share, principal_order
 

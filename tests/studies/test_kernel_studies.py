@@ -17,8 +17,8 @@ from PIL import Image
 
 from polariscope.studies import Table, studies
 from polariscope.studies.engine import Outcome, judge
-from polariscope.studies.image_parity import LEARNERS, ImageParity, digits_of, mnist_folder, two_neighbour_dimension
-from polariscope.studies.kernel_modes import MODES, PROTOTYPE, KernelModes
+from polariscope.studies.manifolds.image_parity import LEARNERS, ImageParity, digits_of, mnist_folder, two_neighbour_dimension
+from polariscope.studies.manifolds.kernel_modes import MODES, PROTOTYPE, KernelModes
 from polariscope.studies.study import Bench, Row
 
 PICTURES = {

@@ -15,7 +15,7 @@ import pytest
 
 from polariscope.kernels.learning_curves import LearningCurve, PowerLaw
 from polariscope.studies import Table
-from polariscope.studies.amplification import (
+from polariscope.studies.manifolds.amplification import (
     ASYMPTOTIC,
     KNOWN_FROM,
     curve,
@@ -27,9 +27,9 @@ from polariscope.studies.amplification import (
     world_of,
 )
 from polariscope.studies.engine import Outcome
-from polariscope.studies.lazy_transition import onset_slope
-from polariscope.studies.learning_curves import LearningCurves, predicted_exponents
-from polariscope.studies.neuron_dynamics import crossings, fixed_point_figure
+from polariscope.studies.manifolds.lazy_transition import onset_slope
+from polariscope.studies.manifolds.learning_curves import LearningCurves, predicted_exponents
+from polariscope.studies.manifolds.neuron_dynamics import crossings, fixed_point_figure
 from polariscope.studies.study import Row, studies
 
 SETTINGS = {

@@ -8,8 +8,8 @@ import pytest
 
 from polariscope.lab.store import Store
 from polariscope.studies import Table, studies
-from polariscope.studies.intrinsic_dimension import FULL, KS
-from polariscope.studies.linear_vae import largest_cosine, measured_slopes
+from polariscope.studies.polarised.intrinsic_dimension import FULL, KS
+from polariscope.studies.polarised.linear_vae import largest_cosine, measured_slopes
 from polariscope.studies.study import Bench
 
 NAMES = ("linear-vae", "linear-ivae", "similarity-limits", "intrinsic-dimension")

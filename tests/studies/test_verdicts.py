@@ -11,7 +11,7 @@ import pytest
 
 from polariscope.studies import Table, studies
 from polariscope.studies.engine import Outcome
-from polariscope.studies.fondue import BETAS, LAMBDAS, STARTS
+from polariscope.studies.polarised.fondue import BETAS, LAMBDAS, STARTS
 from polariscope.studies.study import Claim, Row
 
 Rows = list[Row]

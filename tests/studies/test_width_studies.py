@@ -18,7 +18,7 @@ from polariscope.kernels.width_sweep import batch_fingerprint, fit_twin, pixel_r
 from polariscope.measures.similarity import cka
 from polariscope.nets.classifiers import lenet, mlp
 from polariscope.studies import Table, studies
-from polariscope.studies.feature_demand import (
+from polariscope.studies.informed.feature_demand import (
     LATE,
     accuracies,
     count_parameters,
@@ -28,9 +28,9 @@ from polariscope.studies.feature_demand import (
     turned,
     wide_linear_beats_narrow,
 )
-from polariscope.studies.infinite_width import approaches
-from polariscope.studies.linear_solver import at_threshold, curve, ranks, scaled_lenet
-from polariscope.studies.published_widths import (
+from polariscope.studies.informed.infinite_width import approaches
+from polariscope.studies.informed.linear_solver import at_threshold, curve, ranks, scaled_lenet
+from polariscope.studies.informed.published_widths import (
     BINARY,
     BINARY_RATIOS,
     FINITE,

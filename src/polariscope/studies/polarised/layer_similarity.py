@@ -23,7 +23,7 @@ from polariscope.objectives.objective import Objective
 from polariscope.objectives.predict import Classify
 from polariscope.report.figures import heatmap, styled
 from polariscope.representation import represent
-from polariscope.studies.settings import run_at
+from polariscope.studies.polarised.settings import run_at
 from polariscope.studies.study import Bench, Claim, Job, Row, Scale, Study, Table, studies
 from polariscope.training.config import RunConfig
 from polariscope.training.run import load_model, train_in_memory

@@ -21,7 +21,7 @@ from polariscope.kernels.linearised import Descent
 from polariscope.kernels.machine import one_hot, solve
 from polariscope.kernels.width_sweep import Task, fit_twin
 from polariscope.nets.classifiers import Weights, freeze_all_but_last, lenet
-from polariscope.studies.feature_demand import (
+from polariscope.studies.informed.feature_demand import (
     STANDS_FOR,
     accuracies,
     digits,
@@ -34,8 +34,8 @@ from polariscope.studies.feature_demand import (
     rounded,
     wide_linear_beats_narrow,
 )
-from polariscope.studies.linear_solver import stable_rate
-from polariscope.studies.published_widths import KERNELS, NTK_NETWORKS, WIDTHS, gap, layout
+from polariscope.studies.informed.linear_solver import stable_rate
+from polariscope.studies.informed.published_widths import KERNELS, NTK_NETWORKS, WIDTHS, gap, layout
 from polariscope.studies.study import Bench, Claim, Job, Row, Scale, Study, Table, studies
 
 TWINS = ("last_layer", "linearised", "standard")

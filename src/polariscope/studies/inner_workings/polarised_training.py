@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 
 from polariscope.report.figures import LIGHT, styled
 from polariscope.representation import represent
-from polariscope.studies.alignment_tasks import Kind, task
+from polariscope.studies.inner_workings.alignment_tasks import Kind, task
 from polariscope.studies.published import POLARISED_SHARE
 from polariscope.studies.study import Bench, Claim, Job, Row, Scale, Study, Table, plus_minus, studies
 from polariscope.theory.polarised_regime import kl_approximation_error, polarised_share

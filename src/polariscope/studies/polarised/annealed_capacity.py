@@ -12,7 +12,7 @@ from polariscope.measures.truncation import compare_mean_sampled
 from polariscope.objectives.annealed_vae import AnnealedVAE
 from polariscope.report.figures import types_by_strength
 from polariscope.representation import represent
-from polariscope.studies.settings import run_at
+from polariscope.studies.polarised.settings import run_at
 from polariscope.studies.study import Bench, Claim, Job, Row, Scale, Study, Table, studies
 from polariscope.training.run import load_model
 

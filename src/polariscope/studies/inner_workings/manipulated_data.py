@@ -31,7 +31,7 @@ from polariscope.objectives.factor_vae import FactorVAE
 from polariscope.objectives.objective import Objective, objectives
 from polariscope.report.figures import LIGHT, styled
 from polariscope.representation import represent
-from polariscope.studies.alignment_tasks import decoder_distance, in_use
+from polariscope.studies.inner_workings.alignment_tasks import decoder_distance, in_use
 from polariscope.studies.published import MANIPULATED
 from polariscope.studies.study import Bench, Claim, Job, Row, Scale, Study, Table, plus_minus, studies
 from polariscope.theory.polarised_regime import active_units

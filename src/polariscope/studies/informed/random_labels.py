@@ -18,7 +18,7 @@ from torch import nn
 from polariscope.kernels.linearised import Descent
 from polariscope.kernels.width_sweep import fit_twin
 from polariscope.nets.classifiers import lenet
-from polariscope.studies.feature_demand import (
+from polariscope.studies.informed.feature_demand import (
     accuracies,
     digits,
     draw_widths,
@@ -27,8 +27,8 @@ from polariscope.studies.feature_demand import (
     over_widths,
     pixel_scores,
 )
-from polariscope.studies.infinite_width import KERNEL_NAMES, NTK, kernel_scores, rate_of_limit
-from polariscope.studies.published_widths import RANDOM_KERNELS, RANDOM_LABELS, WIDTHS, layout
+from polariscope.studies.informed.infinite_width import KERNEL_NAMES, NTK, kernel_scores, rate_of_limit
+from polariscope.studies.informed.published_widths import RANDOM_KERNELS, RANDOM_LABELS, WIDTHS, layout
 from polariscope.studies.study import Bench, Claim, Job, Row, Scale, Study, Table, studies
 
 TWINS = ("standard", "linearised", "last_layer")

@@ -17,7 +17,7 @@ from matplotlib.figure import Figure
 from polariscope.kernels.frozen import NetKernel, learn_frozen
 from polariscope.kernels.gradient_flow import Flow, train_flow
 from polariscope.report.figures import LIGHT, styled
-from polariscope.studies.amplification import SOURCE, draw, leading, plain_ticks, start_of, world_of
+from polariscope.studies.manifolds.amplification import SOURCE, draw, leading, plain_ticks, start_of, world_of
 from polariscope.studies.study import Bench, Claim, Job, Row, Scale, Study, Table, studies
 from polariscope.theory.amplification import Sampled
 from polariscope.theory.stripe import attractors

@@ -21,7 +21,7 @@ from polariscope.kernels.linearised import Descent
 from polariscope.kernels.machine import largest_rate
 from polariscope.kernels.width_sweep import fit_twin
 from polariscope.report.figures import LIGHT, styled
-from polariscope.studies.feature_demand import (
+from polariscope.studies.informed.feature_demand import (
     LOOKS,
     STANDS_FOR,
     accuracies,
@@ -31,7 +31,7 @@ from polariscope.studies.feature_demand import (
     measured,
     pixel_scores,
 )
-from polariscope.studies.published_widths import BINARY, BINARY_RATIOS, WIDTHS, layout
+from polariscope.studies.informed.published_widths import BINARY, BINARY_RATIOS, WIDTHS, layout
 from polariscope.studies.study import Bench, Claim, Job, Row, Scale, Study, Table, studies
 
 TWINS = ("standard", "linearised", "solved")

@@ -12,7 +12,7 @@ from polariscope.measures.polarisation import per_variable_kl, variable_types
 from polariscope.objectives.ivae import IVAE
 from polariscope.report.figures import LIGHT, styled
 from polariscope.representation import represent
-from polariscope.studies.settings import published_run, toy_run
+from polariscope.studies.polarised.settings import published_run, toy_run
 from polariscope.studies.study import Bench, Claim, Job, Row, Scale, Study, Table, studies
 from polariscope.training.run import load_model
 

@@ -15,7 +15,7 @@ from polariscope.measures.truncation import compare_mean_sampled, subset_accurac
 from polariscope.objectives.beta_vae import BetaVAE
 from polariscope.report.figures import LIGHT, heatmap, styled, types_by_strength
 from polariscope.representation import represent
-from polariscope.studies.settings import run_at
+from polariscope.studies.polarised.settings import run_at
 from polariscope.studies.study import Bench, Claim, Job, Row, Scale, Study, Table, plus_minus, studies
 from polariscope.training.run import load_model
 

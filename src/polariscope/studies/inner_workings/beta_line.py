@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from polariscope.objectives.beta_vae import BetaVAE
 from polariscope.report.figures import LIGHT, styled
 from polariscope.representation import represent
-from polariscope.studies.alignment_tasks import alignment, task
+from polariscope.studies.inner_workings.alignment_tasks import alignment, task
 from polariscope.studies.study import Bench, Claim, Job, Row, Scale, Study, Table, studies
 from polariscope.theory.pca_vae import collapse_betas
 from polariscope.training.run import load_model

@@ -22,7 +22,7 @@ from polariscope.objectives.dip_vae import DIPVAE
 from polariscope.objectives.objective import Objective
 from polariscope.objectives.vae import VAE
 from polariscope.report.figures import LIGHT, styled
-from polariscope.studies.settings import published_run, toy_run
+from polariscope.studies.polarised.settings import published_run, toy_run
 from polariscope.studies.study import Bench, Claim, Job, Row, Scale, Study, Table, plus_minus, studies
 from polariscope.theory.linear_vae import trace_gaps
 from polariscope.training.config import RunConfig, TrainingConfig

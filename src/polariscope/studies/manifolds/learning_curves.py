@@ -18,7 +18,7 @@ from polariscope.kernels.flow_nets import MeanFieldNet
 from polariscope.kernels.frozen import INFINITE_WIDTH, NetKernel, learn_frozen
 from polariscope.kernels.learning_curves import LearningCurve
 from polariscope.report.figures import LIGHT, styled
-from polariscope.studies.amplification import (
+from polariscope.studies.manifolds.amplification import (
     ALPHA,
     SOURCE,
     curve,

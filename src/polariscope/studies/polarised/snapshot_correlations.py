@@ -13,7 +13,7 @@ from polariscope.measures.truncation import track_correlations
 from polariscope.objectives.beta_vae import BetaVAE
 from polariscope.report.figures import LIGHT, styled
 from polariscope.representation import represent
-from polariscope.studies.settings import run_at
+from polariscope.studies.polarised.settings import run_at
 from polariscope.studies.study import Bench, Claim, Job, Row, Scale, Study, Table, studies
 from polariscope.training.run import load_model
 

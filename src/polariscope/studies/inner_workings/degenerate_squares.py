@@ -13,7 +13,7 @@ from polariscope.measures.neighbour_score import neighbour_score
 from polariscope.measures.orthogonality import distance_to_orthogonality, haar_distance
 from polariscope.report.figures import LIGHT, SUBJECTS, styled
 from polariscope.representation import represent
-from polariscope.studies.alignment_tasks import decoder_distance, task
+from polariscope.studies.inner_workings.alignment_tasks import decoder_distance, task
 from polariscope.studies.published import DEGENERATE
 from polariscope.studies.study import Bench, Claim, Job, Row, Scale, Study, Table, plus_minus, studies
 from polariscope.theory.orthogonal_noise import rotation_penalty

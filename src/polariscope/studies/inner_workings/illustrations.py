@@ -15,7 +15,7 @@ from polariscope.jacobians import decoder_jacobians
 from polariscope.manipulation.local_structure import PlaneTheory
 from polariscope.report.figures import LIGHT, styled
 from polariscope.representation import represent
-from polariscope.studies.alignment_tasks import task
+from polariscope.studies.inner_workings.alignment_tasks import task
 from polariscope.studies.study import Bench, Claim, Job, Row, Scale, Study, Table, studies
 from polariscope.theory.gaussian import kl_per_variable
 from polariscope.theory.orthogonal_noise import hands_on_example, minimal_stochastic_loss

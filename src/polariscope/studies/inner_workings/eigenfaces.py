@@ -18,7 +18,7 @@ from polariscope.nets.autoencoder import AutoencoderConfig
 from polariscope.objectives.beta_vae import BetaVAE
 from polariscope.report.figures import styled
 from polariscope.representation import represent
-from polariscope.studies.alignment_tasks import SQUARED
+from polariscope.studies.inner_workings.alignment_tasks import SQUARED
 from polariscope.studies.study import Bench, Claim, Job, Row, Scale, Study, Table, studies
 from polariscope.theory.polarised_regime import principal_order
 from polariscope.training.config import RunConfig, TrainingConfig

@@ -1,0 +1,1 @@
+"""Paccolat et al., Compressing invariant manifolds in neural nets (2021): lazy and feature learning."""

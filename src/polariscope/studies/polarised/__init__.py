@@ -1,0 +1,1 @@
+"""Bonheme, The polarised regime of variational autoencoders (2023)."""
