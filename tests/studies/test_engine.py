@@ -16,7 +16,7 @@ from polariscope.cli import main
 from polariscope.lab.executors import in_parallel
 from polariscope.studies import Claim, Study, Table, reproduce, studies
 from polariscope.studies.engine import judge, overview, version_of
-from polariscope.studies.study import plus_minus
+from polariscope.studies.rows import plus_minus
 
 
 class Toy(Study):

@@ -6,7 +6,7 @@ import json
 import os
 import shlex
 import sys
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -119,5 +119,4 @@ def show(outcome: Outcome) -> None:
 
 
 def summary(outcome: Outcome) -> dict[str, Any]:
-    claims = [{**asdict(claim), "verdict": claim.verdict} for claim in outcome.claims]
-    return {"study": outcome.name, "scale": outcome.scale, "path": str(outcome.path), "claims": claims}
+    return {"study": outcome.name, "scale": outcome.scale, "path": str(outcome.path), "claims": outcome.records()}

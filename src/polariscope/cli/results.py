@@ -62,5 +62,4 @@ def show(outcomes: list[Outcome]) -> None:
 
 
 def summary(outcome: Outcome) -> dict[str, Any]:
-    claims = [{**asdict(claim), "verdict": claim.verdict} for claim in outcome.claims]
-    return {**asdict(outcome.origin), "path": str(outcome.path), "claims": claims}
+    return {**asdict(outcome.origin), "path": str(outcome.path), "claims": outcome.records()}

@@ -12,7 +12,6 @@ import json
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +28,7 @@ from polariscope.studies.page import study_page, verdicts
 from polariscope.studies.study import Bench, Job, Origin, Outcome, Row, Scale, Study, Table, folder, studies
 from polariscope.studies.tables import read_table, write_table
 
-TELLING = ("claims", "beside", "figures")
+TELLING = ("claims", "readings", "beside", "figures")
 """Methods of a study that speak of rows and make none."""
 
 
@@ -61,7 +60,7 @@ def reproduce(
         seconds=round(sum(record["seconds"] for record in records), 1),
         made={key: _alike([each[key] for each in made]) for key in made[0]},
     )
-    outcome = Outcome(path, table, study.claims(table, scale), origin)
+    outcome = Outcome(path, table, study.judge(table, scale), origin)
     _write(outcome, study)
     return outcome
 
@@ -70,7 +69,7 @@ def judge(path: Path) -> Outcome:
     """What the code of today says about a table made before."""
     table, origin = read_table(path)
     study = studies.get(origin.study)()
-    return Outcome(path.parent, table, study.claims(table, origin.scale), origin)
+    return Outcome(path.parent, table, study.judge(table, origin.scale), origin)
 
 
 def judge_all(folder: Path) -> tuple[list[Outcome], list[str]]:
@@ -137,7 +136,7 @@ def _write(outcome: Outcome, study: Study) -> None:
     with atomic(path / "table.csv") as draft:
         csv.write_csv(pa.Table.from_pylist(_uniform(outcome.table.rows)), draft)
     with atomic(path / "claims.json") as draft:
-        claims = [{**asdict(claim), "verdict": claim.verdict} for claim in outcome.claims]
+        claims = outcome.records()
         draft.write_text(json.dumps(claims, indent=1) + "\n", encoding="utf-8")
     figures = study.figures(outcome.table)
     for name, figure in figures.items():

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from polariscope.studies.study import Outcome, Row, studies
-
-VERDICTS = ("held", "not held", "undecided")
+from polariscope.studies.study import VERDICTS, Outcome, Row, studies
 
 
 def study_page(outcome: Outcome, figures: Sequence[str]) -> str:
@@ -46,7 +44,7 @@ def results_page(outcomes: Sequence[Outcome], folder: Path) -> str:
 
 def verdicts(outcomes: Sequence[Outcome], linked: bool = False) -> list[str]:
     """A row for each study: how many of its claims came out how."""
-    lines = ["| study | scale | seeds | held | not held | undecided |", "|---|---|---|---|---|---|"]
+    lines = [f"| study | scale | seeds | {' | '.join(VERDICTS)} |", "|---" * (3 + len(VERDICTS)) + "|"]
     for outcome in outcomes:
         found = [claim.verdict for claim in outcome.claims]
         name = f"[{outcome.name}]({outcome.path.name}/README.md)" if linked else outcome.name
@@ -60,6 +58,7 @@ def _body(outcome: Outcome, level: int) -> list[str]:
     claims: list[Row] = [
         {
             "claim": claim.text,
+            "tested": claim.tested,
             "published": claim.published,
             "measured here": claim.measured,
             "verdict": f"**{claim.verdict}**" + (f": {claim.note}" if claim.note else ""),

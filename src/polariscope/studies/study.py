@@ -1,96 +1,121 @@
 """What a study is: a grid of jobs, one function that does a job, and the claims its table must answer to.
 
 A new study is one file with a registered class. ``jobs`` lists what is to be done at a scale, ``run`` does one job
-and gives rows of a table, ``claims`` holds the table against what was published, ``figures`` draws it. The engine
-does the rest: processes, resuming, files.
+and gives rows of a table, ``claims`` are the published findings with their criteria, ``readings`` make of the rows what
+the criteria look at, ``figures`` draw them. The engine does the rest: processes, resuming, files.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, get_args
 
-import numpy as np
 from matplotlib.figure import Figure
-from numpy.typing import NDArray
 
 from polariscope.lab.holding import hold
 from polariscope.lab.store import Run, Store, fingerprint
 from polariscope.nets.autoencoder import Autoencoder
 from polariscope.registry import Registry
+from polariscope.studies.criteria import Criterion, Finding
+from polariscope.studies.rows import Row, Table
 from polariscope.tabular import Tabular
 from polariscope.training.config import RunConfig
 from polariscope.training.loop import Listeners
 from polariscope.training.run import Progress, paced, resume, train, train_in_memory
 
 Scale = Literal["smoke", "laptop", "paper"]
-Row = dict[str, Any]
 Job = dict[str, Any]
+
+
+Verdict = Literal["held", "weaker form held", "not held", "undecided"]
+VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
 
 
 @dataclass(frozen=True)
 class Claim:
-    """What a publication found, and what came out here.
+    """What a publication found, and the criterion by which a table is held against it."""
 
-    ``held`` is None where this scale cannot decide; ``note`` then says why.
-    """
-
-    text: str
+    finding: str
+    """The finding, in a sentence."""
     published: str
-    measured: str
-    held: bool | None
+    """Where it was published, and with which figures."""
+    criterion: Criterion
+    provided: Criterion | None = None
+    """What has to be so for the table to decide anything."""
+    weaker: str = ""
+    """In what the criterion asks for less than was published, if it does."""
     note: str = ""
+    """What a reader should know whatever comes out."""
 
-    @property
-    def verdict(self) -> str:
-        return {True: "held", False: "not held", None: "undecided"}[self.held]
+    def judge(self, table: Table) -> Judgement:
+        found = self.criterion.judge(table)
+        if self.provided is not None:
+            condition = self.provided.judge(table)
+            if not condition.held:
+                here = f"; here {condition.measured}" if condition.measured else ""
+                reason = f"decided only if {self.provided.sentence}{here}"
+                found = replace(found, held=None, note=reason)
+        if not found.measured:
+            found = Finding("-", None, found.note or "nothing was measured")
+        return Judgement(self, found)
+
+    def examples(self) -> Iterator[tuple[list[Row], bool | None]]:
+        """Made-up rows with what has to come out: one table that meets the criterion, and one for each way to fail."""
+        basis = self.provided.met() if self.provided is not None else []
+        yield basis + self.criterion.met(), True
+        for rows in self.criterion.missed():
+            yield basis + rows, False
+        if self.provided is not None:
+            for rows in self.provided.missed():
+                yield rows + self.criterion.met(), None
 
 
 @dataclass(frozen=True)
-class Table:
-    """Rows with named columns: enough of a data frame for claims.
+class Judgement:
+    """A claim, and what a table says about it."""
 
-    >>> table = Table([{"beta": 1, "kl": 4.0}, {"beta": 1, "kl": 6.0}, {"beta": 2, "kl": 1.0}])
-    >>> table.where(beta=1).mean("kl"), table.distinct("beta")
-    (5.0, [1, 2])
-    >>> [(beta, group.mean("kl")) for beta, group in table.by("beta")]
-    [(1, 5.0), (2, 1.0)]
-    """
+    claim: Claim
+    found: Finding
 
-    rows: list[Row]
+    @property
+    def text(self) -> str:
+        return self.claim.finding
 
-    def __len__(self) -> int:
-        return len(self.rows)
+    @property
+    def tested(self) -> str:
+        """What was asked of the table, in the words of the criterion."""
+        return self.claim.criterion.sentence
 
-    def where(self, **conditions: Any) -> Table:
-        """Rows whose columns have these values."""
-        return Table([row for row in self.rows if all(row.get(k) == v for k, v in conditions.items())])
+    @property
+    def published(self) -> str:
+        return self.claim.published
 
-    def column(self, name: str) -> NDArray[Any]:
-        """Values of a column, of the rows that have it."""
-        return np.array([row[name] for row in self.rows if row.get(name) is not None])
+    @property
+    def measured(self) -> str:
+        return self.found.measured
 
-    def mean(self, name: str) -> float:
-        values = self.column(name)
-        if not len(values):
-            raise ValueError(f"no row has a {name}")
-        return float(np.mean(values))
+    @property
+    def held(self) -> bool | None:
+        return self.found.held
 
-    def std(self, name: str) -> float:
-        """Spread over the rows (n - 1); 0 for a single one."""
-        values = self.column(name)
-        return float(np.std(values, ddof=1)) if len(values) > 1 else 0.0
+    @property
+    def note(self) -> str:
+        weaker = f"weaker than published: {self.claim.weaker}" if self.claim.weaker else ""
+        return "; ".join(part for part in (weaker, self.found.note, self.claim.note) if part)
 
-    def distinct(self, name: str) -> list[Any]:
-        return sorted({row[name] for row in self.rows if row.get(name) is not None})
+    @property
+    def verdict(self) -> Verdict:
+        if self.held:
+            return "weaker form held" if self.claim.weaker else "held"
+        return "undecided" if self.held is None else "not held"
 
-    def by(self, name: str) -> Iterator[tuple[Any, Table]]:
-        """Each value of a column with the rows that have it, in order of the values."""
-        for value in self.distinct(name):
-            yield value, self.where(**{name: value})
+    def record(self) -> Row:
+        """Everything in words."""
+        keys = ("text", "tested", "published", "measured", "verdict", "note")
+        return {key: getattr(self, key) for key in keys}
 
 
 @dataclass(frozen=True)
@@ -113,19 +138,18 @@ class Outcome(Tabular):
 
     path: Path
     table: Table
-    claims: list[Claim]
+    claims: list[Judgement]
     origin: Origin
 
     @property
     def headline(self) -> str:
         found = [claim.verdict for claim in self.claims]
-        counts = ", ".join(f"{found.count(v)} {v}" for v in ("held", "not held", "undecided") if v in found)
+        counts = ", ".join(f"{found.count(verdict)} {verdict}" for verdict in VERDICTS if verdict in found)
         return f"{self.name} at {self.scale} scale: {counts}"
 
     def records(self) -> list[Row]:
         """A row for each claim."""
-        keys = ("text", "published", "measured", "verdict", "note")
-        return [{key: getattr(claim, key) for key in keys} for claim in self.claims]
+        return [claim.record() for claim in self.claims]
 
     @property
     def name(self) -> str:
@@ -140,7 +164,7 @@ class Outcome(Tabular):
         """No claim failed."""
         return all(claim.held is not False for claim in self.claims)
 
-    def claim(self, words: str) -> Claim:
+    def claim(self, words: str) -> Judgement:
         """The claim whose text has ``words`` in it."""
         (found,) = (claim for claim in self.claims if words in claim.text)
         return found
@@ -187,8 +211,17 @@ class Study(ABC):
         """Do one job, in a process of its own; rows repeat the job's settings they will be grouped by."""
 
     @abstractmethod
-    def claims(self, table: Table, scale: Scale) -> list[Claim]:
-        """The published findings, each with what the table says."""
+    def claims(self, scale: Scale) -> Sequence[Claim]:
+        """The published findings, each with the criterion that :meth:`readings` of a table have to meet."""
+
+    def readings(self, table: Table) -> Table:
+        """What criteria look at: the rows as they are, or numbers made of several of them, such as slopes."""
+        return table
+
+    def judge(self, table: Table, scale: Scale) -> list[Judgement]:
+        """What a table says about every claim."""
+        readings = self.readings(table)
+        return [claim.judge(readings) for claim in self.claims(scale)]
 
     def beside(self, table: Table) -> list[Row]:
         """The published table with ours in it: rows of one set of columns, for people to read."""
@@ -200,18 +233,6 @@ class Study(ABC):
 
 
 studies: Registry[Study] = Registry("study", "polariscope.studies")
-
-
-def plus_minus(values: NDArray[Any] | Sequence[float], digits: int = 2) -> str:
-    """``mean ± sd (n)`` of some seeds.
-
-    >>> plus_minus([1.0, 2.0, 3.0])
-    '2.00 ± 1.00 (n=3)'
-    """
-    values = np.asarray(values, dtype=float)
-    if len(values) == 1:
-        return f"{values[0]:.{digits}f} (n=1)"
-    return f"{values.mean():.{digits}f} ± {values.std(ddof=1):.{digits}f} (n={len(values)})"
 
 
 def folder(out: Path, name: str, scale: Scale) -> Path:

@@ -25,8 +25,18 @@ from polariscope.kernels.width_sweep import Task, fit_twin, pixel_ridge
 from polariscope.measures.similarity import cka
 from polariscope.nets.classifiers import alexnet, freeze_all_but_last, lenet
 from polariscope.report.figures import LIGHT, heatmap, styled
-from polariscope.studies.informed.published_widths import ALEXNET_WIDTHS, FINITE, PARAMETERS, PIXELS, SNAKES, WIDTHS, gap, layout
-from polariscope.studies.study import Bench, Claim, Job, Row, Scale, Study, Table, plus_minus, studies
+from polariscope.studies.informed.published_widths import (
+    ALEXNET_WIDTHS,
+    FINITE,
+    PARAMETERS,
+    PIXELS,
+    SNAKES,
+    WIDTHS,
+    gap,
+    layout,
+)
+from polariscope.studies.rows import plus_minus
+from polariscope.studies.study import Bench, Claim, Job, Row, Scale, Study, Table, studies
 from polariscope.worlds.digit_tasks import DigitTask, standardise
 
 STANDS_FOR = {

@@ -15,7 +15,8 @@ from polariscope.report.figures import LIGHT, SUBJECTS, styled
 from polariscope.representation import represent
 from polariscope.studies.inner_workings.alignment_tasks import decoder_distance, task
 from polariscope.studies.published import DEGENERATE
-from polariscope.studies.study import Bench, Claim, Job, Row, Scale, Study, Table, plus_minus, studies
+from polariscope.studies.rows import plus_minus
+from polariscope.studies.study import Bench, Claim, Job, Row, Scale, Study, Table, studies
 from polariscope.theory.orthogonal_noise import rotation_penalty
 from polariscope.theory.pca import projected_variance
 from polariscope.theory.pca_vae import fit_linear_vae

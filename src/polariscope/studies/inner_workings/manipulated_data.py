@@ -33,7 +33,8 @@ from polariscope.report.figures import LIGHT, styled
 from polariscope.representation import represent
 from polariscope.studies.inner_workings.alignment_tasks import decoder_distance, in_use
 from polariscope.studies.published import MANIPULATED
-from polariscope.studies.study import Bench, Claim, Job, Row, Scale, Study, Table, plus_minus, studies
+from polariscope.studies.rows import plus_minus
+from polariscope.studies.study import Bench, Claim, Job, Row, Scale, Study, Table, studies
 from polariscope.theory.polarised_regime import active_units
 from polariscope.training.config import RunConfig, TrainingConfig
 from polariscope.worlds.mini_sprites import MiniSprites

@@ -14,7 +14,8 @@ from polariscope.measures.orthogonality import haar_distance
 from polariscope.report.figures import LIGHT, styled
 from polariscope.studies.inner_workings.alignment_tasks import alignment, decoder_distance, task
 from polariscope.studies.published import DISENTANGLEMENT, ORTHOGONALITY
-from polariscope.studies.study import Bench, Claim, Job, Row, Scale, Study, Table, plus_minus, studies
+from polariscope.studies.rows import plus_minus
+from polariscope.studies.study import Bench, Claim, Job, Row, Scale, Study, Table, studies
 from polariscope.training.run import build_model, load_model
 
 SEEDS = {"smoke": 1, "laptop": 5, "paper": 10}

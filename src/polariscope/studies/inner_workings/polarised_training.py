@@ -12,7 +12,8 @@ from polariscope.report.figures import LIGHT, styled
 from polariscope.representation import represent
 from polariscope.studies.inner_workings.alignment_tasks import Kind, task
 from polariscope.studies.published import POLARISED_SHARE
-from polariscope.studies.study import Bench, Claim, Job, Row, Scale, Study, Table, plus_minus, studies
+from polariscope.studies.rows import plus_minus
+from polariscope.studies.study import Bench, Claim, Job, Row, Scale, Study, Table, studies
 from polariscope.theory.polarised_regime import kl_approximation_error, polarised_share
 from polariscope.training.run import load_model
 

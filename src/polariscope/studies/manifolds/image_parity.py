@@ -30,7 +30,8 @@ from polariscope.measures.intrinsic_dimension import mle_from_distances
 from polariscope.nets.mnas import mnas_net
 from polariscope.report.figures import LIGHT, MARKERS, SUBJECTS, styled
 from polariscope.studies.manifolds.kernel_modes import NAMES, TIMES, listing, modes_of, pictures, scatter_of
-from polariscope.studies.study import Bench, Claim, Job, Row, Scale, Study, Table, plus_minus, studies
+from polariscope.studies.rows import plus_minus
+from polariscope.studies.study import Bench, Claim, Job, Row, Scale, Study, Table, studies
 from polariscope.worlds.digits import Digits
 from polariscope.worlds.parity import ParityTask, digit_files, parity_task
 from polariscope.worlds.world import World

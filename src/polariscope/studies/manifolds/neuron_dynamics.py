@@ -23,7 +23,16 @@ from polariscope.kernels.flow_nets import MeanFieldNet, split
 from polariscope.kernels.gradient_flow import Training, train_flow
 from polariscope.kernels.neurons import clusters, dead, growth_rates, near, neurons
 from polariscope.report.figures import LIGHT, SUBJECTS, styled
-from polariscope.studies.manifolds.amplification import ALPHA, SOURCE, draw, flow_of, plain_ticks, start_of, undisturbed, world_of
+from polariscope.studies.manifolds.amplification import (
+    ALPHA,
+    SOURCE,
+    draw,
+    flow_of,
+    plain_ticks,
+    start_of,
+    undisturbed,
+    world_of,
+)
 from polariscope.studies.study import Bench, Claim, Job, Row, Scale, Study, Table, studies
 from polariscope.theory.amplification import perpendicular_drift
 from polariscope.theory.neuron_flow import Neurons, neuron_flow, population_averages

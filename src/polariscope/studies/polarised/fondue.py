@@ -23,7 +23,8 @@ from polariscope.objectives.objective import Objective
 from polariscope.objectives.vae import VAE
 from polariscope.report.figures import LIGHT, styled
 from polariscope.studies.polarised.settings import published_run, toy_run
-from polariscope.studies.study import Bench, Claim, Job, Row, Scale, Study, Table, plus_minus, studies
+from polariscope.studies.rows import plus_minus
+from polariscope.studies.study import Bench, Claim, Job, Row, Scale, Study, Table, studies
 from polariscope.theory.linear_vae import trace_gaps
 from polariscope.training.config import RunConfig, TrainingConfig
 from polariscope.training.loop import Listeners

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from polariscope.measures.intrinsic_dimension import KS, Average, dimension_profile, mle_from_distances
 from polariscope.measures.neighbours import nearest_neighbours
 from polariscope.report.figures import LIGHT, MARKERS, SUBJECTS, styled
-from polariscope.studies.study import Bench, Claim, Job, Row, Scale, Study, Table, plus_minus, studies
+from polariscope.studies.rows import plus_minus
+from polariscope.studies.study import Bench, Claim, Job, Row, Scale, Study, Table, studies
 from polariscope.worlds.mini_sprites import MiniSprites
 from polariscope.worlds.points import RandomDecoder
 from polariscope.worlds.solids import SOLIDS, Solids

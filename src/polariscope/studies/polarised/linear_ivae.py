@@ -14,7 +14,8 @@ from torch import Tensor
 from torch.distributions import Normal, kl_divergence
 
 from polariscope.report.figures import LIGHT, styled
-from polariscope.studies.study import Bench, Claim, Job, Row, Scale, Study, Table, plus_minus, studies
+from polariscope.studies.rows import plus_minus
+from polariscope.studies.study import Bench, Claim, Job, Row, Scale, Study, Table, studies
 from polariscope.theory.linear_ivae import (
     LinearIVAE,
     both_learned_objective,

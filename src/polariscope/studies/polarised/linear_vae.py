@@ -17,7 +17,8 @@ from polariscope.nets.autoencoder import AutoencoderConfig
 from polariscope.objectives.beta_vae import BetaVAE
 from polariscope.report.figures import LIGHT, MARKERS, SUBJECTS, styled
 from polariscope.representation import represent
-from polariscope.studies.study import Bench, Claim, Job, Row, Scale, Study, Table, plus_minus, studies
+from polariscope.studies.rows import plus_minus
+from polariscope.studies.study import Bench, Claim, Job, Row, Scale, Study, Table, studies
 from polariscope.theory.linear_vae import LinearVAE, rate_distortion, rotation_gap, solve
 from polariscope.training.config import RunConfig, TrainingConfig
 from polariscope.training.run import load_model

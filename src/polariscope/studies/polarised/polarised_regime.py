@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,8 +14,10 @@ from polariscope.measures.truncation import compare_mean_sampled, subset_accurac
 from polariscope.objectives.beta_vae import BetaVAE
 from polariscope.report.figures import LIGHT, heatmap, styled, types_by_strength
 from polariscope.representation import represent
+from polariscope.studies.criteria import All, AtLeast, AtMost, Correlates, Near, Rises
 from polariscope.studies.polarised.settings import run_at
-from polariscope.studies.study import Bench, Claim, Job, Row, Scale, Study, Table, plus_minus, studies
+from polariscope.studies.rows import difference
+from polariscope.studies.study import Bench, Claim, Job, Row, Scale, Study, Table, studies
 from polariscope.training.run import load_model
 
 BETAS = {
@@ -32,6 +33,9 @@ PROBES = {
     "laptop": {"train": 2000, "test": 1000, "strengths": 3, "folds": 3},
     "paper": {"train": 6600, "test": 3300, "strengths": 10, "folds": 5},
 }
+LATENTS = 10
+PRUNED = {"pruned": True}
+"""Models with passive variables that have not collapsed altogether."""
 SUBSETS = ("all", "active", "mixed", "passive", "active+mixed", "active+passive")
 
 
@@ -91,65 +95,66 @@ class PolarisedRegime(Study):
             row[f"max_correlation_{kind}"] = float(largest[index].mean()) if len(index) else None
         return row
 
-    def claims(self, table: Table, scale: Scale) -> list[Claim]:
-        by_beta = list(table.by("beta"))
-        passive = [group.mean("passive") for _, group in by_beta]
-        alive = Table([r for r in table.rows if r["active"] + r["mixed"] > 0])
-        pruned = Table([r for r in alive.rows if r["passive"] > 0 and r.get("tc_mean_all") is not None])
-        latents = 10
-        higher = pruned.column("tc_mean_all") > pruned.column("tc_sampled_all")
-        gaps = np.abs(table.column("trace_gap_sampled") - table.column("trace_gap_analytic"))
-        erank_error = np.abs(alive.column("erank_mean_all") - (latents - alive.column("passive")))
-        both = Table([r for r in pruned.rows if r.get("tc_mean_non-passive") is not None])
-        tc_gap = np.abs(both.column("tc_mean_non-passive") - both.column("tc_sampled_non-passive"))
-        some = Table([r for r in table.rows if r.get("accuracy_sampled_passive") is not None])
-        chance = some.column("accuracy_sampled_passive") - some.column("accuracy_sampled_random")
+    def claims(self, scale: Scale) -> list[Claim]:
         return [
             Claim(
                 "The number of passive variables grows with regularisation",
                 "figure 6.5: grows for every objective",
-                ", ".join(f"{beta:g}: {p:.1f}" for (beta, _), p in zip(by_beta, passive, strict=True)),
-                all(b >= a - 0.34 for a, b in itertools.pairwise(passive)) and passive[-1] > passive[0],
+                Rises("passive", "beta", by=1, slack=0.34, called="number of passive variables", digits=1),
+                weaker="of the beta-VAE only",
             ),
             Claim(
                 "Total correlation of the means exceeds that of the samples once there are passive variables",
                 "figure 6.6a: the gap grows with the passive variables",
-                f"{higher.sum()} of {len(pruned)} models",
-                bool(higher.all()) if len(pruned) else None,
+                All(
+                    AtLeast("tc_excess", 0, of="every", where=PRUNED, called="excess of the means (nats)"),
+                    Correlates("tc_excess", "passive", 0.5, where=PRUNED, called="excess of the means"),
+                ),
             ),
             Claim(
                 "Without the passive variables the two agree",
                 "figure 6.8: similar once passive variables are removed",
-                f"largest difference {tc_gap.max():.2f} nats over {len(both)} models" if len(both) else "no such model",
-                bool(tc_gap.max() < 0.25) if len(both) else None,
+                AtMost("tc_difference", 0.25, of="every", where=PRUNED, called="difference without them (nats)"),
             ),
             Claim(
                 "The effective rank of the means is the number of variables that are not passive",
                 "figure 6.6c",
-                f"largest difference {erank_error.max():.2f} over {len(alive)} models that did not collapse"
-                if len(alive)
-                else "every model collapsed",
-                bool(erank_error.max() < 1.0) if len(alive) else None,
+                Near(
+                    "erank_mean_all",
+                    "not_passive",
+                    by=1,
+                    of="every",
+                    where={"alive": True},
+                    called="effective rank",
+                    to="the number of variables that are not passive",
+                ),
             ),
             Claim(
                 "The effective rank of the samples stays at the number of latents",
                 "figure 6.6c",
-                f"smallest {table.column('erank_sampled_all').min():.2f} of {latents}",
-                bool(table.column("erank_sampled_all").min() >= 0.94 * latents),
+                AtLeast("erank_sampled_all", 0.94 * LATENTS, of="every", called=f"effective rank, of {LATENTS},"),
             ),
             Claim(
                 "The trace gap is the sum of the mean posterior variances",
                 "section 8.3.1, exact by total variance",
-                f"largest difference {gaps.max():.3f}",
-                bool(gaps.max() < 0.25),
+                Near(
+                    "trace_gap_sampled",
+                    "trace_gap_analytic",
+                    by=0.25,
+                    of="every",
+                    called="trace gap",
+                    to="the summed variances",
+                ),
             ),
             Claim(
                 "Passive variables of the sampled representation predict no better than chance",
                 "figure 6.4: equal to the random classifier",
-                f"accuracy above chance {plus_minus(chance, 3)}" if len(chance) else "no passive variables",
-                bool(chance.mean() < 0.05) if len(chance) else None,
+                AtMost("above_chance", 0.05, called="accuracy above chance", digits=3),
             ),
         ]
+
+    def readings(self, table: Table) -> Table:
+        return Table([row | _compared(row) for row in table.rows])
 
     def figures(self, table: Table) -> dict[str, Figure]:
         groups = list(table.by("beta"))
@@ -184,6 +189,18 @@ class PolarisedRegime(Study):
                 example["correlations"], labels, numbers, title, signed=True, high=1, row_colours=shades
             )
         return found
+
+
+def _compared(row: Row) -> Row:
+    """Means against samples of one model."""
+    return {
+        "alive": row["active"] + row["mixed"] > 0,
+        "pruned": row["active"] + row["mixed"] > 0 and row["passive"] > 0,
+        "not_passive": LATENTS - row["passive"],
+        "tc_excess": difference(row, "tc_mean_all", "tc_sampled_all"),
+        "tc_difference": difference(row, "tc_mean_non-passive", "tc_sampled_non-passive", sign=False),
+        "above_chance": difference(row, "accuracy_sampled_passive", "accuracy_sampled_random"),
+    }
 
 
 @styled

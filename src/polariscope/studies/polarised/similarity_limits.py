@@ -10,7 +10,8 @@ from matplotlib.figure import Figure
 
 from polariscope.measures.similarity import cka, procrustes
 from polariscope.report.figures import LIGHT, SUBJECTS, styled
-from polariscope.studies.study import Bench, Claim, Job, Row, Scale, Study, Table, plus_minus, studies
+from polariscope.studies.rows import plus_minus
+from polariscope.studies.study import Bench, Claim, Job, Row, Scale, Study, Table, studies
 
 FEATURES = 50
 SHARED = (40, 25, 0)

@@ -1,0 +1,76 @@
+"""Rows with named columns: what the jobs of a study give and its criteria judge."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows with named columns: enough of a data frame for claims.
+
+    >>> table = Table([{"beta": 1, "kl": 4.0}, {"beta": 1, "kl": 6.0}, {"beta": 2, "kl": 1.0}])
+    >>> table.where(beta=1).mean("kl"), table.distinct("beta")
+    (5.0, [1, 2])
+    >>> [(beta, group.mean("kl")) for beta, group in table.by("beta")]
+    [(1, 5.0), (2, 1.0)]
+    """
+
+    rows: list[Row]
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def where(self, **conditions: Any) -> Table:
+        """Rows whose columns have these values."""
+        return Table([row for row in self.rows if all(row.get(k) == v for k, v in conditions.items())])
+
+    def column(self, name: str) -> NDArray[Any]:
+        """Values of a column, of the rows that have it."""
+        return np.array([row[name] for row in self.rows if row.get(name) is not None])
+
+    def mean(self, name: str) -> float:
+        values = self.column(name)
+        if not len(values):
+            raise ValueError(f"no row has a {name}")
+        return float(np.mean(values))
+
+    def std(self, name: str) -> float:
+        """Spread over the rows (n - 1); 0 for a single one."""
+        values = self.column(name)
+        return float(np.std(values, ddof=1)) if len(values) > 1 else 0.0
+
+    def distinct(self, name: str) -> list[Any]:
+        return sorted({row[name] for row in self.rows if row.get(name) is not None})
+
+    def by(self, name: str) -> Iterator[tuple[Any, Table]]:
+        """Each value of a column with the rows that have it, in order of the values."""
+        for value in self.distinct(name):
+            yield value, self.where(**{name: value})
+
+
+def plus_minus(values: NDArray[Any] | Sequence[float], digits: int = 2) -> str:
+    """``mean ± sd (n)`` of some seeds.
+
+    >>> plus_minus([1.0, 2.0, 3.0])
+    '2.00 ± 1.00 (n=3)'
+    """
+    values = np.asarray(values, dtype=float)
+    if len(values) == 1:
+        return f"{values[0]:.{digits}f} (n=1)"
+    return f"{values.mean():.{digits}f} ± {values.std(ddof=1):.{digits}f} (n={len(values)})"
+
+
+def difference(row: Row, first: str, second: str, sign: bool = True) -> float | None:
+    """One column minus another, or how far apart they are; None where the row lacks one of them."""
+    if row.get(first) is None or row.get(second) is None:
+        return None
+    gap = float(row[first]) - float(row[second])
+    return gap if sign else abs(gap)
