@@ -192,27 +192,9 @@ class Polyhedron:
 
     def light(self, turn: Floats, line: Floats) -> Floats:
         normal = turn @ self.normals.T
-        order = np.argsort(-normal[:, 2], axis=1)  # faces towards the viewer first
-        normal = np.take_along_axis(normal, order[:, None], axis=2)
-        x, y, z = normal[:, 0, :, None], normal[:, 1, :, None], _nonzero(normal[:, 2, :, None])
-        # The height of a face is a sum of one term a column and one per row.
-        columns, rows = (-x / z * line).astype(line.dtype), ((self.inradius + y * line) / z).astype(line.dtype)
-        front = z > 0
-        bright = brightness(normal.swapaxes(1, 2) @ LIGHT).astype(line.dtype)
-        shape = (len(turn), len(line), len(line))
-        top, bottom, height = (np.full(shape, start, line.dtype) for start in (FAR, -FAR, 0))
-        seen, nearer = np.zeros(shape, line.dtype), np.empty(shape, bool)
-        fronts = front.sum(axis=1)
-        # Images differ in how many faces they show; those that do not count are infinitely far away.
-        ahead, behind = np.where(front, rows, np.inf), np.where(front, -np.inf, rows)
-        for face in range(fronts.max()):
-            np.add(ahead[:, face, :, None], columns[:, face, None, :], out=height)
-            np.less(height, top, out=nearer)
-            np.minimum(height, top, out=top)
-            np.copyto(seen, bright[:, face, None, None], where=nearer)
-        for face in range(fronts.min(), len(self.normals)):
-            np.add(behind[:, face, :, None], columns[:, face, None, :], out=height)
-            np.maximum(height, bottom, out=bottom)
+        bright = brightness(normal.swapaxes(1, 2) @ LIGHT)
+        inradius = np.full((len(turn), len(self.normals)), self.inradius)
+        top, bottom, seen = faces(normal, inradius, bright, line, line)
         return seen * (top > bottom)
 
 
@@ -318,6 +300,38 @@ class _AxisView:
         """Where rays enter and leave the space between two heights on the axis, lower one first."""
         one, other = ((end - self.along * self.lean) / _nonzero(self.rise) for end in (low, high))
         return np.minimum(one, other), np.maximum(one, other)
+
+
+def faces(normal: Floats, offset: Floats, bright: Floats, across: Floats, down: Floats) -> tuple[Floats, Floats, Floats]:
+    """Where rays meet the faces of convex bodies: heights of the upper and the lower side, and the upper one's light.
+
+    Faces have outward normals ``(n, 3, faces)``, an ``offset`` from the origin and a brightness ``(n, faces)`` each.
+    Rays are at x in ``across`` and -y in ``down``, the same for all bodies or ``(n, 1, m)``. A ray passes by where the
+    upper side is not above the lower one.
+    """
+    order = np.argsort(-normal[:, 2], axis=1)  # faces towards the viewer first
+    normal = np.take_along_axis(normal, order[:, None], axis=2)
+    offset, bright = (np.take_along_axis(of_face, order, axis=1)[..., None] for of_face in (offset, bright))
+    x, y, z = normal[:, 0, :, None], normal[:, 1, :, None], _nonzero(normal[:, 2, :, None])
+    # The height of a face is a sum of one term a column and one per row.
+    columns, rows = (-x / z * across).astype(across.dtype), ((offset + y * down) / z).astype(down.dtype)
+    front = z > 0
+    bright = bright.astype(across.dtype)
+    shape = (len(normal), rows.shape[-1], columns.shape[-1])
+    top, bottom, height = (np.full(shape, start, across.dtype) for start in (FAR, -FAR, 0))
+    seen, nearer = np.zeros(shape, across.dtype), np.empty(shape, bool)
+    fronts = front.sum(axis=(1, 2))
+    # Bodies differ in how many faces they show; those that do not count are infinitely far away.
+    ahead, behind = np.where(front, rows, np.inf), np.where(front, -np.inf, rows)
+    for face in range(fronts.max()):
+        np.add(ahead[:, face, :, None], columns[:, face, None, :], out=height)
+        np.less(height, top, out=nearer)
+        np.minimum(height, top, out=top)
+        np.copyto(seen, bright[:, face, None], where=nearer)
+    for face in range(fronts.min(), normal.shape[2]):
+        np.add(behind[:, face, :, None], columns[:, face, None, :], out=height)
+        np.maximum(height, bottom, out=bottom)
+    return top, bottom, seen
 
 
 def brightness(cosine: Floats) -> Floats:
