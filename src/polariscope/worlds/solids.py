@@ -302,7 +302,9 @@ class _AxisView:
         return np.minimum(one, other), np.maximum(one, other)
 
 
-def faces(normal: Floats, offset: Floats, bright: Floats, across: Floats, down: Floats) -> tuple[Floats, Floats, Floats]:
+def faces(
+    normal: Floats, offset: Floats, bright: Floats, across: Floats, down: Floats
+) -> tuple[Floats, Floats, Floats]:
     """Where rays meet the faces of convex bodies: heights of the upper and the lower side, and the upper one's light.
 
     Faces have outward normals ``(n, 3, faces)``, an ``offset`` from the origin and a brightness ``(n, faces)`` each.
