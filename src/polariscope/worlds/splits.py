@@ -248,13 +248,17 @@ def usual_values(
     (4, 5)
     """
     ordered = [factor for factor in factors if factor.size > 2 and factor.kind != "categorical"]
+    own = PUBLISHED_OF_ARM[kind]
     if kind == "composition":
         many = [factor for factor in ordered if factor.size >= 10]
-        return {factor.name: tuple(range(max(1, factor.size // 10))) for factor in many or ordered}
+        first = {factor: tuple(range(max(1, factor.size // 10))) for factor in many or ordered}
+        return {factor.name: own.get((factor.name, factor.size), usual) for factor, usual in first.items()}
     found = {}
     for factor in ordered:
         size, kept = factor.size, math.ceil(factor.size / 5)
-        if kind == "extrapolation":
+        if (factor.name, size) in own:
+            found[factor.name] = own[factor.name, size]
+        elif kind == "extrapolation":
             found[factor.name] = tuple(range(size - kept, size))
         else:
             spread = tuple(int((i + 0.5) * size / kept) for i in range(kept))
@@ -264,6 +268,14 @@ def usual_values(
 
 PUBLISHED = {8: (2, 5), 32: (2, 7, 11, 15, 20, 24, 29)}
 """Values to interpolate where the published ones are not evenly spread, by the number of a factor's values."""
+
+_AXES = ("horizontal_axis", 40), ("vertical_axis", 40)
+PUBLISHED_OF_ARM: dict[str, dict[tuple[str, int], tuple[int, ...]]] = {
+    "interpolation": {("object_colour", 6): (3,), **dict.fromkeys(_AXES, (5, 15, 24, 34))},
+    "extrapolation": {("object_colour", 6): (5,), **dict.fromkeys(_AXES, (36, 37, 38, 39))},
+    "composition": dict.fromkeys(_AXES, tuple(range(6))),
+}
+"""MPI3D has many factors to keep some of: the published splits take fewer values of each, by its name and size."""
 
 
 def _by_values(world: World, values: Values, kept: bool) -> Parts:
