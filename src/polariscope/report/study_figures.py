@@ -1,0 +1,56 @@
+"""What the pictures of several studies share: lines over seeds, and axes that can be read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, NullLocator
+from numpy.typing import ArrayLike
+
+from polariscope.report.figures import LIGHT, MARKERS, SUBJECTS
+
+COLOURS = (*SUBJECTS, "active")
+
+
+def over_seeds(axes: Axes, x: ArrayLike, values: ArrayLike, number: int = 0, **style: Any) -> None:
+    """The median over the seeds of ``values`` ``(x, seeds)`` with its quartiles, in the colour and marker of a number.
+
+    ``style`` goes to Matplotlib's ``errorbar``.
+    """
+    low, middle, high = np.quantile(np.asarray(values, dtype=float), [0.25, 0.5, 0.75], axis=1)
+    usual = {"color": LIGHT[COLOURS[number]], "marker": MARKERS[number], "markersize": 4, "elinewidth": 0.8}
+    axes.errorbar(np.asarray(x), middle, [middle - low, high - middle], **(usual | style))
+
+
+def log_axes(axes: Axes, ticks: Sequence[float] = ()) -> None:
+    """Both axes logarithmic, with plain numbers; those of x at given places, such as the sizes there are."""
+    axes.set(xscale="log", yscale="log")
+    plain_ticks(axes)
+    if len(ticks):
+        axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+
+
+def plain_ticks(axes: Axes, subs: Sequence[float] = (1.0, 2.0, 5.0)) -> None:
+    """Numbers at the ticks of logarithmic axes: the house style draws no formulas."""
+    for axis in (axes.xaxis, axes.yaxis):
+        if axis.get_scale() == "log":
+            axis.set_major_locator(LogLocator(subs=subs, numticks=8))
+            axis.set_minor_locator(NullLocator())
+        axis.set_major_formatter("{x:g}")
+
+
+def side_by_side(count: int, width: float, height: float) -> Figure:
+    """Axes in a row, each of a width in inches."""
+    figure = Figure(figsize=(0.6 + width * count, height), layout="constrained")
+    figure.subplots(1, count)
+    return figure
+
+
+def share_legend(figure: Figure) -> None:
+    """One legend under all panels, with the entries of the first."""
+    handles, labels = figure.axes[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=3)
