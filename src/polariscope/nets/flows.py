@@ -1,0 +1,156 @@
+"""Flows: networks that can be run backwards, so that a density of codes is one of observations.
+
+They *invert*: ``encode`` gives a code of as many numbers as an observation has, ``invert`` the observation again, and
+``log_det`` how much the network stretches the space around it. Images are read as vectors of their pixels.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from polariscope.nets.model import Brief, Shape, models
+from polariscope.nets.posterior import Point
+
+Kind = Literal["additive", "volume-preserving", "affine"]
+
+
+class Flow(nn.Module, ABC):
+    """A new flow defines ``transform`` of vectors and its inverse."""
+
+    def __init__(self, shape: Shape) -> None:
+        super().__init__()
+        self.shape = shape
+        self.latents = math.prod(shape)
+
+    @abstractmethod
+    def transform(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Codes ``(n, d)`` of observations, and ln |det| of their derivatives ``(n,)``, in one pass."""
+
+    @abstractmethod
+    def invert(self, z: Tensor) -> Tensor:
+        """The observations of codes."""
+
+    def encode(self, x: Tensor) -> Point:
+        return Point(self.transform(x)[0])
+
+    def log_det(self, x: Tensor) -> Tensor:
+        """ln |det ∂z/∂x|, one number an observation."""
+        return self.transform(x)[1]
+
+    def generate(self, z: Tensor) -> Tensor:
+        """Observations of codes in the data's units, by the name that every model has for it."""
+        return self.invert(z)
+
+
+@models.register("linear-flow")
+@dataclass(frozen=True)
+class LinearFlowConfig:
+    """One square matrix: z = W x + b."""
+
+    def build(self, brief: Brief) -> LinearFlow:
+        return LinearFlow(brief.observation)
+
+
+class LinearFlow(Flow):
+    """Begins with an orthogonal matrix, so that no direction is small at first."""
+
+    def __init__(self, shape: Shape) -> None:
+        super().__init__(shape)
+        self.layer = nn.Linear(self.latents, self.latents)
+        nn.init.orthogonal_(self.layer.weight)
+        nn.init.zeros_(self.layer.bias)
+
+    def transform(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        return self.layer(x.flatten(1)), torch.linalg.slogdet(self.layer.weight).logabsdet.expand(len(x))
+
+    def invert(self, z: Tensor) -> Tensor:
+        return torch.linalg.solve(self.layer.weight, (z - self.layer.bias).T).T.reshape(len(z), *self.shape)
+
+
+@models.register("coupling-flow")
+@dataclass(frozen=True)
+class CouplingFlowConfig:
+    """Blocks that shift and scale one half of the coordinates by what the other half says, after a random reordering.
+
+    Those that are "volume-preserving" scale by factors whose product is 1 (Sorrenson et al. 2020), "additive" ones only
+    shift (Dinh et al. 2014), and "affine" ones scale as they like (Dinh et al. 2017).
+    """
+
+    blocks: int = 6
+    hidden: tuple[int, ...] = (500, 500)
+    """Units of the hidden layers of each block, with ReLUs."""
+    kind: Kind = "volume-preserving"
+
+    def __post_init__(self) -> None:
+        if self.blocks < 1:
+            raise ValueError(f"a coupling flow needs at least 1 block; got {self.blocks}")
+
+    def build(self, brief: Brief) -> CouplingFlow:
+        return CouplingFlow(brief.observation, self.blocks, self.hidden, self.kind)
+
+
+class CouplingFlow(Flow):
+    """Coupling blocks one after the other."""
+
+    def __init__(self, shape: Shape, blocks: int, hidden: tuple[int, ...], kind: Kind) -> None:
+        super().__init__(shape)
+        if self.latents < 2:
+            raise ValueError("a coupling flow needs observations of at least 2 numbers; got 1: take linear-flow")
+        self.blocks = nn.ModuleList([Block(self.latents, hidden, kind) for _ in range(blocks)])
+
+    def transform(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        z, log_det = x.flatten(1), x.new_zeros(len(x))
+        for block in self.blocks:
+            z, grown = block(z)
+            log_det = log_det + grown
+        return z, log_det
+
+    def invert(self, z: Tensor) -> Tensor:
+        for block in reversed(self.blocks):
+            z = block.invert(z)
+        return z.reshape(len(z), *self.shape)
+
+
+class Block(nn.Module):
+    """Reorders the coordinates, keeps the first half and maps each of the second to e^s x + t, with s and t from the
+    first."""
+
+    order: Tensor
+    back: Tensor
+
+    def __init__(self, size: int, hidden: tuple[int, ...], kind: Kind) -> None:
+        super().__init__()
+        self.kept, self.changed, self.kind = size // 2, size - size // 2, kind
+        outputs = self.changed if kind == "additive" else 2 * self.changed
+        widths = [self.kept, *hidden]
+        layers = [layer for pair in zip(widths, hidden, strict=False) for layer in (nn.Linear(*pair), nn.ReLU())]
+        self.net = nn.Sequential(*layers, nn.Linear(widths[-1], outputs))
+        order = torch.randperm(size)
+        self.register_buffer("order", order)
+        self.register_buffer("back", order.argsort())
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        kept, changed = x[:, self.order].split([self.kept, self.changed], dim=1)
+        log_scale, shift = self._said(kept)
+        grown = log_scale.sum(1) if self.kind == "affine" else x.new_zeros(len(x))  # 0 by construction, not by rounding
+        return torch.cat([kept, changed * log_scale.exp() + shift], dim=1), grown
+
+    def invert(self, z: Tensor) -> Tensor:
+        kept, changed = z.split([self.kept, self.changed], dim=1)
+        log_scale, shift = self._said(kept)
+        return torch.cat([kept, (changed - shift) * (-log_scale).exp()], dim=1)[:, self.back]
+
+    def _said(self, kept: Tensor) -> tuple[Tensor, Tensor]:
+        """Logarithms of the scales, and shifts. A block scales by e at most, so that no inverse explodes."""
+        if self.kind == "additive":
+            shift = self.net(kept)
+            return torch.zeros_like(shift), shift
+        raw, shift = self.net(kept).chunk(2, dim=1)
+        log_scale = raw.tanh()
+        return (log_scale if self.kind == "affine" else log_scale - log_scale.mean(1, keepdim=True)), shift
