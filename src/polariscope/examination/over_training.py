@@ -1,0 +1,73 @@
+"""Measures beside the loss over a training: a loss that improves says nothing of the factors (Spec 001a, section 3.7).
+
+The model is measured afterwards, at the snapshots that its run has kept (``--training.snapshot-every``), so that a
+training is the same whether somebody will look or not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from polariscope.measures.measure import Undefined, measures
+from polariscope.representation import Representation, represent
+from polariscope.tabular import Row, Tabular
+from polariscope.training.run import Run, as_store, config_of, load_model
+from polariscope.worlds.splits import Part
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class OverTraining(Tabular):
+    """A row for each snapshot of a run: its step, the loss then, and each measure."""
+
+    rows: tuple[Row, ...]
+
+    @property
+    def headline(self) -> str:
+        first, last = self.rows[0], self.rows[-1]
+        told = [f"{name} from {_told(first[name])} to {_told(last[name])}" for name in first if name != "step"]
+        return f"{len(self.rows)} snapshots from step {first['step']} to {last['step']}: {', '.join(told)}"
+
+    def records(self) -> list[Row]:
+        return [dict(row) for row in self.rows]
+
+
+def over_training(
+    run: Run | Path | str,
+    measured: Sequence[str] = ("mcc",),
+    *,
+    count: int = 10_000,
+    seed: int = 0,
+    store: Path | str = "runs",
+) -> OverTraining:
+    """The loss and some measures at every snapshot of a run, on held-out data as far as there is any.
+
+    The loss is that of the evaluation at the same step, of training where nothing is held out, and None where neither
+    was taken then. A measure that is undefined is None.
+    """
+    run = run if isinstance(run, Run) else as_store(store).open(run)
+    steps = sorted(run.snapshots())
+    if not steps:
+        raise ValueError(f"run {run.id} has kept no snapshots to measure: train it with --training.snapshot-every")
+    config = config_of(run)
+    held_out = len(config.split.parts(config.world).held_out) > 0
+    world = Part(config.world, config.split) if held_out else config.world
+    losses = dict(zip(*run.curve("loss", "held_out" if held_out else "train"), strict=True))
+    rows = []
+    for step in steps:
+        found = represent(load_model(run, step), world, count=count, seed=seed)
+        rows.append({"step": step, "loss": losses.get(step), **{name: _value(name, found) for name in measured}})
+    return OverTraining(tuple(rows))
+
+
+def _value(name: str, representation: Representation) -> float | None:
+    try:
+        return measures.get(name)().value(representation)
+    except Undefined:
+        return None
+
+
+def _told(value: Any) -> str:
+    return "nothing" if value is None else f"{value:.3g}"
