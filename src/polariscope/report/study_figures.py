@@ -26,6 +26,14 @@ def over_seeds(axes: Axes, x: ArrayLike, values: ArrayLike, number: int = 0, **s
     axes.errorbar(np.asarray(x), middle, [middle - low, high - middle], **(usual | style))
 
 
+def dots(axes: Axes, at: float, values: ArrayLike, colour: str, line: float | None = None, label: str = "") -> None:
+    """Every restart a dot above a place of x, with a short line at some height: a mean of two modes would hide both."""
+    values = np.asarray(values, dtype=float)
+    axes.scatter(np.full(len(values), at), values, s=18, alpha=0.7, color=LIGHT[colour], label=label)
+    if line is not None:
+        axes.plot([at - 0.1, at + 0.1], [line, line], color=LIGHT["ink"], linewidth=1.2)
+
+
 def log_axes(axes: Axes, ticks: Sequence[float] = ()) -> None:
     """Both axes logarithmic, with plain numbers; those of x at given places, such as the sizes there are."""
     axes.set(xscale="log", yscale="log")
