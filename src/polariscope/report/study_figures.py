@@ -62,3 +62,10 @@ def share_legend(figure: Figure) -> None:
     """One legend under all panels, with the entries of the first."""
     handles, labels = figure.axes[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=3)
+
+
+def legend_once(axes: Axes) -> None:
+    """A legend with each label once, where many lines have the same."""
+    handles, labels = axes.get_legend_handles_labels()
+    once = dict(zip(labels, handles, strict=True))
+    axes.legend(once.values(), once.keys())
