@@ -10,9 +10,10 @@ from matplotlib.figure import Figure
 from polariscope.measures.polarisation import variable_types
 from polariscope.measures.truncation import compare_mean_sampled
 from polariscope.objectives.annealed_vae import AnnealedVAE
-from polariscope.report.figures import types_by_strength
 from polariscope.representation import represent
+from polariscope.studies.criteria import All, AtLeast, Flat, Near, Rises
 from polariscope.studies.polarised.settings import run_at
+from polariscope.studies.polarised.type_bars import type_bars
 from polariscope.studies.study import Bench, Claim, Job, Row, Scale, Study, Table, studies
 from polariscope.training.run import load_model
 
@@ -20,6 +21,7 @@ from polariscope.training.run import load_model
 # less, so its gamma is too. With a gamma of 100 nothing is pruned: the divergence is spread over ten mixed latents.
 CAPACITIES = {"smoke": (2.0, 6.0), "laptop": (2.0, 4.0, 6.0, 8.0, 10.0), "paper": (5.0, 10.0, 25.0, 50.0, 75.0, 100.0)}
 GAMMA = {"smoke": 10.0, "laptop": 10.0, "paper": 1000.0}
+LATENTS = 10
 SEEDS = {"smoke": 1, "laptop": 5, "paper": 50}
 STEPS = {"smoke": 60, "laptop": 8000, "paper": 300_000}
 
@@ -56,39 +58,30 @@ class AnnealedCapacity(Study):
             row[name] = getattr(whole, name)
         return [row]
 
-    def claims(self, table: Table, scale: Scale) -> list[Claim]:
-        groups = list(table.by("capacity"))
-        passive = [group.mean("passive") for _, group in groups]
-        tc = [group.mean("tc_mean") for _, group in groups if len(group.column("tc_mean"))]
-        reached = max(abs(group.mean("kl") - capacity) for capacity, group in groups)
+    def claims(self, scale: Scale) -> list[Claim]:
         return [
             Claim(
                 "The divergence ends at the capacity",
                 "by construction of the objective",
-                f"largest distance {reached:.2f} nats",
-                reached < 0.5,
+                Near("kl", "capacity", by=0.5, called="divergence (nats)"),
             ),
             Claim(
                 "The number of passive variables is high and almost independent of the capacity",
                 "figure B.1",
-                ", ".join(f"{c:g}: {p:.1f}" for (c, _), p in zip(groups, passive, strict=True)),
-                min(passive) >= 3 and max(passive) - min(passive) <= 3,
+                All(
+                    AtLeast("passive_share", 0.3, each="capacity", called="share of passive variables"),
+                    Flat("passive", "capacity", by=3, called="number of passive variables", digits=1),
+                ),
             ),
             Claim(
                 "Total correlation of the means rises with the capacity",
                 "figures B.2-B.3",
-                ", ".join(f"{value:.2f}" for value in tc),
-                tc[-1] > tc[0] if len(tc) > 1 else None,
+                Rises("tc_mean", "capacity", by=0.1, slack=0.1, called="total correlation of the means (nats)"),
             ),
         ]
 
+    def readings(self, table: Table) -> Table:
+        return Table([row | {"passive_share": row["passive"] / LATENTS} for row in table.rows])
+
     def figures(self, table: Table) -> dict[str, Figure]:
-        groups = list(table.by("capacity"))
-        counts = [{kind: group.mean(kind) for kind in ("active", "mixed", "passive")} for _, group in groups]
-        lines = {
-            side: [g.mean(f"tc_{column}") if len(g.column(f"tc_{column}")) else float("nan") for _, g in groups]
-            for side, column in (("means", "mean"), ("samples", "sampled"))
-        }
-        strengths = [capacity for capacity, _ in groups]
-        name = "total correlation (nats)"
-        return {"types": types_by_strength(strengths, counts, lines, strength="capacity", measure=name)}
+        return {"types": type_bars(table, "capacity", "tc_mean", "tc_sampled", measure="total correlation (nats)")}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -12,7 +13,7 @@ from matplotlib.figure import Figure
 
 from polariscope.dimension.elbow import Classifier, CurvePoint, elbow, elbow_curves, mean_curve
 from polariscope.dimension.figures import elbow_figure
-from polariscope.dimension.search import fondue
+from polariscope.dimension.search import Step
 from polariscope.dimension.trained import DimensionProbe, Reading, search_dimension
 from polariscope.nets.architecture import Linear
 from polariscope.nets.autoencoder import AutoencoderConfig
@@ -22,6 +23,8 @@ from polariscope.objectives.dip_vae import DIPVAE
 from polariscope.objectives.objective import Objective
 from polariscope.objectives.vae import VAE
 from polariscope.report.figures import LIGHT, styled
+from polariscope.report.study_figures import legend_once
+from polariscope.studies.criteria import Alike, All, AtLeast, Beats, Flat, Near, Rises
 from polariscope.studies.polarised.settings import published_run, toy_run
 from polariscope.studies.rows import plus_minus
 from polariscope.studies.study import Bench, Claim, Job, Row, Scale, Study, Table, studies
@@ -40,6 +43,7 @@ TOY_STEPS = {"smoke": 15, "laptop": 3000, "paper": 8000}
 # At a rate of 0.02 falling to nothing: theory is about the optimum, so it has to be reached.
 LINEAR_STEPS = {"smoke": 15, "laptop": 6000, "paper": 6000}
 SPRITE_STEPS, ELBOW_STEPS = 2500, 7500  # a model of the search, and one that counts as fully trained
+LINEAR_BETAS = (0.1, 1.0)
 BETAS = (0.25, 0.5, 1.0, 2.0, 4.0)
 LAMBDAS = (0.5, 1.0, 2.0, 4.0)
 STARTS = (2, 5, 12, 25)
@@ -75,7 +79,7 @@ class Fondue(Study):
         if not small:  # the longest first, so that no core waits for another at the end
             jobs += [{"part": "elbow-sprites", "seed": s} for s in seeds[: None if scale == "paper" else 1]]
             jobs += [{"part": "sprites", "seed": s} for s in seeds]
-        jobs += [{"part": "linear", "beta": beta, "seed": s} for beta in (0.1, 1.0) for s in seeds]
+        jobs += [{"part": "linear", "beta": beta, "seed": s} for beta in LINEAR_BETAS for s in seeds]
         jobs += [
             {"part": "toy", "statistic": statistic, "method": method, "seed": s}
             for statistic, method in (("trace", "fondue"), ("ib", "fondue"), ("ide", "fondue"), ("trace", "binary"))[
@@ -115,106 +119,95 @@ class Fondue(Study):
             "steps": found.steps,
             "seconds": found.seconds,
             "visited": list(found.search.visited),
+            "log": [_look(step) for step in found.search.log],
             "readings": readings,
             "ide": [(r.latents, r.ide_mean, r.ide_sample) for r in found.readings] if statistic == "ide" else None,
         }
         return [{**settings, **row}]
 
-    def claims(self, table: Table, scale: Scale) -> list[Claim]:
-        linear = table.where(part="linear")
-        expected = {beta: _linear_answer(beta) for beta in linear.distinct("beta")}
-        right = [row["answer"] == expected[row["beta"]] for row in linear.rows]
-        by_beta = [group.mean("answer") for _, group in table.where(part="beta").by("beta")]
-        toy = table.where(part="toy", algorithm="FONDUE")
-        knee = _knee(table.where(part="elbow-toy", objective="vae"))
-        ae_knee = _knee(table.where(part="elbow-toy", objective="ae"))
-        claims = [
+    def claims(self, scale: Scale) -> list[Claim]:
+        toy, sprites = {"part": "toy"}, {"part": "sprites"}
+        default = {"algorithm": "FONDUE"}
+
+        def at_elbow(where: Row, column: str = "elbow", of: str = "fully trained VAEs") -> Near:
+            # Spec 002, section 17.3 allows for 2.
+            return Near("answer", column, by=2, where=where, called="answer", to=f"the elbow of {of}", digits=1)
+
+        return [
             Claim(
                 "On linear Gaussian data FONDUE finds the number theory says",
-                "; ".join(f"beta {beta:g}: {n}" for beta, n in expected.items()) + " (Spec 002, section 5.5)",
-                "; ".join(f"beta {b:g}: {plus_minus(g.column('answer'), 1)}" for b, g in linear.by("beta")),
-                all(right),
+                "; ".join(f"beta {beta:g}: {_linear_answer(beta)}" for beta in LINEAR_BETAS)
+                + " (Spec 002, section 5.5)",
+                Near("answer", "theory", by=0, of="every", where={"part": "linear"}, to="what theory says", digits=0),
             ),
             Claim(
                 "A larger beta needs fewer latents",
                 "table 8.2: 13.6, 7.4, 6.3 on dSprites for beta 0.5, 2, 4; table 8.1: 10.9 for beta 1",
-                ", ".join(f"{value:.1f}" for value in by_beta),
-                all(b <= a + 0.5 for a, b in itertools.pairwise(by_beta)) and by_beta[-1] < by_beta[0],
+                Rises("answer", "beta", by=1, slack=0.5, falls=True, where={"part": "beta"}, digits=1),
             ),
             Claim(
                 "FONDUE lies at the elbow of fully trained VAEs (toy sprites)",
                 "figure 8.5: at the elbow for dSprites and CelebA",
-                f"FONDUE {plus_minus(toy.column('answer'), 1)}, elbow {knee}",
-                _near(toy, knee),
+                at_elbow(toy | default),
             ),
             Claim(
                 "The same number suits deterministic autoencoders",
                 "figure 8.6",
-                f"elbow of the autoencoder {ae_knee}",
-                _near(toy, ae_knee),
+                at_elbow(toy | default, "elbow_ae", "fully trained autoencoders"),
             ),
-        ]
-        return claims if scale == "smoke" else claims + self._larger_claims(table, toy)
-
-    @staticmethod
-    def _larger_claims(table: Table, toy: Table) -> list[Claim]:
-        starts = {start: group.mean("answer") for start, group in table.where(part="start").by("start")}
-        by_lambda = [group.mean("answer") for _, group in table.where(part="lambda").by("lambda")]
-        sprites = table.where(part="sprites")
-        knee = _knee(table.where(part="elbow-sprites"))
-        found = plus_minus(sprites.column("answer"), 1)
-        others = {name: table.where(part="toy", algorithm=name) for name in ("FONDUE_IB", "FONDUE_IDE", "BS_FONDUE")}
-        decoders = {d: group.mean("answer") for d, group in table.where(part="random-decoder").by("dimension")}
-        trusted = bool(sprites.column("trusted").all())
-        return [
             Claim(
                 "FONDUE on dSprites with the conv architecture",
                 "10.9 ± 0.7 (table 8.1: 64x64, lr 1e-4, 2 epochs of 11,520 steps a model)",
-                f"{found} (32x32 sprites, lr 1e-3, {int(sprites.mean('steps'))} steps a model)",
-                abs(sprites.mean("answer") - 10.9) <= 2 if trusted else None,
-                "" if trusted else "some deciding models were still collapsed",
+                Near("answer", 10.9, by=2, where=sprites, to="the published", digits=1),
+                provided=AtLeast(
+                    "trusted", 1, of="every", where=sprites, called="answer's trust in its deciding models (0, 1)"
+                ),
+                note="" if scale == "paper" else f"on 32x32 sprites, at lr 1e-3 with {SPRITE_STEPS} steps a model",
             ),
             Claim(
                 "FONDUE on sprites lies at the elbow of trained conv VAEs on the same machine",
                 "figure 8.5",
-                f"FONDUE {found}, elbow {knee}",
-                _near(sprites, knee),
+                at_elbow(sprites),
             ),
             Claim(
                 "Where the search starts does not change the answer",
                 "tables 8.4-8.6: within 1.1 of each other",
-                ", ".join(f"from {start}: {value:.1f}" for start, value in starts.items()),
-                max(starts.values()) - min(starts.values()) <= 1,
+                Flat("answer", "start", by=1.1, where={"part": "start"}, digits=1),
             ),
             Claim(
                 "A larger lambda of DIP-VAE II needs fewer latents",
                 "table 8.3: 10.2, 9.5, 7.9, 8.1 on dSprites",
-                ", ".join(f"{value:.1f}" for value in by_lambda),
-                by_lambda[-1] < by_lambda[0] if by_lambda[-1] != by_lambda[0] else None,
-                "" if by_lambda[-1] != by_lambda[0] else "both ends answer alike",
+                Rises("answer", "lambda", by=1, slack=0.5, falls=True, where={"part": "lambda"}, digits=1),
             ),
             Claim(
                 "Binary search over a range gives the same as FONDUE",
                 "table D.5: 11.3 against 10.9",
-                f"{plus_minus(others['BS_FONDUE'].column('answer'), 1)} against {plus_minus(toy.column('answer'), 1)}",
-                abs(others["BS_FONDUE"].mean("answer") - toy.mean("answer")) <= 1,
+                Alike("answer", {"algorithm": "BS_FONDUE"}, default, by=1, where=toy, digits=1),
             ),
             Claim(
                 "The IB variant answers with more latents, the IDE variant with about as many",
                 "table 8.1: 15.7 and 10.1 against 10.9 on dSprites",
-                f"IB {plus_minus(others['FONDUE_IB'].column('answer'), 1)}"
-                f"{' (saturated)' if others['FONDUE_IB'].column('saturated').any() else ''}, "
-                f"IDE {plus_minus(others['FONDUE_IDE'].column('answer'), 1)}, FONDUE {toy.mean('answer'):.1f}",
-                others["FONDUE_IB"].mean("answer") > toy.mean("answer")
-                and abs(others["FONDUE_IDE"].mean("answer") - toy.mean("answer")) <= 2,
+                All(
+                    Beats("answer", {"algorithm": "FONDUE_IB"}, default, by=1, where=toy, digits=1),
+                    Alike("answer", {"algorithm": "FONDUE_IDE"}, default, by=2, where=toy, digits=1),
+                ),
             ),
             Claim(
                 "On random decoders the answer grows with the dimension of the data",
                 "not in the work; data of known dimension in place of CelebA",
-                ", ".join(f"d {d}: {value:.1f}" for d, value in decoders.items()),
-                all(a <= b for a, b in itertools.pairwise(decoders.values())),
+                Rises("answer", "dimension", by=1, where={"part": "random-decoder"}, digits=1),
             ),
         ]
+
+    def readings(self, table: Table) -> Table:
+        """Answers beside what theory says and where the curves of full trainings bend."""
+        curves = table.where(part="elbow-toy")
+        elbows = {
+            "toy": {"elbow": _knee(curves.where(objective="vae")), "elbow_ae": _knee(curves.where(objective="ae"))},
+            "sprites": {"elbow": _knee(table.where(part="elbow-sprites"))},
+        }
+        linear = [row | {"theory": _linear_answer(row["beta"])} for row in table.where(part="linear").rows]
+        return Table(linear + [row | elbows.get(row["part"], {}) for row in table.rows if row["part"] != "linear"])
 
     def beside(self, table: Table) -> list[Row]:
         """Answer, cost and number of models of every search, as in the published tables."""
@@ -229,7 +222,8 @@ class Fondue(Study):
                         "data": part,
                         "setting": value if isinstance(value, str) else f"{setting} {value:g}",
                         "latents published (dSprites)": PUBLISHED.get((part, value), "-"),
-                        "latents here": plus_minus(group.column("answer"), 1),
+                        "latents here": plus_minus(group.column("answer"), 1)
+                        + (" (saturated)" if group.column("saturated").any() else ""),
                         "models": plus_minus(group.column("models"), 1),
                         "steps a model": f"{group.mean('steps'):.0f}",
                         "seconds": plus_minus(group.column("seconds"), 0),
@@ -310,18 +304,18 @@ def _linear_answer(beta: float) -> int:
     return int(np.flatnonzero(gaps <= 1)[-1]) + 1
 
 
+def _look(step: Step) -> Row:
+    """A look of a search for JSON, which knows no infinity: no upper bound is None."""
+    return asdict(step) | {"upper": step.upper if math.isfinite(step.upper) else None}
+
+
 def _knee(table: Table) -> int | None:
-    """The elbow of the reconstruction curve; None where the curve has none."""
+    """The elbow of the reconstruction curve; None where there is no curve, or it has none."""
     points = [_point(row) for row in table.rows]
     try:
-        return elbow(*mean_curve(points, points[0].objective, "reconstruction"))
+        return elbow(*mean_curve(points, points[0].objective, "reconstruction")) if points else None
     except ValueError:
         return None
-
-
-def _near(table: Table, knee: int | None) -> bool | None:
-    """Within 2 of the elbow, the tolerance of Spec 002, section 17.3; undecided without one."""
-    return None if knee is None else abs(table.mean("answer") - knee) <= 2
 
 
 def _point(row: Row) -> CurvePoint:
@@ -337,12 +331,12 @@ def _path_figure(table: Table) -> Figure:
     rows = [row for row in table.where(part=part).rows if row["algorithm"] == "FONDUE"][:3]
     figure = Figure(figsize=(2.4 * max(1, len(rows)) + 0.6, 2.6), layout="constrained")
     for axes, row in zip(figure.subplots(1, max(1, len(rows)), squeeze=False, sharey=True)[0], rows, strict=False):
-        known = {int(n): float(gap) for n, gap in row["readings"]}
-        log = fondue(known.__getitem__, row["visited"][0], cap=64).log
+        # Tables made before the bounds were kept say only where the search looked.
+        log = row.get("log") or [{"n": n, "lower": n, "upper": n} for n in row["visited"]]
         looks = range(1, len(log) + 1)
-        uppers = [step.upper if np.isfinite(step.upper) else 2 * step.n for step in log]
-        axes.vlines(looks, [step.lower for step in log], uppers, color=LIGHT["passive"], linewidth=5)
-        axes.plot(looks, [step.n for step in log], "o-", color=LIGHT["active"], label="n")
+        uppers = [look["upper"] or 2 * look["n"] for look in log]
+        axes.vlines(looks, [look["lower"] for look in log], uppers, color=LIGHT["passive"], linewidth=5)
+        axes.plot(looks, [look["n"] for look in log], "o-", color=LIGHT["active"], label="n")
         axes.axhline(row["answer"], linestyle="--", linewidth=1, color=LIGHT["ink"])
         axes.set_title(f"{part}, seed {row['seed']}: {row['answer']}")
         axes.set_xlabel("look")
@@ -379,7 +373,5 @@ def _trace_figure(table: Table) -> Figure:
     axes.axhline(1.0, linestyle="--", linewidth=1, color=LIGHT["ink"])
     axes.set_xlabel("latents")
     axes.set_ylabel("trace gap")
-    handles, labels = axes.get_legend_handles_labels()
-    unique = dict(zip(labels, handles, strict=True))
-    axes.legend(unique.values(), unique.keys())
+    legend_once(axes)
     return figure

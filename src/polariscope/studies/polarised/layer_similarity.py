@@ -23,6 +23,7 @@ from polariscope.objectives.objective import Objective
 from polariscope.objectives.predict import Classify
 from polariscope.report.figures import heatmap, styled
 from polariscope.representation import represent
+from polariscope.studies.criteria import All, AtLeast, AtMost
 from polariscope.studies.polarised.settings import run_at
 from polariscope.studies.study import Bench, Claim, Job, Row, Scale, Study, Table, studies
 from polariscope.training.config import RunConfig
@@ -82,82 +83,90 @@ class LayerSimilarity(Study):
         rows.append(_row(job["comparison"], first, second, found))
         return rows
 
-    def claims(self, table: Table, scale: Scale) -> list[Claim]:
-        matrix = {row["comparison"]: row for row in table.rows if "values" in row}
+    def claims(self, scale: Scale) -> list[Claim]:
+        def of(comparison: str) -> Row:
+            return {"comparison": comparison}
 
-        def cell(comparison: str, a: str, b: str | None = None) -> float:
-            row = matrix[comparison]
-            return float(row["values"][row["rows"].index(a)][row["columns"].index(b or a)])
+        def encoder(comparison: str) -> AtLeast:
+            return AtLeast("encoder", 0.8, where=of(comparison), called="CKA of the encoder's layers")
 
-        def mean_of(comparison: str, part: str) -> float:
-            row = matrix[comparison]
-            names = [n for n in row["rows"] if n.startswith(part) and n in row["columns"]]
-            return float(np.mean([cell(comparison, name) for name in names]))
-
-        collapsed = matrix["collapsed"]
-        column = collapsed["columns"].index("sampled")
-        noise = max(values[column] for values in collapsed["values"])
-        pairs = [row for row in table.where(comparison="pair").rows if row["seed"] != row["other_seed"]]
-        alike = Table([row for row in pairs if row["cka"] > 0.9])
-        unequal = [row for row in alike.rows if row["active"][0] != row["active"][1]]
-        latent = min(cell("objectives", name) for name in ("mean", "variance", "sampled"))
-        dimensions = table.where(comparison="dimension")
-        layers = dimensions.distinct("layer")
-        change = np.mean([_late_change(dimensions.where(layer=name)) for name in layers])
-        trunk = mean_of("classifier", "encoder")
-        to_latent = float(np.mean([matrix["classifier"]["values"][matrix["classifier"]["rows"].index(n)]
-                                   for n in ("mean", "variance", "sampled")]))  # fmt: skip
+        over_latent = "CKA of the encoder's layers above that of the latent ones"
         return [
             Claim(
                 "Encoders of different seeds agree",
                 "figure 7.4: encoder CKA near 1",
-                f"encoder {mean_of('seeds', 'encoder'):.2f}, decoder {mean_of('seeds', 'decoder'):.2f}",
-                mean_of("seeds", "encoder") > 0.8,
+                encoder("seeds"),
+                weaker="0.8 is not near 1",
             ),
             Claim(
                 "The encoder settles before the decoder",
                 "figure 7.2: encoder similar after the first snapshot, decoder later",
-                f"early against final: encoder {mean_of('early', 'encoder'):.2f}, "
-                f"decoder {mean_of('early', 'decoder'):.2f}",
-                mean_of("early", "encoder") >= mean_of("early", "decoder"),
+                AtLeast(
+                    "encoder_over_decoder",
+                    0.05,
+                    where=of("early"),
+                    called="early against final, CKA of the encoder's layers above that of the decoder's",
+                ),
             ),
             Claim(
                 "The sampled layer of a collapsed model is like no layer of a healthy one",
                 "figure 7.3: very low CKA",
-                f"largest {noise:.3f}",
-                noise < 0.05,
+                AtMost("sampled", 0.05, where=of("collapsed"), called="largest CKA with it", digits=3),
             ),
             Claim(
                 "Encoders agree across objectives, latent layers less",
                 "figure 7.4",
-                f"encoder {mean_of('objectives', 'encoder'):.2f}, least latent layer {latent:.2f}",
-                mean_of("objectives", "encoder") > latent,
+                All(
+                    encoder("objectives"),
+                    AtLeast("encoder_over_latent", 0.1, where=of("objectives"), called=over_latent),
+                ),
+                weaker="0.8 is not near 1",
             ),
             Claim(
                 "A classifier's trunk is more like the encoder than like the latent layers",
                 "figure C.1: in all cells",
-                f"trunk {trunk:.2f}, latent layers {to_latent:.2f}",
-                trunk > to_latent,
+                AtLeast("encoder_over_latent", 0.05, where=of("classifier"), called=over_latent),
+                weaker="on average over the cells",
             ),
             Claim(
                 "A classifier's trunk says almost the same as the encoder (CKA above 0.8)",
                 "figure C.1: CKA near 1",
-                f"{trunk:.2f}",
-                trunk > 0.8,
+                encoder("classifier"),
             ),
             Claim(
                 "Models whose means agree (CKA above 0.9) have the same number of active variables",
                 "theorem 7.4.1, in the form that can be tested (Spec 002, section 10.6)",
-                f"{len(alike) - len(unequal)} of {len(alike)} such pairs among {len(pairs)} of different seeds",
-                not unequal if len(alike) else None,
+                AtMost(
+                    "apart",
+                    0,
+                    of="every",
+                    where={"alike": True},
+                    called="difference in active variables of such a pair",
+                    digits=0,
+                ),
             ),
             Claim(
                 "The intrinsic dimension of the layers hardly changes after the first quarter of the training",
                 "figure 8.11: little change after epoch 1",
-                f"mean change {100 * change:.0f} % over {len(layers)} layers",
-                bool(change < 0.25),
+                AtMost("change", 0.25, called="relative change"),
+                weaker="on average over the layers",
             ),
         ]
+
+    def readings(self, table: Table) -> Table:
+        """A row for each heatmap, for each pair of models of different seeds, and for each layer over training."""
+        heatmaps = [_levels(row) for row in table.rows if "values" in row]
+        pairs = [
+            {"alike": row["cka"] > 0.9, "apart": abs(row["active"][0] - row["active"][1])}
+            for row in table.where(comparison="pair").rows
+            if row["seed"] != row["other_seed"]
+        ]
+        layers = [
+            {"layer": name, "change": _late_change(layer)}
+            for name, layer in table.where(comparison="dimension").by("layer")
+            if name != "input"  # which no training changes
+        ]
+        return Table(heatmaps + pairs + layers)
 
     def figures(self, table: Table) -> dict[str, Figure]:
         found = {}
@@ -169,6 +178,27 @@ class LayerSimilarity(Study):
                     row["values"], row["rows"], row["columns"], title, low=0, high=1, separators=lines
                 )
         return found | {"layer-dimension": _dimension_figure(table.where(comparison="dimension"))}
+
+
+def _levels(row: Row) -> Row:
+    """Mean CKA of encoder, decoder and latent layers with their like; those a trunk does not have meet all of it."""
+    columns = row["columns"]
+    cells = {(a, b): value for a, line in zip(row["rows"], row["values"], strict=True)
+             for b, value in zip(columns, line, strict=True)}  # fmt: skip
+    trunk = [name for name in columns if name.startswith("encoder")]
+    kinds = {kind: [a for a in row["rows"] if a.startswith(kind)] for kind in ("encoder", "decoder")}
+    kinds["latent"] = ["mean", "variance", "sampled"]
+    levels = {
+        kind: float(np.mean([cells[a, b] for a in layers for b in ([a] if a in columns else trunk)]))
+        for kind, layers in kinds.items()
+    }
+    return {
+        "comparison": row["comparison"],
+        **levels,
+        "encoder_over_decoder": levels["encoder"] - levels["decoder"],
+        "encoder_over_latent": levels["encoder"] - levels["latent"],
+        "sampled": max((value for (_, b), value in cells.items() if b == "sampled"), default=None),
+    }
 
 
 def _config(scale: Scale, objective: Objective, seed: int) -> RunConfig:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -17,7 +17,7 @@ from polariscope.nets.autoencoder import AutoencoderConfig
 from polariscope.objectives.beta_vae import BetaVAE
 from polariscope.report.figures import LIGHT, MARKERS, SUBJECTS, styled
 from polariscope.representation import represent
-from polariscope.studies.rows import plus_minus
+from polariscope.studies.criteria import All, AtMost, Between, Near
 from polariscope.studies.study import Bench, Claim, Job, Row, Scale, Study, Table, studies
 from polariscope.theory.linear_vae import LinearVAE, rate_distortion, rotation_gap, solve
 from polariscope.training.config import RunConfig, TrainingConfig
@@ -29,12 +29,19 @@ WORLD = Gaussian(exact=True)
 GAMMA = 0.5
 LATENTS = 5
 BETAS = (0.1, 0.5, 1, 2, 4, 12)
-TOLERANCE = 1e-2
 
-SETTINGS: dict[Scale, dict[str, Any]] = {
-    "smoke": {"betas": (1, 2), "seeds": 1, "steps": 60},
-    "laptop": {"betas": BETAS, "seeds": 5, "steps": 10_000},
-    "paper": {"betas": BETAS, "seeds": 5, "steps": 20_000},
+
+@dataclass(frozen=True)
+class Setting:
+    betas: tuple[float, ...]
+    seeds: int
+    steps: int
+
+
+SETTINGS: dict[Scale, Setting] = {
+    "smoke": Setting(betas=(1, 2), seeds=1, steps=60),
+    "laptop": Setting(betas=BETAS, seeds=5, steps=10_000),
+    "paper": Setting(betas=BETAS, seeds=5, steps=20_000),
 }
 
 
@@ -48,11 +55,11 @@ class LinearVAEStudy(Study):
     cost = {"smoke": "a second", "laptop": "about 4 minutes", "paper": "about 12 minutes"}
 
     def jobs(self, scale: Scale) -> Sequence[Job]:
-        settings = SETTINGS[scale]
+        setting = SETTINGS[scale]
         return [
-            {"beta": beta, "seed": seed, "steps": settings["steps"]}
-            for beta in settings["betas"]
-            for seed in range(settings["seeds"])
+            {"beta": beta, "seed": seed, "steps": setting.steps}
+            for beta in setting.betas
+            for seed in range(setting.seeds)
         ]
 
     def run(self, job: Job, bench: Bench) -> list[Row]:
@@ -90,57 +97,72 @@ class LinearVAEStudy(Study):
             }
         ]
 
-    def claims(self, table: Table, scale: Scale) -> list[Claim]:
-        betas = table.distinct("beta")
-        worst = {beta: group.column("sigma_error").max() for beta, group in table.by("beta")}
-        counts = {beta: group.distinct("active") for beta, group in table.by("beta")}
-        expected = {beta: optimum(beta).active_count for beta in betas}
-        gap = np.abs(table.column("trace_gap") - table.column("trace_gap_expected"))
-        above = (table.column("distortion") - table.column("distortion_of_curve")) / sum(WORLD.spectrum)
-        cosine = {beta: group.column("cosine").max() for beta, group in table.by("beta")}
-        slopes, between = measured_slopes(table)
+    def claims(self, scale: Scale) -> list[Claim]:
+        best = {beta: optimum(beta) for beta in SETTINGS[scale].betas}
         return [
             Claim(
                 "Posterior variances are θ/λ for latents in use and 1 for the others, θ = βγ",
                 "σ = 1/(Λ²/θ + 1) (4.15, 4.22) at Λ² = λ − θ (Spec 002, table 5.5); within 0.01",
-                "largest error " + listing(worst, ".4f") + f"; all runs {plus_minus(table.column('sigma_error'), 4)}",
-                bool(max(worst.values()) <= TOLERANCE),
+                AtMost("sigma_error", 1e-2, of="every", called="largest error of a model's variances", digits=4),
             ),
             Claim(
                 "Exactly the latents whose eigenvalue exceeds θ are in use; a large β uses none",
-                listing(expected, "d") + " in use (Spec 002, table 5.5)",
-                "; ".join(f"β={beta:g}: {'/'.join(map(str, found))}" for beta, found in counts.items()),
-                bool((table.column("active") == table.column("active_expected")).all()),
+                "; ".join(f"β={beta:g}: {one.active_count}" for beta, one in best.items())
+                + " in use (Spec 002, table 5.5)",
+                Near(
+                    "active",
+                    "active_expected",
+                    by=0,
+                    of="every",
+                    called="number of latents in use",
+                    to="the number whose eigenvalue exceeds θ",
+                    digits=0,
+                ),
             ),
             Claim(
                 "The trace gap Tr Var Z − Tr Var M is the sum of the posterior variances the closed form gives",
-                listing({beta: optimum(beta).trace_gap for beta in betas}, ".3f") + " (Spec 002, table 5.5)",
-                "; ".join(f"β={beta:g}: {plus_minus(group.column('trace_gap'), 3)}" for beta, group in table.by("beta"))
-                + f"; largest error {gap.max():.4f}",
-                bool(gap.max() <= 0.03),
+                "; ".join(f"β={beta:g}: {one.trace_gap:.3f}" for beta, one in best.items()) + " (Spec 002, table 5.5)",
+                Near("trace_gap", "trace_gap_expected", by=0.03, of="every", to="the closed form", digits=3),
             ),
             Claim(
                 "Trained models lie on one rate-distortion curve, reverse water-filling, whatever β",
                 "different β move along one curve (section 4.3.1, Fig. 4.1)",
-                f"distortion off the curve at the same rate by {100 * np.abs(above).max():.2f} % of the data's "
-                "variance at most",
-                bool(np.abs(above).max() <= 0.01),
+                AtMost(
+                    "off_curve",
+                    0.01,
+                    of="every",
+                    called="distance from the curve at the same rate, as a share of the data's variance,",
+                    digits=4,
+                ),
             ),
             Claim(
                 "Along the curve the distortion in nats falls by β for each nat of rate",
                 "slope −β (section 4.3.2); between two β it lies between theirs",
-                "; ".join(f"β {low:g} to {high:g}: {slope:.2f}" for (low, high), slope in slopes.items()),
-                between,
+                Between(
+                    "place",
+                    0,
+                    1,
+                    of="every",
+                    each="betas",
+                    called="place of the slope between those of its two β, 0 and 1,",
+                ),
             ),
             Claim(
                 "The diagonal posterior makes the columns of the decoder orthogonal",
                 "WᵀW is diagonal at the optimum (section 4.2.2)",
-                "largest |cosine| of two latents in use " + listing(cosine, ".3f") + "; the loss in the objective is "
-                f"{table.column('rotation_gap').max():.4f} nats at most",
-                bool(table.column("cosine").max() <= 0.1 and table.column("rotation_gap").max() <= 0.01),
-                "the smaller β is, the weaker is the pull towards the axes, and the later they are reached",
+                All(
+                    AtMost("cosine", 0.1, of="every", called="largest |cosine| of two latents in use", digits=3),
+                    AtMost("rotation_gap", 0.01, of="every", called="loss in the objective (nats)", digits=4),
+                ),
+                note="the smaller β is, the weaker is the pull towards the axes, and the later they are reached",
             ),
         ]
+
+    def readings(self, table: Table) -> Table:
+        def off_curve(row: Row) -> float:
+            return float(abs(row["distortion"] - row["distortion_of_curve"]) / sum(WORLD.spectrum))
+
+        return Table([row | {"off_curve": off_curve(row)} for row in table.rows] + slopes(table))
 
     def figures(self, table: Table) -> dict[str, Figure]:
         return {"rate_distortion": draw_rate_distortion(table), "posterior_variances": draw_variances(table)}
@@ -182,20 +204,16 @@ def largest_cosine(columns: NDArray[np.float64]) -> float:
     return float(np.abs(np.triu(unit.T @ unit, 1)).max(initial=0.0))
 
 
-def measured_slopes(table: Table) -> tuple[dict[tuple[float, float], float], bool]:
-    """d(distortion / 2γ) / d rate between the means at neighbouring β, and whether all lie between the two −β."""
-    betas = table.distinct("beta")
-    rate, distortion = (
-        np.array([group.mean(name) for _, group in table.by("beta")]) for name in ("rate", "distortion")
-    )
-    slopes = np.diff(distortion) / (2 * GAMMA) / np.diff(rate)
-    pairs = list(itertools.pairwise(betas))
-    between = all(-high <= slope <= -low for (low, high), slope in zip(pairs, slopes, strict=True))
-    return dict(zip(pairs, slopes.tolist(), strict=True)), between
-
-
-def listing(values: dict[float, Any], form: str) -> str:
-    return "; ".join(f"β={beta:g}: {value:{form}}" for beta, value in values.items())
+def slopes(table: Table) -> list[Row]:
+    """d(distortion / 2γ) / d rate between neighbouring β of each seed: 0 is the slope of the first, 1 the second's."""
+    rows = []
+    for seed, group in table.by("seed"):
+        for (low, first), (high, second) in itertools.pairwise(group.by("beta")):
+            fall = first.mean("distortion") - second.mean("distortion")
+            slope = fall / (2 * GAMMA) / (first.mean("rate") - second.mean("rate"))
+            place = (-slope - low) / (high - low)
+            rows.append({"seed": seed, "betas": f"{low:g} to {high:g}", "slope": slope, "place": place})
+    return rows
 
 
 @styled

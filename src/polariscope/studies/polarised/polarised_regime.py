@@ -12,10 +12,11 @@ from matplotlib.figure import Figure
 from polariscope.measures.polarisation import trace_gap, variable_types
 from polariscope.measures.truncation import compare_mean_sampled, subset_accuracies
 from polariscope.objectives.beta_vae import BetaVAE
-from polariscope.report.figures import LIGHT, heatmap, styled, types_by_strength
+from polariscope.report.figures import LIGHT, heatmap, styled
 from polariscope.representation import represent
 from polariscope.studies.criteria import All, AtLeast, AtMost, Correlates, Near, Rises
 from polariscope.studies.polarised.settings import run_at
+from polariscope.studies.polarised.type_bars import type_bars
 from polariscope.studies.rows import difference
 from polariscope.studies.study import Bench, Claim, Job, Row, Scale, Study, Table, studies
 from polariscope.training.run import load_model
@@ -157,24 +158,16 @@ class PolarisedRegime(Study):
         return Table([row | _compared(row) for row in table.rows])
 
     def figures(self, table: Table) -> dict[str, Figure]:
-        groups = list(table.by("beta"))
-        strengths = [beta for beta, _ in groups]
-        counts = [{kind: group.mean(kind) for kind in ("active", "mixed", "passive")} for _, group in groups]
-
-        def line(column: str) -> list[float]:
-            return [g.mean(column) if len(g.column(column)) else float("nan") for _, g in groups]
-
-        def bars(score: str, name: str) -> Figure:
-            lines = {"means": line(f"{score}_mean_all"), "samples": line(f"{score}_sampled_all")}
-            return types_by_strength(strengths, counts, lines, strength="beta", measure=name)
-
         found = {
-            "total-correlation": bars("tc", "total correlation (nats)"),
-            "mutual-information": bars("mi", "averaged mutual information (nats)"),
-            "effective-rank": bars("erank", "effective rank"),
+            file: type_bars(table, "beta", f"{score}_mean_all", f"{score}_sampled_all", measure)
+            for file, score, measure in (
+                ("total-correlation", "tc", "total correlation (nats)"),
+                ("mutual-information", "mi", "averaged mutual information (nats)"),
+                ("effective-rank", "erank", "effective rank"),
+            )
         }
         names = [*SUBSETS, "random"]
-        strongest = max(strengths, key=lambda b: table.where(beta=b).mean("passive") if b <= 4 else -1)
+        strongest = max(table.distinct("beta"), key=lambda b: table.where(beta=b).mean("passive") if b <= 4 else -1)
         example = table.where(beta=strongest).rows[0]
         accuracy = np.array(
             [[example.get(f"accuracy_{side}_{name}") for name in names] for side in ("mean", "sampled")], dtype=float

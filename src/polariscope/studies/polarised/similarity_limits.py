@@ -9,8 +9,9 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from polariscope.measures.similarity import cka, procrustes
-from polariscope.report.figures import LIGHT, SUBJECTS, styled
-from polariscope.studies.rows import plus_minus
+from polariscope.report.figures import LIGHT, styled
+from polariscope.report.study_figures import over_seeds
+from polariscope.studies.criteria import All, AtLeast, Near
 from polariscope.studies.study import Bench, Claim, Job, Row, Scale, Study, Table, studies
 
 FEATURES = 50
@@ -62,69 +63,68 @@ class SimilarityLimits(Study):
                 rows.append({"seed": job["seed"], "samples": samples, "shared": shared} | found)
         return rows
 
-    def claims(self, table: Table, scale: Scale) -> list[Claim]:
+    def claims(self, scale: Scale) -> list[Claim]:
         fewest, most = min(TABLE), max(TABLE)
-        apart = table.where(shared=0)
-        margin = apart.column("procrustes") - apart.column("cka")
-        population = {shared: abs(table.where(shared=shared, samples=most).mean("debiased") - shared / FEATURES)
-                      for shared in SHARED}  # fmt: skip
+        apart = {"shared": 0, "samples": most}
+        limits = {"p/(h+p)": independent_cka(most), "(8/3π)√(p/h)": independent_procrustes(most)}
         return [
-            *(agreement(table, name) for name in ("cka", "procrustes")),
+            *(as_tabulated(name) for name in ("cka", "procrustes")),
             Claim(
                 "Procrustes overestimates the similarity of features that share nothing, more than CKA does",
                 f"section 7.2.2 and Fig. 7.1c; at {fewest} samples .756 against .510 (Spec 002, table 10.3)",
-                f"at {fewest} samples {spread(table, 'procrustes', 0, fewest)} against "
-                f"{spread(table, 'cka', 0, fewest)}; smallest excess over all sizes {margin.min():.3f}",
-                bool(margin.min() > 0),
+                AtLeast(
+                    "excess", 0.1, of="every", where={"shared": 0}, called="excess of Procrustes over CKA", digits=3
+                ),
             ),
             Claim(
                 "CKA of unrelated features drops quickly with the number of samples, Procrustes slowly",
-                f"section 7.2.2; p/(h+p) = {independent_cka(most):.3f} and (8/3π)√(p/h) = "
-                f"{independent_procrustes(most):.3f} at h = {most} (Spec 002, section 10.3)",
-                f"at {most} samples CKA {spread(table, 'cka', 0, most)}, Procrustes "
-                f"{spread(table, 'procrustes', 0, most)}",
-                abs(table.where(shared=0, samples=most).mean("cka") - independent_cka(most)) <= 0.01
-                and abs(table.where(shared=0, samples=most).mean("procrustes") - independent_procrustes(most)) <= 0.01,
+                f"section 7.2.2; {' and '.join(f'{law} = {limit:.3f}' for law, limit in limits.items())} "
+                f"at h = {most} (Spec 002, section 10.3)",
+                All(
+                    *(
+                        Near(name, limit, by=0.01, where=apart, called=f"{NAMES[name]} at {most}", to=law, digits=3)
+                        for name, (law, limit) in zip(("cka", "procrustes"), limits.items(), strict=True)
+                    )
+                ),
             ),
             Claim(
                 "With the bias removed, CKA is the share of common features",
                 "the population limits are .8, .5 and 0 (Spec 002, section 10.3)",
-                "; ".join(f"{shared / FEATURES:g}: {spread(table, 'debiased', shared, most)}" for shared in SHARED)
-                + f" at {most} samples",
-                max(population.values()) <= 0.02,
-                "the publication does not use the debiased form",
+                Near(
+                    "debiased",
+                    "share",
+                    by=0.02,
+                    where={"samples": most},
+                    called=f"debiased CKA at {most} samples",
+                    to="the share in common",
+                    digits=3,
+                ),
+                note="the publication does not use the debiased form",
             ),
         ]
+
+    def readings(self, table: Table) -> Table:
+        return Table([row | _expected(row) for row in table.rows])
 
     def figures(self, table: Table) -> dict[str, Figure]:
         return {"similarity_by_samples": draw(table)}
 
 
-def agreement(table: Table, name: str) -> Claim:
-    """A column of table 10.3 beside the mean over our seeds."""
-    rows = table.where(samples=max(TABLE))
-    errors = {
-        (samples, shared): abs(table.where(samples=samples, shared=shared).mean(name) - value)
-        for samples, published in TABLE.items()
-        for shared, value in zip(SHARED, published[name], strict=True)
-    }
-    samples, shared = max(errors, key=lambda cell: errors[cell])
-    ends = ", ".join(
-        f"{values[name][0]:.3f}/{values[name][1]:.3f}/{values[name][2]:.3f} at {h}"
-        for h, values in TABLE.items()
-        if h in (min(TABLE), max(TABLE))
-    )
+def as_tabulated(name: str) -> Claim:
+    """A column of table 10.3."""
+    ends = ", ".join(f"{'/'.join(f'{v:.3f}' for v in TABLE[h][name])} at {h}" for h in (min(TABLE), max(TABLE)))
     return Claim(
         f"{NAMES[name]} of features that share 40, 25 and none of 50 is as tabulated, within {TOLERANCE}",
         f"{ends} samples (Spec 002, table 10.3, after Fig. 7.1)",
-        "/".join(plus_minus(rows.where(shared=s).column(name), 3) for s in SHARED)
-        + f" at {max(TABLE)}; largest error {errors[samples, shared]:.3f} ({shared} shared, {samples} samples)",
-        max(errors.values()) <= TOLERANCE,
+        Near(name, f"{name}_tabulated", by=TOLERANCE, called=NAMES[name], to="the tabulated", digits=3),
     )
 
 
-def spread(table: Table, name: str, shared: int, samples: int) -> str:
-    return plus_minus(table.where(shared=shared, samples=samples).column(name), 3)
+def _expected(row: Row) -> Row:
+    """What the two similarities of a row should be, by how much they differ, and what they should tend to."""
+    published = TABLE.get(row["samples"], {})
+    found: Row = {f"{name}_tabulated": values[SHARED.index(row["shared"])] for name, values in published.items()}
+    return found | {"excess": row["procrustes"] - row["cka"], "share": row["shared"] / FEATURES}
 
 
 def independent_cka(samples: int) -> float:
@@ -142,12 +142,10 @@ def draw(table: Table) -> Figure:
     figure = Figure(figsize=(8.2, 2.7), layout="constrained")
     panels = figure.subplots(1, len(SHARED), sharey=True)
     for axes, shared in zip(panels, SHARED, strict=True):
-        sizes = np.array(table.distinct("samples"))
-        for colour, (name, label) in zip(SUBJECTS, NAMES.items(), strict=False):
-            groups = [table.where(shared=shared, samples=int(size)) for size in sizes]
-            mean, sd = (np.array([getattr(group, of)(name) for group in groups]) for of in ("mean", "std"))
-            axes.plot(sizes, mean, color=LIGHT[colour], marker="o", markersize=3, label=label)
-            axes.fill_between(sizes, mean - sd, mean + sd, color=LIGHT[colour], alpha=0.2, linewidth=0)
+        sizes = table.distinct("samples")
+        for number, (name, label) in enumerate(NAMES.items()):
+            values = [table.where(shared=shared, samples=size).column(name) for size in sizes]
+            over_seeds(axes, sizes, values, number, label=label)
         axes.axhline(shared / FEATURES, color=LIGHT["ink"], linewidth=1, linestyle="--", label="share in common")
         axes.set_title(f"{shared} of {FEATURES} features shared")
         axes.set_xlabel("samples")

@@ -12,7 +12,9 @@ from polariscope.measures.polarisation import variable_types
 from polariscope.measures.truncation import track_correlations
 from polariscope.objectives.beta_vae import BetaVAE
 from polariscope.report.figures import LIGHT, styled
+from polariscope.report.study_figures import legend_once
 from polariscope.representation import represent
+from polariscope.studies.criteria import Beats
 from polariscope.studies.polarised.settings import run_at
 from polariscope.studies.study import Bench, Claim, Job, Row, Scale, Study, Table, studies
 from polariscope.training.run import load_model
@@ -67,29 +69,18 @@ class SnapshotCorrelations(Study):
             )
         return rows
 
-    def claims(self, table: Table, scale: Scale) -> list[Claim]:
-        passive, active = table.where(type="passive"), table.where(type="active")
-        if not len(passive) or not len(active):
-            return [Claim("Passive variables are the correlated ones", "figure 6.10", "no such variables", None)]
-        others = Table([r for r in active.rows if r["movement"] is not None])
-        moving = passive.mean("movement")
-        more = passive.mean("count") / active.mean("count") if active.mean("count") else np.inf
-        clear = more > 1.1 or more < 1 / 1.1
+    def claims(self, scale: Scale) -> list[Claim]:
+        passive, active = {"type": "passive"}, {"type": "active"}
         return [
             Claim(
                 "Passive variables have the most correlations above 0.2 over training",
                 "figure 6.10: variables 1, 4, 6 (passive) highest",
-                f"passive {passive.mean('count'):.0f}, active {active.mean('count'):.0f} on average",
-                bool(more > 1) if clear else None,
-                "" if clear else "within a tenth of each other",
+                Beats("count", passive, active, by=0.01, relative=True, called="correlations above 0.2", digits=0),
             ),
             Claim(
                 "Correlations of an active variable with passive ones vary strongly, with active ones they stay",
                 "figure 6.11",
-                f"spread over snapshots {moving:.3f} with passive"
-                + (f", {others.mean('movement'):.3f} with active" if len(others) else ""),
-                moving > others.mean("movement") if len(others) else None,
-                "" if len(others) else "only one active variable",
+                Beats("movement", passive, active, by=1, relative=True, called="spread over snapshots", digits=3),
             ),
         ]
 
@@ -108,6 +99,5 @@ class SnapshotCorrelations(Study):
                 axes.plot(row["steps"], row["path"], color=LIGHT[row["type"]], linewidth=1, label=row["type"])
         axes.set_xlabel("step")
         axes.set_ylabel(f"correlation with variable {first.rows[0]['anchor']}")
-        handles = dict(zip(*reversed(axes.get_legend_handles_labels()), strict=True))
-        axes.legend(handles.values(), handles.keys())
+        legend_once(axes)
         return {"counts": counts, "paths": paths}
