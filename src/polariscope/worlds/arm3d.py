@@ -16,13 +16,13 @@ from numpy.typing import ArrayLike, NDArray
 
 from polariscope.registry import nearest
 from polariscope.worlds.bodies import (
-    IMAGES,
     Canvas,
     Floats,
     Part,
     applied,
     beam,
     camera,
+    chunks,
     ellipsoid,
     polygon,
     prism,
@@ -112,10 +112,9 @@ class Arm3D(GridWorld):
     def render(self, factors: ArrayLike) -> NDArray[np.uint8]:
         factors = self.grid.check(factors)
         images = np.empty((len(factors), *self.shape), np.uint8)
-        for begin in range(0, len(factors), IMAGES):
-            part = slice(begin, begin + IMAGES)
-            light = self._light(factors[part])
-            images[part] = np.rint(np.clip(light, 0, 255, out=light), out=light)
+        for some in chunks(len(factors), self.size):
+            light = self._light(factors[some])
+            images[some] = np.rint(np.clip(light, 0, 255, out=light), out=light)
         return images
 
     def tip(self, factors: ArrayLike) -> Floats:
@@ -149,8 +148,8 @@ class Arm3D(GridWorld):
             (prism(polygon(8, 0.13, count), 0, SHOULDER, along=2).moved(foot), ARM),
             (beam(shoulder, elbow, 0.17), ARM),
             (beam(elbow, tip, 0.12), ARM),
-            (ellipsoid(shoulder, 3 * [0.17], count), JOINT),
-            (ellipsoid(elbow, 3 * [0.13], count), JOINT),
+            (ellipsoid(shoulder, 3 * [0.17]), JOINT),
+            (ellipsoid(elbow, 3 * [0.13]), JOINT),
         ):
             canvas.draw(part.turned(turn), paint)
         for kind, name in enumerate(SHAPES):
@@ -185,7 +184,7 @@ def held(shape: str, half: Floats) -> Part:
     """Objects of one shape about the origin, by half their heights ``(n,)``."""
     count = len(half)
     if shape == "sphere":
-        return ellipsoid(np.zeros(3), np.repeat(half[:, None], 3, axis=1), count)
+        return ellipsoid(np.zeros(3), np.repeat(half[:, None], 3, axis=1))
     if shape == "cone":
         return pyramid(16, half, 2 * half, count)
     if shape == "pyramid":

@@ -6,6 +6,7 @@ square of rays around it alone, so that a scene may have many small ones.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, Self
 
@@ -18,7 +19,7 @@ Floats = NDArray[np.floating[Any]]
 Numbers = NDArray[np.int64]
 
 SAMPLES = 2  # rays a pixel along each axis
-IMAGES = 32  # drawn at a time: what they need stays in the processor's cache
+_RAYS = 1 << 20  # cast at a time: memory stays small, and calls few
 
 
 class Part(Protocol):
@@ -150,9 +151,9 @@ class Canvas:
         return images / SAMPLES**2
 
 
-def ellipsoid(centre: ArrayLike, radii: ArrayLike, count: int) -> Ellipsoid:
+def ellipsoid(centre: ArrayLike, radii: ArrayLike) -> Ellipsoid:
     """Ellipsoids along the axes; what is the same for all bodies need be given once."""
-    centre, radii = (_each(given, count) for given in (centre, radii))
+    centre, radii = _each(centre, radii)
     return Ellipsoid(np.eye(3) / radii[:, None, :] ** 2, centre, radii.max(1))
 
 
@@ -176,10 +177,10 @@ def prism(profile: ArrayLike, low: ArrayLike, high: ArrayLike, along: int) -> Fa
     return Faceted(normal, offset, centre, radius)
 
 
-def box(centre: ArrayLike, half: ArrayLike, count: int) -> Faceted:
+def box(centre: ArrayLike, half: ArrayLike) -> Faceted:
     """Boxes along the axes, by half their sides."""
-    centre, half = (_each(given, count) for given in (centre, half))
-    normal = np.broadcast_to(np.vstack([np.eye(3), -np.eye(3)]), (count, 6, 3))
+    centre, half = _each(centre, half)
+    normal = np.broadcast_to(np.vstack([np.eye(3), -np.eye(3)]), (len(centre), 6, 3))
     return Faceted(normal, np.hstack([half, half]), centre, np.linalg.norm(half, axis=1))
 
 
@@ -216,6 +217,12 @@ def polygon(corners: int, radius: ArrayLike, count: int) -> Floats:
     return radius[:, None, None] * np.stack([np.cos(angle), np.sin(angle)], -1)
 
 
+def chunks(count: int, size: int) -> Iterator[slice]:
+    """Parts of ``count`` images that are drawn at a time."""
+    at_a_time = max(1, _RAYS // (SAMPLES * size) ** 2)
+    return (slice(begin, begin + at_a_time) for begin in range(0, count, at_a_time))
+
+
 def camera(elevation: ArrayLike, azimuth: ArrayLike = 0.0) -> Floats:
     """Rotations ``(n, 3, 3)`` from a scene, with z up, into the view of a camera that looks down on it.
 
@@ -238,5 +245,6 @@ def applied(matrix: Floats, vector: Floats) -> Floats:
     return (matrix @ vector[..., None])[..., 0]
 
 
-def _each(given: ArrayLike, count: int) -> Floats:
-    return np.broadcast_to(np.asarray(given, np.float64), (count, 3))
+def _each(*given: ArrayLike) -> list[Floats]:
+    """Triples ``(n, 3)`` of numbers, those that are the same for all bodies repeated."""
+    return list(np.broadcast_arrays(*(np.atleast_2d(np.asarray(triples, np.float64)) for triples in given)))
