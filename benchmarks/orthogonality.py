@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
 
-from polariscope.jacobians import decoder_grams
+from polariscope.examination.jacobians import decoder_grams
 from polariscope.measures.orthogonality import (
     nearest_signed_permutation,
     nearest_signed_permutation_milp,

@@ -20,9 +20,11 @@ MAY_IMPORT = {
     "subjects": GROUND,
     "representation": GROUND | {"worlds", "subjects"},
     "measures": GROUND | {"representation", "theory"},
-    "dimension": GROUND | {"measures", "representation", "theory", "training", "worlds", "nets", "objectives", "lab"},
+    # The document of every result and its figures: below all who have results.
+    "report": GROUND | {"worlds", "measures", "representation"},
+    "dimension": GROUND
+    | {"measures", "representation", "theory", "training", "worlds", "nets", "objectives", "lab", "report"},
     "kernels": GROUND | {"nets", "theory", "worlds", "objectives", "training"},
-    "jacobians": {"nets", "measures"},
     "examination": GROUND
     | {
         "measures",
@@ -31,14 +33,14 @@ MAY_IMPORT = {
         "subjects",
         "nets",
         "theory",
-        "jacobians",
         "kernels",
         "objectives",
         "training",
+        "lab",
+        "report",
     },
-    "report": GROUND | {"examination", "measures", "representation", "lab", "worlds"},
     "manipulation": GROUND
-    | {"worlds", "nets", "objectives", "training", "representation", "measures", "jacobians", "report", "subjects"},
+    | {"worlds", "nets", "objectives", "training", "representation", "measures", "examination", "report", "subjects"},
     "robustness": GROUND | {"nets", "training", "worlds"},
     "mapping": GROUND | {"nets", "training"},
     "testing": GROUND | {"worlds", "objectives", "measures", "representation", "nets"},

@@ -10,16 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from polariscope.examination.compare import compare as compare
-    from polariscope.examination.examine import Examination as Examination
+    from polariscope.examination.examination import Examination as Examination
     from polariscope.examination.examine import examine as examine
     from polariscope.lab.store import Run as Run
     from polariscope.lab.store import Store as Store
     from polariscope.nets.autoencoder import Autoencoder as Autoencoder
     from polariscope.nets.autoencoder import AutoencoderConfig as AutoencoderConfig
     from polariscope.plugins import load_plugin as load_plugin
-    from polariscope.report.figures import examination_figures as examination_figures
-    from polariscope.report.page import Case as Case
-    from polariscope.report.page import write_report as write_report
+    from polariscope.report.findings import Findings as Findings
+    from polariscope.report.findings import save as save
     from polariscope.representation import Representation as Representation
     from polariscope.representation import represent as represent
     from polariscope.subjects.subject import Subject as Subject
@@ -36,9 +35,9 @@ if TYPE_CHECKING:
 _PLACES = {
     "ArrayWorld": "worlds.world",
     "Autoencoder": "nets.autoencoder",
-    "Case": "report.page",
-    "Examination": "examination.examine",
+    "Examination": "examination.examination",
     "AutoencoderConfig": "nets.autoencoder",
+    "Findings": "report.findings",
     "Representation": "representation",
     "Run": "lab.store",
     "RunConfig": "training.config",
@@ -48,15 +47,14 @@ _PLACES = {
     "as_subject": "subjects.subject",
     "as_world": "worlds.given",
     "compare": "examination.compare",
-    "examination_figures": "report.figures",
     "examine": "examination.examine",
     "load_model": "training.run",
     "load_plugin": "plugins",
     "load_weights": "subjects.weights",
     "represent": "representation",
     "resume": "training.run",
+    "save": "report.findings",
     "train": "training.run",
-    "write_report": "report.page",
 }
 
 

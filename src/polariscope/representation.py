@@ -91,6 +91,11 @@ class Representation:
     def latents(self) -> int:
         return int(self.mean.shape[1])
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all arrays."""
+        return sum(array.nbytes for array in self._arrays().values())
+
     def select(self, variables: ArrayLike) -> Representation:
         """The same examples with some of the latent variables only."""
         keep = np.asarray(variables, dtype=np.int64)
@@ -111,8 +116,9 @@ class Representation:
         """Write everything to one safetensors file."""
         factors = [{"name": f.name, "size": f.size, "kind": f.kind, "values": f.values} for f in self.factor_info]
         arrays = {name: np.ascontiguousarray(array) for name, array in self._arrays().items()}
+        words = {"decoder_layers": json.dumps(self.decoder_layers), "notes": json.dumps(self.notes)}
         with atomic(path) as draft:
-            save_file(arrays, draft, {"format": FORMAT, "factors": json.dumps(factors)})
+            save_file(arrays, draft, {"format": FORMAT, "factors": json.dumps(factors), **words})
 
     @classmethod
     def load(cls, path: Path | str) -> Representation:
@@ -129,7 +135,8 @@ class Representation:
             raise ValueError(f"the representation {path} is damaged and cannot be read ({error})") from error
         factors = tuple(Factor(**{**f, "values": tuple(f["values"])}) for f in json.loads(metadata["factors"]))
         layers = {n.removeprefix("layers/"): arrays.pop(n) for n in list(arrays) if n.startswith("layers/")}
-        return cls(**arrays, factor_info=factors, layers=layers)
+        decoder_layers, notes = (tuple(json.loads(metadata.get(name, "[]"))) for name in ("decoder_layers", "notes"))
+        return cls(**arrays, factor_info=factors, layers=layers, decoder_layers=decoder_layers, notes=notes)
 
     def _arrays(self) -> dict[str, NDArray[Any]]:
         named = {name: getattr(self, name) for name in _ARRAYS}

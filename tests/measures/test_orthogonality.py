@@ -9,7 +9,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from polariscope.jacobians import decoder_grams, decoder_jacobians, decoder_orthogonality
+from polariscope.examination.jacobians import decoder_grams, decoder_jacobians, decoder_orthogonality
 from polariscope.measures.measure import Undefined
 from polariscope.measures.orthogonality import (
     PolarisedKLError,

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import json
-import re
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from polariscope.atomic import atomic
 from polariscope.cli.configuration import chosen_world, meant, with_world
 from polariscope.cli.named import ModelFlags, is_source, opened, own_subject, run_subject
 from polariscope.cli.parsing import parse, take, take_first
-from polariscope.examination.compare import compare, encoder_layers
+from polariscope.examination.compare import compare
 from polariscope.lab.store import Run, Store
-from polariscope.measures.similarity import SimilarityMatrix
-from polariscope.report.figures import heatmap
+from polariscope.report.terminal import show
 from polariscope.training.run import config_of
-from polariscope.worlds.world import World
+from polariscope.worlds.world import World, worlds
 
 
 @dataclass(frozen=True)
@@ -44,8 +41,8 @@ class Options(ModelFlags):
     """Draws the examples and the noise of the samples."""
     runs: Path = Path("runs")
     """Folder of the runs."""
-    out: Path = Path("compare.png")
-    """Where to draw the heatmap."""
+    out: Path = Path("compare.html")
+    """A page (.html), the heatmap alone (.png, .svg), or a folder for everything."""
     json: bool = False
     """Print JSON for machines."""
 
@@ -79,18 +76,19 @@ def main(arguments: list[str]) -> int:
         count=options.count,
         seed=options.seed,
     )
-    draw(found, names, options)
+    about = {
+        "first": names[0],
+        "second": names[1],
+        "world": worlds.describe(meant(options.world)),
+        "count": options.count,
+    }
+    chosen = {key: getattr(options, key) for key in ("count", "measure", "debiased", "seed")}
+    findings = found.findings(about | chosen)
+    saved = findings.save(options.out)
     if options.json:
-        keys = {"rows": found.rows, "columns": found.columns, "values": found.values.tolist(), "notes": found.notes}
-        print(json.dumps({"out": str(options.out), "measure": options.measure, **keys}))
-        return 0
-    for name in ("mean", "sampled"):
-        if name in found.rows and name in found.columns:
-            value = found.values[found.rows.index(name), found.columns.index(name)]
-            print(f"{options.measure} of the {name} representations: {value:.3f}")
-    for note in condensed(found.notes):
-        print(f"note: {note}")
-    print(f"heatmap: {options.out}")
+        print(json.dumps({"out": str(saved), **findings.json()}))
+    else:
+        show(findings, saved)
     return 0
 
 
@@ -105,20 +103,3 @@ def _world(runs: list[Run | None], arguments: list[str], data: str | None) -> Wo
         (one, a), (other, b) = own
         raise ValueError(f"the models see different data: {one} has shape {a.shape}, {other} {b.shape}")
     return own[0][1]
-
-
-def condensed(notes: tuple[str, ...]) -> list[str]:
-    """One note of each kind: the same remark on many layers is said once, with their number."""
-    kinds: dict[str, list[str]] = {}
-    for note in notes:
-        kinds.setdefault(re.sub(r"^\S+: |\d+", "", note), []).append(note)
-    return [n[0] if len(n) == 1 else f"{n[0]} (and {len(n) - 1} more layers like it)" for n in kinds.values()]
-
-
-def draw(found: SimilarityMatrix, names: list[str], options: Options) -> None:
-    """The heatmap, with lines where each encoder ends."""
-    title = f"{options.measure}\nrows: {names[0]}\ncolumns: {names[1]}"
-    lines = ([encoder_layers(found.rows)], [encoder_layers(found.columns)])
-    figure = heatmap(found.values, found.rows, found.columns, title, low=0, high=1, separators=lines)
-    with atomic(options.out) as draft:
-        figure.savefig(draft, format="png", dpi=130)

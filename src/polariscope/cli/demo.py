@@ -9,17 +9,19 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.table import Table
 
 from polariscope.cli.examine import divergence_weight, note
+from polariscope.cli.named import run_shelf
 from polariscope.cli.parsing import parse
 from polariscope.cli.progress import bars
+from polariscope.examination.examination import about_run
 from polariscope.examination.examine import examine
 from polariscope.lab.store import Run, Store
 from polariscope.nets.autoencoder import AutoencoderConfig
 from polariscope.objectives.beta_tc_vae import BetaTCVAE
 from polariscope.objectives.beta_vae import BetaVAE
-from polariscope.report import Case, write_report
+from polariscope.report import save
+from polariscope.report.terminal import side_by_side
 from polariscope.training.config import RunConfig, TrainingConfig
 from polariscope.training.run import load_model
 from polariscope.training.sweep import finish, prepare
@@ -76,23 +78,22 @@ def show(demo: Run, runs: list[Run], options: Options) -> int:
     console.print(f"training two models for {steps} steps each, in parallel ...", highlight=False)
     with bars([config.label for config in configs], steps, quiet=options.json) as tells:
         finish(runs, report=lambda number, point: tells[number](point))
-    cases = []
+    several = []
     for run, config in zip(runs, configs, strict=True):
         console.print(f"examining {run.id} ...", highlight=False)
         beta = divergence_weight(config.objective)
-        examination = examine(load_model(run), config.world, count=demo.config["examples"], beta=beta)
+        asked = {"count": demo.config["examples"], "beta": beta, "shelf": run_shelf(run)}
+        examination = examine(load_model(run), config.world, **asked)
         note(run, examination)
-        case = Case.of_run(run, examination)
-        write_report(run.path / "report.html", [case], case.name)
-        cases.append(case)
-    report = demo.path / "report.html"
-    write_report(report, cases, "Two models of the sprite world")
+        several.append(examination.findings(**about_run(run)))
+        save(several[-1:], run.path, figures=False)
+    report = save(several, demo.path / "report.html", "Two models of the sprite world")
     demo.update(status="done")
     if options.json:
-        findings = {case.name: case.examination.summary() for case in cases}
-        print(json.dumps({"report": str(report), "runs": [run.id for run in runs], "findings": findings}))
+        told = {findings.title: findings.json() for findings in several}
+        print(json.dumps({"report": str(report), "runs": [run.id for run in runs], "findings": told}))
     else:
-        headline(cases, runs)
+        side_by_side(several)
         print(f"report: {report}")
     return 0
 
@@ -100,22 +101,3 @@ def show(demo: Run, runs: list[Run], options: Options) -> int:
 def config_of(objective: Any, options: Options) -> RunConfig:
     training = TrainingConfig(steps=options.steps, learning_rate=1e-3, evaluate_every=250, checkpoint_every=500)
     return RunConfig(Sprites(size=options.size), objective, AutoencoderConfig(latents=10), training)
-
-
-def headline(cases: list[Case], runs: list[Run]) -> None:
-    """One column per model: what is used, what it cost, what the measures say."""
-    table = Table(title="Headline", title_justify="left", box=None)
-    table.add_column("")
-    for case in cases:
-        table.add_column(case.name, justify="right")
-    rows: list[tuple[str, list[str]]] = [
-        ("active / mixed / passive", [" / ".join(map(str, s.examination.counts.values())) for s in cases]),
-        ("held-out reconstruction (nats)", [f"{run.result['held_out_reconstruction']:.1f}" for run in runs]),
-        ("held-out KL (nats)", [f"{run.result['held_out_kl']:.2f}" for run in runs]),
-    ]
-    for number, value in enumerate(cases[0].examination.values):
-        values = [s.examination.values[number].value for s in cases]
-        rows.append((value.title, ["undefined" if v is None else f"{v:.3f}" for v in values]))
-    for name, cells in rows:
-        table.add_row(name, *cells)
-    Console(markup=False, emoji=False).print(table)

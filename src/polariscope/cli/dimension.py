@@ -11,7 +11,6 @@ from typing import Any, Literal
 
 from rich.console import Console
 
-from polariscope.atomic import atomic
 from polariscope.cli.configuration import parse_run
 from polariscope.cli.parsing import flag
 from polariscope.cli.progress import bars
@@ -21,16 +20,14 @@ from polariscope.dimension import (
     Reading,
     StableDimension,
     data_dimension,
+    dimension_findings,
     doubling,
-    markdown,
-    reading_row,
-    result_rows,
     search_dimension,
     stable_dimension,
-    trace_curves,
     type_count_dimension,
 )
 from polariscope.lab.store import Store
+from polariscope.report.terminal import show
 from polariscope.training.config import RunConfig
 from polariscope.training.loop import Listeners
 from polariscope.training.run import paced
@@ -132,62 +129,31 @@ def _verdict(found: StableDimension, seed: int, once: bool, console: Console) ->
     """What the guard and the limits say about one seed's answer."""
     last = found.last
     if not last.trusted:
-        console.print(
-            "guard: NOT trusted. Models that decided the answer reconstruct hardly better than their mean: they have "
-            "not learned to use latents yet. Train longer (--budget, --training.steps), or regularise less."
-        )
+        console.print("guard: NOT trusted.")
     elif found.stable:
         console.print(f"guard: passed, and the answer no longer changes with more steps ({last.steps} a model).")
     elif not once:
         console.print("guard: passed, but the answer still changes with more steps: raise --training.steps.")
     else:
         console.print("guard: passed; stability over steps was not looked at (--once).")
-    if last.search.capped:
-        console.print("the search ended at its limit: raise --cap.")
-    if last.saturated:
-        console.print("I(x; x̂) is saturated: this answer depends on the codes alone; prefer --statistic trace.")
     console.print(f"answer for seed {seed}: {found.answer} latent variables", highlight=False)
 
 
 def _report(config: RunConfig, options: Any, start: int, found: list[StableDimension], console: Console) -> int:
-    """Keep figure and readings in a run folder, and print the table."""
-    last = [one.last for one in found]
-    rows = result_rows({worlds.name_of(config.world): last})
+    """Keep the document in a run folder, and print it."""
     settings = {"statistic": options.statistic, "start": start, "cap": options.cap, "budget": options.budget}
-    run = Store(options.runs).create(
-        config.describe() | {"dimension": settings}, f"dimension {config.label}", "dimension"
+    about = config.describe() | {"dimension": settings}
+    run = Store(options.runs).create(about, f"dimension {config.label}", "dimension")
+    findings = dimension_findings(found, worlds.name_of(config.world), start, about)
+    saved = findings.save(run.path)
+    answers = findings.facts["answers"]
+    run.update(
+        status="done",
+        result={"dimension": sum(answers) / len(answers), "models": sum(one.models for one in found)},
     )
-    figure = run.path / "dimension.png"
-    trace_curves(last).savefig(figure, dpi=150)
-    record = {
-        "answers": [one.answer for one in found],
-        "stable": [one.stable for one in found],
-        "trusted": [one.last.trusted for one in found],
-        "start": start,
-        "table": rows,
-        "searches": [
-            {
-                "algorithm": attempt.algorithm,
-                "seed": attempt.readings[0].seed if attempt.readings else None,
-                "steps": attempt.steps,
-                "answer": attempt.answer,
-                "capped": attempt.search.capped,
-                "threshold": attempt.search.threshold,
-                "visited": attempt.search.visited,
-                "trusted": attempt.trusted,
-                "readings": [reading_row(reading) for reading in attempt.readings],
-            }
-            for one in found
-            for attempt in one.attempts
-        ],
-    }
-    with atomic(run.path / "dimension.json") as draft:
-        Path(draft).write_text(json.dumps(record, indent=1), encoding="utf-8")
-    run.update(status="done", result={"dimension": rows[0]["n_mean"], "models": sum(one.models for one in found)})
     if options.json:
-        print(json.dumps({"run": run.id, "figure": str(figure), **record}))
+        print(json.dumps({"run": run.id, "report": str(saved), **findings.json()}))
         return 0
     console.print()
-    console.print(markdown(rows), highlight=False, soft_wrap=True)
-    console.print(f"figure: {figure}", highlight=False, soft_wrap=True)
+    show(findings, saved, console)
     return 0

@@ -6,33 +6,29 @@ import dataclasses
 import json
 import os
 import sys
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from rich.console import Console
-from rich.table import Table
-
 from polariscope.cli.configuration import chosen_world, meant, with_world
-from polariscope.cli.named import ModelFlags, is_source, opened, own_subject, run_subject
+from polariscope.cli.named import ModelFlags, flags_of, is_source, opened, own_subject, run_shelf, run_subject
 from polariscope.cli.parsing import parse, take, take_first
-from polariscope.examination.examine import Examination, Variable, examine
+from polariscope.examination.embedding import Shelf
+from polariscope.examination.examination import Examination, about_run
+from polariscope.examination.examine import examine
 from polariscope.lab.holding import InUseError, hold
 from polariscope.lab.store import Run, Store
 from polariscope.measures.measure import measures
 from polariscope.objectives.beta_vae import BetaVAE
 from polariscope.objectives.objective import Objective
 from polariscope.objectives.vae import VAE
-from polariscope.report import Case, write_report
-from polariscope.report.page import KNOWS
+from polariscope.report import save
+from polariscope.report.terminal import show
 from polariscope.training.config import RunConfig
 from polariscope.training.run import config_of
 from polariscope.worlds.splits import Part
 from polariscope.worlds.world import World, worlds
 
-ROWS = 30
-"""Variables that the terminal shows at most."""
 LOOKED_AT = {
     "all": "The examples are drawn from training and held-out data alike; --part held-out looks at the latter only.",
     "held-out": "The examples are held-out data, which the model was not trained on.",
@@ -57,13 +53,17 @@ class Options(ModelFlags):
     count: int = 10_000
     """Examples to look at."""
     measures: str = "*"
-    """Names of measures, separated by commas; * and ? stand for any letters, nothing for no measure."""
+    """Names of measures, separated by commas; * and ? stand for any letters, nothing for no measure. By default all for
+    which the model gives what they need."""
     seed: int = 0
     """Draws the examples and the noise of the samples."""
     runs: Path = Path("runs")
     """Folder of the runs."""
     out: Path | None = None
-    """The report, and then nothing is written to the run; report.html in the run's folder (or here) if not given."""
+    """A page (.html) or a folder, and then nothing is written to the run; the run's folder, or report.html here, if not
+    given."""
+    fresh: bool = False
+    """Ask the model again, even if what it says about these examples is kept from an earlier look."""
     json: bool = False
     """Print JSON for machines."""
 
@@ -71,8 +71,8 @@ class Options(ModelFlags):
 def main(arguments: list[str]) -> int:
     arguments = list(arguments)
     name = take_first(arguments)
-    asked = "-h" in arguments or "--help" in arguments
-    if name is None and not asked:
+    helping = "-h" in arguments or "--help" in arguments
+    if name is None and not helping:
         raise ValueError("what is to be examined? 'polariscope examine RUN' or 'polariscope examine FILE.py:NAME'")
     data = take(arguments, "--data")
     run = config = None
@@ -81,39 +81,43 @@ def main(arguments: list[str]) -> int:
         arguments += [] if folder is None else ["--runs", folder]
         run = opened(Store(Path(folder or "runs")), name)
         config = config_of(run)
-    if data is None and config is None and not asked:
+    if data is None and config is None and not helping:
         raise ValueError("a model of yours needs --data: the name of a world or the path of a file")
     default = config.world if config is not None and data is None else chosen_world(arguments, data or "sprites")
     options: Any = parse(with_world(Options, default), arguments, "examine")
     asked_world = meant(options.world)
     if options.count < 2:
         raise ValueError(f"--count is {options.count}: at least 2 examples are needed")
-    wanted = [m for pattern in options.measures.split(",") if pattern for m in _known(pattern.strip())]
-    found = {"count": options.count, "seed": options.seed, "measured": wanted}
+    wanted = None
+    if options.measures != "*":
+        wanted = [m for pattern in options.measures.split(",") if pattern for m in _known(pattern.strip())]
+    asked = {"count": options.count, "seed": options.seed, "measured": wanted}
     if run is None:
         assert name is not None
         if options.part != "all":
             raise ValueError("--part is for the data of a run, which knows what it was trained on")
-        examination = examine(own_subject(name, options), asked_world, **found)
+        shelf = None if options.fresh else Shelf.of_source(name, **flags_of(options))
+        examination = examine(own_subject(name, options), asked_world, shelf=shelf, **asked)
         about = {"model": name, "data": data, "world": worlds.describe(asked_world)}
-        case = Case(name.rpartition(":")[2], about, [], examination)
-        out = options.out or Path("report.html")
+        findings = examination.findings(name.rpartition(":")[2], about)
+        saved = findings.save(options.out or Path("report.html"))
     else:
         assert config is not None
         if options.out is None and not os.access(run.path, os.W_OK):
             raise ValueError(f"the run folder {run.path} cannot be written to: say with --out where the report goes")
         world, looked_at = _part(asked_world, config, options.part, own=asked_world == config.world)
         subject = dataclasses.replace(run_subject(run), notes=looked_at)
-        examination = examine(subject, world, **found, beta=divergence_weight(config.objective))
+        shelf = run_shelf(run) if options.out is None and not options.fresh else None
+        beta = divergence_weight(config.objective)
+        examination = examine(subject, world, beta=beta, shelf=shelf, **asked)
         if options.out is None:
             note(run, examination)
-        case = Case.of_run(run, examination)
-        out = options.out or run.path / "report.html"
-    write_report(out, [case], case.name)
+        findings = examination.findings(**about_run(run))
+        saved = save([findings], options.out or run.path, figures=False)
     if options.json:
-        print(json.dumps({"report": str(out), **examination.summary()}))
+        print(json.dumps({"report": str(saved), **findings.json()}))
     else:
-        show(examination, out)
+        show(findings, saved)
     return 0
 
 
@@ -140,7 +144,7 @@ def note(run: Run, examination: Examination) -> None:
     """Put what was found into the run's record, unless somebody is writing it: a training would be set back by it."""
     try:
         with hold(run.path):
-            run.update(result={"types": examination.counts, "measures": examination.summary()["measures"]})
+            run.update(result={"types": examination.counts, "measures": examination.measures})
     except InUseError as error:
         print(f"not noted in run.json: {error}", file=sys.stderr)
 
@@ -150,34 +154,3 @@ def divergence_weight(objective: Objective) -> float | None:
     if type(objective) is BetaVAE:  # not one with a full covariance, to which the diagonal formula does not apply
         return objective.beta
     return 1.0 if isinstance(objective, VAE) else None
-
-
-def show(examination: Examination, out: Path) -> None:
-    """The findings as tables on the terminal."""
-    console = Console(markup=False, emoji=False)
-    shown = examination.variables[:ROWS]
-    columns: dict[str, Callable[[Variable], str]] = {
-        "variable": lambda v: str(v.number),
-        "type": lambda v: v.type,
-        "posterior var": lambda v: "" if v.kl is None else f"{v.mean_var:.3f}",
-        "predicted": lambda v: "" if v.predicted_var is None else f"{v.predicted_var:.3f}",
-        "var of mean": lambda v: f"{v.var_of_mean:.3f}",
-        "KL (nats)": lambda v: "" if v.kl is None else f"{v.kl:.3f}",
-        "tells about": lambda v: f"{v.factor} ({v.information:.0%})" if (v.information or 0) >= KNOWS else "",
-    }
-    table = Table(title="Latent variables, most used first", title_justify="left", box=None)
-    cells = {name: texts for name, of in columns.items() if any(texts := [of(v) for v in shown])}
-    for name in cells:
-        table.add_column(name, justify="left" if name in ("type", "tells about") else "right")
-    for row in zip(*cells.values(), strict=True):
-        table.add_row(*row)
-    console.print(table)
-    if len(examination.variables) > ROWS:
-        more = len(examination.variables) - ROWS
-        console.print(f"  and {more} more, which the report and --json list", highlight=False)
-    for value in examination.values:
-        said = f"{value.value:.4g}" if value.value is not None else f"undefined: {value.problem}"
-        console.print(f"  {value.title}: {said}", highlight=False)
-    for note in examination.notes:
-        console.print(f"note: {note}", highlight=False)
-    console.print(f"report: {out}", highlight=False, soft_wrap=True)

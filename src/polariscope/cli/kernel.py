@@ -5,15 +5,12 @@ from __future__ import annotations
 import copy
 import itertools
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from rich.console import Console
-from rich.table import Table
 from safetensors.torch import save_file
 from torch import nn
 
@@ -31,7 +28,8 @@ from polariscope.nets.predictors import AlexNet, LeNet, Perceptron
 from polariscope.nets.scaled import Scaled, ScaledConfig, loss_scale
 from polariscope.objectives.predict import Classify
 from polariscope.registry import nearest
-from polariscope.report.kernel_figures import figures_of, write_kernel_report
+from polariscope.report.findings import Findings
+from polariscope.report.terminal import show
 from polariscope.subjects.weights import load_weights
 from polariscope.training.config import RunConfig, TrainingConfig
 from polariscope.training.run import Progress, load_model, train
@@ -103,14 +101,14 @@ def main(arguments: list[str]) -> int:
     settings |= {key: plain_value(getattr(options, key)) for key, _, _ in EXTRA if key not in ("json", "runs", "out")}
     folder, run = _folder(options, name, settings)
     found = _look(initial, final, fit, test, network, options)
-    write(folder, found, settings, class_names(task))
+    findings = found.findings(f"Kernels of {name}", settings, class_names(task))
     if options.final is None:  # what was trained here can be diagnosed again, or used
         for file, module in (("initial", initial), ("final", final)):
             with atomic(folder / f"{file}.safetensors") as draft:
                 save_file({k: v.contiguous() for k, v in module.state_dict().items()}, draft)
     if run is not None:
         run.update(status="done", result={"verdict": found.verdict, "cka": found.change.cka})
-    return _said(found, folder, settings, options.json)
+    return _said(findings, folder, options.json)
 
 
 def _of_run(name: str, arguments: list[str]) -> int:
@@ -137,10 +135,10 @@ def _diagnosed(run: Run, options: Any) -> int:
     }
     settings |= {"alpha": getattr(config.model, "alpha", None), "form": options.form, "ridge": options.ridge}
     folder = options.out or run.path
-    write(folder, found, settings, class_names(config.world))
     with hold(run.path):
         run.update(result={"verdict": found.verdict, "cka": found.change.cka})
-    return _said(found, folder, settings, options.json)
+    findings = found.findings(f"Kernels of {settings['model']}", settings, class_names(config.world))
+    return _said(findings, folder, options.json)
 
 
 def _kept(config: RunConfig, options: Any) -> tuple[Labelled, Labelled]:
@@ -160,11 +158,12 @@ def _look(
     return diagnose(before, after, fit, test, network=network, **chosen)
 
 
-def _said(found: Diagnosis, folder: Path, settings: dict[str, Any], as_json: bool) -> int:
+def _said(findings: Findings, folder: Path, as_json: bool) -> int:
+    saved = findings.save(folder)
     if as_json:
-        print(json.dumps({"out": str(folder), "settings": settings, **found.summary()}))
+        print(json.dumps({"out": str(folder), **findings.json()}))
     else:
-        show(found, folder)
+        show(findings, saved)
     return 0
 
 
@@ -254,59 +253,6 @@ def before_and_after(
             tell=lambda step, loss: tell(Progress(step, steps, loss)),
         )
     return initial, model.eval(), network
-
-
-def write(folder: Path, found: Diagnosis, settings: dict[str, Any], names: list[str]) -> None:
-    """report.html, a PNG per figure, and kernel.json with every number and setting."""
-    folder.mkdir(parents=True, exist_ok=True)
-    summary = found.summary()
-    scatters = {view.name: view.scatter for view in found.views}
-    figures = figures_of(summary, scatters, np.asarray(names)[found.labels])
-    for name, figure in figures.items():
-        with atomic(folder / f"{name}.png") as draft:
-            figure.savefig(draft, format="png", dpi=130)
-    record = {"settings": settings, "class_names": names, **summary}
-    record["scatter"] = {"labels": found.labels.tolist(), **{k: np.round(v, 5).tolist() for k, v in scatters.items()}}
-    with atomic(folder / "kernel.json") as draft:
-        draft.write_text(json.dumps(record, indent=1), encoding="utf-8")
-    flat = {key: value for key, value in settings.items() if value is not None}
-    write_kernel_report(folder / "report.html", f"Kernels of {settings['model']}", summary, figures, flat)
-
-
-def show(found: Diagnosis, folder: Path) -> None:
-    """The findings on the terminal."""
-    console = Console(markup=False, emoji=False)
-    table = Table(title="Kernels before and after training", title_justify="left", box=None)
-    columns: dict[str, Callable[[Any], str]] = {
-        "error": lambda v: f"{v.error:.1%}",
-        "align": lambda v: f"{v.alignment:.3f}",
-        "ω² 1": lambda v: f"{v.projections[0]:.3f}",
-        f"ω² 1-{len(found.views[0].projections)}": lambda v: f"{v.captured:.3f}",
-        "bits 1": lambda v: f"{v.information[0]:.2f}",
-        "2-PC": lambda v: f"{v.separability:.1%}",
-        "rank": lambda v: f"{v.effective_rank:.1f}",
-        "dim.": lambda v: "" if v.dimension is None else f"{v.dimension:.1f}",
-    }
-    table.add_column("kernel", no_wrap=True)
-    for title in columns:
-        table.add_column(title, justify="right")
-    for view in found.views:
-        table.add_row(view.name, *(value(view) for value in columns.values()))
-    console.print(table)
-    console.print(
-        "align: alignment with the labels; ω²: share of the labels in components; bits: what component 1 tells; 2-PC: "
-        "accuracy of neighbours in components 1 and 2; rank: effective rank; dim.: intrinsic dimension",
-        style="dim",
-        highlight=False,
-    )
-    wrong = f"the network gets {found.network_error:.1%} of the held-out examples wrong"
-    console.print(f"{wrong}; the most frequent class alone would get {found.chance:.1%} wrong", highlight=False)
-    console.print(f"verdict: {found.verdict}", highlight=False, style="bold")
-    for reason in found.reasons:
-        console.print(f"  {reason}", highlight=False)
-    for note in found.notes:
-        console.print(f"note: {note}", highlight=False)
-    console.print(f"report: {folder / 'report.html'}", highlight=False, soft_wrap=True)
 
 
 def plain_value(value: Any) -> Any:

@@ -11,6 +11,7 @@ from typing import Any
 from torch import nn
 
 from polariscope import plugins
+from polariscope.examination.embedding import Shelf
 from polariscope.lab.store import Run, Store
 from polariscope.subjects import Subject, as_subject
 from polariscope.subjects.subject import Meaning
@@ -58,15 +59,23 @@ def own_subject(reference: str, flags: ModelFlags) -> Subject:
             raise TypeError(f"--weights are for an nn.Module, and {reference} gave a {type(thing).__name__}")
         inner = thing.module if isinstance(thing, nn.DataParallel) else thing
         load_weights(inner, flags.weights)
-    said: dict[str, Any] = {
-        f.name: getattr(flags, f.name) for f in dataclasses.fields(ModelFlags) if f.name != "weights"
-    }
+    said = flags_of(flags)
     return as_subject(thing, name=reference.rpartition(":")[2], **said)
+
+
+def flags_of(flags: ModelFlags) -> dict[str, Any]:
+    """What was said about a model, besides where its weights are."""
+    return {f.name: getattr(flags, f.name) for f in dataclasses.fields(ModelFlags) if f.name != "weights"}
 
 
 def run_subject(run: Run, step: int | None = None) -> Subject:
     """The trained model of a run, or its snapshot at a step."""
     return as_subject(load_model(run, step), name=run.id)
+
+
+def run_shelf(run: Run) -> Shelf:
+    """Where the representations of a run are kept: with it. Its weights say which of its models one is of."""
+    return Shelf(run.path / "representations", run.id)
 
 
 def opened(store: Store, name: str) -> Run:

@@ -39,7 +39,7 @@ SHOW = [
 ]
 
 
-NAMELESS = ("file", "remembered")
+NAMELESS = ("file", "remembered", "video")
 """What stands for data of the user's own, and is nothing without it."""
 
 

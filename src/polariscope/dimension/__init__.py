@@ -8,7 +8,7 @@ from polariscope.dimension.elbow import elbow_curves as elbow_curves
 from polariscope.dimension.elbow import mean_curve as mean_curve
 from polariscope.dimension.figures import elbow_figure as elbow_figure
 from polariscope.dimension.figures import trace_curves as trace_curves
-from polariscope.dimension.results import markdown as markdown
+from polariscope.dimension.results import dimension_findings as dimension_findings
 from polariscope.dimension.results import reading_row as reading_row
 from polariscope.dimension.results import result_rows as result_rows
 from polariscope.dimension.search import BetaSearch as BetaSearch

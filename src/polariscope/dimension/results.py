@@ -1,7 +1,7 @@
 """Results of dimension selection as a table: n ± SD over seeds, time per run, models trained, steps of each training.
 
 The columns are those of the published tables (Spec 002, section 13; Bonheme 2023, tables 8.1 to 8.8), with steps
-where those have epochs. Rows are plain dictionaries, ready for Parquet or DuckDB; :func:`markdown` shows them.
+where those have epochs. Rows are plain dictionaries, ready for Parquet or DuckDB.
 """
 
 from __future__ import annotations
@@ -12,9 +12,32 @@ from typing import Any
 
 import numpy as np
 
-from polariscope.dimension.trained import DimensionSearch, Reading
+from polariscope.dimension.figures import trace_curves
+from polariscope.dimension.trained import DimensionSearch, Reading, StableDimension
+from polariscope.report.findings import Chart, Column, Findings, Records
 
 SCHEMA = ("algorithm", "dataset", "n_mean", "n_sd", "seconds_per_run", "models", "steps", "runs", "trusted")
+
+ANSWER_COLUMNS = (
+    Column("algorithm", "algorithm"),
+    Column("dataset", "dataset"),
+    Column("n", "n (avg ± SD)"),
+    Column("time", "time/run"),
+    Column("models", "models", "%.3g"),
+    Column("steps", "steps", "%d"),
+)
+READING_COLUMNS = (
+    Column("seed", "seed", "%d"),
+    Column("steps", "steps", "%d"),
+    Column("latents", "latents", "%d"),
+    Column("trace_gap", "trace gap", "%.3f"),
+    Column("reconstruction", "reconstruction (nats)", "%.2f"),
+    Column("explained", "explained", "percent"),
+    Column("collapsed", "collapsed"),
+    Column("active", "active", "%d"),
+    Column("mixed", "mixed", "%d"),
+    Column("passive", "passive", "%d"),
+)
 
 
 def result_rows(found: Mapping[str, Iterable[DimensionSearch]]) -> list[dict[str, Any]]:
@@ -45,15 +68,85 @@ def result_rows(found: Mapping[str, Iterable[DimensionSearch]]) -> list[dict[str
     return rows
 
 
-def markdown(rows: Sequence[Mapping[str, Any]]) -> str:
-    """The rows as a Markdown table in the form of the published ones."""
-    lines = ["| algorithm | dataset | n (avg ± SD) | time/run | models | steps |", "|---|---|---|---|---|---|"]
-    lines += [
-        f"| {row['algorithm']} | {row['dataset']} | {_spread(row)} "
-        f"| {duration(row['seconds_per_run'])} | {row['models']:.3g} | {row['steps']} |"
-        for row in rows
-    ]
-    return "\n".join(lines)
+def dimension_findings(
+    found: Sequence[StableDimension], data: str, start: int, settings: Mapping[str, Any] | None = None
+) -> Findings:
+    """The document of the searches of several seeds on one data set."""
+    last = [one.last for one in found]
+    table = result_rows({data: last})
+    attempts = [attempt for one in found for attempt in one.attempts]
+    answers = [one.answer for one in found]
+    text = ", ".join(map(str, answers))
+    return Findings(
+        f"dimension of {data}",
+        f"{text} latent variables"
+        + (f" over {len(found)} seeds; mean {np.mean(answers):.1f}." if len(found) > 1 else "."),
+        [
+            Records(
+                name="table",
+                title="Answers",
+                rows=[row | {"n": _spread(row), "time": duration(row["seconds_per_run"])} for row in table],
+                columns=ANSWER_COLUMNS,
+            ),
+            Records(
+                name="readings",
+                title="Models that were trained",
+                hint="A search trains a short model for each number of latents it asks about. A collapsed one has not "
+                "learned to use latents yet, and its answer is not to be believed.",
+                rows=[
+                    {"algorithm": attempt.algorithm, **reading_row(reading)}
+                    for attempt in attempts
+                    for reading in attempt.readings
+                ],
+                columns=READING_COLUMNS,
+            ),
+            Chart(
+                name="dimension",
+                title="Traces and statistic over the number of latents",
+                hint="Left: the traces of means and samples part where latents turn passive. Right: what decided.",
+                draw=lambda: trace_curves(last),
+            ),
+        ],
+        [note for one in found for note in doubts(one)],
+        {
+            "answers": answers,
+            "stable": [one.stable for one in found],
+            "trusted": [one.last.trusted for one in found],
+            "start": start,
+            "searches": [search_row(attempt) for attempt in attempts],
+        },
+        settings=settings or {},
+    )
+
+
+def doubts(found: StableDimension) -> list[str]:
+    """What speaks against one seed's answer."""
+    last, notes = found.last, []
+    if not last.trusted:
+        notes.append(
+            "Models that decided the answer reconstruct hardly better than their mean: they have not learned to use "
+            "latents yet. Train longer (--budget, --training.steps), or regularise less."
+        )
+    if last.search.capped:
+        notes.append("The search ended at its limit: raise --cap.")
+    if last.saturated:
+        notes.append("I(x; x̂) is saturated: this answer depends on the codes alone; prefer --statistic trace.")
+    return notes
+
+
+def search_row(search: DimensionSearch) -> dict[str, Any]:
+    """One search in plain values; its readings are a table of their own."""
+    return {
+        "algorithm": search.algorithm,
+        "seed": search.readings[0].seed if search.readings else None,
+        "steps": search.steps,
+        "answer": search.answer,
+        "capped": search.search.capped,
+        "threshold": search.search.threshold,
+        "visited": search.search.visited,
+        "trusted": search.trusted,
+        "readings": [reading_row(reading) for reading in search.readings],
+    }
 
 
 def _spread(row: Mapping[str, Any]) -> str:

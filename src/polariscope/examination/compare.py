@@ -2,20 +2,69 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
+from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from polariscope.measures.similarity import SimilarityMatrix, similarity_matrix
+from polariscope.report import figures
+from polariscope.report.findings import Chart, Findings, Value, Values
 from polariscope.representation import represent
 from polariscope.subjects import as_subject
 from polariscope.subjects.layers import layer_names
 from polariscope.worlds.world import World
 
 Activations = dict[str, NDArray[np.float32]]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Comparison(SimilarityMatrix):
+    """Similarities of the layers of two models, and what was compared how."""
+
+    measure: str = "cka"
+    models: tuple[str, str] = ("first", "second")
+
+    @property
+    def latent(self) -> dict[str, float]:
+        """Similarity of the latent layers that both have."""
+        shared = [name for name in ("mean", "sampled") if name in self.rows and name in self.columns]
+        return {name: float(self.values[self.rows.index(name), self.columns.index(name)]) for name in shared}
+
+    @property
+    def headline(self) -> str:
+        told = [f"{value:.3f} of the {name} representations" for name, value in self.latent.items()]
+        return f"{self.measure} of {' and '.join(self.models)}: {', '.join(told) or super().headline}"
+
+    def findings(self, settings: Mapping[str, Any] | None = None) -> Findings:
+        entries = [Value(name, f"{self.measure} of the {name} representations", v) for name, v in self.latent.items()]
+        rows, columns = self.models
+        return Findings(
+            f"{rows} and {columns}",
+            f"{self.headline}.",
+            [
+                Values(name="latent", title="Latent layers", entries=entries),
+                Chart(
+                    name="layers",
+                    title="Layer by layer",
+                    hint=f"Rows: {rows}. Columns: {columns}. 1 is the same up to what {self.measure} does not see, 0 "
+                    "nothing in common. Lines: where the encoders end.",
+                    draw=self._heatmap,
+                ),
+            ],
+            condensed(self.notes),
+            {"measure": self.measure, "rows": self.rows, "columns": self.columns, "values": self.values.tolist()},
+            settings=settings or {},
+        )
+
+    def _heatmap(self) -> Figure:
+        ends = ([encoder_layers(self.rows)], [encoder_layers(self.columns)])
+        title = f"{self.measure}\nrows: {self.models[0]}\ncolumns: {self.models[1]}"
+        return figures.heatmap(self.values, self.rows, self.columns, title, low=0, high=1, separators=ends)
 
 
 def layer_activations(
@@ -53,15 +102,19 @@ def compare(
     debiased: bool = False,
     count: int = 2000,
     seed: int = 0,
-) -> SimilarityMatrix:
+) -> Comparison:
     """Layer-by-layer similarity of two models on one world, with notes on what not to read into it.
 
     The models are subjects, or whatever can be wrapped into one: modules of any kind, ours or not.
     """
-    a, still_a = _moving(layer_activations(first, world, count, seed, noise_seed=seed + 1), "first")
-    b, still_b = _moving(layer_activations(second, world, count, seed, noise_seed=seed + 2), "second")
+    subjects = as_subject(first), as_subject(second)
+    a, still_a = _moving(layer_activations(subjects[0], world, count, seed, noise_seed=seed + 1), "first")
+    b, still_b = _moving(layer_activations(subjects[1], world, count, seed, noise_seed=seed + 2), "second")
     found = similarity_matrix(a, b, measure, debiased)
-    return replace(found, notes=(*found.notes, *still_a, *still_b))
+    names = (subjects[0].name, subjects[1].name)
+    return Comparison(
+        found.values, found.rows, found.columns, (*found.notes, *still_a, *still_b), measure=measure, models=names
+    )
 
 
 def _moving(layers: Activations, whose: str) -> tuple[Activations, list[str]]:
@@ -74,3 +127,11 @@ def _moving(layers: Activations, whose: str) -> tuple[Activations, list[str]]:
 def encoder_layers(names: tuple[str, ...]) -> int:
     """How many layers come before the latent ones: where a heatmap draws its line."""
     return next((i for i, name in enumerate(names) if name == "mean"), len(names))
+
+
+def condensed(notes: Sequence[str]) -> list[str]:
+    """One note of each kind: the same remark on many layers is said once, with their number."""
+    kinds: dict[str, list[str]] = {}
+    for note in notes:
+        kinds.setdefault(re.sub(r"^\S+: |\d+", "", note), []).append(note)
+    return [n[0] if len(n) == 1 else f"{n[0]} (and {len(n) - 1} more layers like it)" for n in kinds.values()]

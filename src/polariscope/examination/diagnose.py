@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 import numpy as np
 import torch
+from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
@@ -37,6 +38,8 @@ from polariscope.measures.intrinsic_dimension import mle_from_distances
 from polariscope.measures.mutual_information import label_information, permutation_floor
 from polariscope.nets.scaled import Scaled, loss_scale
 from polariscope.objectives.predict import Classify
+from polariscope.report import kernel_figures
+from polariscope.report.findings import Chart, Column, Findings, Records, Text
 from polariscope.subjects.subject import misfit
 from polariscope.tabular import Tabular
 from polariscope.training.config import TrainingConfig
@@ -56,6 +59,12 @@ GAINED = 1.2
 """Factor by which the kernel's alignment with the labels must have risen for them to be features of the task."""
 RIDGES = tuple(10.0**power for power in range(-5, 3))
 """Ridges to choose from; smaller ones would fit the rounding of kernels in single precision."""
+TITLES = {
+    "projections": "Labels in the components",
+    "information": "Information in the components",
+    "scatter": "The plane of two components",
+    "spectrum": "Spectrum",
+}
 NEIGHBOURS = 5
 """Neighbours of the mutual information, as published."""
 
@@ -149,22 +158,83 @@ class Diagnosis(Tabular):
     def view(self, name: str) -> KernelView:
         return next(view for view in self.views if view.name == name)
 
-    def summary(self) -> dict[str, Any]:
-        """JSON-ready: everything but the scatter plots."""
-        kernels = {v.name: {k: item for k, item in vars(v).items() if k not in ("name", "scatter")} for v in self.views}
-        return {
-            "verdict": self.verdict,
-            "reasons": self.reasons,
-            "change": asdict(self.change),
-            "network_error": self.network_error,
-            "chance": self.chance,
-            "information_floor": self.floor,
-            "kernel_form": self.form,
-            "examples": {"kernel": self.fitted, "held_out": self.tested},
-            "classes": int(self.labels.max()) + 1,
-            "kernels": kernels,
-            "notes": self.notes,
+    def findings(
+        self, title: str = "network", settings: Mapping[str, Any] | None = None, classes: Sequence[str] = ()
+    ) -> Findings:
+        """The document; ``classes`` are the names of the labels."""
+        labels = np.asarray(classes)[self.labels] if classes else self.labels
+        rows = [{k: v for k, v in vars(view).items() if k != "scatter"} for view in self.views]
+        for row in rows:
+            row |= {"labels_in_first": row["projections"][0], "bits_of_first": row["information"][0]}
+        shown = len(self.views[0].projections)
+        hint = (
+            f"Kernels over {self.fitted} examples. The network gets {self.network_error:.1%} of {self.tested} held-out "
+            f"examples wrong; always answering the most frequent class would get {self.chance:.1%} wrong. With several "
+            f"outputs the kernel is {'their mean' if self.form == 'trace' else 'that of their sum'}."
+        )
+        return Findings(
+            title,
+            f"Verdict: {self.verdict}.",
+            [
+                Text(name="reasons", title="Why", lines=self.reasons),
+                Records(name="kernels", title="Kernels", hint=hint, rows=rows, columns=_columns(shown)),
+                *self._charts(labels),
+            ],
+            self.notes,
+            {
+                "verdict": self.verdict,
+                "change": asdict(self.change),
+                "network_error": self.network_error,
+                "chance": self.chance,
+                "information_floor": self.floor,
+                "kernel_form": self.form,
+                "examples": {"kernel": self.fitted, "held_out": self.tested},
+                "classes": list(classes) or int(self.labels.max()) + 1,
+            },
+            {"labels": self.labels, **{f"scatter/{view.name}": view.scatter for view in self.views}},
+            settings=settings or {},
+        )
+
+    def _charts(self, labels: NDArray[Any]) -> list[Chart]:
+        def column(key: str) -> dict[str, Any]:
+            return {view.name: getattr(view, key) for view in self.views}
+
+        drawn: dict[str, tuple[str, Callable[[], Figure]]] = {
+            "projections": (
+                "How much of the labels lies in each principal component of each kernel. Learning features moves "
+                "them to the front.",
+                lambda: kernel_figures.projection_bars(column("projections"), 1 / self.fitted),
+            ),
+            "information": (
+                "What each component tells about the label by itself, in any way, not only linearly.",
+                lambda: kernel_figures.information_curves(column("information"), self.floor),
+            ),
+            "scatter": (
+                "The examples in the plane of the first two components. Noise before training and separate clouds "
+                "after it are the mark of compression.",
+                lambda: kernel_figures.component_scatter(column("scatter"), labels, column("separability")),
+            ),
+            "spectrum": (
+                "Eigenvalues of the centred kernels. A network that compresses keeps few directions.",
+                lambda: kernel_figures.spectrum_curves(column("shares")),
+            ),
         }
+        return [Chart(name=name, title=TITLES[name], hint=hint, draw=draw) for name, (hint, draw) in drawn.items()]
+
+
+def _columns(shown: int) -> list[Column]:
+    return [
+        Column("name", "kernel"),
+        Column("error", "held-out error", "percent", "error"),
+        Column("alignment", "alignment with labels", "%.3f", "align"),
+        Column("labels_in_first", "labels in component 1 (ω²)", "%.3f", "ω² 1"),
+        Column("captured", f"labels in components 1 to {shown}", "%.3f", f"ω² 1-{shown}"),
+        Column("bits_of_first", "information of component 1 (bits)", "%.2f", "bits 1"),
+        Column("separability", "accuracy of neighbours in 2 components", "percent", "2-PC"),
+        Column("effective_rank", "effective rank", "%.1f", "rank"),
+        Column("rkhs_norm", "norm of the labels", "%.3g", "norm"),
+        Column("dimension", "intrinsic dimension", "%.1f", "dim."),
+    ]
 
 
 def diagnose(

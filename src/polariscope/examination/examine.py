@@ -7,8 +7,6 @@ can be wrapped into a subject; where that decodes as well, it also shows reconst
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -16,107 +14,24 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
-from polariscope.jacobians import predicted_var
+from polariscope.examination.embedding import Shelf, embed
+from polariscope.examination.examination import Examination, Variable
+from polariscope.examination.jacobians import predicted_var
 from polariscope.measures.factor_information import factor_information
-from polariscope.measures.measure import Undefined, measures
+from polariscope.measures.measure import Undefined, meaning, measures
 from polariscope.measures.polarisation import VariableTypes, per_variable_kl, variable_types
-from polariscope.representation import Representation, represent
+from polariscope.report.findings import Value
+from polariscope.representation import Representation
 from polariscope.subjects import Subject, as_subject
-from polariscope.tabular import Tabular
 from polariscope.worlds.given import Data, as_world
-from polariscope.worlds.pictures import Limits, limits_of, picture_note
+from polariscope.worlds.pictures import picture_note
 from polariscope.worlds.world import World, to_tensor
 
+WORDS = {"var": "posterior variances", "sample": "samples", "factors": "known factors"}
 TRAVERSAL_STEPS = 9
 TRAVERSAL_REACH = 2.5
 AUDITED = 256
 """Examples at which the decoder's slope is taken."""
-
-
-@dataclass(frozen=True)
-class Variable:
-    """One latent variable: what type it has, how much it moves, and which factor it tells about."""
-
-    number: int
-    type: str
-    mean_var: float
-    """Posterior variance, averaged over the examples: near 0 the variable is used, near 1 it is noise."""
-    var_of_mean: float
-    """Variance of the posterior mean over the examples."""
-    kl: float | None
-    """Divergence from the prior in nats, averaged over the examples."""
-    factor: str | None
-    """The factor this variable knows most about, if it knows anything."""
-    information: float | None
-    """How much of that factor's entropy it knows, from 0 to 1."""
-    predicted_var: float | None = None
-    """What the decoder's slope says the posterior variance should be, at the optimum of a beta-VAE."""
-
-
-@dataclass(frozen=True)
-class Value:
-    """A measure's value, or the sentence that says why there is none."""
-
-    name: str
-    title: str
-    value: float | None
-    higher_is_better: bool | None
-    problem: str | None = None
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class Examination(Tabular):
-    """The findings about one model."""
-
-    representation: Representation
-    variables: list[Variable]
-    values: list[Value]
-    factor_information: NDArray[np.float64] | None
-    """Share of each factor's entropy that each latent knows, ``(latents, factors)``."""
-    originals: NDArray[Any] | None = None
-    """Example images, ``(n, c, h, w)``: bytes, or floats where the data has them."""
-    reconstructions: NDArray[Any] | None = None
-    traversals: NDArray[Any] | None = None
-    """One latent moved at a time from an example, ``(latents, steps, c, h, w)``, in the order of ``variables``."""
-    notes: list[str] = field(default_factory=list)
-
-    @cached_property
-    def limits(self) -> Limits | None:
-        """The numbers that pictures show as black and white: the ends of the originals, where these are floats."""
-        floats = self.originals is not None and self.originals.dtype != np.uint8
-        return limits_of([self.originals]) if floats else None  # type: ignore[list-item]
-
-    @property
-    def counts(self) -> dict[str, int]:
-        """How many variables are of each type."""
-        types = [v.type for v in self.variables]
-        return {kind: types.count(kind) for kind in ("active", "mixed", "passive")}
-
-    @property
-    def headline(self) -> str:
-        rep = self.representation
-        kinds = ", ".join(f"{count} {kind}" for kind, count in self.counts.items())
-        return f"{rep.latents} latent variables on {rep.count:,} examples: {kinds}"
-
-    @property
-    def measures(self) -> dict[str, float | None]:
-        """Every measure's value by name; None where it is undefined (``values`` says why)."""
-        return {v.name: v.value for v in self.values}
-
-    def records(self) -> list[dict[str, Any]]:
-        """A row for each latent variable, the most used first."""
-        return [asdict(v) for v in self.variables]
-
-    def summary(self) -> dict[str, Any]:
-        """JSON-ready: the counts, the measures and the variables."""
-        return {
-            "examples": self.representation.count,
-            "types": self.counts,
-            "measures": self.measures,
-            "undefined": {v.name: v.problem for v in self.values if v.problem},
-            "variables": self.records(),
-            "notes": self.notes,
-        }
 
 
 def examine(
@@ -128,13 +43,16 @@ def examine(
     seed: int = 0,
     beta: float | None = None,
     measured: Sequence[str] | None = None,
+    shelf: Shelf | None = None,
 ) -> Examination:
     """Take a model apart on a world, or on whatever data there is, with (or without) its factors.
 
     The model is a :class:`~polariscope.subjects.Subject`, or whatever :func:`~polariscope.subjects.as_subject` can wrap
     into one; data is whatever :func:`~polariscope.worlds.given.as_world` takes. ``beta`` is the weight of the
     divergence with which one of our models was trained (1 for a VAE); if it is given, the posterior variances are
-    audited against those the decoder's slope predicts. ``measured`` names the measures to take, all by default.
+    audited against those the decoder's slope predicts. ``measured`` names the measures to take, by default all for
+    which the model gives what they need. What the model says is kept on a ``shelf``, if there is one, and not asked for
+    again.
 
     >>> class Doubling(torch.nn.Module):
     ...     def encode(self, x):
@@ -145,7 +63,7 @@ def examine(
     """
     world = as_world(data, factors)
     subject = as_subject(model)
-    representation = represent(subject, world, count=count, seed=seed)
+    representation = embed(subject, world, shelf, count=count, seed=seed)
     notes = [*representation.notes, *getattr(world, "assumed", ()), *_notes(representation)]
     table = None
     if representation.factors is not None:
@@ -155,7 +73,8 @@ def examine(
         predicted = audit(subject, representation, beta)
         notes += _audit_notes(representation, predicted)
     variables = describe_variables(representation, table, predicted)
-    values = [_value(name, representation) for name in (measures.names() if measured is None else measured)]
+    values, left_out = measured_values(representation, measured)
+    notes += left_out
     pictures: dict[str, NDArray[Any]] = {}
     if len(world.shape) == 3 and subject.decodes is not None:
         subject, pictures = _pictures(subject, world, representation, [v.number for v in variables])
@@ -231,13 +150,29 @@ def describe_variables(
     return rows
 
 
+def measured_values(
+    representation: Representation, names: Sequence[str] | None = None
+) -> tuple[list[Value], list[str]]:
+    """Values of the named measures, by default of all for which the representation has what they need; and what was
+    left out for want of it, in a sentence."""
+    if names is not None:
+        return [_value(name, representation) for name in names], []
+    chosen = [name for name in measures.names() if not measures.get(name).lacks(representation)]
+    missing: dict[str, list[str]] = {}
+    for name in measures.names():
+        for need in measures.get(name).lacks(representation)[:1]:
+            missing.setdefault(need, []).append(name)
+    notes = [f"Not measured without {WORDS[need]}: {', '.join(names)}." for need, names in missing.items()]
+    return [_value(name, representation) for name in chosen], notes
+
+
 def _value(name: str, representation: Representation) -> Value:
     measure = measures.get(name)()
     try:
-        number, problem = measure.value(representation), None
+        number, problem = measure.value(representation), ""
     except Undefined as error:
         number, problem = None, str(error)
-    return Value(name, measure.title, number, measure.higher_is_better, problem)
+    return Value(name, measure.title, number, measure.higher_is_better, problem, meaning(name))
 
 
 def _notes(representation: Representation) -> list[str]:

@@ -43,8 +43,6 @@ if TYPE_CHECKING:
     from polariscope.manipulation.selection import Restart as Restart
     from polariscope.manipulation.selection import extremes as extremes
     from polariscope.manipulation.selection import train_restarts as train_restarts
-    from polariscope.manipulation.traversals import traverse as traverse
-    from polariscope.manipulation.traversals import traverse_plane as traverse_plane
 
 _PLACES = {
     "Bundle": "bundle",
@@ -81,8 +79,6 @@ _PLACES = {
     "Restart": "selection",
     "extremes": "selection",
     "train_restarts": "selection",
-    "traverse": "traversals",
-    "traverse_plane": "traversals",
 }
 
 

@@ -20,7 +20,7 @@ from sklearn.decomposition import PCA
 from sklearn.neighbors import KNeighborsClassifier, KNeighborsRegressor
 from torch import Tensor
 
-from polariscope.jacobians import decoder_grams
+from polariscope.examination.jacobians import decoder_grams
 from polariscope.manipulation.manipulation import in_units, standardised
 from polariscope.measures.neighbour_score import neighbour_score
 from polariscope.measures.orthogonality import distance_to_orthogonality

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from torch import nn
 
 from polariscope.manipulation.manipulation import Manipulated
-from polariscope.manipulation.traversals import REACH, Coordinates, traverse, traverse_plane
+from polariscope.examination.traversals import REACH, Coordinates, traverse, traverse_plane
 from polariscope.report.figures import DIVERGING, LIGHT, image_grid, styled
 from polariscope.worlds.pictures import Limits, limits_of, pictured
 from polariscope.worlds.world import sample

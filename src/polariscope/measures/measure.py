@@ -7,6 +7,7 @@ can lie, and what must not change it. The contract kit checks every registered m
 from __future__ import annotations
 
 import math
+import re
 from abc import ABC, abstractmethod
 from typing import ClassVar, Literal
 
@@ -38,11 +39,15 @@ class Measure(ABC):
     @abstractmethod
     def __call__(self, representation: Representation) -> float: ...
 
+    @classmethod
+    def lacks(cls, representation: Representation) -> list[Need]:
+        """What the measure needs and the representation does not have."""
+        return [need for need in cls.needs if getattr(representation, need) is None]
+
     def value(self, representation: Representation) -> float:
         """The number; :class:`Undefined` if the representation lacks what it needs or it has no value there."""
-        for need in self.needs:
-            if getattr(representation, need) is None:
-                raise Undefined(f"{self.title} needs {need}, which this representation does not have")
+        for need in self.lacks(representation):
+            raise Undefined(f"{self.title} needs {need}, which this representation does not have")
         try:
             number = float(self(representation))
         except Undefined:
@@ -55,3 +60,14 @@ class Measure(ABC):
 
 
 measures: Registry[Measure] = Registry("measure", "polariscope.measures")
+
+
+def meaning(name: str) -> str:
+    """What a registered measure means: the first paragraph of its docstring, without the markup of code."""
+    if name not in measures.names():
+        return ""
+    measure = measures.get(name)
+    text = (measure.__doc__ or "").strip().split("\n\n")[0]
+    if text.startswith(f"{measure.__name__}("):  # what dataclasses write where nobody has
+        return ""
+    return re.sub(r"(:\w+:)?`+([^`]*)`+", r"\2", " ".join(text.split()))

@@ -3,7 +3,7 @@
 Where J = UΣVᵀ, the latents are the principal axes of the decoder's local behaviour exactly if V is a signed
 permutation; the distance to orthogonality says how far it is from the nearest one (Spec 003, section 3.1; Rolinek,
 Zietlow and Martius 2019). The theory holds in the polarised regime, so how well that holds is measured here too.
-Everything takes arrays or tensors; :func:`polariscope.jacobians.decoder_orthogonality` starts from a decoder.
+Everything takes arrays or tensors; :mod:`polariscope.examination.jacobians` starts from a decoder.
 """
 
 from __future__ import annotations

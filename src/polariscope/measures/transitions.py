@@ -36,13 +36,14 @@ class TransitionFit:
     def density(self, u: ArrayLike, family: str = "generalised") -> NDArray[np.float64]:
         """The fitted density of a family."""
         found = self.families[family]
-        return density(u, found.alpha, found.rate)
+        return density(np.asarray(u, dtype=float) - found.location, found.alpha, found.rate)
 
 
-def fit_transitions(deltas: ArrayLike) -> TransitionFit:
+def fit_transitions(deltas: ArrayLike, location: float | None = 0.0) -> TransitionFit:
     """The most likely generalised Laplace, Laplace and normal density around 0 for changes of one factor.
 
-    See :func:`polariscope.theory.transitions.fit`. Klindt and others, Towards nonlinear disentanglement in natural data
+    With ``location`` None each density has the location that suits it best. See
+    :func:`polariscope.theory.transitions.fit`. Klindt and others, Towards nonlinear disentanglement in natural data
     with temporal sparse coding (2021), figure 1; Spec 001a, section 4.4.
 
     >>> found = fit_transitions(np.random.default_rng(0).laplace(size=20_000))
@@ -54,6 +55,8 @@ def fit_transitions(deltas: ArrayLike) -> TransitionFit:
         raise ValueError("transitions need at least two finite changes")
     if not u.any():
         raise ValueError("nothing changes in these transitions: there is no density to fit")
-    families = {name: fit(u, alpha) for name, alpha in (("generalised", None), ("laplace", 1.0), ("normal", 2.0))}
+    families = {
+        name: fit(u, alpha, location) for name, alpha in (("generalised", None), ("laplace", 1.0), ("normal", 2.0))
+    }
     centred = u - u.mean()
     return TransitionFit(families, float(np.mean(centred**4) / np.mean(centred**2) ** 2))

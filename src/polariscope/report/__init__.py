@@ -1,4 +1,4 @@
-"""The report: figures, and one HTML file that shows what was found out about one model or several."""
+"""The report: the one document of every result, its figures, and how it is shown (page, terminal, Markdown)."""
 
-from polariscope.report.page import Case as Case
-from polariscope.report.page import write_report as write_report
+from polariscope.report.findings import Findings as Findings
+from polariscope.report.findings import save as save

@@ -12,7 +12,7 @@ import math
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from io import BytesIO, StringIO
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import matplotlib
 import numpy as np
@@ -24,13 +24,10 @@ from matplotlib.ticker import FuncFormatter, LogFormatter, MaxNLocator
 from numpy.typing import ArrayLike, NDArray
 from PIL import Image
 
-from polariscope.lab.store import Row
 from polariscope.measures.transitions import fit_transitions
+from polariscope.report.findings import Metric
 from polariscope.representation import Representation
 from polariscope.worlds.pictures import Limits, pictured
-
-if TYPE_CHECKING:
-    from polariscope.examination.examine import Examination, Variable
 
 PALETTE = {
     "ink": ("#1c2733", "#e4eaf0"),
@@ -93,9 +90,19 @@ styled = matplotlib.rc_context(STYLE)
 """Decorator: draw in the house style, and leave the user's own settings as they were."""
 
 
+class Variable(Protocol):
+    """A latent variable, as far as figures ask."""
+
+    @property
+    def number(self) -> int: ...
+
+    @property
+    def type(self) -> str: ...
+
+
 @styled
 def learning_curves(
-    runs: Mapping[str, Sequence[Row]], terms: Sequence[str] | None = None, *, legend: bool = True
+    runs: Mapping[str, Sequence[Metric]], terms: Sequence[str] | None = None, *, legend: bool = True
 ) -> Figure:
     """Terms of the loss over training, a panel a term: a faint line while training, dots on held-out data."""
     terms = terms_of(runs.values()) if terms is None else terms
@@ -130,7 +137,7 @@ def learning_curves(
     return figure
 
 
-def terms_of(runs: Iterable[Sequence[Row]]) -> list[str]:
+def terms_of(runs: Iterable[Sequence[Metric]]) -> list[str]:
     """The terms in some runs' metrics: the loss first, then its usual parts, then the rest by name."""
     found = {term for rows in runs for _, _, term, _ in rows}
     usual = [term for term in ("loss", "reconstruction", "kl") if term in found]
@@ -342,39 +349,6 @@ def image_grid(images: NDArray[Any], *, limits: Limits | None = None, enlarge: i
     tiles[:, :h, :, :w, 3] = 255
     whole = tiles.reshape(rows * (h + gap), columns * (w + gap), 4)[: -gap or None, : -gap or None]
     return Image.fromarray(whole.repeat(enlarge, 0).repeat(enlarge, 1))
-
-
-def examination_figures(found: Examination) -> dict[str, Figure]:
-    """The pictures of an examination, each a matplotlib figure: those of factors, histograms, reconstructions and
-    traversals that there are."""
-    figures = {}
-    names = [factor.name for factor in found.representation.factor_info]
-    if found.factor_information is not None and names:
-        figures["factors"] = factor_matrix(found.factor_information, found.variables, names)
-    figures["histograms"] = variable_histograms(found.representation, found.variables[:6])
-    if found.originals is not None and found.reconstructions is not None:
-        pairs = np.stack([found.originals, found.reconstructions])
-        figures["reconstructions"] = _pictures(pairs, ["data", "model"], found.limits)
-    if found.traversals is not None:
-        labels = [variable_label(v) for v in found.variables]
-        figures["traversals"] = _pictures(found.traversals, labels, found.limits)
-    return figures
-
-
-@styled
-def _pictures(images: NDArray[Any], labels: Sequence[str], limits: Limits | None) -> Figure:
-    """Rows of images ``(rows, columns, c, h, w)``, each with its label."""
-    rows, columns = images.shape[:2]
-    figure = Figure(figsize=(1.2 + 0.7 * columns, 0.75 * rows + 0.1), layout="constrained")
-    axes = figure.subplots(rows, 1, squeeze=False)[:, 0]
-    for place, strip, label in zip(axes, images, labels, strict=True):
-        place.imshow(image_grid(strip[None], limits=limits, enlarge=2))
-        place.set_ylabel(label, rotation=0, ha="right", va="center", color=LIGHT["ink"])
-        place.set_xticks([])
-        place.set_yticks([])
-        place.grid(False)
-        place.spines[:].set_visible(False)
-    return figure
 
 
 def variable_label(variable: Variable) -> str:

@@ -1,26 +1,22 @@
-"""Figures and the page of a kernel diagnosis: what each kernel sees of the labels, before and after training.
+"""Figures of kernels: what each sees of the labels, before and after training.
 
-Kernels come as mappings from their names to numbers, so that figures can be drawn for any kernels one has; the page is
-made of a diagnosis' JSON summary and its figures. (Spec 004, section 7: figures 9 and 10 of Paccolat et al. 2021.)
+Kernels come as mappings from their names to numbers, so that figures can be drawn for any kernels one has.
+(Spec 004, section 7: figures 9 and 10 of Paccolat et al. 2021.)
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import matplotlib
 import numpy as np
-from jinja2 import Environment, PackageLoader, StrictUndefined
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import ArrayLike
 
-from polariscope.atomic import atomic
-from polariscope.report.figures import LIGHT, MARKERS, PALETTE, SUBJECTS, styled
-from polariscope.report.page import data, inline
+from polariscope.report.figures import LIGHT, MARKERS, SUBJECTS, styled
 
 SHOWN = 600
 """Points of a scatter plot: more would hide each other and swell the page."""
@@ -83,56 +79,6 @@ def component_scatter(
     handles, texts = figure.axes[0].get_legend_handles_labels()
     figure.legend(handles, texts, loc="outside lower left", ncols=min(5, len(texts)), title="class", markerscale=2)
     return figure
-
-
-def figures_of(summary: Mapping[str, Any], scatters: Mapping[str, ArrayLike], labels: ArrayLike) -> dict[str, Figure]:
-    """The four figures of a diagnosis, by name."""
-    kernels: Mapping[str, Any] = summary["kernels"]
-
-    def column(key: str) -> dict[str, Any]:
-        return {name: kernel[key] for name, kernel in kernels.items()}
-
-    return {
-        "projections": projection_bars(column("projections"), 1 / summary["examples"]["kernel"]),
-        "information": information_curves(column("information"), summary["information_floor"]),
-        "scatter": component_scatter(scatters, labels, column("separability")),
-        "spectrum": spectrum_curves(column("shares")),
-    }
-
-
-CAPTIONS = {
-    "projections": "How much of the labels lies in each principal component of each kernel. Learning features moves "
-    "them to the front.",
-    "information": "What each component tells about the label by itself, in any way, not only linearly.",
-    "scatter": "The examples in the plane of the first two components. Noise before training and separate clouds after "
-    "it are the mark of compression.",
-    "spectrum": "Eigenvalues of the centred kernels. A network that compresses keeps few directions.",
-}
-
-
-def write_kernel_report(
-    path: Path | str, title: str, summary: Mapping[str, Any], figures: Mapping[str, Figure], settings: Mapping[str, Any]
-) -> None:
-    """One self-contained HTML page of a diagnosis' summary, its figures and the settings that made it."""
-    environment = Environment(
-        loader=PackageLoader("polariscope", "report"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters |= {"data": data, "percent": lambda share: data(100 * share, "%.1f %%")}
-    page = environment.get_template("kernel.html.jinja").render(
-        title=title,
-        found=summary,
-        palette=PALETTE,
-        figures=[
-            (name, inline(figure, CAPTIONS[name], f"kernel-{name}"), CAPTIONS[name]) for name, figure in figures.items()
-        ],
-        settings=settings,
-    )
-    with atomic(path) as draft:
-        draft.write_text(page, encoding="utf-8")
 
 
 def _curves(

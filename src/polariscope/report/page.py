@@ -1,7 +1,7 @@
-"""The one-file HTML report: everything inside, nothing fetched, so that it can be mailed, archived and printed.
+"""The one-file HTML page of any findings: everything inside, nothing fetched, so that it can be mailed and archived.
 
-This module turns cases into what the template lays out: tables of :class:`Cell` and inline figures. Numbers are
-shown rounded, and kept in full in ``<data value>``, so that a report can be read back by a machine.
+Several findings stand side by side: values in one table with a column each, curves over each other, everything else in
+columns. Numbers are shown rounded, and kept in full in ``<data value>``, so that a page can be read back by a machine.
 """
 
 from __future__ import annotations
@@ -10,90 +10,36 @@ import json
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
-from pathlib import Path
+from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
-import numpy as np
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 from markupsafe import Markup, escape
 from matplotlib.figure import Figure
-from numpy.typing import NDArray
 
-from polariscope.atomic import atomic
-from polariscope.examination.examine import TRAVERSAL_REACH, Examination, Variable
-from polariscope.lab.store import Row, Run
-from polariscope.measures.measure import measures
 from polariscope.report import figures
+from polariscope.report.findings import Chart, Curves, Findings, Part, Pictures, Records, Strip, Text, Value, Values
 from polariscope.worlds.pictures import Limits
 
-TRAVERSAL_ROWS = 16
-MATRIX_ROWS = 32
-KNOWS = 0.05
-"""Share of a factor's entropy from which a variable is said to tell about it."""
 TILE = 64
 """Width in pixels that pictures are shown at, at least."""
-
-
-@dataclass(frozen=True, eq=False)
-class Case:
-    """One model in a report: what it is called, how it was made, how training went, what was found."""
-
-    name: str
-    settings: Mapping[str, Any]
-    """The run's configuration, as ``RunConfig.describe`` gives it; anything else for models made elsewhere."""
-    metrics: Sequence[Row]
-    examination: Examination
-    environment: Mapping[str, str] = field(default_factory=dict)
-
-    @classmethod
-    def of_run(cls, run: Run, examination: Examination) -> Case:
-        """The case of a run folder, called after its objective."""
-        record = run.record
-        made = {"run": run.id, "created": str(record["created"]), **record.get("environment", {})}
-        return cls(_called(run.config.get("objective")) or run.id, run.config, run.metrics(), examination, made)
-
-    @property
-    def held_out(self) -> dict[str, float]:
-        """Terms of the last evaluation on held-out data."""
-        last = max((step for step, split, _, _ in self.metrics if split == "held_out"), default=None)
-        return {term: value for step, split, term, value in self.metrics if split == "held_out" and step == last}
-
-    @property
-    def sentence(self) -> str:
-        """What was trained on what, and what it was examined on."""
-        rep = self.examination.representation
-        world, training = _section(self.settings, "world"), _section(self.settings, "training")
-        sentence = f"{self.name}: {_plural(rep.latents, 'latent variable')}"
-        if world and not _section(self.settings, "objective"):  # made elsewhere: the world is what it is looked at with
-            return f"{sentence}; examined on {_plural(rep.count, 'example')} of {_world(world)}."
-        if world:
-            sentence += f", trained on {_world(world)}"
-        if "steps" in training:
-            sentence += f" for {_plural(training['steps'], 'step')}"
-            sentence += f" of {training['batch_size']} examples" if "batch_size" in training else ""
-        return f"{sentence}; examined on {_plural(rep.count, 'example')}."
-
-    @property
-    def toml(self) -> str | None:
-        """The configuration file that makes this run again, if it was a run of ours."""
-        ours = _section(self.settings, "world") and _section(self.settings, "objective")
-        return as_toml(self.settings) if ours else None
+KINDS = {Values: "values", Records: "records", Chart: "chart", Curves: "curves", Pictures: "pictures", Text: "text"}
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One place in a table: a number, or words where there is none."""
+    """One place in a table: a number, words where there is none, or counts by kind."""
 
     value: float | None = None
     text: str = ""
     best: bool = False
+    shares: Mapping[str, int] | None = None
 
 
 @dataclass(frozen=True)
 class Line:
-    """One row of a table that has a column per model."""
+    """One row of a table that has a column for each of the findings."""
 
     label: str
     cells: Sequence[Cell]
@@ -103,52 +49,6 @@ class Line:
     differs: bool = False
 
 
-def write_report(
-    path: Path | str, found: Examination | Case | Sequence[Examination | Case], title: str = "Examination"
-) -> None:
-    """Write one self-contained HTML file about one examination, or several side by side."""
-    several = [found] if isinstance(found, Examination | Case) else list(found)
-    if not several:
-        raise ValueError("a report needs at least one examination; got none")
-    cases = [one if isinstance(one, Case) else Case("model", {}, [], one) for one in several]
-    page = render(cases, title)
-    path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with atomic(path) as draft:
-        draft.write_text(page, encoding="utf-8")
-
-
-def render(cases: Sequence[Case], title: str) -> str:
-    """The report as HTML text."""
-    environment = Environment(
-        loader=PackageLoader("polariscope", "report"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters |= {"number": number, "data": data, "percent": lambda share: f"{share:.0%}"}
-    names = distinct([case.name for case in cases])
-    settings = [dict(_flat(s.settings)) for s in cases]
-    return environment.get_template("page.html.jinja").render(
-        title=title,
-        names=names,
-        cases=cases,
-        palette=figures.PALETTE,
-        colours=[figures.SUBJECTS[i % len(figures.SUBJECTS)] for i in range(len(cases))],
-        types=figures.TYPES,
-        headline=_headline(cases),
-        curves=_curves(dict(zip(names, cases, strict=True))),
-        measures=_measures(cases),
-        settings=_side_by_side(settings),
-        environment=_side_by_side([dict(s.environment) for s in cases]),
-        views=[_View(name, case, f"s{i}") for i, (name, case) in enumerate(zip(names, cases, strict=True))],
-        reach=TRAVERSAL_REACH,
-        knows=KNOWS,
-        matrix_rows=MATRIX_ROWS,
-    )
-
-
 @dataclass(frozen=True)
 class Picture:
     """A PNG inside the page, with the size to show it at."""
@@ -156,118 +56,121 @@ class Picture:
     source: str
     width: int
     height: int
+    strip: Any
 
 
-@dataclass(frozen=True, eq=False)
-class _View:
-    """What the template shows of one case: figures and pictures, made when they are asked for."""
+@dataclass(frozen=True)
+class Section:
+    """Parts of one name: ``blocks`` has one for each of the findings, None where it lacks the part."""
 
     name: str
-    case: Case
-    key: str
-    """Begins the ids of everything in this view, which must differ over the page."""
-
-    @property
-    def examination(self) -> Examination:
-        return self.case.examination
-
-    @cached_property
-    def pairs(self) -> list[Picture]:
-        """Each original over its reconstruction."""
-        before, after = self.examination.originals, self.examination.reconstructions
-        if before is None or after is None:
-            return []
-        limits = self.examination.limits
-        return [_picture(np.stack(pair)[:, None], limits) for pair in zip(before, after, strict=True)]
-
-    @cached_property
-    def traversals(self) -> list[tuple[Variable, Picture]]:
-        """The most used latents, each with the strip of pictures that moving it gives."""
-        strips = self.examination.traversals
-        if strips is None:
-            return []
-        shown = list(zip(self.examination.variables, strips, strict=True))[:TRAVERSAL_ROWS]
-        return [(variable, _picture(strip[None], self.examination.limits)) for variable, strip in shown]
-
-    @cached_property
-    def factor_matrix(self) -> Markup | None:
-        table, factors = self.examination.factor_information, self.examination.representation.factor_info
-        if table is None or not factors:
-            return None
-        figure = figures.factor_matrix(table, self.examination.variables[:MATRIX_ROWS], [f.name for f in factors])
-        return inline(
-            figure, f"How much of each factor each latent variable of {self.name} knows", f"{self.key}-factors"
-        )
-
-    @cached_property
-    def histograms(self) -> Markup:
-        """The most used variable of each type."""
-        first = {variable.type: variable for variable in reversed(self.examination.variables)}
-        chosen = [first[kind] for kind in figures.TYPES if kind in first]
-        figure = figures.variable_histograms(self.examination.representation, chosen)
-        shown = ", ".join(figures.variable_label(v) for v in chosen)
-        return inline(figure, f"Histograms for {shown} of {self.name}", f"{self.key}-histograms")
+    title: str
+    hint: str
+    kind: str
+    blocks: Sequence[Any]
 
 
-def _headline(cases: Sequence[Case]) -> list[Line]:
-    """Held-out terms, then the measures that have a better direction."""
-    held_out = [s.held_out for s in cases]
-    rows = []
-    # Losses of different objectives weigh their parts differently, and some hold constants: their sum in plain is what
-    # can be read side by side.
-    one = len({_called(case.settings.get("objective")) for case in cases}) == 1
-    bound = "reconstruction + KL, the negative ELBO"
-    for terms in held_out:
-        if "reconstruction" in terms and "kl" in terms:
-            terms[bound] = terms["reconstruction"] + terms["kl"]
-    for term, label in ((bound, bound), *([("loss", "loss")] if one else []), ("reconstruction",) * 2, ("kl", "KL")):
-        values = [terms.get(term) for terms in held_out]
-        if any(value is not None for value in values):
-            better = False if term in ("reconstruction", bound) else None
-            rows.append(_line(f"Held-out {label} (nats)", values, ["not measured"] * len(cases), better))
-    return rows + [line for line in _measures(cases) if line.wanted and any(c.value is not None for c in line.cells)]
+def page(several: Sequence[Findings], title: str = "") -> str:
+    """One self-contained HTML file about one thing, or several side by side."""
+    if not several:
+        raise ValueError("a page needs at least one document of findings; got none")
+    names = distinct([findings.title for findings in several])
+    settings = [dict(_flat(findings.settings)) for findings in several]
+    return _template().render(
+        title=title or names[0],
+        names=names,
+        several=several,
+        palette=figures.PALETTE,
+        colours=[figures.SUBJECTS[i % len(figures.SUBJECTS)] for i in range(len(several))],
+        sections=[_section(name, several, names) for name in _order(several)],
+        notes=[(name, note) for name, findings in zip(names, several, strict=True) for note in findings.notes],
+        again=[
+            (name, as_toml(findings.settings))
+            for name, findings in zip(names, several, strict=True)
+            if _is_run(findings.settings)
+        ],
+        settings=_side_by_side(settings),
+        environment=_side_by_side([dict(findings.environment) for findings in several]),
+    )
 
 
-def _measures(cases: Sequence[Case]) -> list[Line]:
-    """Every measure of any case, with what it means."""
-    titles = {value.name: value for s in cases for value in s.examination.values}
-    rows = []
-    for name, known in titles.items():
-        found = [next((v for v in s.examination.values if v.name == name), None) for s in cases]
-        values = [None if v is None else v.value for v in found]
-        reasons = ["not measured" if v is None else f"undefined: {v.problem or 'no reason given'}" for v in found]
-        rows.append(_line(known.title, values, reasons, known.higher_is_better, meaning(name)))
-    return rows
+@cache
+def _template() -> Template:
+    environment = Environment(
+        loader=PackageLoader("polariscope", "report"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {"number": number, "data": data}
+    return environment.get_template("page.html.jinja")
 
 
-def _line(
-    label: str, values: Sequence[float | None], reasons: Sequence[str], higher: bool | None, note: str = ""
-) -> Line:
+def _order(several: Sequence[Findings]) -> list[str]:
+    """Names of all parts: those of the first, and behind what they followed elsewhere those it lacks."""
+    order: list[str] = []
+    for findings in several:
+        place = 0
+        for part in findings.parts:
+            if part.name in order:
+                place = order.index(part.name) + 1
+            else:
+                order.insert(place, part.name)
+                place += 1
+    return order
+
+
+def _section(name: str, several: Sequence[Findings], names: Sequence[str]) -> Section:
+    parts: list[Part | None] = [next((p for p in f.parts if p.name == name), None) for f in several]
+    first = next(part for part in parts if part is not None)
+    kind = KINDS[type(first)]
+    if isinstance(first, Values):
+        blocks: list[Any] = _lines([p.entries if isinstance(p, Values) else () for p in parts])
+    elif isinstance(first, Curves):
+        blocks = _curves({n: p.metrics for n, p in zip(names, parts, strict=True) if isinstance(p, Curves)})
+    else:
+        blocks = [_block(part, f"s{i}-{name}", names[i]) for i, part in enumerate(parts)]
+    return Section(name, first.title, first.hint, kind, blocks)
+
+
+def _block(part: Part | None, key: str, name: str) -> Any:
+    if isinstance(part, Chart):
+        return inline(part.draw(), f"{part.title} of {name}", key)
+    if isinstance(part, Pictures):
+        return [_picture(strip, part.limits) for strip in part.strips]
+    return part
+
+
+def _lines(several: Sequence[Sequence[Value]]) -> list[Line]:
+    """A line for each value of any, the best marked where one direction is better."""
+    known = {entry.name: entry for entries in several for entry in reversed(entries)}
+    order = [entry.name for entries in several for entry in entries]
+    return [
+        _line(known[name], [next((e for e in entries if e.name == name), None) for entries in several])
+        for name in dict.fromkeys(order)
+    ]
+
+
+def _line(about: Value, found: Sequence[Value | None]) -> Line:
+    higher = about.higher_is_better
     wanted = "" if higher is None else "higher is better" if higher else "lower is better"
-    defined = [value for value in values if value is not None]
+    defined = [entry.value for entry in found if entry is not None and entry.value is not None]
     best = None
     if higher is not None and len(set(defined)) > 1:
         best = max(defined) if higher else min(defined)
     cells = [
-        Cell(value, "" if value is not None else reason, value is not None and value == best)
-        for value, reason in zip(values, reasons, strict=True)
+        Cell(text="not measured")
+        if entry is None
+        else Cell(shares=entry.shares)
+        if entry.shares
+        else Cell(entry.value, f"undefined: {entry.problem or 'no reason given'}", entry.value == best is not None)
+        for entry in found
     ]
-    return Line(label, cells, note, wanted)
+    return Line(about.title, cells, about.meaning, wanted)
 
 
-def meaning(name: str) -> str:
-    """What a registered measure means: the first line of its docstring, without the markup of code."""
-    if name not in measures.names():
-        return ""
-    measure = measures.get(name)
-    text = (measure.__doc__ or "").strip().split("\n\n")[0]
-    if text.startswith(f"{measure.__name__}("):  # what dataclasses write where nobody has
-        return ""
-    return re.sub(r"(:\w+:)?`+([^`]*)`+", r"\2", " ".join(text.split()))
-
-
-def _curves(cases: Mapping[str, Case]) -> list[Markup]:
-    runs = {name: case.metrics for name, case in cases.items()}
+def _curves(runs: Mapping[str, Any]) -> list[Markup]:
     return [
         inline(
             figures.learning_curves(runs, [term], legend=False), f"Learning curve of the {term}", f"curve-{position}"
@@ -276,8 +179,13 @@ def _curves(cases: Mapping[str, Case]) -> list[Markup]:
     ]
 
 
+def _is_run(settings: Mapping[str, Any]) -> bool:
+    """Whether these are the settings of a run, which can be made again."""
+    return all(isinstance(settings.get(name), Mapping) for name in ("world", "objective", "training"))
+
+
 def _side_by_side(tables: Sequence[Mapping[str, Any]]) -> list[Line]:
-    """Settings of several cases, those that differ marked."""
+    """Settings of several findings, those that differ marked."""
     rows = []
     for key in dict.fromkeys(key for table in tables for key in table):
         texts = [_text(table[key]) if key in table else "–" for table in tables]
@@ -285,16 +193,17 @@ def _side_by_side(tables: Sequence[Mapping[str, Any]]) -> list[Line]:
     return rows
 
 
-def _picture(images: NDArray[Any], limits: Limits | None = None) -> Picture:
-    """Pictures ``(rows, columns, c, h, w)`` in one PNG.
+def _picture(strip: Strip, limits: Limits | None = None) -> Picture:
+    """The images of a strip in one PNG.
 
     Small ones are enlarged by whole pixels. The file has twice the pixels it is shown with: sharp on dense screens, and
     a browser that must shrink a strip to a phone's width averages neighbours instead of dropping lines.
     """
+    images = strip.images
     shown = max(1, math.ceil(TILE / images.shape[-1]))
     dense = 2 if images.shape[2] < 3 else 1  # photographs gain nothing from it, and weigh four times as much
     image = figures.image_grid(images, limits=limits, enlarge=shown * dense)
-    return Picture(figures.as_data_uri(image), image.width // dense, image.height // dense)
+    return Picture(figures.as_data_uri(image), image.width // dense, image.height // dense, strip)
 
 
 def inline(figure: Figure, label: str, key: str) -> Markup:
@@ -392,25 +301,3 @@ def _flat(settings: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, 
 
 def _text(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, default=str)
-
-
-def _section(settings: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    section = settings.get(name)
-    return section if isinstance(section, Mapping) else {}
-
-
-def _called(objective: Any) -> str:
-    """An objective by its name and its first number, which is its strength: ``beta-vae (beta 4)``."""
-    if not isinstance(objective, Mapping):
-        return ""
-    numbers = [(k, v) for k, v in objective.items() if isinstance(v, (int, float)) and not isinstance(v, bool)]
-    strength = f" ({numbers[0][0]} {numbers[0][1]:g})" if numbers else ""
-    return f"{objective.get('name', '')}{strength}"
-
-
-def _world(world: Mapping[str, Any]) -> str:
-    return f"the file {world['path']}" if "path" in world else f"the world “{world.get('name', '?')}”"
-
-
-def _plural(count: int, noun: str) -> str:
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"

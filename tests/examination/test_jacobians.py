@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from polariscope.jacobians import decoder_jacobians, predicted_var
+from polariscope.examination.jacobians import decoder_jacobians, predicted_var
 from polariscope.nets.architecture import MLP, Linear
 from polariscope.nets.autoencoder import Autoencoder, AutoencoderConfig
 from polariscope.objectives.beta_vae import BetaVAE

@@ -1,0 +1,276 @@
+"""What was found out about one model: the typed result of :func:`~polariscope.examination.examine.examine`, and its
+document."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from polariscope.lab.store import Run
+from polariscope.report import figures
+from polariscope.report.findings import (
+    Chart,
+    Column,
+    Curves,
+    Findings,
+    Metric,
+    Part,
+    Pictures,
+    Records,
+    Strip,
+    Value,
+    Values,
+)
+from polariscope.representation import Representation
+from polariscope.tabular import Tabular
+from polariscope.worlds.pictures import Limits, limits_of
+
+TRAVERSAL_ROWS = 16
+MATRIX_ROWS = 32
+KNOWS = 0.05
+"""Share of a factor's entropy from which a variable is said to tell about it."""
+PLAIN_COLUMNS = (
+    Column("number", "No.", "z%d", "no."),
+    Column("type", "Type", badge=True),
+    Column("var_of_mean", "Variance of mean", "%.3f", "mean var"),
+    Column("factor", "Tells most about", short="tells about"),
+    Column("information", "How much", "percent", "share"),
+)
+VARIABLE_COLUMNS = (
+    *PLAIN_COLUMNS[:2],
+    Column("mean_var", "Posterior variance", "%.3f", "post. var", bar="type"),
+    Column("predicted_var", "Predicted", "%.3f", "predicted"),
+    PLAIN_COLUMNS[2],
+    Column("kl", "KL (nats)", "%.3f", "KL"),
+    *PLAIN_COLUMNS[3:],
+)
+HINTS = {
+    "summary": "Which variables are used, what they cost, and what the measures say.",
+    "learning": "Faint line: batches while training. Line with marks: held-out data. Terms are in nats per example.",
+    "reconstructions": "Above the original, below what the model makes of its own code for it.",
+    "traversals": "One latent variable moved at a time, as far as it goes over the data to either side, the most used "
+    "variable first. A passive variable should change nothing.",
+    "variables": "The most used first. A posterior variance near 0 says the variable is used, near 1 that it is noise "
+    "the decoder has learned to ignore. Predicted: what the decoder's slope asks for, where that is known.",
+    "factors": "Share of each factor’s entropy that each variable knows: 0 nothing, 1 all of it. A disentangled model "
+    "has at most one dark cell per row.",
+    "histograms": "The most used variable of each type, over all examples. Dashed: the prior. Active: the variance "
+    "stays near 0. Passive: it stays near 1 and the mean stays put. Mixed: some examples of each.",
+}
+
+
+@dataclass(frozen=True)
+class Variable:
+    """One latent variable: what type it has, how much it moves, and which factor it tells about."""
+
+    number: int
+    type: str
+    mean_var: float
+    """Posterior variance, averaged over the examples: near 0 the variable is used, near 1 it is noise."""
+    var_of_mean: float
+    """Variance of the posterior mean over the examples."""
+    kl: float | None
+    """Divergence from the prior in nats, averaged over the examples."""
+    factor: str | None
+    """The factor this variable knows most about, if it knows anything."""
+    information: float | None
+    """How much of that factor's entropy it knows, from 0 to 1."""
+    predicted_var: float | None = None
+    """What the decoder's slope says the posterior variance should be, at the optimum of a beta-VAE."""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Examination(Tabular):
+    """The findings about one model."""
+
+    representation: Representation
+    variables: list[Variable]
+    values: list[Value]
+    factor_information: NDArray[np.float64] | None
+    """Share of each factor's entropy that each latent knows, ``(latents, factors)``."""
+    originals: NDArray[Any] | None = None
+    """Example images, ``(n, c, h, w)``: bytes, or floats where the data has them."""
+    reconstructions: NDArray[Any] | None = None
+    traversals: NDArray[Any] | None = None
+    """One latent moved at a time from an example, ``(latents, steps, c, h, w)``, in the order of ``variables``."""
+    notes: list[str] = field(default_factory=list)
+
+    @cached_property
+    def limits(self) -> Limits | None:
+        """The numbers that pictures show as black and white: the ends of the originals, where these are floats."""
+        floats = self.originals is not None and self.originals.dtype != np.uint8
+        return limits_of([self.originals]) if floats else None  # type: ignore[list-item]
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """How many variables are of each type."""
+        types = [v.type for v in self.variables]
+        return {kind: types.count(kind) for kind in ("active", "mixed", "passive")}
+
+    @property
+    def headline(self) -> str:
+        rep = self.representation
+        kinds = ", ".join(f"{count} {kind}" for kind, count in self.counts.items())
+        return f"{rep.latents} latent variables on {rep.count:,} examples: {kinds}"
+
+    @property
+    def measures(self) -> dict[str, float | None]:
+        """Every measure's value by name; None where it is undefined (``values`` says why)."""
+        return {v.name: v.value for v in self.values}
+
+    def records(self) -> list[dict[str, Any]]:
+        """A row for each latent variable, the most used first."""
+        return [asdict(v) for v in self.variables]
+
+    def findings(
+        self,
+        title: str = "model",
+        settings: Mapping[str, Any] | None = None,
+        metrics: Sequence[Metric] = (),
+        environment: Mapping[str, Any] | None = None,
+    ) -> Findings:
+        """The document. What else is known of the model (a run's configuration and curves) can be given with it."""
+        settings = settings or {}
+        measured = Values(name="measures", title="Measures", entries=self.values)
+        parts: list[Part] = [self._headline(metrics)]
+        if metrics:
+            parts.append(Curves(name="learning", title="Learning curves", hint=HINTS["learning"], metrics=metrics))
+        parts += [*self._pictures(title), self._variables(), *self._charts()]
+        parts += [measured] if self.values else []
+        return Findings(
+            title,
+            said_of(settings, self.headline),
+            parts,
+            self.notes,
+            {"examples": self.representation.count, "types": self.counts},
+            settings=settings,
+            environment=environment or {},
+        )
+
+    def _headline(self, metrics: Sequence[Metric]) -> Values:
+        """Types, held-out terms, and the measures that have a better direction."""
+        types = Value("types", "Variables: active · mixed · passive", None, shares=self.counts)
+        wanted = [v for v in self.values if v.higher_is_better is not None and v.value is not None]
+        plain = [replace(value, meaning="") for value in wanted]
+        return Values(
+            name="summary", title="Headline", hint=HINTS["summary"], entries=[types, *held_out_terms(metrics), *plain]
+        )
+
+    def _variables(self) -> Records:
+        return Records(
+            name="variables",
+            title="Latent variables",
+            hint=HINTS["variables"],
+            rows=self.records(),
+            columns=VARIABLE_COLUMNS if self.representation.var is not None else PLAIN_COLUMNS,
+        )
+
+    def _charts(self) -> list[Part]:
+        rep, parts = self.representation, list[Part]()
+        table, factors = self.factor_information, [factor.name for factor in rep.factor_info]
+        if table is not None and factors:
+            rows = self.variables[:MATRIX_ROWS]
+            few = f" The {len(rows)} most used of {rep.latents} variables." if len(rows) < rep.latents else ""
+            parts.append(
+                Chart(
+                    name="factors",
+                    title="Factors and variables",
+                    hint=HINTS["factors"] + few,
+                    draw=lambda: figures.factor_matrix(table, rows, factors),
+                )
+            )
+        first = {variable.type: variable for variable in reversed(self.variables)}
+        chosen = [first[kind] for kind in figures.TYPES if kind in first]
+        parts.append(
+            Chart(
+                name="histograms",
+                title="Distributions",
+                hint=HINTS["histograms"],
+                draw=lambda: figures.variable_histograms(rep, chosen),
+            )
+        )
+        return parts
+
+    def _pictures(self, title: str) -> list[Part]:
+        if self.originals is None or self.reconstructions is None or self.traversals is None:
+            return []
+        pairs = [np.stack(pair)[:, None] for pair in zip(self.originals, self.reconstructions, strict=True)]
+        words = f"{len(pairs)} originals, each over its reconstruction by {title}"
+        strips = [
+            Strip(
+                strip[None],
+                f"z{variable.number}",
+                variable.type,
+                f"{variable.factor} {variable.information:.0%}" if (variable.information or 0) >= KNOWS else "",
+                f"Traversal of variable {variable.number} of {title}, {variable.type}",
+            )
+            for variable, strip in zip(self.variables, self.traversals, strict=True)
+        ][:TRAVERSAL_ROWS]
+        few = f" The {len(strips)} most used of {len(self.variables)}." if len(strips) < len(self.variables) else ""
+        return [
+            Pictures(
+                name="reconstructions",
+                title="Reconstructions",
+                hint=HINTS["reconstructions"],
+                strips=[Strip(pair, says=words) for pair in pairs],
+                limits=self.limits,
+            ),
+            Pictures(
+                name="traversals",
+                title="Latent traversals",
+                hint=HINTS["traversals"] + few,
+                strips=strips,
+                limits=self.limits,
+            ),
+        ]
+
+
+def about_run(run: Run) -> dict[str, Any]:
+    """What a run adds to the findings about its model: name, configuration, learning curves, how it was made."""
+    record = run.record
+    made = {"run": run.id, "created": str(record["created"]), **record.get("environment", {})}
+    title = called(run.config.get("objective")) or run.id
+    return {"title": title, "settings": run.config, "metrics": run.metrics(), "environment": made}
+
+
+def called(objective: Any) -> str:
+    """An objective by its name and its first number, which is its strength: ``beta-vae (beta 4)``."""
+    if not isinstance(objective, Mapping):
+        return ""
+    numbers = [(k, v) for k, v in objective.items() if isinstance(v, (int, float)) and not isinstance(v, bool)]
+    strength = f" ({numbers[0][0]} {numbers[0][1]:g})" if numbers else ""
+    return f"{objective.get('name', '')}{strength}"
+
+
+def said_of(settings: Mapping[str, Any], headline: str) -> str:
+    """The headline with what was trained on what, where that is known."""
+    world, training = settings.get("world"), settings.get("training")
+    if not isinstance(world, Mapping):
+        return f"{headline}."
+    data = f"the file {world['path']}" if "path" in world else f"the world “{world.get('name', '?')}”"
+    if not isinstance(training, Mapping) or "objective" not in settings:
+        return f"{headline}; examined on {data}."
+    steps = f" for {training['steps']:,} steps" if "steps" in training else ""
+    return f"{headline}; trained on {data}{steps}."
+
+
+def held_out_terms(metrics: Sequence[Metric]) -> list[Value]:
+    """Terms of the last evaluation on held-out data. Losses of different objectives weigh their parts differently:
+    where there are both parts of the negative ELBO, their plain sum stands for the loss."""
+    last = max((step for step, split, _, _ in metrics if split == "held_out"), default=None)
+    terms = {term: value for step, split, term, value in metrics if split == "held_out" and step == last}
+    if {"reconstruction", "kl"} <= terms.keys():
+        both = terms["reconstruction"] + terms["kl"]
+        shown: list[tuple[str, str, float, bool | None]] = [
+            ("bound", "reconstruction + KL, the negative ELBO", both, False)
+        ]
+        shown += [("reconstruction", "reconstruction", terms["reconstruction"], False), ("kl", "KL", terms["kl"], None)]
+    else:
+        shown = [(term, term, value, False if term == "loss" else None) for term, value in terms.items()]
+    unit = " (nats)" if len(shown) == 3 else ""
+    return [Value(f"held_out_{name}", f"Held-out {title}{unit}", value, better) for name, title, value, better in shown]

@@ -1,0 +1,81 @@
+"""Findings on the terminal: headline, tables, values and notes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text as Words
+
+from polariscope.report.findings import Findings, Records, Text, Value, Values
+
+ROWS = 30
+"""Rows of a table that are shown at most; the page and JSON have them all."""
+STYLES = {"held": "green", "weaker form held": "green", "not held": "red", "undecided": "yellow"}
+
+
+def show(findings: Findings, saved: object = None, console: Console | None = None) -> None:
+    """Print findings, and where the page is."""
+    console = console or Console(markup=False, emoji=False, highlight=False)
+    last = {entry.name: entry for part in findings.of(Values) for entry in part.entries}
+    for part in findings.parts:
+        if isinstance(part, Records) and part.rows:
+            _records(part, console)
+        elif isinstance(part, Values):
+            for entry in part.entries:
+                if entry is last[entry.name]:  # a summary repeats some of what follows
+                    console.print(f"  {entry.title}: {_said(entry)}")
+        elif isinstance(part, Text):
+            for line in part.lines:
+                console.print(f"  {line}")
+    console.print(Words(findings.headline, "bold"))
+    for note in findings.notes:
+        console.print(f"note: {note}")
+    if saved is not None:
+        console.print(f"report: {saved}", soft_wrap=True)
+
+
+def side_by_side(several: Sequence[Findings], console: Console | None = None) -> None:
+    """The values of several findings, a column each."""
+    console = console or Console(markup=False, emoji=False, highlight=False)
+    table = Table("", *(findings.title for findings in several), box=None)
+    for column in table.columns[1:]:
+        column.justify = "right"
+    names = {
+        (part.name, entry.name): entry.title
+        for findings in several
+        for part in findings.of(Values)
+        for entry in part.entries
+    }
+    seen: set[str] = set()
+    for key, title in names.items():
+        if title in seen:  # a headline repeats some of the measures
+            continue
+        seen.add(title)
+        table.add_row(title, *(_cell(findings, key) for findings in several))
+    console.print(table)
+
+
+def _cell(findings: Findings, key: tuple[str, str]) -> str:
+    found = [e for part in findings.of(Values) if part.name == key[0] for e in part.entries if e.name == key[1]]
+    return _said(found[0], short=True) if found else "-"
+
+
+def _records(part: Records, console: Console) -> None:
+    table = Table(title=part.title, title_justify="left", box=None)
+    for column in part.shown:
+        table.add_column(column.short or column.title, justify="right" if column.numeric else "left", overflow="fold")
+    for row in part.rows[:ROWS]:
+        table.add_row(*(Words(text, STYLES.get(text, "")) for text in (column.text(row) for column in part.shown)))
+    console.print(table)
+    if len(part.rows) > ROWS:
+        console.print(f"  and {len(part.rows) - ROWS} more, which the report and --json list")
+
+
+def _said(entry: Value, short: bool = False) -> str:
+    if entry.shares:
+        return " / ".join(f"{count}" if short else f"{count} {kind}" for kind, count in entry.shares.items())
+    if entry.value is None:
+        return "undefined" if short else f"undefined: {entry.problem}"
+    return f"{entry.value:.4g}"

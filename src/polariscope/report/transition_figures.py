@@ -1,0 +1,64 @@
+"""Figures of transitions: their densities, two factors at a time, their shape over time (Spec 001a, section 4.4)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import combinations
+
+import numpy as np
+from matplotlib.colors import LogNorm
+from matplotlib.figure import Figure
+from numpy.typing import ArrayLike
+
+from polariscope.measures.transition_statistics import ShapeAtGap, checked, dependence, permuted
+from polariscope.report.figures import LIGHT, MARKERS, SUBJECTS, styled
+from polariscope.report.figures import transition_histogram as transition_histogram
+
+REACH = 5.0
+"""Standard deviations that are shown; what is beyond is not."""
+
+
+@styled
+def transition_planes(deltas: ArrayLike, names: Sequence[str], bins: int = 61, seed: int = 0) -> Figure:
+    """Two factors' changes ``(n, factors)`` at a time, in standard deviations: as they are above, permuted below.
+
+    Mass off the axes, which is gone below, says that the factors move together (Klindt et al. 2021, figure 11).
+    """
+    table = checked(deltas, names)
+    found = dependence(table, names, seed=seed)
+    if not found:
+        raise ValueError(f"planes are of two factors; got {len(names)}")
+    scaled = table / table.std(0)
+    figure = Figure(figsize=(2.1 * len(found), 4.4), layout="constrained")
+    rows = zip(figure.subplots(2, len(found), squeeze=False), (scaled, permuted(scaled, seed)), strict=True)
+    edges = np.linspace(-REACH, REACH, bins + 1)
+    for row, (axes_of_row, shown) in enumerate(rows):
+        for axes, (i, j), pair in zip(axes_of_row, combinations(range(len(names)), 2), found, strict=True):
+            axes.hist2d(shown[:, i], shown[:, j], [edges, edges], norm=LogNorm(), cmap="Blues")
+            correlation = round(pair.permuted if row else pair.natural, 2) + 0.0  # no minus before nothing
+            axes.set_title(f"{'permuted' if row else 'as they are'}, ρ = {correlation:.2f}")
+            axes.set_xlabel(f"change of {names[i]}")
+            axes.set_ylabel(f"change of {names[j]}")
+            axes.set_aspect("equal")
+            axes.grid(False)
+    return figure
+
+
+@styled
+def shape_over_gap(gaps: Sequence[ShapeAtGap], unit: str = "frames") -> Figure:
+    """The shape α of changes over the time between frames, a line a factor; dashed are Laplace and normal densities."""
+    if not gaps:
+        raise ValueError("a figure of shapes over time needs changes at one gap at least; got none")
+    figure = Figure(figsize=(3.6, 2.6), layout="constrained")
+    axes = figure.subplots()
+    for number, name in enumerate(dict.fromkeys(at.factor for at in gaps)):
+        own = [at for at in gaps if at.factor == name]
+        colour, marker = LIGHT[SUBJECTS[number % len(SUBJECTS)]], MARKERS[number % len(MARKERS)]
+        axes.plot([at.gap for at in own], [at.alpha for at in own], color=colour, marker=marker, label=name)
+    for alpha in (1.0, 2.0):
+        axes.axhline(alpha, color=LIGHT["muted"], linewidth=1, linestyle="--")
+    axes.set_ylim(bottom=0)
+    axes.set_xlabel(f"time between frames ({unit})")
+    axes.set_ylabel("shape α")
+    axes.legend()
+    return figure
