@@ -7,10 +7,9 @@ that in the NTK parametrisation every linearisation would know them all; PyTorch
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 from matplotlib.figure import Figure
 from torch import nn
@@ -18,59 +17,68 @@ from torch import nn
 from polariscope.kernels.linearised import Descent
 from polariscope.kernels.width_sweep import fit_twin
 from polariscope.nets.classifiers import lenet
-from polariscope.studies.informed.feature_demand import (
+from polariscope.studies.criteria import AtLeast, AtMost, Beats
+from polariscope.studies.informed.limits import KERNEL_NAMES, NTK, kernel_scores, rate_of_limit
+from polariscope.studies.informed.published_widths import RANDOM_KERNELS, RANDOM_LABELS, WIDTHS
+from polariscope.studies.informed.widths import (
+    Sweep,
     accuracies,
     digits,
     draw_widths,
     image_shape,
+    in_percent,
+    layout,
     measured,
     over_widths,
     pixel_scores,
 )
-from polariscope.studies.informed.infinite_width import KERNEL_NAMES, NTK, kernel_scores, rate_of_limit
-from polariscope.studies.informed.published_widths import RANDOM_KERNELS, RANDOM_LABELS, WIDTHS, layout
 from polariscope.studies.study import Bench, Claim, Job, Row, Scale, Study, Table, studies
 
 TWINS = ("standard", "linearised", "last_layer")
-
-
-@dataclass(frozen=True)
-class Setting:
-    """How much is done at a scale; kernels may see fewer images than networks.
-
-    Without rates the setting is that of the study of infinite width, which finds its own.
-    """
-
-    tasks: tuple[str, ...]
-    widths: tuple[int, ...]
-    seeds: int
-    train: int
-    test: int
-    size: int
-    batch: int
-    epochs: int
-    rates: tuple[float | None, ...]
-    kernel_train: int
-    kernel_test: int
-
-
-SETTINGS: dict[Scale, Setting] = {
-    "smoke": Setting(("centred", "shifted"), (1, 2), 1, 60, 60, 10, 20, 2, (0.1, 0.15, 0.15), 10, 20),
-    "laptop": Setting(("centred", "shifted"), (1, 2, 4), 5, 1000, 2000, 14, 32, 100, (0.05, 0.15, 0.15), 200, 500),
-    "paper": Setting(
-        ("centred", "shifted", "shifted-resized"),
-        WIDTHS,
-        5,
-        50_000,
-        10_000,
-        28,
-        0,
-        100_000,
-        (None, None, None),
-        50_000,
-        10_000,
+NETWORK, LINEAR = {"twin": "standard"}, {"twin": "linearised"}
+FULL = 0.99  # train accuracy of centred images beyond which there is no room to do better on shifted ones
+# Without rates the setting is that of the study of infinite width, which finds its own.
+SETTINGS: dict[Scale, Sweep] = {
+    "smoke": Sweep(
+        tasks=("centred", "shifted"),
+        widths=(1, 2),
+        seeds=1,
+        train=60,
+        test=60,
+        size=10,
+        batch=20,
+        epochs=2,
+        rates=dict(zip(TWINS, (0.1, 0.15, 0.15), strict=True)),
+    ),
+    "laptop": Sweep(
+        tasks=("centred", "shifted"),
+        widths=(1, 2, 4),
+        seeds=5,
+        train=1000,
+        test=2000,
+        size=14,
+        batch=32,
+        epochs=100,
+        rates=dict(zip(TWINS, (0.05, 0.15, 0.15), strict=True)),
+    ),
+    "paper": Sweep(
+        tasks=("centred", "shifted", "shifted-resized"),
+        widths=WIDTHS,
+        seeds=5,
+        train=50_000,
+        test=10_000,
+        size=28,
+        batch=0,
+        epochs=100_000,
+        rates=dict.fromkeys(TWINS),
     ),
 }
+KERNEL_IMAGES: dict[Scale, Job] = {
+    "smoke": {"train": 10, "test": 20},
+    "laptop": {"train": 200, "test": 500},
+    "paper": {"train": 50_000, "test": 10_000},
+}
+"""Kernels see fewer images than networks below paper scale."""
 
 
 @studies.register("random-labels")
@@ -84,18 +92,9 @@ class RandomLabels(Study):
     cost = {"smoke": "1 s", "laptop": "about 6 minutes", "paper": "years"}
 
     def jobs(self, scale: Scale) -> Sequence[Job]:
-        setting = SETTINGS[scale]
-        numbers = asdict(setting)
-        networks = {key: numbers[key] for key in ("train", "test", "size", "batch", "epochs")}
-        kernels = {"train": setting.kernel_train, "test": setting.kernel_test, "size": setting.size}
-        jobs: list[Job] = []
-        for task in setting.tasks:
-            jobs.append(kernels | {"task": task, "twin": "kernels"})
-            jobs.append(networks | {"task": task, "twin": "pixels"})
-            cells = itertools.product(setting.widths, range(setting.seeds), zip(TWINS, setting.rates, strict=True))
-            for width, seed, (twin, rate) in cells:
-                jobs.append(networks | {"task": task, "width": width, "seed": seed, "twin": twin, "rate": rate})
-        return jobs
+        sweep = SETTINGS[scale]
+        kernels = [sweep.job(task, "kernels") | KERNEL_IMAGES[scale] for task in sweep.tasks]
+        return [*kernels, *(sweep.job(task, "pixels") for task in sweep.tasks), *sweep.networks()]
 
     def run(self, job: Job, bench: Bench) -> list[Row]:
         train, test = digits(job["task"], job["train"], job["test"], job["size"], "random")
@@ -116,65 +115,56 @@ class RandomLabels(Study):
         fit = fit_twin(build, train, test, job["width"], job["seed"], job["twin"], how)
         return [job | fit.record | {"rate": rate}]
 
-    def claims(self, table: Table, scale: Scale) -> list[Claim]:
-        train, tasks = accuracies(table, "train"), table.distinct("task")
-        rows = [row for row in table.rows if row["twin"] != "pixels"]
-        off = max(rows, key=lambda row: abs(row["test_accuracy"] - 0.1) * math.sqrt(row["test"]))
-        deviation = abs(off["test_accuracy"] - 0.1) / math.sqrt(0.09 / off["test"])
-        enough = {
-            task: sorted(
-                {r["width"] for r in table.where(task=task, twin="standard").rows if r["parameters"] > 10 * r["train"]}
-            )
-            for task in tasks
-        }
-        wide = [(task, width) for task in tasks for width in enough[task]]
-        line = {
-            twin: {task: {k: 100 * value for k, value in train[task][twin].items()} for task in tasks} for twin in TWINS
-        }
-        centred, shifted = (line["linearised"][task] for task in ("centred", "shifted"))
-
-        def shown(twin: str) -> str:
-            return "; ".join(f"{task} {over_widths(line[twin][task])}" for task in tasks)
-
+    def claims(self, scale: Scale) -> list[Claim]:
         def printed(twin: str) -> str:
-            return "; ".join(
-                f"{data} {over_widths({k: cell.mean for k, cell in table[f'train {twin}'].items()})}"
-                for data, table in RANDOM_LABELS.items()
-            )
+            rows = {data: rows[f"train {twin}"] for data, rows in RANDOM_LABELS.items()}
+            return "train accuracy: " + "; ".join(f"{data} {over_widths(row)}" for data, row in rows.items())
 
+        enough = {"enough": True}
         return [
             Claim(
                 "On test images everything is at chance",
                 "all entries between 9.45 and 10.22 percent (tables B.9 to B.11)",
-                f"farthest from 10: {100 * off['test_accuracy']:.2f}, {off['twin']} on {off['task']} digits, "
-                f"{deviation:.1f} standard errors of {off['test']} images, among {len(rows)} results",
-                bool(deviation < 4),
+                AtMost("errors", 4, of="every", called="distance from chance in standard errors", digits=1),
             ),
             Claim(
                 "A network memorises all labels once it has more parameters than images times classes",
-                "train accuracy: " + printed("standard"),
-                shown("standard")
-                + "; more parameters from "
-                + ", ".join(f"×{min(k)} ({task})" for task, k in enough.items() if k),
-                bool(all(line["standard"][task][width] >= 99 for task, width in wide)) if wide else None,
-                "" if wide else "no network here has that many parameters",
+                printed("standard"),
+                AtLeast("train_accuracy", 99.9, where=NETWORK | enough, each="network"),
             ),
             Claim(
                 "Its linearisation, trained by gradient descent, does not, although it has as many",
-                "train accuracy: " + printed("linearised"),
-                shown("linearised"),
-                bool(all(line["linearised"][task][width] < line["standard"][task][width] for task, width in wide))
-                if wide
-                else None,
-                "" if wide else "no network here has that many parameters",
+                printed("linearised"),
+                Beats("train_accuracy", NETWORK, LINEAR, by=0.5, where=enough, each="network"),
             ),
             Claim(
                 "The linearisation memorises shifted images better than centred ones",
                 "at every width, for instance 51.56 against 44.15 at ×2",
-                f"centred {over_widths(centred)}; shifted {over_widths(shifted)}",
-                bool(all(shifted[width] > value for width, value in centred.items())),
+                Beats(
+                    "train_accuracy",
+                    {"task": "shifted"},
+                    {"task": "centred"},
+                    by=1,
+                    where=LINEAR | {"room": True},
+                    each="width",
+                ),
+                note=f"at widths at which it knows less than {100 * FULL:g} percent of the labels of centred images",
             ),
         ]
+
+    def readings(self, table: Table) -> Table:
+        """Distances from chance, which networks have parameters enough, and where labels are left to memorise."""
+        centred = accuracies(table, "train")["centred"]["linearised"]
+        room = [width for width, known in centred.items() if known < FULL]
+
+        def labels(row: Row) -> Row:
+            return {
+                "errors": abs(row["test_accuracy"] - 10) / (30 / math.sqrt(row["test"])),
+                "enough": (row.get("parameters") or 0) > 10 * row["train"],
+                "room": row.get("width") in room,
+            }
+
+        return Table([row | labels(row) for row in in_percent(table)])
 
     def beside(self, table: Table) -> list[Row]:
         """Tables B.9 to B.11; kernels are in the last column."""
