@@ -12,11 +12,11 @@ from typing import Any, Literal
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-from rich.table import Table
 
 from polariscope import plugins
 from polariscope.atomic import atomic
 from polariscope.cli.parsing import parse, take_first
+from polariscope.report.terminal import show
 from polariscope.studies import reproduce, studies
 from polariscope.studies.engine import Outcome, overview
 
@@ -96,26 +96,17 @@ def run(name: str, options: Options) -> Outcome:
         parts: dict[int, float] = {}
 
         def report(number: int, what: Any) -> None:
-            parts[number] = what.step / what.steps
-            now = f"job {number + 1}: step {what.step} of {what.steps}, loss {what.loss:.1f}"
+            # A job may train several models, one after the other: it counts whole when it is done, and never back.
+            share = 1.0 if what is None else 0.9 * what.step / what.steps
+            parts[number] = max(parts.get(number, 0.0), share)
+            now = "" if what is None else f"job {number + 1}: step {what.step} of {what.steps}, loss {what.loss:.1f}"
             progress.update(task, completed=sum(parts.values()), now=now)
 
         outcome = reproduce(name, options.scale, options.out, options.workers or None, report)
         progress.update(task, completed=len(jobs), now="")
     if not options.json:
-        show(outcome)
+        show(outcome.findings(figures=False), outcome.path / "report.html")
     return outcome
-
-
-def show(outcome: Outcome) -> None:
-    table = Table(box=None, title=f"{outcome.name} at {outcome.scale} scale", title_justify="left")
-    for column in ("claim", "published", "measured", "verdict"):
-        table.add_column(column, overflow="fold")
-    colour = {"held": "green", "not held": "red", "undecided": "yellow"}
-    for claim in outcome.claims:
-        table.add_row(claim.text, claim.published, claim.measured, f"[{colour[claim.verdict]}]{claim.verdict}[/]")
-    Console(highlight=False).print(table)
-    print(f"results: {outcome.path / 'README.md'}")
 
 
 def summary(outcome: Outcome) -> dict[str, Any]:

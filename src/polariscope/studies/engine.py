@@ -18,13 +18,13 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.csv as csv
 import torch
-from matplotlib.figure import Figure
 
 from polariscope.atomic import atomic
 from polariscope.lab.executors import in_parallel
 from polariscope.lab.provenance import environment
 from polariscope.lab.store import Store, fingerprint
-from polariscope.studies.page import study_page, verdicts
+from polariscope.report.markdown import markdown
+from polariscope.studies.page import verdicts
 from polariscope.studies.study import Bench, Job, Origin, Outcome, Row, Scale, Study, Table, folder, studies
 from polariscope.studies.tables import read_table, write_table
 
@@ -35,7 +35,7 @@ TELLING = ("claims", "readings", "beside", "figures")
 def reproduce(
     name: str, scale: Scale, out: Path, workers: int | None = None, report: Callable[[int, Any], None] | None = None
 ) -> Outcome:
-    """Do (or finish) a study and write its table (Parquet and CSV), ``claims.json``, ``README.md`` and its figures."""
+    """Do (or finish) a study, telling ``report`` how far each job is (None: done), and write its table (Parquet and CSV) and its document (page, JSON, Markdown, figures)."""
     study = studies.get(name)()
     path = folder(out, name, scale)
     (path / "jobs").mkdir(parents=True, exist_ok=True)
@@ -44,6 +44,9 @@ def reproduce(
     keys = [fingerprint({"study": name, "job": job}) for job in jobs]
     files = [path / "jobs" / f"{key}.json" for key in keys]
     open_jobs = [number for number, file in enumerate(files) if not _made_by(version, file)]
+    if report is not None:
+        for number in set(range(len(jobs))) - set(open_jobs):
+            report(number, None)
     in_parallel(
         _do,
         [(name, version, jobs[number], str(files[number])) for number in open_jobs],
@@ -61,7 +64,7 @@ def reproduce(
         made={key: _alike([each[key] for each in made]) for key in made[0]},
     )
     outcome = Outcome(path, table, study.judge(table, scale), origin)
-    _write(outcome, study)
+    _write(outcome)
     return outcome
 
 
@@ -128,21 +131,18 @@ def _do(task: tuple[str, str, Job, str], tell: Callable[[Any], None]) -> None:
     record = {"study": name, "job": job, "rows": rows, "seconds": seconds, "made": environment() | {"study": version}}
     with atomic(Path(file)) as draft:
         draft.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+    tell(None)
 
 
-def _write(outcome: Outcome, study: Study) -> None:
+def _write(outcome: Outcome) -> None:
     path = outcome.path
     write_table(path / "table.parquet", outcome.table, outcome.origin)
     with atomic(path / "table.csv") as draft:
         csv.write_csv(pa.Table.from_pylist(_uniform(outcome.table.rows)), draft)
-    with atomic(path / "claims.json") as draft:
-        claims = outcome.records()
-        draft.write_text(json.dumps(claims, indent=1) + "\n", encoding="utf-8")
-    figures = study.figures(outcome.table)
-    for name, figure in figures.items():
-        _save(figure, path / f"{name}.png")
+    findings = outcome.findings()
+    findings.save(path)
     with atomic(path / "README.md") as draft:
-        draft.write_text(study_page(outcome, list(figures)), encoding="utf-8")
+        draft.write_text(markdown(findings), encoding="utf-8")
 
 
 def _uniform(rows: list[Row]) -> list[Row]:
@@ -153,8 +153,3 @@ def _uniform(rows: list[Row]) -> list[Row]:
         return json.dumps(value) if isinstance(value, list | dict) else value
 
     return [{key: flat(row.get(key)) for key in columns} for row in rows]
-
-
-def _save(figure: Figure, path: Path) -> None:
-    with atomic(path) as draft:
-        figure.savefig(draft, format="png", dpi=130, bbox_inches="tight")

@@ -19,6 +19,7 @@ from polariscope.lab.holding import hold
 from polariscope.lab.store import Run, Store, fingerprint
 from polariscope.nets.autoencoder import Autoencoder
 from polariscope.registry import Registry
+from polariscope.report.findings import Chart, Column, Findings, Part, Records
 from polariscope.studies.criteria import Criterion, Finding
 from polariscope.studies.rows import Row, Table
 from polariscope.tabular import Tabular
@@ -30,6 +31,14 @@ Scale = Literal["smoke", "laptop", "paper"]
 Job = dict[str, Any]
 
 
+CLAIM_COLUMNS = (
+    Column("text", "claim"),
+    Column("tested", "tested"),
+    Column("published", "published"),
+    Column("measured", "measured here"),
+    Column("verdict", "verdict"),
+    Column("note", "note"),
+)
 Verdict = Literal["held", "weaker form held", "not held", "undecided"]
 VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
 
@@ -163,6 +172,32 @@ class Outcome(Tabular):
     def held(self) -> bool:
         """No claim failed."""
         return all(claim.held is not False for claim in self.claims)
+
+    def findings(self, figures: bool = True) -> Findings:
+        """The document: claims beside what was published, the published table with ours in it, figures, origin."""
+        study = studies.get(self.name)()
+        origin = self.origin
+        parts: list[Part] = [Records(name="claims", title="Claims", rows=self.records(), columns=CLAIM_COLUMNS)]
+        beside = study.beside(self.table)
+        if beside:
+            columns = [Column(key, key) for key in beside[0]]
+            parts.append(Records(name="beside", title="Published and measured", rows=beside, columns=columns))
+        for name, figure in (study.figures(self.table) if figures else {}).items():
+            title = name.replace("-", " ").capitalize()
+            parts.append(Chart(name=name, title=title, draw=lambda figure=figure: figure))  # type: ignore[misc]
+        seeds = f"{origin.seeds} seeds; " if origin.seeds else ""
+        return Findings(
+            study.title,
+            f"{study.question} {self.headline}.",
+            parts,
+            [
+                f"Source: {study.source}.",
+                f"Made by polariscope reproduce {self.name} --scale {self.scale}: {len(self.table)} rows; {seeds}"
+                f"{origin.seconds / 60:.1f} minutes of one core.",
+            ],
+            {"study": self.name, "scale": self.scale, "seeds": origin.seeds, "seconds": origin.seconds},
+            environment=origin.made,
+        )
 
     def claim(self, words: str) -> Judgement:
         """The claim whose text has ``words`` in it."""
