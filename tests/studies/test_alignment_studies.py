@@ -8,16 +8,16 @@ import pytest
 import torch
 from scipy.stats import kstest
 
-from polariscope.jacobians import decoder_grams
-from polariscope.manipulation.traversals import traverse
+from polariscope.examination.jacobians import decoder_grams
+from polariscope.examination.traversals import traverse
 from polariscope.measures.orthogonality import haar_distance
 from polariscope.nets.architecture import Linear
 from polariscope.nets.autoencoder import Autoencoder, AutoencoderConfig
 from polariscope.studies import Table, studies
 from polariscope.studies.inner_workings.beta_line import _predicted, first_collapse
 from polariscope.studies.inner_workings.degenerate_squares import _exact, projections
-from polariscope.studies.inner_workings.manipulated_data import _histogram, _two_modes, _violins
-from polariscope.studies.inner_workings.orthogonal_decoders import _correlated, _scatter, _scatter_figure
+from polariscope.studies.inner_workings.manipulated_data import _histogram, _violins, modes
+from polariscope.studies.inner_workings.orthogonal_decoders import _scatter, _scatter_figure
 from polariscope.theory.pca_vae import optimum
 from polariscope.theory.polarised_regime import polarised_share, principal_order
 
@@ -55,11 +55,22 @@ def test_every_run_is_scored_at_three_stages_of_training(outcome) -> None:
 
 
 @pytest.mark.parametrize(
-    ("scores", "held"), [([9, 8, 7, 6, 5, 4], True), ([4, 5, 6, 7, 8, 9], False), ([8, 5, 9, 6, 7, 6.5], None)]
+    ("scores", "held"),
+    [
+        ([9, 8, 7, 6, 5, 4], True),
+        ([4, 5, 6, 7, 8, 9], False),
+        ([8, 9, 6, 7, 4, 5], True),  # Spearman -0.83, p = 0.02
+        ([7, 9, 5, 8, 4, 6], None),  # Spearman -0.49, p = 0.16
+        ([8, 5, 9, 6, 7, 6.5], False),  # Spearman -0.14
+    ],
 )
 def test_distance_and_score_have_to_fall_and_rise_together_beyond_chance(scores, held) -> None:
-    rows = [{"task": "dsprites", "distance": at / 10, "score": score / 10} for at, score in enumerate(scores)]
-    found = _correlated(Table(rows))
+    rows = [
+        {"task": "dsprites", "model": "beta-vae", "share": 0.6, "distance": at / 10, "score": score / 10}
+        for at, score in enumerate(scores)
+    ]
+    found = studies.get("orthogonal-decoders")().judge(Table(rows), "laptop")[-1]
+    assert "the more orthogonal" in found.text
     assert found.held is held
     assert bool(found.note) == (held is None)
 
@@ -100,6 +111,8 @@ def test_stretching_a_square_aligns_it_but_not_as_far_as_the_prototype_at_a_rati
         )
 
     assert {ratio: met(ratio) for ratio in R3} == {1.0: True, 1.2: True, 1.5: False, 2.0: True}
+    assert found.claim("restores the alignment").held is None, "a fall of the distance by 0.25 [-0.15, 0.65]"
+    assert found.claim("Stretched by half").held is False
 
 
 @pytest.mark.spec("003/F3-068")
@@ -150,22 +163,36 @@ def test_a_latent_counts_as_in_use_up_to_a_variance_of_three_quarters(beta, acti
 
 
 def test_no_dead_latent_no_collapse() -> None:
-    assert first_collapse(Table([{"beta": 1.0, "var": [0.1, 0.2]}])) is None
+    assert first_collapse(Table([{"beta": 1.0, "var": [0.1, 0.2]}])) == np.inf
     assert first_collapse(Table([{"beta": 1.0, "var": [0.1, 0.97]}, {"beta": 0.5, "var": [0.1, 0.99]}])) == 0.5
 
 
 @pytest.mark.parametrize(
-    ("scores", "held", "sides"),
+    ("scores", "held", "measured"),
     [
-        ((0.45, 0.89, 0.32, 0.36, 0.40), True, "0.32, 0.36, 0.40, 0.45 and 0.89"),
-        ((0.38, 0.70, 0.71, 0.73, 0.83), False, "0.38 and 0.70, 0.71, 0.73, 0.83"),  # most still find the factors
-        ((0.2, 0.35, 0.5, 0.65, 0.9), False, "0.20, 0.35, 0.50, 0.65 and 0.90"),  # spread out
+        ((0.45, 0.89, 0.32, 0.36, 0.40), True, "0.38; 0.89; 0.31; 0.80"),
+        ((0.45, 0.79, 0.32, 0.36, 0.40), False, "0.38; 0.79; 0.21; 0.80"),  # none finds the factors
+        ((0.62, 0.95, 0.60, 0.61, 0.65), False, "0.62; 0.95; 0.25; 0.80"),  # none is entangled
+        ((0.38, 0.86, 0.88, 0.89, 0.90), False, "0.38; 0.88; 0.44; 0.20"),  # most still find the factors
+        ((0.2, 0.34, 0.5, 0.65, 0.9), False, "0.42; 0.90; -0.20; 0.80"),  # spread out
+        ((0.32, 0.89, 0.36, 0.40), None, "0.36; 0.89; 0.41; 0.75"),  # too few
     ],
 )
-def test_both_modes_of_the_restarts_are_listed(scores, held, sides) -> None:
-    found = _two_modes(np.array(scores))
+def test_restarts_have_two_modes_where_a_gap_wider_than_either_parts_the_entangled_from_the_rest(
+    scores, held, measured
+) -> None:
+    plane = {"part": "plane", "model": "beta-vae", "seed": 0}
+    rows = [plane | {"data": "modified", "seed": seed, "score": score} for seed, score in enumerate(scores)]
+    rows += [plane | {"data": "original", "seed": seed, "score": 0.9} for seed in range(len(scores))]
+    (found,) = (
+        claim for claim in studies.get("manipulated-data")().judge(Table(rows), "laptop") if "two modes" in claim.text
+    )
     assert found.held is held
-    assert found.measured == f"on modified data: {sides}"
+    assert found.measured == measured
+
+
+def test_both_modes_of_the_restarts_are_listed() -> None:
+    assert [mode.tolist() for mode in modes(np.array([0.45, 0.89, 0.32]))] == [[0.32, 0.45], [0.89]]
 
 
 def test_the_histogram_of_restarts_shows_both_modes() -> None:

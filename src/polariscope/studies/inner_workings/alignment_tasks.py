@@ -11,7 +11,7 @@ from typing import Literal
 import numpy as np
 import torch
 
-from polariscope.jacobians import decoder_orthogonality
+from polariscope.examination.jacobians import decoder_orthogonality
 from polariscope.measures.neighbour_score import neighbour_score
 from polariscope.nets.architecture import MLP, Architecture, Linear
 from polariscope.nets.autoencoder import Autoencoder, AutoencoderConfig
@@ -19,7 +19,8 @@ from polariscope.objectives.autoencoder import AE
 from polariscope.objectives.beta_vae import BetaVAE, FullBetaVAE
 from polariscope.objectives.objective import Objective
 from polariscope.representation import Representation, represent
-from polariscope.studies.study import Scale
+from polariscope.studies.rows import Row
+from polariscope.studies.study import Job, Scale
 from polariscope.theory.polarised_regime import active_units
 from polariscope.training.config import RunConfig, TrainingConfig
 from polariscope.worlds.blobs import Blobs
@@ -87,7 +88,7 @@ def task(name: str, scale: Scale) -> Task:
     return chosen.shortened(SMOKE_STEPS) if scale == "smoke" else chosen
 
 
-def _training(steps: int, rate: float, batch: int, optimiser: Literal["adam", "adagrad"] = "adam") -> TrainingConfig:
+def _training(*, steps: int, rate: float, batch: int, optimiser: Literal["adam", "adagrad"] = "adam") -> TrainingConfig:
     return TrainingConfig(
         steps=steps,
         batch_size=batch,
@@ -105,38 +106,91 @@ def _epochs(count: int, epochs: int, batch: int = 128) -> int:
 
 
 _TANH = MLP((60, 40, 20), (60, 40, 20), "tanh", "tanh")
+_DIGITS = MLP((400,), (500, 500))
 _SMALL = {
-    "square-linear": Task(SquareLinear(8000), 2, Linear(), 0.01, _training(16_000, 1e-2, 50), kept=0.5),
-    "square-nonlinear": Task(SquareNonlinear(10_000), 2, _TANH, 0.003, _training(20_000, 3e-3, 50), kept=0.5),
-    "blobs": Task(Blobs(6400), 2, MLP((64, 64), (64, 64), "tanh", "tanh"), 1.0, _training(7500, 5e-3, 64), kept=0.5),
+    "square-linear": Task(
+        world=SquareLinear(8000),
+        latents=2,
+        architecture=Linear(),
+        beta=0.01,
+        training=_training(steps=16_000, rate=1e-2, batch=50),
+        kept=0.5,
+    ),
+    "square-nonlinear": Task(
+        world=SquareNonlinear(10_000),
+        latents=2,
+        architecture=_TANH,
+        beta=0.003,
+        training=_training(steps=20_000, rate=3e-3, batch=50),
+        kept=0.5,
+    ),
+    "blobs": Task(
+        world=Blobs(6400),
+        latents=2,
+        architecture=MLP((64, 64), (64, 64), "tanh", "tanh"),
+        beta=1.0,
+        training=_training(steps=7500, rate=5e-3, batch=64),
+        kept=0.5,
+    ),
     # An image of 144 pixels weighs less than one of 4,096. The beta is where the first latent dies, the rule of section
     # 3.3.6, and the plain VAE has a quarter of it, as published.
     "dsprites": Task(
-        MiniSprites(orientations=6, positions=12),
-        5,
-        MLP((64, 64), (64, 64)),
-        0.5,
-        _training(8000, 3e-3, 64),
+        world=MiniSprites(orientations=6, positions=12),
+        latents=5,
+        architecture=MLP((64, 64), (64, 64)),
+        beta=0.5,
+        training=_training(steps=8000, rate=3e-3, batch=64),
         bernoulli=True,
         plain_beta=0.125,
         kept=0.2,
     ),
-    "mnist": Task(Digits(20_000), 6, MLP((400,), (500, 500)), 1.0, _training(4000, 1e-3, 64), True),
-}
-_PUBLISHED = {
-    "square-linear": Task(SquareLinear(), 2, Linear(), 1e-4, _training(_epochs(50_000, 600), 1e-3, 128)),
-    "square-nonlinear": Task(SquareNonlinear(), 2, _TANH, 1e-3, _training(_epochs(50_000, 600), 1e-3, 128)),
-    "blobs": _SMALL["blobs"],
-    "dsprites": Task(Sprites(), 5, MLP(), 4.0, _training(_epochs(737_280, 50), 1e-2, 128, "adagrad"), True),
     "mnist": Task(
-        Digits(60_000),
-        6,
-        MLP((400,), (500, 500)),
-        1.0,
-        _training(_epochs(60_000, 400), 1e-2, 128, "adagrad"),
-        True,
+        world=Digits(20_000),
+        latents=6,
+        architecture=_DIGITS,
+        beta=1.0,
+        training=_training(steps=4000, rate=1e-3, batch=64),
+        bernoulli=True,
     ),
 }
+_PUBLISHED = {
+    "square-linear": Task(
+        world=SquareLinear(),
+        latents=2,
+        architecture=Linear(),
+        beta=1e-4,
+        training=_training(steps=_epochs(50_000, 600), rate=1e-3, batch=128),
+    ),
+    "square-nonlinear": Task(
+        world=SquareNonlinear(),
+        latents=2,
+        architecture=_TANH,
+        beta=1e-3,
+        training=_training(steps=_epochs(50_000, 600), rate=1e-3, batch=128),
+    ),
+    "blobs": _SMALL["blobs"],
+    "dsprites": Task(
+        world=Sprites(),
+        latents=5,
+        architecture=MLP(),
+        beta=4.0,
+        training=_training(steps=_epochs(737_280, 50), rate=1e-2, batch=128, optimiser="adagrad"),
+        bernoulli=True,
+    ),
+    "mnist": Task(
+        world=Digits(60_000),
+        latents=6,
+        architecture=_DIGITS,
+        beta=1.0,
+        training=_training(steps=_epochs(60_000, 400), rate=1e-2, batch=128, optimiser="adagrad"),
+        bernoulli=True,
+    ),
+}
+
+
+def settings_of(job: Job) -> Row:
+    """What the rows of a job repeat of it: everything but the scale, which a table has only one of."""
+    return {key: value for key, value in job.items() if key != "scale"}
 
 
 @dataclass(frozen=True)

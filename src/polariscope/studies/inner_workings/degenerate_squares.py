@@ -13,7 +13,8 @@ from polariscope.measures.neighbour_score import neighbour_score
 from polariscope.measures.orthogonality import distance_to_orthogonality, haar_distance
 from polariscope.report.figures import LIGHT, SUBJECTS, styled
 from polariscope.representation import represent
-from polariscope.studies.inner_workings.alignment_tasks import decoder_distance, task
+from polariscope.studies.criteria import All, AtLeast, AtMost, Beats, Near, Rises
+from polariscope.studies.inner_workings.alignment_tasks import decoder_distance, settings_of, task
 from polariscope.studies.published import DEGENERATE
 from polariscope.studies.rows import plus_minus
 from polariscope.studies.study import Bench, Claim, Job, Row, Scale, Study, Table, studies
@@ -22,7 +23,6 @@ from polariscope.theory.pca import projected_variance
 from polariscope.theory.pca_vae import fit_linear_vae
 from polariscope.training.run import load_model
 from polariscope.worlds.points import SquareLinear
-from polariscope.worlds.splits import Part
 
 RATIOS = (1.0, 1.2, 1.5, 2.0)
 SEEDS = {"smoke": 1, "laptop": 5, "paper": 10}
@@ -54,64 +54,79 @@ class DegenerateSquares(Study):
             return _exact(job["ratio"], STARTS[job["scale"]])
         chosen = task("square-linear", job["scale"])
         chosen = replace(chosen, world=SquareLinear(8000, stretch=job["ratio"])).shortened(STEPS[job["scale"]])
-        run = bench.train(chosen.config("beta-vae", job["seed"]))
-        model = load_model(run)
-        held_out: Part = chosen.held_out
-        rep = represent(model, held_out, count=5000)
+        model = load_model(bench.train(chosen.config("beta-vae", job["seed"])))
+        rep = represent(model, chosen.held_out, count=5000)
         assert rep.factors is not None
         score = neighbour_score(rep.mean, rep.factors).value
         codes = rep.mean[:SHOWN].round(3).tolist() if job["seed"] < 4 else None
-        settings = {key: value for key, value in job.items() if key != "scale"}
-        return [settings | {"score": score, "distance": decoder_distance(model, rep.mean[:50]), "codes": codes}]
+        distance = decoder_distance(model, rep.mean[:50])
+        return [settings_of(job) | {"score": score, "distance": distance, "codes": codes}]
 
-    def claims(self, table: Table, scale: Scale) -> list[Claim]:
-        trained, exact = table.where(route="trained"), table.where(route="exact")
-        scores = [group.mean("score") for _, group in trained.by("ratio")]
-        distances = [group.mean("distance") for _, group in trained.by("ratio")]
-        square = exact.where(ratio=1.0)
-        uniform = float(kstest(square.column("angle") / 90, "uniform").pvalue)
+    def claims(self, scale: Scale) -> list[Claim]:
+        trained, exact = {"route": "trained"}, {"route": "exact"}
+        published = {name: [str(cells[ratio]) for ratio in ("1.0", "1.2", "1.5")] for name, cells in DEGENERATE.items()}
         haar = haar_distance(2)
         penalties = [float(rotation_penalty([r**2, 1.0], _turn(45))) for r in RATIOS]
-        stretched = Table([row for row in exact.rows if row["ratio"] > 1])
-        claims = [
+        return [
             Claim(
                 "Stretching the square restores the alignment",
-                "table 3.4: score "
-                + ", ".join(f"{DEGENERATE['score'][r]}" for r in ("1.0", "1.2", "1.5"))
-                + "; distance "
-                + ", ".join(f"{DEGENERATE['distance'][r]}" for r in ("1.0", "1.2", "1.5")),
-                f"score {', '.join(f'{s:.2f}' for s in scores)}; distance {', '.join(f'{d:.2f}' for d in distances)}",
-                scores[-1] > scores[0] and distances[-1] < distances[0],
+                f"table 3.4: score {', '.join(published['score'])}; distance {', '.join(published['distance'])}",
+                All(
+                    Rises("score", "ratio", by=0.2, where=trained),
+                    Rises("distance", "ratio", by=0.2, falls=True, where=trained),
+                ),
+            ),
+            Claim(
+                "Stretched by half, it is aligned",
+                f"table 3.4: score {published['score'][-1]}; distance {published['distance'][-1]}",
+                All(
+                    AtLeast("score", 0.9, where=trained | {"ratio": 1.5}, called="score at a ratio of 1.5"),
+                    AtMost("distance", 0.1, where=trained | {"ratio": 1.5}, called="distance at it"),
+                ),
             ),
             Claim(
                 "The orientation of a square is arbitrary",
                 f"figure 3.5: randomly turned; distance of random turns {haar.mean:.2f} ± {haar.std:.2f}",
-                f"{len(square)} exact solutions: distance {plus_minus(square.column('distance'))}; their angles are "
-                f"uniform with p = {uniform:.2f}",
-                bool(uniform > 0.01 and abs(square.mean("distance") - haar.mean) < 4 * haar.std / np.sqrt(len(square))),
+                All(
+                    AtLeast("p_uniform", 0.01, called="p of the angles of exact solutions being uniform"),
+                    Near(
+                        "distance",
+                        haar.mean,
+                        by=round(4 * haar.std / np.sqrt(STARTS[scale]), 3),  # standard errors
+                        where=exact | {"ratio": 1.0},
+                        to="that of random turns",
+                    ),
+                ),
             ),
             Claim(
                 "Any other square has one best orientation",
                 "distance 0 at the exact minimum (Spec 003, E3.4); a turn of 45 degrees costs "
                 + ", ".join(f"{p:.4f}" for p in penalties)
                 + " nats at ratios 1, 1.2, 1.5, 2",
-                f"largest distance {stretched.column('distance').max():.1e} over {len(stretched)} exact solutions",
-                bool(stretched.column("distance").max() < 1e-3),
+                AtMost(
+                    "distance", 1e-3, of="every", where=exact | {"square": False}, called="distance (ratio above 1)"
+                ),
+            ),
+            Claim(
+                "Without labels, the restart with the most orthogonal decoder is a good pick",
+                "section 1.3: its score is at least the median's",
+                Beats("picked_score", {"pick": "most orthogonal"}, {"pick": "median"}, by=0.05, called="score"),
+                provided=AtLeast("restarts", 3, called="number of restarts"),
             ),
         ]
-        near = trained.where(ratio=1.2)
-        if len(near) >= 3:
-            picked = min(near.rows, key=lambda row: row["distance"])
-            middle = float(np.median(near.column("score")))
-            claims.append(
-                Claim(
-                    "Without labels, the restart with the most orthogonal decoder is a good pick",
-                    "section 1.3: its score is at least the median's",
-                    f"picked {picked['score']:.2f}, median {middle:.2f} (ratio 1.2, {len(near)} restarts)",
-                    picked["score"] >= middle,
-                )
-            )
-        return claims
+
+    def readings(self, table: Table) -> Table:
+        rows = [row | {"square": row["ratio"] == 1.0} for row in table.rows]
+        angles = table.where(route="exact", ratio=1.0).column("angle")
+        near = table.where(route="trained", ratio=1.2)
+        rows += [{"p_uniform": float(kstest(angles / 90, "uniform").pvalue)}, {"restarts": len(near)}]
+        if len(near):
+            picked = min(near.rows, key=lambda row: float(row["distance"]))
+            rows += [
+                {"pick": "most orthogonal", "picked_score": picked["score"]},
+                {"pick": "median", "picked_score": float(np.median(near.column("score")))},
+            ]
+        return Table(rows)
 
     def beside(self, table: Table) -> list[Row]:
         rows = []

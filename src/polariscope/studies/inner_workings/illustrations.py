@@ -11,11 +11,12 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from polariscope.jacobians import decoder_jacobians
+from polariscope.examination.jacobians import decoder_jacobians
 from polariscope.manipulation.local_structure import PlaneTheory
 from polariscope.report.figures import LIGHT, styled
 from polariscope.representation import represent
-from polariscope.studies.inner_workings.alignment_tasks import task
+from polariscope.studies.criteria import AtLeast, AtMost, Beats
+from polariscope.studies.inner_workings.alignment_tasks import settings_of, task
 from polariscope.studies.study import Bench, Claim, Job, Row, Scale, Study, Table, studies
 from polariscope.theory.gaussian import kl_per_variable
 from polariscope.theory.orthogonal_noise import hands_on_example, minimal_stochastic_loss
@@ -54,36 +55,40 @@ class Illustrations(Study):
         columns = decoder_jacobians(model.generate, torch.from_numpy(rep.mean)).detach().numpy()
         columns /= np.linalg.norm(columns, axis=1, keepdims=True).clip(1e-12)
         cosine = np.abs((columns[:, :, 0] * columns[:, :, 1]).sum(axis=1))
-        settings = {key: value for key, value in job.items() if key != "scale"}
         assert rep.factors is not None
         drawn = {"codes": rep.mean[:SHOWN].round(4).tolist(), "factors": rep.factors[:SHOWN].round(4).tolist()}
-        return [settings | {"cosine": float(cosine.mean()), **drawn}]
+        return [settings_of(job) | {"cosine": float(cosine.mean()), **drawn}]
 
-    def claims(self, table: Table, scale: Scale) -> list[Claim]:
-        flat = table.where(part="flat")
-        vae, ae = flat.where(model="vae").column("angle"), flat.where(model="ae").column("angle")
-        bent = table.where(part="bent")
-        cosines = {model: bent.where(model=model).mean("cosine") for model in ("beta-vae", "ae")}
+    def claims(self, scale: Scale) -> list[Claim]:
         return [
             Claim(
                 "Axes of a linear VAE are the principal ones",
                 "figure 2.3",
-                f"largest angle {vae.max():.4f} degrees over {len(vae)} starts",
-                bool(vae.max() < 1),
+                AtMost("angle", 1, of="every", where={"part": "flat", "model": "vae"}, called="angle (degrees)"),
             ),
             Claim(
                 "Axes of a linear autoencoder are arbitrary",
                 "figure 2.2",
-                f"angles from {ae.min():.0f} to {ae.max():.0f} degrees over {len(ae)} equally good solutions",
-                bool(np.ptp(ae) > 20),
+                AtLeast("range", 20, called="range of the angles (degrees) of equally good solutions", digits=0),
             ),
             Claim(
                 "Axes of a non-linear VAE are locally orthogonal, those of an autoencoder are not",
                 "figure 2.3",
-                f"mean |cosine| of the decoder's columns {cosines['beta-vae']:.2f} against {cosines['ae']:.2f}",
-                cosines["beta-vae"] < cosines["ae"],
+                Beats(
+                    "cosine",
+                    {"model": "beta-vae"},
+                    {"model": "ae"},
+                    by=0.1,
+                    higher=False,
+                    where={"part": "bent"},
+                    called="mean |cosine| of the decoder's columns",
+                ),
             ),
         ]
+
+    def readings(self, table: Table) -> Table:
+        angles = table.where(part="flat", model="ae").column("angle")
+        return Table([*table.rows, {"range": float(np.ptp(angles))}])
 
     def figures(self, table: Table) -> dict[str, Figure]:
         return {

@@ -21,7 +21,6 @@ from polariscope.manipulation.local_structure import LocalStructure, PlaneTheory
 from polariscope.manipulation.manipulation import apply
 from polariscope.manipulation.noise import Noise
 from polariscope.measures.disentanglement import disentanglement
-from polariscope.measures.seeds import relative_change
 from polariscope.nets.architecture import MLP, Conv
 from polariscope.nets.autoencoder import Autoencoder, AutoencoderConfig
 from polariscope.objectives.autoencoder import AE
@@ -30,8 +29,10 @@ from polariscope.objectives.beta_vae import BetaVAE
 from polariscope.objectives.factor_vae import FactorVAE
 from polariscope.objectives.objective import Objective, objectives
 from polariscope.report.figures import LIGHT, styled
+from polariscope.report.study_figures import dots, share_legend, side_by_side
 from polariscope.representation import represent
-from polariscope.studies.inner_workings.alignment_tasks import decoder_distance, in_use
+from polariscope.studies.criteria import All, AtLeast, AtMost, Beats, Flat, seeds_of
+from polariscope.studies.inner_workings.alignment_tasks import decoder_distance, in_use, settings_of
 from polariscope.studies.published import MANIPULATED
 from polariscope.studies.rows import plus_minus
 from polariscope.studies.study import Bench, Claim, Job, Row, Scale, Study, Table, studies
@@ -54,12 +55,13 @@ SPRITES: dict[Scale, World] = {
 SPRITE_STEPS = {"smoke": 20, "laptop": 6000, "paper": 300_000}
 SPRITE_BETA = {"smoke": 2.0, "laptop": 2.0, "paper": 8.0}
 EPSILON = 0.1
-ENOUGH_RESTARTS = 5  # to speak of two modes
 RESTARTS = {"smoke": 2, "laptop": 8, "paper": 10}
 MANIPULATOR_STEPS = {"smoke": 2, "laptop": 2000, "paper": 20_000}
 SWEEP = (0.75, 1.0, 1.25, 1.5, 1.75, 2.0)
 """Factors of the published beta at which recovery is looked for."""
 MODELS = ("ae", "beta-vae", "factor-vae", "beta-tc-vae", "slow-vae", "pcl")
+UNDER = ({"under": "modified"}, {"under": "noise"})
+CHANGED = {"part": "sprites", "data": "modified"}
 SCORES = {"mig": "mig", "dci": "dci", "factor-vae-score": "factor-vae-score", "sap": "sap"}
 """The published tables, and what their score is called in a report."""
 
@@ -96,35 +98,97 @@ class ManipulatedData(Study):
 
     def run(self, job: Job, bench: Bench) -> list[Row]:
         scale: Scale = job["scale"]
-        settings = {key: value for key, value in job.items() if key != "scale"}
         if job["part"] == "plane":
             world, facts = _plane_world(job["data"])
             config = _plane_config(world, _objective(job["model"], scale), job["seed"], scale)
         else:
             world, facts = _sprite_world(job["data"], scale, bench)
             config = _sprite_config(world, _objective(job["model"], scale, job.get("factor", 1.0)), job["seed"], scale)
-        return [settings | facts | _scores(bench.fit(config), world)]
+        return [settings_of(job) | facts | _scores(bench.fit(config), world)]
 
-    def claims(self, table: Table, scale: Scale) -> list[Claim]:
-        plane = table.where(part="plane", model="beta-vae")
-        score = {kind: plane.where(data=kind).mean("score") for kind in KINDS}
-        linear = {kind: plane.where(data=kind).mean("pca") for kind in KINDS}
-        claims = [
-            Claim(
+    def claims(self, scale: Scale) -> list[Claim]:
+        printed = ", ".join(f"{kind} {MANIPULATED['mig']['beta-vae'][f'dsprites {kind}']}" for kind in KINDS)
+        sprites = {"part": "sprites", "model": "beta-vae"}
+        return [
+            _broken(
                 "Plane: a small local change entangles the beta-VAE, as much noise does not",
                 "Spec 003, R7: .88-.93 originally, .45 .89 .32 modified, .79-.90 with noise",
-                "; ".join(f"{kind} {plus_minus(plane.where(data=kind).column('score'))}" for kind in KINDS),
-                score["original"] - score["modified"] > 2 * max(0.0, score["original"] - score["noise"]),
+                "plane",
+                further=0.15,
             ),
             Claim(
                 "Plane: principal components do not notice",
                 "Spec 003, R7: .97-.98 on all three",
-                ", ".join(f"{kind} {value:.2f}" for kind, value in linear.items()),
-                max(linear.values()) - min(linear.values()) < 0.05,
+                Flat("pca", "data", by=0.05, where={"part": "plane", "model": "beta-vae"}, called="score of PCA"),
             ),
-            _two_modes(plane.where(data="modified").column("score")),
+            Claim(
+                "Restarts fall into two modes: most entangle, some still find the factors",
+                "figure 4.8; Spec 003, R7",
+                All(
+                    AtMost("lower_mode", 0.6, called="mean score of the restarts below the widest gap"),
+                    AtLeast("upper_mode", 0.8, called="mean score of those above it"),
+                    AtLeast("gap_beyond_width", 0.1, called="the gap less the width of the wider mode"),
+                    AtLeast("lower_share", 0.6, called="share of restarts below the gap"),
+                ),
+                provided=AtLeast("restarts", 5, called="number of restarts"),
+            ),
+            _broken(
+                "Sprites: the learned change lowers the beta-VAE's MIG, as much noise does not",
+                f"table 4.2, dSprites: {printed}",
+                "sprites",
+                further=0.05,
+            ),
+            Claim(
+                "All models of the VAE family fall further under the change than under noise",
+                "MIG on dSprites changed by -70, -26, -44 %; under noise by -39, -41, -20 % "
+                "(FactorVAE is the exception)",
+                Beats(
+                    "share_lost",
+                    *UNDER,
+                    by=0.1,
+                    each="model",
+                    where={"part": "sprites", "variational": True},
+                    called="share of the original MIG that is lost",
+                ),
+            ),
+            Claim(
+                "The MIG of every factor falls",
+                "figure 4.9",
+                Beats(
+                    "factor_mig",
+                    {"data": "original"},
+                    {"data": "modified"},
+                    by=0.02,
+                    each="factor",
+                    where=sprites,
+                    called="MIG of the factor",
+                ),
+                provided=AtLeast("known", 0.05, each="factor", where=sprites, called="MIG on original data"),
+            ),
+            Claim(
+                "No other beta brings the score back, over-pruned runs left out",
+                "figures 4.4-4.7: scores do not recover to the original level",
+                Beats(
+                    "mig_at_beta",
+                    {"runs": "the original"},
+                    {"runs": "another beta on modified data"},
+                    by=0.05,
+                    each="times_beta",
+                    called="MIG",
+                ),
+            ),
+            Claim(
+                "The change is small and keeps the factors apart",
+                f"at most {EPSILON} in any pixel",
+                All(
+                    AtMost("added_variance", 0.1, of="every", where=CHANGED, called="share of variance added"),
+                    AtLeast("injective", 1, of="every", where=CHANGED, called="change (1: one to one, 0: not)"),
+                ),
+            ),
         ]
-        return claims + _sprite_claims(table)
+
+    def readings(self, table: Table) -> Table:
+        return Table([*table.rows, *_falls(table), *_restarts(table), *_by_name(table), *_swept(table)])
 
     def beside(self, table: Table) -> list[Row]:
         rows = []
@@ -178,7 +242,9 @@ def _plane_config(world: World, objective: Objective, seed: int, scale: Scale) -
     if isinstance(objective, BetaVAE):
         objective = BetaVAE(1.0)
     steps = PLANE_STEPS[scale]
-    training = TrainingConfig(steps, 64, 2e-3, schedule="linear", seed=seed, evaluate_every=0, log_every=steps)
+    training = TrainingConfig(
+        steps=steps, learning_rate=2e-3, schedule="linear", seed=seed, evaluate_every=0, log_every=steps
+    )
     return RunConfig(world, objective, model, training)
 
 
@@ -187,7 +253,7 @@ def _sprite_config(world: World, objective: Objective, seed: int, scale: Scale) 
     model = AutoencoderConfig(5, MLP((64, 64), (64, 64)) if small else Conv(dense_decoder=True))
     steps = SPRITE_STEPS[scale]
     training = TrainingConfig(
-        steps, 64, 3e-3 if small else 1e-4, seed=seed, evaluate_every=0, log_every=max(1, steps // 20)
+        steps=steps, learning_rate=3e-3 if small else 1e-4, seed=seed, evaluate_every=0, log_every=max(1, steps // 20)
     )
     return RunConfig(world, objective, model, training)
 
@@ -242,105 +308,92 @@ def _scores(model: Autoencoder, world: World) -> Row:
     return row
 
 
-def _two_modes(scores: np.ndarray) -> Claim:
-    """Restarts on both sides of the widest gap between their scores, which has to be wider than either side."""
-    text = "Restarts fall into two modes: most entangle, some still find the factors"
-    published = "figure 4.8; Spec 003, R7"
+def _broken(finding: str, published: str, part: str, further: float) -> Claim:
+    """The score falls further under the change than under noise, which hardly lowers it."""
+    where = {"part": part, "model": "beta-vae"}
+    return Claim(
+        finding,
+        published,
+        All(
+            Beats("fall", *UNDER, by=further, where=where, called="fall of the score"),
+            AtMost("fall_under_noise", 0.1, where=where),
+        ),
+    )
+
+
+def _falls(table: Table) -> list[Row]:
+    """How far each restart lies below that on original data, under the change and under as much noise."""
+    rows: list[Row] = []
+    for part, column in {"plane": "score", "sprites": "mig"}.items():
+        for model, runs in table.where(part=part).by("model"):
+            original = seeds_of(runs.where(data="original"), column)
+            level = float(np.mean(list(original.values())))
+            for kind in ("modified", "noise"):
+                for seed, score in seeds_of(runs.where(data=kind), column).items():
+                    fall = original[seed] - score
+                    row = {"part": part, "model": model, "seed": seed, "under": kind, "fall": fall}
+                    row |= {"variational": model not in ("ae", "pcl"), "share_lost": fall / level if level else None}
+                    rows.append(row | ({"fall_under_noise": fall} if kind == "noise" else {}))
+    return rows
+
+
+def modes(scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Restarts on both sides of the widest gap between their scores."""
     scores = np.sort(scores)
-    if len(scores) < ENOUGH_RESTARTS:
-        return Claim(text, published, f"{len(scores)} restarts", None, "needs more restarts")
     widest = int(np.diff(scores).argmax()) + 1
-    low, high = scores[:widest], scores[widest:]
-    apart = high[0] - low[-1] > max(np.ptp(low), np.ptp(high))
-    sides = " and ".join(", ".join(f"{score:.2f}" for score in side) for side in (low, high))
-    return Claim(text, published, f"on modified data: {sides}", bool(apart and len(low) > len(high)))
+    return scores[:widest], scores[widest:]
 
 
-def _sprite_claims(table: Table) -> list[Claim]:
-    sprites = table.where(part="sprites")
-    beta = sprites.where(model="beta-vae")
-    mig = {kind: beta.where(data=kind).mean("mig") for kind in KINDS}
-    claims = [
-        Claim(
-            "Sprites: the learned change lowers the beta-VAE's MIG, as much noise does not",
-            "table 4.2, dSprites: "
-            + ", ".join(f"{k} {MANIPULATED['mig']['beta-vae'][f'dsprites {k}']}" for k in KINDS),
-            "; ".join(f"{kind} {plus_minus(beta.where(data=kind).column('mig'))}" for kind in KINDS),
-            mig["original"] - mig["modified"] > 2 * max(0.0, mig["original"] - mig["noise"]),
-        )
+def _restarts(table: Table) -> list[Row]:
+    """The two modes of the plane's restarts on modified data."""
+    scores = table.where(part="plane", model="beta-vae", data="modified").column("score")
+    row: Row = {"restarts": len(scores)}
+    if len(scores) > 1:
+        low, high = modes(scores)
+        row |= {"lower_mode": float(low.mean()), "upper_mode": float(high.mean())}
+        row |= {"gap_beyond_width": float(high[0] - low[-1] - max(np.ptp(low), np.ptp(high)))}
+        row |= {"lower_share": len(low) / len(scores)}
+    return [row]
+
+
+def _by_name(table: Table) -> list[Row]:
+    """The MIG of each factor of the beta-VAEs; it can only fall where there was some, which is ``known``."""
+    rows: list[Row] = []
+    for kind in ("original", "modified"):
+        for run in table.where(part="sprites", model="beta-vae", data=kind).rows:
+            same = {key: run[key] for key in ("part", "model", "data", "seed")}
+            for name, mig in zip(run["factors"], run["mig_by_factor"], strict=True):
+                known = {"known": mig} if kind == "original" else {}
+                rows.append(same | {"factor": name, "factor_mig": mig} | known)
+    return rows
+
+
+def _swept(table: Table) -> list[Row]:
+    """Runs at another beta that are not over-pruned, and beside those of each beta the ones on original data."""
+    original = table.where(part="sprites", model="beta-vae", data="original").rows
+    return [
+        {"times_beta": factor, "runs": name, "seed": run["seed"], "mig_at_beta": run["mig"]}
+        for factor, kept in table.where(part="sweep", enough=True).by("factor")
+        for name, runs in (("the original", original), ("another beta on modified data", kept.rows))
+        for run in runs
     ]
-    variational = [m for m in MODELS if m not in ("ae", "pcl") and len(sprites.where(model=m))]
-    changes = {}
-    for model in variational:
-        means = {kind: sprites.where(model=model, data=kind).mean("mig") for kind in KINDS}
-        changes[model] = [float(relative_change(means["original"], means[kind])) for kind in ("modified", "noise")]
-    fall = np.array(list(changes.values()))
-    claims.append(
-        Claim(
-            "All models of the VAE family fall further under the change than under noise",
-            "MIG on dSprites changed by -70, -26, -44 %; under noise by -39, -41, -20 % (FactorVAE is the exception)",
-            "; ".join(f"{m} {100 * a:+.0f} %, noise {100 * b:+.0f} %" for m, (a, b) in changes.items()),
-            bool((fall[:, 0] < fall[:, 1]).all()),
-        )
-    )
-    original, modified = (
-        np.mean([row["mig_by_factor"] for row in beta.where(data=kind).rows], axis=0) for kind in KINDS[:2]
-    )
-    names = beta.rows[0]["factors"]
-    claims.append(
-        Claim(
-            "The MIG of every factor falls",
-            "figure 4.9",
-            ", ".join(f"{n} {a:.2f} to {b:.2f}" for n, a, b in zip(names, original, modified, strict=True)),
-            bool((modified <= original).all()),
-        )
-    )
-    sweep = table.where(part="sweep")
-    kept = Table([row for row in sweep.rows if row["enough"]])
-    best = max((group.mean("mig") for _, group in kept.by("factor")), default=None)
-    claims.append(
-        Claim(
-            "No other beta brings the score back, over-pruned runs left out",
-            "figures 4.4-4.7: scores do not recover to the original level",
-            ("" if best is None else f"best mean MIG over {len(sweep.distinct('factor'))} betas {best:.2f}, ")
-            + f"originally {mig['original']:.2f}; {len(sweep) - len(kept)} of {len(sweep)} runs over-pruned",
-            None if best is None else best < mig["original"],
-            "every run is over-pruned" if best is None else "",
-        )
-    )
-    report = next(row for row in sprites.where(data="modified").rows)
-    claims.append(
-        Claim(
-            "The change is small and keeps the factors apart",
-            f"at most {EPSILON} in any pixel",
-            f"variance added {100 * report['added_variance']:.1f} %; one to one: {report['injective']}",
-            bool(report["injective"]),
-        )
-    )
-    return claims
 
 
 @styled
 def _strips(table: Table, column: str, label: str) -> Figure:
-    """Every restart a dot, by model and data."""
+    """Every restart a dot, by model and data, with their mean."""
     models = [m for m in MODELS if len(table.where(model=m))]
-    figure = Figure(figsize=(1.2 + 1.7 * len(models), 3), layout="constrained")
-    axes = figure.subplots()
-    colours = {"original": LIGHT["active"], "modified": LIGHT["mixed"], "noise": LIGHT["passive"]}
+    figure = side_by_side(1, width=0.6 + 1.7 * len(models), height=3)
+    (axes,) = figure.axes
     for at, model in enumerate(models):
-        for shift, kind in zip((-0.25, 0.0, 0.25), KINDS, strict=True):
+        for shift, kind, colour in zip((-0.25, 0.0, 0.25), KINDS, ("active", "mixed", "passive"), strict=True):
             values = table.where(model=model, data=kind).column(column)
-            axes.scatter(np.full(len(values), at + shift), values, s=20, color=colours[kind], label=kind)
             if len(values):
-                axes.plot(
-                    [at + shift - 0.09, at + shift + 0.09], [values.mean()] * 2, color=LIGHT["ink"], linewidth=1.2
-                )
+                dots(axes, at + shift, values, colour, line=values.mean(), label="" if at else kind)
     axes.set_xticks(range(len(models)), models)
     axes.set_ylabel(label)
     axes.set_ylim(bottom=0)
-    handles, labels = axes.get_legend_handles_labels()
-    unique = dict(zip(labels, handles, strict=True))
-    figure.legend(unique.values(), unique.keys(), loc="outside upper left", ncols=3)
+    share_legend(figure)
     return figure
 
 
