@@ -3,7 +3,7 @@
 The ratio Λ of informative to uninformative weights rises exponentially while nothing is fitted, and saturates where the
 noise of p points stops it: Λ* ~ √p at the onset t*, of which theory knows the prefactor, even for one data set
 (:mod:`polariscope.theory.amplification`). Its maximum comes later, while the network fits. (Spec 004, sections 5.1, 6.4
-and 7, E5 and E7.) What the studies of stripes and cylinders share is here too.
+and 7, E5 and E7.)
 """
 
 from __future__ import annotations
@@ -11,180 +11,42 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
-import torch
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import LogLocator, NullLocator
-from numpy.typing import ArrayLike, NDArray
 
-from polariscope.kernels.flow_nets import MeanFieldNet
-from polariscope.kernels.gradient_flow import Flow, Training, train_flow
-from polariscope.kernels.learning_curves import LearningCurve, PowerLaw
 from polariscope.kernels.neurons import neurons
-from polariscope.report.figures import LIGHT, MARKERS, SUBJECTS, styled
+from polariscope.report.figures import LIGHT, SUBJECTS, styled
+from polariscope.report.study_figures import log_axes, over_seeds, plain_ticks, share_legend, side_by_side
+from polariscope.studies.criteria import All, AtLeast, AtMost, Between, Correlates, Near, PowerLaw
+from polariscope.studies.manifolds.stripe_nets import (
+    ALPHA,
+    ASYMPTOTIC,
+    INFORMATIVE,
+    SOURCE,
+    STEEPER,
+    Grid,
+    curve,
+    draw,
+    groups,
+    leading,
+    named,
+    start_of,
+    trained,
+    undisturbed,
+    world_of,
+)
 from polariscope.studies.study import Bench, Claim, Job, Row, Scale, Study, Table, studies
 from polariscope.theory.amplification import dataset_amplification, median_amplification
-from polariscope.theory.stripe import FixedPoint, Layers, attractors, ring
-from polariscope.worlds.cylinder import Cylinder
-from polariscope.worlds.stripes import FloatArray, Stripe
-
-SOURCE = "Paccolat, Petrini, Geiger, Tyloo and Wyart, Compressing invariant manifolds in neural nets (2021)"
-ALPHA = 1e-6
-PARTS = ("train", "fresh", "test")
-COLOURS = (*SUBJECTS, "active")
-ASYMPTOTIC = 200
-"""Points from which on an exponent is fitted: below, neither regime follows its power law (Spec 004, section 12)."""
-STEEPER = "below some thousand points curves are steeper than the asymptotic law (Spec 004, A16)"
-
-
-# --- what the studies of stripes and cylinders share ----------------------------------------------------------------
-
-
-def world_of(job: Job) -> Stripe | Cylinder:
-    """The world of a job's ``task`` and ``dimension``."""
-    kind = {"stripe": Stripe, "cylinder": Cylinder}[job["task"]]
-    return kind(dimension=job["dimension"])
-
-
-def draw(
-    world: Stripe | Cylinder, count: int, seed: int, part: Literal["train", "fresh", "test"]
-) -> tuple[FloatArray, FloatArray]:
-    """Points and labels that share no random number with those of another part, or with a net of the same seed."""
-    # From 1 on: NumPy takes (seed, 0) for seed, which is the net's.
-    return world.sample(count, np.random.default_rng((seed, 1 + PARTS.index(part))))
-
-
-def start_of(job: Job, dtype: torch.dtype = torch.float32) -> MeanFieldNet:
-    """The network of a job before training."""
-    return MeanFieldNet.draw(job["dimension"], job["width"], job["seed"], dtype)
-
-
-def flow_of(job: Job) -> Flow:
-    return Flow(alpha=job["alpha"], momentum=job["momentum"], steps=job["steps"])
-
-
-def trained(job: Job) -> Training:
-    """A network that has flowed on its ``points``, with Λ followed at every step."""
-    world = world_of(job)
-    x, y = draw(world, job["points"], job["seed"], "train")
-    return train_flow(start_of(job), x, y, flow_of(job), informative=world.source.informative)
-
-
-def undisturbed(
-    net: MeanFieldNet, x: ArrayLike, y: ArrayLike, steps: Sequence[int], length: float = 0.1
-) -> Iterator[MeanFieldNet]:
-    """The network after so many steps (rising) of a ``length`` in τ, for as long as it fits none of its points.
-
-    Until then the output does not matter, so that each stretch of the flow can start where the last one ended.
-    """
-    done = 0
-    for count in steps:
-        if count > done:
-            flow = Flow(alpha=1e-20, steps=count - done, longest=length)
-            net = MeanFieldNet(train_flow(net, x, y, flow, every=count).end.state)
-            done = count
-        yield net
-
-
-def groups(table: Table) -> Iterator[tuple[str, int, Table]]:
-    """Tasks and dimensions of a table with their rows, stripes first."""
-    for task in reversed(table.distinct("task")):
-        for dimension, rows in table.where(task=task).by("dimension"):
-            yield task, dimension, rows
-
-
-def curve(table: Table, column: str, over: str = "points") -> LearningCurve:
-    """Values of a column over the numbers of points, for as many seeds as all of them have."""
-    values = [rows.column(column) for _, rows in table.by(over)]
-    fewest = min(map(len, values))
-    return LearningCurve(np.array(table.distinct(over)), np.array([v[:fewest] for v in values], dtype=float))
-
-
-def exponent_claim(text: str, published: str, found: LearningCurve, predicted: float, rival: float) -> Claim:
-    """A power law against its predicted exponent: within the 95 % interval, or 0.1 of it and not nearer to the rival.
-
-    Undecided where the seeds are few, or where the interval holds the exponent of the rival as well.
-    """
-    smallest = ASYMPTOTIC if (found.sizes >= ASYMPTOTIC).sum() > 1 else 0
-    sizes, seeds = found.sizes[found.sizes >= smallest], found.values.shape[1]
-    if len(sizes) < 2 or not seeds or (found.values <= 0).any():
-        note = "an exponent needs two sizes, and values above zero"
-        return Claim(text, f"{published}: {predicted:.3f}", "no exponent", None, note)
-    law = found.power_law(smallest)
-    measured = f"{interval(law)} from {sizes[0]} to {sizes[-1]} points, {seeds} seeds"
-    held, note = within(law, predicted, rival)
-    if seeds < 5 or len(sizes) < 3:
-        held, note = None, f"{seeds} seeds of {len(sizes)} sizes are too few for an exponent"
-    return Claim(text, f"{published}: {predicted:.3f}", measured, held, note)
-
-
-def within(law: PowerLaw, predicted: float, rival: float) -> tuple[bool | None, str]:
-    """Whether an exponent is the predicted one, and what to say about it."""
-    if law.low <= predicted <= law.high:
-        if law.low <= rival <= law.high:
-            return None, f"the interval also holds {rival:.3f}, so that it cannot tell the two apart"
-        return True, ""
-    gap = abs(law.exponent - predicted)
-    near = gap < min(0.1, abs(law.exponent - rival))
-    allowed = " and taken as near enough" if near else ""
-    return near, f"the prediction is outside of the interval, {gap:.2f} away{allowed}; {STEEPER}"
-
-
-def interval(law: PowerLaw) -> str:
-    return f"{law.exponent:.2f} (95 % interval {law.low:.2f} to {law.high:.2f})"
-
-
-def log_log(axes: Axes, curves: dict[str, LearningCurve]) -> None:
-    """Medians over seeds with their quartiles, a colour and a marker each; ticks at the sizes there are."""
-    sizes = sorted({int(size) for found in curves.values() for size in found.sizes})
-    axes.set(xscale="log", yscale="log")
-    plain_ticks(axes)
-    axes.set_xticks(sizes, [str(size) for size in sizes])
-    for number, (name, found) in enumerate(curves.items()):
-        low, middle, high = np.quantile(found.values, [0.25, 0.5, 0.75], axis=1)
-        axes.errorbar(
-            found.sizes,
-            middle,
-            [middle - low, high - middle],
-            color=LIGHT[COLOURS[number]],
-            marker=MARKERS[number],
-            markersize=4,
-            elinewidth=0.8,
-            label=name,
-        )
-
-
-def plain_ticks(axes: Axes, subs: Sequence[float] = (1.0, 2.0, 5.0)) -> None:
-    """Numbers at the ticks of logarithmic axes: the house style draws no formulas."""
-    for axis in (axes.xaxis, axes.yaxis):
-        if axis.get_scale() == "log":
-            axis.set_major_locator(LogLocator(subs=subs, numticks=8))
-            axis.set_minor_locator(NullLocator())
-        axis.set_major_formatter("{x:g}")
-
-
-def share_legend(figure: Figure) -> None:
-    """One legend under all panels, with the entries of the first."""
-    handles, labels = figure.axes[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=3)
-
-
-# --- the study ------------------------------------------------------------------------------------------------------
+from polariscope.worlds.stripes import FloatArray
 
 
 @dataclass(frozen=True)
 class Setting:
-    """How much is done at a scale; ``steps`` of the flow include those before t*, which are more on the cylinder."""
+    """How much is done at a scale."""
 
-    sizes: tuple[int, ...]
-    seeds: int
-    steps: int
-    cylinder_sizes: tuple[int, ...]
-    cylinder_seeds: int
-    cylinder_steps: int
+    grids: dict[str, Grid]
+    """By task; on the cylinder the onset is later, and takes more steps."""
     width: int
     momentum: float
     rise_points: int
@@ -192,22 +54,39 @@ class Setting:
 
 
 SETTINGS: dict[Scale, Setting] = {
-    "smoke": Setting((411, 500), 2, 220, (100, 215), 1, 480, 40, 0.9, 8000, 1),
-    "laptop": Setting((200, 411, 1000, 2150, 4640), 10, 1200, (215, 464, 1000, 2154), 15, 1600, 400, 0.9, 40_000, 3),
+    "smoke": Setting(
+        grids={
+            "stripe": Grid(sizes=(411, 500), seeds=2, steps=220),
+            "cylinder": Grid(sizes=(100, 215), seeds=1, steps=480),
+        },
+        width=40,
+        momentum=0.9,
+        rise_points=8000,
+        rise_seeds=1,
+    ),
+    "laptop": Setting(
+        grids={
+            "stripe": Grid(sizes=(200, 411, 1000, 2150, 4640), seeds=10, steps=1200),
+            "cylinder": Grid(sizes=(215, 464, 1000, 2154), seeds=15, steps=1600),
+        },
+        width=400,
+        momentum=0.9,
+        rise_points=40_000,
+        rise_seeds=3,
+    ),
     "paper": Setting(
-        (100, 200, 411, 1000, 2150, 4640),
-        20,
-        100_000,
-        (100, 215, 464, 1000, 2154, 4642),
-        49,
-        100_000,
-        10_000,
-        0.0,
-        100_000,
-        20,
+        grids={
+            "stripe": Grid(sizes=(100, 200, 411, 1000, 2150, 4640), seeds=20, steps=100_000),
+            "cylinder": Grid(sizes=(100, 215, 464, 1000, 2154, 4642), seeds=49, steps=100_000),
+        },
+        width=10_000,
+        momentum=0.0,
+        rise_points=100_000,
+        rise_seeds=20,
     ),
 }
 DIMENSIONS = (5, 10)
+GROUPS = (("stripe", 5), ("stripe", 10), ("cylinder", 3))
 KNOWN_FROM = 464
 """Points from which on Λ* is compared with what was known before: of fewer, the attractor itself is uncertain."""
 PUBLISHED_SIZES = (411, 4640)
@@ -230,19 +109,13 @@ class Amplification(Study):
     def jobs(self, scale: Scale) -> Sequence[Job]:
         setting = SETTINGS[scale]
         common = {"alpha": ALPHA, "width": setting.width, "momentum": setting.momentum}
-        stripes: list[Job] = [
+        scaling: list[Job] = [
             common
-            | {"part": "scaling", "task": "stripe", "dimension": d, "points": p, "seed": seed, "steps": setting.steps}
-            for d in DIMENSIONS
-            for p in setting.sizes
-            for seed in range(setting.seeds)
-        ]
-        cylinders: list[Job] = [
-            common
-            | {"part": "scaling", "task": "cylinder", "dimension": 3, "points": p, "seed": seed}
-            | {"steps": setting.cylinder_steps}
-            for p in setting.cylinder_sizes
-            for seed in range(setting.cylinder_seeds)
+            | {"part": "scaling", "task": task, "dimension": d, "points": p, "seed": seed}
+            | {"steps": setting.grids[task].steps}
+            for task, d in GROUPS
+            for p in setting.grids[task].sizes
+            for seed in range(setting.grids[task].seeds)
         ]
         rises: list[Job] = [
             {"part": "rise", "task": "stripe", "dimension": d, "points": setting.rise_points, "seed": seed}
@@ -250,58 +123,58 @@ class Amplification(Study):
             for d in DIMENSIONS
             for seed in range(setting.rise_seeds)
         ]
-        return sorted(stripes + cylinders + rises, key=lambda job: -job["points"] * job["steps"])
+        return sorted(scaling + rises, key=lambda job: -job["points"] * job["steps"])
 
     def run(self, job: Job, bench: Bench) -> list[Row]:
         return [job | (_rise(job) if job["part"] == "rise" else _scaling(job))]
 
-    def claims(self, table: Table, scale: Scale) -> list[Claim]:
-        claims: list[Claim] = []
-        for task, dimension, rows in groups(table.where(part="scaling")):
-            name = f"{task}, d = {dimension}"
-            figure = "slope 1/2 (figure 5)" if task == "stripe" else "slope 1/2 (figure 7)"
-            first, largest = curve(rows, "at_onset"), curve(rows, "largest")
-            claims += [
-                exponent_claim(f"At the onset Λ* grows as √p ({name})", figure, first, 0.5, 0.0),
-                exponent_claim(f"Its maximum Λ_max grows as √p ({name})", figure, largest, 0.5, 0.0),
-                _prefactor(name, rows, task, dimension),
-                _after_the_onset(name, rows),
-            ]
-        stripes = Table([row for row in table.where(part="scaling", task="stripe").rows if row["points"] >= KNOWN_FROM])
-        return [*claims, _known_before(stripes), *_rises(table)]
+    def claims(self, scale: Scale) -> list[Claim]:
+        scaling = [claim for task, dimension in GROUPS for claim in _scaling_claims(task, dimension)]
+        known = Claim(
+            "Λ* of one data set is known before any training",
+            "derived from the publication's equations 5 to 7 (Spec 004, section 6.4)",
+            All(
+                AtMost("log_gap", 0.2, of="median", called="distance of the logs of Λ* and its prediction"),
+                Correlates(
+                    "excess", "predicted_excess", 0.85, called="the excess of log Λ* over data sets of one size"
+                ),
+            ),
+        )
+        return [*scaling, known, *(_rise_claim(dimension) for dimension in DIMENSIONS)]
+
+    def readings(self, table: Table) -> Table:
+        reached = Table([row for row in table.where(part="scaling").rows if row.get("at_onset") is not None])
+        known = [row for row in reached.where(task="stripe").rows if row["points"] >= KNOWN_FROM]
+        return Table([*table.where(part="rise").rows, *map(_over_onset, reached.rows), *_beside_known(Table(known))])
 
     def beside(self, table: Table) -> list[Row]:
-        rows = []
-        for task, dimension, group in groups(table.where(part="scaling")):
-            for count, here in group.by("points"):
-                rows.append(
-                    {
-                        "task": task,
-                        "d": dimension,
-                        "p": count,
-                        "Λ* predicted (median)": f"{predicted_median(task, dimension, count):.1f}",
-                        "Λ* here (median)": f"{np.median(here.column('at_onset')):.1f}",
-                        "Λ_max here (median)": f"{np.median(here.column('largest')):.1f}",
-                        "Λ at the end": f"{np.median(here.column('at_end')):.1f}",
-                        "t*/τ": f"{np.median(here.column('onset')):.1f}",
-                        "seeds": len(here),
-                    }
-                )
-        return rows
+        columns = {
+            "Λ* here (median)": "at_onset",
+            "Λ_max here (median)": "largest",
+            "Λ at the end": "at_end",
+            "t*/τ": "onset",
+        }
+        return [
+            {
+                "task": task,
+                "d": dimension,
+                "p": count,
+                "Λ* predicted (median)": f"{predicted_median(task, dimension, count):.1f}",
+                **{name: f"{np.median(here.column(column)):.1f}" for name, column in columns.items()},
+                "seeds": len(here),
+            }
+            for task, dimension, group in groups(table.where(part="scaling"))
+            for count, here in group.by("points")
+        ]
 
     @styled
     def figures(self, table: Table) -> dict[str, Figure]:
         return {"scaling": _scaling_figure(table.where(part="scaling")), "rise": _rise_figure(table)}
 
 
-def leading(task: str, dimension: int) -> FixedPoint:
-    """The attractor that carries the network at the onset."""
-    return attractors(Layers(), dimension)[0] if task == "stripe" else ring(dimension)
-
-
 def predicted_median(task: str, dimension: int, points: int) -> float:
     """Λ* of the median data set (Spec 004, sections 6.4 and 6.6)."""
-    return median_amplification(leading(task, dimension), points, informative=1 if task == "stripe" else 2)
+    return median_amplification(leading(task, dimension), points, INFORMATIVE[task])
 
 
 def _scaling(job: Job) -> Row:
@@ -350,77 +223,79 @@ def _crossing(paths: FloatArray, level: float, time: FloatArray) -> FloatArray:
     return np.asarray(time[after - 1] + (level - low) / (high - low) * (time[after] - time[after - 1]))
 
 
-def _prefactor(name: str, rows: Table, task: str, dimension: int) -> Claim:
-    ratios = normalised(rows)
-    expected = predicted_median(task, dimension, 1)
-    return Claim(
+def _scaling_claims(task: str, dimension: int) -> Iterator[Claim]:
+    name, here = named(task, dimension), {"task": task, "dimension": dimension}
+    for text, column in (
+        (f"At the onset Λ* grows as √p ({name})", "at_onset"),
+        (f"Its maximum Λ_max grows as √p ({name})", "largest"),
+    ):
+        yield Claim(
+            text,
+            f"slope 1/2 ({'figure 5' if task == 'stripe' else 'figure 7'})",
+            PowerLaw(column, "points", 0.5, rival=0.0, smallest=ASYMPTOTIC, where=here, called="Λ"),
+            note=STEEPER if task == "stripe" else "",
+        )
+    yield Claim(
         f"At the onset Λ*/√p is what theory says ({name})",
-        f"median {expected:.2f} (Spec 004, sections 6.4 and 6.6; the publication gives the order only)",
-        f"median {np.median(ratios):.2f}, half of {len(ratios)} runs between "
-        f"{np.quantile(ratios, 0.25):.2f} and {np.quantile(ratios, 0.75):.2f}",
-        bool(0.55 * expected < np.median(ratios) < 1.45 * expected),
+        f"median {predicted_median(task, dimension, 1):.2f} (Spec 004, sections 6.4 and 6.6; the publication gives the "
+        "order only)",
+        Between("of_theory", 0.65, 1.35, of="median", where=here, called="Λ* over theory's median"),
     )
-
-
-def normalised(rows: Table) -> NDArray[np.float64]:
-    """Λ*/√p of the runs that reached the onset."""
-    return np.array([row["at_onset"] / math.sqrt(row["points"]) for row in rows.rows if row["at_onset"] is not None])
-
-
-def _after_the_onset(name: str, rows: Table) -> Claim:
-    kept = Table([row for row in rows.rows if row["at_onset"] is not None])
-    largest, end = (np.median(kept.column(column) / kept.column("at_onset")) for column in ("largest", "at_end"))
-    return Claim(
+    yield Claim(
         f"While the network fits, Λ peaks and stays of order √p ({name})",
         "figures 5 and 7: no significant alteration after the onset",
-        f"median Λ_max/Λ* {largest:.1f}, Λ_end/Λ* {end:.1f}",
-        bool(largest >= 1 and end > 0.5),
+        All(
+            AtLeast("peak", 1, of="median", where=here, called="Λ_max/Λ*"),
+            AtLeast("kept", 0.5, of="median", where=here, called="Λ_end/Λ*"),
+        ),
+        weaker="that Λ does not fall to half of Λ*; it may grow",
     )
 
 
-def _known_before(rows: Table) -> Claim:
-    kept = Table([row for row in rows.rows if row["at_onset"] is not None])
-    here, known = np.log(kept.column("at_onset")), np.log(kept.column("data_set"))
-    gap = float(np.median(np.abs(here - known)))
-    # Both grow with p and fall with d, which would be half of the agreement: what is left is that of single data sets.
-    cells = [(task, d, p) for task, d, g in groups(kept) for p in g.distinct("points")]
-    same = [kept.where(task=task, dimension=d, points=p) for task, d, p in cells]
-    first, second = (
-        np.concatenate([np.log(g.column(name)) - np.log(g.column(name)).mean() for g in same])
-        for name in ("at_onset", "data_set")
-    )
-    correlation = float(np.corrcoef(first, second)[0, 1])
+def _rise_claim(dimension: int) -> Claim:
+    expected, here = leading("stripe", dimension).amplification_rate, {"task": "stripe", "dimension": dimension}
     return Claim(
-        "Λ* of one data set is known before any training",
-        "derived from the publication's equations 5 to 7 (Spec 004, section 6.4)",
-        f"median |log ratio| {gap:.2f}; correlation of the logs among data sets of one size {correlation:.2f} "
-        f"({len(kept)} data sets of {KNOWN_FROM} points or more)",
-        bool(gap < 0.2 and correlation > 0.85),
+        f"Λ rises exponentially and is flat before the onset ({named('stripe', dimension)})",
+        f"figure 5; neurons of the leading attractor align at {expected:.2f} per τ (Spec 004, section 6.5)",
+        All(
+            Near("rate", expected, by=0.1, where=here, called="rate at which they align", to="theory's"),
+            AtMost("late_rate", 0.1, of="median", where=here, called="growth rate of Λ in the last 3 τ"),
+        ),
     )
 
 
-def _rises(table: Table) -> Iterator[Claim]:
-    for dimension, rows in table.where(part="rise").by("dimension"):
-        expected, rate = leading("stripe", dimension).amplification_rate, float(np.median(rows.column("rate")))
-        late = float(np.median(table.where(part="scaling", task="stripe", dimension=dimension).column("late_rate")))
-        yield Claim(
-            f"Λ rises exponentially and is flat before the onset (stripe, d = {dimension})",
-            f"figure 5; neurons of the leading attractor align at {expected:.2f} per τ (Spec 004, section 6.5)",
-            f"they align at {rate:.2f} per τ ({rows.rows[0]['points']} points); Λ grows at {late:.2f} per τ in the "
-            "last 3 τ before the onset",
-            bool(abs(rate - expected) < 0.1 and late < rate / 4),
-        )
+def _over_onset(row: Row) -> Row:
+    """Λ* beside its theory, and later values beside Λ*."""
+    start = row["at_onset"]
+    theory = predicted_median(row["task"], row["dimension"], row["points"])
+    return row | {"of_theory": start / theory, "peak": row["largest"] / start, "kept": row["at_end"] / start}
+
+
+def _beside_known(table: Table) -> Iterator[Row]:
+    """log Λ* of data sets and what was known of it; both also less their means over the data sets of one size.
+
+    Both grow with p and fall with d, which would be half of their agreement.
+    """
+    for _, dimension, same in groups(table):
+        for _, cell in same.by("points"):
+            here, known = np.log(cell.column("at_onset")), np.log(cell.column("data_set"))
+            for row, a, b in zip(cell.rows, here, known, strict=True):
+                gap = {"log_gap": abs(a - b), "excess": a - here.mean(), "predicted_excess": b - known.mean()}
+                yield {"seed": row["seed"], "dimension": dimension} | gap
 
 
 def _scaling_figure(table: Table) -> Figure:
-    panels = list(groups(table))
-    figure = Figure(figsize=(0.6 + 2.8 * len(panels), 3.1), layout="constrained")
-    for axes, (task, dimension, rows) in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
-        log_log(axes, {"Λ* at the onset": curve(rows, "at_onset"), "Λ_max": curve(rows, "largest")})
-        sizes = np.array(rows.distinct("points"))
+    shown = list(groups(table))
+    figure = side_by_side(len(shown), 2.8, 3.1)
+    for axes, (task, dimension, rows) in zip(figure.axes, shown, strict=True):
+        sizes = rows.distinct("points")
+        log_axes(axes, sizes)
+        for number, (column, label) in enumerate({"at_onset": "Λ* at the onset", "largest": "Λ_max"}.items()):
+            found = curve(rows, column)
+            over_seeds(axes, found.sizes, found.values, number, label=label)
         predicted = [predicted_median(task, dimension, p) for p in sizes]
         axes.plot(sizes, predicted, "--", color=LIGHT["muted"], linewidth=1, label="predicted Λ*, slope 1/2")
-        axes.set(title=f"{task}, d = {dimension}", xlabel="points p")
+        axes.set(title=named(task, dimension), xlabel="points p")
     figure.axes[0].set_ylabel("amplification Λ")
     share_legend(figure)
     return figure
@@ -429,16 +304,16 @@ def _scaling_figure(table: Table) -> Figure:
 def _rise_figure(table: Table) -> Figure:
     """Λ over time: the median over seeds, with a tick at the mean onset."""
     rows = Table([row for row in table.where(part="scaling", task="stripe").rows if row.get("time")])
-    panels = list(rows.by("dimension"))
-    figure = Figure(figsize=(0.6 + 3.4 * len(panels), 2.8), layout="constrained")
-    for axes, (dimension, shown) in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
-        for number, (count, runs) in enumerate(shown.by("points")):
+    shown = list(rows.by("dimension"))
+    figure = side_by_side(len(shown), 3.4, 2.8)
+    for axes, (dimension, group) in zip(figure.axes, shown, strict=True):
+        for number, (count, runs) in enumerate(group.by("points")):
             colour = LIGHT[SUBJECTS[number % len(SUBJECTS)]]
             grid = np.linspace(0, min(60.0, *(row["time"][-1] for row in runs.rows)), 200)
             paths = [np.interp(grid, row["time"], row["factor"]) for row in runs.rows]
             axes.plot(grid, np.median(paths, axis=0), color=colour, label=f"p = {count}")
             axes.axvline(runs.mean("onset"), ymax=0.06, color=colour)
-        axes.set(title=f"stripe, d = {dimension}", xlabel="time / τ", yscale="log")
+        axes.set(title=named("stripe", dimension), xlabel="time / τ", yscale="log")
         plain_ticks(axes)
         axes.legend()
     figure.axes[0].set_ylabel("amplification Λ")

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,9 +28,20 @@ from polariscope.kernels.gradient_flow import Flow, train_flow
 from polariscope.kernels.principal import kernel_distances
 from polariscope.measures.intrinsic_dimension import mle_from_distances
 from polariscope.nets.mnas import mnas_net
-from polariscope.report.figures import LIGHT, MARKERS, SUBJECTS, styled
-from polariscope.studies.manifolds.kernel_modes import NAMES, TIMES, listing, modes_of, pictures, scatter_of
-from polariscope.studies.rows import plus_minus
+from polariscope.report.figures import LIGHT, SUBJECTS, styled
+from polariscope.report.study_figures import log_axes, over_seeds
+from polariscope.studies.criteria import All, AtLeast, AtMost, Beats
+from polariscope.studies.manifolds.label_modes import (
+    NAMES,
+    TIMES,
+    listing,
+    modes_of,
+    pictures,
+    read_modes,
+    scatter_of,
+)
+from polariscope.studies.manifolds.stripe_nets import SOURCE
+from polariscope.studies.rows import difference, plus_minus
 from polariscope.studies.study import Bench, Claim, Job, Row, Scale, Study, Table, studies
 from polariscope.worlds.digits import Digits
 from polariscope.worlds.parity import ParityTask, digit_files, parity_task
@@ -41,18 +52,34 @@ KINDS: dict[str, Kind] = {"tangent": "trace", "last_layer": "last_layer"}
 LEARNERS = (("net", "end"), ("tangent", "start"), ("tangent", "end"), ("last_layer", "start"), ("last_layer", "end"))
 SOURCES = {"digits": "drawn digits", "mnist": "MNIST"}
 
-PROTOTYPE = {
-    "error of the net": ("-", "0.078"),
-    "error with the NTK": ("0.0744", "0.0660"),
-    "error with the last layer": ("0.170", "0.0702"),
-    "ω₁², ω₂² of the NTK": ("0.108 0.137", "0.559 0.133"),
-    "ω₁², ω₂² of the last layer": ("0.012 0.177", "0.668 0.070"),
-    "bits of modes 1, 2 of the NTK": ("0.15 0.17", "0.52 0.27"),
-    "alignment of the NTK": ("0.18", "0.57"),
-    "alignment of the last layer": ("0.13", "0.67"),
-    "dimension of the last layer": ("7.9", "4.8"),
-}
-"""Spec 004, section 9.7: 8x8 digits, p = 300, h = 4, one net (before, after training)."""
+NET = {"part": "net", "time": "end"}
+INITIAL = {"part": "tangent", "time": "start"}
+FINAL = {"part": "tangent", "time": "end"}
+LAST = {"part": "last_layer", "time": "end"}
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """A line of the table of Spec 004, section 9.7, and where ours is: 8x8 digits, p = 300, h = 4, one net."""
+
+    name: str
+    column: str
+    part: str
+    before: str
+    after: str
+
+
+PROTOTYPE = (
+    Quantity("error of the net", "error", "net", "-", "0.078"),
+    Quantity("error with the NTK", "error", "tangent", "0.0744", "0.0660"),
+    Quantity("error with the last layer", "error", "last_layer", "0.170", "0.0702"),
+    Quantity("ω₁², ω₂² of the NTK", "projections", "tangent", "0.108 0.137", "0.559 0.133"),
+    Quantity("ω₁², ω₂² of the last layer", "projections", "last_layer", "0.012 0.177", "0.668 0.070"),
+    Quantity("bits of modes 1, 2 of the NTK", "information", "tangent", "0.15 0.17", "0.52 0.27"),
+    Quantity("alignment of the NTK", "alignment", "tangent", "0.18", "0.57"),
+    Quantity("alignment of the last layer", "alignment", "last_layer", "0.13", "0.67"),
+    Quantity("dimension of the last layer", "dimension", "last_layer", "7.9", "4.8"),
+)
 
 
 @dataclass(frozen=True)
@@ -70,9 +97,9 @@ class Setting:
 
 
 SETTINGS: dict[Scale, Setting] = {
-    "smoke": Setting((40,), 1, 50, 14, 1, 20, 200),
-    "laptop": Setting((1600, 800, 400, 200, 100), 5, 2000, 14, 4, 800),
-    "paper": Setting((10_000, 3000, 1000, 300, 100), 5, 20_000, 28, 16, 5000),
+    "smoke": Setting(sizes=(40,), seeds=1, test=50, pixels=14, width=1, steps=20, kernel_steps=200),
+    "laptop": Setting(sizes=(1600, 800, 400, 200, 100), seeds=5, test=2000, pixels=14, width=4, steps=800),
+    "paper": Setting(sizes=(10_000, 3000, 1000, 300, 100), seeds=5, test=20_000, pixels=28, width=16, steps=5000),
 }
 
 
@@ -82,10 +109,7 @@ class ImageParity(Study):
     """The test error of a deep net and of its four frozen kernels over p, and the modes of the kernels."""
 
     title = "A deep net's own kernel, before and after it learned even from odd"
-    source = (
-        "Paccolat, Petrini, Geiger, Tyloo and Wyart 2021, Compressing invariant manifolds in neural nets, section 5.2, "
-        "figures 8 to 10"
-    )
+    source = f"{SOURCE}, section 5.2, figures 8 to 10"
     question = "Does a deep net on images compress as the stripe's net does, and is its final kernel as good as it is?"
     cost = {"smoke": "2 s", "laptop": "about 5 minutes", "paper": "days on a large machine"}
 
@@ -122,151 +146,132 @@ class ImageParity(Study):
                 rows.append(run | at | found | {"dimension": two_neighbour_dimension(gram)})
         return rows
 
-    def claims(self, table: Table, scale: Scale) -> list[Claim]:
-        sizes, data = table.distinct("size"), SOURCES[table.distinct("data")[0]]
-        top = sizes[-1]
-        seeds = len(table.distinct("seed"))
-        errors = {(*at, p): errors_of(table, *at, p) for at in LEARNERS for p in sizes}
-
-        def shown(*learners: tuple[str, str]) -> str:
-            pairs = (", ".join(f"{label(*at)} {errors[(*at, p)]:.3f}" for at in learners) for p in sizes)
-            return f"{data}: " + "; ".join(f"p = {p}: {pair}" for p, pair in zip(sizes, pairs, strict=True))
-
-        def better(first: tuple[str, str], second: tuple[str, str], p: int, margin: float = 0.0) -> bool:
-            return bool(errors[(*first, p)] <= errors[(*second, p)] + margin)
-
-        def mean(name: str, part: str, time: str) -> Any:
-            return table.where(size=top, part=part, time=time).column(name).mean(axis=0)
-
-        net, tangent, initial = ("net", "end"), ("tangent", "end"), ("tangent", "start")
-        last, last_initial = ("last_layer", "end"), ("last_layer", "start")
-        omega = {at: mean("projections", *at) for at in (initial, tangent, last)}
-        bits = {at: mean("information", *at) for at in (initial, tangent, last)}
-        alignment = [float(mean("alignment", *at)) for at in (initial, tangent)]
-        separable = {at: float(mean("separability", *at)) for at in (initial, tangent, last)}
-        dimension = [float(mean("dimension", *at)) for at in (last_initial, last)]
-        many = seeds >= 3
-        few = "" if many else "one net cannot decide differences this small"
-        after = f"{data}, p = {top}: "
+    def claims(self, scale: Scale) -> list[Claim]:
+        top = {"size": max(SETTINGS[scale].sizes)}
+        several = AtLeast("nets", 3, called="the number of nets", digits=0)
+        error: dict[str, Any] = {"higher": False, "called": "test error", "digits": 4}
         return [
             Claim(
                 "Learning with the net's final NTK is better than with its initial one",
                 "figure 8: the initial NTK is worse; prototype 0.0744 and 0.0660",
-                shown(initial, tangent),
-                better(tangent, initial, top),
-                f"decided at p = {top}",
+                Beats("error", FINAL, INITIAL, by=0.05, relative=True, where=top, **error),
+                provided=several,
             ),
             Claim(
                 "The final NTK is as good as the net",
                 "figure 8: about equal; within one percent (Spec 004, F61)",
-                shown(net, tangent),
-                all(better(tangent, net, p, 0.01) for p in sizes),
+                AtMost("above_net", 0.01, where=FINAL, each="size", called="error above the net's", digits=4),
             ),
             Claim(
                 "At the largest p the final NTK is slightly better than the net",
                 "figure 8; prototype 0.0660 and 0.078",
-                f"{after}net {errors[(*net, top)]:.4f}, NTK {errors[(*tangent, top)]:.4f}",
-                better(tangent, net, top) if many else None,
-                few,
+                Beats("error", FINAL, NET, by=0.002, where=top, **error),
+                provided=several,
             ),
             Claim(
                 "The kernel of the last layer improves by training",
                 "figure 8; prototype 0.170 to 0.0702",
-                shown(last_initial, last),
-                all(better(last, last_initial, p) for p in sizes),
+                Beats(
+                    "error",
+                    {"time": "end"},
+                    {"time": "start"},
+                    by=0.05,
+                    relative=True,
+                    where={"part": "last_layer"},
+                    each="size",
+                    **error,
+                ),
+                provided=several,
             ),
             Claim(
                 "It is good at the end, but generally worse than the net",
                 "figure 8; prototype 0.0702 against 0.078: not so there",
-                shown(net, last),
-                sum(not better(last, net, p) for p in sizes) > len(sizes) / 2 if many else None,
-                few,
+                All(
+                    AtMost("error_of_start", 0.6, where=LAST | top, called="error over that at the start"),
+                    AtLeast("worse", 0.6, where=LAST, called="share of training sets on which the net is better"),
+                ),
+                provided=several,
             ),
             Claim(
                 "Before training the components tell little about the label, after it the first tells most",
                 "figure 9c; prototype 0.15 to 0.52 bits",
-                f"{after}at most {bits[initial].max():.2f} bits in an initial component, first one of the final NTK "
-                f"{bits[tangent][0]:.2f}, of the last layer {bits[last][0]:.2f}",
-                bool(bits[initial].max() < bits[tangent][0] / 2 and bits[tangent][0] >= 0.45),
+                All(
+                    AtMost("most_bits", 0.2, where=INITIAL | top, called="largest information of a component (bits)"),
+                    AtLeast("first_bits", 0.45, where=FINAL | top, called="bits of the first component"),
+                ),
             ),
             Claim(
                 "Most of the projection of the labels moves to the first component",
                 "figure 9d; prototype ω₁² 0.108 to 0.559",
-                f"{after}NTK {listing(omega[initial][:3])} to {listing(omega[tangent][:3])}, "
-                f"last layer {listing(omega[last][:3])}",
-                bool(omega[tangent][0] >= 0.45 and omega[initial][0] < omega[tangent][0] / 2),
+                All(
+                    AtMost("first_share", 0.2, where=INITIAL | top, called="ω₁²", digits=3),
+                    AtLeast("first_share", 0.45, where=FINAL | top, called="ω₁²", digits=3),
+                ),
             ),
             Claim(
                 "The second component has a sizable share",
                 "figure 9d, on MNIST; prototype ω₂² 0.133",
-                f"{after}ω₂² {omega[tangent][1]:.3f}, largest of the next {omega[tangent][2:].max():.3f}",
-                bool(omega[tangent][1] > omega[tangent][2:].max()),
+                All(
+                    AtLeast("second_share", 0.05, where=FINAL | top, called="ω₂²", digits=3),
+                    AtLeast("second_lead", 0.02, where=FINAL | top, called="ω₂² less the largest after it", digits=3),
+                ),
             ),
             Claim(
                 "The kernel aligns with the labels",
                 "prototype 0.18 to 0.57, 3 times (Spec 004, F62)",
-                f"{after}{alignment[0]:.3f} to {alignment[1]:.3f}",
-                bool(alignment[1] >= 3 * alignment[0]),
+                AtLeast("alignment_of_start", 3, where=FINAL | top, called="alignment over that at the start"),
             ),
             Claim(
                 "In the plane of two components the classes are mixed before training and apart after it",
                 "figure 10",
-                after + ", ".join(f"{label(*at)} {value:.2f}" for at, value in separable.items()),
-                bool(separable[initial] < 0.75 and min(separable[tangent], separable[last]) >= 0.85),
+                All(
+                    AtMost("separability", 0.75, where=INITIAL | top),
+                    AtLeast("separability", 0.85, where=top | {"time": "end"}, each="kernel"),
+                ),
             ),
             Claim(
                 "The last layer looks like a curve, but has more dimensions than one, and fewer than before",
                 "footnote 6: 6 dimensions by TwoNN; prototype 7.9 to 4.8",
-                f"{after}{dimension[0]:.1f} to {dimension[1]:.1f}",
-                bool(2 < dimension[1] < dimension[0]),
+                All(
+                    AtLeast("dimension", 2, where=LAST | top, digits=1),
+                    AtMost("dimension_of_start", 0.9, where=LAST | top, called="dimension over that at the start"),
+                ),
             ),
         ]
 
+    def readings(self, table: Table) -> Table:
+        nets = {(row["size"], row["seed"]): row["error"] for row in table.where(part="net").rows}
+        rows: list[Row] = [{"nets": len(table.distinct("seed"))}]
+        for row in read_modes(table).rows:
+            above = difference(row | {"net": nets[row["size"], row["seed"]]}, "error", "net")
+            worse = None if above is None else float(above > 0)
+            lead = difference(row, "second_share", "later_share")
+            rows.append(row | {"above_net": above, "worse": worse, "second_lead": lead})
+        return Table(rows)
+
     def beside(self, table: Table) -> list[Row]:
         """The table of Spec 004, section 9.7, beside ours at the largest p, then our learning curves."""
-        sizes = table.distinct("size")
-        top = sizes[-1]
+        *smaller, top = table.distinct("size")
+        source = SOURCES[table.distinct("data")[0]]
+        curves = [replace(quantity, before="-", after="-") for quantity in PROTOTYPE if quantity.column == "error"]
 
-        def pair(name: str, part: str, p: int = top) -> tuple[str, str]:
-            cells = []
-            for time in ("start", "end"):
-                values = table.where(size=p, part=part, time=time).column(name)
-                if not len(values):
-                    cells.append("-")
-                elif values.ndim == 2:
-                    cells.append(listing(values.mean(axis=0)[:2], 3))
-                else:
-                    cells.append(plus_minus(values, 3))
-            return cells[0], cells[1]
+        def here(size: int, quantity: Quantity, time: str) -> str:
+            values = table.where(size=size, part=quantity.part, time=time).column(quantity.column)
+            if not len(values):
+                return "-"
+            return listing(values.mean(axis=0)[:2], 3) if values.ndim == 2 else plus_minus(values, 3)
 
-        ours = {
-            "error of the net": pair("error", "net"),
-            "error with the NTK": pair("error", "tangent"),
-            "error with the last layer": pair("error", "last_layer"),
-            "ω₁², ω₂² of the NTK": pair("projections", "tangent"),
-            "ω₁², ω₂² of the last layer": pair("projections", "last_layer"),
-            "bits of modes 1, 2 of the NTK": pair("information", "tangent"),
-            "alignment of the NTK": pair("alignment", "tangent"),
-            "alignment of the last layer": pair("alignment", "last_layer"),
-            "dimension of the last layer": pair("dimension", "last_layer"),
-        }
-        rows = [(top, name, PROTOTYPE[name], here) for name, here in ours.items()]
-        for p in reversed(sizes[:-1]):
-            for part, name in (
-                ("net", "error of the net"),
-                *((part, f"error with the {NAMES[part]}") for part in KINDS),
-            ):
-                rows.append((p, name, ("-", "-"), pair("error", part, p)))
         return [
             {
-                "p here": p,
-                "quantity": name,
-                "before training, prototype (p = 300)": theirs[0],
-                "here": here[0],
-                "after training, prototype (p = 300)": theirs[1],
-                "here ": here[1],
+                "examples here": f"{size} {source}",
+                "quantity": quantity.name,
+                "before training, prototype (p = 300)": quantity.before,
+                "here": here(size, quantity, "start"),
+                "after training, prototype (p = 300)": quantity.after,
+                "here ": here(size, quantity, "end"),
             }
-            for p, name, theirs, here in rows
+            for size, quantities in [(top, PROTOTYPE), *((size, curves) for size in reversed(smaller))]
+            for quantity in quantities
         ]
 
     def figures(self, table: Table) -> dict[str, Figure]:
@@ -293,11 +298,6 @@ def digits_of(data: str, train: int, test: int, seed: int, pixels: int) -> Parit
     return parity_task(source, train, test, seed, pixels)
 
 
-def errors_of(table: Table, part: str, time: str, size: int) -> float:
-    """Mean test error of a learner over the seeds."""
-    return table.where(size=size, part=part, time=time).mean("error")
-
-
 def two_neighbour_dimension(gram: Tensor) -> float | None:
     """Intrinsic dimension of the inputs as the kernel sees them, from two neighbours; None if most coincide."""
     nearest = kernel_distances(gram).fill_diagonal_(torch.inf).topk(2, largest=False).values
@@ -311,24 +311,16 @@ def label(part: str, time: str) -> str:
 
 @styled
 def _errors(table: Table) -> Figure:
-    """Figure 8: five learning curves, a point a seed and a line through the means."""
+    """Figure 8: five learning curves, dashed for kernels of the untrained net."""
     figure = Figure(figsize=(4.6, 3.2), layout="constrained")
     axes: Axes = figure.subplots()
     sizes = table.distinct("size")
+    log_axes(axes, sizes)
     colours = {"net": LIGHT["ink"], "tangent": LIGHT[SUBJECTS[0]], "last_layer": LIGHT[SUBJECTS[1]]}
     for number, (part, time) in enumerate(LEARNERS):
-        rows = table.where(part=part, time=time)
-        style: dict[str, Any] = {"color": colours[part], "marker": MARKERS[number], "markersize": 4}
-        axes.plot(rows.column("size"), rows.column("error"), alpha=0.3, linestyle="none", **style)
-        means = [errors_of(table, part, time, p) for p in sizes]
-        axes.plot(sizes, means, linestyle="--" if time == "start" else "-", label=label(part, time), **style)
-    axes.set_xscale("log")
-    axes.set_yscale("log")
-    axes.set_xticks(sizes, [str(p) for p in sizes])
-    low, high = axes.get_ylim()
-    marks = [mark for mark in (0.01, 0.02, 0.03, 0.05, 0.1, 0.2, 0.3, 0.5) if low <= mark <= high]
-    axes.set_yticks(marks, [f"{mark:g}" for mark in marks])
-    axes.minorticks_off()
+        values = [rows.column("error") for _, rows in table.where(part=part, time=time).by("size")]
+        style = {"color": colours[part], "linestyle": "--" if time == "start" else "-"}
+        over_seeds(axes, sizes, values, number, label=label(part, time), **style)
     axes.set_xlabel(f"training examples p, {SOURCES[table.distinct('data')[0]]}")
     axes.set_ylabel("test error")
     figure.legend(loc="outside upper left", ncols=3)

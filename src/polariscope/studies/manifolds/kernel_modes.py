@@ -2,40 +2,42 @@
 
 A one-hidden-layer net is trained in the feature regime on labels that depend on one of ten directions, and its tangent
 and last-layer kernels are looked at on fresh points: at the start, at t* where the first examples are fitted, at the
-end. What a kernel knows of the labels is said by :func:`modes_of`, which the study of images uses too. (Spec 004,
-sections 5.3 to 5.7, E9, E10 and 9.4.)
+end. (Spec 004, sections 5.3 to 5.7, E9, E10 and 9.4.)
 """
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from torch import Tensor
 
 from polariscope.kernels.flow_nets import MeanFieldNet
 from polariscope.kernels.frozen import NetKernel
 from polariscope.kernels.gradient_flow import Flow, train_flow
-from polariscope.kernels.principal import explained_by, kernel_pca, separability, target_alignment
-from polariscope.measures.mutual_information import information_floor, label_information
-from polariscope.report.figures import LIGHT, MARKERS, SUBJECTS, styled
-from polariscope.report.kernel_figures import component_scatter, information_curves, projection_bars
+from polariscope.kernels.principal import explained_by
+from polariscope.measures.mutual_information import information_floor
+from polariscope.report.figures import styled
+from polariscope.report.study_figures import over_seeds
+from polariscope.studies.criteria import All, AtLeast, AtMost, Beats, Flat, Rises
+from polariscope.studies.manifolds.label_modes import (
+    MODES,
+    NAMES,
+    PARTS,
+    TIMES,
+    listing,
+    modes_of,
+    pictures,
+    read_modes,
+    scatter_of,
+)
+from polariscope.studies.manifolds.stripe_nets import SOURCE
 from polariscope.studies.study import Bench, Claim, Job, Row, Scale, Study, Table, studies
 from polariscope.worlds.stripes import Stripe
-
-MODES = 10
-SHOWN = 400  # points of each scatter plot
-TIMES = {"start": "initial", "t_star": "at t*", "end": "final"}
-PARTS: tuple[Literal["tangent", "last_layer"], ...] = ("tangent", "last_layer")
-NAMES = {"tangent": "NTK", "last_layer": "last layer"}
-PUBLISHED = (("tangent", "start"), ("tangent", "end"), ("last_layer", "end"))
-"""The kernels of figures 9 and 10."""
 
 
 @dataclass(frozen=True)
@@ -80,9 +82,9 @@ class Setting:
 
 
 SETTINGS: dict[Scale, Setting] = {
-    "smoke": Setting((100,), 1, 50, 300, 100),
-    "laptop": Setting((1000, 464, 215, 100), 10, 1000, 3000),
-    "paper": Setting((1000, 464, 215, 100), 20, 10_000, 30_000),
+    "smoke": Setting(sizes=(100,), seeds=1, width=50, steps=300, fresh=100),
+    "laptop": Setting(sizes=(1000, 464, 215, 100), seeds=10, width=1000, steps=3000),
+    "paper": Setting(sizes=(1000, 464, 215, 100), seeds=20, width=10_000, steps=30_000),
 }
 
 
@@ -92,10 +94,7 @@ class KernelModes(Study):
     """Labels in the leading modes of the tangent and of the last-layer kernel, over training."""
 
     title = "The leading modes of the kernel become the task"
-    source = (
-        "Paccolat, Petrini, Geiger, Tyloo and Wyart 2021, Compressing invariant manifolds in neural nets, section 5.1, "
-        "figures 9 and 10"
-    )
+    source = f"{SOURCE}, section 5.1, figures 9 and 10"
     question = "What does a net that learns features do to its kernel, and when in training?"
     cost = {"smoke": "2 s", "laptop": "4 minutes", "paper": "a day"}
 
@@ -130,96 +129,97 @@ class KernelModes(Study):
                     rows.append(at | {"part": part, "centred": center} | found)
         return rows
 
-    def claims(self, table: Table, scale: Scale) -> list[Claim]:
-        size = max(table.distinct("size"))
-        largest = table.where(size=size)
-
-        def median(name: str, part: str, time: str, center: bool = True) -> Any:
-            return np.median(largest.where(part=part, time=time, centred=center).column(name), axis=0)
-
-        bits = {at: median("information", *at) for at in (*PUBLISHED, ("tangent", "t_star"))}
-        before, after = (median("projections", "tangent", time) for time in ("start", "end"))
-        others = float(after[1:].max())
-        captured = [median("captured", "tangent", time, False) for time in ("start", "end")]
-        alignment = {time: float(median("alignment", "tangent", time)) for time in ("start", "t_star", "end")}
-        separable = {at: float(median("separability", *at, at[0] == "last_layer")) for at in PUBLISHED}
-        curve = median("explained", "last_layer", "end")
-        first = {
-            p: float(np.median(group.where(part="tangent", time="end", centred=False).column("information")[:, 0]))
-            for p, group in table.by("size")
-        }
-        floor = information_floor()
-        rest = float(np.mean(bits["tangent", "end"][1:]))
-        start_rest = float(np.mean(bits["tangent", "start"][1:]))
-        beginning = bits["tangent", "start"]
+    def claims(self, scale: Scale) -> list[Claim]:
+        largest = {"size": max(SETTINGS[scale].sizes)}
+        tangent = largest | {"part": "tangent"}
+        centred, plain, last = tangent | {"centred": True}, tangent | {"centred": False}, {"part": "last_layer"}
+        start, onset, end = {"time": "start"}, {"time": "t_star"}, {"time": "end"}
+        of_start = "alignment over that at the start"
         return [
             Claim(
                 "Before training every component tells as little about the label",
-                f"figure 9a: small, no trend with the component (k = 5 neighbours alone make {floor:.3f} bits; "
-                "prototype 0.06 to 0.08)",
-                f"{beginning.min():.2f} to {beginning.max():.2f} bits in the first {MODES} of the NTK",
-                bool(beginning.max() < 0.2),
+                f"figure 9a: small, no trend with the component (k = 5 neighbours alone make {information_floor():.3f} "
+                "bits; prototype 0.06 to 0.08)",
+                All(
+                    AtMost("most_bits", 0.2, where=centred | start, called="largest information of a component"),
+                    Flat("bits", "component", by=0.05, where=centred | start),
+                ),
             ),
             Claim(
                 "After training the first component tells most of it, of both kernels",
                 "figure 9a; prototype 0.08 to 0.77 bits (NTK) and 0.80 (last layer)",
-                f"NTK {beginning[0]:.2f} to {bits['tangent', 'end'][0]:.2f} bits, "
-                f"last layer {bits['last_layer', 'end'][0]:.2f}",
-                bool(min(bits["tangent", "end"][0], bits["last_layer", "end"][0]) >= 0.6),
+                AtLeast(
+                    "first_bits",
+                    0.6,
+                    where=largest | end | {"centred": True},
+                    each="kernel",
+                    called="bits of the first",
+                ),
             ),
             Claim(
                 "The other components of the NTK tell something too, to a lesser extent",
                 "section 5.1: products of a function of x₁ and a linear one; prototype 0.12 to 0.13 bits",
-                f"components 2 to {MODES}: {start_rest:.3f} before, {rest:.3f} after",
-                bool(start_rest < rest < bits["tangent", "end"][0] / 2),
+                All(
+                    Beats("other_bits", end, start, by=0.02, where=centred, called="mean bits of the others", digits=3),
+                    AtMost("others_of_first_bits", 0.5, where=centred | end, called="their share of the first's bits"),
+                ),
             ),
             Claim(
                 "After training most of the projection of the labels is on the first component",
                 "figure 9b; prototype, centred: ω₁² 0.000 to 0.214, at least 3 times any other",
-                f"ω₁² {before[0]:.3f} to {after[0]:.3f}; largest other of the first {MODES} {others:.3f}",
-                bool(before[0] <= 0.05 and after[0] >= 0.15 and after[0] >= 3 * others),
+                All(
+                    AtMost("first_share", 0.05, where=centred | start, called="ω₁²", digits=3),
+                    AtLeast("first_share", 0.15, where=centred | end, called="ω₁²", digits=3),
+                    AtMost("runner_up", 0.33, where=centred | end, called="largest other over ω₁²", digits=3),
+                ),
             ),
             Claim(
                 "The kernel aligns with the labels, which move into its leading components",
                 f"section 5.1; prototype: centred alignment 0.047 to 0.194, Σω² of {MODES} uncentred 0.156 to 0.398",
-                f"alignment {alignment['start']:.3f} to {alignment['end']:.3f}; Σω² {captured[0]:.3f} to "
-                f"{captured[1]:.3f}",
-                bool(alignment["end"] >= 3 * alignment["start"] and captured[1] >= 2 * captured[0]),
+                All(
+                    AtLeast("alignment_of_start", 3, where=centred | end, called=of_start),
+                    AtLeast("captured_of_start", 2, where=plain | end, called="Σω² over that at the start"),
+                ),
             ),
             Claim(
                 "It has turned by t*, before all but the first examples are fitted",
                 "section 2.4: compression comes before fitting; prototype at t* 0.71 bits, alignment 0.145 of 0.194",
-                f"first component {bits['tangent', 't_star'][0]:.2f} bits, alignment {alignment['t_star']:.3f}",
-                bool(
-                    bits["tangent", "t_star"][0] >= 0.5 * bits["tangent", "end"][0]
-                    and alignment["t_star"] >= 2 * alignment["start"]
+                All(
+                    AtLeast("first_bits", 0.5, where=centred | onset, called="bits of the first component"),
+                    AtLeast("alignment_of_start", 2, where=centred | onset, called=of_start),
                 ),
             ),
             Claim(
                 "In the plane of two components the classes are noise before training and apart after it",
                 "figure 10; prototype: neighbours tell 0.51 to 0.53, then 0.953 (NTK, uncentred) and 0.982 (last "
                 "layer)",
-                ", ".join(f"{NAMES[part]} {TIMES[time]} {value:.3f}" for (part, time), value in separable.items()),
-                bool(
-                    separable["tangent", "start"] < 0.58
-                    and separable["tangent", "end"] >= 0.93
-                    and separable["last_layer", "end"] >= 0.97
+                All(
+                    AtMost("separability", 0.58, where=plain | start, digits=3),
+                    AtLeast("separability", 0.93, where=plain | end, digits=3),
+                    AtLeast("separability", 0.97, where=centred | last | end, digits=3),
                 ),
             ),
             Claim(
                 "The components of the last layer lie on a curve: they are functions of x₁",
                 "figure 10: nearly one-dimensional; prototype R² on x₁ 0.995 and 0.99",
-                f"R² {curve[0]:.3f} and {curve[1]:.3f}",
-                bool(curve.min() >= 0.95),
+                AtLeast("curve", 0.97, where=centred | last | end, called="smaller R² of two components", digits=3),
             ),
             Claim(
                 "The more examples the net saw, the more its first component tells",
                 "prototype, d = 10: 0.34, 0.51, 0.65, 0.76 bits at p = 100, 215, 464, 1000 (Spec 004, section 9.4)",
-                "uncentred: " + ", ".join(f"p = {p}: {value:.2f}" for p, value in first.items()),
-                all(more > less for less, more in itertools.pairwise(first.values())) if len(first) > 1 else None,
-                "" if len(first) > 1 else "one number of examples says nothing",
+                Rises(
+                    "first_bits",
+                    "size",
+                    by=0.1,
+                    where={"part": "tangent", "centred": False} | end,
+                    called="bits of the first component",
+                ),
             ),
         ]
+
+    def readings(self, table: Table) -> Table:
+        read = read_modes(table)
+        return Table([row | {"curve": min(row["explained"])} if "explained" in row else row for row in read.rows])
 
     def beside(self, table: Table) -> list[Row]:
         """The table of Spec 004, section 9.4, with medians over our nets at the largest p."""
@@ -255,68 +255,15 @@ class KernelModes(Study):
         return pictures(largest) | {"alignment": _alignment(largest)}
 
 
-# --- what a kernel knows of the labels ------------------------------------------------------------------------------
-
-
-def modes_of(gram: Tensor, labels: Tensor, center: bool = True) -> tuple[Row, Tensor]:
-    """What the leading modes of a kernel matrix know of the labels, JSON-ready, and the first two modes."""
-    pca = kernel_pca(gram, MODES, center)
-    projections = pca.projections(labels)
-    plane = pca.functions[:, :2]
-    row = {
-        "projections": projections.tolist(),
-        "captured": projections.sum().item(),
-        "information": [label_information(mode, labels) for mode in pca.functions.T],
-        "alignment": target_alignment(gram, labels, center),
-        "separability": separability(plane, labels),
-        "shares": pca.shares.tolist(),
-    }
-    return row, plane
-
-
-def scatter_of(plane: Tensor, labels: Tensor) -> Row:
-    """The first two modes of some points with their labels, rounded for a table."""
-    return {"scatter": plane[:SHOWN].numpy().round(3).tolist(), "labels": labels[:SHOWN].int().tolist()}
-
-
-def pictures(table: Table) -> dict[str, Figure]:
-    """Figures 9 and 10 from rows of one p: labels and bits by component over the seeds, and the planes of a net."""
-
-    def middle(name: str) -> dict[str, list[float]]:
-        found = {}
-        for part, time in PUBLISHED:
-            rows = table.where(part=part, time=time)
-            found[f"{NAMES[part]}, {TIMES[time]}"] = np.median(rows.column(name), axis=0).tolist()
-        return found
-
-    shown = [row for at in PUBLISHED for row in table.where(part=at[0], time=at[1]).rows if row.get("scatter")]
-    names = [f"{NAMES[row['part']]}, {TIMES[row['time']]}" for row in shown]
-    return {
-        "projections": projection_bars(middle("projections")),
-        "information": information_curves(middle("information"), information_floor()),
-        "scatter": component_scatter(
-            {name: row["scatter"] for name, row in zip(names, shown, strict=True)},
-            shown[0]["labels"],
-            {name: row["separability"] for name, row in zip(names, shown, strict=True)},
-        ),
-    }
-
-
-def listing(values: Sequence[float], digits: int = 2) -> str:
-    return " ".join(f"{value:.{digits}f}" for value in values)
-
-
 @styled
 def _alignment(table: Table) -> Figure:
-    """Alignment of both kernels with the labels at the three times; a thin line a seed, the median thick."""
+    """Alignment of both kernels with the labels at the three times."""
     figure = Figure(figsize=(4.2, 2.6), layout="constrained")
     axes: Axes = figure.subplots()
     times = [time for time in TIMES if len(table.where(time=time))]
     for number, part in enumerate(PARTS):
-        values = np.array([table.where(part=part, time=time).column("alignment") for time in times])
-        colour = LIGHT[SUBJECTS[number]]
-        axes.plot(values, color=colour, alpha=0.25, linewidth=0.8)
-        axes.plot(np.median(values, axis=1), color=colour, marker=MARKERS[number], markersize=4, label=NAMES[part])
+        values = [table.where(part=part, time=time).column("alignment") for time in times]
+        over_seeds(axes, range(len(times)), values, number, label=NAMES[part])
     axes.set_xticks(range(len(times)), [TIMES[time] for time in times])
     axes.set_ylabel("alignment with the labels")
     axes.set_ylim(bottom=0)

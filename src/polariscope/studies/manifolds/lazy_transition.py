@@ -17,13 +17,15 @@ from matplotlib.figure import Figure
 from polariscope.kernels.frozen import NetKernel, learn_frozen
 from polariscope.kernels.gradient_flow import Flow, train_flow
 from polariscope.report.figures import LIGHT, styled
-from polariscope.studies.manifolds.amplification import SOURCE, draw, leading, plain_ticks, start_of, world_of
+from polariscope.report.study_figures import log_axes, over_seeds, plain_ticks, side_by_side
+from polariscope.studies.criteria import All, AtLeast, AtMost, Flat, Near
+from polariscope.studies.manifolds.stripe_nets import SOURCE, curve, draw, leading, start_of, world_of
 from polariscope.studies.study import Bench, Claim, Job, Row, Scale, Study, Table, studies
 from polariscope.theory.amplification import Sampled
 from polariscope.theory.stripe import attractors
 
-FEATURE, LAZY = 1e-6, 1e4
-"""Output scales from which on outwards the regimes are reached."""
+FEATURE, LAZY, INVERSE = 1e-6, 1e4, 1e2
+"""Output scales up to which features are learned, from which on they are not, and from which on t* is as 1/α."""
 FROZEN = "frozen kernel"
 
 
@@ -41,9 +43,15 @@ class Setting:
 
 PUBLISHED = (1e-16, 1e-14, 1e-12, 1e-10, 1e-8, 1e-6, 1e-4, 1e-2, 0.1, 1.0, 10.0, 1e2, 1e4, 1e6, 1e8)
 SETTINGS: dict[Scale, Setting] = {
-    "smoke": Setting((1e-8, 1e-6, 1.0, 1e2, 1e4), 1, 5, 60, 40, 0.9, 300, 500),
-    "laptop": Setting(PUBLISHED, 5, 10, 1000, 500, 0.9, 2500, 20_000),
-    "paper": Setting(PUBLISHED, 5, 10, 1000, 10_000, 0.0, 200_000, 100_000),
+    "smoke": Setting(
+        alphas=(1e-8, 1e-6, 1.0, 1e2, 1e4), seeds=1, dimension=5, points=60, width=40, momentum=0.9, steps=300, test=500
+    ),
+    "laptop": Setting(
+        alphas=PUBLISHED, seeds=5, dimension=10, points=1000, width=500, momentum=0.9, steps=2500, test=20_000
+    ),
+    "paper": Setting(
+        alphas=PUBLISHED, seeds=5, dimension=10, points=1000, width=10_000, momentum=0.0, steps=200_000, test=100_000
+    ),
 }
 
 
@@ -87,59 +95,61 @@ class LazyTransition(Study):
             }
         ]
 
-    def claims(self, table: Table, scale: Scale) -> list[Claim]:
-        scan = table.where(learner="network")
-        few, many = _part(scan, 0, FEATURE), _part(scan, LAZY, np.inf)
-        middle = {name: {a: g.mean(name) for a, g in scan.by("alpha")} for name in ("error", "onset", "largest")}
-        frozen, feature, lazy = table.where(learner=FROZEN).mean("error"), few.mean("error"), many.mean("error")
-        plateau = [middle["error"][a] for a in few.distinct("alpha")]
-        slope, expected = onset_slope(scan), leading("stripe", scan.rows[0]["dimension"]).onset_slope
-        large = {a: a * t for a, t in middle["onset"].items() if a >= 100}
-        product = np.array(list(large.values()))
-        moved = np.abs(many.column("largest") / many.column("at_start") - 1)
-        onset = [few.where(alpha=a).mean("at_onset") for a in few.distinct("alpha")]
+    def claims(self, scale: Scale) -> list[Claim]:
+        feature, lazy = {"regime": "feature"}, {"regime": "lazy"}
+        expected = leading("stripe", SETTINGS[scale].dimension).onset_slope
+        of_frozen = "error over the frozen kernel's"
         return [
             Claim(
                 "At large output scales the error is that of the frozen kernel",
                 "figure 11: the dashed line",
-                f"{lazy:.4f} from α = {LAZY:g} on, frozen kernel {frozen:.4f}",
-                bool(abs(lazy - frozen) < max(0.01, 0.1 * frozen)),
+                Near("of_frozen", 1, by=0.1, where=lazy, called=of_frozen),
             ),
             Claim(
                 "At small output scales the error has a plateau, below that of the frozen kernel",
                 "figure 11",
-                ", ".join(f"{a:g}: {middle['error'][a]:.4f}" for a in few.distinct("alpha"))
-                + f"; {frozen / feature:.1f} times below the frozen kernel",
-                bool(max(plateau) < 1.5 * min(plateau) and max(plateau) < frozen),
+                All(
+                    Flat("error", "alpha", by=0.3, relative=True, where=feature, called="test error", digits=4),
+                    AtMost("of_frozen", 0.5, where=feature, called=of_frozen),
+                ),
             ),
             Claim(
                 "For α to 0 the onset t* is logarithmic",
                 f"t* ~ τ log(1/α); exactly {expected:.2f} τ an e-fold (Spec 004, section 6.5)",
-                f"{slope:.2f} τ an e-fold up to α = {FEATURE:g}; theory of these data sets: {few.mean('slope'):.2f}",
-                bool(abs(slope - expected) < 0.1),
+                Near("onset_slope", expected, by=0.1, called="delay of t* by an e-fold of α, in τ,", to="theory's"),
             ),
             Claim(
                 "For α to infinity the onset t* is as 1/α",
                 "figure 11",
-                "α t*/τ = " + ", ".join(f"{v:.2f} ({a:g})" for a, v in large.items()),
-                bool(np.ptp(product) < 0.1 * product.mean()),
+                Flat("product", "alpha", by=0.1, relative=True, called="α t*/τ"),
             ),
             Claim(
                 "At large output scales nothing is compressed",
                 "figure 11: Λ = 1",
-                f"Λ_max = {many.mean('largest'):.3f}; it differs from its start by at most {moved.max():.1e}",
-                bool(abs(many.mean("largest") - 1) < 0.03 + 1 / np.sqrt(scan.rows[0]["width"]) and moved.max() < 0.01),
+                All(
+                    Near("largest", 1, by=0.03, where=lazy, called="Λ_max", digits=3),
+                    AtMost("moved", 0.01, of="every", where=lazy, called="change of Λ as a share of its start"),
+                ),
             ),
             Claim(
                 "At small output scales Λ* and Λ_max have a plateau",
                 "figure 11",
-                "Λ* "
-                + ", ".join(f"{v:.1f}" for v in onset)
-                + "; Λ_max "
-                + ", ".join(f"{middle['largest'][a]:.1f}" for a in few.distinct("alpha")),
-                bool(max(onset) < 1.3 * min(onset) and min(onset) > 3),
+                All(
+                    Flat("at_onset", "alpha", by=0.3, relative=True, where=feature, called="Λ*", digits=1),
+                    Flat("largest", "alpha", by=0.3, relative=True, where=feature, called="Λ_max", digits=1),
+                    AtLeast("grown", 3, of="every", where=feature, called="Λ* over its start", digits=1),
+                ),
             ),
         ]
+
+    def readings(self, table: Table) -> Table:
+        frozen = {row["seed"]: row["error"] for row in table.where(learner=FROZEN).rows}
+        scan = [row | _beside(row, frozen[row["seed"]]) for row in table.where(learner="network").rows]
+        slopes = [
+            {"seed": seed, "onset_slope": onset_slope(rows)}
+            for seed, rows in Table(scan).where(regime="feature").by("seed")
+        ]
+        return Table(scan + slopes)
 
     def beside(self, table: Table) -> list[Row]:
         scan = table.where(learner="network")
@@ -162,36 +172,41 @@ class LazyTransition(Study):
     @styled
     def figures(self, table: Table) -> dict[str, Figure]:
         scan = table.where(learner="network")
-        alphas = np.array(scan.distinct("alpha"))
-        figure = Figure(figsize=(9.2, 2.8), layout="constrained")
-        error, onset, factor = figure.subplots(1, 3)
-        for axes, column, colour, label in (
-            (error, "error", "first", "network"),
-            (onset, "onset", "first", "network"),
-            (factor, "at_onset", "first", "Λ*"),
-            (factor, "largest", "second", "Λ_max"),
+        figure = side_by_side(3, 2.9, 2.8)
+        error, onset, factor = figure.axes
+        for axes, column, number, label in (
+            (error, "error", 0, "network"),
+            (onset, "onset", 0, "network"),
+            (factor, "at_onset", 0, "Λ*"),
+            (factor, "largest", 1, "Λ_max"),
         ):
-            means = np.array([group.mean(column) for _, group in scan.by("alpha")])
-            spread = [group.std(column) for _, group in scan.by("alpha")]
-            axes.errorbar(alphas, means, spread, color=LIGHT[colour], marker="o", markersize=3, label=label)
-            axes.set(xscale="log", yscale="log", xlabel="output scale α")
-            plain_ticks(axes, subs=(1.0,) if axes is onset else (1.0, 2.0, 5.0))
-            axes.set_xticks([1e-16, 1e-8, 1.0, 1e8])
+            log_axes(axes)
+            found = curve(scan, column, over="alpha")
+            over_seeds(axes, found.sizes, found.values, number, label=label)
+            axes.set(xlabel="output scale α", xticks=[1e-16, 1e-8, 1.0, 1e8])
+        plain_ticks(onset, subs=(1.0,))
         error.axhline(table.where(learner=FROZEN).mean("error"), color=LIGHT["ink"], linestyle="--", label=FROZEN)
-        error.set_title("test error")
-        onset.set_title("onset t*/τ")
-        factor.set_title("amplification")
+        for axes, title in zip(figure.axes, ("test error", "onset t*/τ", "amplification"), strict=True):
+            axes.set_title(title)
         error.legend()
         factor.legend()
         return {"alpha-scan": figure}
 
 
-def onset_slope(scan: Table) -> float:
-    """Time, in τ, by which the onset is later for an output scale smaller by a factor e."""
-    few = _part(scan, 0, FEATURE)
-    onset = [group.mean("onset") for _, group in few.by("alpha")]
-    return float(np.polyfit(-np.log(few.distinct("alpha")), onset, 1)[0])
+def onset_slope(rows: Table) -> float | None:
+    """Time, in τ, by which the onset is later for an output scale smaller by a factor e; None without onsets."""
+    known = [row for row in rows.rows if row.get("onset") is not None]
+    if len(known) < 2:
+        return None
+    return float(np.polyfit([-np.log(row["alpha"]) for row in known], [row["onset"] for row in known], 1)[0])
 
 
-def _part(scan: Table, low: float, high: float) -> Table:
-    return Table([row for row in scan.rows if low <= row["alpha"] <= high])
+def _beside(row: Row, frozen: float) -> Row:
+    """A network beside the kernel that never moved, and beside its own start."""
+    alpha, onset = row["alpha"], row.get("onset")
+    found: Row = {"regime": "feature" if alpha <= FEATURE else "lazy" if alpha >= LAZY else "between"}
+    found["of_frozen"] = row["error"] / frozen
+    if onset is not None:
+        found |= {"moved": abs(row["largest"] / row["at_start"] - 1), "grown": row["at_onset"] / row["at_start"]}
+        found["product"] = alpha * onset if alpha >= INVERSE else None
+    return found

@@ -8,29 +8,29 @@ ends with. (Spec 004, sections 6.1, 7, E2 and E7, and 9.1.)
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
-import numpy as np
 import torch
 from matplotlib.figure import Figure
 
 from polariscope.kernels.flow_nets import MeanFieldNet
 from polariscope.kernels.frozen import INFINITE_WIDTH, NetKernel, learn_frozen
-from polariscope.kernels.learning_curves import LearningCurve
 from polariscope.report.figures import LIGHT, styled
-from polariscope.studies.manifolds.amplification import (
+from polariscope.report.study_figures import log_axes, over_seeds, share_legend, side_by_side
+from polariscope.studies.criteria import AtMost, Beats, Between, PowerLaw
+from polariscope.studies.manifolds.stripe_nets import (
     ALPHA,
+    ASYMPTOTIC,
+    INFORMATIVE,
     SOURCE,
+    STEEPER,
+    Grid,
     curve,
     draw,
-    exponent_claim,
     groups,
-    interval,
-    log_log,
-    share_legend,
+    named,
     start_of,
     trained,
-    within,
     world_of,
 )
 from polariscope.studies.study import Bench, Claim, Job, Row, Scale, Study, Table, studies
@@ -44,63 +44,55 @@ LEARNERS = {
     "compressed": "the same on compressed data",
     "end": "kernel of the trained network",
 }
-INFORMATIVE = {"stripe": 1, "cylinder": 2}
 FACTORS = (1, 2, 4, 8, 16)
+LARGE = 215
+"""Points from which on learners are compared with each other; a curved interface gains less, and later."""
 
 
 @dataclass(frozen=True)
 class Setting:
-    """How much is done at a scale; ``steps`` of the flow include those before t*, ``kernel_steps`` are a kernel's."""
+    """How much is done at a scale; ``kernel_steps`` are those of a kernel's flow."""
 
     groups: tuple[tuple[str, int], ...]
-    sizes: tuple[int, ...]
-    cylinder_sizes: tuple[int, ...]
-    seeds: int
-    cylinder_seeds: int
+    grids: dict[str, Grid]
     width: int
     momentum: float
-    steps: int
     kernel_steps: int
     test: int
     gain_points: int
 
 
+GROUPS = (("stripe", 5), ("stripe", 10), ("cylinder", 3))
 SETTINGS: dict[Scale, Setting] = {
     "smoke": Setting(
-        groups=(("stripe", 5), ("cylinder", 3)),
-        sizes=(200, 400),
-        cylinder_sizes=(100,),
-        seeds=1,
-        cylinder_seeds=1,
+        groups=(GROUPS[0], GROUPS[2]),
+        grids={"stripe": Grid((200, 400), seeds=1, steps=480), "cylinder": Grid((100,), seeds=1, steps=480)},
         width=40,
         momentum=0.97,
-        steps=480,
         kernel_steps=50,
         test=500,
         gain_points=60,
     ),
     "laptop": Setting(
-        groups=(("stripe", 5), ("stripe", 10), ("cylinder", 3)),
-        sizes=(128, 256, 512, 1024, 2048),
-        cylinder_sizes=(128, 256, 512, 1024, 2048),
-        seeds=7,
-        cylinder_seeds=9,
+        groups=GROUPS,
+        grids={
+            "stripe": Grid((128, 256, 512, 1024, 2048), seeds=7, steps=2500),
+            "cylinder": Grid((128, 256, 512, 1024, 2048), seeds=9, steps=2500),
+        },
         width=600,
         momentum=0.97,
-        steps=2500,
         kernel_steps=40_000,
         test=20_000,
         gain_points=512,
     ),
     "paper": Setting(
-        groups=(("stripe", 5), ("stripe", 10), ("cylinder", 3)),
-        sizes=(128, 256, 512, 1024, 2048, 4096),
-        cylinder_sizes=(128, 256, 512, 1024, 2048, 4096),
-        seeds=20,
-        cylinder_seeds=9,
+        groups=GROUPS,
+        grids={
+            "stripe": Grid((128, 256, 512, 1024, 2048, 4096), seeds=20, steps=500_000),
+            "cylinder": Grid((128, 256, 512, 1024, 2048, 4096), seeds=9, steps=500_000),
+        },
         width=10_000,
         momentum=0.0,
-        steps=500_000,
         kernel_steps=1_000_000,
         test=100_000,
         gain_points=512,
@@ -120,35 +112,39 @@ class LearningCurves(Study):
 
     def jobs(self, scale: Scale) -> Sequence[Job]:
         setting = SETTINGS[scale]
-        keys = ("width", "momentum", "steps", "kernel_steps", "test")
-        common = {"part": "curve", "alpha": ALPHA} | {key: asdict(setting)[key] for key in keys}
+        keys = ("width", "momentum", "kernel_steps", "test")
+        common = {"part": "curve", "alpha": ALPHA} | {key: getattr(setting, key) for key in keys}
+        gain = {"part": "gain", "points": setting.gain_points, "test": setting.test}
         curves: list[Job] = []
         gains: list[Job] = []
         for task, dimension in setting.groups:
-            cylinder = task == "cylinder"
-            seeds = setting.cylinder_seeds if cylinder else setting.seeds
-            here = {"task": task, "dimension": dimension}
-            curves += [
-                common | here | {"points": points, "seed": seed}
-                for points in (setting.cylinder_sizes if cylinder else setting.sizes)
-                for seed in range(seeds)
-            ]
-            gains += [
-                {"part": "gain"} | here | {"points": setting.gain_points, "seed": seed, "test": setting.test}
-                for seed in range(seeds)
-            ]
+            here, grid = {"task": task, "dimension": dimension}, setting.grids[task]
+            for seed in range(grid.seeds):
+                curves += [
+                    common | here | {"steps": grid.steps, "points": points, "seed": seed} for points in grid.sizes
+                ]
+                gains.append(gain | here | {"seed": seed})
         return [*sorted(curves, key=lambda job: -job["points"]), *gains]
 
     def run(self, job: Job, bench: Bench) -> list[Row]:
         return _gain(job) if job["part"] == "gain" else [job | _errors(job)]
 
-    def claims(self, table: Table, scale: Scale) -> list[Claim]:
-        claims: list[Claim] = []
-        for task, dimension, rows in groups(table.where(part="curve")):
-            claims += [*_curve_claims(task, dimension, rows)]
-        for task, dimension, rows in groups(table.where(part="gain")):
-            claims.append(_gain_claim(task, dimension, rows))
-        return claims
+    def claims(self, scale: Scale) -> list[Claim]:
+        shown = SETTINGS[scale].groups
+        last = SETTINGS[scale].grids["stripe"].sizes[-1]
+        curves = [claim for task, dimension in shown for claim in _curve_claims(task, dimension)]
+        stripes = [claim for task, dimension in shown if task == "stripe" for claim in _stripe_claims(dimension, last)]
+        return [*curves, *stripes, *(_gain_claim(task, dimension) for task, dimension in shown)]
+
+    def readings(self, table: Table) -> Table:
+        rows = [row | _ratios(row) for row in table.where(part="curve").rows]
+        keys = ("task", "dimension", "points", "seed", "large")
+        errors = [
+            {key: row[key] for key in keys} | {"learner": learner, "error": row.get(learner)}
+            for row in rows
+            for learner in LEARNERS
+        ]
+        return Table([*rows, *errors, *table.where(part="gain").rows])
 
     def beside(self, table: Table) -> list[Row]:
         rows = []
@@ -156,16 +152,19 @@ class LearningCurves(Study):
             predicted = predicted_exponents(task, dimension)
             for learner, words in LEARNERS.items():
                 found = curve(group, learner)
-                errors = ", ".join(f"{p}: {e:.4f}" for p, e in zip(found.sizes, found.medians, strict=True))
-                law = interval(found.power_law(200)) if (found.sizes >= 200).sum() > 1 else "-"
-                published = f"{predicted[learner]:.3f}" if learner in predicted else "-"
+                fitted = "-"
+                if (found.sizes >= ASYMPTOTIC).sum() > 1:
+                    law = found.power_law(ASYMPTOTIC)
+                    fitted = f"{law.exponent:.2f} ({law.low:.2f} to {law.high:.2f})"
                 rows.append(
                     {
-                        "task": f"{task}, d = {dimension}",
+                        "task": named(task, dimension),
                         "learner": words,
-                        "exponent published": published,
-                        "exponent here, p ≥ 200": law,
-                        "median test error by p": errors,
+                        "exponent published": f"{predicted[learner]:.3f}" if learner in predicted else "-",
+                        f"exponent of the medians here, p ≥ {ASYMPTOTIC}": fitted,
+                        "median test error by p": ", ".join(
+                            f"{p}: {e:.4f}" for p, e in zip(found.sizes, found.medians, strict=True)
+                        ),
                         "seeds": found.values.shape[1],
                     }
                 )
@@ -173,7 +172,10 @@ class LearningCurves(Study):
 
     @styled
     def figures(self, table: Table) -> dict[str, Figure]:
-        return {"learning-curves": _curve_figure(table.where(part="curve")), "gain": _gain_figure(table)}
+        return {
+            "learning-curves": _curve_figure(table.where(part="curve")),
+            "gain": _gain_figure(table.where(part="gain")),
+        }
 
 
 def predicted_exponents(task: str, dimension: int) -> dict[str, float]:
@@ -225,100 +227,127 @@ def _gain(job: Job) -> list[Row]:
     ]
 
 
-def _curve_claims(task: str, dimension: int, rows: Table) -> Iterator[Claim]:
-    name = f"{task}, d = {dimension}"
+def _ratios(row: Row) -> Row:
+    """Errors of learners of the same points over each other."""
+    compressed = row.get("compressed")
+    return {
+        "large": row["points"] >= LARGE,
+        "feature_over_lazy": row["feature"] / row["lazy"],
+        "end_over_start": row["end"] / row["start"],
+        "compressed_over_feature": None if compressed is None else compressed / row["feature"],
+    }
+
+
+def _curve_claims(task: str, dimension: int) -> Iterator[Claim]:
+    name, here = named(task, dimension), {"task": task, "dimension": dimension}
     figure = "figure 2" if task == "stripe" else "figure 7"
-    found = {learner: curve(rows, learner) for learner in LEARNERS}
-    sizes, median = found["feature"].sizes, {learner: c.medians for learner, c in found.items()}
-    predicted = predicted_exponents(task, dimension)
-    lazy, feature = predicted["lazy"], predicted["feature"]
-    large = sizes >= (215 if task == "cylinder" else 128)  # a curved interface gains less, and later
+    exponents = predicted_exponents(task, dimension)
+    lazy, feature = exponents["lazy"], exponents["feature"]
     yield Claim(
         f"A network that learns features beats the lazy kernel ({name})",
         f"{figure}: at every number of points",
-        f"error over the network's, infinite width: {_ratios(sizes, median['lazy'] / median['feature'])}; "
-        f"the network's width: {_ratios(sizes, median['start'] / median['feature'])}",
-        bool((median["feature"] < median["lazy"])[large].all()) if large.any() else None,
-        "" if large.any() else "the network's lead begins at more points than there are here",
+        Beats(
+            "error",
+            {"learner": "feature"},
+            {"learner": "lazy"},
+            by=0.05,
+            higher=False,
+            relative=True,
+            each="points",
+            where=here if task == "stripe" else here | {"large": True},
+            called="test error",
+            digits=4,
+        ),
     )
-    yield exponent_claim(f"Lazy: β = d/(3d − 2) ({name})", f"{figure}, slope", found["lazy"], lazy, feature)
     formula = "(2d − 1)/(3d − 2)" if task == "stripe" else "(d + d⊥/2)/(3d − 2)"
-    yield exponent_claim(f"Feature: β = {formula} ({name})", f"{figure}, slope", found["feature"], feature, lazy)
+    for text, learner, predicted, rival in (
+        (f"Lazy: β = d/(3d − 2) ({name})", "lazy", lazy, feature),
+        (f"Feature: β = {formula} ({name})", "feature", feature, lazy),
+    ):
+        yield Claim(
+            text,
+            f"{figure}, slope: {predicted:.3f}",
+            PowerLaw("error", "points", predicted, rival, smallest=ASYMPTOTIC, where=here | {"learner": learner}),
+            note=STEEPER,
+        )
     # The two learn from the same points, so that the exponent of their ratio is surer than the difference of exponents.
-    shared = min(found["feature"].values.shape[1], found["lazy"].values.shape[1])
-    ratio = LearningCurve(sizes, found["feature"].values[:, :shared] / found["lazy"].values[:, :shared])
-    text = f"The lead of the network grows with the number of points ({name})"
-    yield exponent_claim(text, f"{figure}, slope of the ratio of errors", ratio, feature - lazy, 0.0)
-    big = sizes >= 215
-    if task == "stripe":
-        same = median["compressed"] / median["feature"]
-        yield Claim(
-            f"The lazy kernel on data compressed by Λ* learns like the network ({name})",
-            f"{figure}: closely",
-            "error over the network's: " + _ratios(sizes, same),
-            bool(((same > 0.5) & (same < 1.8))[big].all()),
-        )
-        better = median["end"] / median["start"]
-        yield Claim(
-            f"The kernel of the trained network is much better than that at its start ({name})",
-            f"{figure}: as good as the network",
-            f"error over that at the start: {_ratios(sizes, better)}; over the network's: "
-            + _ratios(sizes, median["end"] / median["feature"]),
-            bool((better[big] <= 0.5).all()),
-        )
-        last = median["end"][-1] / median["feature"][-1]
-        yield Claim(
-            f"At the largest number of points it is even better than the network ({name})",
-            figure,
-            f"error over the network's at {sizes[-1]} points: {last:.2f}",
-            bool(last < 1),
-            "" if last < 1 else "it is better the larger Λ at the end: training to the last point lowers Λ (Spec 9.1)",
-        )
-
-
-def _gain_claim(task: str, dimension: int, rows: Table) -> Claim:
-    law = curve(rows, "error", over="factor").power_law()
-    predicted = -compression_exponent(dimension, INFORMATIVE[task])
-    held, note = within(law, predicted, 0.0)
-    seeds = len(rows.distinct("seed"))
-    return Claim(
-        f"Compressing the data by Λ multiplies the lazy kernel's error by a power of Λ ({task}, d = {dimension})",
-        f"{'section 3.1' if task == 'stripe' else 'section 4'}: {predicted:.3f}",
-        f"{interval(law)} from Λ = {FACTORS[0]} to {FACTORS[-1]}, {rows.rows[0]['points']} points, {seeds} seeds",
-        held,
-        note,
+    yield Claim(
+        f"The lead of the network grows with the number of points ({name})",
+        f"{figure}, slope of the ratio of errors: {feature - lazy:.3f}",
+        PowerLaw("feature_over_lazy", "points", feature - lazy, rival=0.0, smallest=ASYMPTOTIC, where=here),
+        note=STEEPER,
     )
 
 
-def _ratios(sizes: Sequence[int] | np.ndarray, ratios: np.ndarray) -> str:
-    return ", ".join(f"{size}: {ratio:.2f}" for size, ratio in zip(sizes, ratios, strict=True))
+def _stripe_claims(dimension: int, last: int) -> Iterator[Claim]:
+    name, here = named("stripe", dimension), {"task": "stripe", "dimension": dimension}
+    large = here | {"large": True}
+    yield Claim(
+        f"The lazy kernel on data compressed by Λ* learns like the network ({name})",
+        "figure 2: closely",
+        Between("compressed_over_feature", 0.5, 1.8, of="median", each="points", where=large),
+    )
+    yield Claim(
+        f"The kernel of the trained network is much better than that at its start ({name})",
+        "figure 2: as good as the network",
+        AtMost("end_over_start", 0.5, of="median", each="points", where=large),
+        weaker="half of the error at the start, not that of the network",
+    )
+    yield Claim(
+        f"At the largest number of points it is even better than the network ({name})",
+        "figure 2",
+        Beats(
+            "error",
+            {"learner": "end"},
+            {"learner": "feature"},
+            by=0.05,
+            higher=False,
+            relative=True,
+            where=here | {"points": last},
+            called="test error",
+            digits=4,
+        ),
+        note="it is better the larger Λ at the end: training to the last point lowers Λ (Spec 004, section 9.1)",
+    )
+
+
+def _gain_claim(task: str, dimension: int) -> Claim:
+    predicted = -compression_exponent(dimension, INFORMATIVE[task])
+    here = {"part": "gain", "task": task, "dimension": dimension}
+    return Claim(
+        f"Compressing the data by Λ multiplies the lazy kernel's error by a power of Λ ({named(task, dimension)})",
+        f"{'section 3.1' if task == 'stripe' else 'section 4'}: {predicted:.3f}",
+        PowerLaw("error", "factor", predicted, rival=0.0, where=here, called="test error"),
+    )
 
 
 def _curve_figure(table: Table) -> Figure:
     """A panel a task, with lines of the predicted slopes through the middle of what they predict."""
-    panels = list(groups(table))
-    figure = Figure(figsize=(0.6 + 3.0 * len(panels), 3.8), layout="constrained")
-    for axes, (task, dimension, rows) in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
+    shown = list(groups(table))
+    figure = side_by_side(len(shown), 3.0, 3.8)
+    for axes, (task, dimension, rows) in zip(figure.axes, shown, strict=True):
         found = {learner: curve(rows, learner) for learner in LEARNERS}
-        log_log(axes, {words: found[learner] for learner, words in LEARNERS.items()})
+        log_axes(axes, rows.distinct("points"))
+        for number, (learner, words) in enumerate(LEARNERS.items()):
+            over_seeds(axes, found[learner].sizes, found[learner].values, number, label=words)
         predicted = predicted_exponents(task, dimension)
-        for learner, style in (("feature", "--"), ("lazy", ":")):
-            line = found[learner].guide(predicted[learner])
-            label = f"slope predicted, {'network' if learner == 'feature' else 'lazy'}"
-            axes.plot(found[learner].sizes, line(found[learner].sizes), style, color=LIGHT["muted"], label=label)
-        axes.set(title=f"{task}, d = {dimension}", xlabel="points p")
+        for learner, style, word in (("feature", "--", "network"), ("lazy", ":", "lazy")):
+            sizes, line = found[learner].sizes, found[learner].guide(predicted[learner])
+            axes.plot(sizes, line(sizes), style, color=LIGHT["muted"], label=f"slope predicted, {word}")
+        axes.set(title=named(task, dimension), xlabel="points p")
     figure.axes[0].set_ylabel("test error")
     share_legend(figure)
     return figure
 
 
 def _gain_figure(table: Table) -> Figure:
-    figure = Figure(figsize=(3.6, 2.8), layout="constrained")
-    axes = figure.subplots()
-    found = {f"{task}, d = {d}": curve(rows, "error", "factor") for task, d, rows in groups(table.where(part="gain"))}
-    log_log(axes, found)
-    for task, dimension, rows in groups(table.where(part="gain")):
-        line = curve(rows, "error", "factor").guide(-compression_exponent(dimension, INFORMATIVE[task]))
+    figure = side_by_side(1, 3.0, 2.8)
+    (axes,) = figure.axes
+    log_axes(axes, FACTORS)
+    for number, (task, dimension, rows) in enumerate(groups(table)):
+        found = curve(rows, "error", over="factor")
+        over_seeds(axes, found.sizes, found.values, number, label=named(task, dimension))
+        line = found.guide(-compression_exponent(dimension, INFORMATIVE[task]))
         axes.plot(FACTORS, line(FACTORS), "--", color=LIGHT["muted"], linewidth=1)
     axes.set(xlabel="compression Λ", ylabel="test error of the lazy kernel")
     axes.legend()

@@ -23,12 +23,14 @@ from polariscope.kernels.flow_nets import MeanFieldNet, split
 from polariscope.kernels.gradient_flow import Training, train_flow
 from polariscope.kernels.neurons import clusters, dead, growth_rates, near, neurons
 from polariscope.report.figures import LIGHT, SUBJECTS, styled
-from polariscope.studies.manifolds.amplification import (
+from polariscope.report.study_figures import log_axes, plain_ticks, side_by_side
+from polariscope.studies.criteria import All, AtLeast, AtMost, Near
+from polariscope.studies.manifolds.stripe_nets import (
     ALPHA,
+    INFORMATIVE,
     SOURCE,
     draw,
     flow_of,
-    plain_ticks,
     start_of,
     undisturbed,
     world_of,
@@ -57,25 +59,24 @@ LEAST = 0.05  # share of the neurons that a cluster needs to count
 
 @dataclass(frozen=True)
 class Setting:
-    """How much is done at a scale; ``points`` before the onset, ``fit_points`` beyond it, ``draws`` of the noise."""
+    """How much is done at a scale; ``draws`` are the data sets whose noise is looked at."""
 
     seeds: int
     points: int
     width: int
-    fit_points: int
-    fit_width: int
     steps: int
-    test: int
     momentum: float
-    arrow_points: int
+    test: int
     frames: int
     draws: int
 
 
 SETTINGS: dict[Scale, Setting] = {
-    "smoke": Setting(1, 800, 100, 200, 60, 400, 500, 0.9, 100, 3, 20),
-    "laptop": Setting(5, 10_000, 400, 10_000, 400, 1000, 20_000, 0.9, 1000, 7, 2000),
-    "paper": Setting(20, 10_000, 10_000, 10_000, 10_000, 100_000, 100_000, 0.0, 1000, 12, 2000),
+    "smoke": Setting(seeds=1, points=800, width=100, steps=400, momentum=0.9, test=500, frames=3, draws=20),
+    "laptop": Setting(seeds=5, points=10_000, width=400, steps=1000, momentum=0.9, test=20_000, frames=7, draws=2000),
+    "paper": Setting(
+        seeds=20, points=10_000, width=10_000, steps=100_000, momentum=0.0, test=100_000, frames=12, draws=2000
+    ),
 }
 
 
@@ -94,13 +95,13 @@ class NeuronDynamics(Study):
         stripe = {"task": "stripe", "dimension": 2, "alpha": ALPHA, "momentum": s.momentum, "steps": s.steps}
         cylinder = stripe | {"task": "cylinder", "dimension": 3, "steps": s.steps + 300}
         jobs: list[Job] = []
+        size = {"points": s.points, "width": s.width}
+        arrows = {"points": 100, "width": 40} if scale == "smoke" else {"points": 1000, "width": 400}
         for seed in range(s.seeds):
-            fit = {"part": "fitting", "points": s.fit_points, "width": s.fit_width, "seed": seed, "test": s.test}
-            jobs.append(stripe | fit)
-            jobs.append(stripe | {"part": "compressing", "points": s.points, "width": s.width, "seed": seed})
-            arrows = {"part": "arrows", "points": s.arrow_points, "width": 400 if scale != "smoke" else 40}
+            jobs.append(stripe | size | {"part": "fitting", "seed": seed, "test": s.test})
+            jobs.append(stripe | size | {"part": "compressing", "seed": seed})
             for kind in (stripe, stripe | {"alpha": LAZY_ALPHA}, cylinder):
-                jobs.append(kind | arrows | {"frames": s.frames, "seed": seed})
+                jobs.append(kind | arrows | {"part": "arrows", "frames": s.frames, "seed": seed})
         noise = {"part": "noise", "task": "stripe", "dimension": 2, "points": 1000, "draws": s.draws, "seed": 0}
         return jobs + [noise | {"attractor": name} for name in NAMES]
 
@@ -108,13 +109,17 @@ class NeuronDynamics(Study):
         parts = {"compressing": _compressing, "fitting": _fitting, "arrows": _arrows, "noise": _noise}
         return [job | row for row in parts[job["part"]](job)]
 
-    def claims(self, table: Table, scale: Scale) -> list[Claim]:
-        return [
-            *_compressing_claims(table.where(part="compressing")),
-            *_fitting_claims(table.where(part="fitting")),
-            *_arrow_claims(table.where(part="arrows")),
-            *_noise_claims(table.where(part="noise")),
-        ]
+    def claims(self, scale: Scale) -> list[Claim]:
+        return [*_compressing_claims(), *_fitting_claims(), *_arrow_claims(), _noise_claim()]
+
+    def readings(self, table: Table) -> Table:
+        read = {
+            "compressing": _read_compressing,
+            "fitting": _read_fitting,
+            "arrows": _read_arrows,
+            "noise": _read_noise,
+        }
+        return Table([row for part, rows in table.by("part") for row in read[part](rows)])
 
     def beside(self, table: Table) -> list[Row]:
         rows = []
@@ -235,47 +240,44 @@ def _beside_theory(
     return row
 
 
-def _compressing_claims(table: Table) -> Iterator[Claim]:
-    whole, goals = table.where(attractor="all"), points()
-    each = {name: table.where(attractor=name) for name in NAMES}
-    where = ", ".join(f"{name} {goals[name].position:.2f}" for name in NAMES)
+def _read_compressing(table: Table) -> list[Row]:
+    """Rows with the rate that theory gives their attractor."""
+    rates = {name: point.growth_rate for name, point in points().items()}
+    return [row | {"predicted_rate": rates.get(row["attractor"])} for row in table.rows]
+
+
+def _compressing_claims() -> Iterator[Claim]:
+    goals = points()
     yield Claim(
         "Neurons gather at three points",
-        f"figure 3c: the predicted attractors, z = {where}; slow neurons have not arrived by the onset",
-        f"{whole.mean('arrived'):.0%} of the neurons that see data are within 0.1 of one at t* = "
-        f"{whole.mean('onset'):.1f} τ; mean z " + ", ".join(f"{n} {each[n].mean('position'):.2f}" for n in NAMES),
-        bool(whole.mean("arrived") >= 0.75),
+        "figure 3c: the predicted attractors, z = "
+        + ", ".join(f"{name} {goal.position:.2f}" for name, goal in goals.items())
+        + "; slow neurons have not arrived by the onset",
+        AtLeast("arrived", 0.75, called="share of neurons within 0.1 of one at t*"),
     )
     yield Claim(
         "A neuron follows its equation of motion up to the onset",
         "figure 3a: network and equations 5 and 7 agree, while all points are active",
-        "median difference of the weights when the first point is fitted "
-        + ", ".join(f"{name} {each[name].mean('gap'):.0%}" for name in NAMES)
-        + "; same sign "
-        + ", ".join(f"{name} {each[name].mean('signs'):.0%}" for name in NAMES),
-        bool(
-            all(each[name].mean("gap") <= 0.25 for name in NAMES)
-            and np.mean([g.mean("signs") for g in each.values()]) > 0.95
+        All(
+            AtMost("gap", 0.25, each="attractor", called="median relative difference of the weights"),
+            AtLeast("signs", 0.95, called="share of weights of the same sign"),
         ),
     )
     yield Claim(
         "At an attractor neurons grow exponentially, at its own rate",
-        "equation 14, per τ: " + ", ".join(f"{name} {goals[name].growth_rate:.3f}" for name in NAMES),
-        ", ".join(f"{name} {each[name].mean('rate'):.3f}" for name in NAMES),
-        all(abs(each[name].mean("rate") - goals[name].growth_rate) < 0.03 for name in NAMES),
+        "equation 14, per τ: " + ", ".join(f"{name} {goal.growth_rate:.3f}" for name, goal in goals.items()),
+        Near("rate", "predicted_rate", by=0.03, called="growth rate", to="theory's", digits=3),
     )
     yield Claim(
         "The fastest attractor carries the network at the onset",
         "section 3.2: all but a vanishing part of the squared weights",
-        f"C has {each['C'].mean('share'):.2%}",
-        bool(each["C"].mean("share") > 0.99),
+        AtLeast("share", 0.99, where={"attractor": NAMES[0]}, called="its share of the squares", digits=4),
     )
     yield Claim(
         "Neurons that see no training point stay put",
         "section 3.2.1",
-        f"{whole.mean('idle'):.0f} of {whole.rows[0]['width']} see none; they moved by "
-        f"{whole.column('idle_moved').max():g}",
-        bool(whole.column("idle_moved").max() == 0),
+        AtMost("idle_moved", 0, of="every", called="change of their weights"),
+        provided=AtLeast("idle", 1, called="the number of such neurons", digits=0),
     )
 
 
@@ -322,36 +324,45 @@ def crossings(at: FloatArray, values: FloatArray) -> FloatArray:
     return np.asarray(at[left] + share * (at[left + 1] - at[left]))
 
 
-def _fitting_claims(table: Table) -> Iterator[Claim]:
-    interfaces = np.array(STRIPE.interfaces)
-    ends, onsets, courses = table.where(when="end"), table.where(when="t_star"), table.where(when="course")
-    two = [row["zeros"] for row in ends.rows if len(row["zeros"]) == 2]
-    gaps = [float(np.abs(np.array(zeros) - interfaces).max()) for zeros in two]
+def _read_fitting(table: Table) -> Iterator[Row]:
+    """A row a network: where its output changes sign in the end, and what became of clusters, error and loss."""
+    for seed, run in table.by("seed"):
+        course = run.where(when="course").rows[0]
+        row: Row = {"seed": seed, "error_at_end": course["error"][-1], "loss_at_end": course["loss"][-1]}
+        if course.get("onset") is not None:
+            row["error_at_onset"] = float(np.interp(course["onset"], course["times"], course["error"]))
+        for end in run.where(when="end").rows:
+            row["sign_changes"] = len(end["zeros"])
+            if len(end["zeros"]) == len(STRIPE.interfaces):
+                row["off"] = float(np.abs(np.subtract(end["zeros"], STRIPE.interfaces)).max())
+            for onset in run.where(when="t_star").rows:
+                row["clusters_gained"] = abs(end["clusters"] - onset["clusters"])
+        yield row
+
+
+def _fitting_claims() -> Iterator[Claim]:
+    first, second = STRIPE.interfaces
     yield Claim(
         "The sign of the output changes at the interfaces, and nowhere else",
-        f"figure 4: {interfaces[0]:g} and {interfaces[1]:.5f}",
-        f"{len(two)} of {len(ends)} networks have two changes of sign"
-        + (f", at most {max(gaps):.3f} off" if gaps else "")
-        + "; at the onset "
-        + ", ".join(str(len(row["zeros"])) for row in onsets.rows),
-        bool(len(two) == len(ends) and max(gaps) < 0.05),
+        f"figure 4: {first:g} and {second:.5f}",
+        All(
+            Near("sign_changes", 2, by=0, of="every", called="number of changes of sign", digits=0),
+            AtMost("off", 0.05, of="every", called="distance from an interface", digits=3),
+        ),
     )
-    counts = [(a["clusters"], b["clusters"]) for a, b in zip(onsets.rows, ends.rows, strict=True)]
     yield Claim(
         "Clusters of neurons move to fit the interfaces, and their number stays",
         "figure 4",
-        "clusters at the onset and at the end: " + ", ".join(f"{a} and {b}" for a, b in counts),
-        bool(np.median([abs(a - b) for a, b in counts]) == 0),
+        AtMost("clusters_gained", 0, of="median", called="clusters more or less at the end than at the onset"),
     )
-    first = [float(np.interp(row["onset"], row["times"], row["error"])) for row in courses.rows if row["onset"]]
-    last = [row["error"][-1] for row in courses.rows]
-    loss = [row["loss"][-1] for row in courses.rows]
     yield Claim(
         "Loss and test error fall after the onset",
         "figure 4, right",
-        f"median test error {np.median(first):.3f} at the onset, {np.median(last):.4f} at the end; "
-        f"loss {np.median(loss):.4f}",
-        bool(np.median(last) < 0.01 < 0.1 < np.median(first) and np.median(loss) < 0.1),
+        All(
+            AtLeast("error_at_onset", 0.3),
+            AtMost("error_at_end", 0.01, digits=4),
+            AtMost("loss_at_end", 0.1, digits=3),
+        ),
     )
 
 
@@ -386,27 +397,40 @@ def _arrows(job: Job) -> Iterator[Row]:
         }
 
 
-def _arrow_claims(table: Table) -> Iterator[Claim]:
-    for task, alpha, figure in (("stripe", ALPHA, "figure 1"), ("cylinder", ALPHA, "figure 6")):
-        rows = table.where(task=task, alpha=alpha)
-        first, last = rows.where(stage="start"), rows.where(stage="end")
+def _read_arrows(table: Table) -> Iterator[Row]:
+    """Frames, the last ones with how far the weights have turned since the first."""
+    starts = {(row["task"], row["alpha"], row["seed"]): row["alignment"] for row in table.where(stage="start").rows}
+    for row in table.rows:
+        start = starts[row["task"], row["alpha"], row["seed"]]
+        yield row | ({"turned": abs(row["alignment"] - start)} if row["stage"] == "end" else {})
+
+
+def _arrow_claims() -> Iterator[Claim]:
+    share = "informative share of the squared weights"
+    for task, dimension, space, figure, least in (
+        ("stripe", 2, "direction", "figure 1", 0.99),
+        ("cylinder", 3, "plane", "figure 6", 0.97),
+    ):
+        here, isotropic = {"task": task, "alpha": ALPHA}, INFORMATIVE[task] / dimension
         yield Claim(
-            f"Weights turn into the informative {'direction' if task == 'stripe' else 'plane'} ({task})",
+            f"Weights turn into the informative {space} ({task})",
             f"{figure}: isotropic at first, aligned after training",
-            f"informative share of the squared weights {first.mean('alignment'):.3f}, then "
-            f"{last.mean('alignment'):.5f} at the end",
-            bool(last.mean("alignment") > (0.99 if task == "stripe" else 0.97)),
+            All(
+                Near(
+                    "alignment",
+                    isotropic,
+                    by=0.05,
+                    where=here | {"stage": "start"},
+                    called=share,
+                    to="isotropic weights",
+                ),
+                AtLeast("alignment", least, where=here | {"stage": "end"}, called=share, digits=4),
+            ),
         )
-    lazy = table.where(alpha=LAZY_ALPHA)
-    moved = [
-        abs(rows.where(stage="end").mean("alignment") - rows.where(stage="start").mean("alignment"))
-        for _, rows in lazy.by("seed")
-    ]
     yield Claim(
         "Lazy training leaves the weights where they are",
         "figure 1",
-        f"the informative share of the squared weights changes by at most {max(moved):.1e} (α = {LAZY_ALPHA:g})",
-        bool(max(moved) < 0.02),
+        AtMost("turned", 0.02, of="every", where={"alpha": LAZY_ALPHA}, called=f"change of the {share}"),
     )
 
 
@@ -434,16 +458,19 @@ def _noise(job: Job) -> list[Row]:
     ]
 
 
-def _noise_claims(table: Table) -> Iterator[Claim]:
-    if len(table):
-        gap = np.abs(table.column("second_moment") - table.column("active")).max()
-        yield Claim(
-            "What p points add to the weights across is Gaussian, of variance D/p",
-            "appendix C.3: μ² + σ² = D, the share of points that a neuron sees",
-            f"largest difference of the two sides {gap:.1e}; of {table.rows[0]['draws']} data sets, Kolmogorov-Smirnov "
-            + ", ".join(f"{row['attractor']} p = {row['p_value']:.2f}" for row in table.rows),
-            bool(gap < 1e-6 and (table.column("p_value") > 0.01).all()),
-        )
+def _read_noise(table: Table) -> list[Row]:
+    return [row | {"moment_gap": abs(row["second_moment"] - row["active"])} for row in table.rows]
+
+
+def _noise_claim() -> Claim:
+    return Claim(
+        "What p points add to the weights across is Gaussian, of variance D/p",
+        "appendix C.3: μ² + σ² = D, the share of points that a neuron sees",
+        All(
+            AtMost("moment_gap", 1e-6, of="every", called="difference of the two sides"),
+            AtLeast("p_value", 0.01, of="every", called="p of Kolmogorov and Smirnov"),
+        ),
+    )
 
 
 # --- pictures -------------------------------------------------------------------------------------------------------
@@ -452,8 +479,8 @@ def _noise_claims(table: Table) -> Iterator[Claim]:
 def _neuron_figure(table: Table) -> Figure:
     """One neuron an attractor: lines are the network, dashes the equation."""
     rows = [row for row in table.rows if row.get("neuron")]
-    figure = Figure(figsize=(0.6 + 2.9 * len(rows), 2.7), layout="constrained")
-    for axes, row in zip(figure.subplots(1, len(rows), squeeze=False)[0], rows, strict=True):
+    figure = side_by_side(len(rows), 2.9, 2.7)
+    for axes, row in zip(figure.axes, rows, strict=True):
         neuron = row["neuron"]
         for number, name in enumerate(WEIGHTS):
             colour = LIGHT[SUBJECTS[number]]
@@ -503,8 +530,8 @@ def _path_figure(table: Table) -> Figure:
 
 def _decision_figure(table: Table) -> Figure:
     rows = [row for row in table.rows if row["when"] in TIMES]
-    figure = Figure(figsize=(0.6 + 2.8 * len(rows), 2.8), layout="constrained")
-    for axes, row in zip(figure.subplots(1, len(rows), squeeze=False)[0], rows, strict=True):
+    figure = side_by_side(len(rows), 2.8, 2.8)
+    for axes, row in zip(figure.axes, rows, strict=True):
         output = np.array(row["output"])
         height = np.abs(output).max()
         heights = np.array(row["intercepts"]) / max(row["intercepts"])
@@ -528,8 +555,8 @@ def _loss_figure(table: Table) -> Figure:
         axes.plot(row["times"][1:], np.maximum(row[name], 1e-5)[1:], color=LIGHT[colour], label=label)
     if row["onset"]:
         axes.axvline(row["onset"], color=LIGHT["ink"], linestyle="--", linewidth=0.9, label="onset t*")
-    axes.set(xscale="log", yscale="log", xlabel="time / τ")
-    plain_ticks(axes)
+    log_axes(axes)
+    axes.set_xlabel("time / τ")
     axes.legend()
     return figure
 
