@@ -29,9 +29,15 @@ SETTINGS = {
         {"of": "mini-sprites"},
         {"of": {"name": "plane", "count": 500}, "by": {"name": "local", "epsilon": 0.3}},
     ],
+    "natural-sprites": [
+        {"count": 500},
+        {"count": 500, "kind": "discrete", "size": 16, "videos": "kitti", "permuted": True},
+    ],
+    "masks": [{"sequences": 8}],
+    "frame-pairs": [{"of": {"name": "masks", "sequences": 8}, "furthest": 5}],
     "gaussian": [{"count": 500}, {"count": 500, "exact": True, "rotate": False}],
 }
-NEEDS_A_FILE = {"file", "remembered"}
+NEEDS_A_FILE = {"file", "remembered", "video"}
 
 
 @pytest.mark.parametrize(

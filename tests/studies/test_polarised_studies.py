@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from polariscope.studies import studies
+from polariscope.studies import Table, studies
 
 
 @pytest.mark.spec("002/V05")
@@ -88,3 +88,32 @@ def test_fondue_at_smoke_scale_has_every_part_of_its_pictures(outcome) -> None:
     assert found.table.distinct("part") == ["beta", "elbow-toy", "linear", "toy"]
     assert {path.stem for path in found.path.glob("*.png")} == {"elbow-toy", "trace-curves", "search-paths"}
     assert all(row["readings"][0][0] == 4 for row in found.table.rows if "readings" in row), "the search starts at 4"
+
+
+@pytest.mark.xdist_group("fondue")
+def test_a_search_keeps_every_look_with_its_bounds(outcome) -> None:
+    found = [row for row in outcome("fondue").table.rows if "log" in row]
+    assert found
+    for row in found:
+        looks = [(look["n"], look["lower"], look["upper"]) for look in row["log"]]
+        assert looks[0] == (4, 0, None), "nothing is known at first"
+        assert all(lower < n and (upper is None or n <= upper) for n, lower, upper in looks)
+        assert list(dict.fromkeys(n for n, _, _ in looks)) == row["visited"]
+        assert {look["n"]: round(look["value"], 3) for look in row["log"]} == dict(row["readings"])
+
+
+@pytest.mark.xdist_group("fondue")
+def test_paths_are_drawn_as_the_search_went_and_nothing_is_searched_again(outcome) -> None:
+    """Rounded readings can send a search elsewhere than it went: these looks are of no search at all."""
+    table = outcome("fondue").table
+    (row,) = table.where(part="toy").rows
+    log = [{"n": 7, "value": 1.0, "lower": 3, "upper": None}, {"n": 5, "value": 1.0, "lower": 2, "upper": 6}]
+    before = {key: value for key, value in row.items() if key != "log"} | {"visited": [9, 2, 4]}
+    for toy, path, bounds in (
+        (row | {"log": log}, [7, 5], [[3, 14], [2, 6]]),
+        (before, [9, 2, 4], [[9, 9], [2, 2], [4, 4]]),
+    ):
+        rows = [toy if each is row else each for each in table.rows]
+        (axes,) = studies.get("fondue")().figures(Table(rows))["search-paths"].axes
+        assert axes.lines[0].get_ydata().tolist() == path
+        assert [segment[:, 1].tolist() for segment in axes.collections[0].get_segments()] == bounds

@@ -16,13 +16,15 @@ WORLDS = {
     "bytes": ArrayWorld(BYTES, np.arange(60) % 5),
     "floats": ArrayWorld(np.random.default_rng(1).normal(0, 50, (60, 7, 9, 12)), floats=True),
 }
-EVERYTHING = {"flip": "both", "shift": 3, "crop": 7, "brightness": 0.4, "offset": 0.2}
+EVERYTHING = {"flip": "both", "shift": 3, "turn": 30.0, "crop": 7, "brightness": 0.4, "offset": 0.2}
 SETTINGS = {
     "horizontal": {"flip": "horizontal"},
     "vertical": {"flip": "vertical"},
     "shift": {"shift": 4},
     "shift beyond the image": {"shift": 20, "fill": "edge"},
     "shift with edges": {"shift": 4, "fill": "edge"},
+    "turn": {"turn": 40.0},
+    "turn with edges": {"turn": 180.0, "fill": "edge"},
     "crop": {"crop": 7},
     "brightness": {"brightness": 0.5},
     "offset": {"offset": 0.3},
@@ -108,7 +110,7 @@ def test_draws_are_spread_over_all_that_is_allowed() -> None:
         (WORLDS["bytes"], {"crop": 0}, "pixels are at least 0 and 1"),
         (WORLDS["bytes"], {"shift": -1}, "pixels are at least 0 and 1"),
         (WORLDS["bytes"], {"brightness": 1.5}, "brightness is 1.5"),
-        (Pairs(MiniSprites()), {"flip": "both"}, "and pair them then"),
+        (WORLDS["bytes"], {"turn": 200}, "turn is 200: images are turned by up to 0 to 180 degrees"),
         (WORLDS["bytes"], {"offset": float("nan")}, "offset nan"),
         (Plane(count=10), {"flip": "both"}, r"augmentation is of images, and this world has points of shape \(4,\)"),
     ],

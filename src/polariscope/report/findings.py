@@ -81,6 +81,8 @@ class Column:
     """A key of the row that names the colour of a bar from 0 to 1 beside the number."""
     badge: bool = False
     """Whether the text names a type, which has a colour."""
+    aside: bool = False
+    """Left out where there is little room, such as on the terminal."""
 
     @property
     def numeric(self) -> bool:

@@ -64,10 +64,11 @@ def _cell(findings: Findings, key: tuple[str, str]) -> str:
 
 def _records(part: Records, console: Console) -> None:
     table = Table(title=part.title, title_justify="left", box=None)
-    for column in part.shown:
+    columns = [column for column in part.shown if not column.aside]
+    for column in columns:
         table.add_column(column.short or column.title, justify="right" if column.numeric else "left", overflow="fold")
     for row in part.rows[:ROWS]:
-        table.add_row(*(Words(text, STYLES.get(text, "")) for text in (column.text(row) for column in part.shown)))
+        table.add_row(*(Words(text, STYLES.get(text, "")) for text in (column.text(row) for column in columns)))
     console.print(table)
     if len(part.rows) > ROWS:
         console.print(f"  and {len(part.rows) - ROWS} more, which the report and --json list")

@@ -35,7 +35,10 @@ TELLING = ("claims", "readings", "beside", "figures")
 def reproduce(
     name: str, scale: Scale, out: Path, workers: int | None = None, report: Callable[[int, Any], None] | None = None
 ) -> Outcome:
-    """Do (or finish) a study, telling ``report`` how far each job is (None: done), and write its table (Parquet and CSV) and its document (page, JSON, Markdown, figures)."""
+    """Do (or finish) a study, telling ``report`` how far each job is (None: done).
+
+    Its table (Parquet and CSV) and its document (page, JSON, Markdown, figures) are written to a folder below ``out``.
+    """
     study = studies.get(name)()
     path = folder(out, name, scale)
     (path / "jobs").mkdir(parents=True, exist_ok=True)

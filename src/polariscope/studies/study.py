@@ -33,11 +33,11 @@ Job = dict[str, Any]
 
 CLAIM_COLUMNS = (
     Column("text", "claim"),
-    Column("tested", "tested"),
+    Column("tested", "tested", aside=True),
     Column("published", "published"),
     Column("measured", "measured here"),
     Column("verdict", "verdict"),
-    Column("note", "note"),
+    Column("note", "note", aside=True),
 )
 Verdict = Literal["held", "weaker form held", "not held", "undecided"]
 VERDICTS: tuple[Verdict, ...] = get_args(Verdict)

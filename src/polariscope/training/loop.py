@@ -23,7 +23,7 @@ from polariscope.training.checkpoint import MODEL, TrainingState
 from polariscope.training.config import TrainingConfig
 from polariscope.worlds.splits import Parts, RandomSplit, Split, confined
 from polariscope.worlds.targets import target_values, targets_of
-from polariscope.worlds.view import Paired, drawn, draws, inside
+from polariscope.worlds.view import drawn, draws, others_of
 from polariscope.worlds.world import Batches, World, to_tensor
 
 OPTIMISERS: dict[str, Callable[..., Optimizer]] = {"adam": Adam, "adagrad": Adagrad, "sgd": SGD}
@@ -291,10 +291,10 @@ class Feed:
         if "target" in self.needs:
             found["target"] = target_values(world, numbers)
         if "other" in self.needs:
-            paired = inside(world, Paired, numbers)
-            if paired is None:
+            others = others_of(world, numbers)
+            if others is None:
                 raise ValueError("this objective learns from pairs, and the world has none: take a view that pairs it")
-            found |= {f"other{i}": part for i, part in enumerate(paired[0].others_of(paired[1]))}
+            found |= {f"other{i}": part for i, part in enumerate(others)}
         return found
 
     def _on_device(self, found: dict[str, np.ndarray]) -> Batch:

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Literal, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -121,7 +121,7 @@ class GroupSplit:
         if len(values) < 2:
             raise ValueError(f"a split by groups needs at least 2, and {world.factors[column].name} has {len(values)}")
         kept = np.random.default_rng(len(values)).permutation(values)[: max(1, round(self.share * len(values)))]
-        return _parted(np.isin(group, kept))
+        return parted(np.isin(group, kept))
 
 
 @splits.register("file")
@@ -145,7 +145,7 @@ class FileSplit:
             raise ValueError(f"{path} needs whole numbers, one in a line, or an array of them ({error})") from error
         kept = np.zeros(len(world), dtype=bool)
         kept[numbered(rows, len(world))] = True
-        return _parted(kept)
+        return parted(kept)
 
 
 @worlds.register("part")
@@ -198,6 +198,14 @@ class Chosen(View):
         return self.index[numbered(index, len(self))]
 
 
+@runtime_checkable
+class Confinable(Protocol):
+    """A world of pairs that knows itself how to keep to some of them."""
+
+    def confined(self, index: Numbers) -> World:
+        """The pairs of these numbers, numbered from 0, in which nothing of the others is seen."""
+
+
 def confined(world: World, index: Numbers) -> World:
     """Some observations of a world of pairs, with others from among them alone: what is kept is seen by nobody.
 
@@ -207,6 +215,8 @@ def confined(world: World, index: Numbers) -> World:
     >>> len(few), bool((few.partners(np.arange(12)) < 12).all())
     (12, True)
     """
+    if isinstance(world, Confinable):
+        return world.confined(index)
     if not isinstance(world, View) or inside(world, Paired) is None:
         return Chosen(world, index)
     if isinstance(world, Part | Chosen):
@@ -293,10 +303,11 @@ def _by_values(world: World, values: Values, kept: bool) -> Parts:
             raise ValueError(f"factor {factor.name!r} has positions 0 to {factor.size - 1}; the split has {outside[0]}")
     table = world.factors_of(np.arange(len(world)))
     listed = np.any([np.isin(table[:, column], positions) for column, positions in columns.items()], axis=0)
-    return _parted(listed if kept else ~listed)
+    return parted(listed if kept else ~listed)
 
 
-def _parted(kept: NDArray[np.bool_]) -> Parts:
+def parted(kept: NDArray[np.bool_]) -> Parts:
+    """The two parts; neither may be empty."""
     train, held_out = np.flatnonzero(~kept), np.flatnonzero(kept)
     if not len(train) or not len(held_out):
         raise ValueError(f"the split leaves {len(train)} observations to train on and {len(held_out)} to test on")

@@ -39,7 +39,11 @@ class View:
         return numbered(index, len(self))
 
     def observe(self, index: ArrayLike) -> NDArray[Any]:
-        return self.of.observe(self.there(index))
+        return self.shown(self.of.observe(self.there(index)), index)
+
+    def shown(self, observations: NDArray[Any], index: ArrayLike) -> NDArray[Any]:
+        """What this view makes of observations of the world it looks at, and of the others in their pairs."""
+        return observations
 
     def factors_of(self, index: ArrayLike) -> NDArray[Any]:
         return self.of.factors_of(self.there(index))
@@ -69,6 +73,16 @@ def inside(world: World, kind: Any, index: ArrayLike = ()) -> tuple[Any, NDArray
             return None
         index, world = world.there(index), world.of
     return world, np.asarray(index, dtype=np.int64)
+
+
+def others_of(world: World, index: ArrayLike) -> tuple[NDArray[Any], ...] | None:
+    """The others of observations by number, changed as the views change the first of them; None if there are none."""
+    if isinstance(world, Paired):
+        return world.others_of(index)
+    if not isinstance(world, View):
+        return None
+    others = others_of(world.of, world.there(index))
+    return None if others is None else tuple(world.shown(other, index) for other in others)
 
 
 def draws(world: World) -> bool:
