@@ -308,7 +308,7 @@ def _points(*coordinates: float | Floats) -> Floats:
     return np.stack(np.broadcast_arrays(*coordinates), -1)
 
 
-def _radians(degrees: Floats) -> tuple[float, ...]:
+def _radians(degrees: ArrayLike) -> tuple[float, ...]:
     return tuple(np.radians(degrees).tolist())
 
 
