@@ -5,8 +5,9 @@ What is named here is imported when it is first asked for, so that ``import pola
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from polariscope.lazy import looked_up
 
 if TYPE_CHECKING:
     from polariscope.examination.compare import compare as compare
@@ -57,14 +58,4 @@ _PLACES = {
     "train": "training.run",
 }
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _PLACES:
-        raise AttributeError(f"module 'polariscope' has no attribute {name!r}")
-    value = getattr(importlib.import_module(f"polariscope.{_PLACES[name]}"), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted([*globals(), *_PLACES])
+__getattr__, __dir__ = looked_up(__name__, _PLACES)

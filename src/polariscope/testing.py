@@ -1,4 +1,4 @@
-"""The contract kit: what every world, objective and measure promises, checked on any of them, also on your own.
+"""The contract kit: what every world, objective, measure and study promises, checked on any of them, also your own.
 
 Rooms that trust each other's promises need no special cases: training resumes to the same bits because observations
 are a function of their number, tables show a range because the measure declares it. Each check is a plain function
@@ -12,6 +12,7 @@ import json
 import math
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, get_args
 
 import numpy as np
@@ -24,7 +25,10 @@ from polariscope.nets.architecture import MLP, Conv
 from polariscope.nets.model import Brief, Shape
 from polariscope.objectives.objective import Batch, Objective, Terms, Turn, objectives
 from polariscope.registry import Registry, from_plain, plain
+from polariscope.report.findings import Chart
 from polariscope.representation import Representation
+from polariscope.studies.engine import reproduce
+from polariscope.studies.study import Claim, Scale, Table, studies
 from polariscope.worlds.factors import Factor, FactorGrid
 from polariscope.worlds.remembered import recalled
 from polariscope.worlds.view import View
@@ -130,6 +134,51 @@ def check_measure(measure: Measure, representation: Representation | None = None
     _value(measure, _mapped(healthy, np.ones_like), "constant latents")
     _value(measure, _mapped(healthy, _first_made_constant), "one constant latent")
     _require(_rebuild(measures, measure) == measure, f"{name} built again from its description is another one")
+
+
+def check_study(name: str, folder: Path, *, run: bool = True) -> None:
+    """A registered study says where its claims come from, and every one of them can come out both ways.
+
+    Its jobs at every scale are plain JSON, different from each other, and enough to be run by themselves. Each claim is
+    judged on tables that its criterion makes: on one that meets it, on one for each way to fail. With ``run``, the
+    smoke scale is done in ``folder``: it gives rows, each claim finds its columns or says why it decides nothing, and
+    all figures draw.
+    """
+    study = studies.get(name)()
+    for told in ("title", "source", "question"):
+        _require(bool(getattr(study, told, "")), f"the study {name} has no {told}")
+    scales: tuple[Scale, ...] = get_args(Scale)
+    for scale in scales:
+        jobs = [json.dumps(job, sort_keys=True) for job in study.jobs(scale)]
+        _require(bool(jobs), f"the study {name} has no jobs at {scale} scale")
+        _require(len(set(jobs)) == len(jobs), f"two jobs of the study {name} at {scale} scale are the same")
+        _require(scale in study.cost, f"the study {name} does not say what its {scale} scale costs")
+        for claim in study.claims(scale):
+            _check_claim(name, claim)
+    if run:
+        outcome = reproduce(name, "smoke", folder, workers=1)
+        _require(len(outcome.table) > 0, f"the study {name} gave no rows at smoke scale")
+        for judged in outcome.claims:
+            words = f"{judged.measured} {judged.note}".lower().replace(",", " ").split()
+            _require("nan" not in words, f"the study {name} measured NaN for '{judged.text}'")
+            _require(judged.measured != "-" or bool(judged.note), f"the study {name} says nothing of '{judged.text}'")
+        drawn = outcome.findings().of(Chart)
+        _require(all(chart.draw().axes for chart in drawn), f"a figure of the study {name} is empty")
+
+
+def _check_claim(study: str, claim: Claim) -> None:
+    _require(bool(claim.finding and claim.published), f"a claim of the study {study} does not say what was published")
+    words = {True: "held", False: "not held", None: "undecided"}
+    seen = set()
+    for rows, expected in claim.examples():
+        judged = claim.judge(Table(rows))
+        seen.add(judged.held)
+        _require(
+            judged.held is expected,
+            f"the claim '{claim.finding}' of the study {study} comes out {words[judged.held]} ({judged.measured}) on a "
+            f"table made for {words[expected]}",
+        )
+    _require({True, False} <= seen, f"the claim '{claim.finding}' of the study {study} cannot come out both ways")
 
 
 def synthetic_representation(seed: int = 0) -> Representation:

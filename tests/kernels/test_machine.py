@@ -15,7 +15,7 @@ from polariscope.kernels import (
     Stack,
     as_matrix,
     critical_rate,
-    effective_rank,
+    rank_of_spectrum,
     rbf,
     solve,
     spectrum,
@@ -118,7 +118,7 @@ def test_full_kernels_and_a_prior_mean_make_the_trained_linearised_network():
     ("values", "rank"), [([1.0] * 7, 7), ([5.0, 0.0], 1), ([2.0, 1.0, 1.0], 2.828427), ([3.0, 1.0], 1.754765)]
 )
 def test_effective_rank_examples(values, rank):
-    assert effective_rank(torch.tensor(values)) == pytest.approx(rank, abs=1e-6)
+    assert rank_of_spectrum(torch.tensor(values)) == pytest.approx(rank, abs=1e-6)
     # the singular values of a Jacobian are the roots of the eigenvalues of its kernel
     turn = torch.linalg.qr(normal(len(values), len(values)))[0]
     jacobian = torch.diag(torch.tensor(values, dtype=torch.float64)) @ turn
@@ -165,7 +165,7 @@ def test_condition_is_that_of_the_matrix_solved():
         (lambda: solve(torch.ones(2, 3), torch.ones(2)), "square"),
         (lambda: solve(-torch.eye(2), torch.ones(2)), "no positive eigenvalue"),
         (lambda: spectrum(torch.zeros(2, 2)), "no positive eigenvalue"),
-        (lambda: effective_rank(torch.tensor([-1.0, 2.0])), "non-negative"),
+        (lambda: rank_of_spectrum(torch.tensor([-1.0, 2.0])), "non-negative"),
         (lambda: GradientFlow(torch.eye(2), torch.ones(3)), "as many targets"),
         (lambda: GradientFlow(torch.eye(2), torch.ones(2)).train(-1), "from 0"),
     ],

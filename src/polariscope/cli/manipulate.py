@@ -8,15 +8,13 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-from polariscope.atomic import atomic
 from polariscope.cli.configuration import parse_run, parse_world
 from polariscope.cli.parsing import flag, take, take_first
 from polariscope.cli.progress import bars
-from polariscope.manipulation.bundle import new_folder, report_on, save_bundle
-from polariscope.manipulation.figures import triptych
+from polariscope.manipulation.bundle import manipulation_findings, new_folder, report_on, save_bundle
 from polariscope.manipulation.kinds import build
-from polariscope.manipulation.manipulation import Manipulated, Tell, apply, manipulations
-from polariscope.report.figures import as_svg
+from polariscope.manipulation.manipulation import Tell, apply, manipulations
+from polariscope.report.terminal import show
 from polariscope.training.run import Progress
 from polariscope.worlds.world import World, worlds
 
@@ -58,12 +56,13 @@ def main(arguments: list[str]) -> int:
         manipulated = apply(world, manipulation, kind, seed=options.seed, count=options.count, tell=tell)
     report = report_on(manipulated)
     file = save_bundle(manipulated, folder, report)
-    with atomic(folder / "triptych.svg") as draft:
-        draft.write_text(as_svg(triptych(manipulated)), encoding="utf-8")
+    findings = manipulation_findings(manipulated, report)
+    saved = findings.save(folder)
     if options.json:
-        print(json.dumps({"world": str(file), **report}))
+        print(json.dumps({"world": str(file), "report": str(saved), **findings.json()}))
         return 0
-    _print(manipulated, report, file)
+    show(findings, saved)
+    print(f"next: polariscope train {file}")
     return 0
 
 
@@ -99,30 +98,3 @@ def _progress(quiet: bool) -> Iterator[Tell]:
             shown[name](progress)
 
         yield tell
-
-
-def _print(manipulated: Manipulated, report: dict[str, Any], file: Path) -> None:
-    size, structure = manipulated.size, report["structure"]
-    print(
-        f"{manipulated.kind} manipulation of {report['observations']} observations: largest change {size.max_norm:.4g} "
-        f"(bound {manipulated.epsilon:g}), added variance {size.added_variance:.1%}"
-    )
-    for name, one in report["factor_recovery"].items():
-        print(f"  {name}: recovered {one['before']:.3f} before, {one['after']:.3f} after")
-    same = "no two observations became alike" if report["injective"] else "WARNING: some observations became alike"
-    print(f"  {same}")
-    scores = report["pca_score"]
-    if None not in scores.values():
-        print(f"  disentanglement of principal components: {scores['before']:.3f} before, {scores['after']:.3f} after")
-    print(
-        f"  angle of the leading direction to a factor: local {structure['before']['local_angle']:.1f} to "
-        f"{structure['after']['local_angle']:.1f} degrees, global {structure['before']['global_angle']:.1f} to "
-        f"{structure['after']['global_angle']:.1f}"
-    )
-    if "entangled_loss" in report:
-        print(
-            f"  reconstruction: entangled {report['entangled_loss']:.4g}, "
-            f"disentangled {report['disentangled_loss']:.4g}"
-        )
-    print(f"picture: {file.parent / 'triptych.svg'}")
-    print(f"next: polariscope train {file}")

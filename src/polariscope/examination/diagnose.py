@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from polariscope.kernels.empirical import Kind, tangent_kernel
-from polariscope.kernels.machine import effective_rank, solve
+from polariscope.kernels.machine import rank_of_spectrum, solve
 from polariscope.kernels.principal import (
     KernelChange,
     KernelPCA,
@@ -429,7 +429,7 @@ def _view(
         captured=projections.sum().item(),
         information=[label_information(column, y.numpy(), NEIGHBOURS) for column in functions.T],
         separability=separability(functions[:, :2], y.numpy(), seed=seed),
-        effective_rank=effective_rank(pca.eigenvalues),
+        effective_rank=rank_of_spectrum(pca.eigenvalues),
         rkhs_norm=pca.rkhs_norm(y),
         dimension=mle_from_distances(distinct.sort(1).values.numpy()) if len(distinct) > len(y) / 2 else None,
         shares=pca.shares[: 2 * modes].tolist(),

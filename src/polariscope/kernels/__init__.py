@@ -44,7 +44,7 @@ from polariscope.kernels.machine import IllConditioned as IllConditioned
 from polariscope.kernels.machine import KernelMachine as KernelMachine
 from polariscope.kernels.machine import Spectrum as Spectrum
 from polariscope.kernels.machine import critical_rate as critical_rate
-from polariscope.kernels.machine import effective_rank as effective_rank
+from polariscope.kernels.machine import rank_of_spectrum as rank_of_spectrum
 from polariscope.kernels.machine import rbf as rbf
 from polariscope.kernels.machine import solve as solve
 from polariscope.kernels.machine import spectrum as spectrum

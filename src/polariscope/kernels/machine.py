@@ -61,10 +61,10 @@ def linear(x1: Tensor, x2: Tensor | None = None) -> Tensor:
 # --- spectra -------------------------------------------------------------------------------------------------------
 
 
-def effective_rank(values: Tensor) -> float:
+def rank_of_spectrum(values: Tensor) -> float:
     """exp of the entropy of the normalised values (Roy and Vetterli 2007): 1 if one dominates, their number if equal.
 
-    >>> round(effective_rank(torch.tensor([2.0, 1.0, 1.0])), 6)
+    >>> round(rank_of_spectrum(torch.tensor([2.0, 1.0, 1.0])), 6)
     2.828427
     """
     values = values.double()
@@ -96,8 +96,8 @@ class Spectrum:
 
     @property
     def effective_rank(self) -> float:
-        """That of the Jacobian, from its singular values; ``effective_rank(spectrum.eigenvalues)`` is the kernel's."""
-        return effective_rank(self.singular_values)
+        """That of the Jacobian, from its singular values; ``rank_of_spectrum(eigenvalues)`` is the kernel's."""
+        return rank_of_spectrum(self.singular_values)
 
     @property
     def condition(self) -> float:
@@ -172,7 +172,7 @@ def solve(kernel: Tensor, targets: Tensor, ridge: float = 0.0, relative: bool = 
     values, vectors = values[keep], vectors[:, keep]
     warnings.warn(
         f"the kernel matrix is singular to working precision: solved in {len(values)} of {len(matrix)} directions "
-        f"(effective rank {effective_rank(values.sqrt()):.1f}); a larger ridge makes it well posed",
+        f"(effective rank {rank_of_spectrum(values.sqrt()):.1f}); a larger ridge makes it well posed",
         IllConditioned,
         stacklevel=2,
     )

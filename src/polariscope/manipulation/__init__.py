@@ -5,12 +5,14 @@ What is named here is imported when it is first asked for: a world that is manip
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from polariscope.lazy import looked_up
 
 if TYPE_CHECKING:
     from polariscope.manipulation.bundle import Bundle as Bundle
     from polariscope.manipulation.bundle import load_bundle as load_bundle
+    from polariscope.manipulation.bundle import manipulation_findings as manipulation_findings
     from polariscope.manipulation.bundle import report_on as report_on
     from polariscope.manipulation.bundle import save_bundle as save_bundle
     from polariscope.manipulation.checks import LocalGlobal as LocalGlobal
@@ -47,6 +49,7 @@ if TYPE_CHECKING:
 _PLACES = {
     "Bundle": "bundle",
     "load_bundle": "bundle",
+    "manipulation_findings": "bundle",
     "report_on": "bundle",
     "save_bundle": "bundle",
     "LocalGlobal": "checks",
@@ -81,14 +84,4 @@ _PLACES = {
     "train_restarts": "selection",
 }
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _PLACES:
-        raise AttributeError(f"module 'polariscope.manipulation' has no attribute {name!r}")
-    value = getattr(importlib.import_module(f"polariscope.manipulation.{_PLACES[name]}"), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted([*globals(), *_PLACES])
+__getattr__, __dir__ = looked_up(__name__, _PLACES)

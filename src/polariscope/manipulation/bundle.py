@@ -19,9 +19,11 @@ from safetensors.torch import load_file, save_file
 
 from polariscope.atomic import atomic
 from polariscope.manipulation.checks import local_global, pca_score, preservation
+from polariscope.manipulation.figures import triptych
 from polariscope.manipulation.generator import Manipulator
 from polariscope.manipulation.manipulation import Manipulated
 from polariscope.nets.architecture import architectures
+from polariscope.report.findings import Chart, Column, Findings, Records
 from polariscope.worlds.factors import Factor
 from polariscope.worlds.files import read
 from polariscope.worlds.observations import Arranged
@@ -65,6 +67,41 @@ def report_on(manipulated: Manipulated, examples: int = 5000) -> dict[str, Any]:
         "structure": {"before": local_global(before).describe(), "after": local_global(after).describe()},
         **manipulated.fitted.facts,
     }
+
+
+def manipulation_findings(manipulated: Manipulated, report: Mapping[str, Any]) -> Findings:
+    """The document of a manipulation: how large it is, and what it left alone and turned."""
+    before, after = (report["structure"][time] for time in ("before", "after"))
+    size = manipulated.size
+    rows = [
+        {"what": f"factor {name}, as far as it can be recovered", **one}
+        for name, one in report["factor_recovery"].items()
+    ]
+    rows.append({"what": "disentanglement of principal components", **report["pca_score"]})
+    for kind in ("local", "global"):
+        told = {"before": before[f"{kind}_angle"], "after": after[f"{kind}_angle"]}
+        rows.append({"what": f"angle of the leading direction to a factor, {kind} (degrees)", **told})
+    notes = [] if report["injective"] else ["Some observations became alike: nothing can tell them apart any more."]
+    if "entangled_loss" in report:
+        losses = f"entangled {report['entangled_loss']:.4g}, disentangled {report['disentangled_loss']:.4g}"
+        notes.append(f"Reconstruction loss that the change was learned from: {losses}.")
+    return Findings(
+        f"{manipulated.kind} manipulation",
+        f"{manipulated.kind} manipulation of {report['observations']} observations: largest change {size.max_norm:.4g} "
+        f"(bound {manipulated.epsilon:g}), added variance {size.added_variance:.1%}.",
+        [
+            Records(
+                name="kept",
+                title="What it left alone, and what it turned",
+                rows=rows,
+                columns=[Column("what", ""), Column("before", "before", "%.3f"), Column("after", "after", "%.3f")],
+            ),
+            Chart(name="triptych", title="Original, change and altered", draw=lambda: triptych(manipulated)),
+        ],
+        notes,
+        {key: value for key, value in report.items() if key not in ("settings", "factors")},
+        settings=report["settings"],
+    )
 
 
 def save_bundle(manipulated: Manipulated, folder: Path | str, report: Mapping[str, Any] | None = None) -> Path:

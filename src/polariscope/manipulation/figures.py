@@ -11,8 +11,8 @@ from matplotlib.image import AxesImage
 from numpy.typing import ArrayLike, NDArray
 from torch import nn
 
-from polariscope.manipulation.manipulation import Manipulated
 from polariscope.examination.traversals import REACH, Coordinates, traverse, traverse_plane
+from polariscope.manipulation.manipulation import Manipulated
 from polariscope.report.figures import DIVERGING, LIGHT, image_grid, styled
 from polariscope.worlds.pictures import Limits, limits_of, pictured
 from polariscope.worlds.world import sample

@@ -19,7 +19,7 @@ from polariscope.measures.hsic import Layer, alignment, check_counts, constant_s
 from polariscope.measures.neighbours import Array
 from polariscope.tabular import Tabular
 
-Measure = Literal["cka", "rbf_cka", "procrustes", "svcca", "smaller"]
+Similarity = Literal["cka", "rbf_cka", "procrustes", "svcca", "smaller"]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -147,7 +147,7 @@ def check_comparison(x: Array, y: Array) -> list[str]:
 def similarity_matrix(
     activations_a: Mapping[str, Array],
     activations_b: Mapping[str, Array],
-    measure: Measure = "cka",
+    measure: Similarity = "cka",
     debiased: bool = False,
     bandwidth: float = 1.0,
 ) -> SimilarityMatrix:
@@ -171,7 +171,7 @@ def similarity_matrix(
 def average_over_pairs(
     runs_a: Sequence[Mapping[str, Array]],
     runs_b: Sequence[Mapping[str, Array]],
-    measure: Measure = "cka",
+    measure: Similarity = "cka",
     debiased: bool = False,
     bandwidth: float = 1.0,
 ) -> SimilarityMatrix:
@@ -266,7 +266,7 @@ def _values(
     layers: Sequence[Layer],
     rows: Sequence[int],
     columns: Sequence[int],
-    measure: Measure,
+    measure: Similarity,
     debiased: bool = False,
     bandwidth: float = 1.0,
 ) -> NDArray[np.float64]:
