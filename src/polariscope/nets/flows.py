@@ -1,7 +1,8 @@
 """Flows: networks that can be run backwards, so that a density of codes is one of observations.
 
 They *invert*: ``encode`` gives a code of as many numbers as an observation has, ``invert`` the observation again, and
-``log_det`` how much the network stretches the space around it. Images are read as vectors of their pixels.
+``log_det`` how much the network stretches the space around it. Images are read as vectors of their pixels; where some
+of these never change, as in rendered ones, their density has no bound and a likelihood nowhere to stop.
 """
 
 from __future__ import annotations
