@@ -1,108 +1,164 @@
-"""The registry of published numbers against the tables of the specification, cell by cell, and beside our own."""
+"""The published tables against the specification, cell by cell, and beside our own numbers.
+
+Comment lines of a table say where the specification has it: ``# spec: 003 | caption`` is the first Markdown table from
+the line with the caption on, in the document 003. Where it has other names, or is laid out otherwise, more lines tell:
+
+- ``# spec rows:`` and ``# spec columns:`` are its names, in the order of ours; a name that occurs again has its count
+  behind it, as in ``test Lin (2)``. Without them the names are ours, and there are no others.
+- ``# spec labels: 2``: the first two columns name a row together; an empty one goes on with the name above.
+- ``# spec layout: transposed``: its columns are our rows.
+- ``# spec parts: /``: a cell has several numbers with this between them; they are the columns ``name 1``, ``name 2``.
+- ``# spec prose:`` is a sentence with ``{}`` for each number and ``…`` for anything, for rows that stand in no table
+  (marked ``-`` among the spec rows, or all of them).
+"""
 
 import re
 from collections.abc import Iterator
+from itertools import pairwise, takewhile
+from math import nan
 from pathlib import Path
 
 import pytest
 
 from polariscope.studies import Table, studies
-from polariscope.studies.published import (
-    DEGENERATE,
-    DISENTANGLEMENT,
-    MANIPULATED,
-    ORTHOGONALITY,
-    POLARISED_SHARE,
-)
+from polariscope.studies.published import FOLDER, Published, PublishedTable, names, published, read
 
-SPEC = Path(__file__).resolve().parents[2] / "docs" / "spec" / "003-inner-workings-of-vaes.md"
-DATA = {
-    "dSprites": "dsprites",
-    "fMNIST": "fmnist",
-    "MNIST": "mnist",
-    "Synth. Lin.": "square-linear",
-    "Synth. Non-Lin.": "square-nonlinear",
-}
-MODELS = {
-    "AE": "ae",
-    "VAE": "vae",
-    "β-VAE": "beta-vae",
-    "β-VAE$_\\Sigma$": "full-beta-vae",
-    "random decoder": "random",
-    "FactorVAE": "factor-vae",
-    "TC-VAE": "beta-tc-vae",
-    "SlowVAE": "slow-vae",
-    "PCL": "pcl",
-    "weakly sup. GAN": "weakly supervised gan",
-}
-KINDS = [f"{data} {kind}" for data in ("dsprites", "shapes3d") for kind in ("original", "modified", "noise")]
-Cells = dict[tuple[str, str], tuple[float, ...]]
+SPEC = Path(__file__).resolve().parents[2] / "docs" / "spec"
+NUMBER = r"[-−]?(?:\d[\d ]*)?\.?\d+(?:e[-−]?\d+)?"
+Cells = dict[str, dict[str, str]]
 
 
-def rows(after: str) -> Iterator[list[str]]:
-    """Cells of the rows of the first table after some words of the specification, without its two head lines."""
-    lines = SPEC.read_text().split(after, 1)[1].splitlines()
-    first = next(number for number, line in enumerate(lines) if line.startswith("|"))
-    for line in lines[first + 2 :]:
-        if not line.startswith("|"):
-            return
-        yield [cell.strip(" *") for cell in line.strip().strip("|").split("|")]
+def document(table: PublishedTable) -> str:
+    (file,) = SPEC.glob(table.notes["spec"].split("|")[0].strip() + "-*.md")
+    return file.read_text(encoding="utf-8")
 
 
-def numbers(cell: str) -> tuple[float, ...]:
-    return tuple(float(word) for word in re.findall(r"\d*\.\d+", cell))
+def listed(table: PublishedTable, note: str) -> list[str]:
+    return [name.strip() for name in table.notes.get(note, "").split(" | ") if name]
 
 
-def cells(names: list[str], texts: list[str], row: str) -> Cells:
-    """The cells of a row that are not empty."""
-    found = {(row, name): numbers(text) for name, text in zip(names, texts, strict=True) if text != "–"}
-    assert all(found.values()), texts
-    return found
+def counted(labels: list[str]) -> Iterator[str]:
+    """Names, with the count behind those that occurred before."""
+    for number, label in enumerate(labels):
+        before = labels[:number].count(label)
+        yield f"{label} ({before + 1})" if before else label
 
 
-def printed() -> dict[str, Cells]:
-    """Every table of published results in chapters 3 and 4: ``{table: {(row, column): numbers}}``."""
-    found: dict[str, Cells] = {"share": {}, "DS": {}, "DtO": {}, "degenerate": {}}
-    for data, *shares in rows("[S §3.3.2, T 3.2]"):
-        found["share"] |= cells(["dependent", "ten"], shares, DATA[data])
-    models = [MODELS[name] for name in ("β-VAE", "VAE", "AE", "β-VAE$_\\Sigma$", "random decoder")]
-    data = ""
-    for name, score, *values in rows("[S §3.3.3, T 3.3]"):
-        data = name or data
-        found[score] |= cells(models, values, DATA[data])
-    for score, *values in rows("[S §3.3.4, F 3.5, T 3.4]"):
-        found["degenerate"] |= cells(["1.0", "1.2", "1.5"], values, {"DS": "score", "DtO": "distance"}[score])
-    for score, title in (
-        ("mig", "**MIG (T 4.2)**"),
-        ("dci", "**DCI (T 4.3)**"),
-        ("factor-vae-score", "**FactorVAE score (T 4.4)**"),
-        ("sap", "**SAP (T 4.5)**"),
-    ):
-        found[score] = {}
-        for model, *values in rows(title):
-            found[score] |= cells(KINDS, values, MODELS[model])
-    return found
-
-
-def registered() -> dict[str, Cells]:
-    tables = {"share": POLARISED_SHARE, "DS": DISENTANGLEMENT, "DtO": ORTHOGONALITY, "degenerate": DEGENERATE}
-    return {
-        name: {
-            (row, column): tuple(number for number in cell if number is not None)
-            for row, line in table.items()
-            for column, cell in line.items()
-        }
-        for name, table in (tables | MANIPULATED).items()
+def markdown(table: PublishedTable, text: str) -> Cells:
+    """The Markdown table below the caption, as rows of cells by name."""
+    lines, caption = text.splitlines(), table.notes["spec"].split("|", 1)[1].strip()
+    (start,) = (number for number, line in enumerate(lines) if caption in line)
+    first = next(number for number in range(start, len(lines)) if lines[number].startswith("|"))
+    grid = [
+        [cell.strip(" *") for cell in line.strip()[1:-1].split("|")]
+        for line in takewhile(lambda line: line.startswith("|"), lines[first:])
+    ]
+    (head, _, *body), labels = grid, int(table.notes.get("spec labels", 1))
+    for above, row in pairwise(body):
+        row[:labels] = [own or other for own, other in zip(row[:labels], above[:labels], strict=True)]
+    columns = list(counted(head[labels:]))
+    rows = {
+        name: dict(zip(columns, row[labels:], strict=True))
+        for name, row in zip(counted([" ".join(row[:labels]) for row in body]), body, strict=True)
     }
+    if between := table.notes.get("spec parts"):
+        rows = {
+            name: {f"{c} {n}": p for c, cell in row.items() for n, p in enumerate(cell.split(between), start=1)}
+            for name, row in rows.items()
+        }
+    if table.notes.get("spec layout") == "transposed":
+        return {column: {row: rows[row][column] for row in rows} for column in columns}
+    return rows
+
+
+def prose(table: PublishedTable, text: str) -> list[float]:
+    """The numbers of the sentence, in its order; none where nothing is said in prose."""
+    if "spec prose" not in table.notes:
+        return []
+    pattern = re.escape(table.notes["spec prose"]).replace(r"\{\}", f"({NUMBER})").replace("…", ".*?")
+    (found,) = re.finditer(pattern, text, re.DOTALL)
+    return [number(word) for word in found.groups()]
+
+
+def number(word: str) -> float:
+    return float(word.replace("−", "-").replace(" ", ""))
+
+
+def cell(text: str) -> Published | None:
+    """``mean±spread`` or ``mean (spread)``, with or without marks for the best; None for an empty one."""
+    plain = re.sub(r"[*%)]", "", text)
+    return None if plain == "–" else Published(*map(number, re.split(r"±|\(", plain)))
+
+
+def specified(table: PublishedTable, text: str) -> dict[str, dict[str, Published]]:
+    """The cells that the specification has, under our names."""
+    columns = list(dict.fromkeys(column for cells in table.rows.values() for column in cells))
+    printed = markdown(table, text) if "|" in table.notes["spec"] else {}
+    if printed and not listed(table, "spec rows"):
+        assert list(printed) == list(table.rows)
+    if printed and not listed(table, "spec columns"):
+        assert all(list(row) == columns for row in printed.values())
+    rows = listed(table, "spec rows") or (list(printed) if printed else ["-"] * len(table.rows))
+    told = iter(prose(table, text))
+    found: dict[str, dict[str, Published]] = {}
+    for row, name in zip(table.rows, rows, strict=True):
+        if name == "-":
+            shape = {column: len([part for part in own if part is not None]) for column, own in table.rows[row].items()}
+            found[row] = {column: Published(*(next(told, nan) for _ in range(size))) for column, size in shape.items()}
+        else:
+            names = zip(columns, listed(table, "spec columns") or columns, strict=True)
+            cells = {column: cell(printed[name][theirs]) for column, theirs in names}
+            found[row] = {column: value for column, value in cells.items() if value is not None}
+    return found | {f"not in the table: {left}": {} for left in told}
+
+
+def agree(table: PublishedTable, text: str) -> bool:
+    """Whether all cells do; as text, since a spread that is printed as nan does not equal itself."""
+    return str(specified(table, text)) == str(table.rows)
 
 
 @pytest.mark.spec("003/F3-081")
-def test_every_published_number_is_that_of_the_specification() -> None:
-    expected, found = printed(), registered()
-    assert sum(len(cell) for table in expected.values() for cell in table.values()) == 348
-    assert found.keys() == expected.keys()
-    for name, table in expected.items():
-        assert found[name] == table, name
+@pytest.mark.parametrize("name", names())
+def test_every_published_number_is_that_of_the_specification(name: str) -> None:
+    table = published(name)
+    assert table.title
+    assert table.source
+    assert str(specified(table, document(table))) == str(table.rows)
+
+
+@pytest.mark.spec("003/F3-081")
+def test_no_table_and_no_number_is_missing() -> None:
+    """Numbers of all tables of a work: cells and their spreads."""
+    found: dict[str, int] = {}
+    for name in names():
+        cells = [cell for row in published(name).rows.values() for cell in row.values()]
+        work = name.split("/")[0]
+        found[work] = found.get(work, 0) + sum(part is not None for cell in cells for part in cell)
+    assert found == {"inductive_biases": 1769, "informed": 712, "inner_workings": 348}
+
+
+@pytest.mark.parametrize(
+    ("name", "ours", "theirs", "changed"),
+    [
+        ("informed/finite-mnist", "96.42 ± 0.17", "96.42±0.17", "96.42±0.18"),
+        ("informed/parameters-lenet", "36868010", "36 868 010", "36 868 011"),
+        ("informed/kernels", "98.40", "(NNGP 98.40", "(NNGP 98.41"),
+        ("informed/random-shifted-mnist", "9.73", "10.09 9.73", "10.09 9.74"),
+        ("informed/random-shifted-mnist", "32.55 ± 0.24", "32.55±.24", "32.56±.24"),
+        ("inner_workings/orthogonality", "1.83 ± 0.05", "1.83 ± 0.05", "1.83 ± 0.06"),
+        ("inductive_biases/transition-fit-normal", "0.886", ".0384, .886", ".0384, .887"),
+        ("inductive_biases/in-domain-dsprites-quarter", "-11.5 ± 15.6", "−11.5±15.6", "11.5±15.6"),
+    ],
+)
+def test_a_changed_cell_is_found_on_either_side(name: str, ours: str, theirs: str, changed: str) -> None:
+    file, table = (FOLDER / f"{name}.csv").read_text(encoding="utf-8"), published(name)
+    text = document(table)
+    assert file.count(ours) == 1
+    assert theirs in text
+    assert agree(read(file), text)
+    assert not agree(read(file), text.replace(theirs, changed))
+    assert not agree(read(file.replace(ours, "7" + ours.lstrip("-"))), text)
+    assert not agree(read(file.replace(ours, "")), text), "an empty cell is not a number"
 
 
 @pytest.mark.spec("003/F3-081")
@@ -112,11 +168,17 @@ def test_published_and_measured_numbers_stand_side_by_side() -> None:
     trained = [{"route": "trained", "ratio": r, "score": 0.5 + r / 10, "distance": 0.1} for r in ratios for _ in "ab"]
     exact = [{"route": "exact", "ratio": r, "distance": 0.0} for r in ratios]
     table = Table(trained + exact)
-    expected = printed()["degenerate"]
+    printed = published("inner_workings/degenerate-squares").rows
     lines = {row["ratio"]: row for row in study.beside(table)}
     assert list(lines) == ["1.0", "1.2", "1.5", "2.0"]
     for ratio in ("1.0", "1.2", "1.5"):
-        assert numbers(str(lines[ratio]["DS published"])) == expected["score", ratio]
-        assert numbers(str(lines[ratio]["DtO published"])) == expected["distance", ratio]
+        assert lines[ratio]["DS published"] == printed["score"][ratio]
+        assert lines[ratio]["DtO published"] == printed["distance"][ratio]
         assert lines[ratio]["DS here"] == f"{0.5 + float(ratio) / 10:.2f} ± 0.00 (n=2)"
+    assert str(lines["1.2"]["DS published"]) == "0.76 ± 0.25"
     assert lines["2.0"]["DS published"] == "-", "a ratio of our own has no published number"
+
+
+def test_an_unknown_table_is_refused_with_the_nearest_name() -> None:
+    with pytest.raises(ValueError, match="informed/kernels"):
+        published("informed/kernel")

@@ -33,7 +33,7 @@ from polariscope.report.study_figures import dots, share_legend, side_by_side
 from polariscope.representation import represent
 from polariscope.studies.criteria import All, AtLeast, AtMost, Beats, Flat, seeds_of
 from polariscope.studies.inner_workings.alignment_tasks import decoder_distance, in_use, settings_of
-from polariscope.studies.published import MANIPULATED
+from polariscope.studies.published import published
 from polariscope.studies.rows import plus_minus
 from polariscope.studies.study import Bench, Claim, Job, Row, Scale, Study, Table, studies
 from polariscope.theory.polarised_regime import active_units
@@ -64,6 +64,7 @@ UNDER = ({"under": "modified"}, {"under": "noise"})
 CHANGED = {"part": "sprites", "data": "modified"}
 SCORES = {"mig": "mig", "dci": "dci", "factor-vae-score": "factor-vae-score", "sap": "sap"}
 """The published tables, and what their score is called in a report."""
+PRINTED = {score: published(f"inner_workings/manipulated-{score}").rows for score in SCORES}
 
 
 @studies.register("manipulated-data")
@@ -107,7 +108,7 @@ class ManipulatedData(Study):
         return [settings_of(job) | facts | _scores(bench.fit(config), world)]
 
     def claims(self, scale: Scale) -> list[Claim]:
-        printed = ", ".join(f"{kind} {MANIPULATED['mig']['beta-vae'][f'dsprites {kind}']}" for kind in KINDS)
+        printed = ", ".join(f"{kind} {PRINTED['mig']['beta-vae'][f'dsprites {kind}']}" for kind in KINDS)
         sprites = {"part": "sprites", "model": "beta-vae"}
         return [
             _broken(
@@ -197,7 +198,7 @@ class ManipulatedData(Study):
             for model in (m for m in MODELS if len(sprites.where(model=m))):
                 row: Row = {"score": name, "model": model}
                 for kind in KINDS:
-                    row[f"{kind}, dSprites published"] = MANIPULATED[name].get(model, {}).get(f"dsprites {kind}", "-")
+                    row[f"{kind}, dSprites published"] = PRINTED[name].get(model, {}).get(f"dsprites {kind}", "-")
                     row[f"{kind}, mini-sprites here"] = plus_minus(sprites.where(model=model, data=kind).column(column))
                 rows.append(row)
         return rows

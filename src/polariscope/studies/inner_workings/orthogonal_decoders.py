@@ -14,7 +14,7 @@ from polariscope.report.figures import styled
 from polariscope.report.study_figures import dots, side_by_side
 from polariscope.studies.criteria import Beats, Between, Correlates
 from polariscope.studies.inner_workings.alignment_tasks import alignment, decoder_distance, settings_of, task
-from polariscope.studies.published import DISENTANGLEMENT, ORTHOGONALITY
+from polariscope.studies.published import published
 from polariscope.studies.rows import plus_minus
 from polariscope.studies.study import Bench, Claim, Job, Row, Scale, Study, Table, studies
 from polariscope.training.run import build_model, load_model
@@ -38,6 +38,7 @@ STANDS_FOR = {
 OTHERS = ("ae", "full-beta-vae")
 """Models that nothing keeps from turning their latents."""
 COMPARED = ("beta-vae", "vae", *OTHERS, "random")
+PRINTED = published("inner_workings/orthogonality").rows
 SNAPSHOTS = 5  # of which the 1st, 3rd and last are the published 10, 30 and 50 epochs
 
 
@@ -108,13 +109,13 @@ class OrthogonalDecoders(Study):
         final = table.where(share=1.0)
         rows = []
         for name in (n for n in MODELS if n in final.distinct("task")):
-            for score, published in (("score", DISENTANGLEMENT), ("distance", ORTHOGONALITY)):
+            for score, title in (("score", "DS"), ("distance", "DtO")):
                 if name == "mnist" and score == "score":
                     continue
-                row: Row = {"data": STANDS_FOR[name], "score": {"score": "DS", "distance": "DtO"}[score]}
+                row: Row = {"data": STANDS_FOR[name], "score": title}
                 for model in COMPARED:
                     here = final.where(task=name, model=model).column(score)
-                    row[f"{model} published"] = published.get(name, {}).get(model, "-")
+                    row[f"{model} published"] = PRINTED.get(f"{name} {title}", {}).get(model, "-")
                     row[f"{model} here"] = plus_minus(here) if len(here) else "-"
                 rows.append(row)
         return rows
@@ -139,10 +140,10 @@ def _diagonal(name: str) -> str:
 
 
 def _most_orthogonal(name: str) -> Claim:
-    published = ORTHOGONALITY.get(name, {})
+    printed = PRINTED.get(f"{name} DtO", {})
     return Claim(
         f"{STANDS_FOR[name]}: the diagonal posterior has the most orthogonal decoder",
-        "; ".join(f"{m} {published[m]}" for m in (_diagonal(name), *OTHERS) if m in published)
+        "; ".join(f"{m} {printed[m]}" for m in (_diagonal(name), *OTHERS) if m in printed)
         or "not in the work (Spec 003, R5)",
         Beats(
             "distance",
@@ -199,9 +200,9 @@ def _by_model(final: Table) -> Figure:
     for axes, name in zip(figure.axes, names, strict=True):
         shown = [model for model in COMPARED if len(final.where(task=name, model=model))]
         for at, model in enumerate(shown):
-            published = ORTHOGONALITY.get(name, {}).get(model)
+            cell = PRINTED.get(f"{name} DtO", {}).get(model)
             values = final.where(task=name, model=model).column("distance")
-            dots(axes, at, values, "active", line=published.mean if published else None)
+            dots(axes, at, values, "active", line=cell.mean if cell else None)
         axes.set_xticks(range(len(shown)), shown, rotation=35, ha="right")
         axes.set_title(name)
         axes.set_ylim(bottom=0)

@@ -13,7 +13,7 @@ from polariscope.report.study_figures import share_legend, side_by_side
 from polariscope.representation import represent
 from polariscope.studies.criteria import AtLeast, AtMost, Beats
 from polariscope.studies.inner_workings.alignment_tasks import Kind, settings_of, task
-from polariscope.studies.published import POLARISED_SHARE
+from polariscope.studies.published import published
 from polariscope.studies.rows import plus_minus
 from polariscope.studies.study import Bench, Claim, Job, Row, Scale, Study, Table, studies
 from polariscope.theory.polarised_regime import kl_approximation_error, polarised_share
@@ -23,6 +23,7 @@ TASKS = ("square-linear", "square-nonlinear", "blobs", "dsprites", "mnist")
 SEEDS = {"smoke": 1, "laptop": 5, "paper": 5}
 SNAPSHOTS = {"smoke": 4, "laptop": 50, "paper": 500}
 WIDE = 10  # latents, of which most must be pruned
+SHARE = published("inner_workings/polarised-share").rows
 
 
 @studies.register("polarised-training")
@@ -100,8 +101,8 @@ class PolarisedTraining(Study):
         for name, group in table.by("task"):
             row: Row = {"data": name}
             for latents in ("dependent", "ten"):
-                published = POLARISED_SHARE.get(name, {}).get(latents)
-                row[f"{latents} latents, published %"] = f"{published.mean:.1f}" if published else "-"
+                cell = SHARE.get(name, {}).get(latents)
+                row[f"{latents} latents, published %"] = f"{cell.mean:.1f}" if cell else "-"
                 row[f"{latents} latents, here %"] = plus_minus(group.where(latents=latents).column("share"), 1)
             rows.append(row)
         return rows
