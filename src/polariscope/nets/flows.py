@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, cast
 
 import torch
 from torch import Tensor, nn
@@ -114,7 +114,7 @@ class CouplingFlow(Flow):
 
     def invert(self, z: Tensor) -> Tensor:
         for block in reversed(self.blocks):
-            z = block.invert(z)
+            z = cast(Block, block).invert(z)
         return z.reshape(len(z), *self.shape)
 
 
