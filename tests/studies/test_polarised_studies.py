@@ -95,10 +95,12 @@ def test_a_search_keeps_every_look_with_its_bounds(outcome) -> None:
     found = [row for row in outcome("fondue").table.rows if "log" in row]
     assert found
     for row in found:
-        looks = [(look["n"], look["lower"], look["upper"]) for look in row["log"]]
-        assert looks[0] == (4, 0, None), "nothing is known at first"
-        assert all(lower < n and (upper is None or n <= upper) for n, lower, upper in looks)
-        assert list(dict.fromkeys(n for n, _, _ in looks)) == row["visited"]
+        lower, upper = 0, None
+        for look in row["log"]:
+            assert (look["lower"], look["upper"]) == (lower, upper)
+            lower, upper = (look["n"], upper) if look["value"] <= 1 else (lower, look["n"])
+        assert lower == row["answer"]
+        assert list(dict.fromkeys(look["n"] for look in row["log"])) == row["visited"]
         assert {look["n"]: round(look["value"], 3) for look in row["log"]} == dict(row["readings"])
 
 
