@@ -17,8 +17,15 @@ from PIL import Image
 
 from polariscope.studies import Table, studies
 from polariscope.studies.engine import Outcome, judge
-from polariscope.studies.manifolds.image_parity import LEARNERS, ImageParity, digits_of, mnist_folder, two_neighbour_dimension
-from polariscope.studies.manifolds.kernel_modes import MODES, PROTOTYPE, KernelModes
+from polariscope.studies.manifolds.image_parity import (
+    LEARNERS,
+    ImageParity,
+    digits_of,
+    mnist_folder,
+    two_neighbour_dimension,
+)
+from polariscope.studies.manifolds.kernel_modes import PROTOTYPE, KernelModes
+from polariscope.studies.manifolds.label_modes import MODES, read_modes
 from polariscope.studies.study import Bench, Row
 
 PICTURES = {
@@ -64,7 +71,7 @@ def test_a_study_runs_from_end_to_end(outcome, name) -> None:
 def judged(found: Outcome, change: Callable[[Row], Row]) -> Outcome:
     """What the study says of the table with every row changed."""
     table = Table([change(row) for row in found.table.rows])
-    return replace(found, table=table, claims=studies.get(found.name)().claims(table, found.scale))
+    return replace(found, table=table, claims=studies.get(found.name)().judge(table, found.scale))
 
 
 def swapped(row: Row) -> Row:
@@ -157,6 +164,28 @@ def test_the_prototypes_table_lies_beside(committed) -> None:
     assert rows[2]["ω² modes 1-4, prototype"] == "0.214 0.000 0.008 0.001"
 
 
+def test_modes_are_read_one_by_one_and_beside_their_start() -> None:
+    kernel = {"size": 9, "seed": 0, "part": "tangent", "centred": True, "error": 0.1}
+    bits, shares = [0.1, 0.2, 0.3], [0.1, 0.02, 0.05]
+    start = kernel | {"time": "start", "information": bits, "projections": shares, "alignment": 0.1, "captured": 0.2}
+    end = start | {"time": "end", "information": bits[::-1], "alignment": 0.4, "captured": None, "error": 0.05}
+    net = {"size": 9, "seed": 0, "part": "net", "time": "end", "error": 0.3}
+    first, last, alone, *components = read_modes(Table([start, end, net])).rows
+    assert (first["first_bits"], first["most_bits"]) == (0.1, 0.3)
+    assert first["other_bits"] == pytest.approx(0.25)
+    assert last["others_of_first_bits"] == pytest.approx(0.5)
+    assert (last["first_share"], last["second_share"], last["later_share"]) == (0.1, 0.02, 0.05)
+    assert last["runner_up"] == pytest.approx(0.5)
+    assert last["alignment_of_start"] == pytest.approx(4)
+    assert last["error_of_start"] == pytest.approx(0.5)
+    assert "captured_of_start" not in last
+    assert "error_of_start" not in alone
+    assert [(row["time"], row["component"], row["bits"]) for row in components] == [
+        *(("start", 1 + r, bits[r]) for r in range(3)),
+        *(("end", 1 + r, bits[2 - r]) for r in range(3)),
+    ]
+
+
 # --- images --------------------------------------------------------------------------------------------------------
 
 
@@ -178,7 +207,7 @@ def test_five_learners_of_parity(committed) -> None:
     assert (error["last_layer", "end"] <= error["last_layer", "start"]).all()
     assert (error["tangent", "end"] <= error["net", "end"] + 0.01).all()
     assert (error["last_layer", "end"] <= 0.6 * error["last_layer", "start"])[-1]
-    assert "drawn digits" in found.claim("as good as the net").measured
+    assert {row["examples here"] for row in ImageParity().beside(found.table)} == {f"{p} drawn digits" for p in sizes}
 
 
 # Proves 004/F62, 004/F58 once the table of image-parity is there.
