@@ -31,7 +31,12 @@ def test_the_shadow_of_an_ellipsoid_is_an_ellipse_of_known_area():
     radii = np.array([0.9, 0.3, 0.5])
     part = ellipsoid(np.zeros((8, 3)), radii).turned(TURNS)
     area = np.pi * np.sqrt((TURNS[:, 2] ** 2) @ (radii.prod() / radii) ** 2)
-    np.testing.assert_allclose(covered(drawn(part)), area, rtol=0.02)
+    canvas = drawn(part)
+    np.testing.assert_allclose(covered(canvas), area, rtol=0.02)
+    spread = TURNS @ np.diag(radii**2) @ TURNS.swapaxes(1, 2)  # of which a quarter is the covariance of the shadow
+    for paint, expected in zip(canvas.paint, spread[:, 0, 1] / 4, strict=True):
+        rows, columns = np.nonzero(paint)
+        assert np.cov(canvas.line[columns], -canvas.line[rows])[0, 1] == pytest.approx(expected, abs=2e-3)
 
 
 def test_prisms_and_pyramids_have_the_height_of_their_roof_everywhere():
