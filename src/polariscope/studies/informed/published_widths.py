@@ -51,7 +51,7 @@ def gap(rows: Rows, split: str = "test") -> dict[float, float]:
     """Accuracy of the standard network less that of the linearised one at each width, in percentage points.
 
     >>> {width: round(points, 2) for width, points in gap(FINITE["shifted mnist"]).items() if width in (1, 60)}
-    {1: 27.65, 60: 3.91}
+    {1.0: 27.65, 60.0: 3.91}
     """
     linear = rows[f"{split} linearised"]
     return {width: cell.mean - linear[width].mean for width, cell in rows[f"{split} standard"].items()}
