@@ -22,7 +22,12 @@ def over_seeds(axes: Axes, x: ArrayLike, values: ArrayLike, number: int = 0, **s
     ``style`` goes to Matplotlib's ``errorbar``.
     """
     low, middle, high = np.quantile(np.asarray(values, dtype=float), [0.25, 0.5, 0.75], axis=1)
-    usual = {"color": LIGHT[COLOURS[number]], "marker": MARKERS[number], "markersize": 4, "elinewidth": 0.8}
+    usual: dict[str, Any] = {
+        "color": LIGHT[COLOURS[number]],
+        "marker": MARKERS[number],
+        "markersize": 4,
+        "elinewidth": 0.8,
+    }
     axes.errorbar(np.asarray(x), middle, [middle - low, high - middle], **(usual | style))
 
 

@@ -251,7 +251,7 @@ CLOUDS: dict[str, Callable[[Job], NDArray[Any]]] = {
 }
 
 
-TABULATED: dict[str, dict[tuple[str, int, str, int], float]] = {
+TABULATED: dict[str, dict[tuple[Any, ...], float]] = {
     "square": {
         ("cube", 2, variant, k): value
         for variant, values in SQUARE.items()
@@ -278,7 +278,7 @@ def _cloud_of(row: Row) -> tuple[Any, ...]:
 
 def _compared(row: Row, with_many: float) -> Row:
     """An estimate beside what was tabulated, beside the truth, and beside that of many neighbours."""
-    cell = (row["cloud"], row.get("dimension"), row["variant"], row["k"])
+    cell = (row["cloud"], row.get("dimension", 0), row["variant"], row["k"])
     cloud, dimension, variant, k = cell
     found: Row = {f"tabulated_{name}": cells.get(cell) for name, cells in TABULATED.items()}
     found["enough"] = k > KS[0]
