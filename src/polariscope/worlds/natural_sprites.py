@@ -100,18 +100,23 @@ class NaturalSprites:
         """The factors of the first and of the second frames: values, or positions on the grid."""
         u = uniform(self.seed, np.arange(len(self)), 12)[:, 10:]
         angle, shape = np.floor(u * (ANGLES, len(SHAPES))).astype(np.int64).T
-        placed = [np.column_stack((frame[:, :2] / WINDOW, np.sqrt(frame[:, 2]) / WINDOW)) for frame in self.frames]
-        if self.kind == "discrete":
-            placed = [_nearest(frame, self._centres) for frame in placed]
-        first, second = (np.column_stack((frame, angle, shape)) for frame in placed)
+        first, second = (
+            np.column_stack((_nearest(frame, self._centres) if self.kind == "discrete" else frame, angle, shape))
+            for frame in self._shares
+        )
         return (first, second) if self.kind == "discrete" else (first.astype(np.float32), second.astype(np.float32))
+
+    @cached_property
+    def _shares(self) -> tuple[Floats, Floats]:
+        """x, y and scale of both frames, as shares of the window's side."""
+        first, second = (np.column_stack((frame[:, :2], np.sqrt(frame[:, 2]))) / WINDOW for frame in self.frames)
+        return first, second
 
     @cached_property
     def _centres(self) -> tuple[Floats, ...]:
         """Middles of bins of equal width over the values of both frames."""
-        both = np.concatenate(self.frames)
-        values = np.column_stack((both[:, :2] / WINDOW, np.sqrt(both[:, 2]) / WINDOW))
-        edges = [np.linspace(v.min(), v.max(), bins + 1) for v, bins in zip(values.T, BINS, strict=True)]
+        both = np.concatenate(self._shares)
+        edges = [np.linspace(v.min(), v.max(), bins + 1) for v, bins in zip(both.T, BINS, strict=True)]
         return tuple((edge[1:] + edge[:-1]) / 2 for edge in edges)
 
     @cached_property
@@ -267,7 +272,8 @@ def drawn_sprites(
             cosine, sine = scale[part, None] * np.cos(angle[part, None]), scale[part, None] * np.sin(angle[part, None])
             across = x[part, None] + cosine * fan[:, 0] - sine * fan[:, 1]
             up = 1 - y[part, None] + sine * fan[:, 0] + cosine * fan[:, 1]
-            masks = fill_fans(*(np.rint(side * (fine * SUBPIXELS)) for side in (across, up)), fine)
+            corners_x, corners_y = (np.rint(side * (fine * SUBPIXELS)) for side in (across, up))
+            masks = fill_fans(corners_x, corners_y, fine)
             blocks = masks.reshape(-1, size, FINER, size, FINER)
             images[part, 0] = np.rint(blocks.mean((2, 4), dtype=np.float32)).astype(np.uint8)
     return images

@@ -62,7 +62,7 @@ class FramePairs(View):
     @cached_property
     def _last(self) -> Numbers:
         """For every frame of the world the last one of its sequence."""
-        return self.of.last_of(np.arange(len(self.of)))  # type: ignore[attr-defined,no-any-return]
+        return self.of.last_of(np.arange(len(self.of)))  # type: ignore[attr-defined]
 
     @cached_property
     def _firsts(self) -> Numbers:

@@ -39,7 +39,8 @@ class Video(MaskWorld):
     size: int = 64
     """Pixels a side of the windows; the shorter side of frames is brought to it."""
     windows: int = 1
-    """Windows a frame is cut into, evenly spaced along its longer side, each a sequence of its own; one is the middle."""
+    """Windows a frame is cut into, evenly spaced along its longer side, each with sequences of its own; one is the
+    middle."""
     numbered: bool = False
     """Whether different numbers (or colours) in a frame are different objects, each a sequence of its own."""
     fewest: int = FEWEST
