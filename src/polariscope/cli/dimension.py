@@ -61,7 +61,7 @@ def main(arguments: list[str]) -> int:
         raise ValueError(f"--seeds is {options.seeds}: at least 1 is needed")
     if options.statistic == "types" and options.threshold is not None:
         raise ValueError("counting types has no threshold: leave --threshold out")
-    console = Console(quiet=options.json)
+    console = Console(quiet=options.json, markup=False, emoji=False, highlight=False)
     start = options.first
     if start is None:
         estimate = data_dimension(config.world, options.examples)

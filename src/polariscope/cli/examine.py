@@ -96,8 +96,9 @@ def main(arguments: list[str]) -> int:
         assert name is not None
         if options.part != "all":
             raise ValueError("--part is for the data of a run, which knows what it was trained on")
+        subject = own_subject(name, options)
         shelf = None if options.fresh else Shelf.of_source(name, **flags_of(options))
-        examination = examine(own_subject(name, options), asked_world, shelf=shelf, **asked)
+        examination = examine(subject, asked_world, shelf=shelf, **asked)
         about = {"model": name, "data": data, "world": worlds.describe(asked_world)}
         findings = examination.findings(name.rpartition(":")[2], about)
         saved = findings.save(options.out or Path("report.html"))

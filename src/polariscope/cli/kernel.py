@@ -261,6 +261,7 @@ def plain_value(value: Any) -> Any:
 
 def _folder(options: Any, name: str, settings: dict[str, Any]) -> tuple[Path, Run | None]:
     if options.out is not None:
+        options.out.mkdir(parents=True, exist_ok=True)
         return options.out, None
     run = Store(options.runs).create(settings, f"kernel {Path(name).stem}", "kernel")
     return run.path, run
@@ -284,5 +285,5 @@ def _check(options: Any) -> None:
         value = getattr(options, name, least)  # a run has some of them already
         if value < least:
             raise ValueError(f"--{name.replace('_', '-')} is {value}: at least {least} is needed")
-    if options.out is not None and options.out.exists() and not options.out.is_dir():
-        raise ValueError(f"--out is a folder, and {options.out} is a file")
+    if options.out is not None and (options.out.is_file() or options.out.suffix in (".html", ".png", ".svg")):
+        raise ValueError(f"--out is a folder, for report, figures and weights, and {options.out} is a file")

@@ -5,17 +5,22 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib.metadata import version
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from polariscope import plugins
 from polariscope.representation import Representation, represent
 from polariscope.subjects import Subject
-from polariscope.worlds.world import World, worlds
+from polariscope.user_code import LIBRARIES, PACKAGE
+from polariscope.worlds.world import World, sample_numbers, worlds
 
 LARGEST = 2**26
 """Bytes beyond which a representation is not kept: many layers of many examples are quicker made than stored."""
@@ -30,9 +35,11 @@ class Shelf:
 
     @classmethod
     def of_source(cls, reference: str, **flags: Any) -> Shelf:
-        """For a model from a file of the user's, in the user's cache folder."""
-        text = Path(reference.rpartition(":")[0]).read_bytes()
-        said = {"reference": reference, "source": hashlib.sha256(text).hexdigest(), "flags": flags}
+        """For a model from a file of the user's, in the user's cache folder. The file has been loaded, so that what it
+        imports from its own folder is known."""
+        file = Path(reference.rpartition(":")[0]).expanduser().resolve()
+        said = {"reference": reference, "sources": [_bytes_hash(path.read_bytes()) for path in _sources(file)]}
+        said |= {"flags": flags}
         return cls(cache_folder() / "representations", _hash(said))
 
 
@@ -43,19 +50,24 @@ def cache_folder() -> Path:
     return Path(named) if named else Path(usual) / "polariscope"
 
 
-def embed(subject: Subject, world: World, shelf: Shelf | None = None, **asked: Any) -> Representation:
+def embed(
+    subject: Subject, world: World, shelf: Shelf | None = None, *, count: int = 10_000, seed: int = 0, **asked: Any
+) -> Representation:
     """:func:`~polariscope.representation.represent`, or what it gave when the same was asked before.
 
     The same is: weights, code, data, number and choice of examples, seeds, layers, and the version of this program. A
-    damaged file is made again.
+    damaged file is made again; where nothing can be written, nothing is kept.
     """
+    asked |= {"count": count, "seed": seed}
     if shelf is None or subject.module is None or not worlds.knows(world):
         return represent(subject, world, **asked)
     key = _hash(
         {
             "weights": weights_hash(subject.module),
             "code": shelf.code,
+            "plugins": plugins.record(),
             "data": _data(worlds.describe(world)),
+            "factors": _bytes_hash(world.factors_of(sample_numbers(world, count, seed)).tobytes()),
             "asked": {name: list(value) if isinstance(value, tuple) else value for name, value in asked.items()},
             "version": version("polariscope"),
         }
@@ -68,18 +80,37 @@ def embed(subject: Subject, world: World, shelf: Shelf | None = None, **asked: A
             file.unlink()
     found = represent(subject, world, **asked)
     if found.nbytes <= LARGEST:
-        shelf.folder.mkdir(parents=True, exist_ok=True)
-        found.save(file)
+        with suppress(OSError):  # a cache on a full or read-only disk is no reason to fail
+            shelf.folder.mkdir(parents=True, exist_ok=True)
+            found.save(file)
     return found
 
 
 def weights_hash(module: torch.nn.Module) -> str:
-    """A hash of all parameters and buffers, by name, shape and bits."""
+    """A hash of all parameters and buffers, by name, shape and bits, and of what else a module keeps as its state."""
     digest = hashlib.sha256()
-    for name, tensor in sorted(module.state_dict().items()):
-        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
-        digest.update(tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().tobytes())
+    state: dict[str, Any] = {**dict(module.named_buffers()), **module.state_dict()}  # some buffers are not saved
+    for name, value in sorted(state.items()):
+        if isinstance(value, torch.Tensor) and not value.is_quantized:
+            digest.update(f"{name} {value.dtype} {tuple(value.shape)}".encode())
+            digest.update(value.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().tobytes())
+        else:
+            torch.save((name, value), written := BytesIO())
+            digest.update(written.getvalue())
     return digest.hexdigest()
+
+
+def _sources(file: Path) -> list[Path]:
+    """A file of the user's and the modules that were loaded from its folder: together they are the model's code."""
+    named = {Path(found) for module in list(sys.modules.values()) if (found := getattr(module, "__file__", None))}
+    others = (PACKAGE, *LIBRARIES)
+    return sorted(
+        {file} | {p for p in named if p.is_relative_to(file.parent) and not any(map(p.is_relative_to, others))}
+    )
+
+
+def _bytes_hash(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
 
 
 def _hash(said: Mapping[str, Any]) -> str:

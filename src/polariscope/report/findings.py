@@ -57,6 +57,17 @@ class Value:
     shares: Mapping[str, int] = field(default_factory=dict)
     """Counts by kind, shown in place of the number."""
 
+    def text(self) -> str:
+        """
+        >>> Value("mig", "Mutual information gap", 0.123456).text(), Value("mig", "", None, problem="no factors").text()
+        ('0.1235', 'undefined: no factors')
+        >>> Value("types", "Variables", None, shares={"active": 2, "passive": 1}).text()
+        '2 active / 1 passive'
+        """
+        if self.shares:
+            return " / ".join(f"{count} {kind}" for kind, count in self.shares.items())
+        return f"undefined: {self.problem}" if self.value is None else f"{self.value:.4g}"
+
 
 @dataclass(frozen=True, kw_only=True)
 class Values(Part):
@@ -64,8 +75,8 @@ class Values(Part):
 
     entries: Sequence[Value]
 
-    def plain(self) -> dict[str, float | None]:
-        return {entry.name: entry.value for entry in self.entries}
+    def plain(self) -> dict[str, Any]:
+        return {entry.name: dict(entry.shares) or entry.value for entry in self.entries}
 
 
 @dataclass(frozen=True)

@@ -33,7 +33,7 @@ def _body(part: object, pictures: str | None) -> list[str]:
     if isinstance(part, Records) and part.rows:
         return table([{column.title: column.text(row) for column in part.shown} for row in part.rows])
     if isinstance(part, Values):
-        return [f"- {e.title}: {'undefined' if e.value is None else f'{e.value:.4g}'}" for e in part.entries]
+        return [f"- {entry.title}: {entry.text()}" for entry in part.entries]
     if isinstance(part, Text):
         return [f"- {line}" for line in part.lines]
     if isinstance(part, Chart) and pictures is not None:

@@ -128,7 +128,8 @@ def _section(name: str, several: Sequence[Findings], names: Sequence[str]) -> Se
     if isinstance(first, Values):
         blocks: list[Any] = _lines([p.entries if isinstance(p, Values) else () for p in parts])
     elif isinstance(first, Curves):
-        blocks = _curves({n: p.metrics for n, p in zip(names, parts, strict=True) if isinstance(p, Curves)})
+        # Who has no curves keeps its place, and with it the others their colours.
+        blocks = _curves({n: getattr(p, "metrics", ()) for n, p in zip(names, parts, strict=True)}, name)
     else:
         blocks = [_block(part, f"s{i}-{name}", names[i]) for i, part in enumerate(parts)]
     return Section(name, first.title, first.hint, kind, blocks)
@@ -170,10 +171,10 @@ def _line(about: Value, found: Sequence[Value | None]) -> Line:
     return Line(about.title, cells, about.meaning, wanted)
 
 
-def _curves(runs: Mapping[str, Any]) -> list[Markup]:
+def _curves(runs: Mapping[str, Any], key: str) -> list[Markup]:
     return [
         inline(
-            figures.learning_curves(runs, [term], legend=False), f"Learning curve of the {term}", f"curve-{position}"
+            figures.learning_curves(runs, [term], legend=False), f"Learning curve of the {term}", f"{key}-{position}"
         )
         for position, term in enumerate(figures.terms_of(runs.values()))
     ]

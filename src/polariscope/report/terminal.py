@@ -25,7 +25,7 @@ def show(findings: Findings, saved: object = None, console: Console | None = Non
         elif isinstance(part, Values):
             for entry in part.entries:
                 if entry is last[entry.name]:  # a summary repeats some of what follows
-                    console.print(f"  {entry.title}: {_said(entry)}")
+                    console.print(f"  {entry.title}: {entry.text()}")
         elif isinstance(part, Text):
             for line in part.lines:
                 console.print(f"  {line}")
@@ -59,7 +59,7 @@ def side_by_side(several: Sequence[Findings], console: Console | None = None) ->
 
 def _cell(findings: Findings, key: tuple[str, str]) -> str:
     found = [e for part in findings.of(Values) if part.name == key[0] for e in part.entries if e.name == key[1]]
-    return _said(found[0], short=True) if found else "-"
+    return _short(found[0]) if found else "-"
 
 
 def _records(part: Records, console: Console) -> None:
@@ -74,9 +74,7 @@ def _records(part: Records, console: Console) -> None:
         console.print(f"  and {len(part.rows) - ROWS} more, which the report and --json list")
 
 
-def _said(entry: Value, short: bool = False) -> str:
+def _short(entry: Value) -> str:
     if entry.shares:
-        return " / ".join(f"{count}" if short else f"{count} {kind}" for kind, count in entry.shares.items())
-    if entry.value is None:
-        return "undefined" if short else f"undefined: {entry.problem}"
-    return f"{entry.value:.4g}"
+        return " / ".join(map(str, entry.shares.values()))
+    return "undefined" if entry.value is None else entry.text()
