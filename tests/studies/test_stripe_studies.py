@@ -377,6 +377,19 @@ def test_claims_of_learning_curves_follow_the_table() -> None:
     assert [made.held for made in wrong] == [False] * 4
 
 
+def test_a_network_without_a_single_error_leaves_its_exponents_open() -> None:
+    row = {"part": "curve", "task": "stripe", "dimension": 5, "lazy": 0.2, "start": 0.2, "end": 0.1, "compressed": 0.1}
+    rows = [
+        row | {"points": p, "seed": seed, "feature": 0.0 if (p, seed) == (1024, 3) else 10 / p}
+        for p in (256, 512, 1024)
+        for seed in range(6)
+    ]
+    claims = {claim.text: claim for claim in LearningCurves().judge(Table(rows), "laptop")}
+    assert claims["Feature: β = (2d − 1)/(3d − 2) (stripe, d = 5)"].held is None
+    assert claims["Lazy: β = d/(3d − 2) (stripe, d = 5)"].held is False
+    assert claims["A network that learns features beats the lazy kernel (stripe, d = 5)"].held
+
+
 # --- the output scale ------------------------------------------------------------------------------------------------
 
 

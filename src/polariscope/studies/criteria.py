@@ -571,12 +571,12 @@ class PowerLaw(_Of):
         )
 
     def _one(self, rows: Table) -> Finding:
-        points, means = curve_of(rows, self.over, self.column)
+        points, _ = curve_of(rows, self.over, self.column)
         if sum(size >= self.smallest for size in points) >= 3:
             points = {size: own for size, own in points.items() if size >= self.smallest}
         sizes = list(points)
         seeds = sorted(set.intersection(*map(set, points.values()))) if points else []
-        if len(sizes) < 2 or not seeds or (means <= 0).any():
+        if len(sizes) < 2 or not seeds or min(min(own.values()) for own in points.values()) <= 0:
             return Finding("", None, "nothing was measured, or an exponent needs two sizes and values above zero")
         curves = np.log([[own[seed] for seed in seeds] for own in points.values()])
         slopes = np.polyfit(np.log(np.asarray(sizes, float)), curves, 1)[0]

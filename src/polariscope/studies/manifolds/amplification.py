@@ -31,6 +31,7 @@ from polariscope.studies.manifolds.stripe_nets import (
     groups,
     leading,
     named,
+    quotient,
     start_of,
     trained,
     undisturbed,
@@ -248,7 +249,7 @@ def _scaling_claims(task: str, dimension: int) -> Iterator[Claim]:
             AtLeast("peak", 1, of="median", where=here, called="Λ_max/Λ*"),
             AtLeast("kept", 0.5, of="median", where=here, called="Λ_end/Λ*"),
         ),
-        weaker="that Λ does not fall to half of Λ*; it may grow",
+        weaker="only that Λ does not fall to half of Λ*; it may go on growing",
     )
 
 
@@ -266,9 +267,9 @@ def _rise_claim(dimension: int) -> Claim:
 
 def _over_onset(row: Row) -> Row:
     """Λ* beside its theory, and later values beside Λ*."""
-    start = row["at_onset"]
-    theory = predicted_median(row["task"], row["dimension"], row["points"])
-    return row | {"of_theory": start / theory, "peak": row["largest"] / start, "kept": row["at_end"] / start}
+    of_theory = row["at_onset"] / predicted_median(row["task"], row["dimension"], row["points"])
+    later = {"peak": quotient(row, "largest", "at_onset"), "kept": quotient(row, "at_end", "at_onset")}
+    return row | {"of_theory": of_theory} | later
 
 
 def _beside_known(table: Table) -> Iterator[Row]:

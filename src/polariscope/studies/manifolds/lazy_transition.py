@@ -17,9 +17,9 @@ from matplotlib.figure import Figure
 from polariscope.kernels.frozen import NetKernel, learn_frozen
 from polariscope.kernels.gradient_flow import Flow, train_flow
 from polariscope.report.figures import LIGHT, styled
-from polariscope.report.study_figures import log_axes, over_seeds, plain_ticks, side_by_side
+from polariscope.report.study_figures import over_seeds, plain_ticks, side_by_side
 from polariscope.studies.criteria import All, AtLeast, AtMost, Flat, Near
-from polariscope.studies.manifolds.stripe_nets import SOURCE, curve, draw, leading, start_of, world_of
+from polariscope.studies.manifolds.stripe_nets import SOURCE, curve, draw, leading, quotient, start_of, world_of
 from polariscope.studies.study import Bench, Claim, Job, Row, Scale, Study, Table, studies
 from polariscope.theory.amplification import Sampled
 from polariscope.theory.stripe import attractors
@@ -180,14 +180,13 @@ class LazyTransition(Study):
             (factor, "at_onset", 0, "Λ*"),
             (factor, "largest", 1, "Λ_max"),
         ):
-            log_axes(axes)
+            axes.set(xscale="log", yscale="log")
             found = curve(scan, column, over="alpha")
             over_seeds(axes, found.sizes, found.values, number, label=label)
-            axes.set(xlabel="output scale α", xticks=[1e-16, 1e-8, 1.0, 1e8])
-        plain_ticks(onset, subs=(1.0,))
         error.axhline(table.where(learner=FROZEN).mean("error"), color=LIGHT["ink"], linestyle="--", label=FROZEN)
         for axes, title in zip(figure.axes, ("test error", "onset t*/τ", "amplification"), strict=True):
-            axes.set_title(title)
+            plain_ticks(axes, subs=(1.0,) if axes is onset else (1.0, 2.0, 5.0))
+            axes.set(title=title, xlabel="output scale α", xticks=[1e-16, 1e-8, 1.0, 1e8])
         error.legend()
         factor.legend()
         return {"alpha-scan": figure}
@@ -203,10 +202,11 @@ def onset_slope(rows: Table) -> float | None:
 
 def _beside(row: Row, frozen: float) -> Row:
     """A network beside the kernel that never moved, and beside its own start."""
-    alpha, onset = row["alpha"], row.get("onset")
-    found: Row = {"regime": "feature" if alpha <= FEATURE else "lazy" if alpha >= LAZY else "between"}
-    found["of_frozen"] = row["error"] / frozen
-    if onset is not None:
-        found |= {"moved": abs(row["largest"] / row["at_start"] - 1), "grown": row["at_onset"] / row["at_start"]}
-        found["product"] = alpha * onset if alpha >= INVERSE else None
-    return found
+    alpha, largest = row["alpha"], quotient(row, "largest", "at_start")
+    return {
+        "regime": "feature" if alpha <= FEATURE else "lazy" if alpha >= LAZY else "between",
+        "of_frozen": quotient(row | {"frozen": frozen}, "error", "frozen"),
+        "moved": None if largest is None else abs(largest - 1),
+        "grown": quotient(row, "at_onset", "at_start"),
+        "product": alpha * row["onset"] if alpha >= INVERSE and row.get("onset") is not None else None,
+    }

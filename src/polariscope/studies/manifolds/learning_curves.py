@@ -29,6 +29,7 @@ from polariscope.studies.manifolds.stripe_nets import (
     draw,
     groups,
     named,
+    quotient,
     start_of,
     trained,
     world_of,
@@ -46,7 +47,7 @@ LEARNERS = {
 }
 FACTORS = (1, 2, 4, 8, 16)
 LARGE = 215
-"""Points from which on learners are compared with each other; a curved interface gains less, and later."""
+"""Points from which on the cylinder's learners are compared, and kernels of the stripe: the gain comes late."""
 
 
 @dataclass(frozen=True)
@@ -229,13 +230,8 @@ def _gain(job: Job) -> list[Row]:
 
 def _ratios(row: Row) -> Row:
     """Errors of learners of the same points over each other."""
-    compressed = row.get("compressed")
-    return {
-        "large": row["points"] >= LARGE,
-        "feature_over_lazy": row["feature"] / row["lazy"],
-        "end_over_start": row["end"] / row["start"],
-        "compressed_over_feature": None if compressed is None else compressed / row["feature"],
-    }
+    pairs = (("feature", "lazy"), ("end", "start"), ("compressed", "feature"))
+    return {"large": row["points"] >= LARGE} | {f"{a}_over_{b}": quotient(row, a, b) for a, b in pairs}
 
 
 def _curve_claims(task: str, dimension: int) -> Iterator[Claim]:

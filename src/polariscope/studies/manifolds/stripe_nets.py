@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike
 from polariscope.kernels.flow_nets import MeanFieldNet
 from polariscope.kernels.gradient_flow import Flow, Training, train_flow
 from polariscope.kernels.learning_curves import LearningCurve
-from polariscope.studies.study import Job, Table
+from polariscope.studies.study import Job, Row, Table
 from polariscope.theory.stripe import FixedPoint, Layers, attractors, ring
 from polariscope.worlds.cylinder import Cylinder
 from polariscope.worlds.stripes import FloatArray, Stripe
@@ -94,6 +94,11 @@ def undisturbed(
 def leading(task: str, dimension: int) -> FixedPoint:
     """The attractor that carries the network at the onset."""
     return attractors(Layers(), dimension)[0] if task == "stripe" else ring(dimension)
+
+
+def quotient(row: Row, first: str, second: str) -> float | None:
+    """One column over another; None where the row lacks one of them, or the second is zero."""
+    return None if row.get(first) is None or not row.get(second) else float(row[first] / row[second])
 
 
 def groups(table: Table) -> Iterator[tuple[str, int, Table]]:
