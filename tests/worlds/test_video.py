@@ -156,6 +156,8 @@ def test_what_is_no_folder_of_frames_is_one_sentence(tmp_path) -> None:
         assert "\n" not in str(caught.value)
     with pytest.raises(FileNotFoundError, match="never downloaded"):
         len(Video(str(tmp_path / "absent")))
+    with pytest.raises(ValueError, match="give its path"):
+        len(Video())
     for name in ("size", "windows", "fewest"):
         with pytest.raises(ValueError, match=f"{name} of a video is 0"):
             Video("anywhere", **{name: 0})

@@ -35,7 +35,7 @@ class Video(MaskWorld):
     :func:`polariscope.worlds.sequences.transitions` measures how objects move.
     """
 
-    path: str
+    path: str = ""
     size: int = 64
     """Pixels a side of the windows; the shorter side of frames is brought to it."""
     windows: int = 1
@@ -74,6 +74,8 @@ class Video(MaskWorld):
 
 def read_videos(path: str | Path) -> Iterator[tuple[str, NDArray[Any]]]:
     """The videos at a path with their names, each ``(frames, height, width)``, at least two frames of one size."""
+    if not str(path):
+        raise ValueError("mask videos are in a folder or an npz file: give its path, with --world.path for instance")
     path = Path(path).expanduser()
     if not path.exists():
         raise FileNotFoundError(f"there is no file or folder {str(path)!r}; data is never downloaded, give its path")
