@@ -145,10 +145,12 @@ class RandomLabels(Study):
                     {"task": "shifted"},
                     {"task": "centred"},
                     by=1,
-                    where=LINEAR | {"room": True},
+                    where=LINEAR if scale == "paper" else LINEAR | {"room": True},
                     each="width",
                 ),
-                note=f"at widths at which it knows less than {100 * FULL:g} percent of the labels of centred images",
+                weaker=""
+                if scale == "paper"
+                else f"only where it knows less than {100 * FULL:g} percent of the labels of centred images",
             ),
         ]
 
