@@ -93,7 +93,7 @@ class NaturalSprites:
         frames = natural_frames(steps, uniform(self.seed, np.arange(self.count), 10)[:, 7:])  # the steps took seven
         kept = within_quantiles(frames.first[:, 2], frames.second[:, 2], self.extremes)
         if not kept.any():
-            raise ValueError(f"none of {self.count} pairs has areas that are not extreme: raise count, or lower extremes")
+            raise ValueError(f"none of {self.count} pairs has areas that are not extreme: take more pairs")
         frames = Frames(*(frame[kept] for frame in frames))
         return permuted_transitions(*frames, self.seed) if self.permuted else frames
 
