@@ -13,7 +13,7 @@ shown. A table without seeds is exact, and its numbers decide.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -638,7 +638,7 @@ class All(Criterion):
 
 # --- what criteria are made of -------------------------------------------------------------------------------------
 
-_AVERAGE = {"mean": np.mean, "median": np.median}
+_AVERAGE: dict[str, Callable[[Values], Any]] = {"mean": np.mean, "median": np.median}
 
 
 def all_of(verdicts: Sequence[bool | None]) -> bool | None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from polariscope.report.markdown import markdown, table
-from polariscope.studies.study import VERDICTS, Outcome, studies
+from polariscope.studies.study import VERDICTS, Outcome, Row, studies
 
 
 def results_page(outcomes: Sequence[Outcome], folder: Path) -> str:
@@ -41,6 +41,6 @@ def verdicts(outcomes: Sequence[Outcome], linked: bool = False) -> list[str]:
     for outcome in outcomes:
         found = [claim.verdict for claim in outcome.claims]
         name = f"[{outcome.name}]({outcome.path.name}/README.md)" if linked else outcome.name
-        counts = {verdict: found.count(verdict) for verdict in VERDICTS}
-        rows.append({"study": name, "scale": outcome.scale, "seeds": outcome.origin.seeds or "-", **counts})
+        row: Row = {"study": name, "scale": outcome.scale, "seeds": outcome.origin.seeds or "-"}
+        rows.append(row | {verdict: found.count(verdict) for verdict in VERDICTS})
     return table(rows)

@@ -1,0 +1,225 @@
+"""A SlowVAE gives up an axis that is too short to be worth its price; a flow, which has no price to pay, does not
+(figures 6 and 7)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from polariscope.measures.mcc import mcc
+from polariscope.nets.architecture import MLP, Architecture, Linear
+from polariscope.nets.autoencoder import AutoencoderConfig
+from polariscope.nets.flows import LinearFlowConfig
+from polariscope.objectives.slow_flow import SlowFlow
+from polariscope.objectives.slow_vae import SlowVAE
+from polariscope.report.figures import LIGHT, SUBJECTS, styled
+from polariscope.representation import represent
+from polariscope.studies.criteria import All, AtLeast, AtMost, Near, Rises
+from polariscope.studies.study import Bench, Claim, Job, Row, Scale, Study, Table, studies
+from polariscope.theory.transitions import collapse_threshold, collapsed_std
+from polariscope.training.config import RunConfig, TrainingConfig
+from polariscope.training.run import load_model
+from polariscope.worlds.sources import Sources
+
+RATE, GAMMA = 6.0, 10.0
+SQUARED = 0.5
+"""Decoder variance at which the negative log-likelihood is the squared error."""
+FITTED = (0.45, 0.6)
+"""Lengths from which the threshold is extrapolated: closer to it a training hardly leaves the saddle it starts from."""
+DEAD = 0.02
+"""Share of an axis that comes back in a reconstruction below which it was given up."""
+
+
+@dataclass(frozen=True)
+class Setting:
+    lengths: tuple[float, ...]
+    ambient: tuple[int, ...]
+    sources: int
+    seeds: int
+    pairs: int
+    steps: int
+    ambient_steps: int
+
+
+SETTINGS: dict[Scale, Setting] = {
+    "smoke": Setting(lengths=(0.2, 1.0), ambient=(4, 8), sources=4, seeds=1, pairs=500, steps=30, ambient_steps=20),
+    "laptop": Setting(
+        lengths=(0.2, 0.3, 0.36, 0.46, 0.5, 0.55, 0.6, 0.8, 1.0),
+        ambient=(20, 200, 2000),
+        sources=20,
+        seeds=5,
+        pairs=5000,
+        steps=4000,
+        ambient_steps=4000,
+    ),
+    "paper": Setting(
+        lengths=tuple(np.round(np.arange(0.1, 1.01, 0.02), 2).tolist()),
+        ambient=(20, 200, 2000),
+        sources=20,
+        seeds=10,
+        pairs=100_000,
+        steps=50_000,
+        ambient_steps=100_000,
+    ),
+}
+
+
+@studies.register("collapsing-axis")
+@dataclass(frozen=True)
+class CollapsingAxis(Study):
+    """What a linear SlowVAE and a linear SlowFlow keep of a short axis; SlowVAE over the size of the observations."""
+
+    title = "When a SlowVAE gives up an axis"
+    source = (
+        "Klindt, Schott, Sharma et al., Towards nonlinear disentanglement in natural data with temporal sparse coding "
+        "(2021), appendix B, figures 6 and 7"
+    )
+    question = (
+        "How short may an axis of the data be before a SlowVAE stops encoding it, and does a flow share the fate?"
+    )
+    cost = {"smoke": "3 s", "laptop": "15 minutes", "paper": "hours"}
+
+    def jobs(self, scale: Scale) -> Sequence[Job]:
+        setting = SETTINGS[scale]
+        axes: list[Job] = [
+            {"part": "axis", "model": model, "length": length, "seed": seed, "scale": scale}
+            for model in ("slow-vae", "slow-flow")
+            for length in setting.lengths
+            for seed in range(setting.seeds)
+        ]
+        return axes + [
+            {"part": "ambient", "ambient": ambient, "seed": seed, "scale": scale}
+            for ambient in setting.ambient
+            for seed in range(setting.seeds)
+        ]
+
+    def run(self, job: Job, bench: Bench) -> list[Row]:
+        setting = SETTINGS[job["scale"]]
+        common = {"count": setting.pairs, "coefficient": 1.0, "rate": RATE, "start": "normal", "seed": job["seed"]}
+        if job["part"] == "axis":
+            world = Sources(dimension=2, layers=0, scales=(1.0, job["length"]), **common)
+            training = TrainingConfig(setting.steps, 256, 1e-2, schedule="linear", seed=job["seed"], evaluate_every=0)
+            if job["model"] == "slow-flow":
+                config = RunConfig(world, SlowFlow(RATE), LinearFlowConfig(), training)
+            else:
+                config = RunConfig(world, SlowVAE(GAMMA, RATE), _autoencoder(2, Linear(), "constant"), training)
+        else:
+            world = Sources(dimension=setting.sources, layers=2, ambient=job["ambient"], **common)
+            steps = setting.ambient_steps
+            training = TrainingConfig(steps, 64, 1e-3, seed=job["seed"], evaluate_every=0)
+            architecture = MLP((100, 100), (100, 100))
+            config = RunConfig(
+                world, SlowVAE(GAMMA, RATE), _autoencoder(setting.sources, architecture, "diagonal"), training
+            )
+        run = bench.train(config)
+        said = represent(load_model(run), world, count=min(setting.pairs, 5000), reconstructions=job["part"] == "axis")
+        assert said.factors is not None
+        assert said.index is not None
+        row = {key: value for key, value in job.items() if key != "scale"}
+        row |= {"mcc": mcc(said.mean, said.factors).value, "loss": run.result["train_loss"]}
+        if said.var is not None and said.reconstruction is not None:
+            # How much of the shorter axis comes back, and the deviation of the latent that knows least about it.
+            x, again = world.observe(said.index)[:, 1], said.reconstruction[:, 1]
+            least = int(np.abs(np.corrcoef(said.mean.T, x)[-1, :-1]).argmin())
+            row |= {"gain": float(x @ again / (x @ x)), "std": float(np.sqrt(said.var[:, least].mean()))}
+        return [row]
+
+    def claims(self, scale: Scale) -> list[Claim]:
+        threshold = float(collapse_threshold(RATE, gamma=GAMMA))
+        return [
+            Claim(
+                "A SlowVAE gives up the shorter axis below a length that theory knows",
+                f"figure 6: below 0.4; exactly {threshold:.4f} (Spec 001a, section 3.7)",
+                Near("threshold", threshold, by=0.03, called="length at which nothing of it comes back", digits=3),
+            ),
+            Claim(
+                "The variable of an axis that was given up is the prior's",
+                f"figure 6: its standard deviation is {float(collapsed_std(RATE, gamma=GAMMA)):.4f} (Spec 001a, 3.7)",
+                Near(
+                    "collapsed_std",
+                    float(collapsed_std(RATE, gamma=GAMMA)),
+                    by=0.02,
+                    called="standard deviation",
+                    digits=3,
+                ),
+            ),
+            Claim(
+                "Where it keeps both axes it finds both factors; where it gives one up it does not",
+                "figure 6",
+                All(
+                    AtLeast("mcc_of_kept", 0.95, called="MCC of models that keep both axes"),
+                    AtMost("mcc_of_collapsed", 0.9, called="MCC of models that gave one up"),
+                ),
+            ),
+            Claim(
+                "A SlowFlow finds both factors at every length",
+                "figure 6: MCC 1.00",
+                AtLeast("mcc_of_flow", 0.995, of="every", called="MCC", digits=4),
+            ),
+            Claim(
+                "In more dimensions a SlowVAE finds more: its MCC grows with the size of the observations",
+                "figure 7: for 20, 200 and 2000 coordinates, although the loss gets worse",
+                Rises("mcc_ambient", "ambient", by=0.05, called="MCC"),
+            ),
+        ]
+
+    def readings(self, table: Table) -> Table:
+        slow = table.where(part="axis", model="slow-vae")
+        rows: list[Row] = []
+        for seed, own in slow.by("seed"):
+            near = [row for row in own.rows if FITTED[0] <= row["length"] <= FITTED[1]]
+            if len(near) > 1:  # what comes back falls linearly in 1/length, and is nothing at the threshold
+                slope, level = np.polyfit([1 / row["length"] for row in near], [row["gain"] for row in near], 1)
+                rows.append({"seed": seed, "threshold": float(-slope / level)})
+        for row in slow.rows:
+            collapsed = row["gain"] < DEAD
+            told = (
+                {"mcc_of_collapsed": row["mcc"], "collapsed_std": row["std"]}
+                if collapsed
+                else {"mcc_of_kept": row["mcc"]}
+            )
+            rows.append({"seed": row["seed"], **told})
+        flows = table.where(part="axis", model="slow-flow").rows
+        rows += [{"seed": row["seed"], "mcc_of_flow": row["mcc"]} for row in flows]
+        ambient = table.where(part="ambient").rows
+        return Table(rows + [{"seed": r["seed"], "ambient": r["ambient"], "mcc_ambient": r["mcc"]} for r in ambient])
+
+    def figures(self, table: Table) -> dict[str, Figure]:
+        return {"axis": _axis_figure(table), "ambient": _ambient_figure(table)}
+
+
+def _autoencoder(latents: int, architecture: Architecture, posterior: str) -> AutoencoderConfig:
+    return AutoencoderConfig(latents, architecture, posterior, "gaussian", SQUARED)  # type: ignore[arg-type]
+
+
+@styled
+def _axis_figure(table: Table) -> Figure:
+    """MCC of both models and the movement of the SlowVAE's least latent, over the length of the axis."""
+    figure = Figure(figsize=(6.4, 2.6), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    for colour, model in zip(SUBJECTS, ("slow-vae", "slow-flow"), strict=False):
+        rows = table.where(part="axis", model=model)
+        left.scatter(rows.column("length"), rows.column("mcc"), s=14, alpha=0.7, color=LIGHT[colour], label=model)
+    slow = table.where(part="axis", model="slow-vae")
+    right.scatter(slow.column("length"), slow.column("gain"), s=14, alpha=0.7, color=LIGHT["first"])
+    for axes in (left, right):
+        axes.axvline(float(collapse_threshold(RATE, gamma=GAMMA)), color=LIGHT["ink"], linewidth=1, linestyle="--")
+        axes.set_xlabel("length of the shorter axis")
+    left.set_ylabel("MCC")
+    left.legend()
+    right.set_ylabel("share of the shorter axis that comes back")
+    return figure
+
+
+@styled
+def _ambient_figure(table: Table) -> Figure:
+    """MCC and loss of a SlowVAE over the number of coordinates."""
+    rows = table.where(part="ambient")
+    figure = Figure(figsize=(6.0, 2.4), layout="constrained")
+    for axes, name in zip(figure.subplots(1, 2), ("mcc", "loss"), strict=True):
+        axes.scatter(rows.column("ambient"), rows.column(name), s=16, color=LIGHT["first"])
+        axes.set(xscale="log", xlabel="coordinates", ylabel=name)
+    return figure
