@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from scipy import ndimage, stats
 
 from polariscope.nets.architecture import MLP
 from polariscope.nets.autoencoder import AutoencoderConfig
@@ -15,8 +16,10 @@ from polariscope.worlds import ArrayWorld
 from polariscope.worlds.augmented import Augmented, Changes, changed
 from polariscope.worlds.mask_sequences import centre_and_area
 from polariscope.worlds.masks import Walkers
+from polariscope.worlds.mini_sprites import MiniSprites
 from polariscope.worlds.points import Plane
 from polariscope.worlds.sequences import FramePairs
+from polariscope.worlds.targets import Task, target_values
 from polariscope.worlds.view import drawn, others_of
 
 BYTES = np.random.default_rng(0).integers(0, 256, (60, 3, 9, 12), dtype=np.uint8)
@@ -25,6 +28,7 @@ WORLDS = {
     "floats": ArrayWorld(np.random.default_rng(1).normal(0, 50, (60, 7, 9, 12)), floats=True),
 }
 EVERYTHING = {"flip": "both", "shift": 3, "crop": 7, "brightness": 0.4, "offset": 0.2}
+EVERYTHING |= {"blur": 1.5, "noise": 0.1, "erase": 0.3}
 SETTINGS = {
     "horizontal": {"flip": "horizontal"},
     "vertical": {"flip": "vertical"},
@@ -36,15 +40,22 @@ SETTINGS = {
     "crop": {"crop": 7},
     "brightness": {"brightness": 0.5},
     "offset": {"offset": 0.3},
+    "shear": {"shear": 30.0},
+    "shear and turn with edges": {"shear": 60.0, "turn": 60.0, "fill": "edge"},
+    "blur": {"blur": 1.5},
+    "blur with edges": {"blur": 8.0, "fill": "edge"},
+    "noise": {"noise": 0.2},
+    "erase": {"erase": 0.5},
     "everything": EVERYTHING,
 }
 
 
-def turned(image: np.ndarray, angle: float, edges: bool) -> np.ndarray:
+def turned(image: np.ndarray, angle: float, slant: float, edges: bool) -> np.ndarray:
     """One pixel at a time, as complex numbers around the middle, upwards imaginary."""
     out, (_, height, width) = np.zeros_like(image), image.shape
     for row, column in np.ndindex(height, width):
-        there = complex(column - (width - 1) / 2, (height - 1) / 2 - row) * np.exp(-1j * angle)
+        here = complex(column - (width - 1) / 2, (height - 1) / 2 - row)
+        there = (here - slant * here.imag) * np.exp(-1j * angle)
         at = np.rint([(height - 1) / 2 - there.imag, there.real + (width - 1) / 2]).astype(int)
         nearest = at.clip(0, (height - 1, width - 1))
         if edges or (at == nearest).all():
@@ -61,8 +72,8 @@ def slowly(world: Augmented, index: np.ndarray) -> np.ndarray:
             image = image[:, ::-1]
         if done.mirrored[i]:
             image = image[:, :, ::-1]
-        if world.turn:
-            image = turned(image, done.turns[i], world.fill == "edge")
+        if world.turn or world.shear:
+            image = turned(image, done.turns[i], done.slants[i], world.fill == "edge")
         if world.shift:
             s = world.shift
             mode = {"mode": "edge"} if world.fill == "edge" else {}
@@ -71,10 +82,18 @@ def slowly(world: Augmented, index: np.ndarray) -> np.ndarray:
             image = padded[:, s - down : s - down + image.shape[1], s - right : s - right + image.shape[2]]
         top, left = done.corners[i]
         image = image[:, top : top + world.shape[1], left : left + world.shape[2]]
-        if world.brightness or world.offset:
+        if world.brightness or world.offset or world.blur or world.noise:
             white = 255 if image.dtype == np.uint8 else 1
-            bright = image * np.float32(done.factors[i]) + np.float32(white) * np.float32(done.offsets[i])
+            if world.blur:
+                mode, radius = "nearest" if world.fill == "edge" else "constant", int(np.ceil(3 * done.blurs[i]))
+                blurred = image.astype(np.float64)
+                image = ndimage.gaussian_filter(blurred, done.blurs[i], mode=mode, radius=radius, axes=(1, 2))
+            bright = np.float32(image) * np.float32(done.factors[i]) + np.float32(white) * np.float32(done.offsets[i])
+            bright += np.float32(white) * done.noise[i]
             image = np.rint(bright).clip(0, 255).astype(np.uint8) if white == 255 else bright
+        if world.erase:
+            image, (top, left, high, wide) = image.copy(), done.holes[i]
+            image[:, top : top + high, left : left + wide] = 0
         out.append(image)
     return np.stack(out)
 
@@ -86,7 +105,11 @@ def test_all_images_at_once_are_what_a_loop_makes_of_each(kind, settings) -> Non
     index = np.random.default_rng(2).permutation(60)
     found = world.observe(index)
     assert found.dtype == world.of.observe([0]).dtype
-    np.testing.assert_array_equal(found, slowly(world, index))
+    if world.blur:  # summed in another order
+        nearly = {"atol": 1} if kind == "bytes" else {"rtol": 1e-4, "atol": 1e-3}
+        np.testing.assert_allclose(found.astype(float), slowly(world, index).astype(float), **nearly)
+    else:
+        np.testing.assert_array_equal(found, slowly(world, index))
     assert not np.array_equal(found, Augmented(WORLDS[kind], **settings).observe(index)), "something happens"
     check_world(Augmented(WORLDS[kind], **settings))
 
@@ -113,7 +136,7 @@ def test_without_a_time_images_are_cut_out_of_the_middle() -> None:
 
 def test_draws_are_spread_over_all_that_is_allowed() -> None:
     zeros = ArrayWorld(np.zeros((20_000, 4, 6), np.uint8))
-    many = Augmented(zeros, "both", 2, turn=90, crop=3, brightness=0.5, offset=0.1)
+    many = Augmented(zeros, "both", 2, turn=90, crop=3, brightness=0.5, offset=0.1, blur=2, noise=0.3, erase=0.5)
     done = many.drawn(0, 0).changes(np.arange(20_000))
     for flips in (done.upside_down, done.mirrored):
         assert flips.mean() == pytest.approx(0.5, abs=0.02)
@@ -124,6 +147,21 @@ def test_draws_are_spread_over_all_that_is_allowed() -> None:
         assert numbers.mean() == pytest.approx(middle, abs=0.02 * reach)
         assert np.abs(numbers - middle).max() == pytest.approx(reach, rel=0.01)
     assert abs(np.corrcoef(done.upside_down, done.mirrored)[0, 1]) < 0.03
+    assert (done.blurs.min(), done.blurs.mean(), done.blurs.max()) == pytest.approx((0, 1, 2), abs=0.02)
+    slants = Augmented(zeros, shear=45.0).drawn(0, 0).changes(np.arange(20_000)).slants
+    assert np.degrees(np.arctan([slants.min(), slants.mean(), slants.max()])) == pytest.approx([-45, 0, 45], abs=1)
+    # Noise is normal, and each pixel has its own.
+    assert done.noise.shape == (20_000, 1, 3, 3)
+    assert stats.kstest(done.noise.ravel() / 0.3, "norm").statistic < 0.01
+    assert np.abs(np.corrcoef(done.noise.reshape(-1, 9), rowvar=False) - np.eye(9)).max() < 0.03
+    # Holes lie within the image, and are as large as they may be.
+    wide = Augmented(ArrayWorld(np.zeros((20_000, 40, 60), np.uint8)), erase=0.5).drawn(0, 0)
+    top, left, high, across = wide.changes(np.arange(20_000)).holes.T
+    assert (top.min(), left.min()) == (0, 0)
+    assert ((top + high).max(), (left + across).max()) == (40, 60)
+    shares = high * across / 2400
+    assert (shares.mean(), shares.max()) == pytest.approx((0.25, 0.5), abs=0.02)
+    assert (np.quantile(across / np.maximum(high, 1), [0.05, 0.95])[1]) > 2
 
 
 @pytest.mark.parametrize(
@@ -135,6 +173,10 @@ def test_draws_are_spread_over_all_that_is_allowed() -> None:
         (WORLDS["bytes"], {"brightness": 1.5}, "brightness is 1.5"),
         (WORLDS["bytes"], {"turn": 200}, "turn is 200: images are turned by up to 0 to 180 degrees"),
         (WORLDS["bytes"], {"offset": float("nan")}, "offset nan"),
+        (WORLDS["bytes"], {"shear": 70}, "shear is 70: images are slanted by up to 0 to 60 degrees"),
+        (WORLDS["bytes"], {"blur": -1}, "blur is -1"),
+        (WORLDS["bytes"], {"noise": float("nan")}, "noise nan"),
+        (WORLDS["bytes"], {"erase": 1.5}, "erase is 1.5: it is a share of the image from 0 to 1"),
         (Plane(count=10), {"flip": "both"}, r"augmentation is of images, and this world has points of shape \(4,\)"),
     ],
 )
@@ -146,8 +188,38 @@ def test_what_makes_no_sense_is_refused(world, settings, sentence) -> None:
 def test_a_quarter_turn_is_one() -> None:
     square = np.random.default_rng(0).integers(0, 256, (2, 3, 8, 8), dtype=np.uint8)
     none, same = np.zeros(2, bool), np.zeros(2)
-    quarter = Changes(none, none, np.zeros((2, 2), int), np.zeros((2, 2), int), same + np.pi / 2, same + 1, same)
+    still, whole, nowhere = np.zeros((2, 1, 1, 1), np.float32), np.zeros((2, 4), int), np.zeros((2, 2), int)
+    quarter = Changes(none, none, nowhere, nowhere, same + np.pi / 2, same + 1, same, same, same, still, whole)
     np.testing.assert_array_equal(changed(square, quarter, (3, 8, 8), "zero"), np.rot90(square, axes=(2, 3)))
+
+
+@pytest.mark.spec("001a/IG-25")
+@pytest.mark.parametrize("how", [{"erase": 0.3}, {"noise": 0.1}, {"shear": 20.0}, {"blur": 1.0}], ids=str)
+def test_erasing_noise_shear_and_blur_change_neither_the_label_nor_the_place(how) -> None:
+    plain = Task(MiniSprites(), "all", "values")
+    index = np.arange(0, len(plain), 7)
+    for view in (
+        Augmented(plain, **how).drawn(0, 4),
+        Task(Augmented(MiniSprites(), **how), "all", "values").drawn(0, 4),
+    ):
+        assert (view.observe(index) != plain.observe(index)).any((1, 2, 3)).mean() > 0.3
+        np.testing.assert_array_equal(target_values(view, index), plain.target_of(index))
+    # A symmetric spot in the middle stays there, whatever is done to it.
+    spot = np.zeros((500, 1, 15, 15), np.float32)
+    spot[:, :, 6:9, 6:9] = 1
+    spot[:, :, 7, 7] = 2
+    world = Augmented(ArrayWorld(spot, floats=True), **how).drawn(0, 1)
+    found = world.observe(np.arange(500))
+    assert not world.changes(np.arange(500)).moves.any()
+    if "erase" in how:
+        assert ((found == spot) | (found == 0)).all(), "what is left is where it was"
+    elif "noise" in how:
+        assert np.abs(found.mean(0) - spot[0]).max() < 0.03
+    else:
+        for axis in (2, 3):
+            weights = found.sum(5 - axis)
+            assert np.allclose((weights * np.arange(15)).sum(2) / weights.sum(2), 7, atol=1e-4)
+        assert (found[:, 0, 7, 7] == found.max((1, 2, 3))).all()
 
 
 @pytest.mark.spec("001a/DS-17")
