@@ -10,6 +10,7 @@ from matplotlib.figure import Figure
 from torch import nn
 
 import polariscope
+from polariscope.report.findings import Chart, Pictures
 
 
 class Net(nn.Module):
@@ -51,12 +52,14 @@ def test_rows_as_arrow_and_as_a_frame(found, monkeypatch) -> None:
 
 
 def test_single_figures_and_a_report_of_the_result_itself(found, tmp_path) -> None:
-    figures = polariscope.examination_figures(found)
-    assert set(figures) == {"factors", "histograms", "reconstructions", "traversals"}
-    assert all(isinstance(figure, Figure) for figure in figures.values())
-    assert len(figures["traversals"].axes) == 3
-    figures["traversals"].savefig(tmp_path / "t.png")
-    polariscope.write_report(tmp_path / "report.html", found, "Mine")
+    document = found.findings("Mine")
+    drawn = {chart.name: chart.draw() for chart in document.of(Chart)}
+    assert set(drawn) == {"factors", "histograms"}
+    assert all(isinstance(figure, Figure) for figure in drawn.values())
+    strips = {part.name: part.strips for part in document.of(Pictures)}
+    assert {name: len(found) for name, found in strips.items()} == {"reconstructions": 12, "traversals": 3}
+    assert strips["traversals"][0].images.shape == (1, 9, 1, 8, 8)
+    assert document.save(tmp_path / "report.html") == tmp_path / "report.html"
     assert "<title>Mine" in (tmp_path / "report.html").read_text()
 
 
@@ -64,7 +67,7 @@ def test_layers_compared_are_a_table_too(found) -> None:
     images = np.random.default_rng(0).random((40, 8, 8))
     same = polariscope.compare(Net(), Net(), polariscope.as_world(images), count=40)
     assert same.to_arrow().column_names[0] == "layer"
-    assert "similarity of" in repr(same)
+    assert repr(same).startswith("<Comparison: cka of Net and Net: 1.000 of the mean representations")
 
 
 def test_names_at_the_top_are_found_when_asked_for() -> None:

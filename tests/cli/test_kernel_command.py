@@ -19,7 +19,7 @@ from polariscope.training import load_model
 
 SMALL = ["--count", "60", "--test", "60", "--train", "30"]
 PICTURES = ["information.png", "projections.png", "scatter.png", "spectrum.png"]
-FILES = ["final.safetensors", "initial.safetensors", "kernel.json", "report.html"]
+FILES = ["arrays.safetensors", "findings.json", "report.html"]
 
 
 @pytest.fixture
@@ -38,7 +38,7 @@ def run(tmp_path, monkeypatch, capsys):
 @pytest.fixture
 def undrawn(monkeypatch) -> None:
     """No pictures, which are most of the time that a small diagnosis takes: only the first test looks at them."""
-    monkeypatch.setattr("polariscope.cli.kernel.figures_of", lambda *_: {})
+    monkeypatch.setattr("polariscope.examination.diagnose.Diagnosis._charts", lambda *_: [])
 
 
 @pytest.fixture
@@ -55,21 +55,22 @@ def test_a_built_in_network_is_trained_and_diagnosed(run) -> None:
     assert code == 0, err
     (found,) = Store(Path("runs")).runs()
     assert (found.status, found.record["kind"]) == ("done", "train"), "a run like any other"
-    assert {"kernel.json", "report.html", *PICTURES} < {f.name for f in found.path.iterdir()}
-    record = json.loads((found.path / "kernel.json").read_text())
+    assert {*FILES, *PICTURES} < {f.name for f in found.path.iterdir()}
+    record = json.loads((found.path / "findings.json").read_text())
     assert record["settings"]["data"]["of"] == {"name": "digits", "count": 10_000, "size": 14, "seed": 0}
     assert record["settings"]["data"]["told"] == "parity"
     assert (record["settings"]["seed"], record["settings"]["steps"]) == (0, 30)
-    assert record["class_names"] == ["even", "odd"]
+    assert record["classes"] == ["even", "odd"]
     assert found.result["verdict"] == record["verdict"]
-    assert np.shape(record["scatter"]["final"]) == (60, 2)
-    for name in ("initial", "final", "last layer, initial", "last layer, final"):
-        assert name in out
-        assert len(record["kernels"][name]["information"]) == 10
-    assert f"verdict: {record['verdict']}" in out
+    assert load_file(found.path / "arrays.safetensors")["scatter/final"].shape == (60, 2)
+    names = ("initial", "final", "last layer, initial", "last layer, final")
+    assert tuple(row["name"] for row in record["kernels"]) == names
+    assert all(len(row["information"]) == 10 for row in record["kernels"])
+    assert "last layer" in out
+    assert f"Verdict: {record['verdict']}" in out
     assert "report.html" in out
     page = (found.path / "report.html").read_text()
-    assert page.count("<svg") == 4
+    assert page.count("<svg") == 1 + 4
     assert f"Verdict: {record['verdict']}" in page
     assert "http" not in page.replace("http://www.w3.org", "")
     for name in ("projections", "information", "scatter", "spectrum"):
@@ -88,7 +89,7 @@ def test_the_output_scale_changes_the_verdict(run, stripe: Path) -> None:
         assert code == 0, err
         found = json.loads(out)
         verdicts[alpha] = found["verdict"]
-        assert sorted(f.name for f in Path(alpha).iterdir()) == ["kernel.json", "report.html"]
+        assert sorted(f.name for f in Path(alpha).iterdir()) == FILES
     assert verdicts == {"0.1": "learns features", "1000": "lazy"}
     assert found["settings"]["alpha"] == 1000
     assert len(Store(Path("runs")).runs()) == 2, "what was trained is a run, wherever the report goes"
@@ -148,8 +149,8 @@ def test_idx_files_are_read_and_a_small_set_is_divided(run) -> None:
     assert code == 0, err
     found = json.loads(out)
     assert found["examples"] == {"kernel": 80, "held_out": 80}
-    assert found["classes"] == 3
-    assert json.loads((Path(found["out"]) / "kernel.json").read_text())["class_names"] == ["4", "5", "6"]
+    assert found["classes"] == ["4", "5", "6"]
+    assert json.loads((Path(found["out"]) / "findings.json").read_text())["classes"] == ["4", "5", "6"]
     assert found["network_error"] < 0.1
 
 
@@ -161,7 +162,7 @@ def test_a_run_that_classifies_is_diagnosed_by_its_name(run) -> None:
     assert code == 0, err
     found = json.loads(out)
     assert found["examples"] == {"kernel": 100, "held_out": 80}
-    assert found["classes"] == 10
+    assert len(found["classes"]) == 10
     (stored,) = Store(Path("runs")).runs()
     assert stored.result["verdict"] == found["verdict"]
     before = load_model(stored, 0).state_dict()["conv1.weight"]
@@ -213,6 +214,7 @@ def test_the_same_seed_gives_the_same_numbers(run, stripe: Path) -> None:
         (["wide.py:three", "points.npz", "--train", "3"], "3 outputs for 4 classes"),
         (["wide.py:other", "points.npz", "--train", "3"], "the observations have shape"),
         (["mlp", "points.npz", "--out", "points.npz"], "is a file"),
+        (["wide.py:three", "points.npz", "--out", "page.html"], "--out is a folder"),
         (["mlp", "points.npz", "--form", "full"], "full"),
     ],
 )

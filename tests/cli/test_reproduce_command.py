@@ -5,6 +5,7 @@ import json
 import pytest
 
 from polariscope.studies import Claim, Study, studies
+from polariscope.studies.criteria import AtLeast
 
 
 class Squares(Study):
@@ -19,8 +20,8 @@ class Squares(Study):
     def run(self, job, bench):
         return [{"number": job["number"], "seed": 0, "square": job["number"] ** 2}]
 
-    def claims(self, table, scale):
-        return [Claim("squares are positive", "yes", "9", bool(table.mean("square") > 0))]
+    def claims(self, scale):
+        return [Claim("squares are positive", "page 3: yes", AtLeast("square", 0.5))]
 
 
 class Broken(Squares):
@@ -46,6 +47,11 @@ def test_one_study_that_fails_does_not_end_the_others(run, monkeypatch, tmp_path
     assert [entry["study"] for entry in json.loads(out)] == ["first", "third"]
     assert err.splitlines()[-1] == "error: middle: RuntimeError: the cat is on the keyboard"
     assert "third-smoke" in (tmp_path / "results" / "README.md").read_text()
+    folder = tmp_path / "results" / "first-smoke"
+    assert {"report.html", "findings.json", "README.md"} < {file.name for file in folder.iterdir()}
+    (claim,) = json.loads((folder / "findings.json").read_text())["claims"]
+    assert (claim["text"], claim["verdict"]) == ("squares are positive", "held")
+    assert json.loads(out)[0]["claims"] == [claim]
     monkeypatch.setattr(Broken, "error", ArithmeticError("training diverged"))
     code, _, err = run("reproduce", "all", "--scale", "smoke")
     assert (code, err.splitlines()[-1]) == (3, "error: middle: training diverged")

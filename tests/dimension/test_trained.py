@@ -8,12 +8,13 @@ import pyarrow as pa
 import pytest
 import torch
 
-from polariscope.dimension.results import SCHEMA, markdown, reading_row, result_rows
+from polariscope.dimension.results import SCHEMA, dimension_findings, reading_row, result_rows
 from polariscope.dimension.search import Search
 from polariscope.dimension.trained import (
     DimensionProbe,
     DimensionSearch,
     Reading,
+    StableDimension,
     data_dimension,
     intrinsic_dimension,
     largest_beta,
@@ -29,6 +30,7 @@ from polariscope.objectives.autoencoder import AE
 from polariscope.objectives.beta_vae import BetaVAE
 from polariscope.objectives.dip_vae import DIPVAE
 from polariscope.objectives.vae import VAE
+from polariscope.report.markdown import markdown
 from polariscope.theory.linear_vae import solve, trace_gaps
 from polariscope.training.config import RunConfig, TrainingConfig
 from polariscope.worlds.points import Gaussian
@@ -316,7 +318,8 @@ def test_results_come_as_rows_and_as_a_published_table() -> None:
     assert first["seconds_per_run"] == pytest.approx(1.5 * np.mean(models))
     assert (first["steps"], first["runs"], first["trusted"], rows[2]["n_sd"]) == (100, 3, 1.0, 0.0)
     assert pa.Table.from_pylist(rows).schema.names == list(SCHEMA)
-    lines = markdown(rows).splitlines()
-    assert len(lines) == 5
-    assert lines[2].startswith("| FONDUE | sprites | 11.0 ± 1.0 | ")
+    stable = [StableDimension((run(n),), stable=True) for n in (10, 12, 11)]
+    lines = markdown(dimension_findings(stable, "sprites", 4)).splitlines()
+    titles = lines.index("| algorithm | dataset | n (avg ± SD) | time/run | models | steps |")
+    assert lines[titles + 2].startswith("| FONDUE | sprites | 11.0 ± 1.0 | ")
     assert set(asdict(reading(3, 0.5))) - {"bottleneck"} <= set(reading_row(reading(3, 0.5)))

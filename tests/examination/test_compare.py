@@ -39,7 +39,7 @@ def test_layers_come_in_order_and_a_model_is_like_itself() -> None:
     )
 
 
-def test_the_command_draws_a_heatmap(tmp_path, monkeypatch, capsys) -> None:
+def test_the_command_writes_a_page_or_a_heatmap(tmp_path, monkeypatch, capsys) -> None:
     monkeypatch.chdir(tmp_path)
     store = Store(tmp_path / "runs")
     small = AutoencoderConfig(latents=3, architecture=MLP((8,), (8,)))
@@ -49,9 +49,13 @@ def test_the_command_draws_a_heatmap(tmp_path, monkeypatch, capsys) -> None:
     assert main(["compare", "run-0", "run-1", "--count", "100", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert np.shape(found["values"]) == (len(found["rows"]), len(found["columns"]))
-    assert (tmp_path / "compare.png").stat().st_size > 1000
-    assert main(["compare", "run-0", "run-0", "--steps", "3", "6", "--count", "100"]) == 0
+    assert found["latent"]["mean"] == found["values"][found["rows"].index("mean")][found["columns"].index("mean")]
+    assert found["out"] == "compare.html"
+    assert "Layer by layer" in (tmp_path / "compare.html").read_text()
+    words = ["compare", "run-0", "run-0", "--steps", "3", "6", "--count", "100", "--out", "heat.png"]
+    assert main(words) == 0
     assert "cka of the mean" in capsys.readouterr().out
+    assert (tmp_path / "heat.png").read_bytes().startswith(b"\x89PNG"), "the heatmap alone"
     for words, sentence in [
         (["compare", "run-0"], "which models?"),
         (["compare", "run-0", "run-9"], "there is no run 'run-9'"),

@@ -90,10 +90,11 @@ def test_a_convolutional_network_with_several_outputs() -> None:
         ]  # fmt: skip
         assert found.network_error < 0.4 < found.chance
         assert found.view("last layer, final").error < found.view("last layer, initial").error
-    summary = json.loads(json.dumps(found.summary()))
-    assert summary["kernel_form"] == "pseudo"
-    assert len(summary["kernels"]["final"]["projections"]) == 10
-    assert summary["examples"] == {"kernel": 200, "held_out": 200}
+    told = json.loads(json.dumps(found.findings().json()))
+    assert told["kernel_form"] == "pseudo"
+    assert [row["name"] for row in told["kernels"]] == [view.name for view in found.views]
+    assert len(told["kernels"][1]["projections"]) == 10
+    assert told["examples"] == {"kernel": 200, "held_out": 200}
 
 
 class Squeezed(nn.Module):

@@ -86,11 +86,13 @@ def test_every_registered_measure_gives_a_value_or_a_reason() -> None:
     found = examine(Own(), images, factors)
     assert len(found.values) > 3
     for value in found.values:
-        assert (value.value is None) != (value.problem is None), value
+        assert (value.value is None) == bool(value.problem), value
         assert value.value is None or np.isfinite(value.value)
-    summary = found.summary()
-    assert summary["types"]["active"] == 2
-    assert len(summary["variables"]) == 3
+    told = found.findings().json()
+    assert told["types"]["active"] == 2
+    assert len(told["variables"]) == 3
+    assert told["measures"] == found.measures
+    assert told["undefined"] == {value.name: value.problem for value in found.values if value.problem}
 
 
 def test_a_deterministic_code_without_a_decoder_is_examined_too() -> None:
