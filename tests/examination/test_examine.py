@@ -3,9 +3,15 @@
 import numpy as np
 import pytest
 import torch
+from scipy.stats import entropy
+from sklearn.metrics import mutual_info_score
 from torch import nn
 
 from polariscope.examination.examine import _audit_notes, examine
+from polariscope.measures.factor_information import factor_information
+from polariscope.measures.information import discretise
+from polariscope.measures.measure import meaning, measures
+from polariscope.measures.mig import mig
 from polariscope.measures.polarisation import variable_types
 from polariscope.nets.autoencoder import Autoencoder, AutoencoderConfig
 from polariscope.nets.model import Brief
@@ -165,3 +171,83 @@ def test_the_audit_of_variances_says_what_it_found(power, words) -> None:
     predicted = np.random.default_rng(0).uniform(0.01, 1, (50, 2)).astype(np.float32)
     found = _audit_notes(Representation(np.zeros((50, 2), np.float32), predicted**power), predicted)
     assert words in found[0]
+
+
+class Plain(nn.Module):
+    """An encoder and nothing else: no variances, nothing sampled."""
+
+    def encode(self, x):
+        return x.flatten(1)[:, :3]
+
+
+def needing(*needs: str) -> set[str]:
+    return {name for name in measures.names() if set(needs) & set(measures.get(name).needs)}
+
+
+def test_measures_are_chosen_by_what_the_model_gives() -> None:
+    points = np.random.default_rng(0).normal(size=(300, 3))
+    found = examine(Plain(), points)
+    left_out = needing("var", "sample", "factors")
+    assert needing("var", "sample")
+    assert needing("factors")
+    assert set(found.measures) == set(measures.names()) - left_out
+    notes = [note for note in found.notes if note.startswith("Not measured without")]
+    assert len(notes) == len({note.partition(":")[0] for note in notes}), "one note for each thing that is lacking"
+    named = {name for note in notes for name in note.rstrip(".").partition(": ")[2].split(", ")}
+    assert named == left_out
+    with_factors = examine(Plain(), points, (points[:, 0] > 0).astype(int))
+    assert set(with_factors.measures) == set(measures.names()) - needing("var", "sample")
+    assert not any("without known factors" in note for note in with_factors.notes)
+    assert not any("Not measured" in note for note in examine(Own(), *dots(), count=200).notes)
+
+
+def test_a_measure_that_is_asked_for_says_why_it_has_no_value() -> None:
+    found = examine(Plain(), np.random.default_rng(0).normal(size=(300, 3)), measured=["mig", "effective-rank"])
+    gap, rank = found.values
+    assert (gap.name, gap.value) == ("mig", None)
+    assert "needs factors" in gap.problem
+    assert rank.value is not None
+    assert not any("Not measured" in note for note in found.notes)
+    told = found.findings().json()
+    assert told["measures"]["mig"] is None
+    assert told["undefined"] == {"mig": gap.problem}
+
+
+def test_what_tells_about_a_factor_is_binned_as_the_scores_bin_it() -> None:
+    """A continuous factor in 20 bins, an integer one by its values however many they are."""
+    rng = np.random.default_rng(0)
+    codes = rng.normal(size=(2000, 2))
+    factors = np.column_stack([codes[:, 0] + rng.normal(size=2000), rng.integers(0, 40, 2000)])
+    codes[:, 1] = factors[:, 1]
+    found = factor_information(codes, factors)
+    labels = np.column_stack([discretise(factors[:, :1])[:, 0], factors[:, 1].astype(int)])
+    binned = discretise(codes)
+    for j in range(2):
+        for k in range(2):
+            own = mutual_info_score(binned[:, j], labels[:, k]) / entropy(np.bincount(labels[:, k]))
+            assert found[j, k] == pytest.approx(own, abs=1e-9)
+    # Twenty bins of a code hold pairs of the forty values: they know all but one bit of each.
+    assert found[1, 1] == pytest.approx(1 - np.log(2) / np.log(40), abs=0.01)
+    # The scores read the same table.
+    table = mig(codes, factors).table / [entropy(np.bincount(labels[:, k])) for k in range(2)]
+    np.testing.assert_allclose(found, table, atol=1e-9)
+
+
+def test_a_measure_means_the_first_line_of_its_docstring(monkeypatch) -> None:
+    class Gap:
+        """Gap of ``mean`` and :func:`sample`, in two
+        lines.
+
+        More that is not shown.
+        """
+
+    class Bare:
+        pass
+
+    Bare.__doc__ = "Bare(bins: int = 20)"
+    known = {"gap": Gap, "bare": Bare}
+    monkeypatch.setattr(measures, "names", lambda: sorted(known))
+    monkeypatch.setattr(measures, "get", known.__getitem__)
+    assert meaning("gap") == "Gap of mean and sample, in two lines."
+    assert meaning("bare") == ""
+    assert meaning("unknown") == ""
