@@ -162,6 +162,19 @@ def test_uni_pairs_change_exactly_k_factors(sizes) -> None:
             assert moved[:, i].mean() == pytest.approx(max(0.5, 1 / movable), abs=4 * 0.5 / np.sqrt(len(first)))
 
 
+@pytest.mark.spec("001a/IG-22")
+@pytest.mark.parametrize("sizes", [(2, 4, 5, 3), (-3, 1, 6), (7,)], ids=str)
+def test_pairs_of_one_change_have_exactly_one_in_any_factor(sizes) -> None:
+    first, second = changes(Pairs(Grid(sizes), "one"), 4000)
+    moved = first != second
+    assert (moved.sum(1) == 1).all()
+    movable = [abs(size) > 1 for size in sizes]
+    assert fits(moved.sum(0), movable), "every factor that can change does so equally often"
+    for i, size in enumerate(map(abs, sizes)):
+        if size > 1:
+            assert fits(np.bincount((second - first)[moved[:, i], i] % size, minlength=size), [0] + [1] * (size - 1))
+
+
 @pytest.mark.spec("001a/DS-08")
 def test_loc_pairs_mostly_touch_one_factor_which_may_keep_its_value() -> None:
     sizes = (2, 4, 5, 3)
@@ -199,13 +212,14 @@ def test_pairs_of_a_part_stay_in_it() -> None:
     whole = MiniSprites()
     for split in (Composition(), Extrapolation()):
         allowed = split.parts(whole).train
-        for kind in ("uni", "loc", "lap", "lap-nc"):
+        for kind in ("uni", "one", "loc", "lap", "lap-nc"):
             view = Pairs(Part(whole, split, "train"), kind).drawn(0, 1)
             second = whole.grid.to_index(view.other_factors_of(np.arange(len(view))))
             assert np.isin(second, allowed).all()
             changed = whole.factors_of(second) != view.factors_of(np.arange(len(view)))
-            assert changed[:, 0].any() == (kind in ("uni", "loc")), "within a part the shape stays as well"
-            assert changed.any(1).all() == (kind in ("uni", "lap"))
+            assert changed[:, 0].any() == (kind in ("uni", "one", "loc")), "within a part the shape stays as well"
+            assert changed.any(1).all() == (kind in ("uni", "one", "lap"))
+            assert kind != "one" or (changed.sum(1) == 1).all()
             np.testing.assert_array_equal(view.others_of([3, 4])[0], whole.observe(second[[3, 4]]))
     check_world(view)
 

@@ -1,11 +1,20 @@
 """Splits: disjoint, complete, and of the published sizes."""
 
+import math
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 from polariscope.testing import check_world
-from polariscope.worlds import ArrayWorld
+from polariscope.worlds import ArrayWorld, Factor
+from polariscope.worlds.arm3d import Arm3D
+from polariscope.worlds.faces import Faces
+from polariscope.worlds.files import File
 from polariscope.worlds.mini_sprites import MiniSprites
+from polariscope.worlds.pairs import Pairs
 from polariscope.worlds.shapes3d import Shapes3D
 from polariscope.worlds.splits import (
     Chosen,
@@ -16,11 +25,33 @@ from polariscope.worlds.splits import (
     Interpolation,
     Part,
     RandomSplit,
+    confined,
+    one_ood,
     splits,
     three_parts,
     usual_values,
 )
 from polariscope.worlds.sprites import Sprites
+
+SPEC = Path(__file__).resolve().parents[2] / "docs" / "spec" / "001a-slowvae-and-indomain-generalization.md"
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """A world of factors alone: splits look at nothing else."""
+
+    table: np.ndarray
+    sizes: tuple[int, ...]
+
+    @property
+    def factors(self):
+        return tuple(Factor(f"f{i}", size) for i, size in enumerate(self.sizes))
+
+    def __len__(self):
+        return len(self.table)
+
+    def factors_of(self, index):
+        return self.table[index]
 
 
 @pytest.mark.spec("003/F3-055")
@@ -69,19 +100,175 @@ def test_splits_by_values_are_disjoint_complete_and_of_the_published_sizes(world
     assert np.array_equal(np.sort(together), np.arange(len(world)))
 
 
-def test_the_usual_values_are_those_published() -> None:
-    inside, end, first = (
-        usual_values(Sprites().factors, kind) for kind in ("interpolation", "extrapolation", "composition")
-    )
-    assert inside == {
-        "scale": (1, 4),
-        "orientation": (2, 7, 12, 17, 22, 27, 32, 37),
-        "x": (2, 7, 11, 15, 20, 24, 29),
-        "y": (2, 7, 11, 15, 20, 24, 29),
-    }
-    assert end["x"] == tuple(range(25, 32))
-    assert end["orientation"] == tuple(range(32, 40))
-    assert first == {"orientation": (0, 1, 2, 3), "x": (0, 1, 2), "y": (0, 1, 2)}
+NAMES = {
+    "dSprites": {},
+    "Shapes3D": {
+        "floor": "floor_hue",
+        "wall": "wall_hue",
+        "object colour": "object_hue",
+        "size": "scale",
+        "azimuth": "orientation",
+    },
+    "MPI3D": {
+        "colour": "object_colour",
+        "height": "camera_height",
+        "background": "background_colour",
+        "x-axis": "horizontal_axis",
+        "y-axis": "vertical_axis",
+    },
+    "CelebGlow": {},
+}
+"""Ours for the specification's names of factors, where they differ."""
+
+
+def listed(text: str) -> tuple[int, ...]:
+    """``1,4`` and ``32…39`` and ``0..3`` as positions."""
+    if between := re.fullmatch(r"(\d+)(?:…|\.\.)(\d+)", text):
+        return tuple(range(int(between[1]), int(between[2]) + 1))
+    return tuple(int(number) for number in text.split(","))
+
+
+def printed() -> dict[str, dict[str, dict[str, tuple[int, ...]]]]:
+    """Tables 2 and 3 of the specification: kind, data set, factor, positions."""
+    text = SPEC.read_text(encoding="utf-8")
+    found = {kind: {name: {} for name in NAMES} for kind in ("interpolation", "extrapolation", "composition")}
+    rows = re.search(r"Table 2 \(exclusive test values\)\n\n.*\n.*\n((?:\|.*\n)+)", text)[1]
+    data = ""
+    for row in rows.splitlines():
+        named, factors, inside, end = (cell.strip() for cell in row.strip("|").split("|"))
+        data = named or data
+        for factor in factors.split(", "):
+            # "floor, wall, object colour" are three colours.
+            name = NAMES[data].get(factor, factor)
+            found["interpolation"][data][name], found["extrapolation"][data][name] = listed(inside), listed(end)
+    line = re.search(r"Table 3 \(exclusive train values, composition\): (.*)", text)[1]
+    for data, part in re.findall(r"(\w+) ((?:[\w -]+ \{[\d.]+\}(?:, )?)+)", line):
+        for factor, positions in re.findall(r"([\w -]+?) \{([\d.]+)\}", part):
+            factor = factor.strip()
+            found["composition"][data][NAMES[data].get(factor, factor)] = listed(positions)
+    return found
+
+
+@pytest.mark.spec("001a/IG-02")
+@pytest.mark.parametrize("kind", ["interpolation", "extrapolation", "composition"])
+@pytest.mark.parametrize(
+    ("data", "world"),
+    [("dSprites", Sprites()), ("Shapes3D", Shapes3D()), ("MPI3D", Arm3D()), ("CelebGlow", Faces())],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_the_usual_values_are_those_printed(data, world, kind) -> None:
+    if (data, kind) == ("CelebGlow", "composition"):  # which is not printed
+        assert usual_values(world, kind) == {"smile": (0,), "blond": (0,), "age": (0,)}
+    else:
+        want = printed()[kind][data]
+        assert len(want) >= 2
+        assert usual_values(world, kind) == want
+
+
+def test_quarter_turns_scale_the_printed_values() -> None:
+    """Spec 001a, section 8.5: {8, 9}, {2, 7} and {0}, at the fractions of the full circle."""
+    world = Sprites(unambiguous=True)
+    kinds = {"extrapolation": (8, 9), "interpolation": (2, 7), "composition": (0,)}
+    for kind, turns in kinds.items():
+        values = usual_values(world, kind)
+        assert values.pop("orientation") == turns
+        assert values == {k: v for k, v in usual_values(Sprites(), kind).items() if k != "orientation"}
+    assert Extrapolation().parts(world).share == pytest.approx(0.325521, abs=1e-6)
+
+
+SPLITS = (Interpolation(), Extrapolation(), Composition())
+
+
+@pytest.mark.spec("001a/IG-04")
+@pytest.mark.parametrize(
+    "sizes", [(6, 6), (3, 7, 20), (12, 50), (10, 10, 10), (4, 4, 4, 9, 30), (3, 3, 3, 3, 7, 9), (2, 8, 25)], ids=str
+)
+@pytest.mark.parametrize("split", SPLITS, ids=lambda split: type(split).__name__)
+def test_any_grid_is_split_at_three_tenths(sizes, split) -> None:
+    world = Table(np.stack(np.unravel_index(np.arange(math.prod(sizes)), sizes), 1), sizes)
+    assert abs(split.parts(world).share - 0.3) <= 0.05
+    if isinstance(split, Composition):
+        parts = split.parts(world)
+        assert all(
+            len(np.unique(column)) == size for column, size in zip(world.table[parts.train].T, sizes, strict=True)
+        )
+    if isinstance(split, Interpolation):
+        for name, positions in usual_values(world, "interpolation").items():
+            size = sizes[int(name[1:])]
+            assert set(positions) <= set(range(1, size - 1)), "the ends are seen"
+            assert len(set(positions)) == len(positions)
+
+
+@pytest.mark.spec("001a/IG-04")
+def test_uneven_data_in_a_file_is_split_at_three_tenths_of_what_it_has(tmp_path) -> None:
+    """Low values are much more frequent: shares of the grid are not shares of the file."""
+    rng = np.random.default_rng(0)
+    labels = np.minimum(rng.geometric((0.3, 0.2), size=(6000, 2)), (8, 12)) - 1
+    np.savez(tmp_path / "own.npz", x=rng.integers(0, 255, (6000, 4, 4), dtype=np.uint8), labels=labels)
+    world = File(str(tmp_path / "own.npz"))
+    assert [factor.size for factor in world.factors] == [8, 12]
+    for split in (Interpolation(), Extrapolation()):
+        assert abs(split.parts(world).share - 0.3) <= 0.05
+    # The commonest value alone is 30 % of either column: with one value of both, no composition is below half.
+    assert Composition().parts(world).share == pytest.approx(1 - 0.7 * 0.8, abs=0.02)
+
+
+COUNTS = {
+    "dSprites": (Sprites(), {"scale": 120_000, "orientation": 60_000, "x": 67_200, "y": 67_200}),
+    "Shapes3D": (
+        Shapes3D(),
+        {"floor_hue": 36_864, "wall_hue": 36_864, "object_hue": 36_864, "scale": 49_152, "orientation": 36_864},
+    ),
+    "MPI3D": (
+        Arm3D(),
+        {
+            "object_colour": 62_208,
+            "camera_height": 155_520,
+            "background_colour": 155_520,
+            "horizontal_axis": 34_560,
+            "vertical_axis": 34_560,
+        },
+    ),
+    "CelebGlow": (Faces(), {"smile": 32_000, "blond": 32_000, "age": 32_000}),
+}
+"""Spec 001a, section 8.4."""
+
+
+@pytest.mark.spec("001a/IG-05")
+@pytest.mark.parametrize("data", COUNTS)
+def test_one_new_factor_as_often_as_published(data) -> None:
+    world, counts = COUNTS[data]
+    names = [factor.name for factor in world.factors]
+    for split in (Interpolation(), Extrapolation()):
+        found = one_ood(world, split)
+        assert {names[c]: n for c, n in enumerate(np.bincount(found.factor)) if n} == counts
+    few = slice(None, None, 997)  # the numbers are those of observations with that factor's kept values, and no other's
+    table = world.factors_of(found.numbers[few])
+    for column, name in enumerate(names):
+        kept = np.isin(table[:, column], usual_values(world, "extrapolation").get(name, ()))
+        np.testing.assert_array_equal(kept, found.factor[few] == column)
+
+
+@pytest.mark.spec("001a/IG-05")
+def test_in_compositions_no_value_is_new() -> None:
+    for world in (Sprites(), Faces(persons=20), MiniSprites()):
+        assert len(one_ood(world, Composition()).numbers) == 0
+
+
+@pytest.mark.spec("001a/IG-21")
+@pytest.mark.parametrize("kind", ["uni", "one", "loc", "lap", "lap-nc"])
+@pytest.mark.parametrize("split", [Composition(), Extrapolation()], ids=lambda split: type(split).__name__)
+def test_pairs_of_sprites_never_leave_the_training_part(split, kind) -> None:
+    world = Sprites()
+    train = split.parts(world).train
+    trained = np.isin(np.arange(len(world)), train)
+    asked = np.arange(0, len(train), 191)
+    few = confined(Pairs(world, kind), train)
+    seconds = few.of.there(few.partners(asked))
+    assert trained[few.of.there(few.there(asked))].all()
+    assert trained[seconds].all()
+    # Without the confinement they do leave it: what is proved is not the pairs' own doing.
+    assert not trained[Pairs(world, kind).partners(train[asked])].all()
 
 
 @pytest.mark.spec("001a/IG-03")
@@ -107,6 +294,26 @@ def test_values_can_be_named_and_wrong_ones_are_refused() -> None:
         Extrapolation().parts(ArrayWorld(np.eye(4), np.arange(4) % 2))
     with pytest.raises(ValueError, match="0 observations to train on"):
         Extrapolation({"x": tuple(range(world.factors[x].size))}).parts(world)
+
+
+def test_splits_that_cannot_be_are_refused_in_a_sentence() -> None:
+    world = MiniSprites()
+    with pytest.raises(ValueError, match="every value of 'x' that this composition does not keep .* position 1 never"):
+        Composition({"x": (0,)}).parts(world)
+    without = Chosen(world, np.flatnonzero(world.factors_of(np.arange(len(world)))[:, 3] != 4))
+    with pytest.raises(ValueError, match="is to test 'x' at position 4, where it has no observation"):
+        Extrapolation({"x": (4, 5)}).parts(without)
+    # x at 2 only with y at 5, which is kept: x at 2 is not trained on although it should be.
+    table = world.factors_of(np.arange(len(world)))
+    bound = Chosen(world, np.flatnonzero((table[:, 3] != 2) | (table[:, 4] == 5)))
+    with pytest.raises(ValueError, match="every value of 'x' that this extrapolation .* position 2 never is"):
+        Extrapolation({"x": (5,), "y": (5,)}).parts(bound)
+    two = ArrayWorld(np.eye(4), np.array([[0, 0], [0, 1], [1, 2], [1, 3]]), ("flag", "x"))
+    for split in (Extrapolation({"flag": (1,)}), Interpolation({"flag": (1,)})):
+        with pytest.raises(ValueError, match="at least 3 values, .* and 'flag' has 2"):
+            split.parts(two)
+    with pytest.raises(ValueError, match="'height' is continuous"):
+        Extrapolation({"height": (1,)}).parts(ArrayWorld(np.eye(4), np.linspace(0, 1, 4), ("height",)))
 
 
 def test_a_group_stays_together() -> None:

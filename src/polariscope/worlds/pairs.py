@@ -37,10 +37,10 @@ class Pairs(View):
     """
 
     of: World
-    kind: Literal["uni", "loc", "lap", "lap-nc"] = "lap"
-    """uni: k factors get other values, k uniform from 1 to all but one; loc: the same, but k is 1 in every second pair,
-    and the new value may be the old one; lap: ordered factors take Laplace steps, at least one of them; lap-nc: the
-    same, but all may stay."""
+    kind: Literal["uni", "one", "loc", "lap", "lap-nc"] = "lap"
+    """uni: k factors get other values, k uniform from 1 to all but one; one: exactly one does; loc: as uni, but k is 1
+    in every second pair, and the new value may be the old one; lap: ordered factors take Laplace steps, at least one of
+    them; lap-nc: the same, but all may stay."""
     rate: float = 1.0
     """Of the Laplace steps: larger ones stay closer."""
     scale: Scale = "log-size"
@@ -109,11 +109,11 @@ class Pairs(View):
         if self.kind.startswith("lap"):
             return laplace_steps(first, self._steps, u, static=self.kind == "lap-nc")
         sizes = np.array([factor.size for factor in self.factors])
-        return other_values(first, sizes, u, local=self.kind == "loc")
+        return other_values(first, sizes, u, local=self.kind == "loc", most=1 if self.kind == "one" else None)
 
     @cached_property
     def _steps(self) -> tuple[Steps | None, ...]:
-        """Of the factors that take any; uni and loc do not ask for them."""
+        """Of the factors that take any; the other kinds do not ask for them."""
         steps = self.kind.startswith("lap")
         return tuple(
             Steps.of(factor.size, self.rate, self.scale) if steps and self._moves(factor) else None
@@ -187,13 +187,15 @@ def laplace_steps(first: Numbers, steps: tuple[Steps | None, ...], u: Probabilit
     return second
 
 
-def other_values(first: Numbers, sizes: Numbers, u: Probabilities, local: bool = False) -> Numbers:
-    """New values of k factors, k uniform from 1 to all but one of those with several values.
+def other_values(
+    first: Numbers, sizes: Numbers, u: Probabilities, local: bool = False, most: int | None = None
+) -> Numbers:
+    """New values of k factors, k uniform from 1 to ``most``: all but one of those with several values, if not given.
 
     They are other values than the old ones. ``local`` pairs may keep them, and k is 1 in every second pair.
     """
     count = len(sizes)
-    k = 1 + np.floor(u[:, -1] * max(1, (sizes > 1).sum() - 1)).astype(np.int64)
+    k = 1 + np.floor(u[:, -1] * (most or max(1, (sizes > 1).sum() - 1))).astype(np.int64)
     if local:
         k = np.where(u[:, -2] < 0.5, 1, k)
     ranks = np.where(sizes > 1, u[:, :count], 2.0).argsort(1).argsort(1)

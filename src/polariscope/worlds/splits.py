@@ -1,13 +1,13 @@
 """Which observations are trained on and which are kept: splits have names, and are recorded with a run.
 
 A split by values keeps combinations of factors, or parts of their range, out of the training (Spec 001a, section 8.3).
-Values are positions on a factor's grid. Where none are given they follow the published rule: about a fifth of each
-ordered factor's values is kept, from its inside to interpolate and from its end to extrapolate.
+Values are positions on a factor's grid. Where none are given they are those published for the world, or as many as
+leave about three tenths to train on: from the inside of each ordered factor to interpolate, from its end to
+extrapolate.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -25,6 +25,9 @@ from polariscope.worlds.world import World, worlds
 Numbers = NDArray[np.int64]
 Values = Mapping[str, tuple[int, ...]]
 """Positions by the name of the factor."""
+ValueSplit = Literal["interpolation", "extrapolation", "composition"]
+TRAIN_SHARE = 0.3
+"""What the published splits leave to train on, about."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,6 +36,11 @@ class Parts:
 
     train: Numbers
     held_out: Numbers
+
+    @property
+    def share(self) -> float:
+        """Share of the observations that are trained on."""
+        return len(self.train) / (len(self.train) + len(self.held_out))
 
 
 class Split(Protocol):
@@ -72,7 +80,7 @@ class Interpolation:
     """Positions that are kept, by factor; spread over the inside of every ordered factor if not given."""
 
     def parts(self, world: World) -> Parts:
-        return _by_values(world, self.values or usual_values(world.factors, "interpolation"), kept=True)
+        return _by_values(world, self.values or usual_values(world, "interpolation"), "interpolation")
 
 
 @splits.register("extrapolation")
@@ -81,10 +89,10 @@ class Extrapolation:
     """Observations with a value from the end of the range of some factor are kept."""
 
     values: dict[str, tuple[int, ...]] = field(default_factory=dict)
-    """Positions that are kept, by factor; the last fifth of every ordered factor if not given."""
+    """Positions that are kept, by factor; from the end of every ordered factor if not given."""
 
     def parts(self, world: World) -> Parts:
-        return _by_values(world, self.values or usual_values(world.factors, "extrapolation"), kept=True)
+        return _by_values(world, self.values or usual_values(world, "extrapolation"), "extrapolation")
 
 
 @splits.register("composition")
@@ -93,11 +101,11 @@ class Composition:
     """Trained on are observations with a first value of some factor: every value is seen, most combinations are not."""
 
     values: dict[str, tuple[int, ...]] = field(default_factory=dict)
-    """Positions, one of which every observation in training has, by factor; the first of each ordered factor with ten
-    values or more if not given."""
+    """Positions, one of which every observation in training has, by factor; the first of some ordered factors if not
+    given. They need two factors: of one alone, no other value would be seen."""
 
     def parts(self, world: World) -> Parts:
-        return _by_values(world, self.values or usual_values(world.factors, "composition"), kept=False)
+        return _by_values(world, self.values or usual_values(world, "composition"), "composition")
 
 
 @splits.register("group")
@@ -246,50 +254,138 @@ def three_parts(
     return order[evaluation + test :], order[:evaluation], order[evaluation : evaluation + test]
 
 
-def usual_values(
-    factors: tuple[Factor, ...], kind: Literal["interpolation", "extrapolation", "composition"]
-) -> dict[str, tuple[int, ...]]:
-    """The positions that a split by values goes by where none are given: those published, where there are any.
+@dataclass(frozen=True, eq=False)
+class OneOut:
+    """Test observations in which exactly one factor has a value that no training observation has."""
+
+    numbers: Numbers
+    factor: Numbers
+    """The column of that factor, for each of the numbers."""
+
+
+def one_ood(world: World, split: Split) -> OneOut:
+    """The part of the test in which it is known which factor is new (Spec 001a, section 8.4); none for compositions.
+
+    Continuous factors are never new: no split is along them.
+
+    >>> from polariscope.worlds.mini_sprites import MiniSprites
+    >>> found = one_ood(MiniSprites(), Extrapolation({"x": (5,), "y": (4, 5)}))
+    >>> np.bincount(found.factor).tolist()  # x in one of 6 positions and y seen; y in two and x seen
+    [0, 0, 0, 144, 360]
+    """
+    parts = split.parts(world)
+    train, held_out = world.factors_of(parts.train), world.factors_of(parts.held_out)
+    new = np.zeros(held_out.shape, dtype=bool)
+    for column, factor in enumerate(world.factors):
+        if factor.size:
+            unseen = np.ones(factor.size, dtype=bool)
+            unseen[train[:, column].astype(np.int64)] = False
+            new[:, column] = unseen[held_out[:, column].astype(np.int64)]
+    one = np.flatnonzero(new.sum(1) == 1)
+    return OneOut(parts.held_out[one], new[one].argmax(1))
+
+
+@dataclass(frozen=True)
+class Printed:
+    """A published split, for worlds whose ordered factors have these names and sizes (Spec 001a, tables 2 and 3)."""
+
+    sizes: Mapping[str, int]
+    interpolation: Values
+    extrapolation: Values
+    composition: Values
+
+
+_FIFTHS = (2, 7, 12, 17, 22, 27, 32, 37)
+_PLACES = (2, 7, 11, 15, 20, 24, 29)
+_HUES = ("floor_hue", "wall_hue", "object_hue")
+_AXES = ("horizontal_axis", "vertical_axis")
+_THREE = ("camera_height", "background_colour")
+_LOOKS = ("smile", "blond", "age")
+
+
+def _sprites(turns: int, inside: tuple[int, ...], end: range, first: range) -> Printed:
+    places, last = {"x": _PLACES, "y": _PLACES}, {"x": tuple(range(25, 32)), "y": tuple(range(25, 32))}
+    return Printed(
+        {"scale": 6, "orientation": turns, "x": 32, "y": 32},
+        {"scale": (1, 4), "orientation": inside, **places},
+        {"scale": (4, 5), "orientation": tuple(end), **last},
+        {"orientation": tuple(first), "x": (0, 1, 2), "y": (0, 1, 2)},
+    )
+
+
+PUBLISHED = {
+    "dSprites": _sprites(40, _FIFTHS, range(32, 40), range(4)),
+    "dSprites [0,90)": _sprites(10, (2, 7), range(8, 10), range(1)),
+    "Shapes3D": Printed(
+        {**dict.fromkeys(_HUES, 10), "scale": 8, "orientation": 15},
+        {**dict.fromkeys(_HUES, (2, 7)), "scale": (2, 5), "orientation": (2, 7, 12)},
+        {**dict.fromkeys(_HUES, (8, 9)), "scale": (6, 7), "orientation": (12, 13, 14)},
+        {**dict.fromkeys(_HUES, (0,)), "orientation": (0,)},
+    ),
+    "MPI3D": Printed(
+        {"object_colour": 6, **dict.fromkeys(_THREE, 3), **dict.fromkeys(_AXES, 40)},
+        {"object_colour": (3,), **dict.fromkeys(_THREE, (1,)), **dict.fromkeys(_AXES, (5, 15, 24, 34))},
+        {"object_colour": (5,), **dict.fromkeys(_THREE, (2,)), **dict.fromkeys(_AXES, (36, 37, 38, 39))},
+        dict.fromkeys(_AXES, tuple(range(6))),
+    ),
+    # Compositions of CelebGlow are not printed: the first value of every factor that is split along.
+    "CelebGlow": Printed(
+        dict.fromkeys(_LOOKS, 6),
+        dict.fromkeys(_LOOKS, (1, 4)),
+        dict.fromkeys(_LOOKS, (4, 5)),
+        dict.fromkeys(_LOOKS, (0,)),
+    ),
+}
+"""The splits of the benchmark, by its data set. Those of the quarter turns are the rule, scaled (section 8.5)."""
+
+
+def usual_values(world: World, kind: ValueSplit) -> dict[str, tuple[int, ...]]:
+    """The positions that a split by values goes by where none are given: those published for the world, or else about
+    as many of each factor as leave three tenths of the observations to train on.
 
     Factors that are unordered, continuous, or have two values, are left alone.
 
     >>> from polariscope.worlds.sprites import Sprites
-    >>> usual_values(Sprites().factors, "extrapolation")["scale"]
+    >>> usual_values(Sprites(), "extrapolation")["scale"]
     (4, 5)
     """
-    ordered = [factor for factor in factors if factor.size > 2 and factor.kind != "categorical"]
-    own = PUBLISHED_OF_ARM[kind]
-    if kind == "composition":
-        many = [factor for factor in ordered if factor.size >= 10]
-        first = {factor: tuple(range(max(1, factor.size // 10))) for factor in many or ordered}
-        return {factor.name: own.get((factor.name, factor.size), usual) for factor, usual in first.items()}
+    ordered = {f.name: f.size for f in world.factors if f.size > 2 and f.kind != "categorical"}
+    printed = next((own for own in PUBLISHED.values() if own.sizes == ordered), None)
+    return dict(getattr(printed, kind)) if printed else _spread_values(world, kind, ordered)
+
+
+def _spread_values(world: World, kind: ValueSplit, ordered: Mapping[str, int]) -> dict[str, tuple[int, ...]]:
+    """Each factor takes an even part of what is to go, by the observations there are; those with few values come
+    first, since those with many can make up for their rounding. A composition takes the two with most values."""
+    table = world.factors_of(np.arange(len(world)))
+    left = np.ones(len(table), dtype=bool)
+    wanted = 1 - TRAIN_SHARE if kind == "composition" else TRAIN_SHARE
+    names = sorted(ordered, key=lambda name: ordered[name])[-2 if kind == "composition" else 0 :]
     found = {}
-    for factor in ordered:
-        size, kept = factor.size, math.ceil(factor.size / 5)
-        if (factor.name, size) in own:
-            found[factor.name] = own[factor.name, size]
-        elif kind == "extrapolation":
-            found[factor.name] = tuple(range(size - kept, size))
-        else:
-            spread = tuple(int((i + 0.5) * size / kept) for i in range(kept))
-            found[factor.name] = PUBLISHED.get(size, spread)
-    return found
+    for place, name in enumerate(names):
+        if not left.any():
+            break
+        size, column = ordered[name], table[:, _column(world.factors, name)].astype(np.int64)
+        counts = np.bincount(column[left], minlength=size)
+        share = (wanted / left.mean()) ** (1 / (len(names) - place))
+        # A composition needs both its factors; to go on from what is seen needs two values of it.
+        least, most = (1, size - 1) if kind == "composition" else (0, size - 2)
+        choices = [_positions(kind, size, int(n)) for n in np.unique(np.linspace(least, most, 201).astype(int))]
+        rest = [1 - counts[list(positions)].sum() / counts.sum() for positions in choices]
+        found[name] = choices[int(np.abs(np.array(rest) - share).argmin())]
+        left &= ~np.isin(column, found[name])
+    return {name: found[name] for name in ordered if found.get(name)}
 
 
-PUBLISHED = {8: (2, 5), 32: (2, 7, 11, 15, 20, 24, 29)}
-"""Values to interpolate where the published ones are not evenly spread, by the number of a factor's values."""
-
-_AXES = ("horizontal_axis", 40), ("vertical_axis", 40)
-PUBLISHED_OF_ARM: dict[str, dict[tuple[str, int], tuple[int, ...]]] = {
-    "interpolation": {("object_colour", 6): (3,), **dict.fromkeys(_AXES, (5, 15, 24, 34))},
-    "extrapolation": {("object_colour", 6): (5,), **dict.fromkeys(_AXES, (36, 37, 38, 39))},
-    "composition": dict.fromkeys(_AXES, tuple(range(6))),
-}
-"""MPI3D has many factors to keep some of: the published splits take fewer values of each, by its name and size."""
+def _positions(kind: ValueSplit, size: int, count: int) -> tuple[int, ...]:
+    """So many of a factor's positions: the first, the last, or some evenly from between its ends."""
+    if kind == "interpolation":
+        return tuple(int(np.ceil((i + 0.5) * (size - 2) / count)) for i in range(count))
+    return tuple(range(count)) if kind == "composition" else tuple(range(size - count, size))
 
 
-def _by_values(world: World, values: Values, kept: bool) -> Parts:
-    """Observations with a listed value of some factor are kept, or else they alone are trained on."""
+def _by_values(world: World, values: Values, kind: ValueSplit) -> Parts:
+    """Observations with a listed value of some factor are kept; in a composition they alone are trained on."""
     if not values:
         raise ValueError(
             "this split is along ordered factors with at least three values, and the world has none: name the values, "
@@ -297,13 +393,47 @@ def _by_values(world: World, values: Values, kept: bool) -> Parts:
         )
     columns = {_column(world.factors, name): positions for name, positions in values.items()}
     for column, positions in columns.items():
-        factor = world.factors[column]
-        outside = [p for p in positions if not 0 <= p < factor.size]
-        if outside:
-            raise ValueError(f"factor {factor.name!r} has positions 0 to {factor.size - 1}; the split has {outside[0]}")
+        _check_positions(world.factors[column], positions, kind)
     table = world.factors_of(np.arange(len(world)))
     listed = np.any([np.isin(table[:, column], positions) for column, positions in columns.items()], axis=0)
-    return parted(listed if kept else ~listed)
+    kept = ~listed if kind == "composition" else listed
+    parts = parted(kept)
+    for column, positions in columns.items():
+        _check_seen(world.factors[column], table[:, column].astype(np.int64), positions, kept, kind)
+    return parts
+
+
+def _check_positions(factor: Factor, positions: tuple[int, ...], kind: ValueSplit) -> None:
+    if not factor.size:
+        raise ValueError(f"a split goes by positions, and factor {factor.name!r} is continuous: name another")
+    outside = [p for p in positions if not 0 <= p < factor.size]
+    if outside:
+        raise ValueError(f"factor {factor.name!r} has positions 0 to {factor.size - 1}; the split has {outside[0]}")
+    if factor.size < 3 and kind != "composition":
+        raise ValueError(
+            f"an {kind} needs a factor with at least 3 values, one to keep and two to see a direction from, and "
+            f"{factor.name!r} has {factor.size}: name another"
+        )
+
+
+def _check_seen(
+    factor: Factor, column: Numbers, positions: tuple[int, ...], kept: NDArray[np.bool_], kind: ValueSplit
+) -> None:
+    """What is not kept has to be trained on, and what is kept to be tested; a composition trains on every value."""
+    there, trained, tested = (np.bincount(c, minlength=factor.size) > 0 for c in (column, column[~kept], column[kept]))
+    listed = np.isin(np.arange(factor.size), positions)
+    untrained = there & ~trained & (True if kind == "composition" else ~listed)
+    untested = ~tested & (there & ~listed if kind == "composition" else listed)
+    if untrained.any():
+        raise ValueError(
+            f"every value of {factor.name!r} that this {kind} does not keep is to be trained on, and position "
+            f"{untrained.argmax()} never is: list other values, or those of one more factor"
+        )
+    if untested.any():
+        raise ValueError(
+            f"this {kind} is to test {factor.name!r} at position {untested.argmax()}, where it has no observation: "
+            "list other values"
+        )
 
 
 def parted(kept: NDArray[np.bool_]) -> Parts:
