@@ -43,6 +43,11 @@ class Criterion(ABC):
     """A condition on a table that says itself in a sentence."""
 
     @property
+    def subject(self) -> str:
+        """What the figures are called among those of other criteria."""
+        return ""
+
+    @property
     @abstractmethod
     def sentence(self) -> str:
         """What is asked, in words."""
@@ -74,7 +79,7 @@ class _Of(Criterion):
     """Decimals to show."""
 
     @property
-    def _name(self) -> str:
+    def subject(self) -> str:
         return self.called or str(getattr(self, "column", "")).replace("_", " ")
 
     @property
@@ -87,12 +92,11 @@ class _Of(Criterion):
         if not self.each:
             return self._one(rows)
         found = {value: self._one(group) for value, group in rows.by(self.each)}
-        found = {value: one for value, one in found.items() if one.measured}
-        if not found:
+        if not any(one.measured for one in found.values()):
             return Finding("", None, "nothing was measured")
         held = [one.held for one in found.values()]
         notes = dict.fromkeys(f"{value}: {one.note}" for value, one in found.items() if one.note)
-        text = "; ".join(f"{_plain(value)}: {one.measured}" for value, one in found.items())
+        text = "; ".join(f"{_plain(value)}: {one.measured or '-'}" for value, one in found.items())
         return Finding(text, all_of(held), "; ".join(notes))
 
     @abstractmethod
@@ -149,7 +153,7 @@ class AtLeast(_Of):
 
     @property
     def sentence(self) -> str:
-        return f"{_quantified(self._name, self.of)} is at least {self.bound:g}{self._scope}"
+        return f"{_quantified(self.subject, self.of)} is at least {self.bound:g}{self._scope}"
 
     def _one(self, rows: Table) -> Finding:
         return _bounded(self, rows, self.column, self.of, lambda value: value >= self.bound, "smallest", np.min)
@@ -171,7 +175,7 @@ class AtMost(_Of):
 
     @property
     def sentence(self) -> str:
-        return f"{_quantified(self._name, self.of)} is at most {self.bound:g}{self._scope}"
+        return f"{_quantified(self.subject, self.of)} is at most {self.bound:g}{self._scope}"
 
     def _one(self, rows: Table) -> Finding:
         return _bounded(self, rows, self.column, self.of, lambda value: value <= self.bound, "largest", np.max)
@@ -198,7 +202,7 @@ class Between(_Of):
 
     @property
     def sentence(self) -> str:
-        return f"{_quantified(self._name, self.of)} lies between {self.low:g} and {self.high:g}{self._scope}"
+        return f"{_quantified(self.subject, self.of)} lies between {self.low:g} and {self.high:g}{self._scope}"
 
     def _one(self, rows: Table) -> Finding:
         def inside(value: float) -> bool:
@@ -241,7 +245,7 @@ class Near(_Of):
         if self.to and not isinstance(self.prediction, str):
             to = f"{self.to} ({self.prediction:.4g})"
         by = f"{100 * self.by:g} %" if self.relative else f"{self.by:g}"
-        return f"{_quantified(self._name, self.of)} is within {by} of {to}{self._scope}"
+        return f"{_quantified(self.subject, self.of)} is within {by} of {to}{self._scope}"
 
     def _one(self, rows: Table) -> Finding:
         known = Table([r for r in rows.rows if r.get(self.column) is not None and self._expected(r) is not None])
@@ -304,7 +308,7 @@ class Beats(_Of):
         size = f"{100 * self.by:g} %" if self.relative else f"{self.by:g}"
         by = f" by at least {size}" if self.by else ""
         return (
-            f"{self._name}: {_said(self.first)} is {'above' if self.higher else 'below'} {_said(self.second)}{by}"
+            f"{self.subject}: {_said(self.first)} is {'above' if self.higher else 'below'} {_said(self.second)}{by}"
             f"{self._scope}"
         )
 
@@ -347,7 +351,7 @@ class Alike(_Of):
     @property
     def sentence(self) -> str:
         by = f"{100 * self.by:g} %" if self.relative else f"{self.by:g}"
-        return f"{self._name}: {_said(self.first)} and {_said(self.second)} differ by at most {by}{self._scope}"
+        return f"{self.subject}: {_said(self.first)} and {_said(self.second)} differ by at most {by}{self._scope}"
 
     def _one(self, rows: Table) -> Finding:
         values = [by_seed(rows.where(**which), self.column) for which in (self.first, self.second)]
@@ -396,7 +400,7 @@ class Rises(_Of):
         steps = (
             "" if self.slack is None else f", no step going back{f' by more than {self.slack:g}' if self.slack else ''}"
         )
-        return f"{self._name} {verb} over {self.over.replace('_', ' ')}{by} from end to end{steps}{self._scope}"
+        return f"{self.subject} {verb} over {self.over.replace('_', ' ')}{by} from end to end{steps}{self._scope}"
 
     def _one(self, rows: Table) -> Finding:
         points, means = curve_of(rows, self.over, self.column)
@@ -441,7 +445,7 @@ class Flat(_Of):
     @property
     def sentence(self) -> str:
         by = f"{100 * self.by:g} %" if self.relative else f"{self.by:g}"
-        return f"{self._name} varies by at most {by} over {self.over.replace('_', ' ')}{self._scope}"
+        return f"{self.subject} varies by at most {by} over {self.over.replace('_', ' ')}{self._scope}"
 
     def _one(self, rows: Table) -> Finding:
         points, means = curve_of(rows, self.over, self.column)
@@ -478,7 +482,7 @@ class Peaks(_Of):
     def sentence(self) -> str:
         by = f", {self.by:g} or more beyond both" if self.by else ""
         what = "largest" if self.highest else "smallest"
-        return f"{self._name} is {what} at neither end of {self.over.replace('_', ' ')}{by}{self._scope}"
+        return f"{self.subject} is {what} at neither end of {self.over.replace('_', ' ')}{by}{self._scope}"
 
     def _one(self, rows: Table) -> Finding:
         points, means = curve_of(rows, self.over, self.column)
@@ -521,7 +525,7 @@ class Correlates(_Of):
     def sentence(self) -> str:
         how = "at least" if self.least > 0 else "at most"
         return (
-            f"the rank correlation of {self._name} and {self.other.replace('_', ' ')} is {how} {self.least:g}, "
+            f"the rank correlation of {self.subject} and {self.other.replace('_', ' ')} is {how} {self.least:g}, "
             f"beyond chance{self._scope}"
         )
 
@@ -566,7 +570,7 @@ class PowerLaw(_Of):
     @property
     def sentence(self) -> str:
         return (
-            f"{self._name} goes as {self.over.replace('_', ' ')} to the power of {self.exponent:.3f} "
+            f"{self.subject} goes as {self.over.replace('_', ' ')} to the power of {self.exponent:.3f} "
             f"(up to {self.by:g}), not of {self.rival:.3f}{self._scope}"
         )
 
@@ -621,8 +625,10 @@ class All(Criterion):
     def judge(self, table: Table) -> Finding:
         found = [part.judge(table) for part in self.parts]
         notes = dict.fromkeys(one.note for one in found if one.note)
-        text = "; ".join(one.measured for one in found if one.measured)
-        return Finding(text, all_of([one.held for one in found]), "; ".join(notes))
+        pairs = zip(self.parts, found, strict=True)
+        alike = len({part.subject for part in self.parts}) == 1  # then the sentence has said it
+        texts = [one.measured if alike else f"{part.subject} {one.measured}" for part, one in pairs if one.measured]
+        return Finding("; ".join(texts), all_of([one.held for one in found]), "; ".join(notes))
 
     def met(self) -> list[Row]:
         return [row for part in self.parts for row in part.met()]

@@ -74,3 +74,22 @@ def difference(row: Row, first: str, second: str, sign: bool = True) -> float | 
         return None
     gap = float(row[first]) - float(row[second])
     return gap if sign else abs(gap)
+
+
+def duels(table: Table, column: str, first: str) -> Table:
+    """One value of a column against each of the others: all its rows once for every ``rival``, told apart by ``side``.
+
+    >>> rows = [{"model": "a", "x": 1}, {"model": "b", "x": 2}, {"model": "c", "x": 3}]
+    >>> [(row["rival"], row["side"], row["x"]) for row in duels(Table(rows), "model", "a").rows]
+    [('b', 'a', 1), ('b', 'rival', 2), ('c', 'a', 1), ('c', 'rival', 3)]
+    """
+    own = table.where(**{column: first}).rows
+    rivals = [value for value in table.distinct(column) if value != first]
+    return Table(
+        [
+            row | {"rival": rival, "side": side}
+            for rival in rivals
+            for side, rows in ((first, own), ("rival", table.where(**{column: rival}).rows))
+            for row in rows
+        ]
+    )
