@@ -24,6 +24,7 @@ SETTINGS = {
     "task": [{"of": "mini-sprites", "factor": "shape,x", "told": "values"}],
     "part": [{"of": {"name": "mini-sprites"}, "side": "train", "split": "extrapolation"}],
     "augmented": [{"of": "mini-sprites", "flip": "both", "shift": 2, "crop": 12, "brightness": 0.2}],
+    "factor-codes": [{"of": "mini-sprites"}],
     "pairs": [{"of": "mini-sprites", "kind": kind} for kind in ("uni", "loc", "lap", "lap-nc")],
     "manipulated": [
         {"of": "mini-sprites"},

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from polariscope.cli.parsing import options_type, parse, read_toml, take, take_first
-from polariscope.lab.store import Store
+from polariscope.lab.store import Run, Store
 from polariscope.nets.model import models
 from polariscope.objectives.objective import objectives
 from polariscope.registry import Registry, held
@@ -26,7 +26,8 @@ RUN_HELP = """polariscope {command} WORLD [--objective NAME] [--model NAME] [--s
 
 WORLD is a name ('polariscope worlds' lists them) or the path of a file of images. The options below are those of the
 chosen world, objective, model and split; choose others to see theirs. What a world or a model holds is chosen in the
-same way: --world.of NAME, --model.architecture NAME. --model.from RUN begins with the weights of another run."""
+same way: --world.of NAME, --model.architecture NAME. --model.from RUN begins with the weights of another run, which
+may also be what the chosen model holds: --model readout --model.from RUN --start.freeze of."""
 
 CHOSEN: dict[str, Registry[Any]] = {"world": worlds, "split": splits, "objective": objectives, "model": models}
 
@@ -49,10 +50,7 @@ def parse_run(arguments: list[str], command: str, extra: list[tuple[str, Any, An
     if origin is not None:
         folder = take(arguments, "--runs")
         arguments += [] if folder is None else ["--runs", folder]
-        run = Store(Path(folder or "runs")).open(origin)
-        description.setdefault("model", run.config["model"])
-        start = warm(run)
-        description["start"] = {**description.get("start", {}), "run": start.run, "sha256": start.sha256}
+        _begin(description, take(list(arguments), "--model"), Store(Path(folder or "runs")).open(origin))
     for section, registry in CHOSEN.items():
         usual = {"world": "sprites", "split": "random", "objective": "vae"}.get(section)
         if usual is None:
@@ -64,6 +62,22 @@ def parse_run(arguments: list[str], command: str, extra: list[tuple[str, Any, An
     fields = [(f.name, *_as_flags(getattr(default, f.name))) for f in dataclasses.fields(RunConfig)]
     options = parse(options_type([*fields, *extra], RUN_HELP.format(command=command)), arguments, command)
     return RunConfig(**{f.name: meant(getattr(options, f.name)) for f in dataclasses.fields(RunConfig)}), options
+
+
+def _begin(description: dict[str, Any], word: str | None, run: Run) -> None:
+    """Begin with the weights of a run. Its model is the model, or what the model of another name holds: a readout."""
+    start = warm(run)
+    origin = {"run": start.run, "sha256": start.sha256}
+    given = description.get("model", {})
+    given = {"name": given} if isinstance(given, str) else given
+    name = word or given.get("name", run.config["model"]["name"])
+    holding = [field for field, registry in held(models.get(name)).items() if registry is models]
+    if holding and name != run.config["model"]["name"]:
+        description["model"] = {"name": name, holding[0]: run.config["model"], **given}
+        origin["into"] = holding[0]
+    else:
+        description.setdefault("model", run.config["model"])
+    description["start"] = {**description.get("start", {}), **origin}
 
 
 def parse_world(

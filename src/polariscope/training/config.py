@@ -104,10 +104,13 @@ class Start:
     """Parts of the model to take from it, by their dotted names; everything if not given."""
     freeze: tuple[str, ...] = ()
     """Parts of the model that are not trained, by their dotted names."""
+    into: str = ""
+    """The part of this model that the other run's model becomes, if that is a part only: the ``of`` of a readout."""
 
     def __post_init__(self) -> None:
-        if self.parts and not self.run:
-            raise ValueError("start.parts are parts of another run's model: say which run with start.run")
+        if (self.parts or self.into) and not self.run:
+            given = "parts" if self.parts else "into"
+            raise ValueError(f"start.{given} is about another run's model: say which run with start.run")
 
 
 SECTIONS = ("world", "split", "objective", "model", "training", "start")

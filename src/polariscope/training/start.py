@@ -17,17 +17,17 @@ from polariscope.training.config import Start
 Network = TypeVar("Network", bound=nn.Module)
 
 
-def warm(run: Run, parts: tuple[str, ...] = (), freeze: tuple[str, ...] = ()) -> Start:
+def warm(run: Run, parts: tuple[str, ...] = (), freeze: tuple[str, ...] = (), into: str = "") -> Start:
     """A start with the weights that a run has now, by their hash."""
     if not run.checkpoint.exists():
         raise ValueError(f"run {run.id} has no checkpoint yet, so there are no weights to begin with")
-    return Start(str(run.path), _hash(run.checkpoint), parts, freeze)
+    return Start(str(run.path), _hash(run.checkpoint), parts, freeze, into)
 
 
 def begin(network: Network, start: Start, *, weights: bool = True) -> Network:
     """Take over the weights of another run (unless a checkpoint brings later ones), and freeze what is to stay."""
     if start.run and weights:
-        _take(network, start)
+        _take(_part(network, start.into) if start.into else network, start)
     for name in start.freeze:
         _part(network, name).requires_grad_(False)
     return network
