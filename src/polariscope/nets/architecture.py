@@ -90,7 +90,7 @@ class Conv:
             blocks[f"conv{number}"] = nn.Sequential(nn.Conv2d(channels, width, 4, 2, 1), nn.ReLU(inplace=True))
             channels = width
         blocks["features"] = nn.Sequential(nn.Conv2d(channels, 256, base), nn.ReLU(inplace=True), nn.Flatten())
-        return _kaiming(nn.Sequential(blocks))
+        return kaiming(nn.Sequential(blocks))
 
     def decoder(self, latents: int, shape: Shape) -> nn.Sequential:
         channels, *sides = _image(shape)
@@ -115,7 +115,7 @@ class Conv:
                     nn.ConvTranspose2d(previous, width, 4, 2, 1), nn.ReLU(inplace=True)
                 )
             previous = width
-        return _kaiming(nn.Sequential(blocks))
+        return kaiming(nn.Sequential(blocks))
 
 
 @architectures.register("mlp")
@@ -133,13 +133,13 @@ class MLP:
 
     def encoder(self, shape: Shape) -> nn.Sequential:
         blocks = _dense(math.prod(shape), self.encoder_widths, self.encoder_activation)
-        return _kaiming(nn.Sequential(OrderedDict(flatten=nn.Flatten(), **blocks)))
+        return kaiming(nn.Sequential(OrderedDict(flatten=nn.Flatten(), **blocks)))
 
     def decoder(self, latents: int, shape: Shape) -> nn.Sequential:
         blocks = _dense(latents, self.decoder_widths, self.decoder_activation)
         last = self.decoder_widths[-1] if self.decoder_widths else latents
         output = nn.Sequential(nn.Linear(last, math.prod(shape)), Reshape(*shape))
-        return _kaiming(nn.Sequential(OrderedDict(**blocks, output=output)))
+        return kaiming(nn.Sequential(OrderedDict(**blocks, output=output)))
 
 
 @architectures.register("linear")
@@ -184,7 +184,7 @@ def _dense(inputs: int, widths: tuple[int, ...], activation: str) -> OrderedDict
     )
 
 
-def _kaiming(block: nn.Sequential) -> nn.Sequential:
+def kaiming(block: nn.Sequential) -> nn.Sequential:
     """Kaiming-normal weights and zero biases; transposed convolutions keep the framework's default."""
     for layer in block.modules():
         if isinstance(layer, nn.Conv2d | nn.Linear):

@@ -46,3 +46,16 @@ def predicts(brief: Brief, name: str) -> int:
             f"the model {name} predicts, and this objective has nothing to predict: take classify or regress"
         )
     return brief.outputs
+
+
+def images(brief: Brief, name: str, smallest: int = 1) -> tuple[int, int, int]:
+    """Channels, height and width, for a model that looks at images; a sentence where there are none it can look at."""
+    if len(brief.observation) != 3:
+        raise ValueError(f"{name} is for images, and the data has points of shape {brief.observation}: use mlp")
+    channels, height, width = brief.observation
+    if min(height, width) < smallest:
+        raise ValueError(
+            f"{name} needs images of at least {smallest} x {smallest} pixels, and these have {height} x {width}: "
+            "use mlp, or larger images"
+        )
+    return channels, height, width

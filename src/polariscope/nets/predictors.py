@@ -11,7 +11,7 @@ from torch import nn
 
 from polariscope.nets.architecture import Architecture, Conv
 from polariscope.nets.classifiers import Parametrisation, Pooling, Weights, alexnet, lenet, mlp
-from polariscope.nets.model import Brief, Shape, models, predicts
+from polariscope.nets.model import Brief, images, models, predicts
 
 
 @models.register("mlp")
@@ -44,7 +44,7 @@ class LeNet:
     """How weights are drawn and scaled."""
 
     def build(self, brief: Brief) -> nn.Sequential:
-        shape, weights = _images(brief, "lenet"), Weights(self.parametrisation)
+        shape, weights = images(brief, "lenet"), Weights(self.parametrisation)
         return lenet(self.width, shape, predicts(brief, "lenet"), self.pooling, weights, seed=_draw())
 
 
@@ -59,7 +59,7 @@ class AlexNet:
     """How weights are drawn and scaled."""
 
     def build(self, brief: Brief) -> nn.Sequential:
-        channels, weights = _images(brief, "alexnet")[0], Weights(self.parametrisation)
+        channels, weights = images(brief, "alexnet")[0], Weights(self.parametrisation)
         return alexnet(self.width, channels, predicts(brief, "alexnet"), weights, seed=_draw())
 
 
@@ -71,16 +71,17 @@ class Encoder:
     architecture: Architecture = field(default_factory=Conv)
 
     def build(self, brief: Brief) -> EncoderWithHead:
-        return EncoderWithHead(self.architecture, brief.observation, predicts(brief, "encoder"))
+        shape, outputs = brief.observation, predicts(brief, "encoder")
+        return EncoderWithHead(self.architecture.encoder(shape), self.architecture.features(shape), outputs)
 
 
 class EncoderWithHead(nn.Module):
-    """``encode`` gives the features, ``forward`` what is predicted from them."""
+    """``encode`` gives the features, ``forward`` what one dense layer predicts from them, without a bound on it."""
 
-    def __init__(self, architecture: Architecture, shape: Shape, outputs: int) -> None:
+    def __init__(self, encoder: nn.Module, features: int, outputs: int) -> None:
         super().__init__()
-        self.encoder = architecture.encoder(shape)
-        self.head = nn.Linear(architecture.features(shape), outputs)
+        self.encoder = encoder
+        self.head = nn.Linear(features, outputs)
 
     def encode(self, x: torch.Tensor) -> torch.Tensor:
         features: torch.Tensor = self.encoder(x)
@@ -89,13 +90,6 @@ class EncoderWithHead(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         outputs: torch.Tensor = self.head(self.encode(x))
         return outputs
-
-
-def _images(brief: Brief, name: str) -> tuple[int, int, int]:
-    if len(brief.observation) != 3:
-        raise ValueError(f"{name} is for images, and the data has points of shape {brief.observation}: use mlp")
-    channels, height, width = brief.observation
-    return channels, height, width
 
 
 def _draw() -> int:

@@ -202,7 +202,7 @@ def _blurred(images: NDArray[Any], blurs: NDArray[np.float64], fill: str) -> NDA
         margins = [(radius, radius) if axis == one else (0, 0) for one in range(4)]
         padded = np.pad(images, margins, mode="edge" if fill == "edge" else "constant")
         kept = np.arange(images.shape[axis])
-        images = sum(weights[:, i] * padded.take(kept + i, axis) for i in range(len(steps)))  # type: ignore[assignment]
+        images = sum(weights[:, i] * padded.take(kept + i, axis) for i in range(len(steps)))
     return images
 
 
