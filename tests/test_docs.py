@@ -1,12 +1,17 @@
 """What the documentation says exists, exists."""
 
+import importlib
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
+import torch
 
+import polariscope
 from polariscope.cli import COMMANDS
 from polariscope.objectives import objectives
+from polariscope.report.terminal import show
 from polariscope.studies import studies
 from polariscope.worlds import worlds
 
@@ -50,3 +55,50 @@ def test_links_lead_somewhere(page: Path) -> None:
 
 def test_the_specification_is_here() -> None:
     assert len(list((ROOT / "docs" / "spec").glob("*.md"))) == 6
+
+
+def blocks(page: Path, language: str = "python") -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL)
+
+
+def test_the_examination_that_contributors_are_shown_works(tmp_path, capsys) -> None:
+    (code,) = (block for block in blocks(ROOT / "CONTRIBUTING.md") if "def findings(" in block)
+    names: dict = {"__name__": __name__}
+    exec(code, names)  # as a newcomer would paste it
+
+    class Halves(torch.nn.Module):
+        def encode(self, x):
+            return torch.stack([x[:, 0], torch.where(x[:, 1] > 0, x[:, 1], 0.0)], 1)
+
+    points = np.random.default_rng(0).normal(size=(400, 2))
+    findings = names["sparsity"](Halves(), points).findings()
+    assert findings.json()["sparsity"][1]["share"] > 0.5 > findings.json()["sparsity"][0]["share"]
+    show(findings, findings.save(tmp_path / "report.html"))
+    assert findings.headline in (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert findings.headline in capsys.readouterr().out
+
+
+def test_names_of_the_package_in_the_pages_exist() -> None:
+    found = {name for page in PAGES for name in re.findall(r"\bpolariscope\.([a-z_]+)\(", page.read_text())}
+    assert {"examine", "save"} <= found
+    for name in found:
+        assert hasattr(polariscope, name), name
+    places = {
+        place for page in PAGES for place in re.findall(r"^from (polariscope[\w.]*) import", page.read_text(), re.M)
+    }
+    for place in places:
+        importlib.import_module(place)
+
+
+def test_the_steps_of_the_guide_to_the_result_document_work(tmp_path, monkeypatch) -> None:
+    """The block as it stands, with a result and another in place of the reader's."""
+    monkeypatch.chdir(tmp_path)
+    (code,) = (block for block in blocks(ROOT / "docs" / "your-own.md") if "document.save" in block)
+    points = np.random.default_rng(0).normal(size=(50, 2))
+    found = polariscope.examine(lambda x: x, points, (points[:, 0] > 0).astype(int), measured=["mig"])
+    names = {"found": found, "other": found, "polariscope": polariscope}
+    exec(code, names)
+    assert set(names["figures"]) == {"factors", "histograms"}
+    assert {"report.html", "both.html", "out"} == {path.name for path in tmp_path.iterdir()}
+    files = {"report.html", "findings.json", "factors.png", "histograms.png"}
+    assert {path.name for path in (tmp_path / "out").iterdir()} == files
