@@ -44,7 +44,7 @@ MAY_IMPORT = {
     "robustness": GROUND | {"nets", "training", "worlds"},
     "mapping": GROUND | {"nets", "training"},
     "studies": None,  # everything below
-    "testing": GROUND | {"worlds", "objectives", "measures", "representation", "nets", "studies"},
+    "testing": GROUND | {"worlds", "objectives", "measures", "representation", "nets", "report", "studies"},
     "app": GROUND | {"lab", "report"},
     "cli": None,
     "__init__": None,

@@ -1,0 +1,54 @@
+"""``polariscope transitions``: do the factors of a video (or of pairs) move sparsely enough for SlowVAE?"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from polariscope.cli.configuration import parse_world
+from polariscope.cli.parsing import JSON, flag, take_first
+from polariscope.examination.transitions import examine_transitions
+from polariscope.report.terminal import show
+from polariscope.worlds.sequences import Sequenced
+from polariscope.worlds.world import worlds
+
+HELP = """polariscope transitions DATA [options]
+
+DATA is a mask video of yours (a folder with a folder of frames for each video, or an npz file with 'masks'), or a world
+of sequences (masks) or of pairs (pairs, natural-sprites). Fits Laplace, normal and generalised densities to how its
+factors change."""
+EXTRA = [
+    ("furthest", flag(int, "Frames that are compared are at most so far apart."), 1),
+    ("gaps", flag(tuple[int, ...], "Distances in time at which the shape is fitted once more."), ()),
+    ("count", flag(int, "Pairs to draw from a world of pairs."), 20_000),
+    ("seed", flag(int, "Draws the pairs, and the order of the permuted control."), 0),
+    ("out", flag(Path, "A page (.html), a picture (.png) or a folder."), Path("transitions.html")),
+    JSON,
+]
+
+
+def main(arguments: list[str]) -> int:
+    arguments = list(arguments)
+    name = take_first(arguments)
+    asked = "-h" in arguments or "--help" in arguments
+    if name is None and not asked:
+        raise ValueError("which data? 'polariscope transitions DATA': a mask video's folder or npz file, or a world")
+    name = name or "masks"
+    if name not in worlds.names():
+        path = Path(name).expanduser()
+        if not path.exists():
+            worlds.get(name)  # says what was meant
+        arguments = ["--world.path", str(path), *arguments]
+        name = "video"
+    world, options = parse_world(name, arguments, "transitions", EXTRA, HELP)
+    if options.gaps and not isinstance(world, Sequenced):
+        raise ValueError("--gaps are distances in time, and this world has pairs only: leave them out")
+    found = examine_transitions(world, options.furthest, options.gaps, options.count, options.seed)
+    settings = {"world": worlds.describe(world), "furthest": options.furthest, "gaps": list(options.gaps)}
+    findings = found.findings(f"Transitions of {name}", settings)
+    saved = findings.save(options.out)
+    if options.json:
+        print(json.dumps({"report": str(saved), **findings.json()}))
+    else:
+        show(findings, saved)
+    return 0

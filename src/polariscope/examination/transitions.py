@@ -1,0 +1,152 @@
+"""How the factors of data move in time: whether they do so sparsely enough for what learns from sparse changes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from polariscope.measures.transition_statistics import TransitionStatistics, transition_statistics
+from polariscope.report.figures import transition_histogram
+from polariscope.report.findings import Chart, Column, Findings, Part, Records
+from polariscope.report.transition_figures import shape_over_gap, transition_planes
+from polariscope.tabular import Row, Tabular
+from polariscope.worlds.sequences import Sequenced, transitions
+from polariscope.worlds.world import World, sample_numbers
+
+SPARSE = 1.5
+"""Shape α up to which steps count as sparse here: SlowVAE expects 1, and theory asks for less than 2."""
+FIT_COLUMNS = (
+    Column("factor", "factor"),
+    Column("n", "n", "%d"),
+    Column("alpha", "shape α", "%.2f", "α"),
+    Column("generalised_log_likelihood", "log-likelihood, generalised", "%.3f", "gen."),
+    Column("laplace_log_likelihood", "Laplace", "%.3f", "laplace"),
+    Column("normal_log_likelihood", "normal", "%.3f", "normal"),
+    Column("generalised_ks", "KS distance, generalised", "%.3f", aside=True),
+    Column("laplace_ks", "Laplace", "%.3f", aside=True),
+    Column("normal_ks", "normal", "%.3f", aside=True),
+    Column("excess_kurtosis", "excess kurtosis", "%.1f", "kurtosis"),
+)
+DEPENDENCE_COLUMNS = (
+    Column("first", "factor"),
+    Column("second", "and"),
+    Column("natural", "together", "%.2f"),
+    Column("permuted", "permuted", "%.2f"),
+    Column("noise", "chance", "%.3f"),
+)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class TransitionExamination(Tabular):
+    """The statistics of the changes of some data, and the changes themselves."""
+
+    statistics: TransitionStatistics
+    changes: NDArray[np.float64] = field(repr=False)
+    names: tuple[str, ...]
+    still: tuple[str, ...] = ()
+    """Factors that never change, of which nothing can be said."""
+
+    @property
+    def sparse(self) -> list[str]:
+        """Factors whose steps are likelier Laplace than normal, with a shape that is clearly not that of the latter."""
+        rows = self.statistics.rows
+        better = (row for row in rows if row.fit.log_likelihood["laplace"] > row.fit.log_likelihood["normal"])
+        return [row.factor for row in better if row.fit.alpha <= SPARSE]
+
+    @property
+    def headline(self) -> str:
+        dense = [name for name in self.names if name not in self.sparse]
+        if not dense:
+            return f"All {len(self.names)} factors move sparsely: SlowVAE can identify them"
+        some = f"{', '.join(self.sparse)} move sparsely; " if self.sparse else ""
+        return (
+            f"{some}{', '.join(dense)} {'does' if len(dense) == 1 else 'do'} not: SlowVAE may turn them into each other"
+        )
+
+    def records(self) -> list[Row]:
+        return self.statistics.records()
+
+    def findings(self, title: str = "transitions", settings: Mapping[str, Any] | None = None) -> Findings:
+        changes = dict(zip(self.names, self.changes.T, strict=True))
+        parts: list[Part] = [
+            Records(
+                name="fits",
+                title="Densities of the changes",
+                hint="α is the shape of exp(−|u/s|^α): 1 is Laplace, 2 normal, natural videos have about 0.5. "
+                "Log-likelihoods are of all changes together: the largest suits best.",
+                rows=self.records(),
+                columns=FIT_COLUMNS,
+            ),
+            Chart(
+                name="histograms",
+                title="How often factors change by how much",
+                draw=lambda: transition_histogram(changes),
+            ),
+        ]
+        if self.statistics.dependence:
+            parts += [
+                Records(
+                    name="dependence",
+                    title="Do factors move together?",
+                    hint="Rank correlation of the sizes of two factors' changes. Theory assumes none.",
+                    rows=[asdict(row) for row in self.statistics.dependence],
+                    columns=DEPENDENCE_COLUMNS,
+                ),
+                Chart(
+                    name="planes",
+                    title="Changes of two factors",
+                    draw=lambda: transition_planes(self.changes, self.names),
+                ),
+            ]
+        gaps = self.statistics.gaps
+        if gaps:
+            parts.append(Chart(name="gaps", title="Shape over the distance in time", draw=lambda: shape_over_gap(gaps)))
+        notes = [f"{name} never changes here, and was left out." for name in self.still]
+        return Findings(
+            title,
+            f"{self.headline}.",
+            parts,
+            notes,
+            {"sparse": self.sparse, "gaps": [asdict(gap) for gap in gaps]},
+            {"changes": self.changes},
+            settings=settings or {},
+        )
+
+
+def examine_transitions(
+    world: World, furthest: int = 1, gaps: Sequence[int] = (), count: int = 20_000, seed: int = 0
+) -> TransitionExamination:
+    """What the changes of a world of sequences (a video, rendered masks) or of pairs are like.
+
+    Frames of a sequence are 1 to ``furthest`` apart; at each of ``gaps`` the shape is fitted once more.
+
+    >>> from polariscope.worlds.masks import Walkers
+    >>> examine_transitions(Walkers(sequences=20)).sparse
+    ['x', 'y', 'area']
+    """
+    names = [factor.name for factor in world.factors]
+    if isinstance(world, Sequenced):
+        changes = transitions(world, furthest)
+    elif hasattr(world, "other_factors_of") and names:
+        index = sample_numbers(world, count, seed)
+        changes = np.asarray(world.other_factors_of(index), float) - np.asarray(world.factors_of(index), float)
+    else:
+        raise ValueError(
+            f"{type(world).__name__} shows nothing that moves: name a mask video of yours, a world of sequences "
+            "(masks), or one of pairs (pairs, natural-sprites)"
+        )
+    moving = [column for column in range(changes.shape[1]) if np.ptp(changes[:, column]) > 0]
+    if not moving:
+        raise ValueError("nothing changes from one observation to the next: there are no transitions to look at")
+    kept = [names[column] for column in moving]
+    by_gap = {gap: transitions(world, gap, gap)[:, moving] for gap in gaps} if isinstance(world, Sequenced) else None
+    return TransitionExamination(
+        transition_statistics(changes[:, moving], kept, by_gap or None, seed=seed),
+        changes[:, moving],
+        tuple(kept),
+        tuple(name for name in names if name not in kept),
+    )

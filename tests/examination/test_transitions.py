@@ -1,0 +1,78 @@
+"""The examination of transitions: which factors move sparsely, in Python and on the command line."""
+
+import json
+
+import numpy as np
+import pytest
+
+from polariscope.cli import main
+from polariscope.examination.transitions import examine_transitions
+from polariscope.report.findings import Chart
+from polariscope.worlds.masks import Walkers
+from polariscope.worlds.pairs import Pairs
+from polariscope.worlds.sources import Sources
+from polariscope.worlds.squares import Squares
+
+
+def test_sparse_and_normal_steps_are_told_apart() -> None:
+    common = {"count": 4000, "dimension": 2, "layers": 0, "coefficient": 1.0, "start": "normal"}
+    sparse = examine_transitions(Sources(**common, alpha=1.0, rate=6.0))
+    normal = examine_transitions(Sources(**common, alpha=2.0, rate=9.0))
+    assert sparse.sparse == list(sparse.names)
+    assert "can identify" in sparse.headline
+    assert normal.sparse == []
+    assert "may turn them into each other" in normal.headline
+    assert [row["alpha"] for row in sparse.records()] == pytest.approx([1, 1], abs=0.1)
+    assert [row["alpha"] for row in normal.records()] == pytest.approx([2, 2], abs=0.25)
+
+
+def test_categories_that_never_move_are_left_out_and_said() -> None:
+    found = examine_transitions(Pairs(Squares(scales=1), "lap"), count=2000)
+    assert found.names == ("x", "y")
+    assert found.findings().notes == ["scale never changes here, and was left out."]
+
+
+def test_the_document_has_every_figure_and_the_changes() -> None:
+    findings = examine_transitions(Walkers(sequences=12), gaps=(1, 4)).findings()
+    assert [chart.name for chart in findings.of(Chart)] == ["histograms", "planes", "gaps"]
+    assert all(chart.draw().axes for chart in findings.of(Chart))
+    assert findings.arrays["changes"].shape[1] == 3
+    assert {gap["gap"] for gap in findings.json()["gaps"]} == {1, 4}
+
+
+def test_a_video_of_ones_own_on_the_command_line(tmp_path, capsys, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    steps = np.random.default_rng(0).laplace(scale=0.8, size=(80, 2))
+    at = np.clip(np.cumsum(steps, 0) + 10, 2, 22).astype(int)
+    masks = np.zeros((80, 32, 32), np.uint8)
+    for frame, (x, y) in zip(masks, at, strict=True):
+        frame[y : y + 7, x : x + 7] = 1
+    np.savez("walk.npz", masks=masks)
+    assert main(["transitions", "walk.npz", "--world.size", "32", "--json", "--out", "found"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    exact = np.diff(at[:, 0])
+    row = next(row for row in told["fits"] if row["factor"] == "x")
+    assert row["n"] == 79
+    assert (tmp_path / "found" / "report.html").exists()
+    assert (tmp_path / "found" / "findings.json").exists()
+    assert abs(row["normal_scale"] - exact.std()) < 0.35  # changes of whole pixels are spread over theirs
+
+
+@pytest.mark.parametrize(
+    ("masks", "words"),
+    [
+        (np.ones((1, 32, 32)), "at least 2 frames"),
+        (np.zeros((5, 32, 32)), "no two frames in a row show one"),
+    ],
+)
+def test_videos_that_show_nothing_are_refused_in_a_sentence(tmp_path, capsys, masks, words) -> None:
+    np.savez(tmp_path / "v.npz", masks=masks.astype(np.uint8))
+    assert main(["transitions", str(tmp_path / "v.npz"), "--world.size", "32"]) == 2
+    said = capsys.readouterr().err
+    assert words in said
+    assert said.count("\n") == 1
+
+
+def test_a_world_without_time_is_refused(capsys) -> None:
+    assert main(["transitions", "squares"]) == 2
+    assert "nothing that moves" in capsys.readouterr().err
