@@ -135,7 +135,9 @@ class PixelSet(nn.Module):
         return placed.flatten(2).transpose(1, 2)
 
     def of_pixels(self, pixels: Tensor) -> Tensor:
-        features: Tensor = self.together(self.each(pixels).mean(1))
+        # A few images at a time: what is made of their pixels then stays in the processor's cache.
+        means = torch.cat([self.each(part).mean(1) for part in pixels.split(8)])
+        features: Tensor = self.together(means)
         return features
 
     def forward(self, x: Tensor) -> Tensor:
