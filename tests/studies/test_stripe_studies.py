@@ -232,7 +232,7 @@ def test_amplification_rises_exponentially_to_a_plateau(committed, dimension, ra
     assert found.claim(f"flat before the onset (stripe, d = {dimension})").held
 
 
-# Proves 004/F68 once the table of learning-curves is there.
+@pytest.mark.spec("004/F68")
 def test_the_cylinder_is_compressed_less_and_later(committed) -> None:
     found = committed("amplification")
     rows, stripes = (found.table.where(part="scaling", task=task) for task in ("cylinder", "stripe"))
@@ -279,7 +279,7 @@ def test_amplification_is_read_beside_its_theory_and_its_onset() -> None:
 # --- learning curves -------------------------------------------------------------------------------------------------
 
 
-# Proves 004/F41 once the table of learning-curves is there.
+@pytest.mark.spec("004/F41")
 @pytest.mark.parametrize(("task", "dimension"), [("stripe", 5), ("stripe", 10), ("cylinder", 3)])
 def test_networks_that_learn_features_beat_the_lazy_kernel(committed, task, dimension) -> None:
     found = committed("learning-curves")
@@ -297,7 +297,7 @@ def test_networks_that_learn_features_beat_the_lazy_kernel(committed, task, dime
         assert "256: over 9 seeds the interval of the effect holds zero" in claim.note
 
 
-# Proves 004/F41 once the table of learning-curves is there.
+@pytest.mark.spec("004/F41")
 @pytest.mark.parametrize(("task", "dimension"), [("stripe", 5), ("cylinder", 3)])
 def test_learning_curves_have_the_slopes_of_their_regimes(committed, task, dimension) -> None:
     rows = committed("learning-curves").table.where(part="curve", task=task, dimension=dimension)
@@ -307,7 +307,7 @@ def test_learning_curves_have_the_slopes_of_their_regimes(committed, task, dimen
     assert feature > lazy + 0.1
 
 
-# Proves 004/F38, 004/F39 once the table of learning-curves is there.
+@pytest.mark.spec("004/F38", "004/F39")
 @pytest.mark.parametrize("dimension", [5, 10])
 def test_compression_and_the_kernel_of_the_end_account_for_features(committed, dimension) -> None:
     found = committed("learning-curves")
@@ -321,7 +321,7 @@ def test_compression_and_the_kernel_of_the_end_account_for_features(committed, d
         assert found.claim(f"{words} (stripe, d = {dimension})").held, words
 
 
-# Proves 004/F68 once the table of learning-curves is there.
+@pytest.mark.spec("004/F68")
 def test_the_network_beats_the_kernel_on_the_cylinder(committed) -> None:
     rows = committed("learning-curves").table.where(part="curve", task="cylinder")
     feature, lazy = (curve(rows, name).medians for name in ("feature", "lazy"))
@@ -334,7 +334,7 @@ def test_the_network_beats_the_kernel_on_the_cylinder(committed) -> None:
     }
 
 
-# Proves 004/F43 once the table of learning-curves is there.
+@pytest.mark.spec("004/F43")
 def test_compressing_the_data_gains_what_theory_says(committed) -> None:
     found = committed("learning-curves")
     stripe, cylinder = (
