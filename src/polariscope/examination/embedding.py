@@ -38,8 +38,8 @@ class Shelf:
         """For a model from a file of the user's, in the user's cache folder. The file has been loaded, so that what it
         imports from its own folder is known."""
         file = Path(reference.rpartition(":")[0]).expanduser().resolve()
-        said = {"reference": reference, "sources": [_bytes_hash(path.read_bytes()) for path in _sources(file)]}
-        said |= {"flags": flags}
+        sources = [_bytes_hash(path.read_bytes()) for path in _sources(file)]
+        said = {"reference": reference, "sources": sources, "flags": flags}
         return cls(cache_folder() / "representations", _hash(said))
 
 
