@@ -1,0 +1,413 @@
+"""Does a model hold where it was not trained? Predictions of all factors on both sides of a split.
+
+:func:`generalise` takes a model that has been trained on the training part and predicts the factors of observations as
+values from 0 to 1, and says how good it is on the rest, which factors are to blame, how far it is drawn to the mean,
+and what simple predictors reach there (Schott et al. 2022; Spec 001a, sections 8 to 11).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from polariscope.measures.dci import Probe, dci
+from polariscope.measures.generalisation import (
+    Attribution,
+    attribute,
+    mean_ratio,
+    prediction_similarity,
+    r_squared,
+    reference_predictions,
+)
+from polariscope.measures.measure import Undefined
+from polariscope.measures.similarity import SimilarityMatrix
+from polariscope.report import figures, generalisation_figures
+from polariscope.report.findings import Chart, Column, Findings, Part, Records, Value, Values
+from polariscope.representation import BATCH, represent
+from polariscope.subjects import as_subject
+from polariscope.subjects.outputs import read_code
+from polariscope.subjects.subject import Subject, misfit
+from polariscope.tabular import Tabular
+from polariscope.user_code import user_code
+from polariscope.worlds.factors import Factor
+from polariscope.worlds.splits import Part as WorldPart
+from polariscope.worlds.splits import Split, one_ood, splits
+from polariscope.worlds.targets import Targeted, Task, targets_of
+from polariscope.worlds.view import inside
+from polariscope.worlds.world import World, to_tensor
+
+Floats = NDArray[np.float64]
+FACTOR_COLUMNS = (
+    Column("factor", "Factor"),
+    Column("seen", "R², seen", "%.3f", "seen"),
+    Column("test", "R², test", "%.3f", "test"),
+    Column("new", "R² where it alone is new", "%.3f", "if new"),
+    Column("others", "R² of the others there", "%.3f", "others"),
+    Column("constant", "Constant", "%.3f", aside=True),
+    Column("clip", "Clip", "%.3f"),
+    Column("nearest", "Nearest", "%.3f", aside=True),
+)
+HINTS = {
+    "scores": "R² = 1 − squared error / variance of the factor over all data, averaged over the factors.",
+    "ranking": "The model among predictors that know every factor: the training mean; exact, but no further than the "
+    "training's range; the nearest value that was seen.",
+    "factors": "0 is no chance level: see the constant predictor, which says the training mean. Negative scores count.",
+    "ranges": "Line and band: median and quartiles of the predictions of seen examples, and of test examples in which "
+    "this factor alone is new, where there are any. Thin line: the truth. Shaded: values in no training example.",
+    "ratio": "Test examples in which one factor is new. Left of 1: nearer to the training mean than the truth is.",
+    "attribution": "Test examples by the one factor that is new. A modular model keeps the other factors high. Bars "
+    "end at 0; the table has the negative scores.",
+}
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Generalisation(Tabular):
+    """Predictions of one model on both sides of a split, and what they are worth."""
+
+    name: str
+    world: World
+    split: Split
+    factors: tuple[str, ...]
+    """What is predicted, by column."""
+    index: NDArray[np.int64]
+    """Numbers of the examples in the world."""
+    seen: NDArray[np.bool_]
+    """Which of them are of the training part."""
+    out: NDArray[np.int64]
+    """The column of the one factor that is new in an example; -1 where none or several are."""
+    predictions: Floats
+    targets: Floats
+    variance: Floats
+    """Of each factor over all data."""
+    train_mean: Floats
+    unseen: tuple[Floats, ...]
+    """Values of each factor that no training example has."""
+    steps: tuple[float, ...]
+    """How far values of each factor are from each other."""
+    references: Mapping[str, Floats]
+    """R² of each factor by simple predictors, on all of the test part."""
+
+    @property
+    def split_name(self) -> str:
+        return splits.name_of(self.split) if splits.knows(self.split) else type(self.split).__name__
+
+    @cached_property
+    def scores(self) -> Floats:
+        """R² of each factor on the test part."""
+        return r_squared(self.predictions[~self.seen], self.targets[~self.seen], self.variance)
+
+    @cached_property
+    def seen_scores(self) -> Floats:
+        """R² of each factor on the training part."""
+        return r_squared(self.predictions[self.seen], self.targets[self.seen], self.variance)
+
+    @property
+    def score(self) -> float:
+        """Mean R² over the factors on the test part: the benchmark's number."""
+        return float(self.scores.mean())
+
+    @cached_property
+    def attribution(self) -> Attribution:
+        """Whose error it is; undefined where no factor is new alone."""
+        return attribute(self.predictions, self.targets, self.out, self.variance)
+
+    @cached_property
+    def ratios(self) -> dict[str, Floats]:
+        """r of each new factor (see :func:`~polariscope.measures.generalisation.mean_ratio`); those at the mean have
+        none."""
+        found = {}
+        for column in np.unique(self.out[self.out >= 0]):
+            rows = self.out == column
+            try:
+                found[self.factors[column]] = mean_ratio(
+                    self.predictions[rows], self.targets[rows], self.out[rows], self.train_mean
+                )
+            except Undefined:  # all of them are at the mean, as the middle one of three values is
+                continue
+        return found
+
+    @property
+    def leaderboard_row(self) -> dict[str, float]:
+        """The split and its score in percent, as leaderboards print it."""
+        return {self.split_name: 100 * self.score}
+
+    @property
+    def headline(self) -> str:
+        clip = float(self.references["clip"].mean())
+        return (
+            f"{self.name}: R² {self.score:.3f} on the test part ({self.split_name}), {self.seen_scores.mean():.3f} on "
+            f"what was seen; exact but clipped to the training's range would be {clip:.3f}"
+        )
+
+    def records(self) -> list[dict[str, Any]]:
+        """A row for each factor."""
+        new: dict[int, dict[str, float]] = {}
+        if (self.out >= 0).any() and len(self.factors) > 1:
+            told = self.attribution
+            pairs = zip(told.new, told.out_of_distribution, told.in_distribution, strict=True)
+            new = {column: {"new": float(own), "others": float(rest)} for column, own, rest in pairs}
+        return [
+            {"factor": name, "seen": float(self.seen_scores[k]), "test": float(self.scores[k])}
+            | new.get(k, {"new": None, "others": None})
+            | {reference: float(scores[k]) for reference, scores in self.references.items()}
+            for k, name in enumerate(self.factors)
+        ]
+
+    def findings(self, settings: Mapping[str, Any] | None = None) -> Findings:
+        """The document."""
+        rows = [("model", self.name, self.score)]
+        rows += [("reference", name, float(scores.mean())) for name, scores in self.references.items()]
+        ranking = [{"kind": k, "name": n, "r2": s} for k, n, s in sorted(rows, key=lambda row: -row[2])]
+        parts: list[Part] = [
+            Values(name="scores", title="Scores", hint=HINTS["scores"], entries=self._values()),
+            Records(
+                name="ranking",
+                title="Beside simple predictors",
+                hint=HINTS["ranking"],
+                rows=ranking,
+                columns=(Column("name", "Predictor"), Column("kind", "Kind"), Column("r2", "Mean R²", "%.3f")),
+            ),
+            Records(
+                name="factors", title="Factors", hint=HINTS["factors"], rows=self.records(), columns=FACTOR_COLUMNS
+            ),
+            *self._charts(),
+        ]
+        own = {"split": splits.describe(self.split)} if splits.knows(self.split) else {}
+        return Findings(
+            f"{self.name}, {self.split_name}",
+            f"{self.headline}.",
+            parts,
+            self._notes(),
+            {"examples": int((~self.seen).sum()), "leaderboard": self.leaderboard_row},
+            {"predictions": self.predictions, "targets": self.targets, "index": self.index, "seen": self.seen,
+             "out": self.out},
+            settings=settings if settings is not None else own,
+        )  # fmt: skip
+
+    def _values(self) -> list[Value]:
+        entries = [
+            Value("test", f"Mean R², test ({self.split_name})", self.score, True),
+            Value("seen", "Mean R², seen", float(self.seen_scores.mean()), True),
+        ]
+        try:
+            told = self.attribution
+            pairs = (("new", "Mean R² of the one new factor", told.out_of_distribution),
+                     ("others", "Mean R² of the others there", told.in_distribution))  # fmt: skip
+            entries += [Value(name, title, float(scores.mean()), True) for name, title, scores in pairs]
+        except Undefined as none:
+            entries.append(Value("new", "Mean R² of the one new factor", None, True, problem=str(none)))
+        if self.ratios:
+            below = float((np.concatenate(list(self.ratios.values())) < 1).mean())
+            entries.append(Value("drawn_to_mean", "Share of predictions drawn to the mean (r < 1)", below, None))
+        return entries
+
+    def _charts(self) -> list[Chart]:
+        # Where no factor is new alone, all test examples are shown: nothing else would be.
+        new = [self.out == k if (self.out >= 0).any() else ~self.seen for k in range(len(self.factors))]
+        shown = np.stack(new, axis=1) | self.seen[:, None]
+        charts = [
+            Chart(
+                name="ranges",
+                title="Predictions over the range",
+                hint=HINTS["ranges"],
+                draw=lambda: generalisation_figures.prediction_ranges(
+                    self.targets, self.predictions, shown, self.factors, self.unseen, self.steps
+                ),
+            )
+        ]
+        if self.ratios:
+            charts.append(
+                Chart(
+                    name="ratio",
+                    title="Regression to the mean",
+                    hint=HINTS["ratio"],
+                    draw=lambda: generalisation_figures.ratio_histogram(self.ratios),
+                )
+            )
+        if (self.out >= 0).any() and len(self.factors) > 1:
+            told = self.attribution
+            names = [self.factors[column] for column in told.new]
+            charts.append(
+                Chart(
+                    name="attribution",
+                    title="Whose error it is",
+                    hint=HINTS["attribution"],
+                    draw=lambda: generalisation_figures.attribution_bars(
+                        names, told.out_of_distribution, told.in_distribution
+                    ),
+                )
+            )
+        return charts
+
+    def _notes(self) -> list[str]:
+        clip = float(self.references["clip"].mean())
+        notes = []
+        if self.score < clip:
+            notes.append(
+                f"Below the predictor that is exact inside of the training's range and stops there ({clip:.3f})."
+            )
+        at_the_mean = [
+            self.factors[c] for c in np.unique(self.out[self.out >= 0]) if self.factors[c] not in self.ratios
+        ]
+        if at_the_mean:
+            notes.append(
+                f"New values of {', '.join(at_the_mean)} are at the training mean, where a constant is exact and r is "
+                "not defined."
+            )
+        return notes
+
+
+def generalise(
+    model: Any, world: World, split: Split, *, count: int = 5000, seed: int = 0, name: str = ""
+) -> Generalisation:
+    """Evaluate a trained model on both sides of a split of ``world``.
+
+    The model is a subject or whatever can be wrapped into one, and gives ``(n, factors)``: every factor's position
+    divided by its last one, as ``Task(world, "all", "values")`` asks for, or what the world's own task asks for.
+    ``count`` examples of either side are looked at.
+    """
+    subject = as_subject(model)
+    asked, places = _asked(world)
+    parts = split.parts(world)
+    if not len(parts.held_out):
+        raise ValueError("this split keeps nothing from training, so there is nothing to test on")
+    everything = _values_of(world, np.arange(len(world)))
+    train, test = everything[parts.train], everything[parts.held_out]
+    rng = np.random.default_rng(seed)
+    seen, kept = (np.sort(rng.permutation(part)[:count]) for part in (parts.train, parts.held_out))
+    index = np.concatenate([seen, kept])
+    alone = np.full(len(world), -1)
+    new = one_ood(world, split)
+    alone[new.numbers] = places[new.factor]
+    variance = everything.var(0)
+    said = reference_predictions(train, test)
+    return Generalisation(
+        name or subject.name,
+        world,
+        split,
+        tuple(factor.name for factor in asked),
+        index,
+        np.arange(len(index)) < len(seen),
+        alone[index],
+        _predictions(subject, world, index, asked, _classes(world, asked)),
+        everything[index],
+        variance,
+        train.mean(0),
+        tuple(np.setdiff1d(whole, own) for whole, own in zip(everything.T, train.T, strict=True)),
+        tuple(float(np.diff(np.unique(whole)).min(initial=1.0)) for whole in everything.T),
+        {reference: r_squared(values, test, variance) for reference, values in said.items()},
+    )
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Likeness(SimilarityMatrix):
+    """How alike models predict the factor that is new, and how like the truth."""
+
+    @property
+    def headline(self) -> str:
+        between, truth = self.values[:-1, :-1], self.values[:-1, -1]
+        told = [f"at least {np.nanmin(between):.2f} of each other"] if np.isfinite(between).any() else []
+        told += [f"at most {np.nanmax(truth):.2f} of the truth"] if np.isfinite(truth).any() else []
+        return f"likeness of the predictions of {len(self.rows) - 1} models: {', '.join(told) or 'undefined'}"
+
+    def findings(self, settings: Mapping[str, Any] | None = None) -> Findings:
+        return Findings(
+            "Likeness of predictions",
+            f"{self.headline}.",
+            [
+                Chart(
+                    name="likeness",
+                    title="Do models err alike?",
+                    hint="Pearson's ρ of predictions of the one new factor, between runs that are not the same.",
+                    draw=lambda: figures.heatmap(self.values, self.rows, self.columns, low=-1, high=1, signed=True),
+                )
+            ],
+            self.notes,
+            {"rows": self.rows, "values": [[None if np.isnan(v) else float(v) for v in row] for row in self.values]},
+            settings=settings or {},
+        )
+
+
+def likeness(results: Mapping[str, Sequence[Generalisation]]) -> Likeness:
+    """Whether models predict the one new factor alike: the runs (seeds) of each model, on the same examples."""
+    runs = [result for several in results.values() for result in several]
+    if not runs or any(not np.array_equal(runs[0].index, run.index) for run in runs):
+        raise ValueError("models are compared on the same examples: give all of them the same world, split and seed")
+    said = {name: [run.predictions for run in several] for name, several in results.items()}
+    found = prediction_similarity(said, runs[0].targets, runs[0].out)
+    return Likeness(found.values, found.rows, found.columns, found.notes)
+
+
+def dci_on_training_part(
+    models: Mapping[str, Any],
+    world: World,
+    split: Split,
+    *,
+    count: int = 10_000,
+    seed: int = 0,
+    probe: Probe = "boosting",
+) -> dict[str, float]:
+    """Disentanglement of models on the training part alone, the best first: what settings are chosen by, so that
+    nothing of the test is seen (Spec 001a, section 9)."""
+    part = WorldPart(world, split, "train")
+    found = {}
+    for name, model in models.items():
+        rep = represent(model, part, count=count, seed=seed)
+        assert rep.factors is not None
+        varying = (rep.factors != rep.factors[0]).any(0)
+        found[name] = dci(rep.mean, rep.factors[:, varying], probe, seed).disentanglement.value
+    return dict(sorted(found.items(), key=lambda pair: -pair[1]))
+
+
+def _asked(world: World) -> tuple[tuple[Factor, ...], NDArray[np.int64]]:
+    """The factors to predict, and the place of each of the world's factors among them (-1 where it is not asked)."""
+    asked = targets_of(world if inside(world, Targeted) else Task(world, "all", "values"))
+    classes = [factor.name for factor in asked if factor.size]
+    if classes:
+        raise ValueError(
+            f"generalisation is of values from 0 to 1, and the task of this world asks for classes of "
+            f'{", ".join(classes)}: take Task(world, {",".join(classes)!r}, "values")'
+        )
+    names = [factor.name for factor in asked]
+    places = [names.index(factor.name) if factor.name in names else -1 for factor in world.factors]
+    return asked, np.array(places, dtype=np.int64)
+
+
+def _values_of(world: World, index: NDArray[np.int64]) -> Floats:
+    found = inside(world, Targeted, index)
+    values = Task(world, "all", "values").target_of(index) if found is None else found[0].target_of(found[1])
+    return np.asarray(values, dtype=np.float64)
+
+
+def _classes(world: World, asked: tuple[Factor, ...]) -> int:
+    """As many outputs as one that tells classes of these factors would have."""
+    names = {factor.name for factor in asked}
+    return sum(factor.size for factor in world.factors if factor.name in names)
+
+
+def _predictions(
+    subject: Subject, world: World, index: NDArray[np.int64], asked: tuple[Factor, ...], classes: int
+) -> Floats:
+    if subject.predicts is None:
+        raise TypeError(f"{subject.name} does not predict: give a module or a function of observations")
+    found = []
+    with subject.at_rest():
+        for start in range(0, len(index), BATCH):
+            x = subject.prepared(to_tensor(world.observe(index[start : start + BATCH])))
+            with user_code(f"predict of {subject.name}", lambda error: misfit(error, world.shape)):
+                output = subject.predicts(x)
+            found.append(read_code(output)["mean"].double().cpu().numpy())
+    told = np.concatenate(found)
+    if told.shape != (len(index), len(asked)):
+        names = ", ".join(factor.name for factor in asked)
+        hint = ": it tells classes, and values are asked for" if told.shape[1] == classes else ""
+        raise ValueError(
+            f"{subject.name} gives {told.shape[1]} numbers for an observation, and {len(asked)} are to be told "
+            f'({names}){hint}; train it to regress Task(world, "all", "values")'
+        )
+    return told
