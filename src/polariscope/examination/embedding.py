@@ -104,9 +104,8 @@ def _sources(file: Path) -> list[Path]:
     """A file of the user's and the modules that were loaded from its folder: together they are the model's code."""
     named = {Path(found) for module in list(sys.modules.values()) if (found := getattr(module, "__file__", None))}
     others = (PACKAGE, *LIBRARIES)
-    return sorted(
-        {file} | {p for p in named if p.is_relative_to(file.parent) and not any(map(p.is_relative_to, others))}
-    )
+    beside = {path for path in named if path.is_relative_to(file.parent) and path.is_file()}
+    return sorted({file} | {path for path in beside if not any(map(path.is_relative_to, others))})
 
 
 def _bytes_hash(content: bytes) -> str:
