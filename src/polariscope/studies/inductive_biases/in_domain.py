@@ -1,0 +1,322 @@
+"""Does a model that tells the factors of images also tell values and combinations it never saw? (Tables 5 to 10.)"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from polariscope.examination.generalise import generalise
+from polariscope.nets.architecture import Conv
+from polariscope.nets.autoencoder import AutoencoderConfig
+from polariscope.nets.code_encoder import CodeEncoderConfig
+from polariscope.nets.model import Model
+from polariscope.nets.readout import Readout
+from polariscope.nets.rotation_equivariant import RotationEquivariant
+from polariscope.nets.shortcut_nets import DenseNet, ResNet
+from polariscope.nets.vision import CNN, CoordConv, MLPRegressor, SetEncoder, SpatialTransformer
+from polariscope.objectives.ada_vae import AdaGVAE
+from polariscope.objectives.beta_vae import BetaVAE
+from polariscope.objectives.objective import Objective
+from polariscope.objectives.pcl import PCL
+from polariscope.objectives.predict import Classify, Regress
+from polariscope.objectives.slow_vae import SlowVAE
+from polariscope.report.figures import styled
+from polariscope.report.study_figures import dots
+from polariscope.studies.criteria import All, AtLeast, AtMost, Beats
+from polariscope.studies.published import published
+from polariscope.studies.rows import plus_minus
+from polariscope.studies.study import Bench, Claim, Job, Row, Scale, Study, Table, studies
+from polariscope.training.config import RunConfig, Start, TrainingConfig
+from polariscope.training.run import load_model
+from polariscope.training.start import warm
+from polariscope.worlds.arm3d import Arm3D
+from polariscope.worlds.natural_sprites import NaturalSprites
+from polariscope.worlds.pairs import Pairs
+from polariscope.worlds.shapes3d import Shapes3D
+from polariscope.worlds.splits import Composition, Extrapolation, Interpolation, RandomSplit, Split
+from polariscope.worlds.sprites import Sprites
+from polariscope.worlds.targets import Task
+from polariscope.worlds.world import World
+
+PARTS: dict[str, Split] = {
+    "composition": Composition(),
+    "interpolation": Interpolation(),
+    "extrapolation": Extrapolation(),
+}
+SPLITS = ("random", *PARTS)
+SUPERVISED: dict[str, Model] = {
+    "mlp": MLPRegressor(),
+    "cnn": CNN(),
+    "coordconv": CoordConv(),
+    "resnet": ResNet(),
+    "set encoder": SetEncoder(),
+    "rotation-equivariant": RotationEquivariant(),
+    "spatial transformer": SpatialTransformer(),
+    "densenet": DenseNet(),
+}
+ENCODERS: dict[str, Objective] = {
+    "beta-vae + readout": BetaVAE(4.0),
+    "ada-gvae + readout": AdaGVAE(),
+    "slow-vae + readout": SlowVAE(),
+    "pcl + readout": PCL(),
+}
+TRANSFER = {"cnn (transfer)": (), "cnn (transfer, head only)": ("encoder",)}
+"""A network that was trained to tell shapes in another world, with what is frozen of it."""
+MODELS = (*SUPERVISED, *ENCODERS, *TRANSFER)
+OFTEN = ("mlp", "cnn", "coordconv", "resnet")
+"""Models that are trained with every seed; the others once."""
+PRINTED = {
+    "mlp": "MLP",
+    "cnn": "CNN",
+    "coordconv": "CoordConv",
+    "resnet": "RN50",
+    "set encoder": "Coordinate-based",
+    "rotation-equivariant": "Rotation-EQ",
+    "spatial transformer": "Spatial Transformer",
+    "densenet": "DenseNet",
+    "beta-vae + readout": "β-VAE",
+    "ada-gvae + readout": "Ada-GVAE",
+    "slow-vae + readout": "SlowVAE",
+    "pcl + readout": "PCL",
+    "cnn (transfer)": "RN50 (IN-21k)",
+}
+TABLES = {"sprites": "in-domain-dsprites-quarter", "shapes3d": "in-domain-shapes3d"}
+
+
+@dataclass(frozen=True)
+class Setting:
+    seeds: int
+    size: int
+    steps: int
+    encoder_steps: int
+    examples: int
+    models: tuple[str, ...]
+    often: tuple[str, ...]
+    splits: tuple[str, ...] = SPLITS
+    seldom: tuple[str, ...] = SPLITS
+    """Splits on which the other models are trained."""
+    worlds: tuple[str, ...] = tuple(TABLES)
+
+
+SETTINGS: dict[Scale, Setting] = {
+    "smoke": Setting(
+        seeds=1, size=16, steps=3, encoder_steps=2, examples=60, models=("mlp", "slow-vae + readout"),
+        often=("mlp",), splits=("random", "extrapolation"), seldom=("random", "extrapolation"), worlds=("sprites",),
+    ),
+    "laptop": Setting(
+        seeds=5, size=32, steps=500, encoder_steps=500, examples=3000, models=MODELS, often=OFTEN,
+        seldom=("random", "extrapolation"),
+    ),
+    "paper": Setting(
+        seeds=3, size=64, steps=500_000, encoder_steps=500_000, examples=50_000, models=MODELS, often=MODELS
+    ),
+}  # fmt: skip
+
+
+@studies.register("in-domain")
+@dataclass(frozen=True)
+class InDomain(Study):
+    """R² of all factors on four splits, and of factors that were and were not new, for networks of many kinds."""
+
+    title = "Does it extrapolate?"
+    source = (
+        "Schott et al., Visual representation learning does not generalize strongly within the same domain (2022), "
+        "tables 5 to 10, figures 4 to 6"
+    )
+    question = "Does a network that tells the factors of images also tell them outside of the range it was trained on?"
+    cost = {"smoke": "3 s", "laptop": "40 minutes", "paper": "20,000 GPU hours"}
+
+    def jobs(self, scale: Scale) -> Sequence[Job]:
+        setting = SETTINGS[scale]
+        return [
+            {"scale": scale, "world": world, "model": model, "split": split, "seed": seed}
+            for model in setting.models
+            for world in setting.worlds
+            for split in (setting.splits if model in setting.often else setting.seldom)
+            for seed in range(setting.seeds if model in setting.often else 1)
+        ]
+
+    def run(self, job: Job, bench: Bench) -> list[Row]:
+        setting = SETTINGS[job["scale"]]
+        world, sibling = _worlds(job["world"], setting.size)
+        split = split_of(job["split"], world)
+        model, start = _model(job, setting, world, sibling, split, bench)
+        training = TrainingConfig(setting.steps, 32, 1e-3, schedule="linear", seed=job["seed"], evaluate_every=0)
+        run = bench.train(RunConfig(Task(world, "all", "values"), Regress(), model, training, split, start))
+        found = generalise(load_model(run), world, split, count=setting.examples, name=job["model"])
+        row: Row = {key: job[key] for key in ("world", "model", "split", "seed")}
+        row |= {"r2": found.score, "r2_seen": float(found.seen_scores.mean())}
+        row |= {f"r2 of {name}": float(score) for name, score in zip(found.factors, found.scores, strict=True)}
+        row["clip"] = float(found.references["clip"].mean())
+        if job["split"] in ("interpolation", "extrapolation"):
+            row["r2_new"] = float(found.attribution.out_of_distribution.mean())
+            row["r2_others"] = float(found.attribution.in_distribution.mean())
+            ratios = np.concatenate(list(found.ratios.values()))
+            row["drawn_to_the_mean"] = float((ratios < 1).mean())
+        return [row]
+
+    def claims(self, scale: Scale) -> list[Claim]:
+        often: dict[str, object] = {"often": True}
+        learned = AtLeast("random_score", 0.7, called="R² on the random split", each="case")
+        return [
+            Claim(
+                "Every model is far worse when it has to extrapolate than on a random split",
+                "figure 4, tables 6 and 7: CNN 100 to 78.4 (dSprites), 100 to 48.9 (Shapes3D)",
+                Beats(
+                    "r2", {"split": "random"}, {"split": "extrapolation"}, by=0.1, where=often, each="case", called="R²"
+                ),
+            ),
+            Claim(
+                "Extrapolation is harder than interpolation",
+                "tables 6 and 7: CNN 99.7 against 78.4, and 97.3 against 48.9",
+                Beats(
+                    "r2",
+                    {"split": "interpolation"},
+                    {"split": "extrapolation"},
+                    by=0.05,
+                    where=often,
+                    each="case",
+                    called="R²",
+                ),
+            ),
+            Claim(
+                "It is the new factor that fails: the others are told nearly as well as ever",
+                "figure 5: factors in distribution stay near the random split, the new one collapses",
+                Beats("part_r2", {"of": "others"}, {"of": "new"}, by=0.2, where=often, each="case", called="R²"),
+            ),
+            Claim(
+                "No model reaches one that is exact inside the training's range and stays at its end outside",
+                "tables 6 and 7 against Spec 001a, O19: at most 78.4 of 86.7, and 67.8 of 91.6",
+                AtMost("above_clip", 0.0, where=often, called="R² above that of the clipped predictor", each="case"),
+            ),
+            Claim(
+                "Predictions of a new factor are drawn to the mean of the training",
+                "figure 6: most ratios lie below 1",
+                AtLeast("drawn_to_the_mean", 0.5, where=often, called="share of ratios below 1", each="case"),
+            ),
+            Claim(
+                "Coordinates help with new combinations: CoordConv is ahead of the CNN, and that of the MLP",
+                "table 6, composition: CoordConv 99.1, CNN 53.3, MLP -8.8",
+                All(
+                    Beats("r2_composed", {"model": "coordconv"}, {"model": "cnn"}, by=0.05, called="R² to the CNN"),
+                    Beats("r2_of_cnn", {"model": "cnn"}, {"model": "mlp"}, by=0.05, called="R² to the MLP"),
+                ),
+                provided=learned,
+            ),
+            Claim(
+                "Disentangled codes with a readout extrapolate no better than supervised networks",
+                "table 6: SlowVAE 77.1, PCL 77.5, CNN 78.4",
+                AtMost("lead_of_readouts", 0.05, called="lead of the best readout over the best network", each="world"),
+            ),
+            Claim(
+                "Only the head fine-tuned is worse than all of a network from another task",
+                "section 3.3: consistently worse",
+                Beats(
+                    "r2_transferred",
+                    {"tuned": "all"},
+                    {"tuned": "head"},
+                    by=0.02,
+                    each="world",
+                    called="R², random split",
+                ),
+            ),
+        ]
+
+    def readings(self, table: Table) -> Table:
+        """The rows with a name for world and model together, and the comparisons that take several of them."""
+        rows: list[Row] = []
+        for row in table.rows:
+            case = f"{row['model']} on {row['world']}"
+            rows.append(row | {"case": case, "often": row["model"] in OFTEN})
+            key = {"seed": row["seed"], "case": case, "often": row["model"] in OFTEN, "world": row["world"]}
+            if row["split"] == "extrapolation":
+                rows += [key | {"of": of, "part_r2": row[f"r2_{of}"]} for of in ("new", "others")]
+                rows.append(key | {"above_clip": row["r2"] - row["clip"]})
+            if row["split"] == "random" and row["model"] in ("mlp", "cnn", "coordconv"):
+                rows.append(key | {"random_score": row["r2"]})
+            if row["split"] == "composition" and row["world"] == "sprites":
+                names = {"coordconv": ("r2_composed",), "cnn": ("r2_composed", "r2_of_cnn"), "mlp": ("r2_of_cnn",)}
+                rows += [
+                    {"seed": row["seed"], "model": row["model"], name: row["r2"]}
+                    for name in names.get(row["model"], ())
+                ]
+            if row["split"] == "random" and row["model"] in TRANSFER:
+                tuned = "head" if "head" in row["model"] else "all"
+                rows.append(key | {"tuned": tuned, "r2_transferred": row["r2"]})
+        for world, own in table.where(split="extrapolation").by("world"):
+            scores = {model: group.mean("r2") for model, group in own.by("model")}
+            readouts = [score for model, score in scores.items() if model in ENCODERS]
+            networks = [score for model, score in scores.items() if model in SUPERVISED]
+            if readouts and networks:
+                rows.append({"world": world, "lead_of_readouts": max(readouts) - max(networks)})
+        return Table(rows)
+
+    def beside(self, table: Table) -> list[Row]:
+        rows = []
+        for world, runs in table.by("world"):
+            printed = published(f"inductive_biases/{TABLES[world]}").rows
+            for model in (model for model in MODELS if model in runs.distinct("model")):
+                row: Row = {"world": world, "model": model}
+                for split in SPLITS:
+                    known = printed.get(PRINTED.get(model, ""), {}).get(split, "-")
+                    values = runs.where(model=model, split=split).column("r2")
+                    row[split] = f"{known} / {plus_minus(100 * values, 1) if len(values) else '-'}"
+                rows.append(row)
+        return rows
+
+    def figures(self, table: Table) -> dict[str, Figure]:
+        return {"splits": _splits_figure(table)}
+
+
+def split_of(name: str, world: World) -> Split:
+    """The published splits; the random one trains on as many as extrapolation does."""
+    if name != "random":
+        return PARTS[name]
+    return RandomSplit(len(PARTS["extrapolation"].parts(world).held_out) / len(world))
+
+
+def _worlds(name: str, size: int) -> tuple[World, World]:
+    """A world, and one of the same images' shape with shapes to tell, to learn from first."""
+    if name == "sprites":
+        return Sprites(size, unambiguous=True), NaturalSprites("discrete", 8000, size)
+    return Shapes3D(size), Arm3D(size)
+
+
+def _model(job: Job, setting: Setting, world: World, sibling: World, split: Split, bench: Bench) -> tuple[Model, Start]:
+    """What is trained, and what it begins with: a model that was trained without labels, or for another task."""
+    name = job["model"]
+    if name in SUPERVISED:
+        return SUPERVISED[name], Start()
+    training = TrainingConfig(setting.encoder_steps, 32, 1e-3, seed=job["seed"], evaluate_every=0)
+    if name in TRANSFER:
+        shape = next(factor.name for factor in sibling.factors if factor.name.endswith("shape"))
+        first = bench.train(RunConfig(Task(sibling, shape), Classify(), CNN(), training))
+        return CNN(), warm(first, parts=("encoder",), freeze=TRANSFER[name])
+    objective = ENCODERS[name]
+    code: Model = CodeEncoderConfig(10, Conv()) if name.startswith("pcl") else AutoencoderConfig(10, Conv())
+    seen = world if name.startswith("beta-vae") else Pairs(world, "one" if name.startswith("ada") else "lap")
+    first = bench.train(RunConfig(seen, objective, code, training, split))
+    return Readout(code), warm(first, freeze=("of",), into="of")
+
+
+@styled
+def _splits_figure(table: Table) -> Figure:
+    """R² of every run by split and model, a panel a world; negative scores are drawn at 0."""
+    worlds = table.distinct("world")
+    models = [model for model in MODELS if model in table.distinct("model")]
+    figure = Figure(figsize=(1.2 + 0.55 * len(models), 2.4 * len(worlds) + 0.6), layout="constrained")
+    colours = dict(zip(SPLITS, ("active", "third", "first", "second"), strict=True))
+    for axes, world in zip(figure.subplots(len(worlds), 1, squeeze=False)[:, 0], worlds, strict=True):
+        for place, model in enumerate(models):
+            for shift, split in enumerate(SPLITS):
+                values = table.where(world=world, model=model, split=split).column("r2")
+                if len(values):
+                    label = split if place == 0 else ""
+                    dots(axes, place + 0.18 * (shift - 1.5), np.clip(values, 0, 1), colours[split], label=label)
+        axes.set_xticks(range(len(models)), models, rotation=35, ha="right")
+        axes.set(ylabel="R² (negative at 0)", title=world, ylim=(-0.03, 1.03))
+    figure.axes[0].legend(ncols=4)
+    return figure
