@@ -44,7 +44,7 @@ def prediction_ranges(
             half = steps[number] / 2
             axes.axvspan(value - half, value + half, color=LIGHT["mixed"], alpha=0.25, linewidth=0)
         at, spread = _quartiles(y, f)
-        axes.axline((0, 0), slope=1, color=LIGHT["muted"], linewidth=0.8)
+        axes.plot(at, at, color=LIGHT["muted"], linewidth=0.8)
         axes.fill_between(at, spread[0], spread[2], color=LIGHT["active"], alpha=0.3, linewidth=0)
         axes.plot(at, spread[1], color=LIGHT["active"], marker="o", markersize=2.5)
         axes.set_title(name)
