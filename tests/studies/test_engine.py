@@ -15,6 +15,7 @@ from PIL import Image
 from polariscope.cli import main
 from polariscope.lab.executors import in_parallel
 from polariscope.studies import Claim, Study, Table, reproduce, studies
+from polariscope.studies.criteria import AtLeast, AtMost
 from polariscope.studies.engine import judge, overview, version_of
 from polariscope.studies.rows import plus_minus
 
@@ -28,7 +29,7 @@ class Toy(Study):
     cost = {"smoke": "nothing", "laptop": "nothing", "paper": "nothing"}
     done: list[int] = []
     trap: dict[int, BaseException] = {}
-    largest = 9
+    largest = 8
 
     def jobs(self, scale):
         return [
@@ -42,12 +43,11 @@ class Toy(Study):
         extra = {"digits": [job["number"]] * 2} if job["number"] == 2 else {}
         return [job | {"square": job["number"] ** 2} | extra]
 
-    def claims(self, table, scale):
-        square = table.column("square")
+    def claims(self, scale):
         return [
-            Claim("squares are positive", "all (section 1)", f"{square.min()} | or more", bool((square > 0).all())),
-            Claim("no square is large", f"below {self.largest}", str(square.max()), bool(square.max() < self.largest)),
-            Claim("squares are infinite", "yes", "-", None, "needs more numbers"),
+            Claim("squares are positive", "all | of them (section 1)", AtLeast("square", 1, of="every", digits=0)),
+            Claim("no square is large", "below 9", AtMost("square", self.largest, of="every", digits=0)),
+            Claim("squares are infinite", "yes", AtLeast("infinity", 1)),
         ]
 
     def figures(self, table):
@@ -83,16 +83,18 @@ def test_a_study_leaves_its_table_its_verdict_and_its_pictures(toy, tmp_path):
     assert lines[0].split(",")[:3] == ['"number"', '"seed"', '"square"']
     assert len(lines) == 7
 
-    claims = json.loads((outcome.path / "claims.json").read_text())
+    claims = json.loads((outcome.path / "findings.json").read_text())["claims"]
     assert [claim["verdict"] for claim in claims] == ["held", "not held", "undecided"]
-    assert claims[0]["published"] == "all (section 1)"
+    assert claims[0]["published"] == "all | of them (section 1)"
 
     text = (outcome.path / "README.md").read_text()
     assert text.startswith("# Squares\n")
     assert "Nobody 1900, section 1" in text
-    assert "| squares are positive | all (section 1) | 1 \\| or more | **held** |" in text
-    assert "**undecided**: needs more numbers" in text
-    assert "![squares](squares.png)" in text
+    asked = "every square is at least 1"
+    row = f"| squares are positive | {asked} | all \\| of them (section 1) | smallest 1 of 6 | held | "
+    assert row in text
+    assert "| - | undecided | nothing was measured |" in text
+    assert "![Squares](squares.png)" in text
     assert "polariscope reproduce toy --scale smoke" in text
     with Image.open(outcome.path / "squares.png") as picture:
         assert min(picture.size) > 50
@@ -118,11 +120,11 @@ def test_a_table_is_judged_again_from_its_file_alone(toy, tmp_path):
     again = judge(first.path / "table.parquet")
     assert again.table == first.table, "lists, missing values and whole numbers come back as they were"
     assert (again.claims, again.origin) == (first.claims, first.origin)
-    toy.largest = 10
+    toy.largest = 9
     try:
         assert judge(first.path / "table.parquet").claim("no square is large").held, "the code of today judges"
     finally:
-        toy.largest = 9
+        toy.largest = 8
     pq.write_table(pq.read_table(first.path / "table.parquet").replace_schema_metadata({}), tmp_path / "other.parquet")
     with pytest.raises(ValueError, match="does not say of which"):
         judge(tmp_path / "other.parquet")
@@ -167,7 +169,7 @@ def test_a_study_that_was_cut_off_goes_on_where_it_stopped(toy, tmp_path, stop):
     path = tmp_path / "toy-smoke"
     kept = [json.loads(file.read_text()) for file in (path / "jobs").iterdir()]
     assert [record["rows"][0]["square"] for record in kept] == [1, 1]
-    assert not (path / "claims.json").exists()
+    assert not (path / "findings.json").exists()
     toy.trap.clear()
     toy.done.clear()
     outcome = reproduce("toy", "smoke", tmp_path, workers=1)
@@ -183,12 +185,13 @@ def test_what_a_job_tells_carries_its_own_number_also_after_resuming(toy, tmp_pa
     monkeypatch.setattr(toy, "run", run)
     heard: list = []
     path = reproduce("toy", "smoke", tmp_path, 1, lambda number, what: heard.append((number, what))).path
-    assert heard == [(0, 1), (1, 1), (2, 2), (3, 2), (4, 3), (5, 3)]
+    assert heard == [(job, what) for job, number in enumerate((1, 1, 2, 2, 3, 3)) for what in (number, None)]
     last = next(f for f in (path / "jobs").iterdir() if json.loads(f.read_text())["job"] == {"number": 3, "seed": 1})
     last.unlink()
     heard.clear()
     reproduce("toy", "smoke", tmp_path, 1, lambda number, what: heard.append((number, what)))
-    assert heard == [(5, 3)]
+    assert sorted(heard[:5]) == [(job, None) for job in range(5)], "what is done already is told first"
+    assert heard[5:] == [(5, 3), (5, None)]
 
 
 def test_the_overview_counts_verdicts(toy, tmp_path):
@@ -196,8 +199,9 @@ def test_the_overview_counts_verdicts(toy, tmp_path):
     reproduce("toy", "laptop", tmp_path, workers=1)
     (tmp_path / "elsewhere").mkdir()
     lines = overview(tmp_path).splitlines()
-    assert "| [toy](toy-laptop/README.md) | laptop | 2 | 2 | 0 | 1 |" in lines
-    assert "| [toy](toy-smoke/README.md) | smoke | 2 | 1 | 1 | 1 |" in lines
+    assert "| study | scale | seeds | held | weaker form held | not held | undecided |" in lines
+    assert "| [toy](toy-laptop/README.md) | laptop | 2 | 2 | 0 | 0 | 1 |" in lines
+    assert "| [toy](toy-smoke/README.md) | smoke | 2 | 1 | 0 | 1 | 1 |" in lines
     assert len(lines) == 6
     (tmp_path / "elsewhere" / "table.parquet").write_text("junk")
     assert "elsewhere/table.parquet cannot be read as a table of a study" in overview(tmp_path)
@@ -213,15 +217,15 @@ def test_one_page_is_made_from_tables_alone(toy, tmp_path, capsys):
     assert main(["results", str(tmp_path / "kept"), "--out", str(page)]) == 0
     assert "toy" in capsys.readouterr().out
     text = page.read_text()
-    assert "| toy | laptop | 2 | 2 | 0 | 1 |" in text
+    assert "| toy | laptop | 2 | 2 | 0 | 0 | 1 |" in text
     assert "## Squares" in text
-    assert "| no square is large | below 9 | 1 | **held** |" in text
+    assert "| no square is large | every square is at most 8 | below 9 | largest 1 of 2 | held | " in text
     assert "What a person has to say." in text
     assert "No table yet: " in text
-    assert first.origin.made["code"] in text
     assert main(["results", str(tmp_path / "kept"), "--json"]) == 0
     (answer,) = json.loads(capsys.readouterr().out)
     assert answer["seeds"] == 2
+    assert answer["made"] == first.origin.made
     assert [claim["verdict"] for claim in answer["claims"]] == ["held", "held", "undecided"]
     assert main(["results", str(tmp_path / "nowhere")]) == 2
     assert "there is no table of a study" in capsys.readouterr().err
@@ -289,7 +293,7 @@ def test_reproduce_on_the_command_line(tmp_path, capsys, monkeypatch):
     assert main([*words, "--workers", "1"]) == 0
     out = capsys.readouterr().out
     assert all(claim["text"].split()[0] in out for claim in answer[0]["claims"])
-    assert "README.md" in out
+    assert "similarity-limits-smoke/report.html" in out
 
 
 def test_exit_codes_of_reproduce(toy, tmp_path, capsys):
