@@ -23,6 +23,7 @@ COMMANDS = {
     "manipulate": "change a world a little, keep its factors, and see what models relied on",
     "compare": "compare two models, layer by layer",
     "kernel": "tell whether a classifier is lazy or learns features",
+    "generalise": "tell whether a model holds on factor values and combinations it never saw",
     "transitions": "tell whether the factors of a video move sparsely enough for SlowVAE",
     "studies": "list the published experiments that can be reproduced",
     "reproduce": "run a published experiment and compare it with what was published",

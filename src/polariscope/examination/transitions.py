@@ -126,7 +126,7 @@ def examine_transitions(
 
     >>> from polariscope.worlds.masks import Walkers
     >>> examine_transitions(Walkers(sequences=20)).sparse
-    ['x', 'y', 'area']
+    ['y', 'x', 'area']
     """
     names = [factor.name for factor in world.factors]
     if isinstance(world, Sequenced):
@@ -143,7 +143,9 @@ def examine_transitions(
     if not moving:
         raise ValueError("nothing changes from one observation to the next: there are no transitions to look at")
     kept = [names[column] for column in moving]
-    by_gap = {gap: transitions(world, gap, gap)[:, moving] for gap in gaps} if isinstance(world, Sequenced) else None
+    by_gap: dict[float, NDArray[np.float64]] = {}
+    if isinstance(world, Sequenced):
+        by_gap = {float(gap): transitions(world, gap, gap)[:, moving] for gap in gaps}
     return TransitionExamination(
         transition_statistics(changes[:, moving], kept, by_gap or None, seed=seed),
         changes[:, moving],

@@ -14,23 +14,24 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from polariscope import plugins
 from polariscope.lab.holding import hold
 from polariscope.lab.store import Row, Run, Store
 from polariscope.nets.model import Brief, models
-from polariscope.objectives.objective import objectives
+from polariscope.objectives.objective import Objective, objectives
 from polariscope.registry import UnknownName
 from polariscope.training import checkpoint
 from polariscope.training.checkpoint import TrainingState
-from polariscope.training.config import RunConfig
+from polariscope.training.config import RunConfig, TrainingConfig
 from polariscope.training.loop import WEIGHTS_STEP, Diverged, Event, Listeners, build_state, fit, seed_step
 from polariscope.training.start import begin
 from polariscope.worlds.capacity import check_images
 from polariscope.worlds.given import Data
+from polariscope.worlds.splits import Split
 from polariscope.worlds.targets import targets_of
-from polariscope.worlds.world import to_tensor
+from polariscope.worlds.world import World, to_tensor
 
 FEW = 64
 TELL_EVERY = 0.1  # seconds: a word to another process costs as much as a small step
@@ -105,6 +106,20 @@ def train_in_memory(config: RunConfig, listeners: Listeners | None = None) -> An
     """The trained model of a configuration, ready to be examined, without a folder: where nothing is to be kept."""
     state = ready(config)
     return fit(state, config.objective, config.world, config.training, listeners, config.split).model.eval()
+
+
+def train_module(
+    module: nn.Module,
+    objective: Objective,
+    world: World,
+    training: TrainingConfig,
+    split: Split,
+    listeners: Listeners | None = None,
+) -> nn.Module:
+    """Train any module in place and in memory: one that has no name to be built again by."""
+    state = build_state(module, objective, training)
+    trained: nn.Module = fit(state, objective, world, training, listeners, split).model.eval()
+    return trained
 
 
 def paced(tell: Tell, steps: int) -> Callable[[int, Tensor], None]:

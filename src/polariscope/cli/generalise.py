@@ -1,0 +1,175 @@
+"""``polariscope generalise``: does a model hold on combinations and ranges of factors it never saw?"""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from polariscope.cli.configuration import chosen_world, meant, with_world
+from polariscope.cli.named import is_source, opened, own_module
+from polariscope.cli.parsing import parse, take, take_first
+from polariscope.cli.progress import bars
+from polariscope.examination.generalise import Generalisation, generalise
+from polariscope.lab.holding import hold
+from polariscope.lab.store import Run, Store
+from polariscope.nets.model import models
+from polariscope.objectives.predict import Regress
+from polariscope.registry import nearest
+from polariscope.report import Findings, save
+from polariscope.report.terminal import show
+from polariscope.studies.leaderboard import SPLITS, leaderboard, own_rows
+from polariscope.training.config import RunConfig, TrainingConfig
+from polariscope.training.loop import Listeners
+from polariscope.training.run import config_of, load_model, paced, train, train_module
+from polariscope.worlds.splits import RandomSplit, Split, splits
+from polariscope.worlds.targets import Task
+from polariscope.worlds.view import inside
+from polariscope.worlds.world import World, worlds
+
+DATASETS = {"sprites": "dsprites", "shapes3d": "shapes3d", "arm3d": "mpi3d-real", "faces": "celebglow"}
+"""Our worlds by the published data sets they stand for."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """polariscope generalise MODEL --world WORLD [options], or polariscope generalise --leaderboard [--world WORLD]
+
+    MODEL is a registered model (cnn, coordconv, resnet, ...), FILE.py:NAME of yours, or a run that was trained with
+    --objective regress. Models are trained on each split, to tell every factor as a value from 0 to 1, and tested on
+    what it keeps; with --weights yours is tested as it is, and a run on its own split.
+    """
+
+    splits: tuple[str, ...] = SPLITS
+    """Splits to train and test on."""
+    weights: Path | None = None
+    """Weights of a module of yours that is trained already; then nothing is trained."""
+    steps: int = 2000
+    """Training steps on each split."""
+    batch_size: int = 64
+    """Examples a step."""
+    learning_rate: float = 5e-4
+    """Of Adam."""
+    count: int = 5000
+    """Examples of each side of a split to look at."""
+    seed: int = 0
+    """Draws weights, batches and examples."""
+    leaderboard: bool = False
+    """Show the published leaderboard, with the row of the model if there is one."""
+    runs: Path = Path("runs")
+    """Folder of the runs."""
+    out: Path = Path("generalise.html")
+    """A page (.html) or a folder."""
+    json: bool = False
+    """Print JSON for machines."""
+
+
+def main(arguments: list[str]) -> int:
+    arguments = list(arguments)
+    name = take_first(arguments)
+    place = take(arguments, "--world") or take(arguments, "--data")
+    helping = "-h" in arguments or "--help" in arguments
+    if name is None and "--leaderboard" not in arguments and not helping:
+        raise ValueError(
+            "which model? 'polariscope generalise MODEL --world WORLD', or --leaderboard for the published ones"
+        )
+    options: Any = parse(with_world(Options, chosen_world(arguments, place or "sprites")), arguments, "generalise")
+    world = meant(options.world)
+    for split in options.splits:
+        if split not in SPLITS:
+            raise ValueError(f"the benchmark has no split {split!r}: {nearest(split, SPLITS)}")
+    results: list[Generalisation] = []
+    if name is not None:
+        results = list(_of_run(name, options)) if _is_run(name) else list(_of_model(name, world, options))
+    return _said(name, world if not results else results[0].world, results, options)
+
+
+def _is_run(name: str) -> bool:
+    return not is_source(name) and name not in models.names()
+
+
+def _of_run(name: str, options: Any) -> list[Generalisation]:
+    """A run is tested on what its own split kept."""
+    run = opened(Store(options.runs), name)
+    config = config_of(run)
+    if not isinstance(config.objective, Regress):
+        raise ValueError(f"run {run.id} was not trained to tell values: train it with --objective regress and a task")
+    return [_tested(run, config.world, config.split, options)]
+
+
+def _of_model(name: str, world: World, options: Any) -> list[Generalisation]:
+    """A model of a name, or of the user's, on every split that was asked for."""
+    task = world if inside(world, Task) is not None else Task(world, "all", "values")
+    training = TrainingConfig(
+        options.steps, options.batch_size, options.learning_rate, seed=options.seed, evaluate_every=0
+    )
+    found = []
+    for kind in options.splits:
+        split = split_of(kind, world)
+        if is_source(name) and options.weights is not None:
+            module = own_module(name, options.weights)
+            found.append(_looked_at(module, world, split, options, name.rpartition(":")[2]))
+            continue
+        with bars([f"{name}, {kind}"], options.steps, quiet=options.json) as (tell,):
+            if is_source(name):
+                trained = _trained(name, task, split, training, paced(tell, options.steps))
+                found.append(_looked_at(trained, world, split, options, name.rpartition(":")[2]))
+                continue
+            model = models.get(name)()
+            run = train(RunConfig(task, Regress(), model, training, split), options.runs, tell)
+        found.append(_tested(run, world, split, options, name))
+    return found
+
+
+def _trained(
+    name: str, task: World, split: Split, training: TrainingConfig, step: Callable[[int, torch.Tensor], None]
+) -> nn.Module:
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(training.seed)
+        module = copy.deepcopy(own_module(name)).float()
+    return train_module(module, Regress(), task, training, split, Listeners(step=step))
+
+
+def _tested(run: Run, world: World, split: Split, options: Any, name: str = "") -> Generalisation:
+    found = _looked_at(load_model(run), world, split, options, name or run.id)
+    with hold(run.path):
+        run.update(result={"r2": found.score, "r2_seen": float(found.seen_scores.mean())})
+    return found
+
+
+def _looked_at(model: Any, world: World, split: Split, options: Any, name: str) -> Generalisation:
+    return generalise(model, world, split, count=options.count, seed=options.seed, name=name)
+
+
+def split_of(kind: str, world: World) -> Split:
+    """A split of the benchmark; the random one trains on as many as extrapolation does."""
+    if kind != "random":
+        return splits.build(kind)
+    kept = splits.build("extrapolation").parts(world).held_out
+    return RandomSplit(len(kept) / len(world))
+
+
+def _said(name: str | None, world: World, results: list[Generalisation], options: Any) -> int:
+    settings = {"model": name, "world": worlds.describe(world), "steps": options.steps, "seed": options.seed}
+    several: list[Findings] = [found.findings(settings) for found in results]
+    if options.leaderboard:
+        known = DATASETS.get(worlds.name_of(world))
+        if known is None:
+            raise ValueError(f"nothing was published for this world; there are rows for {', '.join(DATASETS)}")
+        if known == "dsprites" and getattr(world, "unambiguous", False):
+            known = "dsprites-quarter"
+        several.insert(0, leaderboard(known, own_rows({str(name): results}) if results else None).findings(settings))
+    saved = save(several, options.out, f"Does {name} generalise?" if name else "")
+    if options.json:
+        print(json.dumps({"report": str(saved), "findings": [findings.json() for findings in several]}, default=str))
+        return 0
+    for findings in several:
+        show(findings)
+    print(f"report: {saved}")
+    return 0
