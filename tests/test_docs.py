@@ -2,6 +2,9 @@
 
 import importlib
 import re
+import runpy
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -76,6 +79,23 @@ def test_the_examination_that_contributors_are_shown_works(tmp_path, capsys) -> 
     show(findings, findings.save(tmp_path / "report.html"))
     assert findings.headline in (tmp_path / "report.html").read_text(encoding="utf-8")
     assert findings.headline in capsys.readouterr().out
+
+
+def test_the_study_that_contributors_are_shown_works(tmp_path) -> None:
+    (code,) = (block for block in blocks(ROOT / "CONTRIBUTING.md") if "studies.register" in block)
+    (tmp_path / "coin.py").write_text(f'"""A study."""\n\n{code}', encoding="utf-8")
+    script = "import sys, pathlib; from polariscope.plugins import load_plugin; load_plugin(sys.argv[1]); "
+    script += "from polariscope.testing import check_study; check_study('coin', pathlib.Path(sys.argv[2]))"
+    done = subprocess.run(
+        [sys.executable, "-c", script, tmp_path / "coin.py", tmp_path], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_reference_is_what_the_docstrings_say() -> None:
+    namespace = runpy.run_path(str(ROOT / "docs" / "make_reference.py"))
+    hint = "'python docs/make_reference.py' makes the page again"
+    assert namespace["reference"]() == (ROOT / "docs" / "reference.md").read_text(encoding="utf-8"), hint
 
 
 def test_names_of_the_package_in_the_pages_exist() -> None:
