@@ -1,0 +1,533 @@
+"""Criteria by hand-made tables: on both sides of every bound, and where a table is too little to decide."""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from polariscope.studies.criteria import (
+    Alike,
+    All,
+    AtLeast,
+    AtMost,
+    Beats,
+    Between,
+    Correlates,
+    Criterion,
+    Finding,
+    Flat,
+    Near,
+    Peaks,
+    PowerLaw,
+    Rises,
+    all_of,
+    effect_of,
+    interval_of,
+    reaches,
+)
+from polariscope.studies.rows import Row, Table, difference, duels
+from polariscope.studies.study import Claim
+
+A, B = {"model": "a"}, {"model": "b"}
+
+
+def rows(*values: float | None, seed: int = 0, **same: object) -> list[Row]:
+    """A row for each value of x, with seeds from ``seed`` on."""
+    return [{"seed": seed + number, "x": value, **same} for number, value in enumerate(values)]
+
+
+def exact(*values: float) -> Table:
+    """Values without seeds."""
+    return Table([{"x": value} for value in values])
+
+
+def duel(first: float, second: float) -> Table:
+    return Table([{"x": first, **A}, {"x": second, **B}])
+
+
+def curve(*values: float) -> Table:
+    """Exact values along t = 0, 1, ..."""
+    return Table([{"t": place, "x": value} for place, value in enumerate(values)])
+
+
+def curves(*seeds: tuple[float, ...]) -> Table:
+    """A curve for each seed."""
+    return Table([{"seed": s, "t": t, "x": x} for s, values in enumerate(seeds) for t, x in enumerate(values)])
+
+
+# --- bounds ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("criterion", "inside", "outside"),
+    [
+        (AtLeast("x", 2), (2.0, 3.0), (1.99, -2.0)),
+        (AtMost("x", 2), (2.0, -3.0), (2.01,)),
+        (Between("x", 1, 3), (1.0, 2.0, 3.0), (0.99, 3.01)),
+        (Near("x", 2, by=0.5), (1.5, 2.5), (1.49, 2.51)),
+        (Near("x", 4, by=0.25, relative=True), (3.0, 5.0), (2.9, 5.1)),
+        (Near("x", -4, by=0.25, relative=True), (-3.0, -5.0), (-2.9, -5.1, 4.0)),
+        (Near("x", 0, by=0.25, relative=True), (0.25, -0.25), (0.26,)),  # of nothing there is no share
+    ],
+)
+def test_a_bound_belongs_to_what_is_allowed(criterion, inside, outside) -> None:
+    assert [criterion.judge(exact(value)).held for value in inside] == [True] * len(inside)
+    assert [criterion.judge(exact(value)).held for value in outside] == [False] * len(outside)
+
+
+SKEWED = rows(0.0, 0.0, 6.0)
+"""Mean 2, median 0."""
+
+
+@pytest.mark.parametrize(
+    ("make", "mean", "median", "every"),
+    [
+        (lambda of: AtLeast("x", 2, of=of), True, False, False),
+        (lambda of: AtLeast("x", 0, of=of), True, True, True),
+        (lambda of: AtMost("x", 1, of=of), False, True, False),
+        (lambda of: AtMost("x", 6, of=of), True, True, True),
+        (lambda of: Between("x", -1, 1, of=of), False, True, False),
+        (lambda of: Between("x", 1, 7, of=of), True, False, False),
+        (lambda of: Near("x", 0, by=1, of=of), False, True, False),
+        (lambda of: Near("x", 2, by=1, of=of), True, False, False),
+        (lambda of: Near("x", 3, by=3, of=of), True, True, True),
+    ],
+)
+def test_the_mean_the_median_or_every_single_one(make, mean, median, every) -> None:
+    found = {of: make(of).judge(Table(SKEWED)).held for of in ("mean", "median", "every")}
+    assert found == {"mean": mean, "median": median, "every": every}
+
+
+def test_rows_are_averaged_over_each_seed_first() -> None:
+    table = Table([*rows(0, 3), *rows(0), *rows(0)])  # three rows of seed 0, one of seed 1
+    assert AtLeast("x", 1.5).judge(table).held
+    assert not AtLeast("x", 1.51).judge(table).held
+    assert Near("x", 1.5, by=0.01).judge(table).held
+
+
+@pytest.mark.parametrize(
+    ("criterion", "measured"),
+    [
+        (AtLeast("x", 1, of="every"), "smallest 0.00 of 3"),
+        (AtMost("x", 1, of="every"), "largest 6.00 of 3"),
+        (Between("x", -9, 1, of="every"), "farthest 6.00 of 3"),
+        (AtLeast("x", 1, of="median"), "median 0.00"),
+        (AtLeast("x", 1, digits=1), "2.0 [-6.6, 10.6]"),  # t(2) = 4.303, times 3.464 / 1.732
+        (Near("x", 2, by=1), "2.00 [-6.61, 10.61] for 2.00"),
+        (Near("x", 2, by=1, of="every"), "2.00 [-6.61, 10.61] for 2.00; largest error 4"),
+        (Near("x", 2, by=1, of="every", relative=True), "2.00 [-6.61, 10.61] for 2.00; largest error 2e+02 %"),
+    ],
+)
+def test_what_was_measured_is_said_with_its_spread(criterion, measured) -> None:
+    assert criterion.judge(Table(SKEWED)).measured == measured
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(0.0, "0.00"), (0.005, "0.01"), (0.004, "0.004"), (-0.004, "-0.004"), (123456.0, "1.2e+05")]
+)
+def test_a_number_keeps_digits_that_say_something(value, text) -> None:
+    assert AtLeast("x", 1).judge(exact(value)).measured == text
+
+
+def test_each_prediction_is_held_against_its_own_rows() -> None:
+    near = Near("x", "theory", by=0.5)
+    table = [{"x": 1.5, "theory": 1.0}, {"x": 2.75, "theory": 3.0}, {"x": 9.0, "theory": None}, {"theory": 7.0}]
+    assert near.judge(Table(table)) == Finding("1.50 for 1.00; 2.75 for 3.00; largest error 0.5", True)
+    assert near.judge(Table([*table, {"x": 3.4, "theory": 4.0}])).held is False
+    many = [{"x": place + 0.25, "theory": float(place)} for place in range(9)]
+    assert near.judge(Table(many)) == Finding("largest error 0.25 over 9 rows", True)
+    shares = Near("x", "theory", by=0.5, relative=True)
+    assert shares.judge(Table([{"x": 15.0, "theory": 10.0}, {"x": 1.0, "theory": 2.0}])).held
+    assert not shares.judge(Table([{"x": 10.0, "theory": 10.0}, {"x": 0.9, "theory": 2.0}])).held
+
+
+# --- two groups ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("criterion", "held", "fails"),
+    [
+        (Beats("x", A, B, by=1), [(3, 2), (5, 2)], [(2.99, 2), (2, 2), (2, 3)]),
+        (Beats("x", A, B, by=1, higher=False), [(2, 3), (2, 5)], [(2, 2.99), (2, 2), (3, 2)]),
+        (Beats("x", A, B, by=0), [(2.01, 2)], [(2, 2), (2, 3)]),
+        (Beats("x", A, B, by=0.5, relative=True), [(15, 10), (-5, -10), (0.5, 0)], [(14, 10), (-6, -10), (0.4, 0)]),
+        (Alike("x", A, B, by=0.5), [(10.5, 10), (9.5, 10)], [(10.51, 10), (9.49, 10)]),
+        (Alike("x", A, B, by=0.5, relative=True), [(15, 10), (5, 10), (-15, -10), (0.5, 0)], [(15.1, 10), (10, 5.1)]),
+    ],
+)
+def test_two_groups_on_both_sides_of_the_least_effect(criterion, held, fails) -> None:
+    assert [criterion.judge(duel(*pair)).held for pair in held] == [True] * len(held)
+    assert [criterion.judge(duel(*pair)).held for pair in fails] == [False] * len(fails)
+
+
+def test_seeds_that_both_have_are_compared_with_each_other() -> None:
+    """Seeds differ by far more than the models do: only pairs can tell the models apart."""
+    beats = Beats("x", A, B, by=1)
+    second = rows(0, 10, 20, **B)
+    assert beats.judge(Table(rows(1, 11, 21.5, **A) + second)).held is True
+    strangers = beats.judge(Table(rows(1, 11, 21.5, seed=7, **A) + second))
+    assert (strangers.held, strangers.note) == (None, "over 3 seeds the interval of the effect holds zero")
+    one_more = beats.judge(Table(rows(1, 11, 21.5, 11, **A) + second))
+    assert (one_more.held, one_more.note) == (None, "over 4 seeds the interval of the effect holds zero")
+    assert beats.judge(Table(rows(41, 51, 61, seed=7, **A) + second)).held is True
+
+
+@pytest.mark.parametrize(
+    ("differences", "by", "held", "note"),
+    [
+        ((3, -1, 1), 1, None, "over 3 seeds the interval of the effect holds zero"),
+        ((3, -1, 1), 1.01, False, "the effect is 1, of at least 1.01"),
+        ((3, -1, -2), 0, False, ""),
+        ((1.5, 0.5, 1), 0.5, None, "over 3 seeds the interval of the effect holds zero"),
+        ((1.4, 0.7, 1), 0.5, True, ""),  # 1.03 less 0.87
+        ((1.5, 0.5, 1, 1.25, 0.75), 0.5, True, ""),
+        ((0.5,), 0.5, True, ""),
+    ],
+)
+def test_an_effect_whose_interval_holds_zero_is_undecided(differences, by, held, note) -> None:
+    assert reaches(np.array(differences, float), by) == (held, note)
+    table = Table(rows(*(7 + d for d in differences), **A) + rows(*(7 for _ in differences), **B))
+    found = Beats("x", A, B, by=by).judge(table)
+    assert (found.held, found.note) == (held, note)
+
+
+def test_groups_without_seeds_in_common_are_compared_as_welch_does() -> None:
+    one, other = [3.0, 5.0, 4.0, 6.5], [1.0, 2.0]
+    effect = effect_of(dict(zip("abcd", one, strict=True)), dict(zip("xy", other, strict=True)))
+    assert len(effect) == 4
+    assert effect.mean() == pytest.approx(np.mean(one) - np.mean(other))
+    statistic = effect.mean() / (effect.std(ddof=1) / np.sqrt(4))
+    assert statistic == pytest.approx(stats.ttest_ind(one, other, equal_var=False).statistic)
+    assert effect_of({"a": 3.0}, {"b": 1.0}).tolist() == [2.0]
+
+
+def test_the_interval_of_a_mean_is_students() -> None:
+    values = np.array([1.0, 4.0, 2.5, 3.0])
+    assert interval_of(values) == pytest.approx(stats.ttest_1samp(values, 0).confidence_interval(0.95))
+    assert interval_of(values[:1]) == (1.0, 1.0)
+
+
+# --- curves ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("criterion", "held", "fails"),
+    [
+        (Rises("x", "t", by=1), [(0, 1), (0, 0, 1), (0, 0.5, 2)], [(0, 0.99), (0, 0, 0), (1, 0)]),
+        (Rises("x", "t", by=0), [(0, 0.01)], [(0, 0), (0.01, 0)]),
+        (Rises("x", "t", by=1, falls=True), [(1, 0), (3, 2, 0)], [(0.99, 0), (0, 1), (3, 3.1, 0)]),
+        (Rises("x", "t", by=1, slack=0), [(0, 1, 2)], [(0, 1, 0.99, 2)]),
+        (Rises("x", "t", by=1, slack=0.25), [(0, 1, 0.75, 2), (0, 1.25, 1)], [(0, 1, 0.74, 2), (1, 0.7, 1.9)]),
+        (Rises("x", "t", by=1, slack=0.25, falls=True), [(2, 1, 1.25, 0)], [(2, 1, 1.26, 0)]),
+        (Rises("x", "t", by=1, slack=None), [(0, 9, -9, 1)], [(0, 9, 0.9)]),
+        (Flat("x", "t", by=0.5), [(1, 1.5, 1.25), (1.5, 1), (1, 1)], [(1, 1.51), (1, 0.49, 1)]),
+        (Flat("x", "t", by=0.5, relative=True), [(2, 3), (-2, -1), (0, 0.5)], [(2, 3.1), (3.1, 2), (0, 0.6)]),
+        (Peaks("x", "t"), [(0, 1, 0), (0, 1, 3, 1, 2)], [(0, 1, 2), (2, 1, 0), (0, 1, 1), (1, 1, 0)]),
+        (Peaks("x", "t", by=0.5), [(0, 1, 0.5), (0.5, 1, 0)], [(0, 1, 0.51), (0.51, 1, 0)]),
+        (Peaks("x", "t", highest=False), [(1, 0, 1), (3, 2, 0, 2, 1)], [(0, 1, 0), (1, 0, 0), (0, 0, 1)]),
+    ],
+)
+def test_curves_on_both_sides_of_what_is_asked(criterion, held, fails) -> None:
+    assert [criterion.judge(curve(*values)).held for values in held] == [True] * len(held)
+    assert [criterion.judge(curve(*values)).held for values in fails] == [False] * len(fails)
+
+
+def test_a_curve_that_seeds_do_not_agree_on_is_undecided() -> None:
+    scattered = curves((0, 5, 3), (0, 5, -1), (0, 5, 1))
+    rises = Rises("x", "t", by=1, slack=None)
+    found = rises.judge(scattered)
+    assert (found.held, found.note) == (None, "over 3 seeds the interval of the effect holds zero")
+    assert found.measured == "0: 0.00, 1: 5.00, 2: 1.00; by 1.00 [-3.97, 5.97]"
+    steps = Rises("x", "t", by=1).judge(scattered)
+    assert (steps.held, steps.note) == (False, "a step goes back"), "the means decide about steps"
+    assert rises.judge(curves((0, 5, 1.125), (10, 5, 11), (20, 5, 20.875))).held, "paired by seed"
+
+    peaks = Peaks("x", "t")
+    assert peaks.judge(scattered).held is None
+    assert peaks.judge(curves((0, 3, 0), (0, -1, 0), (0, 1, 0))) == Finding(
+        "0: 0.00, 1: 1.00, 2: 0.00", None, "over 3 seeds the interval of the effect holds zero"
+    )
+    assert peaks.judge(curves((2, 3, 0), (2, -1, 0), (2, 1, 0))).held is False, "an end that is surely higher decides"
+
+
+# --- correlations and power laws -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("least", "order", "held"),
+    [
+        (0.5, (1, 2, 3, 4), True),
+        (0.89, (1, 2, 3, 5, 4), True),  # 0.9, p = 0.019
+        (0.91, (1, 2, 3, 5, 4), False),
+        (0.5, (1, 2, 4, 3), None),  # 0.8, p = 0.1
+        (0.5, (1, 4, 2, 3), False),  # 0.4
+        (0.5, (5, 4, 3, 2, 1), False),
+        (-0.5, (5, 4, 3, 2, 1), True),
+        (-0.89, (5, 4, 3, 1, 2), True),
+        (-0.91, (5, 4, 3, 1, 2), False),
+        (-0.5, (1, 2, 3, 4, 5), False),
+        (-0.5, (4, 3, 1, 2), None),
+        (0.5, (1, 2, 3), None),
+    ],
+)
+def test_a_rank_correlation_has_to_be_strong_and_beyond_chance(least, order, held) -> None:
+    table = [{"x": place**3, "y": rank} for place, rank in enumerate(order)]
+    found = Correlates("x", "y", least).judge(Table([*table, {"x": 9.0}, {"y": 0.0}]))
+    assert found.held is held
+    assert bool(found.note) == (held is None)
+    assert bool(found.measured) == (len(order) > 3)
+
+
+def law(slopes: tuple[float, ...], sizes: tuple[float, ...] = (10.0, 100.0, 1000.0)) -> list[Row]:
+    """For each seed a power of the size, times something of its own."""
+    return [{"seed": s, "n": n, "x": (s + 1) * n**slope} for s, slope in enumerate(slopes) for n in sizes]
+
+
+def around(slope: float, spread: float) -> tuple[float, ...]:
+    """Five slopes whose mean has an interval of ± 1.96 spread: t(4) = 2.776, times 1.581 spread / √5."""
+    return tuple(slope + spread * step for step in (-2, -1, 0, 1, 2))
+
+
+@pytest.mark.parametrize(
+    ("slopes", "rival", "held"),
+    [
+        (around(-1, 0), -0.5, True),
+        (around(-0.5, 0), -0.5, False),
+        (around(-1.09, 0.01), -0.5, True),  # within 0.1
+        (around(-1.11, 0.01), -0.5, False),
+        (around(-0.91, 0.01), -0.5, True),
+        (around(-0.89, 0.01), -0.5, False),
+        (around(-1.08, 0.01), -1.15, False),  # within 0.1, but nearer to the rival
+        (around(-1.07, 0.01), -1.15, True),
+        (around(-1.3, 0.16), -0.5, True),  # -1.3 ± 0.31
+        (around(-1.3, 0.14), -0.5, False),  # -1.3 ± 0.27
+        (around(-0.75, 0.14), -0.5, None),  # -0.75 ± 0.27 holds both
+        (around(-0.75, 0.12), -0.5, False),
+    ],
+)
+def test_an_exponent_is_the_predicted_one_and_not_its_rival(slopes, rival, held) -> None:
+    found = PowerLaw("x", "n", -1, rival).judge(Table(law(slopes)))
+    assert found.held is held
+    assert found.measured.endswith("from 10 to 1000, 5 seeds")
+    assert found.note == ("the interval holds -0.500 as well" if held is None else "")
+
+
+def test_an_exponent_needs_seeds_sizes_and_values_above_zero() -> None:
+    good = PowerLaw("x", "n", -1, -0.5)
+    few = good.judge(Table(law((-1,) * 4)))
+    assert (few.held, few.note) == (None, "4 seeds of 3 sizes are too few for an exponent")
+    two = good.judge(Table(law((-1,) * 5, (10, 100))))
+    assert (two.held, two.note) == (None, "5 seeds of 2 sizes are too few for an exponent")
+    zero = [row | {"x": 0.0} if row["n"] == 10 and row["seed"] == 2 else row for row in law((-1,) * 5)]
+    for nothing in (law((-1,) * 5, (10,)), zero):
+        assert good.judge(Table(nothing)) == Finding(
+            "", None, "nothing was measured, or an exponent needs two sizes and values above zero"
+        )
+    missing = [row for row in law((-1,) * 6) if (row["seed"], row["n"]) != (5, 100)]
+    assert good.judge(Table(missing)).measured.endswith("5 seeds"), "a seed counts that every size has"
+
+
+@pytest.mark.parametrize(("smallest", "held"), [(0, False), (10, True), (11, False)])
+def test_sizes_before_the_law_are_left_out_while_three_remain(smallest, held) -> None:
+    early = [row | {"x": 1e-3} for row in law((-1,) * 5, (1.0,))]
+    found = PowerLaw("x", "n", -1, -0.5, smallest=smallest).judge(Table(early + law((-1,) * 5)))
+    assert found.held is held
+    assert f"from {10 if held else 1} to 1000" in found.measured
+
+
+# --- groups, several criteria, nothing to judge ----------------------------------------------------------------------
+
+EVERY_KIND: list[Criterion] = [
+    AtLeast("x", 0.5),
+    AtLeast("x", -2.0, of="median", where={"kind": "k"}),
+    AtMost("x", 0.5, of="every", each="group"),
+    Between("x", 1, 3),
+    Near("x", 2, by=0.1),
+    Near("x", "y", by=0.1, relative=True),
+    Near("x", 2, by=0.1, of="every"),
+    Beats("x", A, B, by=0.1),
+    Beats("x", A, B, by=0, higher=False, each="group"),
+    Beats("x", A, B, by=0.1, relative=True),
+    Alike("x", A, B, by=0.1),
+    Alike("x", A, B, by=0.1, relative=True, where={"kind": "k"}),
+    Rises("x", "t", by=1),
+    Rises("x", "t", by=1, slack=0.3, falls=True),
+    Rises("x", "t", by=1, slack=None, each="group"),
+    Flat("x", "t", by=0.1),
+    Flat("x", "t", by=0.1, relative=True),
+    Peaks("x", "t", by=0.2),
+    Peaks("x", "t", highest=False, each="group"),
+    Correlates("x", "y", 0.5),
+    Correlates("x", "y", -0.5),
+    PowerLaw("x", "n", -1, -0.5),
+    PowerLaw("x", "n", 0.5, 1, smallest=100, each="group"),
+    All(AtLeast("x", 0.5), AtMost("y", 0.5)),
+]
+
+
+@pytest.mark.parametrize("criterion", EVERY_KIND, ids=lambda criterion: criterion.sentence)
+def test_a_criterion_makes_tables_that_meet_and_miss_it(criterion) -> None:
+    assert criterion.judge(Table(criterion.met())).held is True
+    missed = criterion.missed()
+    assert missed
+    assert [criterion.judge(Table(table)).held for table in missed] == [False] * len(missed)
+
+
+@pytest.mark.parametrize("criterion", EVERY_KIND, ids=lambda criterion: criterion.sentence)
+def test_nothing_measured_decides_nothing(criterion) -> None:
+    for table in ([], [{"seed": 0, "other": 1.0}], [{"seed": 0, "x": None, "group": 1, "kind": "k", "t": 0, **A}]):
+        found = criterion.judge(Table(table))
+        assert (found.measured, found.held) == ("", None)
+        assert "nothing was measured" in found.note
+
+
+def test_one_of_two_groups_is_nothing_to_compare_with() -> None:
+    for criterion in (Beats("x", A, B, by=0), Alike("x", A, B, by=9)):
+        for alone in (A, B):
+            assert criterion.judge(Table(rows(1, 2, **alone))).held is None
+    assert Rises("x", "t", by=0).judge(curve(1)).held is None
+    assert Flat("x", "t", by=9).judge(curve(1)).held is None
+    assert Peaks("x", "t").judge(curve(0, 1)).note == "nothing was measured between two ends"
+
+
+def test_only_the_rows_of_its_own_count() -> None:
+    table = Table([{"x": 1.0, "kind": "good"}, {"x": -9.0, "kind": "other"}])
+    assert AtLeast("x", 1, where={"kind": "good"}).judge(table).held
+    assert not AtLeast("x", 1).judge(table).held
+
+
+def test_each_group_has_to_meet_it() -> None:
+    each = AtLeast("x", 1, each="group")
+    good, bad = rows(2, group="good"), rows(0, group="bad")
+    lacking = [{"seed": 0, "group": "lacking"}]
+    assert each.judge(Table(good)) == Finding("good: 2.00", True)
+    assert each.judge(Table(good + good + bad)) == Finding("bad: 0.00; good: 2.00", False)
+    assert each.judge(Table(good + lacking)) == Finding("good: 2.00; lacking: -", None, "lacking: nothing was measured")
+    assert each.judge(Table(good + bad + lacking)).held is False
+    assert each.judge(Table(lacking)) == Finding("", None, "nothing was measured")
+    assert each.judge(Table([row | {"group": 0.5} for row in good])).measured == "0.5: 2.00"
+    hidden = AtLeast("x", 1, each="group", where={"group": "good"})
+    assert hidden.judge(Table(good + bad)).held
+
+
+def test_several_criteria_name_their_figures_and_all_have_to_be_met() -> None:
+    both = All(AtLeast("x", 1, called="score"), AtMost("y_axis", 1))
+    assert both.sentence == "score is at least 1; and y axis is at most 1"
+    assert both.judge(Table([{"x": 1.0, "y_axis": 1.0}])) == Finding("score 1.00; y axis 1.00", True)
+    assert both.judge(Table([{"x": 0.5, "y_axis": 1.0}])).held is False
+    assert both.judge(Table([{"x": 1.0, "y_axis": 2.0}])).held is False
+    assert both.judge(Table([{"x": 1.0}])) == Finding("score 1.00", None, "nothing was measured")
+    assert both.judge(Table([{"x": 0.5}])).held is False, "one that failed decides"
+    alike = All(AtLeast("x", 1), AtMost("x", 3))
+    assert alike.judge(exact(2.0)).measured == "2.00; 2.00"
+
+
+def test_verdicts_together() -> None:
+    assert all_of([True, True]) is True
+    assert all_of([True, None]) is None
+    assert all_of([None, False, True]) is False
+
+
+# --- sentences and claims --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("criterion", "sentence"),
+    [
+        (AtLeast("mean_score", 0.8), "mean score is at least 0.8"),
+        (AtLeast("x", 0.8, of="every", called="R²", each="data_set"), "every R² is at least 0.8, for each data set"),
+        (AtMost("x", 3, of="median", where={"kind": "sparse", "d": 5}), "the median of x is at most 3 (sparse)"),
+        (Between("x", 0.9, 1.1), "x lies between 0.9 and 1.1"),
+        (Near("x", 2.0, by=0.1), "x is within 0.1 of 2.0"),
+        (Near("x", "the_theory", by=0.05, relative=True), "x is within 5 % of the theory"),
+        (Near("x", 0.39537, by=0.03, to="the threshold"), "x is within 0.03 of the threshold (0.3954)"),
+        (Near("x", "y", by=1, to="theory"), "x is within 1 of theory"),
+        (Beats("x", A, {"n": 5}, by=0.1), "x: a is above n 5 by at least 0.1"),
+        (Beats("x", A, B, by=0.1, relative=True, higher=False), "x: a is below b by at least 10 %"),
+        (Beats("x", A, B, by=0), "x: a is above b"),
+        (Alike("x", A, B, by=0.03), "x: a and b differ by at most 0.03"),
+        (Alike("x", A, B, by=0.03, relative=True), "x: a and b differ by at most 3 %"),
+        (Rises("x", "the_time", by=2), "x rises over the time by at least 2 from end to end, no step going back"),
+        (
+            Rises("x", "t", by=0, slack=0.3, falls=True),
+            "x falls over t from end to end, no step going back by more than 0.3",
+        ),
+        (Rises("x", "t", by=0, slack=None), "x rises over t from end to end"),
+        (Flat("x", "t", by=0.5), "x varies by at most 0.5 over t"),
+        (Flat("x", "t", by=0.5, relative=True), "x varies by at most 50 % over t"),
+        (Peaks("x", "t"), "x is largest at neither end of t"),
+        (Peaks("x", "t", by=0.2, highest=False), "x is smallest at neither end of t, 0.2 or more beyond both"),
+        (Correlates("x", "y", 0.5), "the rank correlation of x and y is at least 0.5, beyond chance"),
+        (Correlates("x", "y", -0.5), "the rank correlation of x and y is at most -0.5, beyond chance"),
+        (PowerLaw("x", "n", -1, -0.5), "x goes as n to the power of -1.000 (up to 0.1), not of -0.500"),
+    ],
+)
+def test_a_criterion_says_what_it_asks_with_its_bounds(criterion, sentence) -> None:
+    assert criterion.sentence == sentence
+
+
+def test_a_claim_says_its_verdict_and_why() -> None:
+    criterion = AtLeast("x", 1)
+    plain = Claim("it works", "table 1", criterion, note="on a small world")
+    weaker = Claim("it works", "table 1", criterion, weaker="two worlds of five")
+    assert [plain.judge(table).verdict for table in (exact(1), exact(0), Table([]))] == [
+        "held",
+        "not held",
+        "undecided",
+    ]
+    assert [weaker.judge(table).verdict for table in (exact(1), exact(0), Table([]))] == [
+        "weaker form held",
+        "not held",
+        "undecided",
+    ]
+    assert plain.judge(exact(1)).note == "on a small world"
+    assert weaker.judge(exact(1)).note == "weaker than published: two worlds of five"
+    assert plain.judge(Table([])).record() == {
+        "text": "it works",
+        "tested": "x is at least 1",
+        "published": "table 1",
+        "measured": "-",
+        "verdict": "undecided",
+        "note": "nothing was measured; on a small world",
+    }
+
+
+def test_a_claim_decides_nothing_unless_its_condition_is_met() -> None:
+    claim = Claim("it works", "table 1", AtLeast("x", 1), provided=AtLeast("trained", 0.9))
+    good = {"x": 2.0, "trained": 0.9}
+    assert claim.judge(Table([good])).held is True
+    assert claim.judge(Table([good | {"x": 0.5}])).held is False
+    for value in (2.0, 0.5):
+        found = claim.judge(Table([good | {"x": value, "trained": 0.5}]))
+        assert found.held is None
+        assert found.note == "decided only if trained is at least 0.9; here 0.50"
+        assert found.measured == f"{value:.2f}", "what was measured is shown all the same"
+    assert claim.judge(Table([{"x": 2.0}])).note == "decided only if trained is at least 0.9"
+    assert [expected for _, expected in claim.examples()] == [True, False, None]
+    assert all(claim.judge(Table(made)).held is expected for made, expected in claim.examples())
+
+
+# --- rows ------------------------------------------------------------------------------------------------------------
+
+
+def test_the_difference_of_two_columns() -> None:
+    row = {"a": 1, "b": 3.5, "c": None}
+    assert difference(row, "a", "b") == -2.5
+    assert difference(row, "a", "b", sign=False) == 2.5
+    assert difference(row, "a", "c") is None
+    assert difference(row, "missing", "a") is None
+
+
+def test_a_duel_repeats_the_first_for_every_rival() -> None:
+    """So that a criterion for each rival compares both sides by seed."""
+    table = Table([*rows(5, 6, **A), *rows(4, 4, **B), *rows(1, 7, model="c")])
+    found = duels(table, "model", "a")
+    assert found.distinct("rival") == ["b", "c"]
+    assert found.where(rival="b", side="a").column("x").tolist() == [5, 6]
+    assert found.where(rival="c", side="a").column("x").tolist() == [5, 6]
+    assert found.where(rival="c", side="rival").column("x").tolist() == [1, 7]
+    assert len(found) == 8
+    ahead = Beats("x", {"side": "a"}, {"side": "rival"}, by=1, each="rival")
+    verdicts = ahead.judge(found)
+    assert verdicts.held is None
+    assert verdicts.measured.startswith("b: 5.50")
+    assert len(duels(table.where(**A), "model", "a")) == 0
