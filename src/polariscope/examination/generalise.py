@@ -191,7 +191,7 @@ class Generalisation(Tabular):
 
     def _values(self) -> list[Value]:
         entries = [
-            Value("test", f"Mean R², test ({self.split_name})", self.score, True),
+            Value("test", "Mean R², test", self.score, True),
             Value("seen", "Mean R², seen", float(self.seen_scores.mean()), True),
         ]
         try:

@@ -1,0 +1,100 @@
+"""``polariscope generalise``: models of ours and of the user's, runs, the leaderboard, and what is refused."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+
+from polariscope.cli import main
+
+SOURCE = """
+import torch
+from torch import nn
+
+def three():
+    return nn.Sequential(nn.Flatten(), nn.Linear(256, 32), nn.ReLU(), nn.Linear(32, 3))
+
+def two():
+    return nn.Sequential(nn.Flatten(), nn.Linear(256, 2))
+"""
+SMALL = ["--world", "squares", "--world.positions", "10", "--count", "200", "--json"]
+
+
+@pytest.fixture
+def place(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.py").write_text(SOURCE, encoding="utf-8")
+    return tmp_path
+
+
+def told(capsys) -> dict:
+    return json.loads(capsys.readouterr().out)
+
+
+def test_a_module_of_ones_own_is_trained_on_every_split(place, capsys) -> None:
+    assert main(["generalise", "mine.py:three", *SMALL, "--steps", "60", "--out", "page.html"]) == 0
+    found = told(capsys)["findings"]
+    assert [next(iter(one["leaderboard"])) for one in found] == [
+        "random",
+        "composition",
+        "interpolation",
+        "extrapolation",
+    ]
+    assert {row["name"] for row in found[3]["ranking"]} == {"three", "clip", "constant", "nearest"}
+    page = (place / "page.html").read_text(encoding="utf-8")
+    assert "three, extrapolation" in page
+    assert not list(place.glob("runs/*/run.json"))  # what has no name has no folder
+
+
+def test_a_registered_model_leaves_a_run_that_can_be_tested_again(place, capsys) -> None:
+    asked = ["generalise", "mlp-regressor", *SMALL, "--steps", "8", "--splits", "extrapolation"]
+    assert main([*asked, "--out", "a.html"]) == 0
+    first = told(capsys)["findings"][0]
+    (run,) = (file.parent for file in place.glob("runs/*/run.json"))
+    record = json.loads((run / "run.json").read_text(encoding="utf-8"))
+    assert record["config"]["split"]["name"] == "extrapolation"
+    assert record["result"]["r2"] == pytest.approx(first["scores"]["test"])
+    assert main(["generalise", run.name, "--count", "200", "--json", "--out", "b.html"]) == 0
+    assert told(capsys)["findings"][0]["scores"]["test"] == pytest.approx(first["scores"]["test"])
+
+
+def test_a_module_that_is_trained_already_is_left_alone(place, capsys) -> None:
+    names: dict = {}
+    exec(SOURCE, names)
+    model = names["three"]()
+    for parameter in model.parameters():
+        torch.nn.init.zeros_(parameter)
+    torch.save(model.state_dict(), place / "zero.pt")
+    asked = ["generalise", "mine.py:three", *SMALL, "--splits", "random", "--weights", "zero.pt", "--out", "c.html"]
+    assert main(asked) == 0
+    (found,) = told(capsys)["findings"]
+    # Always 0 where values are spread evenly from 0 to 1: R² = 1 - E[y²] / Var[y].
+    grids = [np.linspace(0, 1, count) for count in (8, 10, 10)]
+    expected = np.mean([1 - (grid**2).mean() / grid.var() for grid in grids])
+    assert found["scores"]["test"] == pytest.approx(expected, abs=0.3)
+
+
+def test_the_leaderboard_is_sorted_and_has_our_row(place, capsys) -> None:
+    assert main(["generalise", "--leaderboard", "--world", "shapes3d", "--json", "--out", "d.html"]) == 0
+    rows = told(capsys)["findings"][0]["leaderboard"]
+    assert len(rows) == 17
+    scores = [float(row["extrapolation"].split()[0]) for row in rows]
+    assert scores == sorted(scores, reverse=True)
+    assert np.isclose(scores[0], 67.8)
+
+
+@pytest.mark.parametrize(
+    ("asked", "words"),
+    [
+        (["mine.py:two", *SMALL, "--steps", "2"], "(n, 3) are to be told"),
+        (["mine.py:three", *SMALL, "--splits", "sideways"], "no split 'sideways'"),
+        (["--leaderboard", "--world", "squares"], "nothing was published"),
+        (["nothing", *SMALL], "nothing"),
+        ([], "which model?"),
+    ],
+)
+def test_what_cannot_be_tested_is_refused_in_a_sentence(place, capsys, asked, words) -> None:
+    assert main(["generalise", *asked]) == 2
+    said = capsys.readouterr().err.strip().splitlines()[-1]
+    assert words in said
