@@ -1,15 +1,29 @@
 """Several seeds at once: each run is what it would be alone, and the best is found without labels."""
 
+from dataclasses import replace
+
+import numpy as np
 import pytest
 import torch
 
 from polariscope.lab.store import Store
 from polariscope.nets.architecture import MLP
 from polariscope.nets.autoencoder import AutoencoderConfig
+from polariscope.objectives.slow_vae import SlowVAE
 from polariscope.objectives.vae import VAE
-from polariscope.training import RunConfig, TrainingConfig, best_run, load_model, over_seeds, train, train_all
+from polariscope.training import (
+    RunConfig,
+    TrainingConfig,
+    best_run,
+    load_model,
+    over_seeds,
+    random_search,
+    train,
+    train_all,
+)
 from polariscope.training.run import Progress, paced
 from polariscope.worlds.mini_sprites import MiniSprites
+from polariscope.worlds.pairs import Pairs
 from polariscope.worlds.splits import RandomSplit
 
 
@@ -52,6 +66,38 @@ def test_what_cannot_be_chosen_is_said(config, tmp_path) -> None:
         best_run([])
     with pytest.raises(ValueError, match="at least one seed"):
         over_seeds(config, 0)
+
+
+@pytest.mark.spec("001a/SV-13")
+def test_a_random_search_draws_every_setting_from_its_range_and_the_same_again() -> None:
+    """The search behind the published SlowVAE: gamma from 1 to 16, lambda from 1 to 10."""
+    config = RunConfig(Pairs(MiniSprites()), SlowVAE(gamma=10), training=TrainingConfig(seed=4))
+    ranges = {"objective.gamma": (1, 16), "objective.rate": (1, 10)}
+    found = random_search(config, ranges, count=200, seed=3)
+    gamma, rate = np.array([(one.objective.gamma, one.objective.rate) for one in found]).T
+    for values, (low, high) in ((gamma, (1, 16)), (rate, (1, 10))):
+        assert low <= values.min() < low + 0.05 * (high - low)
+        assert high - 0.05 * (high - low) < values.max() <= high
+        assert values.mean() == pytest.approx((low + high) / 2, abs=4 * (high - low) / np.sqrt(12 * 200))
+    assert abs(np.corrcoef(gamma, rate)[0, 1]) < 0.3
+    assert found == random_search(config, ranges, count=200, seed=3)
+    assert found[:20] == random_search(config, ranges, count=20, seed=3), "a longer search goes on"
+    assert found[0] != random_search(config, ranges, count=1, seed=4)[0]
+    one = found[7]
+    again = replace(one.objective, gamma=10.0, rate=6.0)
+    assert replace(one, objective=again) == config, "nothing else was changed"
+    assert RunConfig.build(one.describe()) == one
+
+
+def test_a_search_over_what_is_no_number_is_refused(config) -> None:
+    for name in ("objective.gamma", "objective", "training.steps", "training.learning_rate.x", "model.latents"):
+        with pytest.raises(ValueError, match=f"needs the name of a number, such as objective.beta; {name} is none"):
+            random_search(config, {name: (1, 2)}, count=1)
+    with pytest.raises(ValueError, match="at least one draw; got 0"):
+        random_search(config, {"training.learning_rate": (1e-4, 1e-2)}, count=0)
+    for ends in ((2, 1), (1, float("inf")), (float("nan"), 1)):
+        with pytest.raises(ValueError, match="from a smaller to a larger number"):
+            random_search(config, {"training.learning_rate": ends}, count=1)
 
 
 def test_progress_is_told_at_a_pace_and_at_the_end(monkeypatch) -> None:

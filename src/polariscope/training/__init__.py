@@ -9,4 +9,5 @@ from polariscope.training.run import resume as resume
 from polariscope.training.run import train as train
 from polariscope.training.sweep import best_run as best_run
 from polariscope.training.sweep import over_seeds as over_seeds
+from polariscope.training.sweep import random_search as random_search
 from polariscope.training.sweep import train_all as train_all

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from polariscope.lab.executors import Report, in_parallel
 from polariscope.lab.store import Run, Store
@@ -19,6 +22,44 @@ def over_seeds(config: RunConfig, count: int) -> list[RunConfig]:
         raise ValueError(f"a sweep needs at least one seed; got {count}")
     first = config.training.seed
     return [replace(config, training=replace(config.training, seed=seed)) for seed in range(first, first + count)]
+
+
+def draws(ranges: Mapping[str, tuple[float, float]], count: int, seed: int = 0) -> list[dict[str, float]]:
+    """``count`` random choices of a number from each range, all numbers as likely; the first of more are the same.
+
+    >>> draws({"gamma": (1, 16)}, 2) == draws({"gamma": (1, 16)}, 3)[:2]
+    True
+    """
+    if count < 1:
+        raise ValueError(f"a random search needs at least one draw; got {count}")
+    for name, (low, high) in ranges.items():
+        if not low <= high < math.inf or low == -math.inf:
+            raise ValueError(f"a range goes from a smaller to a larger number; that of {name} is {low:g} to {high:g}")
+    lows, highs = np.array(list(ranges.values()), dtype=float).reshape(-1, 2).T
+    points = np.random.default_rng(seed).uniform(lows, highs, (count, len(ranges)))
+    return [dict(zip(ranges, point, strict=True)) for point in points.tolist()]
+
+
+def random_search(
+    config: RunConfig, ranges: Mapping[str, tuple[float, float]], count: int, seed: int = 0
+) -> list[RunConfig]:
+    """The same configuration with ``count`` random choices of some settings, named as in a configuration file.
+
+    >>> from polariscope.objectives.slow_vae import SlowVAE
+    >>> from polariscope.worlds.pairs import Pairs
+    >>> from polariscope.worlds.squares import Squares
+    >>> config = RunConfig(Pairs(Squares()), SlowVAE())
+    >>> found = random_search(config, {"objective.gamma": (1, 16), "objective.rate": (1, 10)}, count=3)
+    >>> [1 <= one.objective.gamma <= 16 for one in found]
+    [True, True, True]
+    """
+    found = []
+    for draw in draws(ranges, count, seed):
+        drawn = config
+        for path, value in draw.items():
+            drawn = _with(drawn, path, value, path)
+        found.append(drawn)
+    return found
 
 
 def train_all(
@@ -66,6 +107,18 @@ def by_setting(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Mapping[str,
         words = [f"{row[key]}" if key in sections else f"{key} {row[key]}" for key in differing if row[key] is not None]
         found.setdefault(", ".join(words) or str(row["objective"]), {})[row["training_seed"]] = row
     return {name: list(seeds.values()) for name, seeds in found.items()}
+
+
+def _with(thing: Any, path: str, value: float, whole: str) -> Any:
+    """A configuration with another number at a path such as ``objective.gamma``."""
+    name, _, rest = path.partition(".")
+    own = getattr(thing, name, None)
+    if is_dataclass(own) and rest:
+        return replace(thing, **{name: _with(own, rest, value, whole)})
+    # What the field is declared to be decides: a weight may have been given as a whole number.
+    if rest or "float" not in {field.name: str(field.type) for field in fields(thing)}.get(name, ""):
+        raise ValueError(f"a search needs the name of a number, such as objective.beta; {whole} is none")
+    return replace(thing, **{name: value})
 
 
 def _finish(path: Path, tell: Callable[[Any], None]) -> None:
