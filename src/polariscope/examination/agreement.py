@@ -1,0 +1,50 @@
+"""Which of several models to keep where no factor is known: the one whose latents the others find as well."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from polariscope.examination.embedding import embed
+from polariscope.measures.information import FloatArray
+from polariscope.measures.udr import UDR, Likeness, udr
+from polariscope.representation import Representation
+from polariscope.subjects import as_subject
+from polariscope.worlds.given import Data, as_world
+
+
+def rank_by_agreement(
+    models: Sequence[Any], data: Data, *, count: int = 10_000, seed: int = 0, likeness: Likeness = "spearman"
+) -> UDR:
+    """The unsupervised disentanglement ranking of models on the same data; ``best`` is the number of the one to keep.
+
+    Models are whatever :func:`~polariscope.examination.examine.examine` takes. Duan et al. 2020; Klindt et al. 2021,
+    section 5.1, choose SlowVAE's weights so.
+
+    >>> import torch
+    >>> class Ordered(torch.nn.Module):
+    ...     def __init__(self, *order):
+    ...         super().__init__()
+    ...         self.order = order
+    ...     def encode(self, x):
+    ...         return x[:, self.order], torch.full((len(x), len(self.order)), -4.0)
+    >>> points = np.stack(np.unravel_index(np.arange(1000), (10, 10, 10)), axis=1).astype(np.float32)
+    >>> rank_by_agreement([Ordered(0, 1, 2), Ordered(2, 0, 1)], points).values.round(3).tolist()
+    [1.0, 1.0]
+    """
+    world = as_world(data)
+    said = [embed(as_subject(model), world, count=count, seed=seed) for model in models]
+    information = None if any(one.var is None for one in said) else [_information(one) for one in said]
+    return udr([one.mean for one in said], information, likeness)
+
+
+def _information(said: Representation) -> FloatArray:
+    """What each latent says about the data, in nats, if all is Gaussian: ½ ln(1 + Var μ / E σ²).
+
+    The published ranking leaves out latents near the prior. Those that a SlowVAE gives up are far from N(0, 1), and
+    say as little: so what counts here is how far the mean moves.
+    """
+    assert said.var is not None
+    return np.asarray(np.log1p(said.mean.var(axis=0) / said.var.mean(axis=0)) / 2, dtype=np.float64)
