@@ -122,7 +122,7 @@ def test_what_was_measured_is_said_with_its_spread(criterion, measured) -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "text"), [(0.0, "0.00"), (0.005, "0.01"), (0.004, "0.004"), (-0.004, "-0.004"), (123456.0, "1.2e+05")]
+    ("value", "text"), [(0.0, "0.00"), (0.005, "0.01"), (0.004, "0.004"), (-0.004, "-0.004"), (-123456.0, "-1.2e+05")]
 )
 def test_a_number_keeps_digits_that_say_something(value, text) -> None:
     assert AtLeast("x", 1).judge(exact(value)).measured == text
@@ -135,6 +135,7 @@ def test_each_prediction_is_held_against_its_own_rows() -> None:
     assert near.judge(Table([*table, {"x": 3.4, "theory": 4.0}])).held is False
     many = [{"x": place + 0.25, "theory": float(place)} for place in range(9)]
     assert near.judge(Table(many)) == Finding("largest error 0.25 over 9 rows", True)
+    assert near.judge(Table(many[:8])).measured.startswith("0.25 for 0.00; 1.25 for 1.00")
     shares = Near("x", "theory", by=0.5, relative=True)
     assert shares.judge(Table([{"x": 15.0, "theory": 10.0}, {"x": 1.0, "theory": 2.0}])).held
     assert not shares.judge(Table([{"x": 10.0, "theory": 10.0}, {"x": 0.9, "theory": 2.0}])).held
@@ -151,7 +152,11 @@ def test_each_prediction_is_held_against_its_own_rows() -> None:
         (Beats("x", A, B, by=0), [(2.01, 2)], [(2, 2), (2, 3)]),
         (Beats("x", A, B, by=0.5, relative=True), [(15, 10), (-5, -10), (0.5, 0)], [(14, 10), (-6, -10), (0.4, 0)]),
         (Alike("x", A, B, by=0.5), [(10.5, 10), (9.5, 10)], [(10.51, 10), (9.49, 10)]),
-        (Alike("x", A, B, by=0.5, relative=True), [(15, 10), (5, 10), (-15, -10), (0.5, 0)], [(15.1, 10), (10, 5.1), (-16, -10)]),
+        (
+            Alike("x", A, B, by=0.5, relative=True),
+            [(15, 10), (5, 10), (-15, -10), (0.5, 0)],
+            [(15.1, 10), (10, 5.1), (-16, -10)],
+        ),
     ],
 )
 def test_two_groups_on_both_sides_of_the_least_effect(criterion, held, fails) -> None:
@@ -177,6 +182,8 @@ def test_seeds_that_both_have_are_compared_with_each_other() -> None:
         ((3, -1, 1), 1, None, "over 3 seeds the interval of the effect holds zero"),
         ((3, -1, 1), 1.01, False, "the effect is 1, of at least 1.01"),
         ((3, -1, -2), 0, False, ""),
+        ((3, -1, -2), 1, False, ""),  # there is none that could be too small
+        ((-1, -2, -3), 1, False, ""),
         ((1.5, 0.5, 1), 0.5, None, "over 3 seeds the interval of the effect holds zero"),
         ((1.4, 0.7, 1), 0.5, True, ""),  # 1.03 less 0.87
         ((1.5, 0.5, 1, 1.25, 0.75), 0.5, True, ""),
@@ -220,7 +227,11 @@ def test_the_interval_of_a_mean_is_students() -> None:
         (Rises("x", "t", by=1, slack=0.25, falls=True), [(2, 1, 1.25, 0)], [(2, 1, 1.26, 0)]),
         (Rises("x", "t", by=1, slack=None), [(0, 9, -9, 1)], [(0, 9, 0.9)]),
         (Flat("x", "t", by=0.5), [(1, 1.5, 1.25), (1.5, 1), (1, 1)], [(1, 1.51), (1, 0.49, 1)]),
-        (Flat("x", "t", by=0.5, relative=True), [(2, 3), (-2, -1), (0, 0.5)], [(2, 3.1), (3.1, 2), (0, 0.6)]),
+        (
+            Flat("x", "t", by=0.5, relative=True),
+            [(2, 3), (-2, -1), (0, 0.5)],
+            [(2, 3.1), (3.1, 2), (-2, -0.9), (0, 0.6)],
+        ),
         (Peaks("x", "t"), [(0, 1, 0), (0, 1, 3, 1, 2)], [(0, 1, 2), (2, 1, 0), (0, 1, 1), (1, 1, 0)]),
         (Peaks("x", "t", by=0.5), [(0, 1, 0.5), (0.5, 1, 0)], [(0, 1, 0.51), (0.51, 1, 0)]),
         (Peaks("x", "t", highest=False), [(1, 0, 1), (3, 2, 0, 2, 1)], [(0, 1, 0), (1, 0, 0), (0, 0, 1)]),
