@@ -26,6 +26,8 @@ from polariscope.studies.rows import Row, Table
 Of = Literal["mean", "median", "every"]
 Values = NDArray[np.float64]
 Where = Mapping[str, Any]
+LISTED = 4
+"""Groups up to which the figures of all are listed; of more, of those that do not hold."""
 SEEDS = 5
 """Seeds of the tables that criteria make up."""
 
@@ -96,8 +98,12 @@ class _Of(Criterion):
             return Finding("", None, "nothing was measured")
         held = [one.held for one in found.values()]
         notes = dict.fromkeys(f"{value}: {one.note}" for value, one in found.items() if one.note)
-        text = "; ".join(f"{_plain(value)}: {one.measured or '-'}" for value, one in found.items())
-        return Finding(text, all_of(held), "; ".join(notes))
+        shown = {value: one for value, one in found.items() if len(found) <= LISTED or not one.held}
+        texts = [f"{_plain(value)}: {one.measured or '-'}" for value, one in shown.items()]
+        texts += (
+            [f"{'all' if not shown else 'the other'} {len(found) - len(shown)} hold"] if len(shown) < len(found) else []
+        )
+        return Finding("; ".join(texts), all_of(held), "; ".join(notes))
 
     @abstractmethod
     def _one(self, rows: Table) -> Finding:

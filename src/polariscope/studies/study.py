@@ -36,7 +36,7 @@ CLAIM_COLUMNS = (
     Column("tested", "tested", aside=True),
     Column("published", "published"),
     Column("measured", "measured here"),
-    Column("verdict", "verdict"),
+    Column("verdict", "verdict", badge=True),
     Column("note", "note", aside=True),
 )
 Verdict = Literal["held", "weaker form held", "not held", "undecided"]

@@ -92,9 +92,7 @@ class SparsePairs(Study):
         "Klindt, Schott, Sharma et al., Towards nonlinear disentanglement in natural data with temporal sparse coding "
         "(2021), tables 1, 14 and 16 to 20"
     )
-    question = (
-        "Does a sparse model of what changes between two observations find their factors, and does it need to be?"
-    )
+    question = "Does a model of sparse changes between two observations find their factors, and does sparsity matter?"
     cost = {"smoke": "3 s", "laptop": "40 minutes", "paper": "weeks"}
 
     def jobs(self, scale: Scale) -> Sequence[Job]:
