@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from scipy.optimize import minimize_scalar
 from scipy.stats import entropy
 from sklearn.metrics import mutual_info_score
 from torch import nn
@@ -13,10 +14,15 @@ from polariscope.measures.information import discretise
 from polariscope.measures.measure import meaning, measures
 from polariscope.measures.mig import mig
 from polariscope.measures.polarisation import variable_types
+from polariscope.nets.architecture import Linear
 from polariscope.nets.autoencoder import Autoencoder, AutoencoderConfig
 from polariscope.nets.model import Brief
+from polariscope.objectives import Batch
 from polariscope.objectives.ivae import IVAE
+from polariscope.objectives.slow_vae import SlowVAE
 from polariscope.representation import Representation
+from polariscope.theory.transitions import collapsed_std
+from polariscope.worlds.sources import Sources
 from polariscope.worlds.sprites import Sprites
 
 
@@ -251,3 +257,32 @@ def test_a_measure_means_the_first_line_of_its_docstring(monkeypatch) -> None:
     assert meaning("gap") == "Gap of mean and sample, in two lines."
     assert meaning("bare") == ""
     assert meaning("unknown") == ""
+
+
+@pytest.mark.spec("001a/SV-11")
+def test_a_latent_that_a_slow_vae_gave_up_shows_by_its_still_mean_and_its_own_deviation() -> None:
+    """At the best deviation of a silent latent by the objective itself: neither a used one's nor the prior's 1."""
+    world = Sources(1000, 2, 0, scales=(1.0, 0.2), coefficient=1.0, rate=6.0, start="normal")
+    model = AutoencoderConfig(2, Linear(), "constant", "gaussian", 0.5).build(Brief(world.shape)).double()
+    silent = 1
+    with torch.no_grad():
+        for weight in model.parameters():
+            weight.zero_()
+        model.head.mean.weight[0, 0] = model.decoder.output[0].weight[0, 0] = 1.0  # the other carries the long axis
+    index = np.arange(1000)
+    x, other = (torch.from_numpy(seen).double() for seen in (world.observe(index), *world.others_of(index)))
+    batch = Batch(x, population=1000, others=(other,))
+
+    def loss(std: float) -> float:
+        torch.manual_seed(0)
+        with torch.no_grad():
+            model.head.logvar[silent] = 2 * np.log(std)
+            return float(SlowVAE()(model, batch, 0).loss)
+
+    best = minimize_scalar(loss, bounds=(0.01, 3.0), method="bounded", options={"xatol": 1e-6})
+    loss(best.x)
+    found = {variable.number: variable for variable in examine(model.float(), world, count=1000, measured=()).variables}
+    assert np.sqrt(found[silent].mean_var) == pytest.approx(0.22868, abs=1e-4)  # s0 of section 3.7
+    assert float(collapsed_std(6.0)) == pytest.approx(0.22868, abs=1e-5)
+    assert found[silent].var_of_mean == 0
+    assert found[0].var_of_mean > 0.5
