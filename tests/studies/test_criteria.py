@@ -420,6 +420,15 @@ def test_each_group_has_to_meet_it() -> None:
     assert hidden.judge(Table(good + bad)).held
 
 
+def test_of_many_groups_those_are_listed_that_do_not_hold() -> None:
+    each = AtLeast("x", 1, each="group")
+    good = [row for group in "abcde" for row in rows(2, group=group)]
+    assert each.judge(Table(good[:4])) == Finding("a: 2.00; b: 2.00; c: 2.00; d: 2.00", True)
+    assert each.judge(Table(good)) == Finding("all 5 hold", True)
+    assert each.judge(Table(good + rows(0, group="z"))) == Finding("z: 0.00; the other 5 hold", False)
+    assert each.judge(Table([*good, {"group": "f"}])).measured == "f: -; the other 5 hold"
+
+
 def test_several_criteria_name_their_figures_and_all_have_to_be_met() -> None:
     both = All(AtLeast("x", 1, called="score"), AtMost("y_axis", 1))
     assert both.sentence == "score is at least 1; and y axis is at most 1"

@@ -11,10 +11,12 @@ from matplotlib.ticker import MaxNLocator
 
 from polariscope.dimension.elbow import CurvePoint, mean_curve
 from polariscope.dimension.trained import DimensionSearch
+from polariscope.report.figures import LIGHT, styled
 
-INK, FIRST, SECOND, LINE = "#1c2733", "#1f6fb4", "#b4500f", "#8b96a2"
+INK, FIRST, SECOND, LINE = (LIGHT[name] for name in ("ink", "active", "third", "passive"))
 
 
+@styled
 def trace_curves(searches: Sequence[DimensionSearch]) -> Figure:
     """Left the traces of means and samples, which part where latents turn passive; right the statistic that decided.
 
@@ -30,8 +32,8 @@ def trace_curves(searches: Sequence[DimensionSearch]) -> Figure:
         traces.plot(ns, [r.trace_mean for r in readings], "s-", color=FIRST, alpha=0.8, ms=4, label=labels[1])
         values = {step.n: step.value for step in found.search.log}
         statistic.plot(sorted(values), [values[n] for n in sorted(values)], "o-", color=INK, alpha=0.8, ms=4)
-    traces.set_title("variance of the representation", loc="left", fontsize=10)
-    statistic.set_title(f"statistic of {searches[0].algorithm}", loc="left", fontsize=10)
+    traces.set_title("variance of the representation")
+    statistic.set_title(f"statistic of {searches[0].algorithm}")
     statistic.axhline(searches[0].search.threshold, color=LINE, ls="--", lw=1, label="threshold")
     answer = float(np.mean([found.answer for found in searches]))
     for axes in (traces, statistic):
@@ -39,6 +41,7 @@ def trace_curves(searches: Sequence[DimensionSearch]) -> Figure:
     return figure
 
 
+@styled
 def elbow_figure(points: Sequence[CurvePoint], selected: Mapping[str, float] | None = None) -> Figure:
     """Reconstruction, downstream accuracy and similarity preservation against n, a line an objective.
 
@@ -51,7 +54,7 @@ def elbow_figure(points: Sequence[CurvePoint], selected: Mapping[str, float] | N
         for number, objective in enumerate(dict.fromkeys(p.objective for p in points)):
             ns, values = mean_curve(points, objective, term)  # type: ignore[arg-type]
             axes.plot(ns, values, "os^D"[number % 4] + "-", color=f"C{number}", ms=4, label=objective)
-        axes.set_title(title, loc="left", fontsize=10)
+        axes.set_title(title)
         _finish(axes, selected or {})
     return figure
 

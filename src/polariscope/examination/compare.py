@@ -76,6 +76,13 @@ def layer_activations(
     models that are to be compared need the same ``seed`` (examples) and different ``noise_seed``s: shared noise makes
     the sampled layers of unrelated models alike.
     """
+    return _looked_through(model, world, count, seed, noise_seed, layers)[0]
+
+
+def _looked_through(
+    model: Any, world: World, count: int, seed: int, noise_seed: int, layers: Sequence[str] | None = None
+) -> tuple[Activations, tuple[str, ...]]:
+    """The activations, and what had to be assumed about the model."""
     subject = as_subject(model)
     if subject.encodes is None:  # a plain classifier: what it predicts is its last layer
         subject = replace(subject, encodes=subject.predicts)
@@ -90,7 +97,7 @@ def layer_activations(
     found["mean"] = rep.mean
     if rep.var is not None and rep.sample is not None:
         found |= {"variance": rep.var, "sampled": rep.sample}
-    return found | {name: rep.layers[name] for name in decoder}
+    return found | {name: rep.layers[name] for name in decoder}, rep.notes
 
 
 def compare(
@@ -108,12 +115,22 @@ def compare(
     The models are subjects, or whatever can be wrapped into one: modules of any kind, ours or not.
     """
     subjects = as_subject(first), as_subject(second)
-    a, still_a = _moving(layer_activations(subjects[0], world, count, seed, noise_seed=seed + 1), "first")
-    b, still_b = _moving(layer_activations(subjects[1], world, count, seed, noise_seed=seed + 2), "second")
+    (first_layers, assumed_a), (second_layers, assumed_b) = (
+        _looked_through(subject, world, count, seed, seed + 1 + number) for number, subject in enumerate(subjects)
+    )
+    a, still_a = _moving(first_layers, "first")
+    b, still_b = _moving(second_layers, "second")
     found = similarity_matrix(a, b, measure, debiased)
     names = (subjects[0].name, subjects[1].name)
+    both = zip(names, (assumed_a, assumed_b), strict=True)
+    assumed = dict.fromkeys(f"{name}: {note}" for name, notes in both for note in notes)
     return Comparison(
-        found.values, found.rows, found.columns, (*found.notes, *still_a, *still_b), measure=measure, models=names
+        found.values,
+        found.rows,
+        found.columns,
+        (*assumed, *found.notes, *still_a, *still_b),
+        measure=measure,
+        models=names,
     )
 
 
