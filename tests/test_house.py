@@ -106,6 +106,23 @@ def test_nothing_forbidden_is_imported() -> None:
         assert not unsafe.search(text), path
 
 
+def test_the_command_line_writes_no_file_itself() -> None:
+    """Documents have one writer, which is not here; what is written elsewhere is written atomically there."""
+    writing = re.compile(r"polariscope\.atomic|\.write_text\(|\.write_bytes\(|savefig\(|save_file\(|open\([^)]*[\"']w")
+    for path in modules():
+        if room_of(path) == "cli":
+            assert not writing.search(path.read_text(encoding="utf-8")), path
+
+
+def test_no_study_imports_another() -> None:
+    """What studies share lives in a module that registers none."""
+    texts = {path: path.read_text(encoding="utf-8") for path in modules() if room_of(path) == "studies"}
+    ours = {".".join(path.relative_to(SOURCE.parent).with_suffix("").parts) for path, text in texts.items()
+            if "@studies.register(" in text}  # fmt: skip
+    for path, text in texts.items():
+        assert not ours & set(re.findall(r"^from (polariscope\.studies\.[\w.]+) import", text, re.MULTILINE)), path
+
+
 STEPS_AN_OPTIMISER = {
     "kernels/gradient_flow.py": "integrates an ODE with any optimiser, to see how far it keeps a symmetry",
 }

@@ -7,7 +7,7 @@ import pytest
 from PIL import Image
 
 from polariscope.cli import main
-from polariscope.cli.worlds import contact_sheet
+from polariscope.report.contact_sheet import contact_sheet
 from polariscope.worlds import ArrayWorld
 
 IMAGES = np.random.default_rng(0).integers(0, 2, (7, 8, 20)).astype(bool)

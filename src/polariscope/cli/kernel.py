@@ -11,15 +11,21 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from safetensors.torch import save_file
 from torch import nn
 
-from polariscope.atomic import atomic
 from polariscope.cli.configuration import parse_world
 from polariscope.cli.named import is_source, opened, own_module
 from polariscope.cli.parsing import flag, options_type, parse, take_first
 from polariscope.cli.progress import bars
-from polariscope.examination.diagnose import Diagnosis, Form, Labelled, check_examples, diagnose, train_classifier
+from polariscope.examination.diagnose import (
+    Diagnosis,
+    Form,
+    Labelled,
+    check_examples,
+    diagnose,
+    save_networks,
+    train_classifier,
+)
 from polariscope.lab.holding import hold
 from polariscope.lab.store import Run, Store
 from polariscope.nets.classifiers import Parametrisation
@@ -103,9 +109,7 @@ def main(arguments: list[str]) -> int:
     found = _look(initial, final, fit, test, network, options)
     findings = found.findings(f"Kernels of {name}", settings, class_names(task))
     if options.final is None:  # what was trained here can be diagnosed again, or used
-        for file, module in (("initial", initial), ("final", final)):
-            with atomic(folder / f"{file}.safetensors") as draft:
-                save_file({k: v.contiguous() for k, v in module.state_dict().items()}, draft)
+        save_networks(folder, initial=initial, final=final)
     if run is not None:
         run.update(status="done", result={"verdict": found.verdict, "cka": found.change.cka})
     return _said(findings, folder, options.json)

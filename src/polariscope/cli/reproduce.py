@@ -14,11 +14,10 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from polariscope import plugins
-from polariscope.atomic import atomic
 from polariscope.cli.parsing import parse, take_first
 from polariscope.report.terminal import show
 from polariscope.studies import reproduce, studies
-from polariscope.studies.engine import Outcome, overview
+from polariscope.studies.engine import Outcome, write_overview
 
 
 @dataclass(frozen=True)
@@ -61,8 +60,7 @@ def main(arguments: list[str]) -> int:
                 raise
             failures[each] = error
     if outcomes:
-        with atomic(options.out / "README.md") as draft:
-            draft.write_text(overview(options.out), encoding="utf-8")
+        write_overview(options.out)
     if options.json:
         print(json.dumps([summary(outcome) for outcome in outcomes]))
     for each, failure in failures.items():

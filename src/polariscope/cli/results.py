@@ -11,10 +11,9 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from polariscope.atomic import atomic
 from polariscope.cli.parsing import parse, take_first
 from polariscope.studies.engine import judge_all
-from polariscope.studies.page import VERDICTS, results_page
+from polariscope.studies.page import VERDICTS, write_results_page
 from polariscope.studies.study import Outcome
 
 
@@ -41,8 +40,7 @@ def main(arguments: list[str]) -> int:
     if not outcomes:
         raise ValueError(f"there is no table of a study in {folder}; 'polariscope reproduce' makes them")
     if options.out is not None:
-        with atomic(options.out) as draft:
-            draft.write_text(results_page(outcomes, folder), encoding="utf-8")
+        write_results_page(options.out, outcomes, folder)
     if options.json:
         print(json.dumps([summary(outcome) for outcome in outcomes]))
     else:

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import json
-import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from PIL import Image
 from rich.console import Console
 from rich.padding import Padding
 
 from polariscope.cli.configuration import parse_world
 from polariscope.cli.parsing import JSON, flag, parse, take_first
-from polariscope.worlds.pictures import limits_of, picture_note, pictured
+from polariscope.report.contact_sheet import save_contact_sheet
 from polariscope.worlds.view import View
 from polariscope.worlds.world import World, worlds
 
@@ -28,8 +25,6 @@ class ListOptions:
     """Print JSON for machines."""
 
 
-LARGEST = 128
-"""Pixels a side beyond which images are shrunk for a contact sheet."""
 SHOW = [
     ("out", flag(Path, "Where to draw the contact sheet."), Path("world.png")),
     ("rows", flag(int, "Rows of images."), 6),
@@ -87,8 +82,7 @@ def show(arguments: list[str]) -> int:
     drawn = len(world.shape) == 3
     facts = look_of(world)
     if drawn:
-        sheet, note = contact_sheet(world, options.rows, options.columns, options.seed)
-        sheet.save(options.out)
+        note = save_contact_sheet(options.out, world, options.rows, options.columns, options.seed)
         facts["notes"] = [note] if note else []
     if options.json:
         print(json.dumps({"out": str(options.out) if drawn else None, **facts}))
@@ -108,35 +102,3 @@ def look_of(world: World) -> dict[str, Any]:
     factors = [f"{f.name} ({f'{f.size} values, {f.kind}' if f.size else 'continuous'})" for f in world.factors]
     assumed = list(getattr(world, "assumed", ()))
     return {"shape": world.shape, "observations": len(world), "factors": factors, "assumed": assumed}
-
-
-def contact_sheet(world: World, rows: int, columns: int, seed: int, gap: int = 2) -> tuple[Image.Image, str]:
-    """Random images side by side, and a sentence on what of them is shown, if that is not everything.
-
-    Small ones are enlarged to whole multiples, large ones shrunk one at a time.
-    """
-    if rows < 1 or columns < 1:
-        raise ValueError(f"a contact sheet needs at least one row and one column; got {rows} and {columns}")
-    count = min(rows * columns, len(world))
-    columns = min(columns, count)
-    rows = math.ceil(count / columns)
-    channels, height, width = world.shape
-    colour = channels > 2
-    shrink = max(1.0, max(height, width) / LARGEST)
-    width, height = max(1, round(width / shrink)), max(1, round(height / shrink))
-    sheet = Image.new("L", (columns * (width + gap), rows * (height + gap)), 96)
-    sheet = sheet.convert("RGB") if colour else sheet
-    numbers = np.random.default_rng(seed).choice(len(world), count, replace=False)
-    first = world.observe(numbers[:1])[0]
-    limits = None
-    if first.dtype != np.uint8:
-        limits = limits_of(world.observe([number]) for number in numbers)
-    for place, number in enumerate(numbers):
-        image = pictured(world.observe([number])[0] if place else first, limits)
-        tile = Image.fromarray(np.ascontiguousarray(np.moveaxis(image, 0, -1)) if colour else image[0])
-        row, column = divmod(place, columns)
-        corner = (column * (width + gap) + gap, row * (height + gap) + gap)
-        sheet.paste(tile if shrink == 1 else tile.resize((width, height), Image.Resampling.LANCZOS), corner)
-    factor = max(1, 64 // height)
-    enlarged = sheet.resize((sheet.width * factor, sheet.height * factor), Image.Resampling.NEAREST)
-    return enlarged, picture_note(world.shape, limits)

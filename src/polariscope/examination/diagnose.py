@@ -13,14 +13,17 @@ import copy
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 import torch
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
+from safetensors.torch import save_file
 from torch import Tensor, nn
 
+from polariscope.atomic import atomic
 from polariscope.kernels.empirical import Kind, tangent_kernel
 from polariscope.kernels.machine import rank_of_spectrum, solve
 from polariscope.kernels.principal import (
@@ -363,6 +366,14 @@ def train_classifier(
     listeners = Listeners(step=lambda step, loss: tell(step, float(loss))) if tell else None
     fit(build_state(predictor, objective, config), objective, world, config, listeners, RandomSplit(0.0))
     return predictor.cpu().eval()
+
+
+def save_networks(folder: Path, **networks: nn.Module) -> None:
+    """Weights of networks that were trained for a diagnosis, a file each: they can be diagnosed again, or used."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, module in networks.items():
+        with atomic(folder / f"{name}.safetensors") as draft:
+            save_file({key: value.contiguous() for key, value in module.state_dict().items()}, draft)
 
 
 # --- parts ---------------------------------------------------------------------------------------------------------

@@ -96,6 +96,11 @@ def overview(folder: Path) -> str:
     return "\n".join(["# Results", "", *verdicts(outcomes, linked=True), *skipped, ""])
 
 
+def write_overview(folder: Path) -> None:
+    with atomic(folder / "README.md") as draft:
+        draft.write_text(overview(folder), encoding="utf-8")
+
+
 def version_of(study: type[Study]) -> str:
     """A hash of the module that makes the rows: of what it does, not of its comments or of what it says about rows."""
     tree = ast.parse(Path(str(sys.modules[study.__module__].__file__)).read_text(encoding="utf-8"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from polariscope.atomic import atomic
 from polariscope.report.markdown import markdown, table
 from polariscope.studies.study import VERDICTS, Outcome, Row, studies
 
@@ -33,6 +34,11 @@ def results_page(outcomes: Sequence[Outcome], folder: Path) -> str:
         if note.exists():
             lines += ["", note.read_text(encoding="utf-8").strip()]
     return "\n".join([*lines, ""])
+
+
+def write_results_page(path: Path, outcomes: Sequence[Outcome], folder: Path) -> None:
+    with atomic(path) as draft:
+        draft.write_text(results_page(outcomes, folder), encoding="utf-8")
 
 
 def verdicts(outcomes: Sequence[Outcome], linked: bool = False) -> list[str]:
