@@ -457,7 +457,7 @@ def test_verdicts_together() -> None:
         (AtLeast("x", 0.8, of="every", called="R²", each="data_set"), "every R² is at least 0.8, for each data set"),
         (AtMost("x", 3, of="median", where={"kind": "sparse", "d": 5}), "the median of x is at most 3 (sparse)"),
         (Between("x", 0.9, 1.1), "x lies between 0.9 and 1.1"),
-        (Near("x", 2.0, by=0.1), "x is within 0.1 of 2.0"),
+        (Near("x", 2.5, by=0.1), "x is within 0.1 of 2.5"),
         (Near("x", "the_theory", by=0.05, relative=True), "x is within 5 % of the theory"),
         (Near("x", 0.39537, by=0.03, to="the threshold"), "x is within 0.03 of the threshold (0.3954)"),
         (Near("x", "y", by=1, to="theory"), "x is within 1 of theory"),
