@@ -337,11 +337,7 @@ class Beats(_Of):
 
     def _apart(self, times: int) -> list[Row]:
         step = 2 * max(self.by * (10 if self.relative else 1), 0.01) * (1 if self.higher else -1)
-        return [
-            row | dict(which)
-            for which, level in ((self.first, 10 + times * step), (self.second, 10.0))
-            for row in seeded(self.column, level, spread=abs(step) / 100)
-        ]
+        return sided(self.column, self.first, self.second, (10 + times * step, 10.0), spread=abs(step) / 100)
 
 
 @dataclass(frozen=True)
@@ -375,11 +371,7 @@ class Alike(_Of):
 
     def _apart(self, times: float) -> list[Row]:
         step = times * self.by * (10 if self.relative else 1)
-        return [
-            row | dict(which)
-            for which, level in ((self.first, 10 + step), (self.second, 10.0))
-            for row in seeded(self.column, level, spread=self.by / 100)
-        ]
+        return sided(self.column, self.first, self.second, (10 + step, 10.0), spread=self.by / 100)
 
 
 @dataclass(frozen=True)
@@ -429,11 +421,7 @@ class Rises(_Of):
 
     def _curve(self, heights: Sequence[int]) -> list[Row]:
         step = 2 * max(self.by, self.slack or 0.0, 0.1) * (-1 if self.falls else 1)
-        return [
-            row | {self.over: number}
-            for number, height in enumerate(heights)
-            for row in seeded(self.column, 10 + step * height, spread=abs(step) / 100)
-        ]
+        return along(self.column, self.over, [10 + step * height for height in heights], spread=abs(step) / 100)
 
 
 @dataclass(frozen=True)
@@ -468,11 +456,7 @@ class Flat(_Of):
 
     def _curve(self, times: float) -> list[Row]:
         step = times * self.by * (10 if self.relative else 1)
-        return [
-            row | {self.over: number}
-            for number, level in enumerate((10.0, 10 + step, 10.0))
-            for row in seeded(self.column, level, spread=self.by / 100)
-        ]
+        return along(self.column, self.over, (10.0, 10 + step, 10.0), spread=self.by / 100)
 
 
 @dataclass(frozen=True)
@@ -509,11 +493,7 @@ class Peaks(_Of):
 
     def _curve(self, heights: Sequence[int]) -> list[Row]:
         step = 2 * max(self.by, 0.1) * (1 if self.highest else -1)
-        return [
-            row | {self.over: number}
-            for number, height in enumerate(heights)
-            for row in seeded(self.column, 10 + step * height, spread=abs(step) / 100)
-        ]
+        return along(self.column, self.over, [10 + step * height for height in heights], spread=abs(step) / 100)
 
 
 @dataclass(frozen=True)
@@ -711,6 +691,17 @@ def reaches(effect: Values, least: float) -> tuple[bool | None, str]:
 def seeded(column: str, level: float, spread: float = 1e-3) -> list[Row]:
     """Rows of a few seeds around a level."""
     return [{"seed": seed, column: level + spread * (seed - SEEDS // 2) / SEEDS} for seed in range(SEEDS)]
+
+
+def along(column: str, over: str, levels: Sequence[float], spread: float) -> list[Row]:
+    """Such rows at each of several levels, numbered along another column."""
+    return [row | {over: number} for number, level in enumerate(levels) for row in seeded(column, level, spread)]
+
+
+def sided(column: str, first: Where, second: Where, levels: tuple[float, float], spread: float) -> list[Row]:
+    """Such rows of two groups."""
+    groups = zip((first, second), levels, strict=True)
+    return [row | dict(which) for which, level in groups for row in seeded(column, level, spread)]
 
 
 def _bounded(criterion: Any, rows: Table, column: str, of: Of, passes: Any, extreme: str, worst: Any) -> Finding:

@@ -69,7 +69,7 @@ class AnnealedCapacity(Study):
                 "The number of passive variables is high and almost independent of the capacity",
                 "figure B.1",
                 All(
-                    AtLeast("passive_share", 0.3, each="capacity", called="share of passive variables"),
+                    AtLeast("passive_share", 0.3, each="strength", called="share of passive variables"),
                     Flat("passive", "capacity", by=3, called="number of passive variables", digits=1),
                 ),
             ),
@@ -81,7 +81,9 @@ class AnnealedCapacity(Study):
         ]
 
     def readings(self, table: Table) -> Table:
-        return Table([row | {"passive_share": row["passive"] / LATENTS} for row in table.rows])
+        return Table(
+            [row | {"strength": row["capacity"], "passive_share": row["passive"] / LATENTS} for row in table.rows]
+        )
 
     def figures(self, table: Table) -> dict[str, Figure]:
         return {"types": type_bars(table, "capacity", "tc_mean", "tc_sampled", measure="total correlation (nats)")}
