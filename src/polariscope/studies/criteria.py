@@ -82,7 +82,11 @@ class _Of(Criterion):
 
     @property
     def subject(self) -> str:
-        return self.called or str(getattr(self, "column", "")).replace("_", " ")
+        return self.called or self._column.replace("_", " ")
+
+    @property
+    def _column(self) -> str:
+        return str(getattr(self, "column", ""))
 
     @property
     def _scope(self) -> str:
@@ -93,7 +97,9 @@ class _Of(Criterion):
         rows = table.where(**self.where)
         if not self.each:
             return self._one(rows)
-        found = {value: self._one(group) for value, group in rows.by(self.each)}
+        # Groups in which the column means nothing are left out; one in which a side is missing is not decided.
+        groups = [(value, group) for value, group in rows.by(self.each) if len(group.column(self._column))]
+        found = {value: self._one(group) for value, group in groups}
         if not any(one.measured for one in found.values()):
             return Finding("", None, "nothing was measured")
         held = [one.held for one in found.values()]
