@@ -412,8 +412,15 @@ def test_each_group_has_to_meet_it() -> None:
     lacking = [{"seed": 0, "group": "lacking"}]
     assert each.judge(Table(good)) == Finding("good: 2.00", True)
     assert each.judge(Table(good + good + bad)) == Finding("bad: 0.00; good: 2.00", False)
-    assert each.judge(Table(good + lacking)) == Finding("good: 2.00; lacking: -", None, "lacking: nothing was measured")
+    assert each.judge(Table(good + lacking)) == Finding("good: 2.00", True)  # of which nothing is asked
     assert each.judge(Table(good + bad + lacking)).held is False
+    sides = Beats("x", {"side": 1}, {"side": 2}, by=1, each="group")
+    whole = [row | {"side": side, "x": 5.0 - side * 2, "group": "a"} for side in (1, 2) for row in rows(0)]
+    half = rows(3, group="b", side=1)
+    assert sides.judge(Table(whole)).held
+    assert sides.judge(Table(whole + half)).held is None  # it has one side, and lacks the other
+    near = Near("x", "goal", by=1, each="group")
+    assert near.judge(Table([row | {"goal": 2.0} for row in good] + bad)).held  # nothing is predicted of the bad
     assert each.judge(Table(lacking)) == Finding("", None, "nothing was measured")
     assert each.judge(Table([row | {"group": 0.5} for row in good])).measured == "0.5: 2.00"
     hidden = AtLeast("x", 1, each="group", where={"group": "good"})
@@ -426,7 +433,7 @@ def test_of_many_groups_those_are_listed_that_do_not_hold() -> None:
     assert each.judge(Table(good[:4])) == Finding("a: 2.00; b: 2.00; c: 2.00; d: 2.00", True)
     assert each.judge(Table(good)) == Finding("all 5 hold", True)
     assert each.judge(Table(good + rows(0, group="z"))) == Finding("z: 0.00; the other 5 hold", False)
-    assert each.judge(Table([*good, {"group": "f"}])).measured == "f: -; the other 5 hold"
+    assert each.judge(Table([*good, {"group": "f"}])).measured == "all 5 hold"
 
 
 def test_several_criteria_name_their_figures_and_all_have_to_be_met() -> None:

@@ -97,9 +97,8 @@ class _Of(Criterion):
         rows = table.where(**self.where)
         if not self.each:
             return self._one(rows)
-        # Groups in which the column means nothing are left out; one in which a side is missing is not decided.
-        groups = [(value, group) for value, group in rows.by(self.each) if len(group.column(self._column))]
-        found = {value: self._one(group) for value, group in groups}
+        # Groups of which nothing is asked are left out; one in which a side is missing is not decided.
+        found = {value: self._one(group) for value, group in rows.by(self.each) if self._applies(group)}
         if not any(one.measured for one in found.values()):
             return Finding("", None, "nothing was measured")
         held = [one.held for one in found.values()]
@@ -110,6 +109,10 @@ class _Of(Criterion):
             [f"{'all' if not shown else 'the other'} {len(found) - len(shown)} hold"] if len(shown) < len(found) else []
         )
         return Finding("; ".join(texts), all_of(held), "; ".join(notes))
+
+    def _applies(self, rows: Table) -> bool:
+        """Whether anything is asked of these rows."""
+        return len(rows.column(self._column)) > 0
 
     @abstractmethod
     def _one(self, rows: Table) -> Finding:
@@ -278,6 +281,9 @@ class Near(_Of):
         worst = f"largest error {100 * max(errors):.2g} %" if self.relative else f"largest error {max(errors):.2g}"
         shown = "; ".join(texts) + (f"; {worst}" if len(texts) > 1 or self.of == "every" else "")
         return Finding(shown if len(texts) <= 8 else f"{worst} over {len(known)} rows", max(errors) <= self.by)
+
+    def _applies(self, rows: Table) -> bool:
+        return any(row.get(self.column) is not None and self._expected(row) is not None for row in rows.rows)
 
     def _expected(self, row: Row) -> Any:
         return row.get(self.prediction) if isinstance(self.prediction, str) else self.prediction
