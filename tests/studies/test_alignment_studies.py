@@ -3,6 +3,8 @@
 What trained models do is read from the committed tables; that a verdict follows its table is seen in test_verdicts.
 """
 
+import re
+
 import numpy as np
 import pytest
 import torch
@@ -188,7 +190,7 @@ def test_restarts_have_two_modes_where_a_gap_wider_than_either_parts_the_entangl
         claim for claim in studies.get("manipulated-data")().judge(Table(rows), "laptop") if "two modes" in claim.text
     )
     assert found.held is held
-    assert found.measured == measured
+    assert "; ".join(re.findall(r"-?\d\.\d\d", found.measured)) == measured
 
 
 def test_both_modes_of_the_restarts_are_listed() -> None:
