@@ -17,7 +17,7 @@ def test_an_image_is_as_bright_as_its_square_is_large() -> None:
 
 
 def test_a_square_lies_where_its_factors_say() -> None:
-    """The centre of brightness is the square's, from 3.6 to 12.4 pixels, up to what a pixel hides of where its light is."""
+    """The centre of brightness is that of the square, up to what a pixel hides of where its light is."""
     world = Squares()
     index = np.arange(len(world))
     light = world.observe(index)[:, 0].astype(float)
