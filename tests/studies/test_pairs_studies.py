@@ -337,6 +337,20 @@ def test_every_network_fails_outside_of_its_range_and_only_at_the_new_factor(com
     assert clip == pytest.approx([0.8669, 0.9156], abs=2e-3)  # oracle O19, on a sample
 
 
+@pytest.mark.spec("001a/IG-20")
+def test_tuning_the_head_alone_is_worse_than_tuning_all_of_a_network_from_another_task(committed) -> None:
+    """One restart each, so it has to come out in both worlds and on both splits."""
+    found = committed("in-domain")
+    assert found.claim("Only the head").held
+    for world in ("sprites", "shapes3d"):
+        for split in ("random", "extrapolation"):
+            whole, head = (
+                found.table.where(world=world, split=split, model=f"cnn (transfer{how})").mean("r2")
+                for how in ("", ", head only")
+            )
+            assert whole - head > 0.1, (world, split)
+
+
 def test_networks_learn_too_little_here_to_say_what_coordinates_are_good_for(committed) -> None:
     found = committed("in-domain")
     claim = found.claim("Coordinates help")
@@ -353,6 +367,7 @@ def test_networks_learn_too_little_here_to_say_what_coordinates_are_good_for(com
         ("the new factor", False, put({"model": "resnet", "world": "sprites"}, r2_new=0.75)),
         ("stays at its end", False, put({"model": "resnet", "split": "extrapolation"}, r2=0.93)),
         ("drawn to the mean", False, put({"model": "cnn", "world": "sprites"}, drawn_to_the_mean=0.45)),
+        ("Only the head", False, put({"model": "cnn (transfer, head only)", "world": "sprites"}, r2=0.62)),
         ("no better than supervised", False, put({"model": "slow-vae + readout", "split": "extrapolation"}, r2=0.8)),
     ],
 )
