@@ -256,7 +256,8 @@ class Near(_Of):
 
     @property
     def sentence(self) -> str:
-        to = self.to or (str(self.prediction).replace("_", " "))
+        number = "" if isinstance(self.prediction, str) else f"{self.prediction:.4g}"
+        to = self.to or number or str(self.prediction).replace("_", " ")
         if self.to and not isinstance(self.prediction, str):
             to = f"{self.to} ({self.prediction:.4g})"
         by = f"{100 * self.by:g} %" if self.relative else f"{self.by:g}"

@@ -121,9 +121,9 @@ class CollapsingAxis(Study):
         row = {key: value for key, value in job.items() if key != "scale"}
         row |= {"mcc": mcc(said.mean, said.factors).value, "loss": run.result["train_loss"]}
         if said.var is not None and said.reconstruction is not None:
-            # How much of the shorter axis comes back, and the deviation of the latent that knows least about it.
+            # How much of the shorter axis comes back, and the deviation of the latent that moves least.
             x, again = world.observe(said.index)[:, 1], said.reconstruction[:, 1]
-            least = int(np.abs(np.corrcoef(said.mean.T, x)[-1, :-1]).argmin())
+            least = int(said.mean.var(axis=0).argmin())
             row |= {"gain": float(x @ again / (x @ x)), "std": float(np.sqrt(said.var[:, least].mean()))}
         return [row]
 
