@@ -3,6 +3,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from polariscope.examination.traversals import traverse, traverse_plane
 from polariscope.manipulation import (
     LocalStructure,
     Noise,
@@ -10,8 +11,6 @@ from polariscope.manipulation import (
     latent_scatter,
     traversal_plane,
     traversal_rows,
-    traverse,
-    traverse_plane,
     triptych,
 )
 from polariscope.nets.architecture import MLP
