@@ -28,7 +28,7 @@ from polariscope.studies.leaderboard import SPLITS, leaderboard, own_rows
 from polariscope.training.config import RunConfig, TrainingConfig
 from polariscope.training.loop import Listeners
 from polariscope.training.run import config_of, load_model, paced, train, train_module
-from polariscope.worlds.splits import RandomSplit, Split, splits
+from polariscope.worlds.splits import Split, benchmark_split
 from polariscope.worlds.targets import Task
 from polariscope.worlds.view import inside
 from polariscope.worlds.world import World, worlds
@@ -111,7 +111,7 @@ def _of_model(name: str, world: World, options: Any) -> list[Generalisation]:
     )
     found = []
     for kind in options.splits:
-        split = split_of(kind, world)
+        split = benchmark_split(kind, world)
         if is_source(name) and options.weights is not None:
             module = own_module(name, options.weights)
             found.append(_looked_at(module, world, split, options, name.rpartition(":")[2]))
@@ -145,14 +145,6 @@ def _tested(run: Run, world: World, split: Split, options: Any, name: str = "") 
 
 def _looked_at(model: Any, world: World, split: Split, options: Any, name: str) -> Generalisation:
     return generalise(model, world, split, count=options.count, seed=options.seed, name=name)
-
-
-def split_of(kind: str, world: World) -> Split:
-    """A split of the benchmark; the random one trains on as many as extrapolation does."""
-    if kind != "random":
-        return splits.build(kind)
-    kept = splits.build("extrapolation").parts(world).held_out
-    return RandomSplit(len(kept) / len(world))
 
 
 def _said(name: str | None, world: World, results: list[Generalisation], options: Any) -> int:

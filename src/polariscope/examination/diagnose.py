@@ -46,7 +46,8 @@ from polariscope.report.findings import Chart, Column, Findings, Records, Text
 from polariscope.subjects.subject import misfit
 from polariscope.tabular import Tabular
 from polariscope.training.config import TrainingConfig
-from polariscope.training.loop import Listeners, build_state, fit
+from polariscope.training.loop import Listeners
+from polariscope.training.run import train_module
 from polariscope.user_code import user_code
 from polariscope.worlds.splits import RandomSplit
 from polariscope.worlds.targets import Examples
@@ -364,8 +365,7 @@ def train_classifier(
     )
     world = Examples(data.x.numpy(), data.y[:, None].numpy(), (data.classes,))
     listeners = Listeners(step=lambda step, loss: tell(step, float(loss))) if tell else None
-    fit(build_state(predictor, objective, config), objective, world, config, listeners, RandomSplit(0.0))
-    return predictor.cpu().eval()
+    return train_module(predictor, objective, world, config, RandomSplit(0.0), listeners).cpu()
 
 
 def save_networks(folder: Path, **networks: nn.Module) -> None:

@@ -452,3 +452,10 @@ def _column(factors: tuple[Factor, ...], name: str) -> int:
     if name not in known:
         raise ValueError(f"the world has no factor {name!r}: {nearest(name, known)}")
     return known.index(name)
+
+
+def benchmark_split(kind: str, world: World) -> Split:
+    """A split of the generalisation benchmark by its name; the random one trains on as many as extrapolation does."""
+    if kind != "random":
+        return splits.build(kind)
+    return RandomSplit(len(Extrapolation().parts(world).held_out) / len(world))

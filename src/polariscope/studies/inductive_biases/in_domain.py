@@ -36,17 +36,12 @@ from polariscope.worlds.arm3d import Arm3D
 from polariscope.worlds.natural_sprites import NaturalSprites
 from polariscope.worlds.pairs import Pairs
 from polariscope.worlds.shapes3d import Shapes3D
-from polariscope.worlds.splits import Composition, Extrapolation, Interpolation, RandomSplit, Split
+from polariscope.worlds.splits import Split, benchmark_split
 from polariscope.worlds.sprites import Sprites
 from polariscope.worlds.targets import Task
 from polariscope.worlds.world import World
 
-PARTS: dict[str, Split] = {
-    "composition": Composition(),
-    "interpolation": Interpolation(),
-    "extrapolation": Extrapolation(),
-}
-SPLITS = ("random", *PARTS)
+SPLITS = ("random", "composition", "interpolation", "extrapolation")
 SUPERVISED: dict[str, Model] = {
     "mlp": MLPRegressor(),
     "cnn": CNN(),
@@ -142,7 +137,7 @@ class InDomain(Study):
     def run(self, job: Job, bench: Bench) -> list[Row]:
         setting = SETTINGS[job["scale"]]
         world, sibling = _worlds(job["world"], setting.size)
-        split = split_of(job["split"], world)
+        split = benchmark_split(job["split"], world)
         model, start = _model(job, setting, world, sibling, split, bench)
         training = TrainingConfig(setting.steps, 32, 1e-3, schedule="linear", seed=job["seed"], evaluate_every=0)
         run = bench.train(RunConfig(Task(world, "all", "values"), Regress(), model, training, split, start))
@@ -269,13 +264,6 @@ class InDomain(Study):
 
     def figures(self, table: Table) -> dict[str, Figure]:
         return {"splits": _splits_figure(table)}
-
-
-def split_of(name: str, world: World) -> Split:
-    """The published splits; the random one trains on as many as extrapolation does."""
-    if name != "random":
-        return PARTS[name]
-    return RandomSplit(len(PARTS["extrapolation"].parts(world).held_out) / len(world))
 
 
 def _worlds(name: str, size: int) -> tuple[World, World]:
