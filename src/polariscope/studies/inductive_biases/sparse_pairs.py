@@ -93,7 +93,7 @@ class SparsePairs(Study):
         "(2021), tables 1, 14 and 16 to 20"
     )
     question = "Does a model of sparse changes between two observations find their factors, and does sparsity matter?"
-    cost = {"smoke": "3 s", "laptop": "40 minutes", "paper": "weeks"}
+    cost = {"smoke": "3 s", "laptop": "64 minutes", "paper": "weeks"}
 
     def jobs(self, scale: Scale) -> Sequence[Job]:
         setting = SETTINGS[scale]
