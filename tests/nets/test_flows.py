@@ -1,5 +1,7 @@
 """Flows: what is encoded comes back, and the log-determinant is that of the derivative."""
 
+from itertools import pairwise
+
 import pytest
 import torch
 
@@ -63,6 +65,15 @@ def test_every_code_depends_on_every_coordinate() -> None:
     flow = built(CouplingFlowConfig(hidden=(32,)), (6,)).double()
     slope = torch.autograd.functional.jacobian(lambda x: flow.encode(x).mean.sum(0), torch.randn(1, 6).double())
     assert (slope.abs() > 1e-6).all()
+
+
+@pytest.mark.parametrize("size", [2, 5, 6])
+def test_two_blocks_change_every_coordinate(size: int) -> None:
+    """A block listens to what the one before it changed: with orders left to chance, some would wait for many."""
+    flow = built(CouplingFlowConfig(6, (8,)), (size,))
+    for before, block in pairwise(flow.blocks):
+        assert sorted(block.order.tolist()) == list(range(size))
+        assert (block.order[: block.kept] >= before.kept).all()
 
 
 @pytest.mark.parametrize("kind", ["volume-preserving", "affine"])

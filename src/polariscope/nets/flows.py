@@ -77,7 +77,8 @@ class LinearFlow(Flow):
 @models.register("coupling-flow")
 @dataclass(frozen=True)
 class CouplingFlowConfig:
-    """Blocks that shift and scale one half of the coordinates by what the other half says, after a random reordering.
+    """Blocks that shift and scale one half of the coordinates by what the other half says, after a random reordering in
+    which a block listens to coordinates that the block before it changed, so that two of them change every one.
 
     Those that are "volume-preserving" scale by factors whose product is 1 (Sorrenson et al. 2020), "additive" ones only
     shift (Dinh et al. 2014), and "affine" ones scale as they like (Dinh et al. 2017).
@@ -132,7 +133,9 @@ class Block(nn.Module):
         widths = [self.kept, *hidden]
         layers = [layer for pair in zip(widths, hidden, strict=False) for layer in (nn.Linear(*pair), nn.ReLU())]
         self.net = nn.Sequential(*layers, nn.Linear(widths[-1], outputs))
-        order = torch.randperm(size)
+        changed = self.kept + torch.randperm(self.changed)  # by the block before this one, which puts them last
+        rest = torch.cat([torch.arange(self.kept), changed[self.kept :]])
+        order = torch.cat([changed[: self.kept], rest[torch.randperm(self.changed)]])
         self.register_buffer("order", order)
         self.register_buffer("back", order.argsort())
 
