@@ -42,7 +42,7 @@ STRIDE, SWING = 0.7, 0.45
 @worlds.register("masks")
 @dataclass(frozen=True)
 class Walkers(MaskWorld):
-    """Silhouettes of walking people, frame by frame, in 64 x 64 windows like those of KITTI Masks.
+    """Silhouettes of walking people, frame by frame, in windows like those of KITTI Masks.
 
     Legs swing as far as is walked; position and size change by steps that are mostly small. A frame with less than
     ``fewest`` pixels in the window is dropped and ends the sequence, and sequences have at least two frames. Factors
@@ -59,6 +59,8 @@ class Walkers(MaskWorld):
     """Mean number of frames of a sequence, before it may have left the window."""
     fewest: int = FEWEST
     """Pixels below which a frame does not count."""
+    size: int = WINDOW
+    """Pixels a side; the publication has 64."""
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -69,6 +71,8 @@ class Walkers(MaskWorld):
             )
         if self.fewest < 1:
             raise ValueError(f"a mask has at least 1 pixel; got fewest={self.fewest}")
+        if self.size < 8:
+            raise ValueError(f"masks have at least 8 pixels a side; got {self.size}")
 
     @cached_property
     def clips(self) -> Clips:
@@ -77,7 +81,9 @@ class Walkers(MaskWorld):
     def _seen(self) -> Iterator[Masks]:
         rng = np.random.default_rng(self.seed)
         for _ in range(self.sequences):
-            masks = silhouettes(*walk(self.length, rng))
+            x, y, height, phase = walk(self.length, rng)
+            finer = self.size / WINDOW
+            masks = silhouettes(x * finer, y * finer, height * finer, phase, self.size)
             yield from (masks[run] for run in visible_runs(masks, self.fewest))
 
 
