@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal, cast
 
@@ -77,8 +78,7 @@ class LinearFlow(Flow):
 @models.register("coupling-flow")
 @dataclass(frozen=True)
 class CouplingFlowConfig:
-    """Blocks that shift and scale one half of the coordinates by what the other half says, after a random reordering in
-    which a block listens to coordinates that the block before it changed, so that two of them change every one.
+    """Blocks that shift and scale one half of the coordinates by what the other half says.
 
     Those that are "volume-preserving" scale by factors whose product is 1 (Sorrenson et al. 2020), "additive" ones only
     shift (Dinh et al. 2014), and "affine" ones scale as they like (Dinh et al. 2017).
@@ -104,7 +104,7 @@ class CouplingFlow(Flow):
         super().__init__(shape)
         if self.latents < 2:
             raise ValueError("a coupling flow needs observations of at least 2 numbers; got 1: take linear-flow")
-        self.blocks = nn.ModuleList([Block(self.latents, hidden, kind) for _ in range(blocks)])
+        self.blocks = nn.ModuleList([Block(order, hidden, kind) for order in _orders(self.latents, blocks)])
 
     def transform(self, x: Tensor) -> tuple[Tensor, Tensor]:
         z, log_det = x.flatten(1), x.new_zeros(len(x))
@@ -119,6 +119,22 @@ class CouplingFlow(Flow):
         return z.reshape(len(z), *self.shape)
 
 
+def _orders(size: int, blocks: int) -> Iterator[Tensor]:
+    """How each block reorders what it gets from the one before it, to listen to the first half and change the second.
+
+    Blocks come in pairs: one takes a random half, the other listens to the half that was changed. Left to chance alone
+    some coordinates would never be listened to, and a flow could not get out of where it starts.
+    """
+    half = size // 2
+    for number in range(blocks):
+        if number % 2:
+            yield torch.arange(size).roll(-half)
+        else:
+            order = torch.randperm(size)
+            # Of an odd number of coordinates a pair leaves out one, and then puts it here.
+            yield torch.cat([order[order == half], order[order != half]]) if size % 2 else order
+
+
 class Block(nn.Module):
     """Reorders the coordinates, keeps the first half and maps each of the second to e^s x + t, with s and t from the
     first."""
@@ -126,16 +142,13 @@ class Block(nn.Module):
     order: Tensor
     back: Tensor
 
-    def __init__(self, size: int, hidden: tuple[int, ...], kind: Kind) -> None:
+    def __init__(self, order: Tensor, hidden: tuple[int, ...], kind: Kind) -> None:
         super().__init__()
-        self.kept, self.changed, self.kind = size // 2, size - size // 2, kind
+        self.kept, self.changed, self.kind = len(order) // 2, len(order) - len(order) // 2, kind
         outputs = self.changed if kind == "additive" else 2 * self.changed
         widths = [self.kept, *hidden]
         layers = [layer for pair in zip(widths, hidden, strict=False) for layer in (nn.Linear(*pair), nn.ReLU())]
         self.net = nn.Sequential(*layers, nn.Linear(widths[-1], outputs))
-        changed = self.kept + torch.randperm(self.changed)  # by the block before this one, which puts them last
-        rest = torch.cat([torch.arange(self.kept), changed[self.kept :]])
-        order = torch.cat([changed[: self.kept], rest[torch.randperm(self.changed)]])
         self.register_buffer("order", order)
         self.register_buffer("back", order.argsort())
 

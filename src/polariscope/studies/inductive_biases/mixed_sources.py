@@ -57,7 +57,7 @@ SETTINGS: dict[Scale, Setting] = {
     ),
     "laptop": Setting(
         seeds=5, dimensions=(2, 5), pairs=20_000, linear_steps=1500, sources=5, layers=(1, 2, 3), count=2**15,
-        steps=5000, contrastive_steps=8000, blocks=6, hidden=64,
+        steps=4000, contrastive_steps=8000, blocks=6, hidden=64,
     ),
     "paper": Setting(
         seeds=10, dimensions=(2, 5, 20), pairs=20_000, linear_steps=20_000, sources=20, layers=(1, 2, 3, 4, 5),
