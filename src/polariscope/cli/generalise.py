@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import nn
 
@@ -17,12 +18,13 @@ from polariscope.cli.named import is_source, opened, own_module
 from polariscope.cli.parsing import parse, take, take_first
 from polariscope.cli.progress import bars
 from polariscope.examination.generalise import Generalisation, generalise
+from polariscope.examination.transfer import TransferMatrix
 from polariscope.lab.holding import hold
 from polariscope.lab.store import Run, Store
 from polariscope.nets.model import models
 from polariscope.objectives.predict import Regress
 from polariscope.registry import nearest
-from polariscope.report import Findings, save
+from polariscope.report import save
 from polariscope.report.terminal import show
 from polariscope.studies.leaderboard import SPLITS, leaderboard, own_rows
 from polariscope.training.config import RunConfig, TrainingConfig
@@ -44,6 +46,9 @@ class Options:
     MODEL is a registered model (cnn, coordconv, resnet, ...), FILE.py:NAME of yours, or a run that was trained with
     --objective regress. Models are trained on each split, to tell every factor as a value from 0 to 1, and tested on
     what it keeps; with --weights yours is tested as it is, and a run on its own split.
+
+    With several models the first is the plain one, and the others show what their inductive biases add to it:
+    polariscope generalise cnn coordconv --made-for coordconv=composition
     """
 
     splits: tuple[str, ...] = SPLITS
@@ -60,6 +65,12 @@ class Options:
     """Examples of each side of a split to look at."""
     seed: int = 0
     """Draws weights, batches and examples."""
+    made_for: tuple[str, ...] = ()
+    """MODEL=SPLIT: the split that the bias of a model is meant to help with; it then gets a label."""
+    combines: tuple[str, ...] = ()
+    """MODEL=MODEL+MODEL: the models whose biases another one has together."""
+    tolerance: float = 0.02
+    """R² by which a model has to differ from the plain one to be better or worse."""
     leaderboard: bool = False
     """Show the published leaderboard, with the row of the model if there is one."""
     runs: Path = Path("runs")
@@ -72,10 +83,10 @@ class Options:
 
 def main(arguments: list[str]) -> int:
     arguments = list(arguments)
-    name = take_first(arguments)
+    names = list(iter(lambda: take_first(arguments), None))
     place = take(arguments, "--world") or take(arguments, "--data")
     helping = "-h" in arguments or "--help" in arguments
-    if name is None and "--leaderboard" not in arguments and not helping:
+    if not names and "--leaderboard" not in arguments and not helping:
         raise ValueError(
             "which model? 'polariscope generalise MODEL --world WORLD', or --leaderboard for the published ones"
         )
@@ -84,10 +95,66 @@ def main(arguments: list[str]) -> int:
     for split in options.splits:
         if split not in SPLITS:
             raise ValueError(f"the benchmark has no split {split!r}: {nearest(split, SPLITS)}")
-    results: list[Generalisation] = []
-    if name is not None:
-        results = list(_of_run(name, options)) if _is_run(name) else list(_of_model(name, world, options))
-    return _said(name, world if not results else results[0].world, results, options)
+    biases = _biases(names, options)
+    if len(names) == 1 and _is_run(names[0]):
+        results = {names[0]: _of_run(names[0], options)}
+    else:
+        results = {_short(name): _of_model(name, world, options) for name in names}
+    return _said(world, results, biases, options)
+
+
+def _short(name: str) -> str:
+    """What a model is called: a module of yours goes by its own name."""
+    return name.rpartition(":")[2] if is_source(name) else name
+
+
+@dataclass(frozen=True)
+class Biases:
+    """What several models are compared for."""
+
+    own: dict[str, str]
+    made_of: dict[str, list[str]]
+
+
+def _biases(names: list[str], options: Any) -> Biases:
+    """What was said of the models, checked before any of them is trained."""
+    known = [_short(name) for name in names]
+    if len(set(known)) < len(known):
+        raise ValueError(f"two models have one name: {', '.join(known)}")
+    if len(names) > 1:
+        runs = [name for name in names if _is_run(name)]
+        if runs:
+            raise ValueError(
+                f"{runs[0]} is no registered model or FILE.py:NAME; a run has one split, and is tested alone"
+            )
+        if options.weights is not None:
+            raise ValueError("--weights are those of one model: give one")
+    elif options.made_for or options.combines:
+        raise ValueError("a bias shows against a plain model: name that first, 'polariscope generalise cnn coordconv'")
+    own = _pairs(options.made_for, "made-for", known[1:])
+    for model, split in own.items():
+        if split not in options.splits:
+            raise ValueError(f"{model} was made for {split!r}, which is not tested: {nearest(split, options.splits)}")
+    if own and len(options.splits) < 2:
+        raise ValueError("whether a bias transfers shows on splits it was not made for: test on at least two")
+    made_of = {model: parts.split("+") for model, parts in _pairs(options.combines, "combines", known[1:]).items()}
+    for part in (part for parts in made_of.values() for part in parts):
+        if part not in own:
+            raise ValueError(f"{part!r} is combined: say which split it was made for, --made-for {part}=SPLIT")
+    return Biases(own, made_of)
+
+
+def _pairs(words: tuple[str, ...], flag: str, known: list[str]) -> dict[str, str]:
+    """MODEL=WHAT of each word."""
+    found = {}
+    for word in words:
+        model, equals, what = word.partition("=")
+        if not equals or not what:
+            raise ValueError(f"--{flag} takes MODEL=WHAT; got {word!r}")
+        if model not in known:
+            raise ValueError(f"--{flag}: there is no model {model!r} after the plain one: {nearest(model, known)}")
+        found[model] = what
+    return found
 
 
 def _is_run(name: str) -> bool:
@@ -114,12 +181,12 @@ def _of_model(name: str, world: World, options: Any) -> list[Generalisation]:
         split = benchmark_split(kind, world)
         if is_source(name) and options.weights is not None:
             module = own_module(name, options.weights)
-            found.append(_looked_at(module, world, split, options, name.rpartition(":")[2]))
+            found.append(_looked_at(module, world, split, options, _short(name)))
             continue
         with bars([f"{name}, {kind}"], options.steps, quiet=options.json) as (tell,):
             if is_source(name):
                 trained = _trained(name, task, split, training, paced(tell, options.steps))
-                found.append(_looked_at(trained, world, split, options, name.rpartition(":")[2]))
+                found.append(_looked_at(trained, world, split, options, _short(name)))
                 continue
             model = models.get(name)()
             run = train(RunConfig(task, Regress(), model, training, split), options.runs, tell)
@@ -147,17 +214,29 @@ def _looked_at(model: Any, world: World, split: Split, options: Any, name: str) 
     return generalise(model, world, split, count=options.count, seed=options.seed, name=name)
 
 
-def _said(name: str | None, world: World, results: list[Generalisation], options: Any) -> int:
-    settings = {"model": name, "world": worlds.describe(world), "steps": options.steps, "seed": options.seed}
-    several: list[Findings] = [found.findings(settings) for found in results]
+def _said(world: World, results: dict[str, list[Generalisation]], biases: Biases, options: Any) -> int:
+    names = list(results)
+    told = names[0] if len(names) == 1 else names or None
+    first = next(iter(results.values()), None)
+    world = first[0].world if first else world
+    settings = {"model": told, "world": worlds.describe(world), "steps": options.steps, "seed": options.seed}
+    if len(names) > 1:
+        scores = np.array([[found.score for found in row] for row in results.values()])
+        of = TransferMatrix(
+            tuple(names), tuple(options.splits), scores, names[0], biases.own, options.tolerance, biases.made_of
+        )
+        several = [of.findings(settings)]
+    else:
+        several = [found.findings(settings) for row in results.values() for found in row]
     if options.leaderboard:
         known = DATASETS.get(worlds.name_of(world))
         if known is None:
             raise ValueError(f"nothing was published for this world; there are rows for {', '.join(DATASETS)}")
         if known == "dsprites" and getattr(world, "unambiguous", False):
             known = "dsprites-quarter"
-        several.insert(0, leaderboard(known, own_rows({str(name): results}) if results else None).findings(settings))
-    saved = save(several, options.out, f"Does {name} generalise?" if name else "")
+        several.insert(0, leaderboard(known, own_rows(results) if results else None).findings(settings))
+    title = f"Does {names[0]} generalise?" if len(names) == 1 else "What biases add" if names else ""
+    saved = save(several, options.out, title)
     if options.json:
         print(json.dumps({"report": str(saved), "findings": [findings.json() for findings in several]}, default=str))
         return 0
