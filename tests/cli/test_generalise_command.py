@@ -84,6 +84,22 @@ def test_the_leaderboard_is_sorted_and_has_our_row(place, capsys) -> None:
     assert np.isclose(scores[0], 67.8)
 
 
+@pytest.mark.spec("001a/TX-03")
+def test_several_models_show_what_their_biases_add_to_the_first(place, capsys) -> None:
+    asked = ["generalise", "mine.py:three", "mlp-regressor", "coordconv", *SMALL, "--steps", "4", "--splits", "random"]
+    asked += ["extrapolation", "--made-for", "mlp-regressor=extrapolation", "coordconv=random"]
+    assert main([*asked, "--tolerance", "0", "--out", "biases.html"]) == 0
+    (found,) = told(capsys)["findings"]
+    rows = {row["model"]: row for row in found["matrix"]}
+    assert list(rows) == ["three", "mlp-regressor", "coordconv"]
+    plain = rows["three"]
+    for name, own, other in (("mlp-regressor", "extrapolation", "random"), ("coordconv", "random", "extrapolation")):
+        gained, besides = (rows[name][split] - plain[split] for split in (own, other))
+        expected = "no gain" if gained <= 0 else "overfitting" if besides < 0 else "transferable"
+        assert found["transfer"][name] == rows[name]["label"] == expected
+    assert "What biases add" in (place / "biases.html").read_text(encoding="utf-8")
+
+
 @pytest.mark.parametrize(
     ("asked", "words"),
     [
@@ -92,6 +108,13 @@ def test_the_leaderboard_is_sorted_and_has_our_row(place, capsys) -> None:
         (["--leaderboard", "--world", "squares"], "nothing was published"),
         (["nothing", *SMALL], "nothing"),
         ([], "which model?"),
+        (["cnn", *SMALL, "--made-for", "cnn=random"], "name that first"),
+        (["cnn", "coordconv", *SMALL, "--made-for", "coordconv=sideways"], "which is not tested"),
+        (["cnn", "coordconv", *SMALL, "--made-for", "resnet=random"], "no model 'resnet'"),
+        (["cnn", "coordconv", *SMALL, "--made-for", "coordconv"], "takes MODEL=WHAT"),
+        (["cnn", "coordconv", *SMALL, "--combines", "coordconv=resnet+cnn"], "say which split"),
+        (["cnn", "nothing", *SMALL], "no registered model"),
+        (["cnn", "cnn", *SMALL], "two models have one name"),
     ],
 )
 def test_what_cannot_be_tested_is_refused_in_a_sentence(place, capsys, asked, words) -> None:
