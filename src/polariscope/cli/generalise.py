@@ -177,8 +177,8 @@ def _of_model(name: str, world: World, options: Any) -> list[Generalisation]:
         options.steps, options.batch_size, options.learning_rate, seed=options.seed, evaluate_every=0
     )
     found = []
-    for kind in options.splits:
-        split = benchmark_split(kind, world)
+    splits = {kind: benchmark_split(kind, world) for kind in options.splits}  # what cannot be split is not trained on
+    for kind, split in splits.items():
         if is_source(name) and options.weights is not None:
             module = own_module(name, options.weights)
             found.append(_looked_at(module, world, split, options, _short(name)))
