@@ -66,6 +66,23 @@ def test_your_own_model_and_images_in_five_lines() -> None:
     assert found.reconstructions.shape == found.originals.shape
     assert found.traversals.shape == (3, 9, 1, 8, 8)
     assert any("Variable 1 is passive" in note for note in found.notes)
+    assert not any("called active" in note for note in found.notes)
+
+
+class GaveUp(Own):
+    """As a SlowVAE gives up a variable: its posterior is the same for all, and narrower than N(0, 1)."""
+
+    def encode(self, x):
+        mean, logvar = super().encode(x)
+        return mean, logvar + torch.tensor([0.0, -3.0, 0.0])
+
+
+def test_a_variable_that_was_given_up_with_a_small_variance_is_said_to_be() -> None:
+    images, factors = dots()
+    found = examine(GaveUp(), images, factors)
+    assert found.counts["active"] == 3  # by the published rule, which reads the variance alone
+    (said,) = (note for note in found.notes if "called active" in note)
+    assert said.startswith("Variable 1 is called active")
 
 
 class Dials(Own):

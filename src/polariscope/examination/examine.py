@@ -32,6 +32,8 @@ TRAVERSAL_STEPS = 9
 TRAVERSAL_REACH = 2.5
 AUDITED = 256
 """Examples at which the decoder's slope is taken."""
+IDLE = 0.1
+"""Variance of a variable's mean, as a share of its noise, up to which it says nothing."""
 
 
 def examine(
@@ -177,20 +179,31 @@ def _value(name: str, representation: Representation) -> Value:
 
 def _notes(representation: Representation) -> list[str]:
     """What a reader must know before trusting the numbers."""
-    notes = []
-    if representation.var is None:
+    notes, rep = [], representation
+    if rep.var is None:
         notes.append("The model gives no posterior variance: every variable counts as active, and nothing is sampled.")
     else:
         types = types_of(representation)
         if not len(types.active) and not len(types.mixed):
             notes.append("The posterior has collapsed: no latent variable carries information about the data.")
         elif len(types.passive):
-            dropped = ", ".join(str(j) for j in types.passive)
-            which = f"Variables {dropped} are" if len(types.passive) > 1 else f"Variable {dropped} is"
+            which = _variables(types.passive.tolist())
             notes.append(f"{which} passive: leave passive means out of whatever scales or correlates features.")
+        idle = [j for j in types.active if rep.mean[:, j].var() <= IDLE * rep.var[:, j].mean()]
+        if idle:
+            notes.append(
+                f"{_variables(idle)} called active for a small variance, but the means move less than their noise: "
+                "given up, as models of pairs do whose prior is narrower than N(0, 1)."
+            )
     if representation.count < 1000:
         notes.append(f"Only {representation.count} examples: measures that count pairs or bins are biased upwards.")
     return notes
+
+
+def _variables(numbers: Sequence[int]) -> str:
+    """Which variables, ready for what they are."""
+    listed = ", ".join(map(str, numbers))
+    return f"Variables {listed} are" if len(numbers) > 1 else f"Variable {listed} is"
 
 
 def _pictures(
