@@ -191,8 +191,8 @@ def natural(natural: float, permuted: float | None, matched: float = 0.4) -> Tab
         (natural(0.5, 0.3), "move together", True),
         (natural(0.5, 0.56), "move together", False),
         (natural(0.5, None), "move together", None),
-        (natural(0.5, 0.5, matched=0.44), "sparse prior", True),
-        (natural(0.5, 0.5, matched=0.46), "sparse prior", False),
+        (natural(0.5, 0.5, matched=0.47), "sparse prior", True),
+        (natural(0.5, 0.5, matched=0.49), "sparse prior", False),
         (natural(0.5, 0.5), "More time", None),
     ],
 )
@@ -201,15 +201,20 @@ def test_what_permuting_adds_is_counted_seed_by_seed(table, words, held) -> None
     assert found.held is held
 
 
-def test_natural_dependence_costs_nothing_but_a_sparse_prior_gains_nothing(committed) -> None:
-    """Spec 001a, E7: no significant loss, which comes out; PM-VAE lower, which does not."""
+@pytest.mark.spec("001a/EX-06")
+def test_natural_dependence_costs_nothing_and_a_gaussian_match_finds_less(committed) -> None:
+    """Spec 001a, E7: no significant loss from dependence, and PM-VAE lower: by less than published."""
     found = committed("natural-pairs")
     slow = {"data": "sprites", "model": "slow-vae"}
     low, high = interval_of(effect(found, slow | {"steps": "permuted"}, slow | {"steps": "natural"}))
     assert low < 0 < high
     assert found.claim("move together").held
-    assert found.claim("sparse prior").verdict == "not held"
-    assert judged(found, "sparse prior", put({"model": "pm-vae"}, mcc=0.3)).held
+    ahead = effect(found, slow | {"steps": "natural"}, {"data": "sprites", "model": "pm-vae"})
+    assert len(ahead) >= 5
+    assert ahead.mean() > 0.02
+    assert interval_of(ahead)[0] > 0
+    assert found.claim("sparse prior").verdict == "weaker form held"
+    assert judged(found, "sparse prior", put({"model": "pm-vae"}, mcc=0.6)).held is False
 
 
 def test_time_between_frames_of_walkers_tells_nothing_here(committed) -> None:
