@@ -13,7 +13,7 @@ from polariscope.studies import Table, studies
 from polariscope.studies.criteria import Values, effect_of, interval_of, seeds_of
 from polariscope.studies.engine import Outcome
 from polariscope.studies.inductive_biases.collapsing_axis import CollapsingAxis
-from polariscope.studies.inductive_biases.in_domain import InDomain
+from polariscope.studies.inductive_biases.in_domain import MODELS, OFTEN, SPLITS, InDomain
 from polariscope.studies.inductive_biases.natural_pairs import NaturalPairs
 from polariscope.studies.study import Judgement, Row
 
@@ -336,7 +336,7 @@ def test_every_network_fails_outside_of_its_range_and_only_at_the_new_factor(com
             assert len(loss) >= 5
             assert interval_of(loss)[0] > 0.2, which
             beyond = found.table.where(split="extrapolation", **which)
-            assert beyond.mean("r2_others") - beyond.mean("r2_new") > 0.35, which
+            assert beyond.mean("r2_others") - beyond.mean("r2_new") > 0.25, which
             assert beyond.column("r2").max() < beyond.mean("clip"), which
     clip = [found.table.where(split="extrapolation", world=world).mean("clip") for world in ("sprites", "shapes3d")]
     assert clip == pytest.approx([0.8669, 0.9156], abs=2e-3)  # oracle O19, on a sample
@@ -356,12 +356,27 @@ def test_tuning_the_head_alone_is_worse_than_tuning_all_of_a_network_from_anothe
             assert whole - head > 0.1, (world, split)
 
 
-def test_networks_learn_too_little_here_to_say_what_coordinates_are_good_for(committed) -> None:
+def test_every_model_was_tested_on_every_split_of_both_worlds(committed) -> None:
+    found = committed("in-domain")
+    for world, runs in found.table.by("world"):
+        assert set(runs.distinct("model")) == set(MODELS), world
+        for model, own in runs.by("model"):
+            seeds = {split: len(group.rows) for split, group in own.by("split")}
+            assert seeds == dict.fromkeys(SPLITS, 5 if model in OFTEN else 1), (world, model)
+            assert own.where(split="extrapolation").mean("r2") < own.where(split="random").mean("r2"), (world, model)
+
+
+def test_coordinates_do_not_help_with_new_combinations_here(committed) -> None:
+    """Spec 001a, E14 asks for CoordConv far above the CNN, and that above the MLP: only the second comes out."""
     found = committed("in-domain")
     claim = found.claim("Coordinates help")
-    assert claim.verdict == "undecided"
-    assert "R² on the random split is at least 0.7" in claim.note
-    assert found.table.where(world="sprites", model="coordconv", split="random").mean("r2") < 0.7
+    assert claim.verdict == "not held"
+    sprites = {"world": "sprites", "split": "composition"}
+    mlp, cnn, coordconv = (found.table.where(model=model, **sprites) for model in ("mlp", "cnn", "coordconv"))
+    assert mlp.column("r2").max() < cnn.column("r2").min()
+    assert abs(coordconv.mean("r2") - cnn.mean("r2")) < 0.05
+    assert found.table.where(world="sprites", model="coordconv", split="random").mean("r2") > 0.7
+    assert judged(found, "Coordinates help", put({"model": "coordconv", "split": "composition"}, r2=0.5)).held
 
 
 @pytest.mark.parametrize(

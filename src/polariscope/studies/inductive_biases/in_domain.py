@@ -123,7 +123,7 @@ class InDomain(Study):
         "tables 5 to 10, figures 4 to 6"
     )
     question = "Does a network that tells the factors of images also tell them outside of the range it was trained on?"
-    cost = {"smoke": "3 s", "laptop": "63 minutes", "paper": "20,000 GPU hours"}
+    cost = {"smoke": "3 s", "laptop": "90 minutes", "paper": "20,000 GPU hours"}
 
     def jobs(self, scale: Scale) -> Sequence[Job]:
         setting = SETTINGS[scale]
