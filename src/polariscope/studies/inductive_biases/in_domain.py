@@ -308,5 +308,5 @@ def _splits_figure(table: Table) -> Figure:
                     dots(axes, place + 0.18 * (shift - 1.5), np.clip(values, 0, 1), colours[split], label=label)
         axes.set_xticks(range(len(models)), models, rotation=35, ha="right")
         axes.set(ylabel="R² (negative at 0)", title=world, ylim=(-0.03, 1.03))
-    figure.axes[0].legend(ncols=4)
+    figure.legend(*figure.axes[0].get_legend_handles_labels(), loc="outside upper right", ncols=4)
     return figure
