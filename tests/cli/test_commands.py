@@ -85,6 +85,17 @@ def test_train_examine_runs(run, tmp_path) -> None:
     assert json.loads(out)[0]["n"] > 0
 
 
+def test_fewer_latents_than_factors_of_pairs_are_said_before_training_and_after(run) -> None:
+    small = ["--world.of", "mini-sprites", "--model.latents", "2", "--training.steps", "2"]
+    code, out, _ = run("train", "pairs", "--objective", "slow-vae", *small)
+    assert code == 0
+    assert "note: 2 latents cannot hold 5 factors one each: an MCC of 0.40 at most" in out
+    code, out, _ = run("examine", "latest", "--count", "200")
+    assert "2 variables cannot hold 5 factors" in " ".join(out.split())
+    _, out, _ = run("train", "mini-sprites", "--model.latents", "2", "--training.steps", "2")
+    assert "cannot hold" not in out, "a plain VAE promises no latent to each factor"
+
+
 def test_several_seeds_name_their_best(run, monkeypatch) -> None:
     found = train(run, "--seeds", "2", "--training.seed", "3", "--split.share", "0.01")
     losses = {each["id"]: each["result"]["held_out_loss"] for each in found["runs"]}

@@ -195,6 +195,11 @@ def _notes(representation: Representation) -> list[str]:
                 f"{_variables(idle)} called active for a small variance, but the means move less than their noise: "
                 "given up, as models of pairs do whose prior is narrower than N(0, 1)."
             )
+    if rep.factors is not None:
+        varying = int((np.ptp(rep.factors, axis=0) > 0).sum())
+        if rep.latents < varying:
+            most = f"an MCC of {rep.latents / varying:.2f} at most"
+            notes.append(f"{rep.latents} variables cannot hold {varying} factors one each: {most}.")
     if representation.count < 1000:
         notes.append(f"Only {representation.count} examples: measures that count pairs or bins are biased upwards.")
     return notes
