@@ -202,32 +202,39 @@ def test_what_permuting_adds_is_counted_seed_by_seed(table, words, held) -> None
 
 
 @pytest.mark.spec("001a/EX-06")
-def test_natural_dependence_costs_nothing_and_a_gaussian_match_finds_less(committed) -> None:
-    """Spec 001a, E7: no significant loss from dependence, and PM-VAE lower: by less than published."""
+def test_natural_dependence_costs_nothing_that_shows_and_a_gaussian_match_finds_less(committed) -> None:
+    """Spec 001a, E7: no significant loss from dependence, and PM-VAE lower, by less than published.
+
+    That the loss is below .05 for sure, which is what our claim asks for, five seeds do not say.
+    """
     found = committed("natural-pairs")
     slow = {"data": "sprites", "model": "slow-vae"}
-    low, high = interval_of(effect(found, slow | {"steps": "permuted"}, slow | {"steps": "natural"}))
-    assert low < 0 < high
-    assert found.claim("move together").held
+    loss = effect(found, slow | {"steps": "permuted"}, slow | {"steps": "natural"})
+    assert len(loss) >= 5
+    assert loss.mean() < 0.01
+    assert interval_of(loss)[0] < 0
+    assert found.claim("move together").verdict == "undecided"
     ahead = effect(found, slow | {"steps": "natural"}, {"data": "sprites", "model": "pm-vae"})
-    assert len(ahead) >= 5
     assert ahead.mean() > 0.02
     assert interval_of(ahead)[0] > 0
     assert found.claim("sparse prior").verdict == "weaker form held"
     assert judged(found, "sparse prior", put({"model": "pm-vae"}, mcc=0.6)).held is False
 
 
-def test_time_between_frames_of_walkers_tells_nothing_here(committed) -> None:
-    """Spec 001a, E8 asks for more MCC at five frames than at one: here restarts differ by more."""
+def test_of_walkers_slow_vae_finds_what_was_published_but_seeds_differ_as_much_as_times(committed) -> None:
+    """Spec 001a, E8 asks for more MCC at five frames than at one: .75 and .68 (published .80 and .66), undecided."""
     found = committed("natural-pairs")
-    slow = {"data": "walkers", "model": "slow-vae"}
+    slow, matched = ({"data": "walkers", "model": model} for model in ("slow-vae", "pm-vae"))
+    for furthest, printed in {1: 0.661, 5: 0.796}.items():
+        assert found.table.where(**slow, furthest=furthest).mean("mcc") == pytest.approx(printed, abs=0.05)
     more = effect(found, slow | {"furthest": 5}, slow | {"furthest": 1})
-    assert more.mean() < 0.03
+    assert more.mean() > 0.05
     assert interval_of(more)[0] < 0 < interval_of(more)[1]
-    assert found.claim("More time").verdict == "not held"
-    assert found.claim("Of walkers too").verdict == "undecided"
-    assert judged(found, "More time", put(slow | {"furthest": 1}, mcc=0.3)).held
-    assert judged(found, "Of walkers too", put({"data": "walkers", "model": "pm-vae"}, mcc=0.3)).held
+    assert found.claim("More time").verdict == "undecided"
+    assert interval_of(effect(found, slow | {"furthest": 5}, matched))[0] > 0
+    assert found.claim("Of walkers too").held
+    assert judged(found, "More time", put(slow | {"furthest": 1}, mcc=0.5)).held
+    assert judged(found, "Of walkers too", put(matched, mcc=0.75)).held is False
 
 
 # --- sources behind mixing -------------------------------------------------------------------------------------------

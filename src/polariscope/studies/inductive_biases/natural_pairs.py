@@ -74,7 +74,7 @@ class NaturalPairs(Study):
         "(2021), section 5, tables 2, 15, 21 and 22, figure 13"
     )
     question = "Does it matter that factors of natural videos move together, and how far apart should frames be?"
-    cost = {"smoke": "3 s", "laptop": "60 minutes", "paper": "weeks"}
+    cost = {"smoke": "3 s", "laptop": "68 minutes", "paper": "weeks"}
 
     def jobs(self, scale: Scale) -> Sequence[Job]:
         setting = SETTINGS[scale]
