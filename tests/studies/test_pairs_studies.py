@@ -256,22 +256,27 @@ def test_a_linear_flow_finds_sources_that_move_sparsely_and_only_those(committed
     assert judged(found, "With normal steps", put({"steps_are": "normal"}, mcc=0.98)).held is False
 
 
-def test_sources_behind_layers_of_mixing_are_found_by_some_restarts(committed) -> None:
-    """Spec 001a, E6 asks for 0.9 of both behind one layer, and SlowFlow not behind PCL at three: a restart either finds
-    all five sources or leaves some mixed, and the means are too far apart to say which method is ahead."""
+@pytest.mark.spec("001a/EX-05", "001a/BL-07")
+def test_sources_behind_layers_of_mixing_are_found_as_published(committed) -> None:
+    """Spec 001a, E6: above 0.9 behind one layer for both, and SlowFlow not behind PCL at three.
+
+    Of five sources PCL finds more than it was published to find of twenty, so that SlowFlow is .01 behind it.
+    """
     found = committed("mixed-sources")
     mixed = found.table.where(part="mixed")
     for method in ("slow-flow", "pcl"):
         values = mixed.where(method=method, layers=1).column("mcc")
-        assert values.max() > 0.98, method
-        assert values.min() < 0.85, method
-    assert found.claim("behind one layer").verdict == "not held"
-    assert found.claim("stays ahead").verdict == "undecided"
-    deep = effect(found, {"method": "slow-flow", "layers": 3}, {"method": "pcl", "layers": 3})
-    assert deep.mean() > 0.02
-    assert interval_of(deep)[0] < 0
-    assert judged(found, "stays ahead", put({"method": "slow-flow", "layers": 3}, mcc=0.95)).held
-    assert judged(found, "behind one layer", put({"layers": 1}, mcc=0.95)).held
+        assert len(values) >= 5
+        assert values.min() > 0.99, method
+    for layers, printed in {1: 0.997, 2: 0.987, 3: 0.982}.items():  # table 5
+        assert mixed.where(method="slow-flow", layers=layers).mean("mcc") == pytest.approx(printed, abs=0.01)
+    assert found.claim("behind one layer").held
+    assert found.claim("no less than PCL").verdict == "weaker form held"
+    lead = effect(found, {"method": "pcl", "layers": 3}, {"method": "slow-flow", "layers": 3})
+    assert lead.max() < 0.02
+    deep = {"method": "slow-flow", "layers": 3}
+    assert judged(found, "no less than PCL", put(deep, mcc=0.97)).held is False
+    assert judged(found, "behind one layer", put({"method": "pcl", "layers": 1, "seed": 0}, mcc=0.5)).held is False
 
 
 # --- in-domain generalisation ----------------------------------------------------------------------------------------

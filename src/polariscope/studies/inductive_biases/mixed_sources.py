@@ -77,7 +77,7 @@ class MixedSources(Study):
         "(2021), sections 3.2 and F.1.2, table 5"
     )
     question = "Can independent sources be told from nothing but how they change, and how deep may they be mixed?"
-    cost = {"smoke": "3 s", "laptop": "35 minutes", "paper": "days"}
+    cost = {"smoke": "3 s", "laptop": "30 minutes", "paper": "days"}
 
     def jobs(self, scale: Scale) -> Sequence[Job]:
         setting = SETTINGS[scale]
