@@ -221,7 +221,7 @@ class SpritePairs(SparsePairs):
 
     title = "Sprites that change sparsely"
     question = "Does a model of sparse changes find more factors of sprites than models that expect none, or all alike?"
-    cost = {"smoke": "3 s", "laptop": "45 minutes", "paper": "weeks"}
+    cost = {"smoke": "3 s", "laptop": "42 minutes", "paper": "weeks"}
     settings: ClassVar[dict[Scale, Setting]] = ON_SPRITES
 
     def claims(self, scale: Scale) -> list[Claim]:
