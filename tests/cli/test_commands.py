@@ -91,7 +91,7 @@ def test_fewer_latents_than_factors_of_pairs_are_said_before_training_and_after(
     assert code == 0
     assert "note: 2 latents cannot hold 5 factors one each: an MCC of 0.40 at most" in out
     code, out, _ = run("examine", "latest", "--count", "200")
-    assert "2 variables cannot hold 5 factors" in " ".join(out.split())
+    assert "2 latents cannot hold 5 factors" in " ".join(out.split())
     _, out, _ = run("train", "mini-sprites", "--model.latents", "2", "--training.steps", "2")
     assert "cannot hold" not in out, "a plain VAE promises no latent to each factor"
 

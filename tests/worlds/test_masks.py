@@ -52,6 +52,19 @@ def test_every_frame_shows_enough_and_every_sequence_has_two_frames() -> None:
 
 
 @pytest.mark.spec("001a/DS-15")
+def test_at_half_the_size_the_same_people_walk() -> None:
+    """What is dropped for having too few pixels follows the size, so that the sequences stay almost the same."""
+    whole, half = Walkers(sequences=20), Walkers(sequences=20, size=32)
+    assert half.shape == (1, 32, 32)
+    assert len(half) == pytest.approx(len(whole), rel=0.05)
+    longest = min(len(whole), len(half), 200)
+    y, x, area = (half.factors_of(range(longest)) / whole.factors_of(range(longest))).mean(0)
+    assert (y, x) == pytest.approx((0.5, 0.5), abs=0.05)
+    assert area == pytest.approx(0.25, abs=0.04)
+    with pytest.raises(ValueError, match="at least 8 pixels"):
+        Walkers(size=4)
+
+
 def test_a_hole_starts_a_new_sequence() -> None:
     pixels = np.array([30, 31, 29, 40, 0, 50, 50, 30])
     masks = np.arange(64) < pixels[:, None]

@@ -13,6 +13,7 @@ from polariscope.cli.named import opened
 from polariscope.cli.parsing import JSON, RUNS, flag, options_type, parse, take
 from polariscope.cli.progress import bars
 from polariscope.lab.store import Run, Store
+from polariscope.measures.mcc import lack_of_latents
 from polariscope.training.config import RunConfig
 from polariscope.training.run import config_of
 from polariscope.training.sweep import best_run, finish, over_seeds, prepare
@@ -36,7 +37,7 @@ def main(arguments: list[str]) -> int:
         configs = [config_of(run) for run in runs]
         labels = [f"seed {config.training.seed}" if several else config.label for config in configs]
         if not options.json:
-            for note in dict.fromkeys(note for config in configs for note in _notes(config)):
+            for note in filter(None, dict.fromkeys(map(_note, configs))):
                 print(f"note: {note}")
         with bars(labels, max(config.training.steps for config in configs), quiet=options.json) as tells:
             finish(runs, report=lambda number, point: tells[number](point))
@@ -45,13 +46,11 @@ def main(arguments: list[str]) -> int:
     return _show_all(labels, runs, options.json) if several else _show(runs[0], options.json)
 
 
-def _notes(config: RunConfig) -> list[str]:
-    """What will not come out of a training, said before it begins."""
+def _note(config: RunConfig) -> str:
+    """What will not come out of a training on pairs, said before it begins."""
     factors = sum(factor.size != 1 for factor in config.world.factors)
     latents = getattr(config.model, "latents", factors)
-    if "other" in config.objective.needs and latents < factors:
-        return [f"{latents} latents cannot hold {factors} factors one each: an MCC of {latents / factors:.2f} at most"]
-    return []
+    return lack_of_latents(latents, factors) if "other" in config.objective.needs else ""
 
 
 def _command(runs: list[Run], folder: Path) -> str:

@@ -18,6 +18,7 @@ from polariscope.examination.embedding import Shelf, embed
 from polariscope.examination.examination import Examination, Variable
 from polariscope.examination.jacobians import predicted_var
 from polariscope.measures.factor_information import factor_information
+from polariscope.measures.mcc import lack_of_latents
 from polariscope.measures.measure import Undefined, meaning, measures
 from polariscope.measures.polarisation import VariableTypes, per_variable_kl, variable_types
 from polariscope.report.findings import Value
@@ -196,10 +197,8 @@ def _notes(representation: Representation) -> list[str]:
                 "given up, as models of pairs do whose prior is narrower than N(0, 1)."
             )
     if rep.factors is not None:
-        varying = int((np.ptp(rep.factors, axis=0) > 0).sum())
-        if rep.latents < varying:
-            most = f"an MCC of {rep.latents / varying:.2f} at most"
-            notes.append(f"{rep.latents} variables cannot hold {varying} factors one each: {most}.")
+        few = lack_of_latents(rep.latents, int((np.ptp(rep.factors, axis=0) > 0).sum()))
+        notes += [few] if few else []
     if representation.count < 1000:
         notes.append(f"Only {representation.count} examples: measures that count pairs or bins are biased upwards.")
     return notes

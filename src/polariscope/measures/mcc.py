@@ -23,6 +23,17 @@ from polariscope.representation import Representation
 Correlation = Literal["spearman", "pearson"]
 
 
+def lack_of_latents(latents: int, factors: int) -> str:
+    """A sentence if there are too few latents for each factor to have its own; else nothing.
+
+    >>> lack_of_latents(2, 5)
+    '2 latents cannot hold 5 factors one each: an MCC of 0.40 at most.'
+    """
+    if latents >= factors:
+        return ""
+    return f"{latents} latents cannot hold {factors} factors one each: an MCC of {latents / factors:.2f} at most."
+
+
 def absolute_correlations(
     codes: ArrayLike, factors: ArrayLike, kind: Correlation = "spearman", categorical: Sequence[int] = ()
 ) -> FloatArray:

@@ -8,6 +8,7 @@ independent would tend to a normal density.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -58,7 +59,7 @@ class Walkers(MaskWorld):
     length: float = 40.0
     """Mean number of frames of a sequence, before it may have left the window."""
     fewest: int = FEWEST
-    """Pixels below which a frame does not count."""
+    """Pixels of a 64 x 64 window below which a frame does not count; of a smaller one so many fewer."""
     size: int = WINDOW
     """Pixels a side; the publication has 64."""
     seed: int = 0
@@ -84,7 +85,7 @@ class Walkers(MaskWorld):
             x, y, height, phase = walk(self.length, rng)
             finer = self.size / WINDOW
             masks = silhouettes(x * finer, y * finer, height * finer, phase, self.size)
-            yield from (masks[run] for run in visible_runs(masks, self.fewest))
+            yield from (masks[run] for run in visible_runs(masks, math.ceil(self.fewest * finer**2)))
 
 
 def liveliness(rng: np.random.Generator) -> Floats:

@@ -64,7 +64,7 @@ MODELS = (*SUPERVISED, *ENCODERS, *TRANSFER)
 OFTEN = ("mlp", "cnn", "coordconv", "resnet")
 """Models that are trained with every seed; the others once."""
 LIGHT = ("mlp", "coordconv")
-"""A step of these takes a fifth of the time of one of the others, and teaches them less."""
+"""A step of these takes a quarter of the time of one of the others or less, and teaches them less."""
 PRINTED = {
     "mlp": "MLP",
     "cnn": "CNN",
@@ -123,7 +123,7 @@ class InDomain(Study):
         "tables 5 to 10, figures 4 to 6"
     )
     question = "Does a network that tells the factors of images also tell them outside of the range it was trained on?"
-    cost = {"smoke": "3 s", "laptop": "90 minutes", "paper": "20,000 GPU hours"}
+    cost = {"smoke": "3 s", "laptop": "97 minutes", "paper": "20,000 GPU hours"}
 
     def jobs(self, scale: Scale) -> Sequence[Job]:
         setting = SETTINGS[scale]

@@ -49,11 +49,11 @@ class Setting:
 SETTINGS: dict[Scale, Setting] = {
     "smoke": Setting(
         seeds=1, sprites=300, size=16, steps=10, architecture=MLP((32,), (32,)),
-        walkers=Walkers(6, size=16, fewest=2), walker_steps=5, furthest=(1, 3),
+        walkers=Walkers(6, size=16), walker_steps=5, furthest=(1, 3),
     ),
     "laptop": Setting(
         seeds=5, sprites=12_000, size=16, steps=10_000, architecture=MLP((128, 128), (128, 128)),
-        walkers=Walkers(200, size=32, fewest=8), walker_steps=3000, furthest=(1, 5),
+        walkers=Walkers(200, size=32), walker_steps=3000, furthest=(1, 5),
     ),
     "paper": Setting(
         seeds=10, sprites=234_652, size=64, steps=300_000, architecture=Conv(),

@@ -70,7 +70,7 @@ class Setting:
     examples: int
     learning_rate: float = 1e-3
     more_seeds: int = 0
-    """Of SlowVAE, and of the model that it has to be ahead of on sprites, if not as many as of all."""
+    """Of the models in ``OFTEN``, if not as many as of all."""
 
 
 EVERY: dict[str, tuple[str, ...]] = {
@@ -79,6 +79,7 @@ EVERY: dict[str, tuple[str, ...]] = {
     "lap-nc": ("slow-vae",),
 }
 OFTEN = ("slow-vae", "beta-vae (1)")
+"""Models with more seeds, where a setting has them."""
 FEW: dict[str, tuple[str, ...]] = {"lap": ("slow-vae", "beta-vae (1)", "pcl")}
 SMALL, LARGER = (AutoencoderConfig(latents, MLP((h, h), (h, h))) for latents, h in ((6, 128), (10, 256)))
 ON_SQUARES: dict[Scale, Setting] = {
