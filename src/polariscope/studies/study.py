@@ -185,7 +185,7 @@ class Outcome(Tabular):
         for name, figure in (study.figures(self.table) if figures else {}).items():
             title = name.replace("-", " ").capitalize()
             parts.append(Chart(name=name, title=title, draw=lambda figure=figure: figure))  # type: ignore[misc]
-        seeds = f"{origin.seeds} seeds; " if origin.seeds else ""
+        seeds = f"{origin.seeds} seed{'s' * (origin.seeds > 1)}; " if origin.seeds else ""
         return Findings(
             study.title,
             f"{study.question} {self.headline}.",
