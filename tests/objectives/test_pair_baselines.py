@@ -45,7 +45,7 @@ def posteriors(count=50):
 # PM-VAE
 
 
-# The formula of 001a/BL-06; the ordering of trained models that the row also asks for is not shown yet.
+@pytest.mark.spec("001a/BL-06")
 def test_the_match_is_the_divergence_of_the_posteriors_in_both_directions(without_noise) -> None:
     one, other = posteriors()
     normals = [torch.distributions.Normal(q.mean, q.var.sqrt()) for q in (one, other)]

@@ -15,6 +15,7 @@ from polariscope.studies.engine import Outcome
 from polariscope.studies.inductive_biases.collapsing_axis import CollapsingAxis
 from polariscope.studies.inductive_biases.in_domain import MODELS, OFTEN, SPLITS, InDomain
 from polariscope.studies.inductive_biases.natural_pairs import NaturalPairs
+from polariscope.studies.inductive_biases.sparse_pairs import EXPERIMENT
 from polariscope.studies.study import Judgement, Row
 
 
@@ -39,30 +40,39 @@ def effect(found: Outcome, first: Row, second: Row, column: str = "mcc") -> Valu
 SLOW = {"model": "slow-vae", "pairs": "lap"}
 
 
-def test_slow_vae_finds_the_factors_of_squares_but_for_one_restart(committed) -> None:
-    """Spec 001a, E3 asks for 0.95 and 0.1 more than any other: 0.95 it is, with four restarts near 0.98."""
+@pytest.mark.spec("001a/BL-06", "001a/EX-03")
+def test_on_squares_slow_vae_is_ahead_of_every_model_that_expects_no_sparse_steps(committed) -> None:
+    """Spec 001a, E3: .95 at least, and first of six. Of the others it is ahead by 0.1, but of PM-VAE (10) by .095."""
     found = committed("sparse-pairs")
-    values = np.sort(found.table.where(**SLOW).column("mcc"))
+    values = found.table.where(**SLOW).column("mcc")
+    assert len(values) == 10
     assert values.mean() > 0.95
-    assert values[0] < 0.85 < 0.98 < values[1]
     assert found.claim("SlowVAE finds the factors").held
-    for rival in ("beta-vae (1)", "beta-vae (4)", "pm-vae (1)", "pm-vae (2)", "pm-vae (4)", "slow-vae (gamma 1)"):
-        ahead = effect(found, SLOW, {"model": rival, "pairs": "lap"})
-        assert ahead.mean() > 0.1, rival
+    least = dict.fromkeys(EXPERIMENT[1:], 0.1) | {"pm-vae (10)": 0.09}
+    for rival, by in least.items():
+        ahead = effect(found, SLOW, SLOW | {"model": rival})
+        assert len(ahead) == 10, rival
+        assert ahead.mean() > by, rival
         assert interval_of(ahead)[0] > 0, rival
+    claim = found.claim("expect no sparse steps")
+    assert claim.verdict == "weaker form held"
+    assert "0.1 is asked for" in claim.note
+
+
+def test_two_of_ten_restarts_on_squares_stay_turned(committed) -> None:
+    values = np.sort(committed("sparse-pairs").table.where(**SLOW).column("mcc"))
+    assert values[1] < 0.91 < 0.96 < values[2]
 
 
 def test_the_order_of_models_is_not_the_published_one_everywhere(committed) -> None:
     found = committed("sparse-pairs")
-    for rival in ("ada-gvae", "pcl", "pm-vae (8)", "pm-vae (10)", "pm-vae (16)"):
-        ahead = effect(found, SLOW, {"model": rival, "pairs": "lap"})
-        assert ahead.mean() < 0.1, rival
-        assert interval_of(ahead)[0] < 0, rival
-    for words in ("ahead of models", "whatever its weight", "also disentangles"):
+    for rival in ("ada-gvae", "pcl"):
+        assert interval_of(effect(found, SLOW, SLOW | {"model": rival}))[0] < 0, rival
+    for words in ("models of pairs", "whatever its weight", "also disentangles"):
         assert found.claim(words).verdict == "not held", words
     matched = [found.table.where(model=f"pm-vae ({gamma})").mean("mcc") for gamma in (1, 2, 4, 8, 10, 16)]
     assert max(matched) < found.table.where(**SLOW).mean("mcc"), "no weight of PM-VAE is above it"
-    assert np.all(np.diff(matched) > 0), "larger weights help"
+    assert matched == sorted(matched), "larger weights help"
 
 
 def test_pairs_that_change_anywhere_are_no_harder_here(committed) -> None:
@@ -88,9 +98,11 @@ def test_pairs_in_which_nothing_changes_do_no_harm(committed) -> None:
 @pytest.mark.parametrize(
     ("words", "held", "change"),
     [
-        ("SlowVAE finds the factors", False, put(SLOW | {"seed": 0}, mcc=0.97)),
-        ("whatever its weight", True, put(SLOW | {"seed": 1}, mcc=0.984)),  # without the restart that was stuck
-        ("ahead of models", False, put(SLOW | {"seed": 1}, mcc=0.984)),  # PCL is as good
+        ("SlowVAE finds the factors", False, put(SLOW | {"seed": 0}, mcc=0.9)),
+        ("whatever its weight", True, put(SLOW | {"seed": 1}, mcc=0.984)),  # without the restart that was stuck most
+        ("expect no sparse steps", False, put({"model": "slow-vae (gamma 1)"}, mcc=0.92)),
+        ("models of pairs", True, put(SLOW, mcc=0.999)),
+        ("models of pairs", False, put(SLOW | {"seed": 1}, mcc=0.984)),  # PCL is as good
         ("change anywhere", True, put({"model": "slow-vae", "pairs": "uni"}, mcc=0.8)),
         ("nothing changes", False, put({"pairs": "lap-nc"}, mcc=0.9)),
         ("nothing changes", None, put({"pairs": "lap-nc"}, mcc=None)),

@@ -53,7 +53,7 @@ SETTINGS: dict[Scale, Setting] = {
         seeds=5,
         pairs=5000,
         steps=4000,
-        ambient_steps=4000,
+        ambient_steps=12_000,
     ),
     "paper": Setting(
         lengths=tuple(np.round(np.arange(0.1, 1.01, 0.02), 2).tolist()),
@@ -101,15 +101,16 @@ class CollapsingAxis(Study):
         common = {"count": setting.pairs, "coefficient": 1.0, "rate": RATE, "start": "normal", "seed": job["seed"]}
         if job["part"] == "axis":
             world = Sources(dimension=2, layers=0, scales=(1.0, job["length"]), **common)
-            training = TrainingConfig(setting.steps, 256, 1e-2, schedule="linear", seed=job["seed"], evaluate_every=0)
+            training = TrainingConfig(setting.steps, 256, 3e-2, schedule="linear", seed=job["seed"], evaluate_every=0)
             if job["model"] == "slow-flow":
                 config = RunConfig(world, SlowFlow(RATE), LinearFlowConfig(), training)
             else:
                 config = RunConfig(world, SlowVAE(GAMMA, RATE), _autoencoder(2, Linear(), "constant"), training)
         else:
             world = Sources(dimension=setting.sources, layers=2, ambient=job["ambient"], **common)
-            steps = setting.ambient_steps
-            training = TrainingConfig(steps, 64, 1e-3, seed=job["seed"], evaluate_every=0)
+            training = TrainingConfig(
+                setting.ambient_steps, 64, 3e-3, schedule="linear", seed=job["seed"], evaluate_every=0
+            )
             architecture = MLP((100, 100), (100, 100))
             config = RunConfig(
                 world, SlowVAE(GAMMA, RATE), _autoencoder(setting.sources, architecture, "diagonal"), training
