@@ -14,10 +14,16 @@ from PIL import Image
 
 from polariscope.cli import main
 from polariscope.lab.executors import in_parallel
+from polariscope.nets.architecture import MLP
+from polariscope.nets.autoencoder import AutoencoderConfig
+from polariscope.objectives.vae import VAE
 from polariscope.studies import Claim, Study, Table, reproduce, studies
 from polariscope.studies.criteria import AtLeast, AtMost
 from polariscope.studies.engine import judge, overview, version_of
 from polariscope.studies.rows import plus_minus
+from polariscope.training.config import RunConfig, TrainingConfig
+from polariscope.training.run import config_of
+from polariscope.worlds.squares import Squares
 
 
 class Toy(Study):
@@ -63,6 +69,25 @@ def toy(monkeypatch):
     monkeypatch.setattr(Toy, "done", [])
     monkeypatch.setattr(Toy, "trap", {})
     return Toy
+
+
+def test_what_a_study_costs_has_trainings_in_it_that_were_done_before(toy, tmp_path, monkeypatch):
+    """Two jobs look at one training; measured again, the study costs about what it did, and not twice as much."""
+
+    def run(self, job, bench):
+        training = TrainingConfig(300, 8, evaluate_every=0)
+        trained = bench.train(RunConfig(Squares(), VAE(), AutoencoderConfig(2, MLP((8,), (8,))), training))
+        assert bench.train(config_of(trained)).path == trained.path
+        return [job | {"square": 1, "trained": 300 / trained.result["steps_per_second"]}]
+
+    monkeypatch.setattr(toy, "run", run)
+    first = reproduce("toy", "laptop", tmp_path, workers=1)
+    trained = first.table.column("trained")[0]
+    assert first.origin.seconds > 0.9 * trained
+    shutil.rmtree(first.path / "jobs")
+    again = reproduce("toy", "laptop", tmp_path, workers=1)
+    measured = sum(json.loads(file.read_text())["seconds"] for file in (again.path / "jobs").glob("*.json"))
+    assert again.origin.seconds == pytest.approx(measured + trained, abs=0.11)
 
 
 def test_a_study_leaves_its_table_its_verdict_and_its_pictures(toy, tmp_path):

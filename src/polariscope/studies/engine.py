@@ -63,7 +63,7 @@ def reproduce(
         study=name,
         scale=scale,
         seeds=len(table.distinct("seed")),
-        seconds=round(sum(record["seconds"] for record in records), 1),
+        seconds=round(_cost(records), 1),
         made={key: _alike([each[key] for each in made]) for key in made[0]},
     )
     outcome = Outcome(path, table, study.judge(table, scale), origin)
@@ -123,6 +123,15 @@ def _made_by(version: str, file: Path) -> bool:
     return bool(made["study"] == version)
 
 
+def _cost(records: list[dict[str, Any]]) -> float:
+    """Seconds of all jobs, with those of trainings that no job did since they were there before, each counted once."""
+    earlier: dict[str, float] = {}
+    for record in records:
+        for run, seconds in record.get("earlier", {}).items():
+            earlier[run] = min(seconds, earlier.get(run, seconds))
+    return float(sum(record["seconds"] for record in records) + sum(earlier.values()))
+
+
 def _alike(values: list[Any]) -> Any:
     """The one value of all, or the list of them."""
     distinct = list(dict.fromkeys(values))
@@ -134,9 +143,16 @@ def _do(task: tuple[str, str, Job, str], tell: Callable[[Any], None]) -> None:
     name, version, job, file = task
     torch.set_num_threads(1)
     started = time.monotonic()
-    rows = studies.get(name)().run(job, Bench(Store(Path(file).parents[1] / "runs"), tell))
-    seconds = time.monotonic() - started
-    record = {"study": name, "job": job, "rows": rows, "seconds": seconds, "made": environment() | {"study": version}}
+    bench = Bench(Store(Path(file).parents[1] / "runs"), tell)
+    rows = studies.get(name)().run(job, bench)
+    record = {
+        "study": name,
+        "job": job,
+        "rows": rows,
+        "seconds": time.monotonic() - started,
+        "earlier": bench.earlier,
+        "made": environment() | {"study": version},
+    }
     with atomic(Path(file)) as draft:
         draft.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
     tell(None)

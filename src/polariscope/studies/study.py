@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal, get_args
 
@@ -211,15 +211,20 @@ class Bench:
 
     store: Store
     tell: Callable[[Progress], None]
+    earlier: dict[str, float] = field(default_factory=dict)
+    """Seconds that each training took which was done before; 0 for one that is done now."""
 
     def train(self, config: RunConfig) -> Run:
         """The trained run of a configuration: from the store if it is there, resumed if it was cut off."""
         run_id = f"{config.label.replace(' ', '-')}-{fingerprint(config.describe())}"
         path = self.store.path_of(run_id)
         with hold(path, wait=True):  # two jobs that need the same run train it once
-            if (path / "run.json").exists():
-                return resume(self.store.open(run_id), self.tell)
-            return train(config, self.store, self.tell, run_id)
+            run = self.store.open(run_id) if (path / "run.json").exists() else None
+            done = run is not None and run.status == "done"
+            run = train(config, self.store, self.tell, run_id) if run is None else resume(run, self.tell)
+            pace = run.result["steps_per_second"] if done else 0.0
+            self.earlier.setdefault(run_id, run.result["step"] / pace if pace else 0.0)
+            return run
 
     def fit(self, config: RunConfig) -> Autoencoder:
         """A model trained in memory, on a world that has no name to be stored under."""
