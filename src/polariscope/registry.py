@@ -43,6 +43,13 @@ def held(thing: Any) -> dict[str, Registry[Any]]:
     return {name: registry for name, registry in found.items() if registry is not None}
 
 
+def required(cls: type[Any]) -> list[str]:
+    """Fields of a configuration that have no default."""
+    missing = dataclasses.MISSING
+    fields = (field for field in dataclasses.fields(cls) if field.init)
+    return [field.name for field in fields if field.default is missing and field.default_factory is missing]
+
+
 def nearest(name: str, valid: Iterable[str]) -> str:
     """The end of an error sentence: the nearest valid name if there is one, and all of them.
 
@@ -192,6 +199,11 @@ def from_plain(cls: type[Any], fields: Mapping[str, Any], where: str) -> Any:
     for key in fields:
         if key not in known:
             raise ValueError(f"{where} has no setting {key!r}: {nearest(key, known)}")
+    missing = [name for name in required(cls) if name not in fields]
+    if missing:
+        raise ValueError(
+            f"{where} needs {' and '.join(missing)}, which {'is' if len(missing) == 1 else 'are'} not given"
+        )
     hints = typing.get_type_hints(cls)
     values = {key: _coerce(hints[key], item, f"{where}: {key}") for key, item in fields.items()}
     try:

@@ -16,7 +16,7 @@ from polariscope.cli.parsing import options_type, parse, read_toml, take, take_f
 from polariscope.lab.store import Run, Store
 from polariscope.nets.model import models
 from polariscope.objectives.objective import objectives
-from polariscope.registry import Registry, held
+from polariscope.registry import Registry, held, required
 from polariscope.training.config import RunConfig
 from polariscope.training.start import warm
 from polariscope.worlds.splits import splits
@@ -118,6 +118,10 @@ def choose(arguments: list[str], flag: str, registry: Registry[Any], known: Mapp
         inner_flag = f"{flag}.{name.replace('_', '-')}"
         if kept or any(given.split("=")[0] == inner_flag for given in arguments):
             description[name] = choose(arguments, inner_flag, inner, kept)
+        elif name in required(registry.get(description["name"])):
+            raise ValueError(
+                f"{registry.kind} {description['name']!r} is made of another {inner.kind}: name it with {inner_flag}"
+            )
     return description
 
 
