@@ -116,39 +116,66 @@ def test_verdicts_on_sparse_pairs_follow_the_table(committed, words, held, chang
     assert judged(committed("sparse-pairs"), words, change).held is held
 
 
-def test_on_sprites_slow_vae_is_ahead_of_what_sees_no_pairs_and_not_of_what_does(committed) -> None:
-    """Spec 001a, E5 asks for SlowVAE above a beta-VAE in MCC, DCI and MIG, which comes out, and LAP not below UNI,
-    which does not; nor is it ahead of other models of pairs by what was published."""
+@pytest.mark.spec("001a/EX-03")
+def test_on_sprites_sparse_pairs_tell_slow_vae_more_than_others_and_than_other_pairs(committed) -> None:
+    """Spec 001a, E5: SlowVAE above a beta-VAE in MCC, DCI and MIG, and LAP above UNI; then the order of table 1."""
     found = committed("sprite-pairs")
     for column in ("mcc", "dci", "mig"):
         ahead = effect(found, SLOW, SLOW | {"model": "beta-vae (1)"}, column)
-        assert len(ahead) == 10
+        assert len(ahead) == 5
         assert ahead.mean() > 0.05, column
         assert interval_of(ahead)[0] > 0, column
     assert found.claim("does not look at pairs").held
-    for words in ("No weight of a Gaussian match", "do not expect sparse changes", "change anywhere"):
-        assert found.claim(words).verdict == "not held", words
-    slow = found.table.where(**SLOW).mean("mcc")
-    for gamma in (1, 2, 4, 8, 10, 16):
-        matched = found.table.where(pairs="lap", model=f"pm-vae ({gamma})")
-        assert len(matched.rows) == 5
-        assert matched.mean("mcc") < slow, gamma
-    assert found.table.where(pairs="lap", model="pcl").mean("mcc") > slow
-    assert found.table.where(pairs="uni", model="slow-vae").mean("mcc") > slow
+    more = effect(found, SLOW, SLOW | {"pairs": "uni"})
+    assert more.mean() > 0.02
+    assert interval_of(more)[0] > 0
+    assert found.claim("change anywhere").held
+    means = [found.table.where(pairs="lap", model=model).mean("mcc") for model in ORDER]
+    assert means == sorted(means, reverse=True)
+    assert means[0] - means[1] < 0.02, "PCL is as good, and was published 0.019 behind"
+    assert found.claim("do not expect sparse changes").verdict == "not held"
+
+
+ORDER = ("slow-vae", "pcl", "ada-gvae", "pm-vae (10)", "beta-vae (1)")
+"""Of table 1 and 14 on dSprites, by MCC: 69.8, 67.9, 56.9 and 49.2 percent; a beta-VAE is not in them."""
 
 
 @pytest.mark.parametrize(
     ("words", "held", "change"),
     [
-        ("does not look at pairs", False, put({"model": "beta-vae (1)"}, mig=0.1)),
-        ("No weight of a Gaussian match", True, put(SLOW, mcc=0.62)),
-        ("do not expect sparse changes", True, put(SLOW, mcc=0.66)),
+        ("does not look at pairs", False, put({"model": "beta-vae (1)"}, mig=0.15)),
+        ("do not expect sparse changes", True, put(SLOW, mcc=0.7)),
         ("do not expect sparse changes", False, put({"model": "ada-gvae"}, mcc=0.4)),
-        ("change anywhere", True, put({"pairs": "uni"}, mcc=0.4)),
+        ("change anywhere", False, put({"pairs": "uni"}, mcc=0.6)),
     ],
 )
 def test_verdicts_on_pairs_of_sprites_follow_the_table(committed, words, held, change) -> None:
     assert judged(committed("sprite-pairs"), words, change).held is held
+
+
+@pytest.mark.spec("001a/EX-08")
+def test_no_weight_of_a_gaussian_match_finds_or_disentangles_as_much_on_sprites(committed) -> None:
+    """Table 14: all six below SlowVAE."""
+    found = committed("gaussian-matches")
+    for gamma in (1, 2, 4, 8, 10, 16):
+        for column in ("mcc", "dci"):
+            ahead = effect(found, SLOW, {"model": f"pm-vae ({gamma})"}, column)
+            assert len(ahead) == 5
+            assert ahead.mean() > 0.05, (gamma, column)
+            assert interval_of(ahead)[0] > 0, (gamma, column)
+    assert found.claim("No weight of a Gaussian match").held
+    assert found.claim("Nor does any disentangle").held
+
+
+@pytest.mark.parametrize(
+    ("words", "change"),
+    [
+        ("No weight of a Gaussian match", put({"model": "pm-vae (4)"}, mcc=0.56)),
+        ("Nor does any disentangle", put({"model": "pm-vae (16)"}, dci=0.15)),
+    ],
+)
+def test_one_weight_that_does_as_well_is_enough_to_say_no(committed, words, change) -> None:
+    assert judged(committed("gaussian-matches"), words, change).held is False
 
 
 # --- an axis that is too short ---------------------------------------------------------------------------------------

@@ -293,7 +293,10 @@ class Feed:
         if "other" in self.needs:
             others = others_of(world, numbers)
             if others is None:
-                raise ValueError("this objective learns from pairs, and the world has none: take a view that pairs it")
+                raise ValueError(
+                    "this objective learns from pairs, and the world has none: take the view pairs of a world with "
+                    "factors, or frame-pairs of a video"
+                )
             found |= {f"other{i}": part for i, part in enumerate(others)}
         return found
 
