@@ -8,6 +8,7 @@ from scipy.stats import ks_2samp, spearmanr
 from polariscope.measures.transitions import fit_transitions
 from polariscope.testing import check_world
 from polariscope.theory.transitions import entropy, moments
+from polariscope.worlds.kept import Kept
 from polariscope.worlds.natural_increments import EXCESS_KURTOSIS, FACTORS, PUBLISHED, natural_increments
 from polariscope.worlds.natural_sprites import (
     AREAS,
@@ -207,3 +208,31 @@ def test_what_makes_no_sense_is_one_sentence(call, sentence) -> None:
     with pytest.raises(ValueError, match=sentence) as caught:
         call()
     assert "\n" not in str(caught.value)
+
+
+def test_pictures_that_are_kept_are_those_that_are_drawn(monkeypatch) -> None:
+    world, index = NaturalSprites(count=60, size=16), np.array([5, 3, 5, 0])
+    drawn = world.render(world.factors_of(index))
+    second = world.render(world.other_factors_of(index))
+    for _ in range(2):
+        np.testing.assert_array_equal(world.observe(index), drawn)
+        np.testing.assert_array_equal(world.others_of(index)[0], second)
+    monkeypatch.setattr("polariscope.worlds.natural_sprites.ROOM", 1000)
+    np.testing.assert_array_equal(NaturalSprites(count=60, size=16).observe(index), drawn)
+
+
+def test_a_picture_is_drawn_once_unless_there_is_no_room() -> None:
+    asked = []
+
+    def draw(index):
+        asked.append(index.tolist())
+        return np.zeros((len(index), 1, 4, 4), np.uint8)
+
+    roomy, cramped = Kept(8, (1, 4, 4)), Kept(8, (1, 4, 4), room=100)
+    for index in ([2, 1, 2], [1], [7, 2]):
+        roomy.get(np.array(index), draw)
+    assert asked == [[1, 2], [7]]
+    asked.clear()
+    for index in ([2, 1, 2], [1]):
+        cramped.get(np.array(index), draw)
+    assert asked == [[2, 1, 2], [1]]

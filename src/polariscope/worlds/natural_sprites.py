@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtr, ndtri
 
 from polariscope.worlds.factors import Factor, FactorGrid, numbered
+from polariscope.worlds.kept import ROOM, Kept
 from polariscope.worlds.natural_increments import Videos, natural_increments
 from polariscope.worlds.numbered_draws import uniform
 from polariscope.worlds.sprite_raster import SUBPIXELS, fill_fans
@@ -139,10 +140,16 @@ class NaturalSprites:
         return len(self.frames.first)
 
     def observe(self, index: ArrayLike) -> NDArray[np.uint8]:
-        return self.render(self.factors_of(index))
+        return self._pictures[0].get(numbered(index, len(self)), lambda new: self.render(self.factors_of(new)))
 
     def others_of(self, index: ArrayLike) -> tuple[NDArray[np.uint8]]:
-        return (self.render(self.other_factors_of(index)),)
+        numbers = numbered(index, len(self))
+        return (self._pictures[1].get(numbers, lambda new: self.render(self.other_factors_of(new))),)
+
+    @cached_property
+    def _pictures(self) -> tuple[Kept, Kept]:
+        """Of the first and of the second frames."""
+        return Kept(len(self), self.shape, ROOM // 2), Kept(len(self), self.shape, ROOM // 2)
 
     def factors_of(self, index: ArrayLike) -> NDArray[Any]:
         return self._values[0][numbered(index, len(self))]

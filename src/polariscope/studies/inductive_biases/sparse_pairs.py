@@ -121,7 +121,7 @@ class SparsePairs(Study):
         "(2021), tables 1, 14 and 16 to 20"
     )
     question = "Does a model of sparse changes between two observations find their factors, and does sparsity matter?"
-    cost = {"smoke": "3 s", "laptop": "64 minutes", "paper": "days"}
+    cost = {"smoke": "3 s", "laptop": "54 minutes", "paper": "days"}
     settings: ClassVar[dict[Scale, Setting]] = ON_SQUARES
 
     def jobs(self, scale: Scale) -> Sequence[Job]:
@@ -234,7 +234,7 @@ class SpritePairs(SparsePairs):
 
     title = "Sprites that change sparsely"
     question = "Does a model of sparse changes find more factors of sprites than models that expect none, or all alike?"
-    cost = {"smoke": "3 s", "laptop": "70 minutes", "paper": "weeks"}
+    cost = {"smoke": "3 s", "laptop": "65 minutes", "paper": "weeks"}
     settings: ClassVar[dict[Scale, Setting]] = on_sprites(
         {
             "lap": ("slow-vae", "beta-vae (1)", "pm-vae (10)", "pcl", "ada-gvae"),
@@ -274,7 +274,7 @@ class GaussianMatches(SparsePairs):
 
     title = "A Gaussian match in place of sparse steps"
     question = "Is it the sparsity of the steps that finds factors, or does it do to draw two posteriors together?"
-    cost = {"smoke": "3 s", "laptop": "70 minutes", "paper": "weeks"}
+    cost = {"smoke": "3 s", "laptop": "65 minutes", "paper": "weeks"}
     settings: ClassVar[dict[Scale, Setting]] = on_sprites({"lap": ("slow-vae", *MATCHED)})
 
     def claims(self, scale: Scale) -> list[Claim]:
