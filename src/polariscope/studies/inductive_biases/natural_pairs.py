@@ -45,7 +45,7 @@ class Setting:
 
 SETTINGS: dict[Scale, Setting] = {
     "smoke": Setting(1, 300, 16, 10, MLP((32,), (32,))),
-    "laptop": Setting(5, 12_000, 16, 3000, Conv(), batch_size=16),
+    "laptop": Setting(5, 12_000, 32, 2400, Conv(), batch_size=16),
     "paper": Setting(10, 234_652, 64, 300_000, Conv(), learning_rate=1e-4),
 }
 
