@@ -3,6 +3,7 @@
 A claim that does not come out here is asserted so too, without the mark of a row.
 """
 
+import itertools
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -155,9 +156,9 @@ def test_verdicts_on_pairs_of_sprites_follow_the_table(committed, words, held, c
 
 @pytest.mark.spec("001a/EX-08")
 def test_no_weight_of_a_gaussian_match_finds_or_disentangles_as_much_on_sprites(committed) -> None:
-    """Table 14: all six below SlowVAE."""
+    """Table 14: all below SlowVAE; of six weights from 1 to 16 four."""
     found = committed("gaussian-matches")
-    for gamma in (1, 2, 4, 8, 10, 16):
+    for gamma in (1, 4, 10, 16):
         for column in ("mcc", "dci"):
             ahead = effect(found, SLOW, {"model": f"pm-vae ({gamma})"}, column)
             assert len(ahead) == 5
@@ -204,19 +205,30 @@ def test_what_comes_back_of_a_kept_axis_is_what_theory_says(committed) -> None:
         assert slow.where(length=length).mean("gain") == pytest.approx(share, abs=0.02)
 
 
-def test_some_findings_about_axes_do_not_come_out(committed) -> None:
-    """Kept axes may stay turned into each other, the shortest axis is hard for the flow too, and observations of more
-    coordinates help by less than the seeds differ."""
+def test_kept_axes_are_both_found_and_a_flow_finds_them_at_every_length(committed) -> None:
+    """Figure 6."""
     found = committed("collapsing-axis")
-    for words in ("keeps both axes", "A SlowFlow finds both", "In more dimensions"):
-        assert found.claim(words).verdict == "not held", words
+    for words in ("keeps both axes", "A SlowFlow finds both"):
+        assert found.claim(words).held, words
     flow = found.table.where(part="axis", model="slow-flow")
-    short = flow.where(length=0.2).column("mcc")
-    assert short.min() < 0.9
-    assert min(row["mcc"] for row in flow.rows if row["length"] > 0.2) > 0.995
-    more = effect(found, {"ambient": 2000}, {"ambient": 20})
-    assert 0 < more.mean() < 0.05
-    assert interval_of(more)[0] < 0
+    assert len(flow) == 45
+    assert flow.column("mcc").min() > 0.995
+
+
+@pytest.mark.spec("001a/EX-02")
+def test_observations_of_more_coordinates_tell_a_slow_vae_more(committed) -> None:
+    """Figure 7: MCC grows over 20, 200 and 2000 coordinates of 20 sources, and the loss gets worse."""
+    found = committed("collapsing-axis")
+    sizes = [{"ambient": size} for size in (20, 200, 2000)]
+    for fewer, more in itertools.pairwise(sizes):
+        gain = effect(found, more, fewer)
+        assert len(gain) == 5
+        assert gain.mean() > 0, more
+        assert effect(found, more, fewer, "loss").min() > 0, "the loss grows in every restart"
+    whole = effect(found, sizes[-1], sizes[0])
+    assert whole.mean() > 0.05
+    assert interval_of(whole)[0] > 0
+    assert found.claim("In more dimensions").held
 
 
 AXIS = {"part": "axis", "model": "slow-vae"}
@@ -236,9 +248,10 @@ def farther(factor: float) -> Callable[[Row], Row]:
         ("below a length", None, put(AXIS, length=0.2)),
         ("that was given up is", False, put(AXIS, std=0.26)),
         ("that was given up is", None, put(AXIS, gain=0.5)),
-        ("keeps both axes", True, lambda row: put(AXIS, mcc=0.96 if (row.get("gain") or 0) > 0.02 else 0.5)(row)),
-        ("A SlowFlow finds both", True, put({"model": "slow-flow", "length": 0.2}, mcc=0.996)),
-        ("In more dimensions", True, lambda row: row | {"mcc": row["ambient"] / 2000} if row.get("ambient") else row),
+        ("keeps both axes", False, put(AXIS | {"length": 0.8}, mcc=0.6)),
+        ("keeps both axes", False, put(AXIS, mcc=0.96)),  # those that gave one up find as much
+        ("A SlowFlow finds both", False, put({"model": "slow-flow", "length": 0.2, "seed": 4}, mcc=0.99)),
+        ("In more dimensions", False, put({"ambient": 2000}, mcc=0.45)),
     ],
 )
 def test_verdicts_on_axes_follow_the_table(committed, words, held, change) -> None:

@@ -38,15 +38,13 @@ class Setting:
     """Pixels a side."""
     steps: int
     architecture: Architecture
-    batch_size: int = 32
-    """Pairs of a step; 32 as published."""
     learning_rate: float = 1e-3
 
 
 SETTINGS: dict[Scale, Setting] = {
     "smoke": Setting(1, 300, 16, 10, MLP((32,), (32,))),
-    "laptop": Setting(5, 12_000, 32, 2400, Conv(), batch_size=16),
-    "paper": Setting(10, 234_652, 64, 300_000, Conv(), learning_rate=1e-4),
+    "laptop": Setting(10, 12_000, 16, 10_000, MLP((128, 128), (128, 128))),
+    "paper": Setting(10, 234_652, 64, 300_000, Conv(), 1e-4),
 }
 
 
@@ -74,9 +72,7 @@ class NaturalPairs(Study):
         setting = SETTINGS[job["scale"]]
         world = NaturalSprites(count=setting.sprites, size=setting.size, permuted=job["steps"] == "permuted")
         model = AutoencoderConfig(LATENTS, setting.architecture)
-        training = TrainingConfig(
-            setting.steps, setting.batch_size, setting.learning_rate, seed=job["seed"], evaluate_every=0
-        )
+        training = TrainingConfig(setting.steps, 32, setting.learning_rate, seed=job["seed"], evaluate_every=0)
         run = bench.train(RunConfig(world, OBJECTIVES[job["model"]], model, training))
         said = represent(load_model(run), world, count=10_000)
         assert said.factors is not None
