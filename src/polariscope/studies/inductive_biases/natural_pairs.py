@@ -59,7 +59,7 @@ class NaturalPairs(Study):
         "(2021), section 5, tables 2, 15, 21 and 22"
     )
     question = "Does it matter to a SlowVAE that the factors of natural videos move together?"
-    cost = {"smoke": "3 s", "laptop": "25 minutes", "paper": "weeks"}
+    cost = {"smoke": "3 s", "laptop": "27 minutes", "paper": "weeks"}
 
     def jobs(self, scale: Scale) -> Sequence[Job]:
         return [
