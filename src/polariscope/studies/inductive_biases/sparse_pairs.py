@@ -280,7 +280,7 @@ class GaussianMatches(SparsePairs):
 
     title = "A Gaussian match in place of sparse steps"
     question = "Is it the sparsity of the steps that finds factors, or does it do to draw two posteriors together?"
-    cost = {"smoke": "3 s", "laptop": "65 minutes", "paper": "weeks"}
+    cost = {"smoke": "3 s", "laptop": "53 minutes", "paper": "weeks"}
     settings: ClassVar[dict[Scale, Setting]] = on_sprites({"lap": ("slow-vae", *SWEPT)}, tuple(MATCHED))
 
     def claims(self, scale: Scale) -> list[Claim]:
@@ -302,7 +302,7 @@ class GaussianMatches(SparsePairs):
 def _mcc_figure(table: Table) -> Figure:
     """MCC of every restart, by model and kind of pairs."""
     kinds = table.distinct("pairs")
-    figure = Figure(figsize=(1.0 + 0.5 * len(table.distinct("model")), 2.8), layout="constrained")
+    figure = Figure(figsize=(1.8 + 0.5 * len(table.distinct("model")), 2.8), layout="constrained")
     axes = figure.subplots()
     names = [model for model in OBJECTIVES if model in table.distinct("model")]
     for number, (kind, colour) in enumerate(zip(kinds, ("first", "third", "second"), strict=False)):
@@ -314,5 +314,5 @@ def _mcc_figure(table: Table) -> Figure:
     axes.set_xticks(range(len(names)), names, rotation=35, ha="right")
     axes.set_ylabel("MCC")
     axes.axhline(1, color=LIGHT["line"], linewidth=1)
-    axes.legend(title="pairs")
+    figure.legend(title="pairs", loc="outside right upper")
     return figure
