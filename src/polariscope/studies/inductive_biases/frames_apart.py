@@ -58,7 +58,7 @@ class FramesApart(Study):
         "(2021), section 5, tables 2 and 15, figure 13"
     )
     question = "How far apart should the frames of a video be that a SlowVAE sees in pairs?"
-    cost = {"smoke": "3 s", "laptop": "77 minutes", "paper": "weeks"}
+    cost = {"smoke": "3 s", "laptop": "84 minutes", "paper": "weeks"}
 
     def jobs(self, scale: Scale) -> Sequence[Job]:
         setting = SETTINGS[scale]
