@@ -3,7 +3,6 @@
 A claim that does not come out here is asserted so too, without the mark of a row.
 """
 
-import itertools
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -192,10 +191,10 @@ def test_a_slow_vae_gives_up_an_axis_below_the_threshold_of_theory_and_a_flow_do
     assert len(readings.column("threshold")) >= 5
     slow, flow = (found.table.where(part="axis", model=model) for model in ("slow-vae", "slow-flow"))
     for length, runs in slow.by("length"):
-        kept = runs.column("gain")
+        kept, score = runs.column("gain"), runs.column("mcc")
         assert (kept < 0.01).all() if length < 0.395 else (kept > 0.05).all(), length
-        assert (runs.column("mcc").max() < 0.75) == (length < 0.395)
-    assert flow.where(length=0.3).column("mcc").min() > 0.995
+        assert score.mean() < 0.75 if length < 0.395 else score.min() > 0.95, length
+    assert flow.column("mcc").min() > 0.995
 
 
 def test_what_comes_back_of_a_kept_axis_is_what_theory_says(committed) -> None:
@@ -208,27 +207,25 @@ def test_what_comes_back_of_a_kept_axis_is_what_theory_says(committed) -> None:
 def test_kept_axes_are_both_found_and_a_flow_finds_them_at_every_length(committed) -> None:
     """Figure 6."""
     found = committed("collapsing-axis")
-    for words in ("keeps both axes", "A SlowFlow finds both"):
+    for words in ("that was given up is", "keeps both axes", "A SlowFlow finds both"):
         assert found.claim(words).held, words
-    flow = found.table.where(part="axis", model="slow-flow")
-    assert len(flow) == 45
-    assert flow.column("mcc").min() > 0.995
+    assert len(found.table.where(part="axis", model="slow-flow")) == 45
 
 
-@pytest.mark.spec("001a/EX-02")
-def test_observations_of_more_coordinates_tell_a_slow_vae_more(committed) -> None:
-    """Figure 7: MCC grows over 20, 200 and 2000 coordinates of 20 sources, and the loss gets worse."""
+def test_ten_coordinates_a_source_tell_a_slow_vae_more_than_one_but_a_hundred_no_more(committed) -> None:
+    """Figure 7 has MCC grow over 20, 200 and 2000 coordinates of 20 sources, while the loss gets worse."""
     found = committed("collapsing-axis")
-    sizes = [{"ambient": size} for size in (20, 200, 2000)]
-    for fewer, more in itertools.pairwise(sizes):
-        gain = effect(found, more, fewer)
+    few, some, many = ({"ambient": size} for size in (20, 200, 2000))
+    for more in (some, many):
+        gain = effect(found, more, few)
         assert len(gain) == 5
-        assert gain.mean() > 0, more
+        assert gain.mean() > 0.05, more
+        assert interval_of(gain)[0] > 0, more
+    for more, fewer in ((some, few), (many, some)):
         assert effect(found, more, fewer, "loss").min() > 0, "the loss grows in every restart"
-    whole = effect(found, sizes[-1], sizes[0])
-    assert whole.mean() > 0.05
-    assert interval_of(whole)[0] > 0
-    assert found.claim("In more dimensions").held
+    assert effect(found, many, some).mean() < 0
+    assert found.claim("In more dimensions").verdict == "not held"
+    assert judged(found, "In more dimensions", put(many, mcc=0.6)).held
 
 
 AXIS = {"part": "axis", "model": "slow-vae"}
@@ -251,7 +248,6 @@ def farther(factor: float) -> Callable[[Row], Row]:
         ("keeps both axes", False, put(AXIS | {"length": 0.8}, mcc=0.6)),
         ("keeps both axes", False, put(AXIS, mcc=0.96)),  # those that gave one up find as much
         ("A SlowFlow finds both", False, put({"model": "slow-flow", "length": 0.2, "seed": 4}, mcc=0.99)),
-        ("In more dimensions", False, put({"ambient": 2000}, mcc=0.45)),
     ],
 )
 def test_verdicts_on_axes_follow_the_table(committed, words, held, change) -> None:
