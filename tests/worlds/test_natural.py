@@ -1,5 +1,7 @@
 """Natural steps have the published law, and natural sprites take them; the permuted control has nothing in common."""
 
+import pickle
+
 import numpy as np
 import pytest
 from scipy.ndimage import center_of_mass
@@ -219,6 +221,14 @@ def test_pictures_that_are_kept_are_those_that_are_drawn(monkeypatch) -> None:
         np.testing.assert_array_equal(world.others_of(index)[0], second)
     monkeypatch.setattr("polariscope.worlds.natural_sprites.ROOM", 1000)
     np.testing.assert_array_equal(NaturalSprites(count=60, size=16).observe(index), drawn)
+
+
+def test_a_world_that_was_looked_at_is_sent_to_other_processes_without_its_pictures() -> None:
+    world = NaturalSprites(count=2000, size=32)
+    seen = world.observe([7])
+    sent = pickle.dumps(world)
+    assert len(sent) < len(world) * 32 * 32
+    np.testing.assert_array_equal(pickle.loads(sent).observe([7]), seen)
 
 
 def test_a_picture_is_drawn_once_unless_there_is_no_room() -> None:

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullLocator
 from numpy.typing import ArrayLike
 
-from polariscope.report.figures import LIGHT, MARKERS, SUBJECTS
+from polariscope.report.figures import LIGHT, MARKERS, SUBJECTS, styled
 
 COLOURS = (*SUBJECTS, "active")
 
@@ -37,6 +37,18 @@ def dots(axes: Axes, at: float, values: ArrayLike, colour: str, line: float | No
     axes.scatter(np.full(len(values), at), values, s=18, alpha=0.7, color=LIGHT[colour], label=label)
     if line is not None:
         axes.plot([at - 0.1, at + 0.1], [line, line], color=LIGHT["ink"], linewidth=1.2)
+
+
+@styled
+def restarts(groups: Sequence[tuple[str, ArrayLike, str]], measured: str, along: str = "") -> Figure:
+    """Every restart a dot, group beside group: what each is called, its values and its colour."""
+    figure = Figure(figsize=(1.0 + 1.1 * len(groups), 2.6), layout="constrained")
+    axes = figure.subplots()
+    for place, (_, values, colour) in enumerate(groups):
+        dots(axes, place, values, colour, float(np.asarray(values).mean()))
+    axes.set_xticks(range(len(groups)), [name for name, _, _ in groups])
+    axes.set(xlabel=along, ylabel=measured)
+    return figure
 
 
 def log_axes(axes: Axes, ticks: Sequence[float] = ()) -> None:

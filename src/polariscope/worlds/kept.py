@@ -27,10 +27,14 @@ class Kept:
     """
 
     def __init__(self, count: int, shape: tuple[int, ...], room: int = ROOM) -> None:
+        self._made = count, shape, room
         self._fits = count * int(np.prod(shape)) <= room
         if self._fits:  # pages of memory that nothing was written to are not taken yet
             self._pictures = np.empty((count, *shape), np.uint8)
             self._there = np.zeros(count, bool)
+
+    def __reduce__(self) -> tuple[type[Kept], tuple[int, tuple[int, ...], int]]:
+        return Kept, self._made  # another process draws its own: cheaper than to send what may be half a gigabyte
 
     def get(
         self, index: NDArray[np.int64], draw: Callable[[NDArray[np.int64]], NDArray[np.uint8]]

@@ -13,8 +13,7 @@ from polariscope.nets.autoencoder import AutoencoderConfig
 from polariscope.objectives.objective import Objective
 from polariscope.objectives.pm_vae import PMVAE
 from polariscope.objectives.slow_vae import SlowVAE
-from polariscope.report.figures import styled
-from polariscope.report.study_figures import dots
+from polariscope.report.study_figures import restarts
 from polariscope.representation import represent
 from polariscope.studies.criteria import Beats, Rises
 from polariscope.studies.published import published
@@ -26,6 +25,7 @@ from polariscope.worlds.masks import Walkers
 from polariscope.worlds.sequences import FramePairs
 
 OBJECTIVES: dict[str, Objective] = {"slow-vae": SlowVAE(), "pm-vae": PMVAE()}
+COLOURS = {"slow-vae": "first", "pm-vae": "third"}
 LATENTS = 10
 
 
@@ -110,19 +110,9 @@ class FramesApart(Study):
         ]
 
     def figures(self, table: Table) -> dict[str, Figure]:
-        return {"mcc": _mcc_figure(table)}
-
-
-@styled
-def _mcc_figure(table: Table) -> Figure:
-    """MCC of every restart by distance and model."""
-    groups = [(furthest, model, own) for furthest, runs in table.by("furthest") for model, own in runs.by("model")]
-    figure = Figure(figsize=(1.0 + 0.9 * len(groups), 2.6), layout="constrained")
-    axes = figure.subplots()
-    for place, (_, model, own) in enumerate(groups):
-        values = own.column("mcc")
-        dots(axes, place, values, "first" if model == "slow-vae" else "third", float(values.mean()))
-    axes.set_xticks(range(len(groups)), [f"{furthest}\n{model}" for furthest, model, _ in groups])
-    axes.set_xlabel("frames apart, at most")
-    axes.set_ylabel("MCC")
-    return figure
+        groups = [
+            (f"{furthest}\n{model}", own.column("mcc"), COLOURS[model])
+            for furthest, runs in table.by("furthest")
+            for model, own in runs.by("model")
+        ]
+        return {"mcc": restarts(groups, "MCC", "frames apart, at most")}

@@ -13,8 +13,7 @@ from polariscope.nets.autoencoder import AutoencoderConfig
 from polariscope.objectives.objective import Objective
 from polariscope.objectives.pm_vae import PMVAE
 from polariscope.objectives.slow_vae import SlowVAE
-from polariscope.report.figures import styled
-from polariscope.report.study_figures import dots
+from polariscope.report.study_figures import restarts
 from polariscope.representation import represent
 from polariscope.studies.criteria import Beats
 from polariscope.studies.published import published
@@ -25,6 +24,7 @@ from polariscope.training.run import load_model
 from polariscope.worlds.natural_sprites import NaturalSprites
 
 OBJECTIVES: dict[str, Objective] = {"slow-vae": SlowVAE(), "pm-vae": PMVAE()}
+COLOURS = {"slow-vae": "first", "pm-vae": "third"}
 
 
 LATENTS = 10
@@ -142,18 +142,9 @@ class NaturalPairs(Study):
         ]
 
     def figures(self, table: Table) -> dict[str, Figure]:
-        return {"mcc": _mcc_figure(table)}
-
-
-@styled
-def _mcc_figure(table: Table) -> Figure:
-    """MCC of every restart by steps and model."""
-    groups = [(kind, model, own) for kind, runs in table.by("steps") for model, own in runs.by("model")]
-    figure = Figure(figsize=(1.0 + 1.2 * len(groups), 2.6), layout="constrained")
-    axes = figure.subplots()
-    for place, (_, model, own) in enumerate(groups):
-        values = own.column("mcc")
-        dots(axes, place, values, "first" if model == "slow-vae" else "third", float(values.mean()))
-    axes.set_xticks(range(len(groups)), [f"{kind} steps\n{model}" for kind, model, _ in groups])
-    axes.set_ylabel("MCC")
-    return figure
+        groups = [
+            (f"{kind} steps\n{model}", own.column("mcc"), COLOURS[model])
+            for kind, runs in table.by("steps")
+            for model, own in runs.by("model")
+        ]
+        return {"mcc": restarts(groups, "MCC")}
