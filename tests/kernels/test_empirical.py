@@ -148,6 +148,16 @@ def test_blocks_come_once_and_cover_the_upper_triangle():
         torch.testing.assert_close(block, whole[rows, columns])
 
 
+def test_the_share_that_is_there_grows_to_the_whole():
+    model, x = nn.Linear(6, 2), torch.randn(50, 6)
+    for other in (None, torch.randn(30, 6)):
+        heard: list[float] = []
+        tangent_kernel(model, x, other, "trace", memory=1000, tell=heard.append)
+        assert len(heard) > 3
+        assert heard == sorted(heard)
+        assert heard[-1] == 1.0
+
+
 def test_out_may_be_a_file(tmp_path):
     model, x, _ = network("mlp")
     held = np.memmap(tmp_path / "kernel", np.float64, "w+", shape=(5, 5))

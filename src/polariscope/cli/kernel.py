@@ -16,7 +16,7 @@ from torch import nn
 from polariscope.cli.configuration import parse_world
 from polariscope.cli.named import is_source, opened, own_module
 from polariscope.cli.parsing import flag, options_type, parse, take_first
-from polariscope.cli.progress import bars
+from polariscope.cli.progress import bars, shares
 from polariscope.examination.diagnose import (
     Diagnosis,
     Form,
@@ -159,7 +159,10 @@ def _look(
     before: nn.Module, after: nn.Module, fit: Labelled, test: Labelled, network: nn.Module, options: Any
 ) -> Diagnosis:
     chosen = {"form": options.form, "modes": options.modes, "ridge": options.ridge, "seed": options.seed}
-    return diagnose(before, after, fit, test, network=network, **chosen)
+    with shares(quiet=options.json) as tell:
+        return diagnose(
+            before, after, fit, test, network=network, tell=lambda name, share: tell(f"kernel, {name}", share), **chosen
+        )
 
 
 def _said(findings: Findings, folder: Path, as_json: bool) -> int:

@@ -1,13 +1,22 @@
-"""Progress bars on standard error: rate, time left and loss of each run, also of runs in other processes."""
+"""Progress bars on standard error: rate, time left and loss of each run, also of runs in other processes, and how far
+other long work is."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TaskID,
+    TaskProgressColumn,
+    TextColumn,
+    TimeRemainingColumn,
+)
 
 from polariscope.training.run import Progress as Point
 from polariscope.training.run import Tell
@@ -45,6 +54,37 @@ def bars(names: Sequence[str], steps: int, quiet: bool = False) -> Iterator[list
             return tell
 
         yield [teller(number) for number, _ in enumerate(tasks)]
+
+
+@contextmanager
+def shares(quiet: bool = False, every: float = 30.0) -> Iterator[Callable[[str, float], None]]:
+    """Yields what to tell the share of each named part of a work that is done. A bar each, or a line every half a
+    minute."""
+    console = Console(stderr=True, markup=False, emoji=False)
+    if quiet:
+        yield lambda name, share: None
+        return
+    if not console.is_terminal:
+        due = time.monotonic() + every
+
+        def line(name: str, share: float) -> None:
+            nonlocal due
+            if time.monotonic() >= due:
+                due = time.monotonic() + every
+                console.print(f"{name}: {share:.0%}", highlight=False)
+
+        yield line
+        return
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console, refresh_per_second=4, transient=True) as progress:
+        tasks: dict[str, TaskID] = {}
+
+        def bar(name: str, share: float) -> None:
+            if name not in tasks:
+                tasks[name] = progress.add_task(name, total=1.0)
+            progress.update(tasks[name], completed=share)
+
+        yield bar
 
 
 def _lines(console: Console, name: str, every: float = 30.0) -> Tell:

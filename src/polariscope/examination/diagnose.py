@@ -13,6 +13,7 @@ import copy
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -252,6 +253,7 @@ def diagnose(
     modes: int = 10,
     ridge: float | None = None,
     seed: int = 0,
+    tell: Callable[[str, float], None] = lambda kernel, share: None,
 ) -> Diagnosis:
     """Compare a network's tangent kernels at its initial and final parameters.
 
@@ -263,6 +265,7 @@ def diagnose(
     outputs, or "pseudo", the kernel of their sum. The latter is up to C times cheaper, but softmax training leaves the
     sum of the outputs alone, so that the last layer rules it. ``ridge`` is relative to the kernel's mean diagonal;
     without one, each kernel gets the best for itself by leaving one example out, which is fair to all of them.
+    ``tell`` hears how much of which kernel is there: kernels of convolutions take minutes.
 
     >>> from polariscope.nets.classifiers import mlp
     >>> rng = torch.Generator().manual_seed(0)
@@ -283,11 +286,12 @@ def diagnose(
         notes.append(problem)
     views, grams, leading = [], [], None
     for name, model, kind in plans:
-        gram = tangent_kernel(model, fit.x, None, kind).detach()
+        gram = tangent_kernel(model, fit.x, None, kind, tell=partial(tell, name)).detach()
         pca = _components(gram, name)
         chosen = leave_one_out_ridge(gram, targets(y)) if ridge is None else ridge
         dual = solve(gram, targets(y), chosen, relative=True).dual
-        error = _error(tangent_kernel(model, test.x, fit.x, kind).detach().double() @ dual, test.y)
+        cross = tangent_kernel(model, test.x, fit.x, kind, tell=partial(tell, f"{name}, held out")).detach()
+        error = _error(cross.double() @ dual, test.y)
         views.append(_view(name, gram, pca, y, error, chosen, modes, seed))
         grams.append(gram)
         leading = pca if leading is None else leading

@@ -63,6 +63,7 @@ def tangent_kernel(
     *,
     out: Tensor | None = None,
     memory: int = MEMORY,
+    tell: Callable[[float], None] = lambda share: None,
 ) -> Tensor:
     """The empirical tangent kernel of ``model`` between ``x1`` and ``x2`` (or ``x1`` with itself, each pair once).
 
@@ -78,7 +79,8 @@ def tangent_kernel(
 
     Only parameters that require gradients count. ``out`` receives the kernel if it is given: a tensor over a
     ``numpy.memmap`` holds kernels larger than the memory. ``memory`` bounds the bytes of the factors of one block of
-    inputs. :func:`as_matrix` turns a full kernel into the ``(n1 C, n2 C)`` matrix.
+    inputs, and ``tell`` hears after each which share of the kernel is there. :func:`as_matrix` turns a full kernel into
+    the ``(n1 C, n2 C)`` matrix.
 
     >>> model = nn.Linear(3, 2)
     >>> x = torch.eye(3)
@@ -97,10 +99,14 @@ def tangent_kernel(
             out = torch.empty(*shape, *trailing, dtype=dtype)
     elif out.shape != (*shape, *trailing):
         raise ValueError(f"out needs shape {(*shape, *trailing)} for this kernel; got {tuple(out.shape)}")
+    done = 0
     for rows, columns, block in tangent_blocks(model, x1, x2, kind, route, memory=memory):
+        mirrored = x2 is None and rows != columns
         out[rows, columns] = block
-        if x2 is None and rows != columns:
+        if mirrored:
             out[columns, rows] = block.transpose(0, 1).transpose(2, 3) if kind == "full" else block.transpose(0, 1)
+        done += block.shape[0] * block.shape[1] * (1 + mirrored)
+        tell(done / (shape[0] * shape[1]))
     return out
 
 
