@@ -82,6 +82,18 @@ def test_the_smallest_divergence_from_a_laplace_step_is_the_same_for_every_rate(
     assert float(diagonal(1, 0.5).kl()) == pytest.approx(0.81814718, abs=1e-8)
 
 
+@pytest.mark.spec("003/F3-073")
+@pytest.mark.parametrize("rate", [1.0, 6.0])
+def test_a_step_that_is_sure_costs_its_length_and_one_to_nowhere_its_width(rate) -> None:
+    """Spec 003, O33: −log(λ/2) + λ|μ| as σ → 0, and −log(λ/2) + λσ√(2/π) at μ = 0."""
+    means, stds, origin = torch.tensor([-2.0, -0.1, 0.3, 4.0]), torch.tensor([1e-3, 0.1, 1.0, 5.0]), diagonal(0, 1)
+    sure = step_cross_entropy(diagonal(means, torch.full((4,), 1e-6)), origin, rate).flatten()
+    torch.testing.assert_close(sure, rate * means.double().abs() - math.log(rate / 2), rtol=0, atol=1e-9)
+    resting = step_cross_entropy(diagonal(torch.zeros(4), stds), origin, rate).flatten()
+    widths = rate * stds.double() * math.sqrt(2 / math.pi) - math.log(rate / 2)
+    torch.testing.assert_close(resting, widths, rtol=0, atol=1e-9)
+
+
 @pytest.mark.spec("001a/SV-01")
 def test_gradients_of_the_cross_entropy() -> None:
     """Against differences, and ∂/∂δ = λ(2Φ(δ/σ) − 1), ∂/∂σ = λ√(2/π) exp(−δ²/2σ²)."""
@@ -122,7 +134,7 @@ def test_the_loss_is_that_of_the_spec_in_both_directions(monkeypatch) -> None:
     assert abs(forward(model, swapped, 0).loss - forward(model, batch, 0).loss) > 1e-3
 
 
-@pytest.mark.spec("001a/SV-02")
+@pytest.mark.spec("001a/SV-02", "003/F3-073")
 def test_without_a_transition_it_is_the_beta_vae_on_two_images(monkeypatch) -> None:
     """Their sum, with the divergence of one of them: each is the first in one direction only."""
     without_noise(monkeypatch)

@@ -53,7 +53,7 @@ SETTINGS: dict[Scale, Setting] = {
         seeds=5,
         pairs=5000,
         steps=4000,
-        ambient_steps=8000,
+        ambient_steps=24_000,
     ),
     "paper": Setting(
         lengths=tuple(np.round(np.arange(0.1, 1.01, 0.02), 2).tolist()),

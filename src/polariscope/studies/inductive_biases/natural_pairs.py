@@ -26,7 +26,6 @@ from polariscope.worlds.natural_sprites import NaturalSprites
 OBJECTIVES: dict[str, Objective] = {"slow-vae": SlowVAE(), "pm-vae": PMVAE()}
 COLOURS = {"slow-vae": "first", "pm-vae": "third"}
 
-
 LATENTS = 10
 
 
@@ -38,13 +37,15 @@ class Setting:
     """Pixels a side."""
     steps: int
     architecture: Architecture
+    batch: int = 32
+    """Pairs of a step."""
     learning_rate: float = 1e-3
 
 
 SETTINGS: dict[Scale, Setting] = {
     "smoke": Setting(1, 300, 16, 10, MLP((32,), (32,))),
-    "laptop": Setting(10, 12_000, 16, 10_000, MLP((128, 128), (128, 128))),
-    "paper": Setting(10, 234_652, 64, 300_000, Conv(), 1e-4),
+    "laptop": Setting(5, 12_000, 32, 7200, Conv(), batch=16),
+    "paper": Setting(10, 234_652, 64, 300_000, Conv(), learning_rate=1e-4),
 }
 
 
@@ -72,7 +73,9 @@ class NaturalPairs(Study):
         setting = SETTINGS[job["scale"]]
         world = NaturalSprites(count=setting.sprites, size=setting.size, permuted=job["steps"] == "permuted")
         model = AutoencoderConfig(LATENTS, setting.architecture)
-        training = TrainingConfig(setting.steps, 32, setting.learning_rate, seed=job["seed"], evaluate_every=0)
+        training = TrainingConfig(
+            setting.steps, setting.batch, setting.learning_rate, seed=job["seed"], evaluate_every=0
+        )
         run = bench.train(RunConfig(world, OBJECTIVES[job["model"]], model, training))
         said = represent(load_model(run), world, count=10_000)
         assert said.factors is not None
