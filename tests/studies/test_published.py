@@ -85,9 +85,9 @@ def number(word: str) -> float:
 
 
 def cell(text: str) -> Published | None:
-    """``mean±spread`` or ``mean (spread)``, with or without marks for the best; None for an empty one."""
-    plain = re.sub(r"[*%)]", "", text)
-    return None if plain == "–" else Published(*map(number, re.split(r"±|\(", plain)))
+    """``mean±spread`` or ``mean (spread)``, with or without marks for the best, ``(mean)``; None for an empty one."""
+    plain = re.sub(r"[*%)]", "", text).removeprefix("(")
+    return None if plain in ("–", "n.a.") else Published(*map(number, re.split(r"±|\(", plain)))
 
 
 def specified(table: PublishedTable, text: str) -> dict[str, dict[str, Published]]:
@@ -134,7 +134,7 @@ def test_no_table_and_no_number_is_missing() -> None:
         cells = [cell for row in published(name).rows.values() for cell in row.values()]
         work = name.split("/")[0]
         found[work] = found.get(work, 0) + sum(part is not None for cell in cells for part in cell)
-    assert found == {"inductive_biases": 1769, "informed": 712, "inner_workings": 348}
+    assert found == {"inductive_biases": 2665, "informed": 712, "inner_workings": 348}
 
 
 @pytest.mark.parametrize(
@@ -148,6 +148,9 @@ def test_no_table_and_no_number_is_missing() -> None:
         ("inner_workings/orthogonality", "1.83 ± 0.05", "1.83 ± 0.05", "1.83 ± 0.06"),
         ("inductive_biases/transition-fit-normal", "0.886", ".0384, .886", ".0384, .887"),
         ("inductive_biases/in-domain-dsprites-quarter", "-11.5 ± 15.6", "−11.5±15.6", "11.5±15.6"),
+        ("inductive_biases/alexnet-errors", "88.6428", "Gaussian 88.6428", "Gaussian 88.6429"),
+        ("inductive_biases/corruptions-densenet", "65.5", "44.0/65.5", "44.0/65.6"),
+        ("inductive_biases/noise-distances", "95.4 ± 5.7", "95.4 ± 5.7", "95.4 ± 5.8"),
     ],
 )
 def test_a_changed_cell_is_found_on_either_side(name: str, ours: str, theirs: str, changed: str) -> None:
@@ -182,3 +185,61 @@ def test_published_and_measured_numbers_stand_side_by_side() -> None:
 def test_an_unknown_table_is_refused_with_the_nearest_name() -> None:
     with pytest.raises(ValueError, match="informed/kernels"):
         published("informed/kernel")
+
+
+ROBUSTNESS = "inductive_biases"
+NOISES = ("gaussian", "shot", "impulse")
+
+
+def kinds_of(row: dict[str, Published]) -> dict[str, float]:
+    """The corruptions of a row, without what is said of all of them."""
+    return {kind: cell.mean for kind, cell in row.items() if kind not in ("clean", "mean", "mCE")}
+
+
+@pytest.mark.spec("001b/A-32", "001b/A-33")
+@pytest.mark.parametrize(
+    ("name", "mean"),
+    [
+        ("corruptions-adversarial-kinds", "mean"),
+        ("corruptions-imagenet-kinds", "mean"),
+        ("corruptions-imagenet-errors", "mCE"),
+        ("corruptions-mnist-kinds", "mean"),
+        ("corruptions-inception-kinds", "mean"),
+    ],
+)
+def test_rows_of_corruptions_have_the_mean_that_was_printed(name: str, mean: str) -> None:
+    rows = published(f"{ROBUSTNESS}/{name}").rows
+    for row in rows.values():
+        kinds = kinds_of(row)
+        assert len(kinds) == 15
+        assert sum(kinds.values()) / 15 == pytest.approx(row[mean].mean, abs=0.6)
+
+
+@pytest.mark.spec("001b/A-32", "001b/A-33")
+def test_tables_that_say_the_same_thing_agree() -> None:
+    whole = published(f"{ROBUSTNESS}/corruptions-imagenet").rows
+    for model, row in published(f"{ROBUSTNESS}/corruptions-imagenet-kinds").rows.items():
+        kinds = kinds_of(row)
+        quiet = [value for kind, value in kinds.items() if kind not in NOISES]
+        assert sum(quiet) / 12 == pytest.approx(whole[model]["top-1 without noise"].mean, abs=0.6), model
+    deep = published(f"{ROBUSTNESS}/noise-generator-depth").rows["4"]
+    assert [deep[column].mean for column in ("clean", "IN-C", "without noise")] == [
+        whole["ANT^1x1"][column].mean for column in ("clean", "top-1", "top-1 without noise")
+    ]
+    dense = published(f"{ROBUSTNESS}/corruptions-densenet").rows
+    gain = {column: dense["ANT^1x1 DN121"][column].mean - cell.mean for column, cell in dense["Vanilla DN121"].items()}
+    assert gain == pytest.approx(
+        {"clean": -0.1, "top-1": 8.2, "top-5": 8.2, "top-1 without noise": 2.8, "top-5 without noise": 2.8}
+    )
+
+
+@pytest.mark.spec("001b/A-32")
+def test_cells_in_brackets_are_marked_as_the_specification_marks_them() -> None:
+    table = published(f"{ROBUSTNESS}/corruptions-imagenet")
+    printed = markdown(table, document(table))
+    columns = dict(zip(listed(table, "spec columns"), table.rows["Vanilla RN50"], strict=True))
+    expected = {(row, columns[c]) for row, cells in printed.items() for c, cell in cells.items() if cell[0] == "("}
+    assert table.bracketed == expected
+    assert len(expected) == 11
+    assert "seen in training" in table.notes["brackets"]
+    assert not published(f"{ROBUSTNESS}/corruptions-imagenet-kinds").bracketed

@@ -2,7 +2,8 @@
 
 Each table is a CSV file under ``published/<work>/``: a header that says what rows are and names the columns, then a
 line a row, whose cells are ``mean``, ``mean ± spread`` or empty. Comment lines before it say what the table is
-(``# title:``), where it was printed (``# source:``) and where the specification has it (``# spec:`` and more).
+(``# title:``), where it was printed (``# source:``) and where the specification has it (``# spec:`` and more). A cell
+in brackets is marked; ``# brackets:`` says by what.
 """
 
 from __future__ import annotations
@@ -41,6 +42,8 @@ class PublishedTable:
     rows: dict[str, dict[str, Published]]
     notes: dict[str, str]
     """The other comment lines, by what stands before the colon."""
+    bracketed: frozenset[tuple[str, str]] = frozenset()
+    """Row and column of each cell in brackets; ``notes["brackets"]`` says what they mean."""
 
     @property
     def numbered(self) -> dict[str, dict[float, Published]]:
@@ -79,14 +82,14 @@ def read(text: str) -> PublishedTable:
     comments = [line.removeprefix("#") for line in lines if line.startswith("#")]
     notes = {key.strip(): value.strip() for key, _, value in (comment.partition(":") for comment in comments)}
     (_, *columns), *body = csv.reader(lines[len(comments) :])
-    rows = {
-        row: {column: _cell(cell) for column, cell in zip(columns, cells, strict=True) if cell} for row, *cells in body
-    }
-    return PublishedTable(notes.pop("title"), notes.pop("source"), rows, notes)
+    printed = {row: {column: cell for column, cell in zip(columns, cells, strict=True) if cell} for row, *cells in body}
+    rows = {row: {column: _cell(cell) for column, cell in cells.items()} for row, cells in printed.items()}
+    bracketed = {(row, column) for row, cells in printed.items() for column, cell in cells.items() if cell[0] == "("}
+    return PublishedTable(notes.pop("title"), notes.pop("source"), rows, notes, frozenset(bracketed))
 
 
 def _cell(text: str) -> Published:
-    return Published(*map(float, text.split("±")))
+    return Published(*map(float, text.strip("()").split("±")))
 
 
 def _shown(number: float) -> str:
