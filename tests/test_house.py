@@ -25,6 +25,7 @@ MAY_IMPORT = {
     "dimension": GROUND
     | {"measures", "representation", "theory", "training", "worlds", "nets", "objectives", "lab", "report"},
     "kernels": GROUND | {"nets", "theory", "worlds", "objectives", "training"},
+    "robustness": GROUND | {"nets", "training", "worlds", "objectives", "measures", "theory", "report"},
     "examination": GROUND
     | {
         "measures",
@@ -41,7 +42,6 @@ MAY_IMPORT = {
     },
     "manipulation": GROUND
     | {"worlds", "nets", "objectives", "training", "representation", "measures", "examination", "report", "subjects"},
-    "robustness": GROUND | {"nets", "training", "worlds"},
     "mapping": GROUND | {"nets", "training"},
     "studies": None,  # everything below
     "testing": GROUND | {"worlds", "objectives", "measures", "representation", "nets", "report", "studies"},

@@ -17,21 +17,21 @@ SMALL = 0.01
 class NoiseGenerator(nn.Module):
     """δ = h(z) + z for standard normal z, with h a few convolutions without padding.
 
-    With ``kernel`` 1 pixels are independent and alike, and only the channels of one pixel may depend on each other. With
-    3 the second layer looks at 3 x 3 pixels: z is then a pixel larger on every side, which keeps the noise the same up
-    to the border, and the residual is cropped. Points ``(n, m)`` are taken as one channel of m pixels.
+    With ``kernel`` 1 pixels are independent and alike, and only the channels of one pixel may depend on each other.
+    With 3 the second layer looks at 3 x 3 pixels: z is then a pixel larger on every side, which keeps the noise the
+    same up to the border, and the residual is cropped. Points ``(n, m)`` are taken as one channel of m pixels.
     (Rusak et al. 2020, appendices A and K; Spec 001b, section A3.)
 
-    >>> sum(p.numel() for p in NoiseGenerator(3).parameters()), sum(p.numel() for p in NoiseGenerator(1, 3).parameters())
-    (983, 4101)
+    >>> [sum(p.numel() for p in NoiseGenerator(3, kernel).parameters()) for kernel in (1, 3)]
+    [983, 4183]
     """
 
     def __init__(self, channels: int, kernel: Kernel = 1, depth: int = 4, width: int = 20) -> None:
         super().__init__()
         if kernel not in (1, 3) or min(channels, depth, width) < 1:
             raise ValueError(
-                f"a noise generator has kernels of 1 or 3 and at least one channel, layer and unit; got kernel {kernel}, "
-                f"{channels} channels, depth {depth} and width {width}"
+                f"a noise generator has kernels of 1 or 3 and at least one channel, layer and unit; got kernel "
+                f"{kernel}, {channels} channels, depth {depth} and width {width}"
             )
         self.channels, self.border = channels, (kernel - 1) // 2
         sizes = [channels, *[width] * (depth - 1), channels]
