@@ -31,13 +31,7 @@ class Classify(Objective):
         return Encoder()
 
     def __call__(self, model: nn.Module, batch: Batch, step: int) -> Terms:
-        target = _target(batch)
-        if not all(batch.classes):
-            raise ValueError("classify tells classes, and a target of this world is a number: use regress, or a task")
-        scores = in_columns(model(batch.x), sum(batch.classes))
-        columns = list(zip(scores.split(batch.classes, dim=1), target.long().T, strict=True))
-        loss = torch.stack([functional.cross_entropy(one, label) for one, label in columns]).sum()
-        wrong = torch.stack([(one.argmax(1) != label).float().mean() for one, label in columns]).mean()
+        loss, wrong = classification(model(batch.x), target_of(batch), batch.classes)
         return Terms(loss / self.scale, {"cross_entropy": loss, "error": wrong})
 
 
@@ -53,10 +47,21 @@ class Regress(Objective):
         return Encoder()
 
     def __call__(self, model: nn.Module, batch: Batch, step: int) -> Terms:
-        target = _target(batch)
+        target = target_of(batch)
         outputs = in_columns(model(batch.x), target.shape[1])
         loss = (outputs - target.to(outputs)).square().sum(1).mean()
         return Terms(loss, {"squared_error": loss})
+
+
+def classification(outputs: Tensor, target: Tensor, classes: tuple[int, ...]) -> tuple[Tensor, Tensor]:
+    """Cross-entropy of the classes, a sum over the targets, and the mean share of wrong answers."""
+    if not all(classes):
+        raise ValueError("classify tells classes, and a target of this world is a number: use regress, or a task")
+    scores = in_columns(outputs, sum(classes))
+    columns = list(zip(scores.split(classes, dim=1), target.long().T, strict=True))
+    loss = torch.stack([functional.cross_entropy(one, label) for one, label in columns]).sum()
+    wrong = torch.stack([(one.argmax(1) != label).float().mean() for one, label in columns]).mean()
+    return loss, wrong
 
 
 def in_columns(outputs: Tensor, width: int) -> Tensor:
@@ -69,7 +74,8 @@ def in_columns(outputs: Tensor, width: int) -> Tensor:
     return outputs[:, :width] if outputs.shape[1] > width else outputs
 
 
-def _target(batch: Batch) -> Tensor:
+def target_of(batch: Batch) -> Tensor:
+    """What is to be told, or a sentence where nothing is."""
     if batch.target is None:
         raise ValueError("a supervised objective needs targets: take a world whose factors are known")
     return batch.target

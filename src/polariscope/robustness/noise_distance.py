@@ -1,0 +1,161 @@
+"""How much noise it takes to mislead a classifier: ε*, the median norm along random directions of noise.
+
+(Rusak et al. 2020, section 3.3; Spec 001b, section A8.)
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from polariscope.nets.noise_generator import NoiseGenerator
+from polariscope.robustness.frozen import Predict, as_examples, at_rest, class_scores
+from polariscope.robustness.rescale import within_box
+from polariscope.training.loop import seed_step
+
+if TYPE_CHECKING:
+    from polariscope.report.findings import Findings
+
+Noise = Literal["gaussian", "uniform"] | NoiseGenerator
+STRIDE = 1.8
+"""Ratio of two lengths of the coarse search."""
+BISECTIONS = 40
+ENOUGH = 100
+"""Standard deviations of noise at which the coarse search ends: by then all but a few pixels are at their bounds."""
+
+
+@dataclass(frozen=True, eq=False)
+class NoiseDistances:
+    """Norms of the least noise that misleads: 0 for what is told wrongly anyway, ∞ where no length of it does."""
+
+    distances: NDArray[np.float64]
+    """One for each observation, after clipping."""
+    noise: str
+    seed: int
+    queries: int
+    """Observations that the network was asked about."""
+
+    @property
+    def median(self) -> float:
+        """ε*: half of the observations stand this much noise. ∞ if more than half of them stand any."""
+        return float(np.median(self.distances))
+
+    @property
+    def wrong(self) -> float:
+        """Share of observations that need no noise."""
+        return float((self.distances == 0).mean())
+
+    @property
+    def unreachable(self) -> float:
+        """Share of observations that stand any length of their noise."""
+        return float(np.isinf(self.distances).mean())
+
+    def findings(self) -> Findings:
+        from polariscope.report.findings import Findings, Value, Values  # with matplotlib, which training can spare
+
+        finite = math.isfinite(self.median)
+        told = f"a norm of {self.median:.4g}" if finite else "any norm"
+        entries = [
+            Value(
+                "epsilon_star",
+                "Median norm of the least misleading noise",
+                self.median if finite else None,
+                True,
+                "" if finite else "more than half of the observations stand any length of it",
+            ),
+            Value("wrong", "Share told wrongly without noise", self.wrong, False),
+            Value("unreachable", "Share that no length of the noise misleads", self.unreachable, True),
+        ]
+        return Findings(
+            f"{self.noise} noise",
+            f"Half of {len(self.distances)} observations stand {self.noise} noise of {told}.",
+            [Values(name="noise_distance", title="Distance by noise", entries=entries)],
+            arrays={"distances": self.distances},
+            settings={"noise": self.noise, "seed": self.seed, "queries": self.queries},
+        )
+
+
+def noise_distances(
+    predict: Predict, x: Any, y: Any, noise: Noise = "gaussian", seed: int = 0, batch_size: int = 512
+) -> NoiseDistances:
+    """Search the length of one direction of noise for each observation, up to the first wrong answer.
+
+    A direction is scaled to length 1; powers of 1.8 find the first length that misleads, 40 bisections the least one.
+    The noise is clipped with the image, and its norm taken afterwards. ``noise`` may be a generator that was trained to
+    mislead (see :mod:`polariscope.robustness.adversarial_noise`).
+
+    >>> bright = lambda x: x.mean(1) - 0.55
+    >>> found = noise_distances(bright, np.full((3, 4), 0.6, np.float32), [1, 1, 0])
+    >>> round(found.wrong, 2), bool((found.distances[:2] >= 0.05 * 2 - 1e-6).all())
+    (0.33, True)
+    """
+    x, y = as_examples(predict, x, y)
+    within_box(x)
+    search = _Search(predict, x, y, batch_size)
+    with at_rest(predict), torch.no_grad(), torch.random.fork_rng(range(torch.cuda.device_count())):
+        seed_step(seed, 0)
+        search.towards(_draw(noise, x).flatten(1))
+    named = noise if isinstance(noise, str) else "learned"
+    return NoiseDistances(search.distances.cpu().numpy(), named, seed, search.queries)
+
+
+class _Search:
+    """A line search of all observations at once."""
+
+    def __init__(self, predict: Predict, x: Tensor, y: Tensor, batch_size: int) -> None:
+        self.predict, self.x, self.y, self.batch_size = predict, x, y, batch_size
+        self.distances = torch.full((len(x),), math.inf, dtype=torch.float64, device=x.device)
+        self.queries = 0
+
+    def towards(self, noise: Tensor) -> None:
+        """Fill in the distances along one direction for each observation."""
+        self.unit = noise / noise.norm(dim=1, keepdim=True).clamp(min=torch.finfo(noise.dtype).tiny)
+        everyone = torch.arange(len(self.x), device=self.x.device)
+        low, high = torch.zeros_like(self.distances), torch.zeros_like(self.distances)
+        misled = self.misled(everyone, high)
+        self.distances[misled] = 0
+        left, found = everyone[~misled], []
+        powers = math.ceil(math.log(ENOUGH * math.sqrt(self.unit.shape[1]), STRIDE))
+        for power in range(powers + 1):
+            high[left] = STRIDE**power
+            misled = self.misled(left, high[left])
+            found.append(left[misled])
+            left = left[~misled]
+            low[left] = high[left]
+        rows = torch.cat(found)
+        for _ in range(BISECTIONS):
+            middle = (low[rows] + high[rows]) / 2
+            misled = self.misled(rows, middle)
+            low[rows] = torch.where(misled, low[rows], middle)
+            high[rows] = torch.where(misled, middle, high[rows])
+        change = self.noisy(rows, high[rows]) - self.x[rows]
+        self.distances[rows] = change.flatten(1).double().norm(dim=1)
+
+    def noisy(self, rows: Tensor, lengths: Tensor) -> Tensor:
+        change = lengths.to(self.unit)[:, None] * self.unit[rows]
+        return (self.x[rows] + change.reshape(-1, *self.x.shape[1:])).clamp(0, 1)
+
+    def misled(self, rows: Tensor, lengths: Tensor) -> Tensor:
+        """Which observations are told wrongly at these lengths."""
+        self.queries += len(rows)
+        told = [
+            class_scores(self.predict, self.noisy(some, at)).argmax(1) != self.y[some]
+            for some, at in zip(rows.split(self.batch_size), lengths.split(self.batch_size), strict=True)
+        ]
+        return torch.cat(told) if len(rows) else torch.zeros(0, dtype=torch.bool, device=rows.device)
+
+
+def _draw(noise: Noise, x: Tensor) -> Tensor:
+    if isinstance(noise, NoiseGenerator):
+        return noise.noise_for(x)
+    if noise == "gaussian":
+        return torch.randn_like(x)
+    if noise == "uniform":
+        return 2 * torch.rand_like(x) - 1
+    raise ValueError(f"noise is 'gaussian', 'uniform' or a noise generator; got {noise!r}")
