@@ -1,0 +1,234 @@
+"""Noise that is learned against a classifier: the worst among all that are the same for every image and every pixel.
+
+A generator is trained to raise the cross-entropy of a network that stays as it is, at a fixed norm after clipping. How
+much of its noise the network stands is then measured like that of any other (:mod:`.noise_distance`), always with
+generators that are new to the network. (Rusak et al. 2020, sections 3.2 and 3.3; Spec 001b, sections A5 and A8.)
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from polariscope.nets.noise_generator import Kernel, NoiseGenerator
+from polariscope.objectives.objective import Batch, Need, Objective, Terms
+from polariscope.objectives.predict import classification, target_of
+from polariscope.robustness.frozen import Predict, as_examples, at_rest, class_scores
+from polariscope.robustness.noise_distance import NoiseDistances, noise_distances
+from polariscope.robustness.rescale import rescaled
+from polariscope.training.config import TrainingConfig
+from polariscope.training.loop import WEIGHTS_STEP, Listeners, build_state, fit, seed_step
+from polariscope.worlds.splits import RandomSplit
+from polariscope.worlds.targets import Examples
+
+if TYPE_CHECKING:
+    from polariscope.report.findings import Findings
+
+SHOWN = 8
+"""Draws of a noise on its page."""
+
+
+@dataclass(frozen=True)
+class NoiseAttack:
+    """How noise is learned against a network.
+
+    Far above what a network stands, its loss is as high as it gets for any noise and tells a generator nothing; far
+    below it tells little. With several ``norms`` a generator is trained at each, and the most harmful one is kept.
+    """
+
+    norms: tuple[float, ...]
+    kernel: Kernel = 1
+    """Pixels that a generator looks at in each direction: 1 makes independent ones."""
+    depth: int = 4
+    width: int = 20
+    steps: int = 300
+    batch_size: int = 100
+    learning_rate: float = 5e-3
+
+    def __post_init__(self) -> None:
+        if not self.norms or not min(self.norms) > 0:
+            raise ValueError(f"noise is learned at one or more positive norms; got {self.norms}")
+
+
+@dataclass(frozen=True, eq=False)
+class LearnedNoise:
+    """Noise that was learned against a network at a norm."""
+
+    generator: NoiseGenerator
+    norm: float
+    seed: int
+    losses: tuple[float, ...]
+    """Cross-entropy of the network, averaged over each tenth of the training."""
+
+    def findings(self, size: int = 28) -> Findings:
+        """The noise to look at: densities of its channels, and a few draws of ``size`` pixels."""
+        from polariscope.report.findings import Chart, Findings, Pictures, Strip
+        from polariscope.report.noise_figures import density_curves
+        from polariscope.worlds.pictures import limits_of
+
+        found = noise_density(self.generator, seed=self.seed)
+        with torch.no_grad(), torch.random.fork_rng(range(torch.cuda.device_count())):
+            seed_step(self.seed, 1)
+            like = next(self.generator.parameters()).new_zeros(SHOWN, self.generator.channels, size, size)
+            draws = self.generator.noise_for(like).cpu().numpy()[None]
+        spread = ", ".join(f"{mean:.3g} ± {sd:.3g}" for mean, sd in zip(found.mean, found.sd, strict=True))
+        named = [f"channel {i}" for i in range(self.generator.channels)] if self.generator.channels > 1 else ["noise"]
+        curves = dict(zip(named, found.density, strict=True))
+        return Findings(
+            "learned noise",
+            f"Noise learned at norm {self.norm:g} raised the cross-entropy from {self.losses[0]:.4g} to "
+            f"{self.losses[-1]:.4g}; before it is scaled, its pixels are {spread}.",
+            [
+                Chart(name="density", title="Density of a pixel", draw=lambda: density_curves(found.edges, curves)),
+                Pictures(
+                    name="draws",
+                    title="Draws",
+                    strips=[Strip(draws, says="draws of the learned noise, side by side")],
+                    limits=limits_of([draws]),
+                ),
+            ],
+            arrays={"edges": found.edges, "density": found.density},
+            settings={"norm": self.norm, "seed": self.seed},
+        )
+
+
+def learn_noise(predict: Predict, x: Any, y: Any, norm: float, attack: NoiseAttack, seed: int = 0) -> LearnedNoise:
+    """Train a new generator against a network, which is left as it is."""
+    x, y = as_examples(predict, x, y)
+    with at_rest(predict), torch.random.fork_rng(range(torch.cuda.device_count())):
+        seed_step(seed, WEIGHTS_STEP)
+        channels = x.shape[1] if x.ndim == 4 else 1
+        generator = NoiseGenerator(channels, attack.kernel, attack.depth, attack.width).to(x.dtype)
+        with torch.no_grad():
+            classes = class_scores(predict, x[:1]).shape[1]
+        device: Literal["cpu", "cuda"] = "cuda" if x.is_cuda else "cpu"
+        config = TrainingConfig(
+            attack.steps,
+            attack.batch_size,
+            attack.learning_rate,
+            seed=seed,
+            evaluate_every=0,
+            log_every=max(1, attack.steps // 10),
+            device=device,
+        )
+        losses: list[float] = []
+        heard = Listeners(metrics=lambda event: losses.append(event.terms["cross_entropy"]))
+        objective, world = Mislead(predict, norm), Examples(x.cpu().numpy(), y[:, None].cpu().numpy(), (classes,))
+        fit(build_state(generator, objective, config), objective, world, config, heard, RandomSplit(0.0))
+    return LearnedNoise(generator.eval(), norm, seed, tuple(losses))
+
+
+@dataclass(frozen=True, eq=False)
+class Mislead(Objective):
+    """Raise the cross-entropy of a network by noise of a norm: the generator is the model, the network stays."""
+
+    predict: Predict
+    norm: float
+
+    needs: ClassVar[tuple[Need, ...]] = ("target",)
+    asks_for: ClassVar[tuple[str, ...]] = ()
+
+    def __call__(self, model: NoiseGenerator, batch: Batch, step: int) -> Terms:
+        noisy = rescaled(batch.x, model.noise_for(batch.x), self.norm)
+        loss, wrong = classification(self.predict(noisy), target_of(batch), batch.classes)
+        return Terms(-loss, {"cross_entropy": loss, "error": wrong})
+
+
+@dataclass(frozen=True, eq=False)
+class GeneratorDistances:
+    """ε* by learned noise: of each seed the most harmful generator, and what a network stands of it."""
+
+    noises: tuple[LearnedNoise, ...]
+    distances: tuple[NoiseDistances, ...]
+
+    @property
+    def medians(self) -> NDArray[np.float64]:
+        return np.array([one.median for one in self.distances])
+
+    @property
+    def mean(self) -> float:
+        return float(self.medians.mean())
+
+    @property
+    def sd(self) -> float:
+        """Over the seeds (ddof 1); ∞ where the noise of one of them reaches less than half of the images."""
+        return float(self.medians.std(ddof=1)) if math.isfinite(self.mean) else math.inf
+
+    def findings(self) -> Findings:
+        from polariscope.report.findings import Column, Findings, Records
+
+        rows = [
+            {"seed": noise.seed, "norm": noise.norm, "epsilon_star": one.median, "unreachable": one.unreachable}
+            for noise, one in zip(self.noises, self.distances, strict=True)
+        ]
+        columns = [
+            Column("seed", "seed"),
+            Column("norm", "trained at norm", ".4g"),
+            Column("epsilon_star", "ε*", ".4g"),
+            Column("unreachable", "share out of reach", ".2f"),
+        ]
+        return Findings(
+            "learned noise",
+            f"Half of the observations stand learned noise of a norm of {self.mean:.4g} ± {self.sd:.2g} "
+            f"({len(rows)} new generators).",
+            [Records(name="generators", title="Generators", rows=rows, columns=columns)],
+            facts={"epsilon_star": self.mean, "sd": self.sd},
+        )
+
+
+def generator_distances(
+    predict: Predict,
+    x: Any,
+    y: Any,
+    attack: NoiseAttack,
+    seeds: Sequence[int] = (0, 1, 2, 3),
+    on: tuple[Any, Any] | None = None,
+) -> GeneratorDistances:
+    """Train new generators of several seeds on ``(x, y)``, and measure what the network stands of their noise, on other
+    observations if they are given. Of the norms of the attack, each seed keeps the one with the smallest ε*."""
+    if len(set(seeds)) != len(seeds) or len(seeds) < 2:
+        raise ValueError(f"the spread over generators needs at least 2 different seeds; got {tuple(seeds)}")
+    kept = []
+    for seed in seeds:
+        tried = []
+        for norm in attack.norms:
+            noise = learn_noise(predict, x, y, norm, attack, seed)
+            tried.append((noise, noise_distances(predict, *(on or (x, y)), noise.generator, seed)))
+        kept.append(min(tried, key=lambda one: one[1].median))
+    noises, distances = zip(*kept, strict=True)
+    return GeneratorDistances(noises, distances)
+
+
+@dataclass(frozen=True, eq=False)
+class NoiseDensity:
+    """The marginal density of a noise, by channel."""
+
+    edges: NDArray[np.float64]
+    density: NDArray[np.float64]
+    """``(channels, bins)``; each channel's integrates to 1."""
+    mean: NDArray[np.float64]
+    sd: NDArray[np.float64]
+
+
+@torch.no_grad()
+def noise_density(generator: NoiseGenerator, draws: int = 100_000, bins: int = 100, seed: int = 0) -> NoiseDensity:
+    """A histogram of what a generator makes of a pixel, before it is brought to a norm.
+
+    >>> found = noise_density(NoiseGenerator(1), draws=1000)
+    >>> round(float((found.density * np.diff(found.edges)).sum()), 12)
+    1.0
+    """
+    with torch.random.fork_rng(range(torch.cuda.device_count())):
+        seed_step(seed, 0)
+        pixel: Tensor = next(generator.parameters()).new_zeros(draws, generator.channels, 1, 1)
+        values = generator.noise_for(pixel)[:, :, 0, 0].double().cpu().numpy().T
+    edges = np.histogram_bin_edges(values, bins)
+    density = np.stack([np.histogram(channel, edges, density=True)[0] for channel in values])
+    return NoiseDensity(edges, density, values.mean(1), values.std(1))

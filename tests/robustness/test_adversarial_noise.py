@@ -1,0 +1,87 @@
+"""Noise that is learned against a network: the worst of all kinds where it is known, and what is measured of it."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from polariscope.nets.noise_generator import NoiseGenerator
+from polariscope.report.findings import Chart, Pictures
+from polariscope.robustness.adversarial_noise import NoiseAttack, generator_distances, learn_noise, noise_density
+from polariscope.robustness.noise_distance import noise_distances
+from polariscope.robustness.rescale import rescaled
+
+GREY, DARK = torch.full((16, 1, 28, 28), 0.4), torch.zeros(16, dtype=torch.int64)
+
+
+def bright(x: torch.Tensor) -> torch.Tensor:
+    """Is the mean brightness above .55? From .4 a shift of all 784 pixels by .15 is the least noise: 0.15 · 28."""
+    return 20 * (x.mean((1, 2, 3)) - 0.55)
+
+
+def loss_under(noise: torch.Tensor, norm: float) -> float:
+    return nn.functional.softplus(bright(rescaled(GREY, noise, norm))).mean().item()
+
+
+@pytest.mark.spec("001b/A-10")
+def test_the_worst_noise_on_a_brightness_is_a_shift() -> None:
+    assert noise_distances(bright, GREY, DARK).median == math.inf, "Gaussian noise never does it"
+    noise = learn_noise(bright, GREY, DARK, 4.0, NoiseAttack((4.0,), steps=100, batch_size=8, learning_rate=1e-2))
+    with torch.no_grad():
+        draw = noise.generator.noise_for(GREY)
+    assert draw.mean() > 40 * draw.std()
+    assert noise_distances(bright, GREY, DARK, noise.generator).median == pytest.approx(4.2, rel=1e-3)
+    assert loss_under(draw, 4.0) > 2 * loss_under(torch.randn_like(GREY), 4.0)
+    assert noise.losses[-1] > noise.losses[0]
+
+
+@pytest.mark.spec("001b/A-10", "001b/A-19")
+def test_every_seed_has_a_new_generator_and_keeps_its_most_harmful_norm() -> None:
+    """So small a norm teaches nothing in so few steps; the ladder's other rung does."""
+    attack = NoiseAttack((1e-4, 4.0), steps=60, batch_size=8, learning_rate=1e-2, depth=2)
+    found = generator_distances(bright, GREY, DARK, attack, seeds=(0, 1, 2), on=(GREY[:8], DARK[:8]))
+    assert [noise.norm for noise in found.noises] == [4.0] * 3
+    assert found.mean == pytest.approx(4.2, rel=0.02)
+    assert found.sd == pytest.approx(np.std([one.median for one in found.distances], ddof=1))
+    first, second, third = (nn.utils.parameters_to_vector(n.generator.parameters()) for n in found.noises)
+    assert not torch.equal(first, second)
+    assert not torch.equal(second, third)
+    assert all(len(one.distances) == 8 for one in found.distances)
+    assert found.findings().json()["generators"][0]["seed"] == 0
+    with pytest.raises(ValueError, match="at least 2 different seeds"):
+        generator_distances(bright, GREY, DARK, attack, seeds=(1, 1))
+
+
+def test_the_network_stays_as_it_is_and_the_seed_decides() -> None:
+    torch.manual_seed(0)
+    network = nn.Sequential(nn.Conv2d(1, 2, 3), nn.BatchNorm2d(2), nn.Flatten(), nn.Linear(72, 3)).train()
+    before = {name: value.clone() for name, value in network.state_dict().items()}
+    x, y = torch.rand(12, 1, 8, 8), torch.arange(12) % 3
+    attack = NoiseAttack((2.0,), kernel=3, steps=5, batch_size=6)
+    noises = [learn_noise(network, x, y, 2.0, attack, seed) for seed in (0, 0, 1)]
+    same, again, other = (nn.utils.parameters_to_vector(noise.generator.parameters()) for noise in noises)
+    assert torch.equal(same, again)
+    assert not torch.equal(same, other)
+    assert all(torch.equal(value, before[name]) for name, value in network.state_dict().items())
+    assert network[1].training
+    assert all(weight.grad is None for weight in network.parameters())
+
+
+@pytest.mark.spec("001b/A-20", "001b/A-14")
+def test_what_was_learned_can_be_looked_at() -> None:
+    torch.manual_seed(0)
+    generator = NoiseGenerator(3, kernel=3)
+    generator.layers[-1].bias.data = torch.tensor([5.0, 0.0, 0.0])
+    found = noise_density(generator, draws=20_000)
+    assert (found.density * np.diff(found.edges)).sum(1) == pytest.approx([1, 1, 1], abs=1e-9)
+    middles = (found.edges[1:] + found.edges[:-1]) / 2
+    assert (found.density * np.diff(found.edges)) @ middles == pytest.approx([5, 0, 0], abs=0.1)
+    assert found.sd == pytest.approx(np.ones(3), abs=0.05)
+    noise = learn_noise(lambda x: x.mean((2, 3)), torch.rand(8, 3, 6, 6), torch.arange(8) % 3, 1.0,
+                        NoiseAttack((1.0,), kernel=3, steps=2, batch_size=4))  # fmt: skip
+    told = noise.findings(size=9)
+    (chart,) = told.of(Chart)
+    assert len(chart.draw().axes[0].patches) == 3
+    assert told.of(Pictures)[0].strips[0].images.shape == (1, 8, 3, 9, 9)
