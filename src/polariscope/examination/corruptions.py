@@ -1,0 +1,409 @@
+"""How a classifier stands corruptions of its images: accuracy under every kind and severity of a suite.
+
+:func:`withstand` shows any subject that predicts the same images, clean and corrupted, and counts its right answers;
+with a reference subject it also says what share of that one's errors it makes (Spec 001b, sections A9.1 to A9.3).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from polariscope.measures.corruption_error import corruption_error, group_means, mean_without, top_accuracy
+from polariscope.measures.measure import Undefined
+from polariscope.report import corruption_figures
+from polariscope.report.findings import Chart, Column, Findings, Part, Records, Value, Values
+from polariscope.representation import BATCH
+from polariscope.subjects import Subject, as_subject
+from polariscope.subjects.outputs import named_parts
+from polariscope.subjects.subject import misfit
+from polariscope.tabular import Row, Tabular
+from polariscope.user_code import user_code
+from polariscope.worlds.corruptions import corrupt
+from polariscope.worlds.corruptions.corruption import HELD_OUT
+from polariscope.worlds.corruptions.suites import suite_named
+from polariscope.worlds.factors import Factor
+from polariscope.worlds.targets import target_values, targets_of
+from polariscope.worlds.world import World, sample_numbers, to_tensor
+
+Floats = NDArray[np.float64]
+Tell = Callable[[str, float], None]
+TOP = 5
+"""Guesses that count as right beside the first, where there are more classes than these."""
+QUANTILE = 1.959964
+"""Of the standard normal, for an interval of 95 %."""
+HINTS = {
+    "scores": "The interval is that of as many independent answers as there are examples, each of which is seen under "
+    "all corruptions: it is rather too wide than too narrow.",
+    "kinds": "Share of right answers at each severity, and over all. CE: errors in percent of those of the reference.",
+    "groups": "Mean accuracy over the corruptions of a group.",
+    "severity": "Severity 0 is the clean image.",
+    "bars": "The dotted line is the accuracy on clean images.",
+    "gallery": "One example as it is and under every corruption, with the accuracy at that severity.",
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Accuracies:
+    """Shares of right answers: on clean images, and ``(kinds, severities)`` on corrupted ones."""
+
+    clean: float
+    corrupted: Floats
+
+    @property
+    def over_severity(self) -> Floats:
+        """``(kinds, 1 + severities)``: no corruption is severity 0."""
+        return np.column_stack([np.full(len(self.corrupted), self.clean), self.corrupted])
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Withstood(Tabular):
+    """What a classifier got right under corruptions, and beside a reference."""
+
+    name: str
+    suite: str
+    groups: Mapping[str, str]
+    """The corruptions in their order, with the group of each."""
+    severities: tuple[int, ...]
+    examples: int
+    top1: Accuracies
+    top5: Accuracies | None = None
+    """None where there are no more than 5 classes."""
+    reference: str = ""
+    reference_top1: Accuracies | None = None
+    gallery: NDArray[Any] | None = field(default=None, repr=False)
+    """One example as it is, and under each corruption at the severity ``shown``."""
+    notes: tuple[str, ...] = ()
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        return tuple(self.groups)
+
+    @property
+    def shown(self) -> int:
+        """The severity of the gallery: the middle one."""
+        return self.severities[len(self.severities) // 2]
+
+    @property
+    def clean(self) -> float:
+        """Accuracy on clean images."""
+        return self.top1.clean
+
+    @cached_property
+    def by_kind(self) -> dict[str, float]:
+        """Accuracy under each corruption, over its severities."""
+        return dict(zip(self.kinds, self.top1.corrupted.mean(1).tolist(), strict=True))
+
+    @property
+    def mean(self) -> float:
+        """Accuracy over all corruptions and severities."""
+        return float(self.top1.corrupted.mean())
+
+    @property
+    def without_noise(self) -> float | None:
+        """Accuracy over the corruptions of the benchmark that are no noise; None where there are none."""
+        judged = {kind: accuracy for kind, accuracy in self.by_kind.items() if self.groups[kind] != HELD_OUT}
+        try:
+            return mean_without(judged, self.groups)
+        except Undefined:
+            return None
+
+    @property
+    def by_group(self) -> dict[str, float]:
+        """Accuracy over each group of corruptions."""
+        return group_means(self.by_kind, self.groups)
+
+    @property
+    def worst(self) -> str:
+        """The corruption that it stands worst."""
+        return min(self.by_kind, key=lambda kind: self.by_kind[kind])
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """Wilson's 95 % interval of the mean accuracy, with one answer an example.
+
+        Answers to one example under several corruptions depend on each other. Their mean varies most if all are right
+        or all are wrong, which is what is assumed.
+        """
+        n, z2 = self.examples, QUANTILE**2
+        centre = (self.mean + z2 / (2 * n)) / (1 + z2 / n)
+        half = np.sqrt(z2 * (self.mean * (1 - self.mean) / n + z2 / (4 * n * n))) / (1 + z2 / n)
+        return float(centre - half), float(centre + half)
+
+    @cached_property
+    def errors(self) -> dict[str, float]:
+        """Corruption error of each corruption, in percent of the reference's; none where that one makes no error."""
+        if self.reference_top1 is None:
+            return {}
+        own, other = 1 - self.top1.corrupted, 1 - self.reference_top1.corrupted
+        defined = other.sum(1) > 0
+        if not defined.any():
+            return {}
+        names = [kind for kind, there in zip(self.kinds, defined, strict=True) if there]
+        return dict(zip(names, corruption_error(own[defined], other[defined]).tolist(), strict=True))
+
+    @property
+    def mce(self) -> float | None:
+        """Mean corruption error, relative to the reference."""
+        return float(np.mean(list(self.errors.values()))) if self.errors else None
+
+    @property
+    def headline(self) -> str:
+        beside = f"; its mCE is {self.mce:.1f} relative to {self.reference}" if self.mce is not None else ""
+        return (
+            f"{self.name}: {100 * self.mean:.1f} % right under {len(self.kinds)} "
+            f"corruption{'s' * (len(self.kinds) > 1)} of {self.suite}, {100 * self.clean:.1f} % without, worst under "
+            f"{self.worst} ({100 * self.by_kind[self.worst]:.1f} %){beside}"
+        )
+
+    def records(self) -> list[Row]:
+        """A row for each corruption."""
+        rows: list[Row] = []
+        for number, (kind, group) in enumerate(self.groups.items()):
+            row: Row = {"kind": kind, "group": group}
+            at = zip(self.severities, self.top1.corrupted[number].tolist(), strict=True)
+            row |= {f"severity {severity}": accuracy for severity, accuracy in at}
+            row["accuracy"] = self.by_kind[kind]
+            if self.top5 is not None:
+                row["top5"] = float(self.top5.corrupted[number].mean())
+            if self.reference_top1 is not None:
+                row["reference"] = float(self.reference_top1.corrupted[number].mean())
+                row["ce"] = self.errors.get(kind)
+            rows.append(row)
+        return rows
+
+    def findings(self, title: str = "", settings: Mapping[str, Any] | None = None) -> Findings:
+        """The document."""
+        parts: list[Part] = [
+            Values(name="scores", title="Scores", hint=HINTS["scores"], entries=self._values()),
+            Records(
+                name="kinds", title="Corruptions", hint=HINTS["kinds"], rows=self.records(), columns=self._columns()
+            ),
+            Records(
+                name="groups",
+                title="Groups",
+                hint=HINTS["groups"],
+                rows=[{"group": group, "accuracy": accuracy} for group, accuracy in self.by_group.items()],
+                columns=(Column("group", "Group"), Column("accuracy", "Accuracy", "percent")),
+            ),
+            self._chart(),
+        ]
+        if self.gallery is not None:
+            parts.append(self._gallery(self.gallery))
+        arrays = {"accuracy": self.top1.corrupted, "severities": np.asarray(self.severities)}
+        if self.top5 is not None:
+            arrays["top5"] = self.top5.corrupted
+        if self.reference_top1 is not None:
+            arrays["reference"] = self.reference_top1.corrupted
+        facts = {"suite": self.suite, "examples": self.examples, "interval": self.interval, "worst": self.worst}
+        return Findings(
+            title or f"{self.name} under corruptions",
+            f"{self.headline}.",
+            parts,
+            self._notes(),
+            facts,
+            arrays,
+            settings=settings or {},
+        )
+
+    def _values(self) -> list[Value]:
+        low, high = self.interval
+        told = f"95 % interval {low:.3f} to {high:.3f}, of {self.examples} examples."
+        entries = [Value("clean", "Accuracy, clean", self.clean, True)]
+        entries += [Value("mean", "Accuracy, corrupted", self.mean, True, meaning=told)]
+        if self.without_noise is not None:
+            entries.append(
+                Value("without_noise", "Accuracy, corrupted by anything but noise", self.without_noise, True)
+            )
+        if self.top5 is not None:
+            entries.append(Value("clean_top5", f"Top-{TOP} accuracy, clean", self.top5.clean, True))
+            mean = float(self.top5.corrupted.mean())
+            entries.append(Value("mean_top5", f"Top-{TOP} accuracy, corrupted", mean, True))
+        if self.reference_top1 is not None:
+            problem = "" if self.errors else f"{self.reference} makes no error under any corruption"
+            told = f"Errors in percent of those of {self.reference}, which has 100."
+            entries.append(Value("mce", "Mean corruption error (mCE)", self.mce, False, problem, told))
+        return entries
+
+    def _columns(self) -> list[Column]:
+        several = [Column(f"severity {s}", f"Severity {s}", "percent", f"s{s}") for s in self.severities]
+        return [
+            Column("kind", "Corruption"),
+            Column("group", "Group"),
+            *(several if len(several) > 1 else []),
+            Column("accuracy", "All" if len(several) > 1 else "Accuracy", "percent"),
+            Column("top5", f"Top-{TOP}", "percent"),
+            Column("reference", "Reference", "percent", "ref."),
+            Column("ce", "CE", "%.1f"),
+        ]
+
+    def _chart(self) -> Chart:
+        other = self.reference_top1
+        beside = f" The reference is {self.reference}." if other is not None else ""
+        if len(self.severities) == 1:
+            dots = None if other is None else other.corrupted[:, 0]
+            return Chart(
+                name="accuracies",
+                title="Accuracy under each corruption",
+                hint=HINTS["bars"] + beside,
+                draw=lambda: corruption_figures.corruption_bars(
+                    self.top1.corrupted[:, 0], self.groups, self.clean, dots
+                ),
+            )
+        own, others = self.top1.over_severity, None if other is None else other.over_severity
+        return Chart(
+            name="accuracies",
+            title="Accuracy over severity",
+            hint=HINTS["severity"] + beside,
+            draw=lambda: corruption_figures.severity_panels(own, (0, *self.severities), self.groups, others),
+        )
+
+    def _gallery(self, images: NDArray[Any]) -> Chart:
+        there = self.top1.corrupted[:, self.severities.index(self.shown)]
+        names = [f"clean {self.clean:.0%}"] + [f"{k} {a:.0%}" for k, a in zip(self.kinds, there, strict=True)]
+        return Chart(
+            name="gallery",
+            title=f"What it saw, severity {self.shown}" if len(self.severities) > 1 else "What it saw",
+            hint=HINTS["gallery"],
+            draw=lambda: corruption_figures.corruption_gallery(images, names),
+        )
+
+    def _notes(self) -> list[str]:
+        notes = list(self.notes)
+        free = [kind for kind in self.kinds if kind not in self.errors] if self.reference_top1 is not None else []
+        if free and self.errors:
+            notes.append(f"{self.reference} makes no error under {', '.join(free)}: no CE there, nor in the mCE.")
+        return notes
+
+
+def withstand(
+    subject: Any,
+    world: World,
+    suite: str = "imagenet-c",
+    kinds: Sequence[str] = (),
+    severities: Sequence[int] = (),
+    count: int = 1000,
+    seed: int = 0,
+    reference: Any = None,
+    tell: Tell = lambda name, share: None,
+) -> Withstood:
+    """Count a classifier's right answers under corruptions.
+
+    ``subject`` is one, or whatever can be wrapped into one, and gives scores ``(n, classes)``, or one score of the
+    second of two classes, above 0 if it is that. ``world`` has images and one class to tell, as ``Task`` says. Without
+    ``kinds`` and ``severities`` they are those of the suite's benchmark. ``count`` examples are drawn by the ``seed``,
+    as are the corruptions; a ``reference`` sees the same. ``tell`` hears what share of the work is done.
+    """
+    groups, levels = _asked(suite, kinds, severities)
+    factor = _class_to_tell(world)
+    if count < 1:
+        raise ValueError(f"count is {count}: at least 1 example is needed")
+    subjects = [as_subject(one) for one in (subject, reference) if one is not None]
+    guesses = (1, TOP) if factor.size > TOP else (1,)
+    cells = [(kind, severity) for kind in groups for severity in levels]
+    index = sample_numbers(world, count, seed)
+    right = np.zeros((len(subjects), len(guesses), 1 + len(cells)))
+    notes: dict[str, None] = {}
+
+    def changed(images: NDArray[Any], kind: str, severity: int, numbers: NDArray[np.int64]) -> NDArray[Any]:
+        return np.asarray(corrupt(images, kind, severity, suite=suite, seed=seed, index=numbers))
+
+    with ExitStack() as rest:
+        for one in subjects:
+            rest.enter_context(one.at_rest())
+        for start in range(0, len(index), BATCH):
+            numbers = index[start : start + BATCH]
+            images, positions = world.observe(numbers), target_values(world, numbers)[:, 0].astype(np.int64)
+            for place in range(1 + len(cells)):
+                shown = changed(images, *cells[place - 1], numbers) if place else images
+                for who, one in enumerate(subjects):
+                    scores = _scores(one, shown, factor)
+                    meant, note = _outputs_of(factor, scores.shape[1], one.name)
+                    notes |= {note: None} if note else {}
+                    right[who, :, place] += [len(numbers) * top_accuracy(scores, meant[positions], k) for k in guesses]
+                tell("corruptions", (start + len(numbers) * (place + 1) / (1 + len(cells))) / len(index))
+        example = index[len(index) // 2 :][:1]
+        picture, middle = world.observe(example), levels[len(levels) // 2]
+        gallery = np.concatenate([picture, *(changed(picture, kind, middle, example) for kind in groups)])
+    shares = np.rint(right) / len(index)
+    found = [[Accuracies(float(s[0]), s[1:].reshape(len(groups), len(levels))) for s in one] for one in shares]
+    return Withstood(
+        subjects[0].name,
+        suite,
+        groups,
+        levels,
+        len(index),
+        found[0][0],
+        found[0][1] if len(guesses) > 1 else None,
+        subjects[1].name if reference is not None else "",
+        found[1][0] if reference is not None else None,
+        gallery,
+        (*subjects[0].notes, *notes),
+    )
+
+
+def _asked(suite: str, kinds: Sequence[str], severities: Sequence[int]) -> tuple[dict[str, str], tuple[int, ...]]:
+    """The corruptions with their groups, and the severities, that are meant; the suite says what it does not have."""
+    known = suite_named(suite)
+    chosen = [known.at(kind, 1)[0] for kind in dict.fromkeys(kinds or known.benchmark)]
+    levels = tuple(sorted(set(severities))) or tuple(range(1, min(kind.severities for kind in chosen) + 1))
+    for level in levels:
+        known.at(chosen[0].name, level)
+    return {kind.name: kind.group for kind in chosen}, levels
+
+
+def _class_to_tell(world: World) -> Factor:
+    if len(world.shape) != 3:
+        raise ValueError(
+            f"corruptions are of images, and observations here have shape {tuple(world.shape)}: take a world of images"
+        )
+    targets = targets_of(world)
+    if len(targets) != 1 or not targets[0].size:
+        raise ValueError(
+            f"one class is to be told under corruption, and this world asks for "
+            f"{', '.join(t.name if t.size else f'the value of {t.name}' for t in targets)}: "
+            "take Task(world, factor) of one discrete factor"
+        )
+    return targets[0]
+
+
+def _scores(subject: Subject, images: NDArray[Any], factor: Factor) -> Floats:
+    """What a classifier says of images, ``(n, outputs)``."""
+    if subject.predicts is None:
+        raise TypeError(f"{subject.name} does not predict: give a module or a function of images")
+    x = subject.prepared(to_tensor(images))
+    with user_code(f"predict of {subject.name}", lambda error: misfit(error, images.shape[1:])):
+        output = subject.predicts(x)
+    if isinstance(output, tuple | list) and output:
+        output = output[0]  # further ones are of auxiliary classifiers
+    if not isinstance(output, Tensor | np.ndarray):
+        output = named_parts(output, ("logits",)).get("logits")
+    if output is None or not output.ndim or len(output) != len(images):
+        came = "nothing that is called logits" if output is None else f"shape {tuple(output.shape)}"
+        raise ValueError(f"{subject.name} is to give scores ({len(images)}, {factor.size}) of classes, and gave {came}")
+    scores = np.asarray(torch.as_tensor(output).detach().cpu().double().reshape(len(images), -1))
+    if scores.shape[1] == 1 and factor.size == 2:  # one score stands for both, as that of the second
+        return np.concatenate([np.zeros_like(scores), scores], axis=1)
+    return scores
+
+
+def _outputs_of(factor: Factor, outputs: int, name: str) -> tuple[NDArray[np.int64], str]:
+    """The output that stands for each class of the data, and what was assumed about it."""
+    if outputs == factor.size:
+        return np.arange(factor.size), ""
+    meant = np.asarray(factor.values or range(factor.size))
+    if outputs < factor.size or (meant != meant.round()).any() or meant.min() < 0 or meant.max() >= outputs:
+        raise ValueError(
+            f"{name} gives {outputs} scores for an image, and the data has {factor.size} classes ({factor.name}): give "
+            "it data with the classes that it was trained for"
+        )
+    told = f"{name} tells {outputs} classes apart; the {factor.size} of the data are taken as its outputs by number."
+    return meant.astype(np.int64), told
