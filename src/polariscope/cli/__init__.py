@@ -24,6 +24,7 @@ COMMANDS = {
     "compare": "compare two models, layer by layer",
     "kernel": "tell whether a classifier is lazy or learns features",
     "generalise": "tell whether a model holds on factor values and combinations it never saw",
+    "corruptions": "tell how a classifier stands noise, blur, weather and other corruptions of its images",
     "transitions": "tell whether the factors of a video move sparsely enough for SlowVAE",
     "studies": "list the published experiments that can be reproduced",
     "reproduce": "run a published experiment and compare it with what was published",

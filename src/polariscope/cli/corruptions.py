@@ -1,0 +1,126 @@
+"""``polariscope corruptions``: how does a classifier stand noise, blur, weather and the like?"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from polariscope.cli.configuration import parse_world
+from polariscope.cli.named import ModelFlags, is_source, opened, own_subject, run_subject
+from polariscope.cli.parsing import JSON, RUNS, flag, options_type, parse, take_first
+from polariscope.cli.progress import shares
+from polariscope.examination.corruptions import Withstood, withstand
+from polariscope.lab.holding import hold
+from polariscope.lab.store import Run, Store
+from polariscope.report.terminal import show
+from polariscope.subjects import Subject
+from polariscope.training.run import config_of
+from polariscope.worlds.splits import Part
+from polariscope.worlds.targets import Targeted, Task, targets_of
+from polariscope.worlds.view import inside
+from polariscope.worlds.world import World, worlds
+
+HELP = """polariscope corruptions RUN [options], or polariscope corruptions FILE.py:NAME DATA [options]
+
+Counts the right answers of a classifier under every corruption of a suite, and says what it stands worst.
+
+RUN was trained with --objective classify, and is shown images that it kept from training. FILE.py:NAME is a classifier
+of yours: an nn.Module, a class or function without arguments that makes one, or a function from images to scores. DATA
+is a labelled world, or a file of images with labels. With --against another classifier the corruption errors are those
+relative to it, and their mean is the mCE."""
+EXTRA = [
+    ("suite", flag(str, "imagenet-c: corruptions of photographs; mnist-c: of digits and the like."), "imagenet-c"),
+    ("kinds", flag(tuple[str, ...], "Corruptions of the suite; those of its benchmark if not given."), ()),
+    ("severities", flag(tuple[int, ...], "Severities from 1 on; all if not given."), ()),
+    ("count", flag(int, "Examples to look at."), 1000),
+    ("against", flag(str | None, "A classifier to hold it against: a run, or FILE.py:NAME."), None),
+    ("against_weights", flag(Path | None, "Weights of --against, if that is a module of yours."), None),
+    ("seed", flag(int, "Draws examples and corruptions."), 0),
+    RUNS,
+    ("out", flag(Path, "A page (.html), the figure over severity alone (.png, .svg), or a folder for everything."),
+     Path("corruptions.html")),
+    JSON,
+]  # fmt: skip
+OF_DATA = [
+    ("weights", flag(Path | None, "Weights for a module of yours: safetensors, or what torch.save wrote."), None),
+    ("label", flag(str | None, "Factor that is the class; the first categorical or discrete one if not given."), None),
+]
+
+
+def main(arguments: list[str]) -> int:
+    arguments = list(arguments)
+    name, place = take_first(arguments), take_first(arguments)
+    asked = "-h" in arguments or "--help" in arguments
+    if name is None and not asked:
+        raise ValueError(
+            "which classifier? 'polariscope corruptions RUN', or 'polariscope corruptions FILE.py:NAME DATA'"
+        )
+    if name is not None and not is_source(name):
+        if place is not None:
+            raise ValueError(f"a run is shown what it kept from training: leave {place} out, or name FILE.py:NAME")
+        return _of_run(name, parse(options_type(EXTRA, HELP), arguments, "corruptions"))
+    if place is None and not asked:
+        raise ValueError("which data? 'polariscope corruptions FILE.py:NAME DATA': a labelled world or a file's path")
+    world, options = parse_world(place or "digits", arguments, "corruptions", [*EXTRA, *OF_DATA], HELP)
+    assert name is not None
+    task = world if options.label is None and inside(world, Targeted) else Task(world, options.label or "")
+    found = _found(own_subject(name, ModelFlags(options.weights)), task, options)
+    return _said(found, {"model": name, "data": worlds.describe(world)}, options)
+
+
+def _of_run(name: str, options: Any) -> int:
+    run = opened(Store(options.runs), name)
+    config = config_of(run)
+    _check_classifies(run)
+    found = _found(run_subject(run), Part(config.world, config.split), options)
+    with hold(run.path):
+        run.update(result={"accuracy": found.clean, "accuracy_corrupted": found.mean})
+    return _said(found, {"run": run.id, "data": worlds.describe(config.world)}, options)
+
+
+def _check_classifies(run: Run) -> None:
+    config = config_of(run)
+    targets = targets_of(config.world) if "target" in config.objective.needs else ()
+    if len(targets) != 1 or not targets[0].size:
+        raise ValueError(f"run {run.id} was not trained to tell one class: train it with --objective classify")
+
+
+def _reference(options: Any) -> Subject | None:
+    if options.against is None:
+        if options.against_weights is not None:
+            raise ValueError("--against-weights are those of --against FILE.py:NAME: name it too")
+        return None
+    if is_source(options.against):
+        return own_subject(options.against, ModelFlags(options.against_weights))
+    if options.against_weights is not None:
+        raise ValueError("--against-weights are for a module of yours, and a run has its own: leave them out")
+    run = opened(Store(options.runs), options.against)
+    _check_classifies(run)
+    return run_subject(run)
+
+
+def _found(subject: Subject, world: World, options: Any) -> Withstood:
+    with shares(quiet=options.json) as tell:
+        return withstand(
+            subject,
+            world,
+            options.suite,
+            options.kinds,
+            options.severities,
+            options.count,
+            options.seed,
+            _reference(options),
+            tell,
+        )
+
+
+def _said(found: Withstood, settings: dict[str, Any], options: Any) -> int:
+    chosen = {key: getattr(options, key) for key in ("suite", "kinds", "severities", "count", "against", "seed")}
+    findings = found.findings(settings=settings | chosen)
+    saved = findings.save(options.out)
+    if options.json:
+        print(json.dumps({"report": str(saved), **findings.json()}))
+    else:
+        show(findings, saved)
+    return 0
