@@ -87,3 +87,14 @@ def test_noise_of_points_and_wrong_shapes() -> None:
         NoiseGenerator(1).noise_for(torch.zeros(4, 3, 8, 8))
     with pytest.raises(ValueError, match="kernels of 1 or 3"):
         NoiseGenerator(1, 2)
+
+
+@torch.no_grad()
+def test_noise_by_the_weights_of_another() -> None:
+    """A generator that is kept in one row makes the noise that it made itself."""
+    torch.manual_seed(0)
+    one, other, x = trained(3), trained(3), torch.zeros(2, 1, 5, 5)
+    torch.manual_seed(1)
+    own = one.noise_for(x)
+    torch.manual_seed(1)
+    assert torch.equal(other.noise_for(x, torch.nn.utils.parameters_to_vector(one.parameters())), own)

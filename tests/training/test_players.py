@@ -1,6 +1,6 @@
 """Turns and players: who learns when, from which loss, and what of it comes back after a stop."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
@@ -108,6 +108,40 @@ def test_a_loss_moves_nobody_but_its_player() -> None:
     rival = state.players["rival"].value
     assert (rival.item(), rival.grad) == (3.0, None)
     assert state.model.value.item() == pytest.approx(2 - 3 * 0.1 * 3)
+
+
+@dataclass(frozen=True)
+class Resting(Product):
+    """In the first steps the model only watches; at step 2 the rival begins anew."""
+
+    def __call__(self, model, batch: Batch, step: int, rival) -> Terms:
+        terms = super().__call__(model, batch, step, rival)
+        anew = ("rival",) if step == 2 else ()
+        return Terms(terms.loss, {}, terms.players, rests=step < 2, anew=anew)
+
+    def players(self, model):
+        return {"rival": Player(Number(3.0), {"lr": 0.1})}
+
+
+def test_a_model_that_rests_tells_its_loss_and_stays() -> None:
+    config = TrainingConfig(2, 4, 0.5, "sgd", evaluate_every=0, log_every=1)
+    told = []
+    state = build_state(Number(2.0), Resting(), config)
+    fit(state, Resting(), WORLD, config, Listeners(metrics=lambda event: told.append(event.terms)), RandomSplit(0.0))
+    assert state.model.value.item() == 2.0
+    assert [terms["loss"] for terms in told] == pytest.approx([6.0, 5.8])
+    assert state.players["rival"].value.item() == pytest.approx(2.8)
+    fit(state, Resting(), WORLD, replace(config, steps=3), split=RandomSplit(0.0))
+    assert state.model.value.item() == pytest.approx(2 - 0.5 * 2.8), "then it learns"
+
+
+def test_the_optimiser_of_a_player_that_begins_anew_forgets() -> None:
+    config = TrainingConfig(3, 4, 0.5, "sgd", evaluate_every=0)
+    state = build_state(Number(2.0), Resting(), config)
+    fit(state, Resting(), WORLD, config, split=RandomSplit(0.0))
+    (moments,) = state.optimisers["rival"].state.values()
+    assert moments["step"].item() == 1, "two steps before it are forgotten"
+    assert moments["exp_avg"].item() == pytest.approx(0.1 * 2.0), "a tenth of the last gradient, and of no other"
 
 
 @dataclass(frozen=True)

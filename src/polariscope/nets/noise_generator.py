@@ -7,6 +7,7 @@ from typing import Literal
 
 import torch
 from torch import Tensor, nn
+from torch.func import functional_call
 from torch.nn import functional
 
 Kernel = Literal[1, 3]
@@ -56,8 +57,8 @@ class NoiseGenerator(nn.Module):
             found = layer(found).relu()
         return last(found) + functional.pad(z, (-self.border,) * 4)
 
-    def noise_for(self, x: Tensor) -> Tensor:
-        """One draw for each observation, of its shape."""
+    def noise_for(self, x: Tensor, weights: Tensor | None = None) -> Tensor:
+        """One draw for each observation, of its shape; with other weights, in one row, if they are given."""
         images = x if x.ndim == 4 else x[:, None, :, None]
         if x.ndim not in (2, 4) or images.shape[1] != self.channels:
             raise ValueError(
@@ -66,5 +67,10 @@ class NoiseGenerator(nn.Module):
             )
         n, c, h, w = images.shape
         z = torch.randn(n, c, h + 2 * self.border, w + 2 * self.border, device=x.device, dtype=x.dtype)
-        noise: Tensor = self(z)
+        noise: Tensor = self(z) if weights is None else functional_call(self, self._by_name(weights), (z,))
         return noise.reshape(x.shape)
+
+    def _by_name(self, weights: Tensor) -> dict[str, Tensor]:
+        own = dict(self.named_parameters())
+        parts = weights.split([parameter.numel() for parameter in own.values()])
+        return {name: part.view_as(own[name]) for name, part in zip(own, parts, strict=True)}

@@ -58,6 +58,10 @@ class Terms:
     players: dict[str, Tensor] = field(default_factory=dict)
     offset: float = 0.0
     """A constant in the loss that says nothing about the model; learning curves leave it out."""
+    rests: bool = False
+    """The loss is told, and the model does not learn from it: a step that belongs to the other players."""
+    anew: tuple[str, ...] = ()
+    """Players that began anew in this turn: their optimisers forget what was before."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,7 +112,9 @@ class Objective(ABC):
         return (self,)
 
 
-objectives: Registry[Objective] = Registry("objective", "polariscope.objectives", of=Objective)
+objectives: Registry[Objective] = Registry(
+    "objective", "polariscope.objectives", "polariscope.robustness", of=Objective
+)
 
 
 @dataclass(frozen=True)

@@ -149,7 +149,9 @@ def _step(
         seed_step(config.seed, step * len(batches) + number)
         with _precision(config, batch.x.device):
             terms = turn(state.model, batch, step, **state.players)
-        losses = terms.players if terms.loss is None else {MODEL: terms.loss, **terms.players}
+        losses = terms.players if terms.loss is None or terms.rests else {MODEL: terms.loss, **terms.players}
+        for player in terms.anew:
+            state.optimisers[player].state.clear()
         for left, (player, loss) in zip(reversed(range(len(losses))), losses.items(), strict=True):
             optimiser = state.optimisers[player]
             optimiser.zero_grad(set_to_none=True)
