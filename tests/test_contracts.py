@@ -24,6 +24,10 @@ SETTINGS = {
     "task": [{"of": "mini-sprites", "factor": "shape,x", "told": "values"}],
     "part": [{"of": {"name": "mini-sprites"}, "side": "train", "split": "extrapolation"}],
     "augmented": [{"of": "mini-sprites", "flip": "both", "shift": 2, "crop": 12, "brightness": 0.2}],
+    "corrupted": [
+        {"of": {"name": "digits", "count": 200}, "kind": "glass", "severity": 1, "suite": "mnist-c"},
+        {"of": {"name": "shapes3d", "size": 16}, "kind": "snow", "seed": 3},
+    ],
     "factor-codes": [{"of": "mini-sprites"}],
     "pairs": [{"of": "mini-sprites", "kind": kind} for kind in ("uni", "loc", "lap", "lap-nc")],
     "manipulated": [

@@ -46,18 +46,16 @@ def elastic(images: Images, draws: Draws, scale: float, strength: float, softnes
 
 
 def pixelate(images: Images, draws: Draws, scale: float, factor: float) -> Images:
-    """Fewer, larger pixels, each the mean of what it covers. The factor is a share of the size and no length."""
+    """Fewer, larger pixels, each the mean of those in it. The factor is a share of the size and no length."""
     return through(images, *(_coarse(side, factor) for side in images.shape[2:]))
 
 
 @lru_cache(64)
 def _coarse(side: int, factor: float) -> Matrix:
-    """From pixels to those that cover the middle of each of them, which are means over the part they cover."""
-    count = max(1, int(side * factor))
-    starts, pixels = np.arange(count)[:, None] * side / count, np.arange(side)
-    covered = np.minimum(starts + side / count, pixels + 1) - np.maximum(starts, pixels)
-    means = np.maximum(covered, 0) * count / side
-    return means[((pixels + 0.5) * count / side).astype(np.int64)].astype(np.float32)
+    """From pixels to the means of those whose middles are in the same large one."""
+    large = ((np.arange(side) + 0.5) * max(1, int(side * factor)) / side).astype(np.int64)
+    together = large[:, None] == large
+    return (together / together.sum(1, keepdims=True)).astype(np.float32)
 
 
 def jpeg(images: Images, draws: Draws, scale: float, quality: int) -> Images:

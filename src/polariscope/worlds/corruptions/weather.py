@@ -66,7 +66,7 @@ def frost(images: Images, draws: Draws, scale: float, picture: float, ice: float
     The published ice is six photographs. Here it is a fractal texture above a threshold, in fronds along the ridges of
     another one: it covers and dims as ice does, with other details.
     """
-    covered = ((plasma(images, draws, 1.4, "cover") - 0.3) * 4).clip(0, 1)
+    covered = ((plasma(images, draws, 1.4, "cover") - 0.4) * 4).clip(0, 1)
     fronds = 1 - np.abs(2 * plasma(images, draws, 1.2, "fronds") - 1)
     texture = covered * (0.3 + 0.7 * fronds**2)
     return np.float32(picture) * images + np.float32(ice) * texture * paint(ICE, images)
