@@ -70,6 +70,10 @@ class NoiseGenerator(nn.Module):
         noise: Tensor = self(z) if weights is None else functional_call(self, self._by_name(weights), (z,))
         return noise.reshape(x.shape)
 
+    def in_a_row(self) -> Tensor:
+        """A copy of all weights, as :meth:`noise_for` takes them."""
+        return torch.cat([parameter.detach().flatten() for parameter in self.parameters()])
+
     def _by_name(self, weights: Tensor) -> dict[str, Tensor]:
         own = dict(self.named_parameters())
         parts = weights.split([parameter.numel() for parameter in own.values()])

@@ -24,7 +24,7 @@ def rescaled(x: Tensor, delta: Tensor, norm: float) -> Tensor:
     if not norm > 0:
         raise ValueError(f"the norm of the noise is {norm}: it needs to be positive")
     within_box(x)
-    flat = delta.flatten(1)
+    flat = delta.flatten(1).to(x.dtype)  # a network in lower precision may have made it
     squares = flat.square().clamp(min=LEAST)
     room = torch.where(flat >= 0, 1 - x.flatten(1), x.flatten(1)).square()
     with torch.no_grad():

@@ -1,0 +1,139 @@
+"""Adversarial noise training: a classifier and a noise generator that learn against each other.
+
+The generator is a player of its own. Every so often it is put into a memory and begun anew, and learns alone for a
+while; a part of each batch gets noise of one of those in the memory, so that what was learned against them is not lost.
+(Rusak et al. 2020, section 3.2; Spec 001b, section A6.)
+"""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from dataclasses import dataclass
+from functools import cache
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from polariscope.nets.model import Brief, Model
+from polariscope.nets.noise_generator import Kernel, NoiseGenerator
+from polariscope.nets.predictors import Encoder
+from polariscope.objectives.objective import Batch, Need, Objective, Player, Terms, at_least, objectives
+from polariscope.objectives.predict import classification, target_of
+from polariscope.robustness.frozen import at_rest
+from polariscope.robustness.noise_training import composition
+from polariscope.robustness.rescale import rescaled
+from polariscope.theory.clipped_noise import even_clipped_norm
+
+SHARES = (0.5, 0.3, 0.2)
+"""Of a batch: clean, with noise of the current generator, with noise of one from the memory."""
+USUAL_SD = 0.5
+
+
+@objectives.register("adversarial-noise-training")
+@dataclass(frozen=True)
+class AdversarialNoiseTraining(Objective):
+    """Cross-entropy of the classes on batches that are half clean, 30 % with the noise of a generator that learns to
+    raise it, and 20 % with the noise of an earlier one.
+
+    Steps come in rounds. In the first ``alone`` of them a new generator learns, and the classifier rests; in the next
+    ``refresh`` both learn.
+    """
+
+    norm: float = 0.0
+    """Norm of the noise after clipping; 0 takes that of Gaussian noise of standard deviation 0.5 on evenly spread
+    pixels (9.7 for 28 x 28, 135 for 3 x 224 x 224)."""
+    kernel: Kernel = 1
+    """Pixels that the generator looks at in each direction: 1 makes independent ones, 3 wants a norm about half as
+    large."""
+    depth: int = 4
+    width: int = 20
+    refresh: int = 300
+    """Steps of the classifier with one generator."""
+    alone: int = 100
+    """Steps that a new generator learns alone before."""
+    replay: bool = True
+    """Whether earlier generators are kept and used; without, their share is the current one's."""
+    memory: int = 256
+    """Generators to keep; then the newest takes the place of the oldest."""
+    generator_learning_rate: float = 1e-4
+
+    needs: ClassVar[tuple[Need, ...]] = ("target",)
+    asks_for: ClassVar[tuple[str, ...]] = ()
+
+    def __post_init__(self) -> None:
+        at_least(self.norm, 0, "norm")
+        at_least(self.refresh, 1, "refresh")
+        at_least(self.alone, 0, "alone")
+        at_least(self.memory, 1, "memory")
+        at_least(self.generator_learning_rate, 1e-12, "generator_learning_rate")
+
+    def default_model(self) -> Model:
+        return Encoder()
+
+    def build(self, model: Model, brief: Brief) -> nn.Module:
+        network = model.build(brief)
+        network.observation = brief.observation  # type: ignore[assignment]  # the generator is for the same data
+        return network
+
+    def players(self, model: nn.Module) -> dict[str, Player]:
+        shape = getattr(model, "observation", None)
+        if shape is None:
+            raise ValueError(
+                "noise is made for the data that the network looks at: say its shape, "
+                "network.observation = (channels, height, width)"
+            )
+        generator = NoiseGenerator(shape[0] if len(shape) == 3 else 1, self.kernel, self.depth, self.width)
+        return {"generator": Player(Adversary(generator, self.memory), {"lr": self.generator_learning_rate})}
+
+    def __call__(self, model: nn.Module, batch: Batch, step: int, generator: Adversary) -> Terms:
+        rounds, place = divmod(step, self.alone + self.refresh)
+        learning = torch.is_grad_enabled()  # what is only evaluated changes nothing, and is always the same mixture
+        alone, anew = learning and place < self.alone, learning and place == 0 and rounds > 0
+        if anew:
+            generator.begin_anew(rounds - 1)
+        clean, current, earlier = (0, len(batch.x), 0) if alone else composition(len(batch.x), SHARES)
+        if not (self.replay and rounds):
+            current, earlier = current + earlier, 0
+        if not current:
+            raise ValueError("a batch of one image has no room for noise beside clean images: take at least 2")
+        x, noisy, replayed = batch.x.split([clean, current, earlier])
+        norm = self.norm or usual_norm(batch.x[0].numel())
+        seen = [x, rescaled(noisy, generator.current.noise_for(noisy), norm)]
+        if earlier:
+            seen.append(rescaled(replayed, generator.remembered_for(replayed, rounds), norm))
+        with at_rest(model) if alone else nullcontext():
+            outputs = model(torch.cat(seen))
+        target, hit = target_of(batch), slice(clean, clean + current)
+        loss, wrong = classification(outputs, target, batch.classes)
+        misled, _ = classification(outputs[hit], target[hit], batch.classes)
+        parts = {"cross_entropy": loss, "error": wrong}
+        return Terms(loss, parts, {"generator": -misled}, rests=alone, anew=("generator",) if anew else ())
+
+
+class Adversary(nn.Module):
+    """The current generator, and the weights of those before it, a row each."""
+
+    memory: Tensor
+
+    def __init__(self, generator: NoiseGenerator, memory: int) -> None:
+        super().__init__()
+        self.current = generator
+        self.register_buffer("memory", torch.zeros(memory, len(generator.in_a_row())))
+
+    @torch.no_grad()
+    def begin_anew(self, number: int) -> None:
+        """Keep the current generator as the one of this number, and begin with another."""
+        self.memory[number % len(self.memory)] = self.current.in_a_row()
+        self.current.begin_anew()
+
+    def remembered_for(self, x: Tensor, kept: int) -> Tensor:
+        """Noise of one generator out of all that are in the memory, the same one for the whole batch."""
+        row = torch.randint(min(kept, len(self.memory)), ())
+        return self.current.noise_for(x, self.memory[row])
+
+
+@cache
+def usual_norm(pixels: int) -> float:
+    """The norm of noise of the usual standard deviation."""
+    return even_clipped_norm(pixels, USUAL_SD)
