@@ -92,7 +92,9 @@ def test_a_run_is_shown_what_it_kept_from_training(place, run) -> None:
     code, out, err = run(*train, "--training.steps", "4", "--training.batch-size", "8", "--json")
     assert code == 0, err
     name = json.loads(out)["id"]
-    found = told(run("corruptions", "latest", "--suite", "mnist-c", "--count", "500", "--against", name, "--json"))
+    asked = ["--suite", "mnist-c", "--count", "500", "--against", name, "--json", "--out", "bars.png"]
+    found = told(run("corruptions", "latest", *asked))
+    assert (place / "bars.png").stat().st_size
     kept = 130  # a tenth of 1296
     assert found["examples"] == kept
     assert [row["kind"] for row in found["kinds"]] == list(SUITES["mnist-c"].benchmark)

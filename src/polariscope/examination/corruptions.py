@@ -240,8 +240,8 @@ class Withstood(Tabular):
             Column("group", "Group"),
             *(several if len(several) > 1 else []),
             Column("accuracy", "All" if len(several) > 1 else "Accuracy", "percent"),
-            Column("top5", f"Top-{TOP}", "percent"),
-            Column("reference", "Reference", "percent", "ref."),
+            Column("top5", f"Top-{TOP}", "percent", aside=True),
+            Column("reference", "Reference", "percent", aside=True),
             Column("ce", "CE", "%.1f"),
         ]
 
