@@ -13,7 +13,7 @@ from torch import nn
 from polariscope.cli import main
 from polariscope.lab import Store
 from polariscope.nets.predictors import LeNet
-from polariscope.objectives.objective import Batch
+from polariscope.objectives.objective import Batch, Terms
 from polariscope.objectives.predict import Classify
 from polariscope.robustness.adversarial_noise_training import AdversarialNoiseTraining, usual_norm
 from polariscope.training import RunConfig, TrainingConfig, resume, train
@@ -46,17 +46,22 @@ def grey(count: int) -> Batch:
     return Batch(torch.full((count, 1, 8, 8), 0.4), count, target=torch.zeros(count, 1), classes=(2,))
 
 
-def shifts(objective: AdversarialNoiseTraining, step: int) -> tuple[list[float], list[float]]:
-    """Mean and norm of the change of each of 70 images; the current generator darkens, and earlier ones brighten."""
+def played(objective: AdversarialNoiseTraining, step: int, network: Looking) -> Terms:
+    """A step of 70 images in which the current generator darkens, and earlier ones brighten."""
     torch.manual_seed(0)
-    network = Looking()
     adversary = objective.players(network)["generator"].module
     for layer in adversary.current.layers:
         layer.weight.data.zero_()
     adversary.current.layers[-1].bias.data.fill_(50.0)
     adversary.memory[:] = adversary.current.in_a_row()
     adversary.current.layers[-1].bias.data.fill_(-50.0)
-    objective(network, grey(70), step, adversary)
+    return objective(network, grey(70), step, adversary)
+
+
+def shifts(objective: AdversarialNoiseTraining, step: int) -> tuple[list[float], list[float]]:
+    """Mean and norm of the change of each of the images."""
+    network = Looking()
+    played(objective, step, network)
     change = (network.seen - 0.4).flatten(1)
     return change.mean(1).tolist(), change.norm(dim=1).tolist()
 
@@ -73,6 +78,16 @@ def test_half_clean_thirty_percent_current_twenty_percent_earlier() -> None:
     assert np.sign(np.round(means, 3)).tolist() == [0] * 35 + [-1] * 35, "or is not to be"
     means, _ = shifts(replace(objective, alone=10), 25)
     assert np.sign(np.round(means, 3)).tolist() == [-1] * 70, "alone, the generator has the whole batch"
+
+
+def test_each_side_has_the_loss_of_what_it_is_answerable_for() -> None:
+    """The classifier's is that of the whole batch, the generator's that of its own noise, here far in the dark."""
+    objective = AdversarialNoiseTraining(norm=1.6, alone=0, refresh=10)
+    terms = played(objective, 13, Looking())
+    clean, dark, light = nn.functional.softplus(20 * (torch.tensor([0.4, 0.2, 0.6]) - 0.55)).tolist()
+    assert terms.players["generator"].item() == pytest.approx(-dark, rel=1e-3)
+    assert terms.loss.item() == pytest.approx(0.5 * clean + 0.3 * dark + 0.2 * light, rel=1e-3)
+    assert terms.parts["error"].item() == pytest.approx(0.2)
 
 
 def test_the_usual_norm_is_that_of_noise_of_one_half() -> None:
