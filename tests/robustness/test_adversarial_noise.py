@@ -1,5 +1,6 @@
 """Noise that is learned against a network: the worst of all kinds where it is known, and what is measured of it."""
 
+import json
 import math
 
 import numpy as np
@@ -9,6 +10,7 @@ from torch import nn
 
 from polariscope.nets.noise_generator import NoiseGenerator
 from polariscope.report.findings import Chart, Pictures
+from polariscope.report.page import page
 from polariscope.robustness.adversarial_noise import NoiseAttack, generator_distances, learn_noise, noise_density
 from polariscope.robustness.noise_distance import noise_distances
 from polariscope.robustness.rescale import rescaled
@@ -49,9 +51,19 @@ def test_every_seed_has_a_new_generator_and_keeps_its_most_harmful_norm() -> Non
     assert not torch.equal(first, second)
     assert not torch.equal(second, third)
     assert all(len(one.distances) == 8 for one in found.distances)
-    assert found.findings().json()["generators"][0]["seed"] == 0
+    assert "norm of 4.2" in found.findings().headline
+    assert "out of reach" in page([found.findings()])
     with pytest.raises(ValueError, match="at least 2 different seeds"):
         generator_distances(bright, GREY, DARK, attack, seeds=(1, 1))
+
+
+def test_generators_that_reach_nobody_are_told_as_such() -> None:
+    """A network of one answer: nothing misleads it, and JSON has no infinity."""
+    attack = NoiseAttack((1.0,), steps=1, batch_size=4, depth=1)
+    found = generator_distances(lambda x: x.mean((1, 2, 3)) - 2, GREY[:4], DARK[:4], attack, seeds=(0, 1))
+    assert (found.mean, found.sd) == (math.inf, math.inf)
+    told = json.dumps(found.findings().json(), allow_nan=False)
+    assert "any norm" in told
 
 
 def test_the_network_stays_as_it_is_and_the_seed_decides() -> None:
@@ -84,4 +96,5 @@ def test_what_was_learned_can_be_looked_at() -> None:
     told = noise.findings(size=9)
     (chart,) = told.of(Chart)
     assert len(chart.draw().axes[0].patches) == 3
+    assert "Density of a pixel" in page([told])
     assert told.of(Pictures)[0].strips[0].images.shape == (1, 8, 3, 9, 9)

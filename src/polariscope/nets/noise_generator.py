@@ -44,10 +44,9 @@ class NoiseGenerator(nn.Module):
 
     @torch.no_grad()
     def begin_anew(self) -> None:
-        """Draw small weights from torch's own state."""
-        for layer in self.layers:
-            layer.weight.normal_(std=SMALL)
-            layer.bias.zero_()
+        """Draw small weights from torch's own state; biases are zero."""
+        for parameter in self.parameters():
+            parameter.normal_(std=SMALL if parameter.ndim > 1 else 0.0)
 
     def forward(self, z: Tensor) -> Tensor:
         """Noise from z ``(n, channels, height, width)``, which is larger by the border on every side."""

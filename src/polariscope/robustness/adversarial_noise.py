@@ -165,22 +165,31 @@ class GeneratorDistances:
         from polariscope.report.findings import Column, Findings, Records
 
         rows = [
-            {"seed": noise.seed, "norm": noise.norm, "epsilon_star": one.median, "unreachable": one.unreachable}
+            {"seed": noise.seed, "norm": noise.norm, "epsilon_star": _told(one.median), "unreachable": one.unreachable}
             for noise, one in zip(self.noises, self.distances, strict=True)
         ]
         columns = [
             Column("seed", "seed"),
-            Column("norm", "trained at norm", ".4g"),
-            Column("epsilon_star", "ε*", ".4g"),
-            Column("unreachable", "share out of reach", ".2f"),
+            Column("norm", "trained at norm", "%.4g"),
+            Column("epsilon_star", "ε*", "%.4g"),
+            Column("unreachable", "out of reach", "percent"),
         ]
+        much = (
+            f"a norm of {self.mean:.4g} ± {self.sd:.2g}"
+            if math.isfinite(self.mean)
+            else "any norm, of one seed at least"
+        )
         return Findings(
             "learned noise",
-            f"Half of the observations stand learned noise of a norm of {self.mean:.4g} ± {self.sd:.2g} "
-            f"({len(rows)} new generators).",
+            f"Half of the observations stand learned noise of {much} ({len(rows)} new generators).",
             [Records(name="generators", title="Generators", rows=rows, columns=columns)],
-            facts={"epsilon_star": self.mean, "sd": self.sd},
+            facts={"epsilon_star": _told(self.mean), "sd": _told(self.sd)},
         )
+
+
+def _told(value: float) -> float | None:
+    """For machines, which know no infinity."""
+    return value if math.isfinite(value) else None
 
 
 def generator_distances(
