@@ -19,10 +19,10 @@ def test_sizes_are_the_published_ones() -> None:
 
 
 def trained(kernel: int) -> NoiseGenerator:
-    """A generator as training may leave it: far from its start."""
+    """A generator as training may leave it: far from its start, with neighbours that are added up."""
     generator = NoiseGenerator(1, kernel)
     for parameter in generator.parameters():
-        torch.nn.init.normal_(parameter, std=0.6)
+        torch.nn.init.uniform_(parameter, 0, 0.2)
     return generator
 
 
@@ -60,7 +60,8 @@ def test_pixels_know_of_each_other_up_to_their_lag(kernel, reach) -> None:
     near = {lag for lag in found if max(lag) <= reach}
     assert max(abs(value) for lag, value in found.items() if lag not in near) < 0.015
     if near:
-        assert max(abs(found[lag]) for lag in near) > 0.1
+        assert min(found[lag] for lag in near) > 0.03
+        assert found[0, 1] > 0.3
 
 
 @pytest.mark.spec("001b/A-06", "001b/A-07")

@@ -213,7 +213,7 @@ def test_correlated_noise_has_a_norm_of_its_own() -> None:
     adversary = objective.players(network)["generator"].module
     assert sum(p.numel() for p in adversary.parameters()) == 4101
     for parameter in adversary.current.parameters():
-        nn.init.normal_(parameter, std=0.6)
+        nn.init.constant_(parameter, 0.1)  # sums over neighbours
     objective(network, grey(400), 0, adversary)
     change = (network.seen[200:] - 0.4)[:, 0]
     assert change.flatten(1).norm(dim=1) == pytest.approx(torch.full((200,), 0.9), abs=1e-4)
@@ -222,7 +222,7 @@ def test_correlated_noise_has_a_norm_of_its_own() -> None:
     def correlation(apart: int) -> float:
         return ((centred[:, :, apart:] * centred[:, :, : 8 - apart]).mean() / centred.square().mean()).item()
 
-    assert abs(correlation(1)) > 0.1
+    assert correlation(1) > 0.3
     assert abs(correlation(4)) < 0.1
 
 
