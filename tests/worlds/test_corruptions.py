@@ -499,6 +499,7 @@ def test_places_between_pixels_are_looked_up() -> None:
     assert sampled(image, rows, columns, "nearest")[0, 0, 0] == pytest.approx([9.75, 0, 19])
     assert sampled(image, rows, columns, "mirror")[0, 0, 0] == pytest.approx([9.75, 5, 9])
     assert sampled(image, rows, columns, "zero")[0, 0, 0] == pytest.approx([9.75, 0, 0])
+    assert sampled(image, np.array([[[-7.0, 14.0]]]), np.array([[[0.0]]]), "mirror")[0, 0, 0] == pytest.approx([5, 10])
     half = np.array([[[3.5]]])
     assert sampled(image, half, np.array([[[1.0]]]), "zero")[0, 0, 0] == pytest.approx([8])  # halfway out
 

@@ -33,23 +33,27 @@ def through(images: Images, down: Matrix, across: Matrix) -> Images:
 
 def sampled(images: Images, rows: Matrix, columns: Matrix, beyond: Beyond) -> Images:
     """Pictures looked up bilinearly, in all channels alike, at places that broadcast to ``(n, height, width)``."""
-    if beyond == "zero":
-        images = np.pad(images, ((0, 0), (0, 0), (1, 1), (1, 1)))
-        rows, columns = rows + 1, columns + 1
-    count, channels, height, width = images.shape
+    sides, black = images.shape[2:], 1 if beyond == "zero" else 0
     if beyond == "mirror":
-        rows, columns = (_mirrored(at, side) for at, side in ((rows, height), (columns, width)))
-    rows, columns = (at.clip(0, side - 1).astype(np.float32) for at, side in ((rows, height), (columns, width)))
+        rows, columns = (_mirrored(at, side) for at, side in zip((rows, columns), sides, strict=True))
+    rows, columns = (
+        (at + black).clip(0, side - 1 + 2 * black).astype(np.float32)
+        for at, side in zip((rows, columns), sides, strict=True)
+    )
+    # One more row and column, so that every pixel has neighbours below and to the right; they count for nothing there.
+    margin = (black, black + 1)
+    images = np.pad(images, ((0, 0), (0, 0), margin, margin))
+    count, channels, height, width = images.shape
     top, left = np.floor(rows), np.floor(columns)
     low, right = (rows - top)[:, None], (columns - left)[:, None]
-    below, beside = (top < height - 1)[:, None] * width, (left < width - 1)[:, None].astype(np.intp)
     planes = np.arange(count * channels).reshape(count, channels, 1, 1) * (height * width)
-    at = planes + (top * width + left).astype(np.intp)[:, None]
+    at = planes + (top.astype(np.intp) * width + left.astype(np.intp))[:, None]
     flat = images.reshape(-1)
-    upper = flat.take(at) * (1 - right) + flat.take(at + beside) * right
-    at += below
-    lower = flat.take(at) * (1 - right) + flat.take(at + beside) * right
-    return upper * (1 - low) + lower * low
+    seen = flat.take(at) * ((1 - low) * (1 - right))
+    seen += flat[1:].take(at) * ((1 - low) * right)
+    seen += flat[width:].take(at) * (low * (1 - right))
+    seen += flat[width + 1 :].take(at) * (low * right)
+    return seen
 
 
 def _mirrored(at: Matrix, side: int) -> Matrix:

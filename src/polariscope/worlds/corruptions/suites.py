@@ -17,7 +17,7 @@ from polariscope.registry import nearest
 from polariscope.worlds.corruptions import blur, digital, noise, strokes, weather
 from polariscope.worlds.corruptions.corruption import HELD_OUT, Corruption, Draws, Suite
 
-_TOGETHER = 1 << 20  # numbers worked on at a time: what they need stays in the processor's cache
+_TOGETHER = 1 << 18  # numbers worked on at a time: what they need stays in the processor's cache
 SMALLEST = 8
 
 WATER, MUD, GREY = ((175 / 255, 238 / 255, 238 / 255), (63 / 255, 42 / 255, 20 / 255), (63 / 255,) * 3)
