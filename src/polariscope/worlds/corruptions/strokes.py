@@ -129,6 +129,6 @@ def _ridges(slope: Images, down: Images, right: Images) -> np.ndarray:
     part = np.where(steep, np.abs(right), np.abs(down)) / np.where(larger > 0, larger, 1)
 
     def beyond(way: int) -> Images:
-        return np.asarray(padded[here + way * slanted] * part + padded[here + way * straight] * (1 - part))
+        return padded.take(here + way * slanted) * part + padded.take(here + way * straight) * (1 - part)
 
     return np.asarray((slope >= beyond(1)) & (slope >= beyond(-1)))
