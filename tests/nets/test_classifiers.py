@@ -5,6 +5,8 @@ import torch
 from torch import nn
 
 from polariscope.nets.classifiers import Weights, alexnet, freeze_all_but_last, lenet, mlp
+from polariscope.nets.model import Brief
+from polariscope.nets.predictors import DigitNet
 
 
 def size(network: nn.Module, trained: bool = False) -> int:
@@ -23,6 +25,14 @@ def test_lenet_sizes(width, parameters):
 
 
 @pytest.mark.spec("000/F080")
+def test_the_net_for_digits_is_the_published_one():
+    """832 + 51,264 weights of two convolutions, 3136 x 1024 and 1024 x 10 of two dense layers, with their biases."""
+    net = DigitNet().build(Brief((1, 28, 28), 10))
+    assert size(net) == 832 + 51_264 + 3_212_288 + 10_250
+    assert net(torch.zeros(2, 1, 28, 28)).shape == (2, 10)
+    assert DigitNet((4, 8), 16).build(Brief((3, 17, 12), 5))(torch.zeros(2, 3, 17, 12)).shape == (2, 5)
+
+
 def test_lenet_at_other_sizes():
     assert size(lenet(shape=(3, 32, 32))) == 81_302
     assert lenet(shape=(1, 14, 14))(torch.zeros(2, 1, 14, 14)).shape == (2, 10)

@@ -66,7 +66,7 @@ def shifts(objective: AdversarialNoiseTraining, step: int) -> tuple[list[float],
     return change.mean(1).tolist(), change.norm(dim=1).tolist()
 
 
-@pytest.mark.spec("001b/A-11", "001b/A-12")
+@pytest.mark.spec("001b/A-12")
 def test_half_clean_thirty_percent_current_twenty_percent_earlier() -> None:
     objective = AdversarialNoiseTraining(norm=1.6, alone=0, refresh=10)
     means, norms = shifts(objective, 13)

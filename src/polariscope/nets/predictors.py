@@ -63,6 +63,32 @@ class AlexNet:
         return alexnet(self.width, channels, predicts(brief, "alexnet"), weights, seed=_draw())
 
 
+@models.register("digit-net")
+@dataclass(frozen=True)
+class DigitNet:
+    """Two convolutions of 5x5 with max-pooling and a hidden layer: the network that robust training of digits is
+    measured on (Madry et al. 2018)."""
+
+    channels: tuple[int, int] = (32, 64)
+    hidden: int = 1024
+
+    def build(self, brief: Brief) -> nn.Sequential:
+        colours, height, width = images(brief, "digit-net", smallest=4)
+        first, second = self.channels
+        return nn.Sequential(
+            nn.Conv2d(colours, first, 5, padding=2),
+            nn.ReLU(),
+            nn.MaxPool2d(2),
+            nn.Conv2d(first, second, 5, padding=2),
+            nn.ReLU(),
+            nn.MaxPool2d(2),
+            nn.Flatten(),
+            nn.Linear(second * (height // 4) * (width // 4), self.hidden),
+            nn.ReLU(),
+            nn.Linear(self.hidden, predicts(brief, "digit-net")),
+        )
+
+
 @models.register("encoder")
 @dataclass(frozen=True)
 class Encoder:

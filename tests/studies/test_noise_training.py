@@ -1,0 +1,72 @@
+"""Training with noise: what the committed table says, and that every scheme trains its classifier as long."""
+
+import numpy as np
+import pytest
+from scipy.stats import t
+
+from polariscope.robustness.adversarial_noise_training import AdversarialNoiseTraining
+from polariscope.studies.inductive_biases.noise_training import MOST_HELPED, SETTINGS, schemes
+
+
+def lead(found, first: str, second: str, column: str = "corrupted") -> tuple[np.ndarray, float]:
+    """How far one scheme is ahead of another, seed by seed, and the lower end of the 95 % interval of the mean."""
+    one, other = (found.table.where(scheme=scheme).column(column) for scheme in (first, second))
+    assert len(one) == len(other) == 5
+    ahead = one - other
+    return ahead, float(ahead.mean() - t.ppf(0.975, 4) * ahead.std(ddof=1) / np.sqrt(5))
+
+
+@pytest.mark.parametrize("scale", ["smoke", "laptop", "paper"])
+def test_the_classifier_has_as_many_steps_in_every_scheme(scale) -> None:
+    """Those of a generator alone come on top."""
+    setting = SETTINGS[scale]
+    for scheme, (objective, steps) in schemes(setting).items():
+        if isinstance(objective, AdversarialNoiseTraining):
+            learning = [
+                step for step in range(steps) if step % (objective.alone + objective.refresh) >= objective.alone
+            ]
+            assert objective.alone > 0
+            assert len(learning) == setting.steps, scheme
+        else:
+            assert steps == setting.steps, scheme
+
+
+@pytest.mark.spec("001b/A-03")
+def test_noise_of_one_half_beats_none_and_little_by_five_points(committed) -> None:
+    """Spec 001b, E2: on all corruptions, and on those that are no noise."""
+    found = committed("noise-training")
+    for column in ("corrupted", "no_noise"):
+        for other in ("plain", "gaussian 0.1"):
+            ahead, least = lead(found, "gaussian 0.5", other, column)
+            assert ahead.mean() >= 5, (column, other)
+            assert least > 0, (column, other)
+    for words in ("also against those that are no noise", "Too little noise", "Clean images", "stand more of it"):
+        assert found.claim(words).held, words
+    assert found.claim("best deviation").measured, "where the best is, is told with its seeds"
+
+
+def test_fog_brightness_and_stripes_gain_and_what_is_moved_does_not(committed) -> None:
+    found = committed("noise-training")
+    for kind in MOST_HELPED:
+        assert lead(found, "gaussian 0.5", "plain", kind)[0].mean() > 10, kind
+    assert lead(found, "gaussian 0.5", "plain", "translate")[0].mean() < 5
+
+
+@pytest.mark.spec("001b/A-11", "001b/A-16")
+def test_adversarial_noise_helps_as_gaussian_noise_does_and_replay_does_no_harm(committed) -> None:
+    """Spec 001b, E2: five points above the plain network; replay within a point of none, or above it."""
+    found = committed("noise-training")
+    for column in ("corrupted", "no_noise"):
+        ahead, least = lead(found, "adversarial", "plain", column)
+        assert ahead.mean() >= 5
+        assert least > 0
+    assert abs(lead(found, "adversarial", "plain", "clean")[0].mean()) < 1
+    assert lead(found, "adversarial", "adversarial, no replay")[0].mean() >= -1
+
+
+@pytest.mark.spec("001b/A-05")
+def test_uniform_noise_misleads_at_the_norm_of_gaussian_noise(committed) -> None:
+    found = committed("noise-training")
+    for row in found.table.rows:
+        assert row["distance_uniform"] == pytest.approx(row["distance_gaussian"], rel=0.1), row["scheme"]
+    assert found.claim("Uniform noise").held
