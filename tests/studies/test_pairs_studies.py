@@ -212,20 +212,21 @@ def test_kept_axes_are_both_found_and_a_flow_finds_them_at_every_length(committe
     assert len(found.table.where(part="axis", model="slow-flow")) == 45
 
 
-def test_ten_coordinates_a_source_tell_a_slow_vae_more_than_one_but_a_hundred_no_more(committed) -> None:
-    """Figure 7 has MCC grow over 20, 200 and 2000 coordinates of 20 sources, while the loss gets worse."""
+@pytest.mark.spec("001a/EX-02")
+def test_the_more_coordinates_the_more_a_slow_vae_finds(committed) -> None:
+    """Figure 7: over 20, 200 and 2000 coordinates of 20 sources MCC grows, while the loss gets worse."""
     found = committed("collapsing-axis")
     few, some, many = ({"ambient": size} for size in (20, 200, 2000))
     for more in (some, many):
         gain = effect(found, more, few)
         assert len(gain) == 5
-        assert gain.mean() > 0.05, more
+        assert gain.mean() > 0.3, more
         assert interval_of(gain)[0] > 0, more
+    assert effect(found, many, some).mean() > 0.05
     for more, fewer in ((some, few), (many, some)):
         assert effect(found, more, fewer, "loss").min() > 0, "the loss grows in every restart"
-    assert effect(found, many, some).mean() < 0
-    assert found.claim("In more dimensions").verdict == "not held"
-    assert judged(found, "In more dimensions", put(many, mcc=0.6)).held
+    assert found.claim("In more dimensions").held
+    assert judged(found, "In more dimensions", put(many, mcc=0.7)).verdict == "not held", "a step back"
 
 
 AXIS = {"part": "axis", "model": "slow-vae"}

@@ -80,7 +80,7 @@ class CollapsingAxis(Study):
     question = (
         "How short may an axis of the data be before a SlowVAE stops encoding it, and does a flow share the fate?"
     )
-    cost = {"smoke": "3 s", "laptop": "44 minutes", "paper": "hours"}
+    cost = {"smoke": "3 s", "laptop": "an hour", "paper": "hours"}
 
     def jobs(self, scale: Scale) -> Sequence[Job]:
         setting = SETTINGS[scale]
