@@ -16,6 +16,7 @@ from polariscope.nets.flows import LinearFlowConfig
 from polariscope.objectives.slow_flow import SlowFlow
 from polariscope.objectives.slow_vae import SlowVAE
 from polariscope.report.figures import LIGHT, SUBJECTS, styled
+from polariscope.report.study_figures import plain_ticks
 from polariscope.representation import represent
 from polariscope.studies.criteria import All, AtLeast, AtMost, Near, Rises
 from polariscope.studies.study import Bench, Claim, Job, Row, Scale, Study, Table, studies
@@ -219,7 +220,7 @@ def _axis_figure(table: Table) -> Figure:
         axes.set_xlabel("length of the shorter axis")
     left.set_ylabel("MCC")
     left.legend()
-    right.set_ylabel("share of the shorter axis that comes back")
+    right.set_ylabel("share that comes back")
     return figure
 
 
@@ -228,7 +229,8 @@ def _ambient_figure(table: Table) -> Figure:
     """MCC and loss of a SlowVAE over the number of coordinates."""
     rows = table.where(part="ambient")
     figure = Figure(figsize=(6.0, 2.4), layout="constrained")
-    for axes, name in zip(figure.subplots(1, 2), ("mcc", "loss"), strict=True):
+    for axes, (name, title) in zip(figure.subplots(1, 2), {"mcc": "MCC", "loss": "loss"}.items(), strict=True):
         axes.scatter(rows.column("ambient"), rows.column(name), s=16, color=LIGHT["first"])
-        axes.set(xscale="log", xlabel="coordinates", ylabel=name)
+        axes.set(xscale="log", xlabel="coordinates", ylabel=title)
+        plain_ticks(axes)
     return figure
