@@ -25,7 +25,7 @@ SNAPSHOTS = {"smoke": 4, "laptop": 50, "paper": 500}
 WIDE = 10  # latents, of which most must be pruned
 BETAS = {"blobs": 0.1, "dsprites": 0.125}
 """Below those that align the latents best, at which one of them is half dead: neither in use nor pruned."""
-LONGER = {"square-linear": 3, "blobs": 3}
+LONGER = {"square-linear": 2, "blobs": 2}
 """Tasks of seconds, trained so many times as long: the beginning of a short training weighs too much."""
 SHARE = published("inner_workings/polarised-share").rows
 
@@ -38,7 +38,7 @@ class PolarisedTraining(Study):
     title = "The polarised regime over training"
     source = "Rolinek, Zietlow and Martius 2019; Zietlow's dissertation (2022), section 3.3.2, table 3.2"
     question = "From when on in training may the theory of the polarised regime be used?"
-    cost = {"smoke": "a second", "laptop": "6 minutes", "paper": "weeks"}
+    cost = {"smoke": "a second", "laptop": "29 minutes", "paper": "weeks"}
 
     def jobs(self, scale: Scale) -> Sequence[Job]:
         tasks = ("square-linear",) if scale == "smoke" else TASKS
