@@ -116,6 +116,7 @@ def test_a_normalised_model_can_do_what_its_network_can() -> None:
         NormalisedConfig(LeNet(), *IMAGENET).build(Brief((1, 16, 16), 3))
 
 
+@pytest.mark.spec("001b/A-11")
 def test_parts_of_a_batch_of_seventy() -> None:
     assert composition(70, (0.5, 0.5)) == (35, 35)
     assert composition(70, (0.5, 0.3, 0.2)) == (35, 21, 14)

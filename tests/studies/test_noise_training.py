@@ -52,16 +52,18 @@ def test_fog_brightness_and_stripes_gain_and_what_is_moved_does_not(committed) -
     assert lead(found, "gaussian 0.5", "plain", "translate")[0].mean() < 5
 
 
-@pytest.mark.spec("001b/A-11", "001b/A-16")
-def test_adversarial_noise_helps_as_gaussian_noise_does_and_replay_does_no_harm(committed) -> None:
-    """Spec 001b, E2: five points above the plain network; replay within a point of none, or above it."""
+@pytest.mark.spec("001b/A-11")
+def test_adversarial_noise_helps_but_less_than_gaussian_noise_and_whether_replay_does_is_open(committed) -> None:
+    """Spec 001b, E2: five points above the plain network. Replay makes no difference that five seeds can tell, so that
+    this does not prove 001b/A-16."""
     found = committed("noise-training")
     for column in ("corrupted", "no_noise"):
         ahead, least = lead(found, "adversarial", "plain", column)
         assert ahead.mean() >= 5
         assert least > 0
     assert abs(lead(found, "adversarial", "plain", "clean")[0].mean()) < 1
-    assert lead(found, "adversarial", "adversarial, no replay")[0].mean() >= -1
+    assert found.claim("as well as the best Gaussian").verdict == "not held"
+    assert found.claim("earlier generators").verdict == "undecided"
 
 
 @pytest.mark.spec("001b/A-05")

@@ -84,7 +84,7 @@ class NoiseTrainingStudy(Study):
         "table 3, appendix E, table 6 and figure 2"
     )
     question = "Does training with noise help against corruptions that are no noise, and which noise does it take?"
-    cost = {"smoke": "3 s", "laptop": "about 40 minutes", "paper": "weeks"}
+    cost = {"smoke": "3 s", "laptop": "39 minutes", "paper": "weeks"}
 
     def jobs(self, scale: Scale) -> Sequence[Job]:
         return [
