@@ -40,7 +40,7 @@ class BetaLine(Study):
     title = "How large a beta"
     source = "Rolinek, Zietlow and Martius 2019; Zietlow's dissertation (2022), section 3.3.6, figure 3.7"
     question = "Which beta orients the latents without killing any, and can it be found without labels?"
-    cost = {"smoke": "a second", "laptop": "about 10 minutes", "paper": "weeks"}
+    cost = {"smoke": "a second", "laptop": "more than an hour", "paper": "weeks"}
 
     def jobs(self, scale: Scale) -> Sequence[Job]:
         return [
