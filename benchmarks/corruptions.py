@@ -2,30 +2,17 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
-
 import numpy as np
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.rendering import seconds
 from polariscope.worlds.corruptions import SUITES, corrupt
 from polariscope.worlds.faces import Faces
 
 SIZE = 64
 LOOPED = 32
 """Pictures that the loop goes through: its rate does not depend on how many there are."""
-
-
-def seconds(work: Callable[[], object], repeats: int = 3) -> float:
-    """The best of some runs: other processes only ever make it slower."""
-
-    def once() -> float:
-        start = time.perf_counter()
-        work()
-        return time.perf_counter() - start
-
-    return min(once() for _ in range(repeats))
 
 
 def main(batch: int = 256, seed: int = 0) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -12,7 +11,7 @@ from polariscope.cli.named import ModelFlags, is_source, opened, own_subject, ru
 from polariscope.cli.parsing import parse, take, take_first
 from polariscope.examination.compare import compare
 from polariscope.lab.store import Run, Store
-from polariscope.report.terminal import show
+from polariscope.report.terminal import answer
 from polariscope.training.run import config_of
 from polariscope.worlds.world import World, worlds
 
@@ -85,10 +84,7 @@ def main(arguments: list[str]) -> int:
     chosen = {key: getattr(options, key) for key in ("count", "measure", "debiased", "seed")}
     findings = found.findings(about | chosen)
     saved = findings.save(options.out)
-    if options.json:
-        print(json.dumps({"out": str(saved), **findings.json()}))
-    else:
-        show(findings, saved)
+    answer(findings, saved, options.json, "out")
     return 0
 
 

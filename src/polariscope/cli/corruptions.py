@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 from polariscope.cli.configuration import parse_world
-from polariscope.cli.named import ModelFlags, is_source, opened, own_subject, run_subject
+from polariscope.cli.named import ModelFlags, is_source, opened_classifier, own_subject, run_subject
 from polariscope.cli.parsing import JSON, RUNS, flag, options_type, parse, take_first
 from polariscope.cli.progress import shares
 from polariscope.examination.corruptions import Withstood, withstand
 from polariscope.lab.holding import hold
-from polariscope.lab.store import Run, Store
-from polariscope.report.terminal import show
+from polariscope.lab.store import Store
+from polariscope.report.terminal import answer
 from polariscope.subjects import Subject
 from polariscope.training.run import config_of
 from polariscope.worlds.splits import Part
-from polariscope.worlds.targets import Targeted, Task, targets_of
+from polariscope.worlds.targets import Targeted, Task
 from polariscope.worlds.view import inside
 from polariscope.worlds.world import World, worlds
 
@@ -70,20 +69,12 @@ def main(arguments: list[str]) -> int:
 
 
 def _of_run(name: str, options: Any) -> int:
-    run = opened(Store(options.runs), name)
+    run = opened_classifier(Store(options.runs), name)
     config = config_of(run)
-    _check_classifies(run)
     found = _found(run_subject(run), Part(config.world, config.split), options)
     with hold(run.path):
         run.update(result={"accuracy": found.clean, "accuracy_corrupted": found.mean})
     return _said(found, {"run": run.id, "data": worlds.describe(config.world)}, options)
-
-
-def _check_classifies(run: Run) -> None:
-    config = config_of(run)
-    targets = targets_of(config.world) if "target" in config.objective.needs else ()
-    if len(targets) != 1 or not targets[0].size:
-        raise ValueError(f"run {run.id} was not trained to tell one class: train it with --objective classify")
 
 
 def _reference(options: Any) -> Subject | None:
@@ -95,9 +86,7 @@ def _reference(options: Any) -> Subject | None:
         return own_subject(options.against, ModelFlags(options.against_weights))
     if options.against_weights is not None:
         raise ValueError("--against-weights are for a module of yours, and a run has its own: leave them out")
-    run = opened(Store(options.runs), options.against)
-    _check_classifies(run)
-    return run_subject(run)
+    return run_subject(opened_classifier(Store(options.runs), options.against))
 
 
 def _found(subject: Subject, world: World, options: Any) -> Withstood:
@@ -119,8 +108,5 @@ def _said(found: Withstood, settings: dict[str, Any], options: Any) -> int:
     chosen = {key: getattr(options, key) for key in ("suite", "kinds", "severities", "count", "against", "seed")}
     findings = found.findings(settings=settings | chosen)
     saved = findings.save(options.out)
-    if options.json:
-        print(json.dumps({"report": str(saved), **findings.json()}))
-    else:
-        show(findings, saved)
+    answer(findings, saved, options.json)
     return 0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import os
 import sys
 from dataclasses import dataclass
@@ -23,7 +22,7 @@ from polariscope.objectives.beta_vae import BetaVAE
 from polariscope.objectives.objective import Objective
 from polariscope.objectives.vae import VAE
 from polariscope.report import save
-from polariscope.report.terminal import show
+from polariscope.report.terminal import answer
 from polariscope.training.config import RunConfig
 from polariscope.training.run import config_of
 from polariscope.worlds.splits import Part
@@ -115,10 +114,7 @@ def main(arguments: list[str]) -> int:
             note(run, examination)
         findings = examination.findings(**about_run(run))
         saved = save([findings], options.out or run.path, figures=False)
-    if options.json:
-        print(json.dumps({"report": str(saved), **findings.json()}))
-    else:
-        show(findings, saved)
+    answer(findings, saved, options.json)
     return 0
 
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from polariscope.cli.configuration import parse_world
-from polariscope.cli.named import is_source, opened, own_module
+from polariscope.cli.named import is_source, opened_classifier, own_module
 from polariscope.cli.parsing import flag, options_type, parse, take_first
 from polariscope.cli.progress import bars, shares
 from polariscope.examination.diagnose import (
@@ -120,14 +120,11 @@ def _of_run(name: str, arguments: list[str]) -> int:
     wanted = ("form", "count", "test", "modes", "ridge", "seed", "runs", "out", "json")
     options = parse(options_type([field for field in EXTRA if field[0] in wanted], HELP), arguments, "kernel")
     _check(options)
-    return _diagnosed(opened(Store(options.runs), name), options)
+    return _diagnosed(opened_classifier(Store(options.runs), name), options)
 
 
 def _diagnosed(run: Run, options: Any) -> int:
     config = RunConfig.build(run.config)
-    targets = targets_of(config.world) if "target" in config.objective.needs else ()
-    if len(targets) != 1 or not targets[0].size:
-        raise ValueError(f"run {run.id} was not trained to tell one class: train it with --objective classify")
     fit, test = _kept(config, options)
     network, first = load_model(run), load_model(run, 0)
     before, after = (one.network if isinstance(one, Scaled) else one for one in (first, network))

@@ -16,8 +16,9 @@ from polariscope.lab.store import Run, Store
 from polariscope.subjects import Subject, as_subject
 from polariscope.subjects.subject import Meaning
 from polariscope.subjects.weights import load_weights
-from polariscope.training.run import load_model
+from polariscope.training.run import config_of, load_model
 from polariscope.user_code import load_source
+from polariscope.worlds.targets import targets_of
 
 
 @dataclass(frozen=True)
@@ -66,6 +67,16 @@ def own_subject(reference: str, flags: ModelFlags) -> Subject:
 def flags_of(flags: ModelFlags) -> dict[str, Any]:
     """What was said about a model, besides where its weights are."""
     return {f.name: getattr(flags, f.name) for f in dataclasses.fields(ModelFlags) if f.name != "weights"}
+
+
+def opened_classifier(store: Store, name: str) -> Run:
+    """A run that was trained to tell one class."""
+    run = opened(store, name)
+    config = config_of(run)
+    targets = targets_of(config.world) if "target" in config.objective.needs else ()
+    if len(targets) != 1 or not targets[0].size:
+        raise ValueError(f"run {run.id} was not trained to tell one class: train it with --objective classify")
+    return run
 
 
 def run_subject(run: Run, step: int | None = None) -> Subject:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 from polariscope.cli.configuration import parse_world
 from polariscope.cli.parsing import JSON, flag, take_first
 from polariscope.examination.transitions import examine_transitions
-from polariscope.report.terminal import show
+from polariscope.report.terminal import answer
 from polariscope.worlds.sequences import Sequenced
 from polariscope.worlds.world import worlds
 
@@ -47,8 +46,5 @@ def main(arguments: list[str]) -> int:
     settings = {"world": worlds.describe(world), "furthest": options.furthest, "gaps": list(options.gaps)}
     findings = found.findings(f"Transitions of {name}", settings)
     saved = findings.save(options.out)
-    if options.json:
-        print(json.dumps({"report": str(saved), **findings.json()}))
-    else:
-        show(findings, saved)
+    answer(findings, saved, options.json)
     return 0

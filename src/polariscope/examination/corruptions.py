@@ -43,7 +43,8 @@ QUANTILE = 1.959964
 HINTS = {
     "scores": "The interval is that of as many independent answers as there are examples, each of which is seen under "
     "all corruptions: it is rather too wide than too narrow.",
-    "kinds": "Share of right answers at each severity, and over all. CE: errors in percent of those of the reference.",
+    "kinds": "Share of right answers at each severity, and over all.",
+    "errors": " CE: errors in percent of those of the reference.",
     "groups": "Mean accuracy over the corruptions of a group.",
     "severity": "Severity 0 is the clean image.",
     "bars": "The dotted line is the accuracy on clean images.",
@@ -185,7 +186,11 @@ class Withstood(Tabular):
         parts: list[Part] = [
             Values(name="scores", title="Scores", hint=HINTS["scores"], entries=self._values()),
             Records(
-                name="kinds", title="Corruptions", hint=HINTS["kinds"], rows=self.records(), columns=self._columns()
+                name="kinds",
+                title="Corruptions",
+                hint=HINTS["kinds"] + HINTS["errors"] * bool(self.errors),
+                rows=self.records(),
+                columns=self._columns(),
             ),
             Records(
                 name="groups",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 
 from rich.console import Console
@@ -34,6 +35,14 @@ def show(findings: Findings, saved: object = None, console: Console | None = Non
         console.print(f"note: {note}")
     if saved is not None:
         console.print(f"report: {saved}", soft_wrap=True)
+
+
+def answer(findings: Findings, saved: object, as_json: bool, place: str = "report") -> None:
+    """What a command says: the findings for people, or as one line of JSON with the place of the page."""
+    if as_json:
+        print(json.dumps({place: str(saved), **findings.json()}))
+    else:
+        show(findings, saved)
 
 
 def side_by_side(several: Sequence[Findings], console: Console | None = None) -> None:
