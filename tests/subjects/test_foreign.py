@@ -92,7 +92,7 @@ def test_every_convention_comes_to_the_same_code(dots, name, options, variance, 
 
 @pytest.mark.parametrize(("name", "options", "variance", "decodes"), KINDS, ids=IDS)
 def test_every_convention_from_the_command_line(dots_file, tmp_path, capsys, name, options, variance, decodes) -> None:
-    torch.manual_seed(0)  # which of several outputs is a sample is told by values, and refused where a draw leaves it open
+    torch.manual_seed(0)  # outputs are told apart by values, which some draws of a sample leave open
     flags = [word for key, value in options.items() for word in (f"--{key}", value)]
     words = ["examine", f"{FILE}:{name}", "--data", str(dots_file), *flags, "--count", "128", "--json"]
     assert main([*words, "--measures", "mig", "--out", str(tmp_path / "report.html")]) == 0
