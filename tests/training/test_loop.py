@@ -106,7 +106,8 @@ def test_a_small_world_that_comes_round_is_rendered_once(steps, kept) -> None:
 
 
 @pytest.mark.parametrize(
-    ("schedule", "halfway", "end"), [("constant", 1.0, 1.0), ("linear", 0.5, 0.01), ("cosine", 0.5, 0.000247)]
+    ("schedule", "halfway", "end"),
+    [("constant", 1.0, 1.0), ("linear", 0.5, 0.01), ("late-linear", 1.0, 0.02), ("cosine", 0.5, 0.000247)],
 )
 def test_schedules(schedule: str, halfway: float, end: float) -> None:
     config = TrainingConfig(steps=100, schedule=schedule)  # type: ignore[arg-type]

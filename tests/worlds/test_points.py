@@ -101,6 +101,14 @@ def test_linear_square_has_the_written_matrix() -> None:
     np.testing.assert_allclose(x, w @ written.T, atol=1e-6)
 
 
+def test_centred_square_has_the_same_points_around_zero() -> None:
+    x, w = everything(SquareLinear(count=500))
+    centred, same = everything(SquareLinear(count=500, centred=True))
+    np.testing.assert_array_equal(w, same)
+    np.testing.assert_allclose(centred.mean(axis=0), 0, atol=1e-6)
+    np.testing.assert_allclose(centred, x - x.mean(axis=0), atol=1e-6)
+
+
 @pytest.mark.spec("003/F3-048")
 @pytest.mark.parametrize("stretch", [1.0, 1.5, 2.0])
 def test_linear_square_has_the_written_covariance(stretch: float) -> None:

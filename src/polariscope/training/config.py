@@ -31,8 +31,9 @@ class TrainingConfig:
     """Of plain gradient descent (sgd)."""
     weight_decay: float = 0.0
     """What the optimiser takes off the weights."""
-    schedule: Literal["constant", "linear", "cosine", "drop"] = "constant"
-    """How the learning rate falls to zero over the run, drops by a factor now and then, or stays."""
+    schedule: Literal["constant", "linear", "late-linear", "cosine", "drop"] = "constant"
+    """How the learning rate falls to zero over the run (late-linear: over its second half), drops by a factor every so
+    many steps, or stays."""
     drop_every: int = 0
     """Steps between two drops of the schedule of that name."""
     drop: float = 0.1

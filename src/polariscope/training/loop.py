@@ -327,6 +327,8 @@ def rate_factor(step: int, config: TrainingConfig) -> float:
             return warm
         case "linear":
             return warm * (1 - done)
+        case "late-linear":
+            return warm * min(1.0, 2 * (1 - done))
         case "cosine":
             return warm * 0.5 * (1 + math.cos(math.pi * done))
         case "drop":

@@ -138,13 +138,15 @@ class SquareLinear(PointWorld):
 
     x = R [diag(stretch, 1); 0] w with w uniform on the square and R a turn of 45 degrees about (1, -1, 1). The
     covariance has eigenvalues stretch^2/12, 1/12 and 0; ``stretch=1`` makes the two directions interchangeable.
-    ``law="gaussian"`` draws w from the normal distribution of the same mean and variance.
+    ``law="gaussian"`` draws w from the normal distribution of the same mean and variance. ``centred`` moves the points
+    so that their mean is 0, which spares a linear encoder the search for its bias.
     """
 
     count: int = 50_000
     stretch: float = 2.0
     seed: int = 0
     law: Law = "uniform"
+    centred: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -167,7 +169,8 @@ class SquareLinear(PointWorld):
 
     def draw(self) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
         w = draw_factors(self.law, self.count, 2, (self.seed, POINTS))
-        return (w @ self.matrix.T).astype(np.float32), w.astype(np.float32)
+        centre = w.mean(axis=0) if self.centred else 0.0
+        return ((w - centre) @ self.matrix.T).astype(np.float32), w.astype(np.float32)
 
 
 @worlds.register("square-nonlinear")

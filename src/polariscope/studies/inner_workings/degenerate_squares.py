@@ -14,7 +14,7 @@ from polariscope.measures.orthogonality import distance_to_orthogonality, haar_d
 from polariscope.report.figures import LIGHT, SUBJECTS, styled
 from polariscope.representation import represent
 from polariscope.studies.criteria import All, AtLeast, AtMost, Beats, Near, Rises
-from polariscope.studies.inner_workings.alignment_tasks import decoder_distance, settings_of, task
+from polariscope.studies.inner_workings.alignment_tasks import Task, decoder_distance, settings_of, task
 from polariscope.studies.published import published
 from polariscope.studies.rows import plus_minus
 from polariscope.studies.study import Bench, Claim, Job, Row, Scale, Study, Table, studies
@@ -25,7 +25,8 @@ from polariscope.training.run import load_model
 from polariscope.worlds.points import SquareLinear
 
 RATIOS = (1.0, 1.2, 1.5, 2.0)
-SEEDS = {"smoke": 1, "laptop": 5, "paper": 10}
+SEEDS = {"smoke": range(1), "laptop": range(5, 15), "paper": range(10)}
+"""At laptop scale the seeds below 5 belong to an earlier table, made before the data were centred."""
 STARTS = {"smoke": 3, "laptop": 40, "paper": 200}
 STEPS = {"smoke": 40, "laptop": 16_000, "paper": 200_000}
 SHOWN = 400  # points of each picture
@@ -47,19 +48,18 @@ class DegenerateSquares(Study):
         return exact + [
             {"scale": scale, "route": "trained", "ratio": ratio, "seed": seed}
             for ratio in (RATIOS[::2] if scale == "smoke" else RATIOS)
-            for seed in range(SEEDS[scale])
+            for seed in SEEDS[scale]
         ]
 
     def run(self, job: Job, bench: Bench) -> list[Row]:
         if job["route"] == "exact":
             return _exact(job["ratio"], STARTS[job["scale"]])
-        chosen = task("square-linear", job["scale"])
-        chosen = replace(chosen, world=SquareLinear(8000, stretch=job["ratio"])).shortened(STEPS[job["scale"]])
+        chosen = _task(job["scale"], job["ratio"])
         model = load_model(bench.train(chosen.config("beta-vae", job["seed"])))
         rep = represent(model, chosen.held_out, count=5000)
         assert rep.factors is not None
         score = neighbour_score(rep.mean, rep.factors).value
-        codes = rep.mean[:SHOWN].round(3).tolist() if job["seed"] < 4 else None
+        codes = rep.mean[:SHOWN].round(3).tolist() if job["seed"] in SEEDS[job["scale"]][:4] else None
         distance = decoder_distance(model, rep.mean[:50])
         return [settings_of(job) | {"score": score, "distance": distance, "codes": codes}]
 
@@ -182,6 +182,16 @@ def projections() -> Figure:
     axes.set_xticks(range(0, 181, 45))
     axes.legend(title="ratio of sides")
     return figure
+
+
+def _task(scale: Scale, ratio: float) -> Task:
+    """A square of one ratio. Below paper scale by the recipe of Spec 003, R3: points around 0, and a learning rate that
+    falls only in the second half; the printed settings of table 3.1 do not reach the published distances."""
+    chosen = task("square-linear", scale).shortened(STEPS[scale])
+    if scale == "paper":
+        return replace(chosen, world=SquareLinear(stretch=ratio))
+    training = replace(chosen.training, schedule="late-linear")
+    return replace(chosen, world=SquareLinear(8000, stretch=ratio, centred=True), training=training)
 
 
 def _exact(ratio: float, starts: int) -> list[Row]:
