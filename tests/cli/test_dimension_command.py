@@ -64,6 +64,10 @@ def test_an_untrained_answer_is_not_trusted(tmp_path: Path, capsys: pytest.Captu
     out = capsys.readouterr().out
     assert "still collapsed" in out
     assert "guard: NOT trusted" in out
+    assert "answer for seed 0: none that can be trusted" in out
+    assert "No trusted number: " in out
+    (run,) = Store(tmp_path).runs()
+    assert run.result["dimension"] is None, "what is not trusted is not recorded as a result"
 
 
 @pytest.mark.parametrize(

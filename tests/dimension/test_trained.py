@@ -320,6 +320,6 @@ def test_results_come_as_rows_and_as_a_published_table() -> None:
     assert pa.Table.from_pylist(rows).schema.names == list(SCHEMA)
     stable = [StableDimension((run(n),), stable=True) for n in (10, 12, 11)]
     lines = markdown(dimension_findings(stable, "sprites", 4)).splitlines()
-    titles = lines.index("| algorithm | dataset | n (avg ± SD) | time/run | models | steps |")
+    titles = lines.index("| algorithm | dataset | n (avg ± SD) | time/run | models | steps | trusted |")
     assert lines[titles + 2].startswith("| FONDUE | sprites | 11.0 ± 1.0 | ")
     assert set(asdict(reading(3, 0.5))) - {"bottleneck"} <= set(reading_row(reading(3, 0.5)))

@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 
 from polariscope.cli import main
-from polariscope.examination.transitions import examine_transitions
+from polariscope.examination.transitions import TransitionExamination, examine_transitions
+from polariscope.measures.transition_statistics import transition_statistics
 from polariscope.report.findings import Chart
+from polariscope.report.page import page
 from polariscope.worlds.masks import Walkers
 from polariscope.worlds.pairs import Pairs
 from polariscope.worlds.sources import Sources
@@ -19,11 +21,45 @@ def test_sparse_and_normal_steps_are_told_apart() -> None:
     sparse = examine_transitions(Sources(**common, alpha=1.0, rate=6.0))
     normal = examine_transitions(Sources(**common, alpha=2.0, rate=9.0))
     assert sparse.sparse == list(sparse.names)
-    assert "can identify" in sparse.headline
+    assert sparse.headline.startswith("All 2 factors move sparsely and independently: SlowVAE can identify them")
     assert normal.sparse == []
     assert "may turn them into each other" in normal.headline
     assert [row["alpha"] for row in sparse.records()] == pytest.approx([1, 1], abs=0.1)
     assert [row["alpha"] for row in normal.records()] == pytest.approx([2, 2], abs=0.25)
+
+
+def test_dependent_factors_are_not_promised_to_be_identified() -> None:
+    rng = np.random.default_rng(0)
+    common = rng.exponential(size=(3000, 1))  # when one factor moves far, the other does too
+    changes = rng.laplace(size=(3000, 2)) * common
+    found = TransitionExamination(transition_statistics(changes, ("x", "y")), changes, ("x", "y"))
+    assert found.sparse == ["x", "y"]
+    (pair,) = found.dependent
+    assert pair.natural > 0.2
+    assert found.headline.startswith("All 2 factors move sparsely, but not independently: x and y change together")
+    assert f"rank correlation {pair.natural:.2f}" in found.headline
+    assert "can identify" not in found.headline
+    alone = TransitionExamination(transition_statistics(changes[:, :1], ("x",)), changes[:, :1], ("x",))
+    assert alone.headline.startswith("x moves sparsely: ")
+    normal = rng.normal(size=(3000, 2)) * (1 + 0.3 * common)
+    mixed = np.column_stack([changes[:, 0], rng.normal(size=3000)])
+    for table, words in ((normal, "x and y do not move sparsely"), (mixed, "x moves sparsely, y does not")):
+        statistics = transition_statistics(table, ("x", "y"))
+        assert TransitionExamination(statistics, table, ("x", "y")).headline.startswith(words)
+
+
+def test_the_figures_show_the_alphas_and_correlations_of_the_tables() -> None:
+    """Areas are whole numbers and do not change around 0: an estimator of the figure's own would differ."""
+    found = examine_transitions(Walkers(sequences=20), gaps=(1, 4), seed=3)
+    charts = {chart.name: chart.draw() for chart in found.findings().of(Chart)}
+    shown = [axes.lines[0].get_label() for axes in charts["histograms"].axes]
+    assert shown == [f"generalised, α = {row['alpha']:.2f}" for row in found.records()]
+    at_one = {line.get_label(): line.get_ydata()[0] for line in charts["gaps"].axes[0].lines[: len(found.names)]}
+    assert at_one == {row["factor"]: row["alpha"] for row in found.records()}
+    pairs = found.statistics.dependence
+    titles = [axes.get_title("left").rpartition(" ")[2] for axes in charts["planes"].axes]
+    expected = [pair.natural for pair in pairs] + [pair.permuted for pair in pairs]
+    assert [float(title) for title in titles] == pytest.approx(expected, abs=0.0051)
 
 
 def test_categories_that_never_move_are_left_out_and_said() -> None:
@@ -76,3 +112,8 @@ def test_videos_that_show_nothing_are_refused_in_a_sentence(tmp_path, capsys, ma
 def test_a_world_without_time_is_refused(capsys) -> None:
     assert main(["transitions", "squares"]) == 2
     assert "nothing that moves" in capsys.readouterr().err
+
+
+def test_the_page_is_small() -> None:
+    """A path for each cell of the planes made 4.6 MB of it."""
+    assert len(page([examine_transitions(Walkers(sequences=12)).findings()])) < 700_000

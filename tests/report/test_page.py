@@ -355,7 +355,7 @@ def test_the_search_for_a_dimension(parsed):
         return StableDimension((found,), stable=True)
 
     findings = dimension_findings([seed(0, 5), seed(1, 7)], "sprites", 4)
-    assert findings.headline == "5, 7 latent variables over 2 seeds; mean 6.0."
+    assert findings.headline == "5 and 7 latents over 2 seeds; mean 6.0."
     told = findings.json()
     assert told["answers"] == [5, 7]
     assert told["table"][0]["n"] == "6.0 ± 1.4"
@@ -366,8 +366,26 @@ def test_the_search_for_a_dimension(parsed):
     assert "6.0 ± 1.4" in shown.text["table"]
     assert findings.notes == []
     single = dimension_findings([seed(0, 5, explained=0.01)], "sprites", 4)
-    assert single.headline == "5 latent variables."
+    assert single.headline.startswith("No trusted number: ")
+    assert single.headline.endswith("The search ended at 5.")
+    assert "no" in parsed(page([single])).text["table"].split()
     assert "Train longer" in single.notes[0]
+    some = dimension_findings([seed(0, 5), seed(1, 7, explained=0.01)], "sprites", 4)
+    assert some.headline == "5 latent variables. 1 seed of 2 gave no trusted number."
+
+
+@pytest.mark.parametrize(
+    ("answer", "attempts", "stable", "said"),
+    [
+        (1, 2, True, "1 latent variable."),
+        (5, 2, False, "5 latent variables; the answer still changes with more steps."),
+        (5, 1, False, "5 latent variables; whether more steps change it is unknown."),
+        (50, 2, True, "At least 16 latent variables: the search ended at its limit."),
+    ],
+)
+def test_the_headline_of_a_dimension_is_as_strong_as_the_search(answer, attempts, stable, said):
+    found = search_dimension(lambda n: reading(n, 2.0 * max(n - answer, 0), 0), 4, cap=16)
+    assert dimension_findings([StableDimension((found,) * attempts, stable)], "sprites", 4).headline == said
 
 
 class Squares(Study):

@@ -26,6 +26,7 @@ from polariscope.dimension import (
     stable_dimension,
     type_count_dimension,
 )
+from polariscope.grammar import counted
 from polariscope.lab.store import Store
 from polariscope.report.terminal import show
 from polariscope.training.config import RunConfig
@@ -136,7 +137,9 @@ def _verdict(found: StableDimension, seed: int, once: bool, console: Console) ->
         console.print("guard: passed, but the answer still changes with more steps: raise --training.steps.")
     else:
         console.print("guard: passed; stability over steps was not looked at (--once).")
-    console.print(f"answer for seed {seed}: {found.answer} latent variables", highlight=False)
+    number = counted(found.answer, "latent variable")
+    answer = number if last.trusted else f"none that can be trusted (the search ended at {number})"
+    console.print(f"answer for seed {seed}: {answer}")
 
 
 def _report(config: RunConfig, options: Any, start: int, found: list[StableDimension], console: Console) -> int:
@@ -146,11 +149,9 @@ def _report(config: RunConfig, options: Any, start: int, found: list[StableDimen
     run = Store(options.runs).create(about, f"dimension {config.label}", "dimension")
     findings = dimension_findings(found, worlds.name_of(config.world), start, about)
     saved = findings.save(run.path)
-    answers = findings.facts["answers"]
-    run.update(
-        status="done",
-        result={"dimension": sum(answers) / len(answers), "models": sum(one.models for one in found)},
-    )
+    answers = [one.answer for one in found if one.last.trusted]
+    dimension = sum(answers) / len(answers) if answers else None
+    run.update(status="done", result={"dimension": dimension, "models": sum(one.models for one in found)})
     if options.json:
         print(json.dumps({"run": run.id, "report": str(saved), **findings.json()}))
         return 0

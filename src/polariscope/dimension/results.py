@@ -14,6 +14,7 @@ import numpy as np
 
 from polariscope.dimension.figures import trace_curves
 from polariscope.dimension.trained import DimensionSearch, Reading, StableDimension
+from polariscope.grammar import counted, listed
 from polariscope.report.findings import Chart, Column, Findings, Records
 
 SCHEMA = ("algorithm", "dataset", "n_mean", "n_sd", "seconds_per_run", "models", "steps", "runs", "trusted")
@@ -25,6 +26,7 @@ ANSWER_COLUMNS = (
     Column("time", "time/run"),
     Column("models", "models", "%.3g"),
     Column("steps", "steps", "%d"),
+    Column("trusted", "trusted"),
 )
 READING_COLUMNS = (
     Column("seed", "seed", "%d"),
@@ -76,16 +78,17 @@ def dimension_findings(
     table = result_rows({data: last})
     attempts = [attempt for one in found for attempt in one.attempts]
     answers = [one.answer for one in found]
-    text = ", ".join(map(str, answers))
     return Findings(
-        f"dimension of {data}",
-        f"{text} latent variables"
-        + (f" over {len(found)} seeds; mean {np.mean(answers):.1f}." if len(found) > 1 else "."),
+        f"Dimension of {data}",
+        headline(found),
         [
             Records(
                 name="table",
                 title="Answers",
-                rows=[row | {"n": _spread(row), "time": duration(row["seconds_per_run"])} for row in table],
+                rows=[
+                    row | {"n": _spread(row), "time": duration(row["seconds_per_run"]), "trusted": _share(row)}
+                    for row in table
+                ],
                 columns=ANSWER_COLUMNS,
             ),
             Records(
@@ -119,6 +122,27 @@ def dimension_findings(
     )
 
 
+def headline(found: Sequence[StableDimension]) -> str:
+    """The number, no stronger than what was found: a distrusted one comes second, and doubts come with it."""
+    trusted = [one for one in found if one.last.trusted]
+    all_answers = listed([str(one.answer) for one in found])
+    if not trusted:
+        ended = f"The search ended at {all_answers}" if len(found) == 1 else f"The searches ended at {all_answers}"
+        return f"No trusted number: the models that decided have not learned to use their latents yet. {ended}."
+    numbers = [one.answer for one in trusted]
+    text = counted(numbers[0], "latent variable") if len(numbers) == 1 else f"{listed(list(map(str, numbers)))} latents"
+    if len(numbers) > 1:
+        text += f" over {counted(len(numbers), 'seed')}; mean {np.mean(numbers):.1f}"
+    if any(one.last.search.capped for one in trusted):
+        text = f"At least {text}: the search ended at its limit"
+    elif not all(one.stable for one in trusted):
+        several = any(len(one.attempts) > 1 for one in trusted)
+        text += "; the answer still changes with more steps" if several else "; whether more steps change it is unknown"
+    if len(trusted) < len(found):
+        text += f". {counted(len(found) - len(trusted), 'seed')} of {len(found)} gave no trusted number"
+    return f"{text}."
+
+
 def doubts(found: StableDimension) -> list[str]:
     """What speaks against one seed's answer."""
     last, notes = found.last, []
@@ -147,6 +171,13 @@ def search_row(search: DimensionSearch) -> dict[str, Any]:
         "trusted": search.trusted,
         "readings": [reading_row(reading) for reading in search.readings],
     }
+
+
+def _share(row: Mapping[str, Any]) -> str:
+    """Whether a run can be trusted, or how many of several."""
+    if row["runs"] == 1:
+        return "yes" if row["trusted"] else "no"
+    return f"{round(row['trusted'] * row['runs'])} of {row['runs']}"
 
 
 def _spread(row: Mapping[str, Any]) -> str:

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from polariscope.measures.transition_statistics import TransitionStatistics, transition_statistics
+from polariscope.grammar import listed
+from polariscope.measures.transition_statistics import Dependence, TransitionStatistics, transition_statistics
 from polariscope.report.figures import transition_histogram
 from polariscope.report.findings import Chart, Column, Findings, Part, Records
 from polariscope.report.transition_figures import shape_over_gap, transition_planes
@@ -31,6 +32,8 @@ FIT_COLUMNS = (
     Column("normal_ks", "normal", "%.3f", aside=True),
     Column("excess_kurtosis", "excess kurtosis", "%.1f", "kurtosis"),
 )
+DEPENDENT = 0.1
+"""Rank correlation of two factors' changes from which they count as dependent here, if chance does not explain it."""
 DEPENDENCE_COLUMNS = (
     Column("first", "factor"),
     Column("second", "and"),
@@ -49,6 +52,8 @@ class TransitionExamination(Tabular):
     names: tuple[str, ...]
     still: tuple[str, ...] = ()
     """Factors that never change, of which nothing can be said."""
+    seed: int = 0
+    """Of the permuted control."""
 
     @property
     def sparse(self) -> list[str]:
@@ -58,13 +63,35 @@ class TransitionExamination(Tabular):
         return [row.factor for row in better if row.fit.alpha <= SPARSE]
 
     @property
+    def dependent(self) -> list[Dependence]:
+        """Pairs of factors that change together by more than three standard deviations of chance, the strongest
+        first."""
+        pairs = (p for p in self.statistics.dependence if abs(p.natural) > max(DEPENDENT, 3 * p.noise))
+        return sorted(pairs, key=lambda pair: -abs(pair.natural))
+
+    @property
     def headline(self) -> str:
+        """As strong as the tables: the theory asks for sparse *and* independent changes."""
         dense = [name for name in self.names if name not in self.sparse]
         if not dense:
-            return f"All {len(self.names)} factors move sparsely: SlowVAE can identify them"
-        some = f"{', '.join(self.sparse)} move sparsely; " if self.sparse else ""
+            moved = f"All {len(self.names)} factors move" if len(self.names) > 1 else f"{self.names[0]} moves"
+            return f"{moved} sparsely{self._dependence}"
+        some = f"{listed(self.sparse)} {'moves' if len(self.sparse) == 1 else 'move'} sparsely, " if self.sparse else ""
+        others = f"{listed(dense)} {'does' if len(dense) == 1 else 'do'} not{'' if some else ' move sparsely'}"
+        pairs = listed([f"{pair.first} with {pair.second}" for pair in self.dependent])
+        together = f". Some also change together ({pairs}), which its theory excludes" if pairs else ""
+        return f"{some}{others}: SlowVAE may turn them into each other{together}"
+
+    @property
+    def _dependence(self) -> str:
+        if not self.dependent:
+            alone = " and independently" if self.statistics.dependence else ""
+            return f"{alone}: SlowVAE can identify them where its other assumptions hold"
+        worst = self.dependent[0]
         return (
-            f"{some}{', '.join(dense)} {'does' if len(dense) == 1 else 'do'} not: SlowVAE may turn them into each other"
+            f", but not independently: {worst.first} and {worst.second} change together (rank correlation "
+            f"{worst.natural:.2f}, chance {worst.noise:.2f}). The theory of SlowVAE assumes independent factors, so it "
+            "does not promise that they can be identified here"
         )
 
     def records(self) -> list[Row]:
@@ -72,6 +99,7 @@ class TransitionExamination(Tabular):
 
     def findings(self, title: str = "transitions", settings: Mapping[str, Any] | None = None) -> Findings:
         changes = dict(zip(self.names, self.changes.T, strict=True))
+        fits = {row.factor: row.fit for row in self.statistics.rows}
         parts: list[Part] = [
             Records(
                 name="fits",
@@ -84,7 +112,7 @@ class TransitionExamination(Tabular):
             Chart(
                 name="histograms",
                 title="How often factors change by how much",
-                draw=lambda: transition_histogram(changes),
+                draw=lambda: transition_histogram(changes, fits=fits),
             ),
         ]
         if self.statistics.dependence:
@@ -92,14 +120,16 @@ class TransitionExamination(Tabular):
                 Records(
                     name="dependence",
                     title="Do factors move together?",
-                    hint="Rank correlation of the sizes of two factors' changes. Theory assumes none.",
+                    hint="Rank correlation of the sizes of two factors' changes. The theory of SlowVAE assumes none. "
+                    "Permuted: after each factor's changes were shuffled. Chance: the standard deviation for "
+                    "independent changes.",
                     rows=[asdict(row) for row in self.statistics.dependence],
                     columns=DEPENDENCE_COLUMNS,
                 ),
                 Chart(
                     name="planes",
                     title="Changes of two factors",
-                    draw=lambda: transition_planes(self.changes, self.names),
+                    draw=lambda: transition_planes(self.changes, self.names, seed=self.seed),
                 ),
             ]
         gaps = self.statistics.gaps
@@ -111,7 +141,11 @@ class TransitionExamination(Tabular):
             f"{self.headline}.",
             parts,
             notes,
-            {"sparse": self.sparse, "gaps": [asdict(gap) for gap in gaps]},
+            {
+                "sparse": self.sparse,
+                "dependent": [[p.first, p.second] for p in self.dependent],
+                "gaps": [asdict(gap) for gap in gaps],
+            },
             {"changes": self.changes},
             settings=settings or {},
         )
@@ -151,4 +185,5 @@ def examine_transitions(
         changes[:, moving],
         tuple(kept),
         tuple(name for name in names if name not in kept),
+        seed,
     )

@@ -133,7 +133,7 @@ def transition_statistics(
             for factor, column in zip(names, table.T, strict=True)
         ),
         tuple(found for data, table in changes.items() for found in dependence(table, names, data, seed)),
-        shapes_by_gap(by_gap or {}, names, seed),
+        shapes_by_gap(by_gap or {}, names, seed, location=location),
     )
 
 
@@ -174,14 +174,17 @@ def permuted(deltas: ArrayLike, seed: int) -> Floats:
     return np.random.default_rng(seed).permuted(np.asarray(deltas, dtype=float), axis=0)
 
 
-def shapes_by_gap(by_gap: Mapping[float, ArrayLike], names: Sequence[str], seed: int = 0) -> tuple[ShapeAtGap, ...]:
-    """The shape α of each factor's changes ``(n, factors)`` over some time, by that time.
+def shapes_by_gap(
+    by_gap: Mapping[float, ArrayLike], names: Sequence[str], seed: int = 0, *, location: float | None = None
+) -> tuple[ShapeAtGap, ...]:
+    """The shape α of each factor's changes ``(n, factors)`` over some time, by that time, as :func:`fitted_factor` fits
+    it.
 
     Sums of independent steps tend to a normal density, α = 2; natural ones stay sparse, α < 1. Klindt et al. 2021,
     figure 14; Spec 001a, section 4.4.
     """
     return tuple(
-        ShapeAtGap(name, gap, fit_transitions(_spread(column, seed)[0]).alpha, len(column))
+        ShapeAtGap(name, gap, fitted_factor(column, name, location=location, seed=seed).fit.alpha, len(column))
         for gap in sorted(by_gap)
         for name, column in zip(names, checked(by_gap[gap], names).T, strict=True)
     )

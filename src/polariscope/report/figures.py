@@ -24,7 +24,8 @@ from matplotlib.ticker import FuncFormatter, LogFormatter, MaxNLocator
 from numpy.typing import ArrayLike, NDArray
 from PIL import Image
 
-from polariscope.measures.transitions import fit_transitions
+from polariscope.measures.transition_statistics import fitted_factor
+from polariscope.measures.transitions import TransitionFit
 from polariscope.report.findings import Metric
 from polariscope.representation import Representation
 from polariscope.worlds.pictures import Limits, pictured
@@ -259,16 +260,22 @@ def variable_histograms(representation: Representation, variables: Sequence[Vari
 
 
 @styled
-def transition_histogram(transitions: Mapping[str, ArrayLike], bins: int = 101, reach: float = 5.0) -> Figure:
+def transition_histogram(
+    transitions: Mapping[str, ArrayLike],
+    bins: int = 101,
+    reach: float = 5.0,
+    fits: Mapping[str, TransitionFit] | None = None,
+) -> Figure:
     """How often factors change by how much, on a logarithmic axis, with the three fitted densities.
 
-    The axis ends ``reach`` standard deviations from 0; what lies beyond is counted in the last bins.
+    The axis ends ``reach`` standard deviations from 0; what lies beyond is counted in the last bins. ``fits`` are those
+    of a table that stands beside the figure; without them each factor is fitted as such a table would be.
     """
     figure = Figure(figsize=(0.6 + 2.6 * len(transitions), 2.6), layout="constrained")
     row = figure.subplots(1, len(transitions), squeeze=False)[0]
     for axes, (name, deltas) in zip(row, transitions.items(), strict=True):
         u = np.asarray(deltas, dtype=float).ravel()
-        fit = fit_transitions(u)
+        fit = fits[name] if fits is not None else fitted_factor(u, name).fit
         end = reach * u.std()
         axes.hist(u.clip(-end, end), np.linspace(-end, end, bins + 1), density=True, color=LIGHT["passive"], alpha=0.5)
         at = np.linspace(-end, end, 401)

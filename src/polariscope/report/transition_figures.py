@@ -34,7 +34,7 @@ def transition_planes(deltas: ArrayLike, names: Sequence[str], bins: int = 61, s
     edges = np.linspace(-REACH, REACH, bins + 1)
     for row, (axes_of_row, shown) in enumerate(rows):
         for axes, (i, j), pair in zip(axes_of_row, combinations(range(len(names)), 2), found, strict=True):
-            axes.hist2d(shown[:, i], shown[:, j], [edges, edges], norm=LogNorm(), cmap="Blues")
+            axes.hist2d(shown[:, i], shown[:, j], [edges, edges], norm=LogNorm(), cmap="Blues", rasterized=True)
             correlation = round(pair.permuted if row else pair.natural, 2) + 0.0  # no minus before nothing
             axes.set_title(f"{'permuted' if row else 'as they are'}, ρ = {correlation:.2f}")
             axes.set_xlabel(f"change of {names[i]}")
