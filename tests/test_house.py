@@ -17,7 +17,7 @@ MAY_IMPORT = {
     "nets": GROUND,
     "objectives": GROUND | {"nets"},
     "training": GROUND | {"objectives", "nets", "worlds", "lab"},
-    "subjects": GROUND,
+    "subjects": GROUND | {"lab", "worlds", "training"},  # a run is a model too, and brings its data
     "representation": GROUND | {"worlds", "subjects"},
     "measures": GROUND | {"representation", "theory"},
     # The document of every result and its figures: below all who have results.

@@ -22,10 +22,12 @@ from torch import Tensor
 
 from polariscope.atomic import atomic
 from polariscope.memory import available_memory
-from polariscope.subjects import Subject, as_subject
+from polariscope.subjects import Subject
+from polariscope.subjects.doors import subject_and_world
 from polariscope.subjects.layers import recorded
 from polariscope.worlds.factors import Factor
-from polariscope.worlds.world import World, sample_numbers, to_tensor
+from polariscope.worlds.given import Data
+from polariscope.worlds.world import sample_numbers, to_tensor
 
 Floats = NDArray[np.float32]
 FORMAT = "polariscope-representation-1"
@@ -146,7 +148,7 @@ class Representation:
 
 def represent(
     model: Any,
-    world: World,
+    data: Data | None = None,
     *,
     count: int = 10_000,
     layers: Sequence[str] = (),
@@ -155,15 +157,16 @@ def represent(
     noise_seed: int | None = None,
     batch_size: int | None = None,
 ) -> Representation:
-    """What ``model`` says about ``count`` different observations of ``world``.
+    """What ``model`` says about ``count`` different observations of ``data``.
 
-    The model is a :class:`~polariscope.subjects.Subject`, or whatever can be wrapped into one. ``layers`` names
-    sub-modules whose activations are kept (see :func:`~polariscope.subjects.layers.layer_names`); those that only
-    decoding reaches are made from samples. ``seed`` draws the examples, ``noise_seed`` (the same, if not given) the
-    noise of the samples: give two models that are to be compared the same examples and different noise, or the noise
-    itself will look like a likeness.
+    The model is a :class:`~polariscope.subjects.Subject`, or whatever :func:`~polariscope.subjects.as_subject` can wrap
+    into one; data is whatever :func:`~polariscope.worlds.given.as_world` takes, by default what the run was trained on.
+    ``layers`` names sub-modules whose activations are kept (see
+    :func:`~polariscope.subjects.layers.layer_names`); those that only decoding reaches are made from samples.
+    ``seed`` draws the examples, ``noise_seed`` (the same, if not given) the noise of the samples: give two models that
+    are to be compared the same examples and different noise, or the noise itself will look like a likeness.
     """
-    subject = as_subject(model)
+    subject, world = subject_and_world(model, data)
     index = sample_numbers(world, count, seed)
     factors = world.factors_of(index)
     row = math.prod(world.shape)

@@ -10,12 +10,12 @@ from typing import Any
 
 from rich.console import Console
 
-from polariscope.cli.examine import divergence_weight, note
+from polariscope.cli.examine import note
 from polariscope.cli.named import run_shelf
 from polariscope.cli.parsing import parse
 from polariscope.cli.progress import bars
 from polariscope.examination.examination import about_run
-from polariscope.examination.examine import examine
+from polariscope.examination.examine import divergence_weight, examine
 from polariscope.lab.store import Run, Store
 from polariscope.nets.autoencoder import AutoencoderConfig
 from polariscope.objectives.beta_tc_vae import BetaTCVAE

@@ -14,13 +14,10 @@ from polariscope.cli.named import ModelFlags, flags_of, is_source, opened, own_s
 from polariscope.cli.parsing import parse, take, take_first
 from polariscope.examination.embedding import Shelf
 from polariscope.examination.examination import Examination, about_run
-from polariscope.examination.examine import examine
+from polariscope.examination.examine import divergence_weight, examine
 from polariscope.lab.holding import InUseError, hold
 from polariscope.lab.store import Run, Store
 from polariscope.measures.measure import measures
-from polariscope.objectives.beta_vae import BetaVAE
-from polariscope.objectives.objective import Objective
-from polariscope.objectives.vae import VAE
 from polariscope.report import save
 from polariscope.report.terminal import answer
 from polariscope.training.config import RunConfig
@@ -144,10 +141,3 @@ def note(run: Run, examination: Examination) -> None:
             run.update(result={"types": examination.counts, "measures": examination.measures})
     except InUseError as error:
         print(f"not noted in run.json: {error}", file=sys.stderr)
-
-
-def divergence_weight(objective: Objective) -> float | None:
-    """The weight of the divergence, for objectives that have one and no other pressure on the posterior."""
-    if type(objective) is BetaVAE:  # not one with a full covariance, to which the diagonal formula does not apply
-        return objective.beta
-    return 1.0 if isinstance(objective, VAE) else None

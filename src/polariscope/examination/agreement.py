@@ -11,12 +11,17 @@ from polariscope.examination.embedding import embed
 from polariscope.measures.information import FloatArray
 from polariscope.measures.udr import UDR, Likeness, udr
 from polariscope.representation import Representation
-from polariscope.subjects import as_subject
-from polariscope.worlds.given import Data, as_world
+from polariscope.subjects.doors import subjects_and_world
+from polariscope.worlds.given import Data
 
 
 def rank_by_agreement(
-    models: Sequence[Any], data: Data, *, count: int = 10_000, seed: int = 0, likeness: Likeness = "spearman"
+    models: Sequence[Any],
+    data: Data | None = None,
+    *,
+    count: int = 10_000,
+    seed: int = 0,
+    likeness: Likeness = "spearman",
 ) -> UDR:
     """The unsupervised disentanglement ranking of models on the same data; ``best`` is the number of the one to keep.
 
@@ -34,8 +39,8 @@ def rank_by_agreement(
     >>> rank_by_agreement([Ordered(0, 1, 2), Ordered(2, 0, 1)], points).values.round(3).tolist()
     [1.0, 1.0]
     """
-    world = as_world(data)
-    said = [embed(as_subject(model), world, count=count, seed=seed) for model in models]
+    subjects, world = subjects_and_world(models, data)
+    said = [embed(subject, world, count=count, seed=seed) for subject in subjects]
     information = None if any(one.var is None for one in said) else [_information(one) for one in said]
     return udr([one.mean for one in said], information, likeness)
 

@@ -15,8 +15,10 @@ from polariscope.measures.similarity import SimilarityMatrix, similarity_matrix
 from polariscope.report import figures
 from polariscope.report.findings import Chart, Findings, Value, Values
 from polariscope.representation import represent
-from polariscope.subjects import as_subject
+from polariscope.subjects import Subject
+from polariscope.subjects.doors import subject_and_world, subjects_and_world
 from polariscope.subjects.layers import layer_names
+from polariscope.worlds.given import Data
 from polariscope.worlds.world import World
 
 Activations = dict[str, NDArray[np.float32]]
@@ -68,7 +70,12 @@ class Comparison(SimilarityMatrix):
 
 
 def layer_activations(
-    model: Any, world: World, count: int = 2000, seed: int = 0, noise_seed: int = 0, layers: Sequence[str] | None = None
+    model: Any,
+    data: Data | None = None,
+    count: int = 2000,
+    seed: int = 0,
+    noise_seed: int = 0,
+    layers: Sequence[str] | None = None,
 ) -> Activations:
     """Input, encoder layers, mean, variance, sample, decoder layers: activations of the same examples, in that order.
 
@@ -76,14 +83,13 @@ def layer_activations(
     models that are to be compared need the same ``seed`` (examples) and different ``noise_seed``s: shared noise makes
     the sampled layers of unrelated models alike.
     """
-    return _looked_through(model, world, count, seed, noise_seed, layers)[0]
+    return _looked_through(*subject_and_world(model, data), count, seed, noise_seed, layers)[0]
 
 
 def _looked_through(
-    model: Any, world: World, count: int, seed: int, noise_seed: int, layers: Sequence[str] | None = None
+    subject: Subject, world: World, count: int, seed: int, noise_seed: int, layers: Sequence[str] | None = None
 ) -> tuple[Activations, tuple[str, ...]]:
     """The activations, and what had to be assumed about the model."""
-    subject = as_subject(model)
     if subject.encodes is None:  # a plain classifier: what it predicts is its last layer
         subject = replace(subject, encodes=subject.predicts)
     if layers is None and subject.module is not None:
@@ -103,18 +109,20 @@ def _looked_through(
 def compare(
     first: Any,
     second: Any,
-    world: World,
+    data: Data | None = None,
     *,
     measure: Literal["cka", "procrustes"] = "cka",
     debiased: bool = False,
     count: int = 2000,
     seed: int = 0,
 ) -> Comparison:
-    """Layer-by-layer similarity of two models on one world, with notes on what not to read into it.
+    """Layer-by-layer similarity of two models on the same data, with notes on what not to read into it.
 
-    The models are subjects, or whatever can be wrapped into one: modules of any kind, ours or not.
+    The models are subjects, or whatever :func:`~polariscope.subjects.as_subject` can wrap into one: modules of any
+    kind, runs by their id. Data is whatever :func:`~polariscope.worlds.given.as_world` takes; if one of the models is a
+    run, it may be left out, and is then what the (first) run was trained on.
     """
-    subjects = as_subject(first), as_subject(second)
+    subjects, world = subjects_and_world([first, second], data)
     (first_layers, assumed_a), (second_layers, assumed_b) = (
         _looked_through(subject, world, count, seed, seed + 1 + number) for number, subject in enumerate(subjects)
     )

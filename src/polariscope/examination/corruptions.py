@@ -22,7 +22,8 @@ from polariscope.measures.measure import Undefined
 from polariscope.report import corruption_figures
 from polariscope.report.findings import Chart, Column, Findings, Part, Records, Value, Values
 from polariscope.representation import BATCH
-from polariscope.subjects import Subject, as_subject
+from polariscope.subjects import Subject
+from polariscope.subjects.doors import subjects_and_world
 from polariscope.subjects.outputs import named_parts
 from polariscope.subjects.subject import misfit
 from polariscope.tabular import Row, Tabular
@@ -31,6 +32,7 @@ from polariscope.worlds.corruptions import corrupt
 from polariscope.worlds.corruptions.corruption import HELD_OUT
 from polariscope.worlds.corruptions.suites import suite_named
 from polariscope.worlds.factors import Factor
+from polariscope.worlds.given import Data
 from polariscope.worlds.targets import target_values, targets_of
 from polariscope.worlds.world import World, sample_numbers, to_tensor
 
@@ -291,7 +293,7 @@ class Withstood(Tabular):
 
 def withstand(
     subject: Any,
-    world: World,
+    data: Data,
     suite: str = "imagenet-c",
     kinds: Sequence[str] = (),
     severities: Sequence[int] = (),
@@ -303,15 +305,15 @@ def withstand(
     """Count a classifier's right answers under corruptions.
 
     ``subject`` is one, or whatever can be wrapped into one, and gives scores ``(n, classes)``, or one score of the
-    second of two classes, above 0 if it is that. ``world`` has images and one class to tell, as ``Task`` says. Without
+    second of two classes, above 0 if it is that. ``data`` has images and one class to tell, as ``Task`` says. Without
     ``kinds`` and ``severities`` they are those of the suite's benchmark. ``count`` examples are drawn by the ``seed``,
     as are the corruptions; a ``reference`` sees the same. ``tell`` hears what share of the work is done.
     """
     groups, levels = _asked(suite, kinds, severities)
+    subjects, world = subjects_and_world([one for one in (subject, reference) if one is not None], data)
     factor = _class_to_tell(world)
     if count < 1:
         raise ValueError(f"count is {count}: at least 1 example is needed")
-    subjects = [as_subject(one) for one in (subject, reference) if one is not None]
     guesses = (1, TOP) if factor.size > TOP else (1,)
     cells = [(kind, severity) for kind in groups for severity in levels]
     index = sample_numbers(world, count, seed)

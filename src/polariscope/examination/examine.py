@@ -21,10 +21,15 @@ from polariscope.measures.factor_information import factor_information
 from polariscope.measures.mcc import lack_of_latents
 from polariscope.measures.measure import Undefined, meaning, measures
 from polariscope.measures.polarisation import VariableTypes, per_variable_kl, variable_types
+from polariscope.objectives.beta_vae import BetaVAE
+from polariscope.objectives.objective import Objective
+from polariscope.objectives.vae import VAE
 from polariscope.report.findings import Value
 from polariscope.representation import Representation
-from polariscope.subjects import Subject, as_subject
-from polariscope.worlds.given import Data, as_world
+from polariscope.subjects import Subject
+from polariscope.subjects.doors import subject_and_world
+from polariscope.training.run import config_of
+from polariscope.worlds.given import Data
 from polariscope.worlds.pictures import picture_note
 from polariscope.worlds.world import World, to_tensor
 
@@ -39,7 +44,7 @@ IDLE = 0.1
 
 def examine(
     model: Any,
-    data: Data,
+    data: Data | None = None,
     factors: ArrayLike | Tensor | None = None,
     *,
     count: int = 10_000,
@@ -51,9 +56,10 @@ def examine(
     """Take a model apart on a world, or on whatever data there is, with (or without) its factors.
 
     The model is a :class:`~polariscope.subjects.Subject`, or whatever :func:`~polariscope.subjects.as_subject` can wrap
-    into one; data is whatever :func:`~polariscope.worlds.given.as_world` takes. ``beta`` is the weight of the
-    divergence with which one of our models was trained (1 for a VAE); if it is given, the posterior variances are
-    audited against those the decoder's slope predicts. ``measured`` names the measures to take, by default all for
+    into one, such as a run by its id or ``"latest"``. Data is whatever :func:`~polariscope.worlds.given.as_world`
+    takes, and may be left out for a run, which brings its own. ``beta`` is the weight of the divergence with which one
+    of our models was trained (1 for a VAE; a run knows it); if it is given, the posterior variances are audited against
+    those the decoder's slope predicts. ``measured`` names the measures to take, by default all for
     which the model gives what they need. What the model says is kept on a ``shelf``, if there is one, and not asked for
     again.
 
@@ -64,8 +70,9 @@ def examine(
     >>> examine(Doubling(), points).counts
     {'active': 3, 'mixed': 0, 'passive': 0}
     """
-    world = as_world(data, factors)
-    subject = as_subject(model)
+    subject, world = subject_and_world(model, data, factors)
+    if beta is None and subject.run is not None:
+        beta = divergence_weight(config_of(subject.run).objective)
     representation = embed(subject, world, shelf, count=count, seed=seed)
     notes = [*representation.notes, *getattr(world, "assumed", ()), *_notes(representation)]
     table = None
@@ -86,6 +93,13 @@ def examine(
     if pictures and (note := picture_note(world.shape, found.limits)):
         notes.append(note)
     return found
+
+
+def divergence_weight(objective: Objective) -> float | None:
+    """The weight of the divergence, for objectives that have one and no other pressure on the posterior."""
+    if type(objective) is BetaVAE:  # not one with a full covariance, to which the diagonal formula does not apply
+        return objective.beta
+    return 1.0 if isinstance(objective, VAE) else None
 
 
 def types_of(representation: Representation) -> VariableTypes:

@@ -29,12 +29,13 @@ from polariscope.measures.similarity import SimilarityMatrix
 from polariscope.report import figures, generalisation_figures
 from polariscope.report.findings import Chart, Column, Findings, Part, Records, Value, Values
 from polariscope.representation import BATCH, represent
-from polariscope.subjects import as_subject
+from polariscope.subjects.doors import subject_and_world
 from polariscope.subjects.outputs import read_code
 from polariscope.subjects.subject import Subject, misfit
 from polariscope.tabular import Tabular
 from polariscope.user_code import user_code
 from polariscope.worlds.factors import Factor
+from polariscope.worlds.given import Data
 from polariscope.worlds.splits import Part as WorldPart
 from polariscope.worlds.splits import Split, one_ood, splits
 from polariscope.worlds.targets import Targeted, Task, targets_of
@@ -263,15 +264,15 @@ class Generalisation(Tabular):
 
 
 def generalise(
-    model: Any, world: World, split: Split, *, count: int = 5000, seed: int = 0, name: str = ""
+    model: Any, data: Data, split: Split, *, count: int = 5000, seed: int = 0, name: str = ""
 ) -> Generalisation:
-    """Evaluate a trained model on both sides of a split of ``world``.
+    """Evaluate a trained model on both sides of a split of ``data``, which have factors.
 
-    The model is a subject or whatever can be wrapped into one, and gives ``(n, factors)``: every factor's position
-    divided by its last one, as ``Task(world, "all", "values")`` asks for, or what the world's own task asks for.
-    ``count`` examples of either side are looked at.
+    The model is a subject or whatever can be wrapped into one, such as a run by its id, and gives
+    ``(n, factors)``: every factor's position divided by its last one, as ``Task(world, "all", "values")`` asks for, or
+    what the world's own task asks for. ``count`` examples of either side are looked at.
     """
-    subject = as_subject(model)
+    subject, world = subject_and_world(model, data)
     asked, places = _asked(world)
     parts = split.parts(world)
     if not len(parts.held_out):

@@ -15,8 +15,9 @@ from polariscope.report.figures import transition_histogram
 from polariscope.report.findings import Chart, Column, Findings, Part, Records
 from polariscope.report.transition_figures import shape_over_gap, transition_planes
 from polariscope.tabular import Row, Tabular
+from polariscope.worlds.given import Data, as_world
 from polariscope.worlds.sequences import Sequenced, transitions
-from polariscope.worlds.world import World, sample_numbers
+from polariscope.worlds.world import sample_numbers
 
 SPARSE = 1.5
 """Shape α up to which steps count as sparse here: SlowVAE expects 1, and theory asks for less than 2."""
@@ -152,7 +153,7 @@ class TransitionExamination(Tabular):
 
 
 def examine_transitions(
-    world: World, furthest: int = 1, gaps: Sequence[int] = (), count: int = 20_000, seed: int = 0
+    data: Data, furthest: int = 1, gaps: Sequence[int] = (), count: int = 20_000, seed: int = 0
 ) -> TransitionExamination:
     """What the changes of a world of sequences (a video, rendered masks) or of pairs are like.
 
@@ -162,6 +163,7 @@ def examine_transitions(
     >>> examine_transitions(Walkers(sequences=20)).sparse
     ['y', 'x', 'area']
     """
+    world = as_world(data)
     names = [factor.name for factor in world.factors]
     if isinstance(world, Sequenced):
         changes = transitions(world, furthest)

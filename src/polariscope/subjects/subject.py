@@ -11,14 +11,16 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
+from polariscope.lab.store import Run, Store
 from polariscope.subjects.outputs import Code, checked_roles, holds_posterior, read_code, read_image, roles_of
-from polariscope.user_code import user_code
+from polariscope.user_code import load_source, user_code
 
 Meaning = Literal["auto", "values", "logits", "symmetric"]
 """What a decoder gives: observations in the data's units, logits of them, or values in [-1, 1] for data in [0, 1]."""
@@ -53,6 +55,8 @@ class Subject:
     """Whether at most the name of a sub-module says what encodes, so that ``forward`` may know better."""
     notes: tuple[str, ...] = ()
     """What was assumed, in sentences."""
+    run: Run | None = None
+    """The run it was trained in, if it is one of ours: there its configuration and its data are known."""
 
     def __repr__(self) -> str:
         can = [word for word in ("encodes", "decodes", "predicts") if getattr(self, word) is not None]
@@ -203,13 +207,23 @@ def as_subject(
     returns: str | Sequence[str] | None = None,
     output: Meaning = "auto",
 ) -> Subject:
-    """Wrap a module, an object with ``encode``, or a plain function from observations to codes.
+    """Wrap a module, an object with ``encode``, a plain function from observations to codes, or a run.
+
+    A run may be named by its id, a unique part of it, its folder or ``"latest"`` (in the folder ``runs``); a string
+    ``FILE.py:NAME`` names a model in a file of yours.
 
     ``encode`` and ``decode`` name a method, ``forward``, or a layer by its dotted name, or are functions themselves;
     ``returns`` says what the places of a tuple are (``"sample,mean,logvar"``), ``output`` what the decoder gives.
     """
     if isinstance(thing, Subject):
         return thing if output == "auto" else replace(thing, meaning=output)
+    run = None
+    if isinstance(thing, str) and ".py:" in thing:
+        name = name or thing.rpartition(":")[2]
+        thing = load_source(thing)
+    elif isinstance(thing, str | Path | Run):
+        run, thing = _loaded(thing)
+        name = name or run.id
     core = _unwrapped(thing)
     module = core if isinstance(core, nn.Module) else None
     roles = None if returns is None else checked_roles(returns if isinstance(returns, str) else ",".join(returns))
@@ -217,8 +231,8 @@ def as_subject(
     decodes = _called(core, decode) if decode is not None else _default_decode(core)
     if encodes is None and module is None:
         raise TypeError(
-            f"a subject is an nn.Module, an object with an encode method, or a function of observations; got a "
-            f"{type(thing).__name__}"
+            "a model is an nn.Module, an object with an encode method, a function of observations, or a run (its id, "
+            f"its folder or 'latest'); got a {type(thing).__name__}"
         )
     return Subject(
         name or getattr(core, "__name__", None) or type(core).__name__,
@@ -230,7 +244,16 @@ def as_subject(
         roles,
         "values" if output == "auto" and decode is None and callable(getattr(core, "generate", None)) else output,
         guessed=encode is None and module is not None and not callable(getattr(core, "encode", None)),
+        run=run,
     )
+
+
+def _loaded(named: Run | Path | str) -> tuple[Run, nn.Module]:
+    """A run and its trained network."""
+    from polariscope.training.run import load_model  # here, as training takes a second to import
+
+    run = named if isinstance(named, Run) else Store(Path("runs")).open(named)
+    return run, load_model(run)
 
 
 def _unwrapped(thing: Any) -> Any:

@@ -122,6 +122,7 @@ class RunConfig:
     """One run, complete."""
 
     world: World
+    """A world, or whatever :func:`~polariscope.worlds.given.as_world` makes one of: a name, a path, an array."""
     objective: Objective = field(default_factory=VAE)
     model: Model = None  # type: ignore[assignment]  # the objective's own, see __post_init__
     training: TrainingConfig = field(default_factory=TrainingConfig)
@@ -129,6 +130,8 @@ class RunConfig:
     start: Start = field(default_factory=Start)
 
     def __post_init__(self) -> None:
+        if not hasattr(type(self.world), "observe"):
+            object.__setattr__(self, "world", as_world(self.world))
         if self.model is None:
             object.__setattr__(self, "model", self.objective.default_model())
 

@@ -40,6 +40,8 @@ def as_world(
         if table is not None:  # a file of observations, with factors from elsewhere
             rows = read(data, white=white, floats=floats).observations
             return ArrayWorld(rows, table, source=str(data), kinds=kinds, floats=floats)
+        if isinstance(data, str):
+            worlds.spelled(data)  # says which world was meant, if it is neither one nor a file
         if str(data) not in worlds.names():
             return File(str(data), kinds=dict(kinds or {}), white=white, floats=floats)
         data = worlds.build({"name": str(data)})

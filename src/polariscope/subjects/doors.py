@@ -1,0 +1,50 @@
+"""The door for a model and the data to look at it with: every public function that takes both takes them here.
+
+A model may also be named: a :class:`~polariscope.lab.store.Run`, its id, a unique part of it, its folder or
+``"latest"``, or ``FILE.py:NAME``. A run knows the data it was trained on, so that for a run data may be left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from numpy.typing import ArrayLike
+from torch import Tensor
+
+from polariscope.subjects.subject import Subject, as_subject
+from polariscope.worlds.given import Data, as_world
+from polariscope.worlds.world import World
+
+OWN_DATA = "The examples are drawn from all data of the run {run}, training and held-out data alike."
+
+
+def subject_and_world(
+    model: Any, data: Data | None = None, factors: ArrayLike | Tensor | None = None
+) -> tuple[Subject, World]:
+    """A model and data of any kind as a subject and a world. Without data they are those the run was trained on."""
+    (subject,), world = subjects_and_world([model], data, factors)
+    return subject, world
+
+
+def subjects_and_world(
+    models: Sequence[Any], data: Data | None = None, factors: ArrayLike | Tensor | None = None
+) -> tuple[list[Subject], World]:
+    """The same for several models on one world; without data it is that of the first of them that is a run."""
+    subjects = [as_subject(model) for model in models]
+    if data is not None:
+        return subjects, as_world(data, factors)
+    run = next((subject.run for subject in subjects if subject.run is not None), None)
+    if run is None:
+        names = " and ".join(subject.name for subject in subjects)
+        raise ValueError(
+            f"there is no data to look at {names} with: give a world or its name, an array, a tensor, a data set or a "
+            "path (only a run brings its own data)"
+        )
+    if factors is not None:
+        raise ValueError("factors have a row per observation of the data: give the data as well")
+    from polariscope.training.run import config_of  # here, as training takes a second to import
+
+    told = OWN_DATA.format(run=run.id)
+    return [replace(subject, notes=(*subject.notes, told)) for subject in subjects], config_of(run).world
