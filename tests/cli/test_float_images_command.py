@@ -66,14 +66,40 @@ def test_seven_channels_are_trained_on_resumed_and_examined(run, land, tmp_path,
 
 
 def test_what_floats_are_for_is_said(run, land) -> None:
+    np.savez("metres.npz", images=np.arange(4 * 49).reshape(4, 7, 7, 1) * 10)
+    code, _, err = run("train", "metres.npz", *SMALL)
+    assert code == 2
+    assert "(floats=True, --world.floats)" in err
     code, _, err = run("train", "land.npz", *SMALL)
-    assert code != 0
-    assert "--world.floats" in err
-    code, _, err = run("train", "land.npz", "--world.floats", *SMALL)
-    assert code != 0
+    assert code == 2
     assert len(err.strip().splitlines()) == 1
     assert "a Bernoulli likelihood needs observations in [0, 1]" in err
     assert "--model.likelihood gaussian" in err
+
+
+def test_standardised_images_are_trained_on_and_examined_as_they_are(run, tmp_path) -> None:
+    pixels = np.random.default_rng(0).random((90, 16, 16)).astype(np.float32)
+    np.savez("norm.npz", images=(pixels - 0.1307) / 0.3081)
+    code, _, err = run("train", "norm.npz", *SMALL)
+    assert (code, len(err.strip().splitlines())) == (2, 1)
+    assert "from -0.42" in err
+    assert '(likelihood="gaussian", --model.likelihood gaussian)' in err
+    code, out, err = run("train", "norm.npz", *CONV)
+    assert code == 0, err
+    assert "note: Images keep their numbers, which go from -0.42" in out
+    code, out, err = run("examine", "latest", "--part", "held-out", "--json")
+    assert code == 0, err
+    assert any(note.startswith("Images keep their numbers, which go from -0.42") for note in json.loads(out)["notes"])
+
+
+def test_a_single_number_outside_is_no_probability(run, tmp_path) -> None:
+    pixels = np.random.default_rng(0).random((90, 16, 16))
+    pixels[80, 3, 3] = 1.5
+    np.savez("a.npz", images=pixels)
+    code, _, err = run("train", "a.npz", *SMALL)
+    assert code == 2
+    assert "a Bernoulli likelihood needs observations in [0, 1], but these go from" in err
+    assert "to 1.5" in err
 
 
 def test_a_sheet_is_drawn_of_the_first_three_channels(run, land, tmp_path) -> None:

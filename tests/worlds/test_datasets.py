@@ -134,6 +134,7 @@ class CountedStream(Stream):
         (lambda: DataLoader(CountedStream()), "numbered items, but it is a stream"),
         (lambda: Items([]), "the data set is empty"),
         (lambda: Items([IMAGES[0], IMAGES[1][:5]]), r"item 0 has \(8, 8\) and item 1 has \(5, 8\); resize"),
+        (lambda: Items([IMAGES[0], IMAGES[1] / 255]), "item 0 is uint8 and item 1 is float64; convert them"),
         (lambda: Items(["a.png", "b.png"]), "tensors, arrays or images, but one is str"),
         (lambda: Items([(IMAGES[0], 1, 2)] * 2), "one has 3 parts"),
         (lambda: Items([{"picture": IMAGES[0]}] * 2), "but one holds picture"),

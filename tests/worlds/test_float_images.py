@@ -65,6 +65,13 @@ def test_the_door_takes_them_in_every_form(tmp_path) -> None:
         as_world(world, floats=True)
 
 
+def test_negative_floats_are_kept_without_being_declared() -> None:
+    for array in (LAND, np.moveaxis(LAND, 1, -1), LAND.astype(np.float64)):
+        world = ArrayWorld(array)
+        np.testing.assert_array_equal(world.observe([3, 0]), LAND[[3, 0]])
+        assert "keep their numbers" in world.assumed[0]
+
+
 def test_one_channel_and_points_are_what_they_were() -> None:
     grey = ArrayWorld(LAND[:, 0], floats=True)
     assert grey.shape == (1, 10, 9)
@@ -99,9 +106,9 @@ def test_data_in_memory_is_known_by_its_numbers() -> None:
 
 def test_what_cannot_be_kept_is_refused(monkeypatch) -> None:
     with pytest.raises(ValueError, match=r"1 to 4 channels .* \(12, 7, 10, 9\); .*floats=True, --world.floats"):
-        ArrayWorld(LAND)
+        ArrayWorld(FORMS["bytes"])
     with pytest.raises(ValueError, match="declare them as floats"):
-        ArrayWorld(LAND[:, :3])
+        ArrayWorld(FORMS["int16"])
     with pytest.raises(ValueError, match="none of them is white"):
         ArrayWorld(LAND, white=800.0, floats=True)
     with pytest.raises(ValueError, match="which single precision holds"):

@@ -37,7 +37,7 @@ def main(arguments: list[str]) -> int:
         configs = [config_of(run) for run in runs]
         labels = [f"seed {config.training.seed}" if several else config.label for config in configs]
         if not options.json:
-            for note in filter(None, dict.fromkeys(map(_note, configs))):
+            for note in dict.fromkeys(note for config in configs for note in _notes(config)):
                 print(f"note: {note}")
         with bars(labels, max(config.training.steps for config in configs), quiet=options.json) as tells:
             finish(runs, report=lambda number, point: tells[number](point))
@@ -46,11 +46,12 @@ def main(arguments: list[str]) -> int:
     return _show_all(labels, runs, options.json) if several else _show(runs[0], options.json)
 
 
-def _note(config: RunConfig) -> str:
-    """What will not come out of a training on pairs, said before it begins."""
+def _notes(config: RunConfig) -> list[str]:
+    """Said before it begins: what was assumed about the data, and what will not come out of a training on pairs."""
     factors = sum(factor.size != 1 for factor in config.world.factors)
     latents = getattr(config.model, "latents", factors)
-    return lack_of_latents(latents, factors) if "other" in config.objective.needs else ""
+    lack = lack_of_latents(latents, factors) if "other" in config.objective.needs else ""
+    return [*getattr(config.world, "assumed", ()), *filter(None, [lack])]
 
 
 def _command(runs: list[Run], folder: Path) -> str:

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from polariscope import plugins
@@ -29,6 +30,7 @@ from polariscope.training.loop import WEIGHTS_STEP, Diverged, Event, Listeners, 
 from polariscope.training.start import begin
 from polariscope.worlds.capacity import check_images
 from polariscope.worlds.given import Data
+from polariscope.worlds.observations import HELD
 from polariscope.worlds.splits import Split
 from polariscope.worlds.targets import targets_of
 from polariscope.worlds.world import World, to_tensor
@@ -141,8 +143,18 @@ def ready(config: RunConfig) -> TrainingState:
     state = build_state(begin(build_model(config), config.start), config.objective, config.training)
     check = getattr(getattr(state.model, "likelihood", None), "check", None)
     if check is not None:  # not every likelihood is one of every data
-        check(to_tensor(config.world.observe(np.arange(min(FEW, len(config.world))))))
+        for part in _looked_at(config.world):
+            check(to_tensor(part))
     return state
+
+
+def _looked_at(world: World) -> Iterator[NDArray[Any]]:
+    """Observations that a likelihood is asked about: all floats, of which a single one may not suit it, unless they
+    are too many to be looked at; of bytes, which are all alike, a few."""
+    first = world.observe(np.arange(min(FEW, len(world))))
+    yield first
+    if first.dtype != np.uint8 and len(world) * first[0].nbytes <= HELD:
+        yield from (world.observe(np.arange(at, min(at + FEW, len(world)))) for at in range(FEW, len(world), FEW))
 
 
 def check_room(config: RunConfig) -> None:

@@ -50,6 +50,12 @@ class DatasetRows(Stored):
                 f"{self.source}: expected items of one shape, but item 0 has {self.shape[1:]} and item {number} has "
                 f"{x.shape}; resize them"
             )
+        floats = x.dtype.kind == self.dtype.kind == "f"
+        if not floats and not np.can_cast(x.dtype, self.dtype):
+            raise ValueError(
+                f"{self.source}: expected items of one type, but item 0 is {self.dtype} and item {number} is {x.dtype}; "
+                "convert them"
+            )
         return x, label
 
 

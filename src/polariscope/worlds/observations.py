@@ -1,9 +1,11 @@
 """What raw numbers mean as observations: one rule, whether they come from memory, a file, a folder or a data set.
 
-The shape of the data tells points from images, its numbers tell which of them is white. Images whose numbers are no
-brightnesses (heights in metres, layers of a map) are declared to be ``floats``, and stay what they are. Small data is
-brought into the house's form at once; large data stays where it is (see :class:`Stored`) and comes into it batch by
-batch, so that no data set is too large for the memory.
+The shape of the data tells points from images, its numbers tell which of them is white. Brightnesses become bytes.
+Images whose numbers are no brightnesses (standardised ones, heights in metres, layers of a map) stay what they are, as
+``float32``: where the numbers show it, or where they are declared to be ``floats``. What reaches a model is therefore
+what was given, divided by the white that is stated, or it is refused. Small data is brought into the house's form at
+once; large data stays where it is (see :class:`Stored`) and comes into it batch by batch, so that no data set is too
+large for the memory.
 """
 
 from __future__ import annotations
@@ -29,9 +31,22 @@ SAMPLED = 256
 """Rows that tell what the numbers mean where there are too many to look at all of them."""
 HAIR = 0.01
 """How far floats may lie outside black and white, as a share of white: rounding and resizing leave such values."""
+DIM = 128
+"""The least maximum of numbers that are taken to go up to 255; below it, 255 would be a guess."""
+FINEST = 0.02
+"""How much of their spread numbers may lose by rounding, on average; those that would lose more are not rounded."""
+VALUES = 2**18
+"""Numbers that are rounded to see what they lose."""
+ROUNDING = 1e-6
+"""What single precision does to numbers, as a share of white: not worth a word."""
 CHANNELS = (1, 2, 3, 4)
 """How many an image of bytes may have; one of floats has any number."""
 LARGEST = float(np.finfo(np.float32).max)
+
+DECLARE = (
+    "give as white the number that is white (white=, --world.white), or declare them as floats (floats=True, "
+    "--world.floats) to keep them"
+)
 
 Layout = Literal["points", "grey", "channels first", "channels last"]
 
@@ -120,7 +135,7 @@ class Meaning:
         if not -slack <= low <= high <= self.white + slack:
             raise ValueError(
                 f"{source}: expected pixels from 0 to {self.white:g}, but they go from {low:g} to {high:g}; scale "
-                "them, or give as white the number that is white"
+                f"them, or {DECLARE}"
             )
 
 
@@ -167,8 +182,9 @@ def as_observations(
 ) -> tuple[Rows, list[str]]:
     """Data in the house's form and what was assumed about it, or a sentence that says why it cannot be.
 
-    Pixels are 0 and 1, floats from 0 to 1, or go from 0 to 255, which the numbers themselves tell, unless ``white``
-    says which of them is. Images of ``floats`` keep their numbers, as ``float32`` in any number of channels.
+    Pixels are 0 and 1, fractions up to 1, or go from 0 to 255, which the numbers themselves tell, unless ``white`` says
+    which of them is. Images of other numbers, and those declared to be ``floats``, keep them, as ``float32`` in any
+    number of channels.
 
     >>> images, assumed = as_observations(np.eye(4, dtype=bool)[None])
     >>> images.shape, int(images.max()), assumed
@@ -181,27 +197,14 @@ def as_observations(
     rows: Rows = data if isinstance(data, Stored) else as_array(data)
     if floats and white is not None:
         raise ValueError(f"{source}: floats keep their numbers, so none of them is white; give one of both")
-    layout = _layout(rows, source, floats)
     if white is not None and not 0 < white < math.inf:
         raise ValueError(f"{source}: white is {white:g}; it is the number of a white pixel, above 0")
-    if isinstance(rows, Stored) and rows.nbytes <= max(HELD, available_memory() // 2 if rows.packed else 0):
-        rows = in_memory(rows)
+    _check_form(rows, source)
+    rows = held(rows)
     in_place = isinstance(rows, Stored) or (isinstance(rows, np.memmap) and rows.nbytes > HELD)
     seen = np.asarray(_some(rows) if in_place else rows)
-    low, high = extremes(seen, source)
-    assumed = []
-    meaning = Meaning(layout, white or 255.0, floats)
-    if floats and layout != "points":
-        meaning.check(low, high, rows.dtype, source)
-        assumed.append(_kept_as(rows, layout, low, high))
-    elif layout != "points" and white is None:
-        white = _white(low, high, rows.dtype, source)
-        few = f" (told from {len(seen)} of {len(rows):,} images)" if in_place else ""
-        assumed.append(f"Pixels go from {low:g} to {high:g}: {white:g} is taken as white{few}.")
-        meaning = Meaning(layout, white)
-    if not floats and len(rows.shape) == 4 and layout == "channels first" and rows.shape[-1] in CHANNELS:
-        assumed.append(f"Images of shape {'x'.join(map(str, rows.shape[1:]))} are taken to have their channels first.")
-    meaning.check(low, high, rows.dtype, source)
+    few = f" (told from {len(seen)} of {len(rows):,} images)" if in_place else ""
+    meaning, assumed = _meaning(rows, seen, source, white, floats, few)
     converted = Converted(rows, meaning, source)
     # Bytes are what they are, whereas floats that nobody has looked at may still be none.
     if isinstance(rows, np.ndarray) and meaning.kept(rows.dtype) and (not in_place or rows.dtype == np.uint8):
@@ -209,6 +212,49 @@ def as_observations(
         if arranged.flags.c_contiguous:
             return arranged, assumed
     return converted if in_place or converted.nbytes > HELD else in_memory(converted), assumed
+
+
+def _meaning(
+    rows: Rows, seen: NDArray[Any], source: str, white: float | None, floats: bool, few: str
+) -> tuple[Meaning, list[str]]:
+    """What rows mean, told by some of them, in sentences too; numbers that it would destroy are refused."""
+    low, high = extremes(seen, source)
+    if len(rows.shape) == 2:
+        meaning = Meaning("points")
+        meaning.check(low, high, rows.dtype, source)
+        return meaning, []
+    guessed = white is None and not floats
+    values = _sampled(seen)
+    if guessed:
+        white = _white(low, high, values, source)
+    if white is None:
+        meaning = Meaning(_layout(rows, source, floats=True), floats=True)
+        meaning.check(low, high, rows.dtype, source)
+        _check_precision(values, low, high, source)
+        doubt = f"{few}{_undeclared(low)}" if guessed else ""
+        return meaning, [f"{_kept_as(rows, meaning.layout, low, high)}{doubt}."]
+    meaning = Meaning(_layout(rows, source, floats=False), white)
+    meaning.check(low, high, rows.dtype, source)
+    lost, spread = _lost(values, white)
+    if lost > FINEST * spread > 0 and values.dtype.kind == "f":  # possible only where white was declared
+        raise ValueError(
+            f"{source}: expected pixels that 256 steps from 0 to {white:g} can hold, but they go from {low:g} to "
+            f"{high:g}; give another white (white=, --world.white), or none"
+        )
+    assumed = []
+    if guessed:
+        steps = " They are rounded to 256 steps." if lost > ROUNDING * white else ""
+        cut = ", and what lies outside is cut off" if low < -ROUNDING * white or high > (1 + ROUNDING) * white else ""
+        assumed.append(f"Pixels go from {low:g} to {high:g}: {white:g} is taken as white{few}{cut}.{steps}")
+    if len(rows.shape) == 4 and meaning.layout == "channels first" and rows.shape[-1] in CHANNELS:
+        assumed.append(f"Images of shape {'x'.join(map(str, rows.shape[1:]))} are taken to have their channels first.")
+    return meaning, assumed
+
+
+def held(rows: Rows) -> Rows:
+    """Rows that are small are brought into the memory, large ones stay where they are."""
+    small = isinstance(rows, Stored) and rows.nbytes <= max(HELD, available_memory() // 2 if rows.packed else 0)
+    return in_memory(rows) if isinstance(rows, Stored) and small else rows
 
 
 def as_array(data: Any) -> NDArray[Any]:
@@ -241,7 +287,8 @@ def extremes(rows: NDArray[Any], source: str) -> tuple[float, float]:
     return low, high
 
 
-def _layout(rows: Rows, source: str, floats: bool) -> Layout:
+def _check_form(rows: Rows, source: str) -> None:
+    """Refuse what has neither the shape nor the numbers of points or images."""
     shape = rows.shape
     if rows.dtype.kind not in "uifb":
         raise ValueError(f"{source}: observations need numbers, got {rows.dtype}")
@@ -252,8 +299,13 @@ def _layout(rows: Rows, source: str, floats: bool) -> Layout:
         )
     if 0 in shape:
         raise ValueError(f"{source}: the data set is empty (shape {shape})")
-    if len(shape) < 4:
-        return "points" if len(shape) == 2 else "grey"
+
+
+def _layout(rows: Rows, source: str, floats: bool) -> Layout:
+    """Where images have their channels."""
+    shape = rows.shape
+    if len(shape) == 3:
+        return "grey"
     if floats:  # any number of channels, so only an axis that is shorter than both others tells where they are
         return "channels last" if shape[3] < min(shape[1:3]) else "channels first"
     if shape[1] in CHANNELS:
@@ -269,33 +321,75 @@ def _layout(rows: Rows, source: str, floats: bool) -> Layout:
 def _kept_as(rows: Rows, layout: Layout, low: float, high: float) -> str:
     """What was assumed about images of floats."""
     if layout == "grey":
-        return f"Images keep their numbers, which go from {low:g} to {high:g}, in one channel."
+        return f"Images keep their numbers, which go from {low:g} to {high:g}, in one channel"
     where = layout.removeprefix("channels ")
     channels = rows.shape[1 if where == "first" else 3]
     doubt = "" if where == "last" or rows.shape[1] < min(rows.shape[2:]) else ", which their shape does not tell"
     shape = "x".join(map(str, rows.shape[1:]))
     return (
         f"Images of shape {shape} keep their numbers, which go from {low:g} to {high:g}; their {channels} channels are "
-        f"taken to come {where}{doubt}."
+        f"taken to come {where}{doubt}"
     )
 
 
-def _white(low: float, high: float, dtype: np.dtype[Any], source: str) -> float:
-    """The number of a white pixel: 1 for 0 and 1 and for floats up to it, else 255."""
-    fractions = dtype.kind == "f"
-    white = 1.0 if (high <= 1 + HAIR if fractions else high == 1) else 255.0
-    slack = HAIR * white if fractions else 0.0
-    between = fractions and white == 255 and high < 2  # fractions are not that bright, and bytes not that dark
-    if low < -slack or high > white + slack or between:
+def _undeclared(low: float) -> str:
+    """How to have numbers read as brightnesses that were not taken for such."""
+    if low < 0:
+        return "; if they are brightnesses, bring them to 0..1 first"
+    return "; if they are brightnesses, say which number is white (white=, --world.white)"
+
+
+def _white(low: float, high: float, values: NDArray[Any], source: str) -> float | None:
+    """The number of a white pixel, or None where the numbers are no brightnesses and stay what they are.
+
+    Bytes go up to 255, truth values to 1, and whatever is only 0 and 1 as well. Wider integers and floats go up to 255
+    if they come at least half of the way; floats that do not exceed 1 go up to 1. Everything else has no white: numbers
+    that are negative, or end between 1 and 128, or that 256 steps would not hold.
+    """
+    if values.dtype.kind == "f":
+        white = 1.0 if high <= 1 + HAIR else 255.0
+        bright = -HAIR * white <= low and (white == 1 or DIM <= high <= white * (1 + HAIR))
+        if not bright:
+            return None
+        lost, spread = _lost(values, white)
+        return white if lost <= FINEST * spread else None
+    if low < 0 or high > 255:
         raise ValueError(
-            f"{source}: expected pixels in 0..1 or 0..255, but they go from {low:g} to {high:g}; scale them, or give "
-            "as white the number that is white, or declare them as floats (floats=True, --world.floats) to keep them"
+            f"{source}: expected pixels in 0..1 or 0..255, but they go from {low:g} to {high:g}; scale them, or "
+            f"{DECLARE}"
         )
-    return white
+    if values.dtype.kind == "b" or high == 1:
+        return 1.0
+    return 255.0 if values.dtype == np.uint8 or high >= DIM or high == 0 else None
+
+
+def _sampled(rows: NDArray[Any]) -> NDArray[Any]:
+    """Numbers of some rows: always the same, and enough to see what rounding does to all."""
+    some = (_some(rows) if rows.size > VALUES else rows).reshape(-1)
+    return some if some.size <= VALUES else some[np.random.default_rng(0).integers(some.size, size=VALUES)]
+
+
+def _lost(values: NDArray[Any], white: float) -> tuple[float, float]:
+    """What pixels lose in 256 steps from black to white, on average, and how far they are from their mean."""
+    exact = values.astype(np.float64)
+    steps = np.clip(np.rint(exact * (255 / white)), 0, 255) * (white / 255)
+    return float(np.abs(exact - steps).mean()), float(np.abs(exact - exact.mean()).mean())
+
+
+def _check_precision(values: NDArray[Any], low: float, high: float, source: str) -> None:
+    """Refuse numbers that differ by less than single precision can show."""
+    exact = values.astype(np.float64)
+    lost = float(np.abs(exact - exact.astype(np.float32)).mean())
+    spread = float(np.abs(exact - exact.mean()).mean())
+    if lost > FINEST * spread and low < high:
+        raise ValueError(
+            f"{source}: expected numbers that differ by more than single precision rounds away, but they go from "
+            f"{low:.12g} to {high:.12g}; subtract their mean first"
+        )
 
 
 def _some(rows: Rows) -> NDArray[Any]:
     """The first row, the last and some between: always the same, and few enough to be read quickly."""
-    count = max(2, min(SAMPLED, 4 * BLOCK // (rows.nbytes // len(rows))))
+    count = max(2, min(SAMPLED, 4 * BLOCK // max(1, rows.nbytes // len(rows))))
     between = np.random.default_rng(0).integers(len(rows), size=count - 2)
     return rows[np.unique([0, len(rows) - 1, *between])]

@@ -31,6 +31,11 @@ class View:
     def factors(self) -> tuple[Factor, ...]:
         return self.of.factors
 
+    @property
+    def assumed(self) -> tuple[str, ...]:
+        """What was assumed about the data that it looks at, in sentences."""
+        return getattr(self.of, "assumed", ())
+
     def __len__(self) -> int:
         return len(self.of)
 
