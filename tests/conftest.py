@@ -1,5 +1,6 @@
 """Shared by the whole suite: one thread a process, no display, and where the real data lies if it does."""
 
+import importlib.util
 import os
 from pathlib import Path
 
@@ -36,3 +37,14 @@ def real_data():
         return file
 
     return path
+
+
+@pytest.fixture(scope="session")
+def faults():
+    """Kills and full disks at an exact act on the disk: see ``faults.py``."""
+    spec = importlib.util.spec_from_file_location("faults", Path(__file__).with_name("faults.py"))
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module

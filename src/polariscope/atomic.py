@@ -1,11 +1,40 @@
-"""Files appear whole or not at all, and stay there when the power goes."""
+"""Files and folders appear whole or not at all, and stay there when the power goes.
+
+What is being written lies under a hidden name beside its place, which says whose draft it is. A process that is killed
+leaves its draft behind; the next one that writes to the same folder sees that its author is dead, and removes it.
+"""
 
 from __future__ import annotations
 
+import errno
+import hashlib
+import itertools
 import os
-from collections.abc import Iterator
+import platform
+import re
+import shutil
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import lru_cache
 from pathlib import Path
+
+DRAFT = re.compile(r"\..+\.(?P<host>[0-9a-f]{4})-(?P<pid>\d+)-(?P<start>\d+)-\d+\.draft")
+OLDER_DRAFT = re.compile(r"\..+\.(?P<pid>\d+)\.draft")
+"""As versions before named them: by the process alone."""
+ABANDONED = 24 * 3600.0
+"""Seconds after which the draft of a process on another machine, which we cannot ask, counts as left behind."""
+FULL = (errno.ENOSPC, errno.EDQUOT)
+
+_numbers = itertools.count()
+_swept: set[tuple[int, str]] = set()
+fault: Callable[[str, Path], None] | None = None
+"""For tests: told before each act on the disk (``draft``, ``written``, ``sync``, ``rename``, ``sync folder``), with the
+path it is about. It may raise, as a full disk does, or end the process, as a power cut does."""
+
+
+class FullDiskError(OSError):
+    """There is no room for what was to be written."""
 
 
 @contextmanager
@@ -16,16 +45,125 @@ def atomic(path: Path | str) -> Iterator[Path]:
     wrote it, the file has the mode that the umask gives.
     """
     path = Path(path)
-    draft = path.with_name(f".{path.name}.{os.getpid()}.draft")
-    try:
+    with _drafted(path) as draft:
         mode = _usual_mode(draft)
         yield draft
+        _about_to("written", draft)
         os.chmod(draft, mode)
         _sync(draft, os.O_RDWR)  # first the content: a name must never point to bytes that are not on the disk
+        _about_to("rename", path)
         os.replace(draft, path)
-        with suppress(OSError):  # then the name; some file systems cannot sync a folder, and the file is there
-            _sync(path.parent, os.O_RDONLY)
+        _sync_folder(path.parent)  # then the name
+
+
+@contextmanager
+def atomic_folder(path: Path | str) -> Iterator[Path]:
+    """A hidden folder to fill, which gets its name when the block ends well; :class:`FileExistsError` if it is taken.
+
+    Of several processes that want one name, one gets it. An empty folder in its place is no obstacle.
+    """
+    path = Path(path)
+    with _drafted(path) as draft:
+        draft.mkdir()
+        yield draft
+        _sync_folder(draft)
+        _about_to("rename", path)
+        try:
+            os.rename(draft, path)
+        except OSError as error:
+            if error.errno in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR):
+                raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path)) from error
+            raise
+        _sync_folder(path.parent)
+
+
+@contextmanager
+def _drafted(path: Path) -> Iterator[Path]:
+    """A hidden name of this process beside ``path``, where nothing stays; a full disk is said in a sentence."""
+    sweep(path.parent)
+    draft = path.with_name(f".{path.name}.{_own()}-{next(_numbers)}.draft")
+    try:
+        _about_to("draft", draft)
+        yield draft
+    except Exception as error:
+        if is_full(error) and not isinstance(error, FullDiskError):
+            state = "is as it was before" if path.exists() else "is not there"
+            raise FullDiskError(
+                f"the disk is full: {path} could not be written and {state}; free some space, then go on"
+            ) from error
+        raise
     finally:
+        _remove(draft)
+
+
+def is_full(error: BaseException) -> bool:
+    """Whether an exception says that there is no room on the disk, in the words of whichever library wrote."""
+    if isinstance(error, FullDiskError) or (isinstance(error, OSError) and error.errno in FULL):
+        return True
+    # safetensors and Arrow have the system's answer in their text alone
+    return type(error).__name__ in ("SafetensorError", "OSError") and bool(
+        re.search(r"os error (28|122)\b|errno (28|122)\b", str(error), re.IGNORECASE)
+    )
+
+
+def sweep(folder: Path) -> None:
+    """Remove the drafts that dead processes left in a folder; once for each folder, for that costs a look at it."""
+    key = (os.getpid(), os.path.abspath(folder))
+    if key in _swept:
+        return
+    _swept.add(key)
+    with suppress(OSError):  # a folder that is not there, or whose drafts are not ours to remove: they do no harm
+        for name in os.listdir(folder):
+            if name.endswith(".draft") and is_abandoned(folder / name):
+                _remove(folder / name)
+
+
+def is_abandoned(draft: Path) -> bool:
+    """Whether a path is a draft, and its author is dead."""
+    named = DRAFT.fullmatch(draft.name)
+    if named is None:
+        older = OLDER_DRAFT.fullmatch(draft.name)
+        return older is not None and _start_of(int(older["pid"])) is None
+    if named["host"] != _host():
+        with suppress(FileNotFoundError):
+            return time.time() - draft.stat().st_mtime > ABANDONED
+        return False
+    return _start_of(int(named["pid"])) != int(named["start"])
+
+
+def _own() -> str:
+    """Who writes: the machine, the process, and when that began, because numbers of processes come again."""
+    return f"{_host()}-{os.getpid()}-{_start_of(os.getpid())}"
+
+
+@lru_cache(maxsize=1)
+def _host() -> str:
+    return hashlib.sha256(platform.node().encode()).hexdigest()[:4]
+
+
+def _start_of(pid: int) -> int | None:
+    """When a process of this machine began, in the system's own count; 0 where that is not told; None: it is dead."""
+    try:
+        after_name = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
+        return None if after_name[0] in "ZX" else int(after_name[19])
+    except FileNotFoundError:
+        if Path("/proc/self/stat").exists():
+            return None
+    except OSError:
+        return 0
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return None
+    except OSError:
+        return 0
+    return 0
+
+
+def _remove(draft: Path) -> None:
+    if draft.is_dir() and not draft.is_symlink():
+        shutil.rmtree(draft, ignore_errors=True)
+    else:
         draft.unlink(missing_ok=True)
 
 
@@ -37,9 +175,25 @@ def _usual_mode(path: Path) -> int:
     return mode
 
 
+def _about_to(act: str, path: Path) -> None:
+    if fault is not None:
+        fault(act, path)
+
+
 def _sync(path: Path, how: int) -> None:
+    _about_to("sync", path)
     descriptor = os.open(path, how)
     try:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def _sync_folder(path: Path) -> None:
+    _about_to("sync folder", path)
+    with suppress(OSError):  # some file systems cannot sync a folder, and what is in it is there
+        descriptor = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)

@@ -11,7 +11,7 @@ import pytest
 
 import polariscope.lab.holding
 from polariscope.lab import Store
-from polariscope.lab.holding import InUseError, hold
+from polariscope.lab.holding import InUseError, hold, is_held
 from polariscope.nets.architecture import MLP
 from polariscope.nets.autoencoder import AutoencoderConfig
 from polariscope.objectives.vae import VAE
@@ -54,6 +54,22 @@ def test_who_holds_a_run_may_hold_it_again(tmp_path, monkeypatch) -> None:
     assert not refused_elsewhere(tmp_path / "run")
     with hold(tmp_path / "run"), hold(tmp_path / "another"):
         pass
+
+
+def test_a_link_to_a_run_is_the_run(tmp_path) -> None:
+    (tmp_path / "runs" / "run").mkdir(parents=True)
+    (tmp_path / "alias").symlink_to(tmp_path / "runs")
+    (tmp_path / "short").symlink_to(tmp_path / "runs" / "run")
+    for path in (tmp_path / "runs" / "run", tmp_path / "alias" / "run", tmp_path / "short"):
+        with hold(path):
+            assert is_held(tmp_path / "short")
+            assert refused_elsewhere(tmp_path / "runs" / "run")
+            assert refused_elsewhere(tmp_path / "alias" / "run")
+            assert refused_elsewhere(tmp_path / "short")
+            with hold(tmp_path / "short"):
+                pass
+        assert not is_held(path)
+    assert not is_held(tmp_path / "never")
 
 
 def test_who_waits_comes_in_when_the_other_goes(tmp_path) -> None:

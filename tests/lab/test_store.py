@@ -1,7 +1,10 @@
 """The run store: atomic, queried with SQL, and never offended by a foreign folder."""
 
+import itertools
 import json
 import os
+import secrets
+import shutil
 from pathlib import Path
 
 import pyarrow as pa
@@ -9,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from polariscope.lab import Run, Store
+from polariscope.lab.holding import hold
 
 CONFIG = {"world": {"name": "sprites", "size": 64}, "objective": {"name": "beta-vae", "beta": 4.0}, "steps": 10}
 
@@ -128,6 +132,7 @@ DAMAGED = {
     "not UTF-8": (b'{"schema": "\xff"}', "is not readable JSON"),
     "a long number": (b'{"schema": ' + b"1" * 5000 + b"}", "is not readable JSON"),
     "too deep": (b"[" * 100_000, "is not readable JSON"),
+    "deep": (json.dumps(record()).encode()[:-1] + b', "x": ' + b"[" * 500 + b"]" * 500 + b"}", "nests more than 100"),
     "empty": (b"", "is not readable JSON"),
     "a list": (b"[]", "has no schema number"),
 }
@@ -269,3 +274,80 @@ def test_a_folder_is_opened_from_within(store, monkeypatch) -> None:
     (run.path / "snapshots").mkdir()
     monkeypatch.chdir(run.path / "snapshots")
     assert Store(Path("runs")).open("..").id == run.id
+
+
+def test_a_pipe_in_the_place_of_a_record_keeps_nobody_waiting(store) -> None:
+    good = store.create(CONFIG, "good")
+    (store.root / "pipe").mkdir()
+    os.mkfifo(store.root / "pipe" / "run.json")
+    assert store.runs() == [good]
+    assert "run.json is no regular file" in store.problems[0]
+    os.mkfifo(good.path / "metrics.parquet")
+    with pytest.raises(ValueError, match="metrics.parquet is no regular file"):
+        good.metrics()
+
+
+def test_what_was_killed_while_it_ran_is_interrupted(store) -> None:
+    run = store.create(CONFIG, "x")
+    assert (run.status, run.state) == ("running", "interrupted"), "nobody holds it"
+    assert store.query("select status from runs") == [{"status": "interrupted"}]
+    with hold(run.path):
+        assert run.state == "running"
+        assert store.query("select status from runs") == [{"status": "running"}]
+    run.update(status="done")
+    assert run.state == "done"
+
+
+def test_chance_gives_no_name_twice(store, monkeypatch) -> None:
+    """In one second, with a die that falls on the same side every time until it has many sides."""
+    monkeypatch.setattr(secrets, "token_hex", lambda digits: "ab" * digits if digits < 16 else next(sides))
+    sides = map(str, itertools.count())
+    assert len({store.create(CONFIG, "x").id for _ in range(10)}) == 10
+    assert len(store.runs()) == 10
+
+
+def test_a_kill_while_a_run_is_made_leaves_all_of_it_or_nothing(store, faults) -> None:
+    def create() -> None:
+        Store(store.root).create(CONFIG, "x", run_id="victim")
+
+    for number in itertools.count():
+        if not faults.killed_at(number, create):
+            break
+        if (store.root / "victim").exists():
+            assert store.open("victim").config == CONFIG
+        else:
+            assert store.runs() == []
+            assert store.problems == []
+            assert faults.fork(create) == 0, "nothing is in the way of the next"
+            assert store.open("victim").config == CONFIG
+        shutil.rmtree(store.root / "victim")
+    assert number == 9, "draft, written, sync, rename and sync of the record; draft, sync, rename, sync of the folder"
+    assert [path.name for path in store.root.iterdir()] == ["victim"], "what the dead left is swept"
+
+
+def test_a_half_made_run_of_an_earlier_version_is_in_nobodys_way(store) -> None:
+    dead = 2**22 + 1  # more than any process has
+    (store.root / "empty").mkdir(parents=True)
+    (store.root / "drafted").mkdir()
+    (store.root / "drafted" / f".run.json.{dead}.draft").write_text('{"sche')
+    (store.root / "photos").mkdir()
+    (store.root / "photos" / "me.jpg").write_text("me")
+    assert store.create(CONFIG, "x", run_id="empty").config == CONFIG
+    assert store.create(CONFIG, "x", run_id="drafted").config == CONFIG
+    with pytest.raises(ValueError, match="photos that is no run, where the run of that name belongs: move it away"):
+        store.create(CONFIG, "x", run_id="photos")
+    assert (store.root / "photos" / "me.jpg").read_text() == "me"
+
+
+def test_a_full_disk_is_said_with_what_was_being_written(store, faults) -> None:
+    run = store.create(CONFIG, "x")
+    before = run.path.joinpath("run.json").read_bytes()
+    for number in range(4):
+        words = "the disk is full: .*run.json could not be written and is as it was before; free some space"
+        with pytest.raises(OSError, match=words), faults.full_disk(number):
+            run.update(status="done")
+        assert run.path.joinpath("run.json").read_bytes() == before
+        assert [path.name for path in run.path.iterdir()] == ["run.json"]
+    with pytest.raises(OSError, match="the disk is full: .*new"), faults.full_disk(1):
+        store.create(CONFIG, "x", run_id="new")
+    assert not (store.root / "new").exists()

@@ -16,6 +16,7 @@ from polariscope.cli.parsing import parse
 from polariscope.cli.progress import bars
 from polariscope.examination.examination import about_run
 from polariscope.examination.examine import divergence_weight, examine
+from polariscope.lab.holding import InUseError, hold
 from polariscope.lab.store import Run, Store
 from polariscope.nets.autoencoder import AutoencoderConfig
 from polariscope.objectives.beta_tc_vae import BetaTCVAE
@@ -59,7 +60,10 @@ def main(arguments: list[str]) -> int:
             raise ValueError(f"{demo.id} is no demo: 'polariscope train --resume {demo.id}' goes on with a training")
         runs = [store.open(run_id) for run_id in demo.config["runs"]]
     try:
-        return show(demo, runs, options)
+        with hold(demo.path):
+            return show(demo, runs, options)
+    except InUseError:
+        raise
     except BaseException as stop:
         interrupted = isinstance(stop, KeyboardInterrupt)
         demo.update(status="interrupted" if interrupted else "failed")

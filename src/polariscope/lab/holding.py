@@ -6,11 +6,19 @@ import json
 import os
 import platform
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext, suppress
 from datetime import datetime
 from pathlib import Path
 
 from filelock import FileLock, Timeout
+
+try:
+    import fcntl
+except ImportError:  # not on this system, where the lock has to be taken to be looked at
+    fcntl = None  # type: ignore[assignment]
+
+MOMENT = 0.1
+"""Seconds that a refusal waits for: :func:`is_held` touches the lock for some microseconds."""
 
 
 class InUseError(ValueError):
@@ -21,15 +29,15 @@ class InUseError(ValueError):
 def hold(folder: Path, wait: bool = False) -> Iterator[None]:
     """Hold a run folder, which need not exist yet; :class:`InUseError` if another does, unless ``wait`` is given.
 
-    Who holds it already may hold it again. The system takes the lock back when the process ends, however it ends; the
-    lock's file stays beside the folder, because to remove it would let two in.
+    Who holds it already may hold it again, and whatever link it was reached by. The system takes the lock back when the
+    process ends, however it ends; the lock's file stays beside the folder, because to remove it would let two in.
     """
-    folder = Path(os.path.abspath(folder))
-    lock = FileLock(folder.with_name(f".{folder.name}.lock"), is_singleton=True)
+    folder = Path(os.path.realpath(folder))
+    lock = FileLock(lock_file(folder), is_singleton=True)
     note = folder.with_name(f".{folder.name}.holder")
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
-        lock.acquire(timeout=-1 if wait else 0)
+        lock.acquire(timeout=-1 if wait else MOMENT, poll_interval=0.05 if wait else MOMENT / 10)
     except Timeout:
         raise InUseError(f"run {folder.name} is in use by {_holder(note)}: wait for it, or stop it first") from None
     except OSError as error:
@@ -38,7 +46,8 @@ def hold(folder: Path, wait: bool = False) -> Iterator[None]:
     try:
         if outermost:
             about = {"pid": os.getpid(), "host": platform.node(), "since": f"{datetime.now():%Y-%m-%d %H:%M:%S}"}
-            note.write_text(json.dumps(about), encoding="utf-8")
+            with suppress(OSError):  # a courtesy, for which a full disk may have no room
+                note.write_text(json.dumps(about), encoding="utf-8")
         yield
     finally:
         if outermost:
@@ -46,9 +55,39 @@ def hold(folder: Path, wait: bool = False) -> Iterator[None]:
         lock.release()
 
 
+def lock_file(folder: Path) -> Path:
+    """What is locked when a run folder is held. It lies beside the folder that a link leads to."""
+    folder = Path(os.path.realpath(folder))
+    return folder.with_name(f".{folder.name}.lock")
+
+
+def is_held(folder: Path) -> bool:
+    """Whether a living process holds a run folder, this one included. Nothing is written, nobody is kept waiting."""
+    file = lock_file(folder)
+    try:
+        if fcntl is None:
+            with FileLock(file, timeout=0) if file.exists() else nullcontext():
+                return False
+        descriptor = os.open(file, os.O_RDONLY)
+    except Timeout:
+        return True
+    except OSError:  # nobody ever held it, or nobody may look
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:  # a file system without locks
+        return False
+    finally:
+        os.close(descriptor)  # and with it the lock
+    return False
+
+
 def _holder(note: Path) -> str:
     try:
         about = json.loads(note.read_text(encoding="utf-8"))
-        return f"process {about['pid']} on {about['host']} since {about['since']}"
-    except (OSError, ValueError, LookupError, TypeError):  # it has only just begun, or just ended
+        words = f"process {about['pid']} on {about['host']} since {about['since']}"
+        return "".join(letter for letter in words if letter.isprintable())[:300]
+    except (OSError, ValueError, LookupError, TypeError, RecursionError):  # it has only just begun, or just ended
         return "another process"

@@ -8,11 +8,14 @@ not ours is reported and skipped, never touched.
 
 from __future__ import annotations
 
+import errno
 import hashlib
+import itertools
 import json
 import os
 import re
 import secrets
+import stat
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -25,7 +28,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from polariscope import plugins
-from polariscope.atomic import atomic
+from polariscope.atomic import FullDiskError, atomic, atomic_folder, is_abandoned
+from polariscope.lab.holding import is_held, lock_file
 from polariscope.lab.provenance import environment
 from polariscope.lab.query import Rows, select, where
 
@@ -41,6 +45,10 @@ RECORD = {"kind": str, "created": str, "status": str, "config": dict, "result": 
 OWN_COLUMNS = ("id", "kind", "status", "created")
 DEEPEST = 8
 """Sections within sections that become columns; what lies deeper is shown as JSON."""
+DEEPEST_RECORD = 100
+"""Sections within sections that a record may have: worlds within worlds need some, and nobody needs a thousand."""
+LARGEST_RECORD = 2**26
+"""Bytes of a record that is still read."""
 
 
 def fingerprint(config: Mapping[str, Any]) -> str:
@@ -74,7 +82,13 @@ class Run:
 
     @property
     def status(self) -> str:
+        """What was last written of it. A process that was killed had no time to write: see :attr:`state`."""
         return str(self._record["status"])
+
+    @property
+    def state(self) -> str:
+        """The status as it is now: what says that it is running, and is held by no living process, is interrupted."""
+        return "interrupted" if self.status == "running" and not is_held(self.path) else self.status
 
     @property
     def result(self) -> dict[str, Any]:
@@ -129,6 +143,8 @@ class Run:
         if not file.exists():
             return METRICS.empty_table()
         try:
+            if not file.is_file():
+                raise OSError("metrics.parquet is no regular file")
             with pq.ParquetFile(file) as parquet:
                 table = parquet.read()
             table.validate(full=True)
@@ -156,9 +172,25 @@ class Store:
         object.__setattr__(self, "root", Path(self.root))
 
     def new_id(self, label: str) -> str:
-        """A name that no run has: when, what for people to read, and a little chance."""
+        """A name that no run has and nobody else is given: when, what for people to read, and a little chance.
+
+        The file that locks the run's folder is made here, which one process alone can do.
+        """
         slug = re.sub(r"[^a-z0-9]+", "-", label.lower())[:80].strip("-")
-        return f"{datetime.now():%Y%m%d-%H%M%S}-{slug}-{secrets.token_hex(2)}"
+        for digits in itertools.chain((2, 4, 8), itertools.repeat(16)):
+            run_id = f"{datetime.now():%Y%m%d-%H%M%S}-{slug}-{secrets.token_hex(digits)}"
+            try:
+                self.root.mkdir(parents=True, exist_ok=True)
+                lock_file(self.root / run_id).touch(exist_ok=False)
+            except FileExistsError as error:
+                if not self.root.is_dir():
+                    raise self._unwritable(error) from error
+                continue
+            except OSError as error:
+                raise self._unwritable(error) from error
+            if not (self.root / run_id).exists():
+                return run_id
+        raise AssertionError("chance never ends")
 
     def create(
         self,
@@ -168,28 +200,44 @@ class Store:
         run_id: str | None = None,
         status: str = "running",
     ) -> Run:
-        """A new run folder with its record. ``label`` becomes part of the name, for people."""
+        """A new run folder with its record. ``label`` becomes part of the name, for people.
+
+        The folder is there with its record or not at all, whenever the process is killed.
+        """
         run_id = self.new_id(label) if run_id is None else run_id
         path = self.path_of(run_id)
+        record = {
+            "schema": SCHEMA,
+            "kind": kind,
+            "created": _now(),
+            "updated": _now(),
+            "status": status,
+            "config": dict(config),
+            "environment": environment(),
+            "plugins": plugins.record(),
+            "result": {},
+        }
         try:
-            path.mkdir(parents=True, exist_ok=False)
-            record = {
-                "schema": SCHEMA,
-                "kind": kind,
-                "created": _now(),
-                "updated": _now(),
-                "status": status,
-                "config": dict(config),
-                "environment": environment(),
-                "plugins": plugins.record(),
-                "result": {},
-            }
-            write_record(path, record)
+            self.root.mkdir(parents=True, exist_ok=True)
+            _clear_half_made(path)
+            with atomic_folder(path) as draft:
+                write_record(draft, record)
         except FileExistsError as error:
+            if not self.root.is_dir():
+                raise self._unwritable(error) from error
+            if path.is_dir() and not (path / "run.json").exists():
+                raise ValueError(
+                    f"there is a folder {path} that is no run, where the run of that name belongs: move it away"
+                ) from error
             raise ValueError(f"there is a run {run_id} already in {self.root}") from error
+        except FullDiskError:
+            raise
         except OSError as error:
-            raise OSError(f"cannot write to the run folder {self.root}: {error.strerror or error}") from error
+            raise self._unwritable(error) from error
         return Run(path)
+
+    def _unwritable(self, error: OSError) -> OSError:
+        return OSError(f"cannot write to the run folder {self.root}: {error.strerror or error}")
 
     def path_of(self, run_id: str) -> Path:
         """Where the run of that name lies or will lie: always a folder of this store."""
@@ -285,7 +333,7 @@ def summary(run: Run) -> dict[str, Any]:
 
     flatten("", record["config"], 0)
     flatten("", record["result"], 0)
-    own = {"id": run.id, "kind": record["kind"], "status": record["status"], "created": record["created"]}
+    own = {"id": run.id, "kind": record["kind"], "status": run.state, "created": record["created"]}
     return {**row, **own}
 
 
@@ -293,7 +341,9 @@ def read_record(path: Path) -> dict[str, Any]:
     """The record of a run folder, or a sentence about what is wrong with it."""
     name = _shown(path.name)
     try:
+        _check_regular(path / "run.json")
         record = json.loads((path / "run.json").read_text(encoding="utf-8"))
+        _check_depth(record)
         json.dumps([path.name, record], ensure_ascii=False).encode()  # half a surrogate pair would fail only later
     except FileNotFoundError as error:
         raise ValueError(f"{name} is not a run folder: it has no run.json") from error
@@ -319,9 +369,43 @@ def read_record(path: Path) -> dict[str, Any]:
     return record
 
 
+def _check_regular(file: Path) -> None:
+    """Only files are read, and no giants: a pipe would have us wait for ever."""
+    about = file.stat()
+    if stat.S_ISDIR(about.st_mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+    if not stat.S_ISREG(about.st_mode):
+        raise OSError(f"{file.name} is no regular file")
+    if about.st_size > LARGEST_RECORD:
+        raise OSError(f"{file.name} has {about.st_size:,} bytes, and a record has {LARGEST_RECORD:,} at most")
+
+
+def _check_depth(record: Any) -> None:
+    level = [record]
+    for _ in range(DEEPEST_RECORD):
+        level = [inner for item in level for inner in _within(item)]
+        if not level:
+            return
+    raise ValueError(f"it nests more than {DEEPEST_RECORD} sections")
+
+
+def _within(item: Any) -> Iterable[Any]:
+    return item.values() if isinstance(item, dict) else item if isinstance(item, list) else ()
+
+
 def write_record(path: Path, record: Mapping[str, Any]) -> None:
     with atomic(path / "run.json") as draft:
         draft.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
+
+
+def _clear_half_made(path: Path) -> None:
+    """Earlier versions made a folder before its record: one that a kill left there without, and empty, is removed."""
+    if path.is_dir() and not path.is_symlink():
+        inside = list(path.iterdir())
+        if all(is_abandoned(file) for file in inside):
+            for draft in inside:
+                draft.unlink()
+            path.rmdir()
 
 
 def _checked(path: Path) -> Run:
