@@ -28,7 +28,7 @@ def found():
 
 
 def test_a_result_says_itself_in_a_line(found) -> None:
-    assert repr(found) == "<Examination: 3 latent variables on 120 examples: 2 active, 0 mixed, 1 passive>"
+    assert repr(found) == "<Examination: 3 latent variables on 120 examples: 2 active, 1 passive>"
     assert repr(found.representation).startswith("<Representation: 120 examples, 3 latent variables (mean, var, ")
     assert repr(polariscope.as_subject(Net())) == "<Subject Net: encodes, decodes, predicts>"
 

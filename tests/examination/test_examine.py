@@ -20,6 +20,8 @@ from polariscope.nets.model import Brief
 from polariscope.objectives import Batch
 from polariscope.objectives.ivae import IVAE
 from polariscope.objectives.slow_vae import SlowVAE
+from polariscope.report.findings import Pictures
+from polariscope.report.page import page
 from polariscope.representation import Representation
 from polariscope.theory.transitions import collapsed_std
 from polariscope.worlds.sources import Sources
@@ -83,6 +85,36 @@ def test_a_variable_that_was_given_up_with_a_small_variance_is_said_to_be() -> N
     assert found.counts["active"] == 3  # by the published rule, which reads the variance alone
     (said,) = (note for note in found.notes if "called active" in note)
     assert said.startswith("Variable 1 is called active")
+
+
+class InBetween(Own):
+    """One variable whose variance is 0.1004 for all examples, one that is used for half of them, one passive."""
+
+    def encode(self, x):
+        mean, _ = super().encode(x)
+        left = mean[:, 0] < 0
+        steady, still = torch.full_like(mean[:, 0], 0.1004), torch.ones_like(mean[:, 0])
+        return mean, torch.stack([steady, still, torch.where(left, 0.01, 1.0)], 1).log()
+
+
+def test_variables_in_between_are_shown_by_what_they_do_and_counted_by_the_published_rule() -> None:
+    found = examine(InBetween(), *dots(), measured=())
+    shown = {variable.number: (variable.type, variable.kind, variable.detail) for variable in found.variables}
+    assert shown == {
+        0: ("mixed", "partly used", "about 0.10 for all"),
+        1: ("passive", "passive", ""),
+        2: ("mixed", "switching", "used for 50% of them"),
+    }
+    assert found.counts == {"active": 0, "mixed": 2, "passive": 1}
+    assert found.headline.endswith("examples: 1 partly used, 1 switching, 1 passive")
+    document = found.findings()
+    assert document.json()["types"] == found.counts
+    assert document.json()["kinds"] == {"active": 0, "partly used": 1, "switching": 1, "passive": 1}
+    (strips,) = (part.strips for part in document.of(Pictures) if part.name == "traversals")
+    assert [strip.type for strip in strips] == ["partly used", "switching", "passive"]
+    text = page([document])
+    assert '<span class="badge partly-used">partly used</span>' in text
+    assert "used for 50% of them" in text
 
 
 class Dials(Own):

@@ -96,6 +96,41 @@ def test_switching_and_partial_variables_are_told_apart():
     assert types.switching.tolist() == [0]
 
 
+@pytest.mark.parametrize(
+    ("variances", "spread_of_mean", "label", "kind"),
+    [
+        (np.full(1000, 0.1004), 0.95, "mixed", "partly used"),  # 1.2 nats, the same for all examples
+        (np.random.default_rng(0).normal(0.3, 0.05, 1000), 0.8, "mixed", "partly used"),
+        (switching(0.37)[:, 0], 0.0, "mixed", "switching"),
+        (np.where(switching(0.4)[:, 0] == 0, 0.18, 0.97), 0.0, "mixed", "switching"),  # used, if not quite active
+        (np.full(1000, 0.86), 0.1, "mixed", "passive"),  # 0.01 nats
+        (np.full(1000, 0.97), 0.1, "passive", "passive"),
+        (np.full(1000, 1.0), 1.0, "passive", "partly used"),  # the mean moves: half a nat
+        (np.full(1000, 0.05), 1.0, "active", "active"),
+        (np.full(1000, 1.3), 0.1, "mixed", "passive"),
+    ],
+)
+def test_mixed_is_told_apart_by_what_its_examples_do(variances, spread_of_mean, label, kind):
+    mean = spread_of_mean * np.random.default_rng(1).normal(size=(len(variances), 1))
+    types = variable_types(variances[:, None], mean=mean)
+    assert (types.labels, types.kinds) == ((label,), (kind,))
+    assert types.labels == variable_types(variances[:, None]).labels, "the published rule does not look at the means"
+
+
+def test_a_switching_variable_has_the_share_of_examples_that_it_is_used_for():
+    types = variable_types(np.hstack([switching(0.37), np.full((1000, 1), 0.1004), np.ones((1000, 1))]))
+    np.testing.assert_allclose(types.used_share, [0.37, 1, 0])
+    assert types.kind_counts == {"active": 0, "partly used": 1, "switching": 1, "passive": 1}
+    assert types.counts == {"active": 0, "mixed": 2, "passive": 1}
+
+
+def test_kinds_go_by_the_ratio_to_a_learned_prior():
+    prior_var = np.full((1000, 2), 0.01)
+    var = prior_var * np.hstack([switching(0.5), np.full((1000, 1), 0.5)])
+    types = variable_types(var, mean=np.ones((1000, 2)), prior_mean=np.ones(2), prior_var=prior_var)
+    assert types.kinds == ("switching", "partly used")
+
+
 def test_subsets_are_named_by_types():
     types = variable_types([[0.0, 1.0, 0.0, 1.0], [0.0, 1.0, 1.0, 1.0]])
     names = ["all", "active", "mixed", "passive", "active+mixed", "non-passive", "mixed+passive"]

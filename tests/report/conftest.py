@@ -13,6 +13,7 @@ from polariscope.worlds.factors import Factor
 
 VOID = {"meta", "img", "br", "hr", "link", "input"}
 TYPES = ("active", "active", "active", "mixed", *["passive"] * 6)
+KINDS = {"mixed": "switching"}
 FACTORS = (
     Factor("shape", 3, "categorical"),
     Factor("scale", 6),
@@ -76,7 +77,7 @@ def sprites(x, y, scale, shape, side=64):
 
 
 def examination(seed=0, count=2000):
-    """Ten latents of the three types on a sprite-like world, made by hand: three active, one mixed, six passive."""
+    """Ten latents of the three types on a sprite-like world, made by hand: three active, one switching, six passive."""
     generator = np.random.default_rng(seed)
     kinds = np.array(TYPES)
     var = np.where(kinds == "active", 0.02, 0.97) * generator.uniform(0.7, 1.03, (count, 10))
@@ -108,6 +109,8 @@ def examination(seed=0, count=2000):
             float(kl[j]),
             FACTORS[best[j]].name,
             float(information[j, best[j]]),
+            kind=KINDS.get(TYPES[j], TYPES[j]),
+            detail="used for 50% of them" if TYPES[j] == "mixed" else "",
         )
         for j in order
     ]

@@ -56,8 +56,10 @@ def test_type_histograms_have_the_moments_of_the_data(found):
             assert mass.sum() == pytest.approx(1)
             assert mass @ centres == pytest.approx(values.mean(), abs=0.01)
             assert mass @ centres**2 - (mass @ centres) ** 2 == pytest.approx(values.var(), abs=0.02)
-            assert matplotlib.colors.to_hex(axes.patches[0].get_facecolor()) == figures.LIGHT[variable.type]
-        assert row[0].get_ylabel() == f"z{variable.number} · {variable.type}"
+            assert (
+                matplotlib.colors.to_hex(axes.patches[0].get_facecolor()) == figures.LIGHT[figures.KINDS[variable.kind]]
+            )
+        assert row[0].get_ylabel() == f"z{variable.number} · {variable.kind}"
     # The same axis for all types: a passive mean is narrow beside an active one.
     assert len({axes.get_xlim() for axes in grid[:, 0]}) == 1
 

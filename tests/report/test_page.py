@@ -120,13 +120,13 @@ def test_numbers_are_the_examinations(single, found, made_metrics, parsed):
     assert shown.shown("measures") == [0.412345, 0.0731, 3.87]
     last = {term: value for step, split, term, value in made_metrics() if (step, split) == (3000, "held_out")}
     held_out = [last["reconstruction"] + last["kl"], last["reconstruction"], last["kl"]]
-    assert shown.shown("summary") == [3, 1, 6, *held_out, 0.412345, 0.0731]
+    assert shown.shown("summary") == [3, 0, 1, 6, *held_out, 0.412345, 0.0731]
     assert "0.412" in shown.text["measures"]
     assert "How many directions are used." in shown.text["measures"]
     assert f"{found.variables[0].mean_var:.3f}" in shown.text["variables"]
     assert "undefined: there is no variable of the type asked for" in shown.text["measures"]
     assert found.notes[0] in shown.text[""]
-    said = "10 latent variables on 2,000 examples: 3 active, 1 mixed, 6 passive"
+    said = "10 latent variables on 2,000 examples: 3 active, 1 switching, 6 passive"
     assert f"{said}; trained on the world “sprites” for 3,000 steps." in shown.text[""]
 
 
@@ -139,7 +139,7 @@ def test_the_last_held_out_evaluation_counts():
 def test_several_models_stand_side_by_side(double, one, made_metrics, parsed):
     shown = parsed(double)
     summary = shown.shown("summary")
-    assert summary[:6] == [3, 1, 6, 3, 1, 6]
+    assert summary[:8] == [3, 0, 1, 6, 3, 0, 1, 6]
     # Losses of two objectives cannot be read side by side; what they have in common can.
     ends = [
         {
@@ -149,7 +149,7 @@ def test_several_models_stand_side_by_side(double, one, made_metrics, parsed):
         }
         for seed, beta in ((0, 4.0), (1, 1.0))
     ]
-    assert summary[6:8] == [end["reconstruction"] + end["kl"] for end in ends]
+    assert summary[8:10] == [end["reconstruction"] + end["kl"] for end in ends]
     assert "Held-out loss" not in double
     assert shown.shown("measures")[:2] == [0.412345, 0.512345]
     # The gap of the second model is larger and better; equal values have no best.

@@ -6,12 +6,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from polariscope.lab.store import Run
+from polariscope.measures.polarisation import Kind
 from polariscope.report import figures
 from polariscope.report.findings import (
     Chart,
@@ -36,18 +37,20 @@ KNOWS = 0.05
 """Share of a factor's entropy from which a variable is said to tell about it."""
 PLAIN_COLUMNS = (
     Column("number", "No.", "z%d", "no."),
-    Column("type", "Type", badge=True),
+    Column("kind", "Type", badge=True),
     Column("var_of_mean", "Variance of mean", "%.3f", "mean var"),
     Column("factor", "Tells most about", short="tells about"),
     Column("information", "How much", "percent", "share"),
 )
 VARIABLE_COLUMNS = (
     *PLAIN_COLUMNS[:2],
-    Column("mean_var", "Posterior variance", "%.3f", "post. var", bar="type"),
+    Column("mean_var", "Posterior variance", "%.3f", "post. var", bar="kind"),
+    Column("detail", "Over the examples", short="over the examples"),
     Column("predicted_var", "Predicted", "%.3f", "predicted"),
     PLAIN_COLUMNS[2],
     Column("kl", "KL (nats)", "%.3f", "KL"),
     *PLAIN_COLUMNS[3:],
+    Column("type", "By the published rule", aside=True),
 )
 HINTS = {
     "summary": "Which variables are used, what they cost, and what the measures say.",
@@ -56,11 +59,14 @@ HINTS = {
     "traversals": "One latent variable moved at a time, as far as it goes over the data to either side, the most used "
     "variable first. A passive variable should change nothing.",
     "variables": "The most used first. A posterior variance near 0 says the variable is used, near 1 that it is noise "
-    "the decoder has learned to ignore. Predicted: what the decoder's slope asks for, where that is known.",
+    "the decoder has learned to ignore. Partly used: in between, alike for all examples. Switching: used for some "
+    "examples and ignored for others, which is what the work means by mixed; the published rule, in the last column, "
+    "calls mixed whatever it cannot call active or passive. Predicted: what the decoder's slope asks for, if known.",
     "factors": "Share of each factor’s entropy that each variable knows: 0 nothing, 1 all of it. A disentangled model "
     "has at most one dark cell per row.",
     "histograms": "The most used variable of each type, over all examples. Dashed: the prior. Active: the variance "
-    "stays near 0. Passive: it stays near 1 and the mean stays put. Mixed: some examples of each.",
+    "stays near 0. Partly used: it stays somewhere in between. Switching: it is near 0 for some examples and near 1 "
+    "for others. Passive: it stays near 1 and the mean stays put.",
 }
 
 
@@ -70,6 +76,7 @@ class Variable:
 
     number: int
     type: str
+    """Active, mixed or passive by the published rule."""
     mean_var: float
     """Posterior variance, averaged over the examples: near 0 the variable is used, near 1 it is noise."""
     var_of_mean: float
@@ -82,6 +89,14 @@ class Variable:
     """How much of that factor's entropy it knows, from 0 to 1."""
     predicted_var: float | None = None
     """What the decoder's slope says the posterior variance should be, at the optimum of a beta-VAE."""
+    kind: str = ""
+    """Active, partly used, switching or passive (:func:`~polariscope.measures.polarisation.variable_types`); the type
+    if not given."""
+    detail: str = ""
+    """What its variance does over the examples, where that takes words."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "kind", self.kind or self.type)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -108,14 +123,20 @@ class Examination(Tabular):
 
     @property
     def counts(self) -> dict[str, int]:
-        """How many variables are of each type."""
+        """How many variables are of each type by the published rule, which calls mixed all that is in between."""
         types = [v.type for v in self.variables]
-        return {kind: types.count(kind) for kind in ("active", "mixed", "passive")}
+        return {name: types.count(name) for name in figures.TYPES}
+
+    @property
+    def kinds(self) -> dict[str, int]:
+        """How many variables there are of each kind: active, partly used, switching, passive."""
+        kinds = [v.kind for v in self.variables]
+        return {kind: kinds.count(kind) for kind in dict.fromkeys((*get_args(Kind), *kinds))}
 
     @property
     def headline(self) -> str:
         rep = self.representation
-        kinds = ", ".join(f"{count} {kind}" for kind, count in self.counts.items())
+        kinds = ", ".join(f"{count} {kind}" for kind, count in self.kinds.items() if count)
         return f"{rep.latents} latent variables on {rep.count:,} examples: {kinds}"
 
     @property
@@ -147,14 +168,14 @@ class Examination(Tabular):
             said_of(settings, self.headline),
             parts,
             self.notes,
-            {"examples": self.representation.count, "types": self.counts},
+            {"examples": self.representation.count, "types": self.counts, "kinds": self.kinds},
             settings=settings,
             environment=environment or {},
         )
 
     def _headline(self, metrics: Sequence[Metric]) -> Values:
         """Types, held-out terms, and the measures that have a better direction."""
-        types = Value("types", "Variables: active · mixed · passive", None, shares=self.counts)
+        types = Value("types", f"Variables: {' · '.join(self.kinds)}", None, shares=self.kinds)
         wanted = [v for v in self.values if v.higher_is_better is not None and v.value is not None]
         plain = [replace(value, meaning="") for value in wanted]
         return Values(
@@ -184,8 +205,8 @@ class Examination(Tabular):
                     draw=lambda: figures.factor_matrix(table, rows, factors),
                 )
             )
-        first = {variable.type: variable for variable in reversed(self.variables)}
-        chosen = [first[kind] for kind in figures.TYPES if kind in first]
+        first = {variable.kind: variable for variable in reversed(self.variables)}
+        chosen = [first[kind] for kind in figures.KINDS if kind in first]
         parts.append(
             Chart(
                 name="histograms",
@@ -205,9 +226,9 @@ class Examination(Tabular):
             Strip(
                 strip[None],
                 f"z{variable.number}",
-                variable.type,
+                variable.kind,
                 f"{variable.factor} {variable.information:.0%}" if (variable.information or 0) >= KNOWS else "",
-                f"Traversal of variable {variable.number} of {title}, {variable.type}",
+                f"Traversal of variable {variable.number} of {title}, {variable.kind}",
             )
             for variable, strip in zip(self.variables, self.traversals, strict=True)
         ][:TRAVERSAL_ROWS]

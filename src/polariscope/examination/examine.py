@@ -38,6 +38,8 @@ TRAVERSAL_STEPS = 9
 TRAVERSAL_REACH = 2.5
 AUDITED = 256
 """Examples at which the decoder's slope is taken."""
+ALIKE = 0.1
+"""How far the variances of 90 % of the examples may lie apart to be called the same for all."""
 IDLE = 0.1
 """Variance of a variable's mean, as a share of its noise, up to which it says nothing."""
 
@@ -108,7 +110,7 @@ def types_of(representation: Representation) -> VariableTypes:
     if rep.var is None:
         raise ValueError("without posterior variances there are no variable types")
     if rep.prior_var is None:
-        return variable_types(rep.var)
+        return variable_types(rep.var, mean=rep.mean)
     return variable_types(rep.var, mean=rep.mean, prior_mean=rep.prior_mean, prior_var=rep.prior_var)
 
 
@@ -138,11 +140,11 @@ def describe_variables(
     """One row per latent variable, the most used first (by posterior variance, then by movement)."""
     rep = representation
     var_of_mean = rep.mean.var(axis=0)
-    if rep.var is None:
-        types = ["active"] * rep.latents
-        mean_var, kl = np.zeros(rep.latents), None
-    else:
-        types = list(types_of(rep).labels)
+    types: VariableTypes | None = None
+    mean_var, kl, details = np.zeros(rep.latents), None, [""] * rep.latents
+    if rep.var is not None:
+        types = types_of(rep)
+        details = _details(rep.var, types)
         mean_var = rep.var.mean(axis=0)
         kl = per_variable_kl(rep.mean, rep.var, rep.prior_mean, rep.prior_var)
     order = np.lexsort((-var_of_mean, np.round(mean_var, 3)))
@@ -155,16 +157,33 @@ def describe_variables(
         rows.append(
             Variable(
                 number=int(j),
-                type=types[j],
+                type="active" if types is None else types.labels[j],
                 mean_var=float(mean_var[j]),
                 var_of_mean=float(var_of_mean[j]),
                 kl=None if kl is None else float(kl[j]),
                 factor=factor,
                 information=information,
                 predicted_var=None if predicted is None else float(predicted[:, j].mean()),
+                kind="active" if types is None else types.kinds[j],
+                detail=details[j],
             )
         )
     return rows
+
+
+def _details(var: NDArray[np.floating], types: VariableTypes) -> list[str]:
+    """What the variances of variables in between do over the examples."""
+    low, high = np.quantile(var, (0.05, 0.95), axis=0)
+    details = []
+    for kind, share, least, most in zip(types.kinds, types.used_share, low, high, strict=True):
+        if kind == "switching":
+            details.append(f"used for {share:.0%} of them")
+        elif kind == "partly used":
+            alike = most - least <= ALIKE
+            details.append(f"about {(least + most) / 2:.2f} for all" if alike else f"{least:.2f} to {most:.2f}")
+        else:
+            details.append("")
+    return details
 
 
 def measured_values(
@@ -199,10 +218,11 @@ def _notes(representation: Representation) -> list[str]:
         notes.append("The model gives no posterior variance: every variable counts as active, and nothing is sampled.")
     else:
         types = types_of(representation)
-        if not len(types.active) and not len(types.mixed):
+        passive = [j for j, kind in enumerate(types.kinds) if kind == "passive"]
+        if len(passive) == rep.latents:
             notes.append("The posterior has collapsed: no latent variable carries information about the data.")
-        elif len(types.passive):
-            which = _variables(types.passive.tolist())
+        elif passive:
+            which = _variables(passive)
             notes.append(f"{which} passive: leave passive means out of whatever scales or correlates features.")
         idle = [j for j in types.active if rep.mean[:, j].var() <= IDLE * rep.var[:, j].mean()]
         if idle:

@@ -21,6 +21,7 @@ from polariscope.theory.gaussian import kl_per_variable
 
 Label = Literal["active", "mixed", "passive"]
 RefinedLabel = Literal["active", "passive", "mixed_switching", "partial"]
+Kind = Literal["active", "partly used", "switching", "passive"]
 Index = NDArray[np.intp]
 
 
@@ -36,14 +37,18 @@ def variances(var: ArrayLike, name: str = "var") -> FloatArray:
 
 @dataclass(frozen=True)
 class VariableTypes:
-    """What each latent variable is, by the three published labels and by four refined ones.
+    """What each latent variable is: by the three published labels, by four refined ones, and by kinds in plain words.
 
     A refined ``mixed_switching`` variable changes its role between examples; a ``partial`` one keeps an intermediate
-    variance everywhere, which the published rule calls mixed too.
+    variance everywhere, which the published rule calls mixed too. ``kinds`` is what readers are shown, see
+    :func:`variable_types`.
     """
 
     labels: tuple[Label, ...]
     refined: tuple[RefinedLabel, ...]
+    kinds: tuple[Kind, ...]
+    used_share: FloatArray
+    """Share of the examples for which each variable is used: its variance is nearer to 0 than to the prior's."""
     alpha: float
     samples: int
 
@@ -72,7 +77,13 @@ class VariableTypes:
 
     @property
     def counts(self) -> dict[str, int]:
+        """How many variables have each published label."""
         return {name: self.labels.count(name) for name in get_args(Label)}
+
+    @property
+    def kind_counts(self) -> dict[str, int]:
+        """How many variables are of each kind."""
+        return {name: self.kinds.count(name) for name in get_args(Kind)}
 
     def subset(self, name: str) -> Index:
         """Indices of ``"all"``, of ``"non-passive"``, or of types joined by a plus, as in ``"active+mixed"``."""
@@ -101,7 +112,17 @@ def variable_types(
 
     With a prior that is learned (iVAE), "σ ≈ 1" means nothing: given ``prior_mean`` or ``prior_var`` (one per sample,
     or one for all) the rule reads the ratio σ/σ†, and passive further needs E[(μ−μ†)²/σ†] ≤ α, so ``mean`` is needed.
-    Without a prior ``mean`` is not used.
+    Without a prior the labels do not depend on ``mean``.
+
+    The published rule calls mixed whatever is neither active nor passive; the work means by it a variable that is
+    active for some examples and passive for others (section 8.2). ``kinds`` goes by that meaning:
+
+    - active: as published.
+    - switching: at least a share α of the examples is active by itself (S ≤ α), and one is passive (|S − 1| ≤ α); or
+      the variances lie as far apart (Var S_j > α), on either side of ½.
+    - passive: as published, if also E μ² ≤ α; or the mean divergence from the prior is at most −½ log(1−α) nats (0.053
+      for α = 0.1), what a steady variance of 1−α costs at its optimum. Without ``mean`` it is the published label.
+    - partly used: the rest, whose examples are all alike somewhere between the two.
 
     Known bias: a variable active on a share w of the examples counts as passive for w ≤ α and as active for w ≥ 1−α.
 
@@ -110,15 +131,18 @@ def variable_types(
     ('active', 'passive', 'mixed', 'mixed')
     >>> types.refined[2:], types.counts
     (('mixed_switching', 'partial'), {'active': 1, 'mixed': 2, 'passive': 1})
+    >>> types.kinds
+    ('active', 'passive', 'switching', 'partly used')
     """
     if not 0 < alpha < 0.5:
         raise ValueError(f"alpha needs to lie between 0 and 0.5, or active and passive overlap; got {alpha}")
     ratio = variances(var)
     near_prior = np.ones(ratio.shape[1], dtype=bool)
+    shift = None if mean is None else _like(mean, ratio, "mean")
     if prior_mean is not None or prior_var is not None:
-        if mean is None:
+        if shift is None:
             raise ValueError("with a prior the rule needs the mean representation too: pass mean=")
-        shift = _like(mean, ratio, "mean") - (0.0 if prior_mean is None else _like(prior_mean, ratio, "prior_mean"))
+        shift = shift - (0.0 if prior_mean is None else _like(prior_mean, ratio, "prior_mean"))
         if prior_var is not None:
             prior = _like(prior_var, ratio, "prior_var")
             if prior.min() <= 0:
@@ -132,7 +156,24 @@ def variable_types(
     active = steady & (centre <= alpha)
     labels = np.select([active, passive], ["active", "passive"], "mixed")
     refined = np.select([active, passive, steady], ["active", "passive", "partial"], "mixed_switching")
-    return VariableTypes(tuple(labels.tolist()), tuple(refined.tolist()), alpha, len(ratio))
+    used = (ratio < 0.5).mean(axis=0)
+    both = np.minimum((ratio <= alpha).mean(axis=0), (np.abs(ratio - 1) <= alpha).mean(axis=0)) >= alpha
+    switching = both | (~steady & (np.minimum(used, 1 - used) >= alpha))
+    silent, idle = passive, np.zeros_like(passive)
+    if shift is not None:
+        silent = passive & (np.mean(shift**2, axis=0) <= alpha)
+        idle = _costs(ratio, shift) <= -0.5 * np.log(1 - alpha)
+    named: list[Kind] = ["active", "passive", "switching", "passive"]
+    kinds = np.select([active, silent, switching, idle], named, "partly used")
+    return VariableTypes(
+        tuple(labels.tolist()), tuple(refined.tolist()), tuple(kinds.tolist()), used, alpha, len(ratio)
+    )
+
+
+def _costs(ratio: FloatArray, shift: FloatArray) -> FloatArray:
+    """Mean divergence of each variable in nats, from variances and means in units of the prior's."""
+    with np.errstate(divide="ignore"):
+        return np.asarray(0.5 * (ratio + shift**2 - np.log(ratio) - 1).mean(axis=0))
 
 
 def _like(x: ArrayLike, reference: FloatArray, name: str) -> FloatArray:

@@ -2,7 +2,8 @@
 
 Every colour comes from :data:`PALETTE`, which knows a light and a dark variant: figures are drawn in the light one, and
 a page that shows them as inline SVG can put its own variables in their place. Types of variables keep their colour
-everywhere: active blue, mixed amber, passive grey, a choice that survives every common colour blindness and grey print.
+everywhere: active blue, partly used light blue, mixed (and switching) amber, passive grey, a choice that survives every
+common colour blindness and grey print.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ PALETTE = {
     "muted": ("#566473", "#9fadba"),
     "line": ("#dbe2e9", "#33404d"),
     "active": ("#1f6fb4", "#5aa9e6"),
+    "partly-used": ("#4f95cf", "#9ccbf0"),
     "mixed": ("#c98a12", "#e5b04c"),
     "passive": ("#8b96a2", "#7c8895"),
     "first": ("#0c7c72", "#3fbfae"),
@@ -49,6 +51,15 @@ SUBJECTS = ("first", "second", "third", "fourth")
 """Colours of things compared, in order; a fifth thing starts again with other markers."""
 MARKERS = ("o", "s", "^", "D", "v")
 TYPES = ("active", "mixed", "passive")
+"""Of the published rule."""
+KINDS = {
+    "active": "active",
+    "partly used": "partly-used",
+    "switching": "mixed",
+    "mixed": "mixed",
+    "passive": "passive",
+}
+"""What a variable is, in the order in which it is told, and its colour."""
 
 STYLE: dict[Any, Any] = {
     "font.family": "DejaVu Sans",
@@ -98,7 +109,7 @@ class Variable(Protocol):
     def number(self) -> int: ...
 
     @property
-    def type(self) -> str: ...
+    def kind(self) -> str: ...
 
 
 @styled
@@ -221,7 +232,7 @@ def factor_matrix(information: NDArray[np.floating], variables: Sequence[Variabl
         low=0.0,
         high=1.0,
         annotate=True,
-        row_colours=[LIGHT["muted" if v.type == "passive" else "ink"] for v in variables],
+        row_colours=[LIGHT["muted" if v.kind == "passive" else "ink"] for v in variables],
     )
 
 
@@ -250,7 +261,7 @@ def variable_histograms(representation: Representation, variables: Sequence[Vari
         column[0].xaxis.set_major_locator(MaxNLocator(4, steps=[1, 2, 5, 10]))
         for axes, variable in zip(column, variables, strict=False):
             density, _ = np.histogram(values[:, variable.number], edges, density=True)
-            axes.stairs(density, edges, fill=True, color=LIGHT[variable.type], alpha=0.8)
+            axes.stairs(density, edges, fill=True, color=LIGHT[KINDS[variable.kind]], alpha=0.8)
             _prior(axes, edges, None if prior is None else prior[:, variable.number], title, rep.prior_mean is None)
             axes.set_yticks([])
             axes.spines["left"].set_visible(False)
@@ -359,7 +370,7 @@ def image_grid(images: NDArray[Any], *, limits: Limits | None = None, enlarge: i
 
 
 def variable_label(variable: Variable) -> str:
-    return f"z{variable.number} · {variable.type}"
+    return f"z{variable.number} · {variable.kind}"
 
 
 @styled

@@ -56,6 +56,12 @@ class Value:
     meaning: str = ""
     shares: Mapping[str, int] = field(default_factory=dict)
     """Counts by kind, shown in place of the number."""
+    interval: tuple[float, float] | None = None
+    """Of 95 %."""
+    chance: float | None = None
+    """What chance alone gives on the same data, for numbers that are not 0 by chance."""
+    within_chance: bool = False
+    """Whether the number is no more than chance can give."""
 
     def text(self) -> str:
         """
@@ -63,10 +69,23 @@ class Value:
         ('0.1235', 'undefined: no factors')
         >>> Value("types", "Variables", None, shares={"active": 2, "passive": 1}).text()
         '2 active / 1 passive'
+        >>> Value("mig", "MIG", 0.5, interval=(0.4, 0.6), chance=0.01).text()
+        '0.5 (0.4 to 0.6; by chance 0.01)'
+        >>> Value("mig", "MIG", 0.02, chance=0.03, within_chance=True).text()
+        'no more than chance: 0.02 (by chance 0.03)'
         """
         if self.shares:
             return " / ".join(f"{count} {kind}" for kind, count in self.shares.items())
-        return f"undefined: {self.problem}" if self.value is None else f"{self.value:.4g}"
+        if self.value is None:
+            return f"undefined: {self.problem}"
+        context = f" ({self.context})" if self.context else ""
+        return f"{'no more than chance: ' if self.within_chance else ''}{self.value:.4g}{context}"
+
+    @property
+    def context(self) -> str:
+        """Interval and chance level, where there are any."""
+        told = [] if self.interval is None else [f"{self.interval[0]:.3g} to {self.interval[1]:.3g}"]
+        return "; ".join([*told, *([] if self.chance is None else [f"by chance {self.chance:.3g}"])])
 
 
 @dataclass(frozen=True, kw_only=True)

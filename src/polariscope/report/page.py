@@ -35,6 +35,9 @@ class Cell:
     text: str = ""
     best: bool = False
     shares: Mapping[str, int] | None = None
+    context: str = ""
+    """What stands below the number: its interval and chance level."""
+    within_chance: bool = False
 
 
 @dataclass(frozen=True)
@@ -156,7 +159,7 @@ def _lines(several: Sequence[Sequence[Value]]) -> list[Line]:
 def _line(about: Value, found: Sequence[Value | None]) -> Line:
     higher = about.higher_is_better
     wanted = "" if higher is None else "higher is better" if higher else "lower is better"
-    defined = [entry.value for entry in found if entry is not None and entry.value is not None]
+    defined = [e.value for e in found if e is not None and e.value is not None and not e.within_chance]
     best = None
     if higher is not None and len(set(defined)) > 1:
         best = max(defined) if higher else min(defined)
@@ -165,7 +168,13 @@ def _line(about: Value, found: Sequence[Value | None]) -> Line:
         if entry is None
         else Cell(shares=entry.shares)
         if entry.shares
-        else Cell(entry.value, f"undefined: {entry.problem or 'no reason given'}", entry.value == best is not None)
+        else Cell(
+            entry.value,
+            f"undefined: {entry.problem or 'no reason given'}",
+            entry.value == best is not None,
+            context=entry.context,
+            within_chance=entry.within_chance,
+        )
         for entry in found
     ]
     return Line(about.title, cells, about.meaning, wanted)

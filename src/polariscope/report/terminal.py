@@ -86,4 +86,6 @@ def _records(part: Records, console: Console) -> None:
 def _short(entry: Value) -> str:
     if entry.shares:
         return " / ".join(map(str, entry.shares.values()))
-    return "undefined" if entry.value is None else entry.text()
+    if entry.value is None:
+        return "undefined"
+    return f"chance ({entry.value:.4g})" if entry.within_chance else f"{entry.value:.4g}"
