@@ -30,7 +30,8 @@ class Bernoulli(nn.Module):
         if low < -HAIR or high > 1 + HAIR:
             raise ValueError(
                 "a Bernoulli likelihood needs observations in [0, 1], but these go from "
-                f'{low:.4g} to {high:.4g}: use the Gaussian likelihood (likelihood="gaussian", --model.likelihood gaussian)'
+                f"{low:.4g} to {high:.4g}: use the Gaussian likelihood "
+                '(likelihood="gaussian", --model.likelihood gaussian)'
             )
         self._asked = True
 

@@ -53,8 +53,8 @@ class DatasetRows(Stored):
         floats = x.dtype.kind == self.dtype.kind == "f"
         if not floats and not np.can_cast(x.dtype, self.dtype):
             raise ValueError(
-                f"{self.source}: expected items of one type, but item 0 is {self.dtype} and item {number} is {x.dtype}; "
-                "convert them"
+                f"{self.source}: expected items of one type, but item 0 is {self.dtype} and item {number} is "
+                f"{x.dtype}; convert them"
             )
         return x, label
 
