@@ -55,6 +55,16 @@ def table(split=SPLIT):
     return everything, everything[parts.train], everything[parts.held_out]
 
 
+def test_the_seed_draws_the_examples_of_both_sides() -> None:
+    split = Extrapolation({"a": (4, 5), "b": (8, 9)})
+    first, again, other = (generalise(truth, Told(), split, count=20, seed=seed) for seed in (0, 0, 1))
+    assert np.array_equal(first.index, again.index)
+    assert [found.seen.sum() for found in (first, other)] == [20, 20]
+    for seen in (True, False):  # 96 and 84 examples, of which two draws of 20 share four or five by chance
+        both = np.intersect1d(first.index[first.seen == seen], other.index[other.seen == seen])
+        assert len(both) < 15
+
+
 @pytest.mark.spec("001a/IG-07")
 @pytest.mark.spec("001a/IG-09")
 def test_the_clip_predictor_is_exact_but_for_the_new_factor() -> None:

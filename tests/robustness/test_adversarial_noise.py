@@ -57,6 +57,17 @@ def test_every_seed_has_a_new_generator_and_keeps_its_most_harmful_norm() -> Non
         generator_distances(bright, GREY, DARK, attack, seeds=(1, 1))
 
 
+def test_without_seeds_there_are_four_generators() -> None:
+    """As published: the figure is over four of them, each measured with noise of its own seed."""
+    attack = NoiseAttack((4.0,), steps=1, batch_size=4, depth=1)
+    found = generator_distances(bright, GREY[:4], DARK[:4], attack)
+    assert [noise.seed for noise in found.noises] == [0, 1, 2, 3]
+    assert [one.seed for one in found.distances] == [0, 1, 2, 3]
+    assert len({tuple(noise.generator.in_a_row().tolist()) for noise in found.noises}) == 4
+    assert [row["seed"] for row in found.findings().json()["generators"]] == [0, 1, 2, 3]
+    assert "4 new generators" in found.findings().headline
+
+
 def test_generators_that_reach_nobody_are_told_as_such() -> None:
     """A network of one answer: nothing misleads it, and JSON has no infinity."""
     attack = NoiseAttack((1.0,), steps=1, batch_size=4, depth=1)

@@ -121,6 +121,7 @@ def test_parts_of_a_batch_of_seventy() -> None:
     assert composition(70, (0.5, 0.5)) == (35, 35)
     assert composition(70, (0.5, 0.3, 0.2)) == (35, 21, 14)
     assert composition(70, (0.25, 0.3, 0.45)) == (18, 21, 31), "17.5 and 38.5 are rounded up"
+    assert composition(5, (0.3, 0.3, 0.3, 0.1)) == (2, 1, 2, 0), "3 x 0.3 is a little less than 0.9 here"
     with pytest.raises(ValueError, match="add up to 1"):
         composition(70, (0.5, 0.3))
 

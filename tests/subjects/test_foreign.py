@@ -115,6 +115,35 @@ def test_what_the_decoder_gives_is_told_by_the_data_and_said(dots) -> None:
     assert not any("was read as" in note for note in declared.notes)
 
 
+class Saying(nn.Module):
+    """Decodes to the same two pixels, whatever the code."""
+
+    def __init__(self, *pixels: float) -> None:
+        super().__init__()
+        self.pixels = torch.tensor(pixels)
+
+    def encode(self, x):
+        return x
+
+    def decode(self, z):
+        return self.pixels.expand(len(z), 2)
+
+
+@pytest.mark.parametrize(
+    ("says", "truth", "meaning"),
+    [
+        # Half way between 0.5 and the 0.6225 of its logistic is 0.5612: a little beyond, logits are nearer.
+        ((0.5, 0.5), (0.5618, 0.5618), "values"),  # by 3.7 %, which tells nothing
+        ((0.5, 0.5), (0.5650, 0.5650), "logits"),  # by 28 %
+        # What leaves [0, 1] is no brightness, so that 0.6 % are enough: 1.02 is as far from 0.8775 as its logistic.
+        ((0.5, 1.02), (0.5618, 0.87749), "logits"),
+    ],
+)
+def test_a_tie_between_meanings_goes_to_values_if_they_can_be_brightnesses(says, truth, meaning) -> None:
+    x = torch.tensor(truth).expand(5, 2)
+    assert as_subject(Saying(*says)).understood(x).meaning == meaning
+
+
 def test_traversals_start_at_an_example_and_go_as_far_as_the_code_does() -> None:
     """A code that lives at 100: walks around zero would show nothing at all."""
 

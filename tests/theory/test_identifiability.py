@@ -137,6 +137,18 @@ def test_signed_permutations_and_only_they_pass(alpha: float) -> None:
 
 
 @pytest.mark.spec("001a/TH-04")
+@pytest.mark.parametrize("tolerance", [1e-6, 1e-4, 1e-2])
+@pytest.mark.parametrize("alpha", [0.3, 1.0, 1.5, 1.9])
+def test_entries_count_as_zero_up_to_the_tolerance_and_no_further(alpha: float, tolerance: float) -> None:
+    for share, passes in ((0.5, True), (0.97, True), (1.03, False), (1.9, False)):
+        turned = rotation(np.degrees(np.arcsin(share * tolerance)))
+        assert is_signed_permutation(turned, alpha, tolerance) == passes, share
+        # The length of a column has the same freedom: (1 + e)² - 1 is about 2e, and twice the tolerance is allowed.
+        scaled = np.diag([1.0, 1 + share * tolerance * (1 - tolerance)])
+        assert is_signed_permutation(scaled, alpha, tolerance) == passes, share
+
+
+@pytest.mark.spec("001a/TH-04")
 def test_column_lengths_are_norms() -> None:
     assert column_lengths(rotation(45)) == pytest.approx([np.sqrt(2)] * 2)
     q = ortho_group.rvs(5, random_state=0)

@@ -92,6 +92,32 @@ def test_turns_have_batches_of_their_own() -> None:
     )
 
 
+def test_turns_have_noise_of_their_own() -> None:
+    """Noise that two turns shared, of one step or of neighbouring ones, would look like something they agree on."""
+
+    def draws(seed: int) -> list[float]:
+        seen = []
+
+        @dataclass(frozen=True)
+        class Drawing(Product):
+            def rival_only(self, model, batch, step, rival):
+                seen.append(torch.rand(()).item())
+                return super().rival_only(model, batch, step, rival)
+
+            def model_only(self, model, batch, step, rival):
+                seen.append(torch.rand(()).item())
+                return super().model_only(model, batch, step, rival)
+
+        config = TrainingConfig(4, 2, 1e-3, "sgd", evaluate_every=0, seed=seed)
+        objective = Drawing(alternate=True)
+        fit(build_state(Number(2.0), objective, config), objective, WORLD, config, split=RandomSplit(0.0))
+        return seen
+
+    first, again, other = draws(0), draws(0), draws(1)
+    assert first == again
+    assert len(set(first + other)) == 4 * 2 * 2
+
+
 @dataclass(frozen=True)
 class Onlooker(Product):
     """Only the model has a loss; it goes through the other player, which is left alone."""

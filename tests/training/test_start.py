@@ -2,15 +2,19 @@
 
 import pytest
 import torch
+from torch import nn
 
 from polariscope.lab import Store
 from polariscope.nets.architecture import MLP
 from polariscope.nets.predictors import Encoder
+from polariscope.nets.shortcut_nets import DenseNet
 from polariscope.objectives.predict import Classify, Regress
 from polariscope.training import RunConfig, TrainingConfig, load_model, resume, train
 from polariscope.training.config import Start
-from polariscope.training.start import warm
+from polariscope.training.loop import build_state, fit
+from polariscope.training.start import begin, warm
 from polariscope.worlds.mini_sprites import MiniSprites
+from polariscope.worlds.splits import RandomSplit
 from polariscope.worlds.targets import Task
 
 MODEL = Encoder(MLP((16,), (16,)))
@@ -39,6 +43,50 @@ def test_a_frozen_part_keeps_the_weights_it_was_given(sibling, tmp_path) -> None
             assert torch.equal(weight, given[name])
         else:
             assert not torch.equal(weight, drawn[name]), "the head learns"
+
+
+class Settled(nn.Module):
+    """A trunk with a memory of its batches and with dropout, and a head."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.trunk = nn.Sequential(nn.Flatten(), nn.Linear(144, 8), nn.BatchNorm1d(8), nn.Dropout(0.5))
+        self.head = nn.Linear(8, 3)
+        self.drops: list[bool] = []
+
+    def forward(self, x):
+        self.drops.append(self.trunk[3].training)
+        return self.head(self.trunk(x))
+
+
+@pytest.mark.parametrize("evaluate_every", [0, 1], ids=["trained only", "evaluated between steps"])
+@pytest.mark.parametrize("frozen", [True, False])
+def test_frozen_parts_rest_while_the_others_learn(frozen, evaluate_every) -> None:
+    """Batch statistics neither move nor are they those of the batch, and nothing drops out; else all three happen."""
+    world = Task(MiniSprites(), "shape")
+    torch.manual_seed(0)
+    network = Settled()
+    begin(network, Start(freeze=("trunk",) if frozen else ()))
+    before = {name: value.clone() for name, value in network.state_dict().items()}
+    config = TrainingConfig(3, 16, evaluate_every=evaluate_every)
+    fit(build_state(network, Classify(), config), Classify(), world, config, split=RandomSplit(0.02))
+    after = network.state_dict()
+    for name in ("trunk.1.weight", "trunk.2.running_mean", "trunk.2.running_var", "trunk.2.num_batches_tracked"):
+        assert torch.equal(after[name], before[name]) == frozen, name
+    assert not torch.equal(after["head.weight"], before["head.weight"])
+    assert any(network.drops) != frozen
+    assert [module.training for module in (network.trunk, network.head)] == [not frozen, True]
+
+
+def test_a_frozen_densenet_keeps_its_batch_statistics(tmp_path) -> None:
+    """The same with a registered model, as --start.freeze says it."""
+    model, start = DenseNet(4, 1), Start(freeze=("encoder",))
+    config = RunConfig(Task(MiniSprites(), "shape"), Classify(), model, TrainingConfig(2, 8), start=start)
+    run = train(config, Store(tmp_path))
+    first, last = load_model(run, 0).state_dict(), load_model(run).state_dict()
+    assert sum("running_mean" in name for name in first) > 3
+    assert all(torch.equal(first[name], last[name]) for name in first if name.startswith("encoder."))
+    assert not torch.equal(first["head.weight"], last["head.weight"])
 
 
 def test_without_freezing_it_only_begins_there(sibling, tmp_path) -> None:

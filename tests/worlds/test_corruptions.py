@@ -321,6 +321,17 @@ def test_snow_whitens_and_frost_covers() -> None:
     assert np.allclose(corrupt(grey(0.1, count=20), "frost", 2), ice[1] + 0.08, atol=1e-5)
 
 
+@pytest.mark.spec("001b/A-21")
+def test_snow_falls_once_as_drawn_and_once_upside_down() -> None:
+    """The layer of snow is its own half turn, and no mirror image of itself."""
+    black = np.zeros((6, 1, 64, 64), np.float32)
+    for settings in IMAGENET.kinds["snow"].settings:
+        layer = weather.snow(black, draws(6), 64 / 224, *settings)
+        np.testing.assert_allclose(layer, layer[:, :, ::-1, ::-1], atol=1e-6)
+        for mirrored in (layer[:, :, ::-1], layer[..., ::-1]):
+            assert np.abs(layer - mirrored).mean() > 0.1 * layer.std()
+
+
 @pytest.mark.spec("001b/A-22")
 def test_mud_covers_what_is_behind_it() -> None:
     for value in (0.0, 1.0):
@@ -390,6 +401,23 @@ def test_elastic_moves_pixels_as_far_as_published() -> None:
         assert waved.var() == pytest.approx((unit * strength / (2 * np.sqrt(np.pi) * 244 * softness)) ** 2 / 3, rel=0.1)
     # Bent pictures stay straight: a ramp is a ramp.
     assert np.abs(np.diff(bent, n=2, axis=2)).max() < 1e-4
+
+
+@pytest.mark.spec("001b/A-21")
+def test_elastic_moves_three_corners_of_a_square_each_by_itself() -> None:
+    """Up to the jitter and evenly, down and to the right; the fourth corner follows, by three moves together."""
+    side, count, near, far = 57, 300, 28 - 19, 28 + 19  # a third of the side from the middle
+    jitter = 0.05
+    most = jitter * 244 * side / 224
+    ramp = np.broadcast_to(np.arange(side, dtype=np.float32), (count, 1, side, side))
+    for turned in (False, True):
+        picture = ramp.swapaxes(2, 3) if turned else ramp
+        moved = (digital.elastic(picture, draws(count), side / 224, 0, 0.01, jitter) - picture)[:, 0]
+        corners = np.stack([moved[:, far, far], moved[:, far, near], moved[:, near, near]])
+        assert 0.98 * most < np.abs(corners).max() < most + 1e-3
+        assert corners.var(1) == pytest.approx(most**2 / 3, rel=0.15)
+        assert np.abs(np.corrcoef(corners) - np.eye(3)).max() < 0.2
+        assert moved[:, near, far] == pytest.approx(corners[0] - corners[1] + corners[2], abs=1e-3)
 
 
 # Drawings

@@ -102,6 +102,43 @@ def test_splits_are_disjoint_complete_and_of_the_published_sizes(world, kind, tr
         assert np.array_equal(np.sort(together), np.arange(len(world)))
 
 
+@pytest.mark.parametrize(
+    "split",
+    [
+        Interpolation({"f0": (3, 5)}),
+        Extrapolation({"f0": (8, 9)}),
+        Composition({"f0": (0,), "f1": (0,)}),
+        GroupSplit("f0", 0.3),
+        RandomSplit(0.4),
+    ],
+    ids=lambda split: type(split).__name__,
+)
+def test_the_first_of_what_is_kept_are_a_fair_sample_of_it(split) -> None:
+    """An evaluation looks at no more than those: in the order of the grid they would all have the first values."""
+    world = Table(np.stack(np.unravel_index(np.arange(10_000), (10, 10, 100)), axis=1), (10, 10, 100))
+    kept = split.parts(world).held_out
+    again = split.parts(world).held_out
+    assert np.array_equal(kept, again), "the same for every run"
+    few, all_of_it = world.factors_of(kept[:300]), world.factors_of(kept)
+    off = np.abs(few.mean(0) - all_of_it.mean(0))
+    assert (off <= 4 * all_of_it.std(0) / np.sqrt(300)).all()
+    assert np.abs(few.std(0) - all_of_it.std(0)).max() <= 0.15 * all_of_it.std(0).max()
+
+
+@pytest.mark.parametrize("factors", [1, 2, 3, 4])
+@pytest.mark.parametrize("size", [5, 6, 9, 12])
+def test_values_to_interpolate_are_spread_evenly_over_the_inside(size: int, factors: int) -> None:
+    grid = (size,) * factors
+    world = Table(np.stack(np.unravel_index(np.arange(size**factors), grid), axis=1), grid)
+    for positions in usual_values(world, "interpolation").values():
+        assert 0 < min(positions) <= max(positions) < size - 1, "the ends of the range are trained on"
+        gaps = np.diff(positions)
+        assert np.ptp(gaps) <= 1 if len(gaps) else True, positions
+        assert abs(np.mean(positions) - (size - 1) / 2) <= 0.5, positions
+        at_the_ends = positions[0], size - 1 - positions[-1]
+        assert max(at_the_ends) <= (size - 2) / len(positions) / 2 + 1.5, positions
+
+
 NAMES = {
     "dSprites": {},
     "Shapes3D": {
