@@ -1,6 +1,8 @@
 """Shared by the whole suite: one thread a process, no display, and where the real data lies if it does."""
 
 import importlib.util
+import io
+import json
 import os
 from pathlib import Path
 
@@ -48,3 +50,18 @@ def faults():
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+@pytest.fixture
+def queries_here(monkeypatch) -> None:
+    """Queries in this process: the one of their own takes a moment to start, and is not what is looked at."""
+
+    from polariscope.lab import query, query_process
+
+    def run(request: bytes, limits: object) -> dict:
+        out = io.BytesIO()
+        query_process.main(io.BytesIO(request), out)
+        return json.loads(out.getvalue())
+
+    monkeypatch.setattr(query_process, "_limit", lambda megabytes, seconds: None)
+    monkeypatch.setattr(query, "_run", run)

@@ -50,13 +50,21 @@ def required(cls: type[Any]) -> list[str]:
     return [field.name for field in fields if field.default is missing and field.default_factory is missing]
 
 
-def nearest(name: str, valid: Iterable[str]) -> str:
-    """The end of an error sentence: the nearest valid name if there is one, and all of them.
+def nearest(name: str, valid: Iterable[str], most: int | None = None) -> str:
+    """The end of an error sentence: the nearest valid name if there is one, and all of them. Of more than ``most``,
+    only the nearest are named.
 
     >>> nearest("spirtes", ["digits", "sprites"])
     "did you mean 'sprites'? (known: digits, sprites)"
+    >>> nearest("spirtes", ["digits", "sprites", "shapes"], most=2)
+    "did you mean 'sprites'?"
     """
     valid = sorted(valid)
+    if most is not None and len(valid) > most:
+        for cutoff in (0.7, 0.5, 0.0):
+            if several := difflib.get_close_matches(name, valid, n=3, cutoff=cutoff):
+                break
+        return f"did you mean {' or '.join(map(repr, several))}?"
     close = difflib.get_close_matches(name, valid, n=1, cutoff=0.5)
     known = f"known: {', '.join(valid)}"
     return f"did you mean {close[0]!r}? ({known})" if close else known

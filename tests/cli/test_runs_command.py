@@ -2,14 +2,18 @@
 
 import json
 import os
+import platform
 import stat
 
 import pytest
 from filelock import FileLock
 
 from polariscope.cli import main
-from polariscope.lab import Store
+from polariscope.lab import Run, Store, hold
+from polariscope.lab.labels import label
+from polariscope.lab.results import Basis, Examined, add
 
+pytestmark = pytest.mark.usefixtures("queries_here")
 CONFIG = {"world": {"name": "sprites"}, "objective": {"name": "vae"}, "training": {"seed": 1}}
 
 
@@ -17,8 +21,8 @@ CONFIG = {"world": {"name": "sprites"}, "objective": {"name": "vae"}, "training"
 def store(tmp_path) -> Store:
     """Two runs that were never trained; the last one has damaged metrics."""
     store = Store(tmp_path / "runs")
-    for label in ("good", "bad"):
-        store.create(CONFIG, label).write_metrics([(1, "train", "loss", 2.0)])
+    for word in ("good", "bad"):
+        store.create(CONFIG, word).write_metrics([(1, "train", "loss", 2.0)])
     (store.open("latest").path / "metrics.parquet").write_bytes(b"junk")
     return store
 
@@ -143,3 +147,192 @@ def test_a_run_in_use_is_examined_but_not_trained(run, trained, tmp_path) -> Non
         assert (found.path / "report.html").exists()
     code, out, _ = run("train", "--resume", found.id, "--json")
     assert (code, json.loads(out)["status"]) == (0, "done")
+
+
+def examined(store: Store, name: str) -> dict[str, dict]:
+    """The results of a run by the number of examples."""
+    return {entry["on"]["count"]: entry for entry in store.open(name).record["examinations"]}
+
+
+def test_a_partial_examination_adds_to_what_is_known(run, trained, tmp_path) -> None:
+    store, found = Store(tmp_path / "runs"), trained()
+    assert run("examine", found.id, "--count", "200", "--measures", "mig,sap")[0] == 0
+    first = examined(store, found.id)[200]
+    assert run("examine", found.id, "--count", "100", "--part", "held-out", "--measures", "mig")[0] == 0
+    assert examined(store, found.id)[200] == first, "other examples leave it alone"
+    assert examined(store, found.id)[100]["measures"].keys() == {"mig"}
+    assert run("examine", found.id, "--count", "200", "--measures", "modularity")[0] == 0
+    later = examined(store, found.id)[200]["measures"]
+    assert later == first["measures"] | {"modularity": later["modularity"]}, "the same examples add to it"
+    _, out, _ = run("runs", "--columns", "measures_mig", "measures_modularity", "examined_on", "--json")
+    (row,) = json.loads(out)
+    assert (row["measures_mig"], row["measures_modularity"]) == (first["measures"]["mig"], later["modularity"])
+    assert row["examined_on"].startswith("200 examples, seed 0, version")
+    sql = "select examples, part, value from results where measure = 'measures_mig' order by 1, 2"
+    _, out, _ = run("runs", "--sql", sql, "--json")
+    assert [(row["examples"], row["part"]) for row in json.loads(out)] == [
+        (100, "held-out"),
+        (200, "all"),
+    ]
+
+
+def results(store: Store, seed: int, counts: dict[int, float]) -> Run:
+    """A run with a MIG on each of several numbers of examples."""
+    found = store.create({**CONFIG, "training": {"seed": seed}}, f"seed {seed}")
+    found.update(status="done", result={"held_out_loss": float(seed)})
+    for count, mig in counts.items():
+        add(found, Examined(Basis(count=count, version="1"), {"active": 2}, {"mig": mig}))
+    return found
+
+
+def test_figures_of_different_examples_are_never_averaged(run, tmp_path) -> None:
+    store = Store(tmp_path / "runs")
+    for seed in range(3):
+        results(store, seed, {1296: 0.25 * seed})
+    results(store, 3, {300: 0.9, 1296: 0.75})
+    results(store, 4, {300: 0.5})
+    code, out, err = run("runs", "--over-seeds", "measures_mig", "held_out_loss", "--json")
+    assert code == 0
+    assert "computed on 2 bases: a table each" in err
+    cells = {(cell["examined_on"], cell["column"]): cell for cell in json.loads(out)}
+    few, many = "300 examples, seed 0, version 1", "1,296 examples, seed 0, version 1"
+    assert {key: (cell["mean"], cell["count"]) for key, cell in cells.items()} == {
+        (many, "measures_mig"): (0.375, 4),
+        (few, "measures_mig"): (pytest.approx(0.7), 2),
+        (None, "held_out_loss"): (2.0, 5),
+    }
+    assert f"on {many}" in run("runs", "--over-seeds", "measures_mig")[1]
+    code, out, _ = run("runs", "--columns", "measures_mig", "--json")
+    assert [(row["measures_mig"], row["examined_on"]) for row in json.loads(out)][-2:] == [(0.75, many), (0.5, few)]
+    err = run("runs", "--sql", "select avg(measures_mig) from runs")[2]
+    assert f"different examples (4 runs on {many}; 1 runs on {few}): group by examined_on" in err
+    assert not run("runs", "--sql", "select examined_on, avg(measures_mig) from runs group by 1")[2]
+
+
+def test_results_of_an_earlier_version_are_shown_and_kept_apart(run, tmp_path) -> None:
+    store = Store(tmp_path / "runs")
+    old = store.create(CONFIG, "old")
+    old.update(status="done", result={"step": 6, "types": {"active": 3}, "measures": {"mig": 0.125}})
+    _, out, _ = run("runs", "--columns", "types_active", "measures_mig", "examined_on", "--json")
+    assert json.loads(out) == [
+        {"types_active": 3, "measures_mig": 0.125, "examined_on": "unknown examples (noted by an earlier version)"}
+    ]
+    add(old, Examined(Basis(count=50, step=6, version="1"), {"active": 2}, {"mig": 0.5}))
+    assert Run(old.path).result["measures"] == {"mig": 0.125}
+    _, out, _ = run("runs", "--columns", "measures_mig", "--json")
+    assert json.loads(out) == [{"measures_mig": 0.5}]
+
+
+def test_results_of_weights_that_were_trained_further_are_not_shown_as_those_of_today(run, tmp_path) -> None:
+    found = results(Store(tmp_path / "runs"), 0, {100: 0.5})
+    assert json.loads(run("runs", "--columns", "measures_mig", "--json")[1]) == [{"measures_mig": 0.5}]
+    found.update(result={"step": 12})
+    code, _, err = run("runs", "--columns", "measures_mig", "--json")
+    assert (code, "no run has a column 'measures_mig'" in err) == (2, True)
+    assert len(json.loads(run("runs", "--sql", "select * from results", "--json")[1])) == 2
+
+
+def test_tables_over_seeds_need_trainings(run, tmp_path) -> None:
+    Store(tmp_path / "runs").create({"examples": 5}, "demo", kind="demo")
+    code, out, err = run("runs", "--over-seeds", "step")
+    assert (code, out) == (2, "")
+    assert "none of the 1 runs is a training: 'polariscope train WORLD --seeds 5' makes some" in err
+
+
+def test_ids_are_never_cut(run, store, monkeypatch) -> None:
+    ids = [found.id for found in store.runs()]
+    for width in ("80", "20"):
+        monkeypatch.setenv("COLUMNS", width)
+        for words in (
+            [],
+            ["--columns", "id", "created", "status"],
+            ["--sql", "select id as run, id || id as x from runs"],
+        ):
+            code, out, _ = run("runs", *words)
+            assert code == 0
+            assert all(any(word == one for word in out.split()) for one in ids), (width, words)
+    code, out, err = run("runs")
+    assert out.split()[0] == "id"
+    assert "held_out_loss" not in out
+    assert "no room for status, data, objective" in err
+    code, out, err = run("runs", "--wide")
+    assert "held_out_loss" in out
+    assert not err
+
+
+def test_names_tags_and_notes(run, store) -> None:
+    good, bad = store.runs()
+    assert run("runs", "name", good.id, "baseline")[:2] == (0, f"{good.id}: name baseline\n")
+    assert run("runs", "tag", "baseline", "paper", "figure-2")[0] == 0
+    assert run("runs", "tag", "baseline", "paper", "old")[0] == 0
+    assert run("runs", "tag", "baseline", "old", "--remove")[0] == 0
+    assert run("runs", "note", "baseline", "the one\nof table 2")[0] == 0
+    assert store.open("baseline").id == good.id
+    code, out, _ = run("runs", "--tag", "paper", "--columns", "id", "name", "tags", "note", "--json")
+    assert json.loads(out) == [
+        {"id": good.id, "name": "baseline", "tags": ["paper", "figure-2"], "note": "the one\nof table 2"}
+    ]
+    code, out, _ = run("runs", "--where", "name = 'baseline' and 'paper' in tags", "--columns", "id", "--json")
+    assert json.loads(out) == [{"id": good.id}]
+    assert "paper, figure-2" in run("runs")[1]
+    code, _, err = run("runs", "name", bad.id, "baseline")
+    assert (code, err) == (2, f"error: run {good.id} is called baseline already: take another name, or rename that one "
+                              "first\n")  # fmt: skip
+    assert run("runs", "name", bad.id, good.id)[0] == 2
+    assert run("runs", "name", bad.id, "latest")[0] == 2
+    assert "cannot be the tag of a run" in run("runs", "tag", bad.id, "a b")[2]
+    assert run("runs", "name", "baseline", "--remove")[0] == 0
+    assert store.open(good.id).labels.name == ""
+    assert "did you mean 'note'?" in run("runs", "notes", good.id, "x")[2]
+    (good.path / "labels.json").write_text('{"name": 3}')
+    code, out, err = run("runs", "--columns", "id", "name", "--json")
+    assert (code, json.loads(out)[0]) == (0, {"id": good.id, "name": None})
+    assert err.startswith(f"skipped: the labels of run {good.id} are damaged")
+
+
+def test_a_training_that_was_killed_is_interrupted(run, store) -> None:
+    good, bad = store.runs()
+    with hold(bad.path):
+        _, out, _ = run("runs", "--columns", "status", "--json")
+        assert [row["status"] for row in json.loads(out)] == ["interrupted", "running"]
+    note = good.path.with_name(f".{good.id}.holder")
+    note.write_text(json.dumps({"pid": 2**22 + 1, "host": platform.node(), "since": "2026-01-01 00:00:00"}))
+    (found,) = (one for one in store.runs() if one.id == good.id)
+    assert (found.status, found.state) == ("running", "interrupted")
+
+
+def test_curves_of_runs_lie_over_each_other(run, tmp_path) -> None:
+    store = Store(tmp_path / "runs")
+    for number in range(3):
+        found = store.create(CONFIG, f"run {number}", run_id=f"run-{number}")
+        found.write_metrics([(step, "train", "loss", 10.0 / (step + number)) for step in (1, 2, 3)])
+    label(store, store.open("run-1"), name="second")
+    code, out, err = run("runs", "curves", "--out", "curves.html", "--json")
+    assert (code, json.loads(out)["runs"]) == (0, ["run-0", "run-1", "run-2"]), err
+    page = (tmp_path / "curves.html").read_text()
+    assert "second" in page
+    assert "run-2" in page
+    code, out, _ = run("runs", "curves", "second", "run-2", "--out", "two.html", "--json")
+    assert json.loads(out)["runs"] == ["run-1", "run-2"]
+    assert "run-0" not in (tmp_path / "two.html").read_text()
+    code, _, err = run("runs", "curves", "--term", "los")
+    assert (code, "none of the 3 runs has a curve of 'los': did you mean 'loss'?" in err) == (2, True)
+
+
+def test_the_store_is_read_once(run, store, monkeypatch) -> None:
+    read = []
+    real = Store.runs
+    monkeypatch.setattr(Store, "runs", lambda self: read.append(1) or real(self))
+    for words in ([], ["--where", "training_seed = 1"], ["--sql", "select id from runs"]):
+        read.clear()
+        assert run("runs", *words)[0] == 0
+        assert len(read) == 1
+
+
+def test_infinity_is_valid_json(run, store) -> None:
+    store.runs()[0].update(result={"loss": float("inf"), "kl": float("nan")})
+    for words in (["--columns", "loss", "kl"], ["--sql", "select loss, kl from runs where loss > 1"]):
+        code, out, _ = run("runs", *words, "--json")
+        assert code == 0
+        rows = json.loads(out, parse_constant=lambda word: pytest.fail(f"{word} is no JSON"))
+        assert rows[0] == {"loss": "Infinity", "kl": "NaN"}

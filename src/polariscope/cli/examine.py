@@ -16,7 +16,8 @@ from polariscope.examination.embedding import Shelf
 from polariscope.examination.examination import Examination, about_run
 from polariscope.examination.examine import divergence_weight, examine
 from polariscope.lab.holding import InUseError, hold
-from polariscope.lab.store import Run, Store
+from polariscope.lab.results import OWN, Basis, Examined, add
+from polariscope.lab.store import Run, Store, fingerprint
 from polariscope.measures.measure import measures
 from polariscope.report import save
 from polariscope.report.terminal import answer
@@ -108,7 +109,7 @@ def main(arguments: list[str]) -> int:
         beta = divergence_weight(config.objective)
         examination = examine(subject, world, beta=beta, shelf=shelf, **asked)
         if options.out is None:
-            note(run, examination)
+            note(run, examination, options.part, options.seed, None if asked_world == config.world else asked_world)
         findings = examination.findings(**about_run(run))
         saved = save([findings], options.out or run.path, figures=False)
     answer(findings, saved, options.json)
@@ -134,10 +135,17 @@ def _part(world: World, config: RunConfig, part: str, own: bool) -> tuple[World,
     return Part(world, config.split, "train" if part == "training" else "held-out"), (LOOKED_AT[part],)
 
 
-def note(run: Run, examination: Examination) -> None:
-    """Put what was found into the run's record, unless somebody is writing it: a training would be set back by it."""
+def note(run: Run, examination: Examination, part: str = "all", seed: int = 0, other: World | None = None) -> None:
+    """Put what was found into the run's record, beside what was found on other examples, unless somebody is writing it:
+    a training would be set back by it."""
+    data = OWN
+    if other is not None:
+        described = worlds.describe(other)
+        data = f"{described['name']} {fingerprint(described)}"
     try:
         with hold(run.path):
-            run.update(result={"types": examination.counts, "measures": examination.measures})
+            run.reload()
+            on = Basis(data, part, examination.representation.count, seed, run.result.get("step"))
+            add(run, Examined(on, examination.counts, examination.measures))
     except InUseError as error:
         print(f"not noted in run.json: {error}", file=sys.stderr)

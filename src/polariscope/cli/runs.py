@@ -1,35 +1,61 @@
-"""``polariscope runs``."""
+"""``polariscope runs``: list and query the runs, name and tag them, and lay their learning curves over each other."""
 
 from __future__ import annotations
 
-import json
+import os
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from polariscope.cli.parsing import parse
-from polariscope.lab.store import Run, Store, summary
+from polariscope.cli.parsing import parse, take_first
+from polariscope.lab.labels import label
+from polariscope.lab.listing import EXAMINED, Listing
+from polariscope.lab.query import Limits, Rows
+from polariscope.lab.store import Store
 from polariscope.registry import nearest
+from polariscope.strict_json import json_text
+
+USUAL = ("id", "name", "tags", "status", "data", "objective", "model_latents", "step", "held_out_loss")
+WHOLE = ("id", "run")
+"""Columns whose cells are copied, and therefore neither cut nor broken."""
+NARROW = 10
+"""Characters that any other column has at least, if it needs them."""
+MOST_NAMED = 12
 
 
 @dataclass(frozen=True)
 class Options:
     """List the runs, oldest first; filter with --where, compare settings over their seeds with --over-seeds, or ask
-    anything with --sql over the tables runs and metrics."""
+    anything with --sql over the tables runs, metrics and results (what was measured on which examples).
+
+    polariscope runs name RUN NAME, runs tag RUN TAG ..., runs note RUN "TEXT" label a run; runs curves [RUN ...] --out
+    curves.html draws learning curves over each other.
+    """
 
     where: str = "true"
     """SQL condition on a run's columns, e.g. "objective = 'beta-vae' and train_loss < 60"."""
-    columns: tuple[str, ...] = ("id", "status", "world", "objective", "model_latents", "step", "held_out_loss")
+    tag: tuple[str, ...] = ()
+    """Only runs that have all of these tags."""
+    columns: tuple[str, ...] = ()
     """Columns to show; settings are called by section and name, such as training_seed."""
+    wide: bool = False
+    """Show every column whole, however narrow the terminal is."""
     over_seeds: tuple[str, ...] = ()
     """Columns to compare over seeds instead, one row per setting, e.g. measures_mig held_out_loss."""
     sql: str | None = None
     """A whole query instead, e.g. "select run, min(value) from metrics where term = 'kl' group by run"."""
+    max_seconds: float = Limits.seconds
+    """Time after which a query is stopped."""
+    max_megabytes: int = Limits.megabytes
+    """Memory that a query may take."""
+    max_rows: int = Limits.rows
+    """Rows that the answer to a query may have."""
     runs: Path = Path("runs")
     """Folder of the runs."""
     json: bool = False
@@ -37,48 +63,203 @@ class Options:
 
 
 def main(arguments: list[str]) -> int:
+    arguments = list(arguments)
+    act = take_first(arguments)
+    if act is not None:
+        if act not in ACTS:
+            raise ValueError(f"'polariscope runs' cannot {act!r}: {nearest(act, ACTS)}")
+        return ACTS[act](arguments)
     options = parse(Options, arguments, "runs")
-    store = Store(options.runs)
-    runs = store.runs()
-    if not runs and not store.problems:
-        if options.json:
-            print("[]")
-        else:
-            print(f"no runs in {options.runs}; 'polariscope train sprites' makes one")
+    limits = Limits(options.max_seconds, options.max_megabytes, options.max_rows)
+    listing = Store(options.runs).listing()
+    if not listing.runs and not listing.problems:
+        print("[]" if options.json else f"no runs in {options.runs}; 'polariscope train sprites' makes one")
         return 0
-    _check_columns((*options.columns, *options.over_seeds), runs)
-    rows = store.where(options.where) if options.sql is None else store.query(options.sql)
-    for problem in store.problems:
-        print(f"skipped: {problem}", file=sys.stderr)
-    if options.over_seeds and options.sql is None:
+    try:
+        return _answer(listing, options, limits)
+    finally:
+        for problem in listing.problems:
+            print(f"skipped: {problem}", file=sys.stderr)
+
+
+def _answer(listing: Listing, options: Options, limits: Limits) -> int:
+    if options.sql is not None:
+        _say_bases(options.sql, listing.bases())
+        return _show(listing.query(options.sql, limits), options.json, wide=options.wide)
+    _check_columns((*options.columns, *options.over_seeds), listing)
+    if options.over_seeds:
         from polariscope.cli.seed_tables import over_seeds  # measures are heavy, and a listing needs none
 
-        return over_seeds(rows, options.over_seeds, options.json)
-    if options.sql is None:
-        rows = [{column: row.get(column) for column in options.columns} for row in rows]
-    if options.json:
-        print(json.dumps(rows, default=str))
+        return over_seeds(listing, _filtered(listing, options, limits, None), options.over_seeds, options.json)
+    columns = options.columns or tuple(c for c in USUAL if c not in ("name", "tags") or _any(listing, c))
+    rows = _filtered(listing, options, limits, ("id", "tags", "examined_on", *columns))
+    bases = listing.bases(row["id"] for row in rows)
+    if len(bases) > 1 and any(column.startswith(EXAMINED) for column in columns) and "examined_on" not in columns:
+        columns = (*columns, "examined_on")
+    shown = [{column: row[column] for column in columns} for row in rows]
+    return _show(shown, options.json, droppable=not options.columns, wide=options.wide)
+
+
+def _filtered(listing: Listing, options: Options, limits: Limits, columns: tuple[str, ...] | None) -> Rows:
+    rows = listing.where(options.where, None if columns is None else tuple(dict.fromkeys(columns)), limits)
+    return [row for row in rows if set(options.tag) <= set(row["tags"] or ())]
+
+
+def _any(listing: Listing, column: str) -> bool:
+    return any(row[column] for row in listing.rows)
+
+
+def _say_bases(sql: str, bases: dict[str, int]) -> None:
+    """Whoever averages measures over runs should know that they are not of the same examples."""
+    text = sql.lower()
+    if len(bases) > 1 and any(begin in text for begin in EXAMINED) and "examined_on" not in text:
+        several = "; ".join(f"{count} runs on {basis}" for basis, count in bases.items())
+        print(f"note: the measures of these runs are of different examples ({several}): group by examined_on, or ask "
+              "the table results", file=sys.stderr)  # fmt: skip
+
+
+def _check_columns(wanted: tuple[str, ...], listing: Listing) -> None:
+    """Columns of the usual table may be empty; any other needs at least one run that has it."""
+    known = {*USUAL, *listing.columns}
+    for column in wanted:
+        if column not in known:
+            raise ValueError(f"no run has a column {column!r}: {nearest(column, known, MOST_NAMED)}")
+
+
+def _show(rows: Rows, as_json: bool, droppable: bool = False, wide: bool = False) -> int:
+    if as_json:
+        print(json_text(rows))
         return 0
-    table = Table(box=None)
-    for column in rows[0] if rows else ():
-        table.add_column(_shown(column), overflow="fold")
-    for row in rows:
-        table.add_row(*map(_shown, row.values()))
-    Console(markup=False, emoji=False).print(table)
+    if not rows:
+        print("no runs match" if droppable else "no rows")
+        return 0
+    cells = [[_text(value) for value in row.values()] for row in rows]
+    names = [_text(name) for name in rows[0]]
+    natural = [max(map(cell_len, column)) for column in zip(names, *cells, strict=True)]
+    least = [width if name in WHOLE else min(width, NARROW) for name, width in zip(names, natural, strict=True)]
+    console = Console(markup=False, emoji=False, highlight=False)
+    limited = not wide and (console.is_terminal or "COLUMNS" in os.environ)
+    room = console.width if limited else _needed(natural)
+    kept = len(names)
+    while droppable and kept > 1 and _needed(natural[:kept]) > room:
+        kept -= 1
+    if _needed(natural[:kept]) <= room:
+        for line in (names, *cells):  # a table of rich would take a second for a thousand rows
+            print(
+                "".join(f" {text}{' ' * (w - cell_len(text))} " for text, w in zip(line[:kept], natural, strict=False))
+            )
+    else:
+        table = Table(box=None)
+        for name, width in zip(names[:kept], least, strict=False):
+            table.add_column(Text(name), overflow="fold", no_wrap=name in WHOLE, min_width=width)
+        for line in cells:
+            table.add_row(*map(Text, line[:kept]))
+        Console(markup=False, emoji=False, width=max(room, _needed(least[:kept]))).print(table)
+    if kept < len(names):
+        print(f"(no room for {', '.join(names[kept:])}: --wide shows all, --columns chooses)", file=sys.stderr)
     return 0
 
 
-def _check_columns(wanted: tuple[str, ...], runs: list[Run]) -> None:
-    """Columns of the usual table may be empty; any other needs at least one run that has it."""
-    known = set(Options.columns).union(*map(summary, runs))
-    for column in wanted:
-        if column not in known:
-            raise ValueError(f"no run has a column {column!r}: {nearest(column, known)}")
+def _needed(widths: list[int]) -> int:
+    return sum(widths) + 2 * len(widths)
 
 
-def _shown(value: Any) -> Text:
-    """A cell: as text, for what stands in a file must neither be taken for markup nor move the cursor."""
+def _text(value: Any) -> str:
+    """A cell: what stands in a file must not move the cursor."""
     if value is None:
-        return Text()
+        return ""
+    if isinstance(value, list) and all(isinstance(item, str) for item in value):
+        value = ", ".join(value)
     text = f"{value:.4g}" if isinstance(value, float) else str(value)
-    return Text(text if text.isprintable() else repr(text))
+    return text if text.isprintable() else repr(text)
+
+
+@dataclass(frozen=True)
+class LabelOptions:
+    """Name a run, tag it or put a note to it; see the labels with 'polariscope runs'."""
+
+    runs: Path = Path("runs")
+    """Folder of the runs."""
+    remove: bool = False
+    """Take the tags away, or the name or the note."""
+    json: bool = False
+    """Print JSON for machines."""
+
+
+def _labelled(act: str, arguments: list[str]) -> int:
+    words = _words(arguments)
+    options = parse(LabelOptions, arguments, f"runs {act} RUN {act.upper()}")
+    if not words or (len(words) < 2) != (options.remove and act != "tag") or (act != "tag" and len(words) > 2):
+        what = {"name": "NAME", "tag": "TAG ...", "note": '"TEXT"'}[act]
+        raise ValueError(f"'polariscope runs {act} RUN {what}' sets it, --remove takes it away")
+    store = Store(options.runs)
+    run, given = store.open(words[0]), words[1:]
+    if act == "tag":
+        old = run.labels.tags
+        labels = label(store, run, tags=[tag for tag in old if tag not in given] if options.remove else [*old, *given])
+    else:
+        labels = label(store, run, **{act: given[0] if given else ""})
+    if options.json:
+        print(json_text({"id": run.id, **vars(labels)}))
+        return 0
+    shown = [f"name {labels.name}" if labels.name else "", f"tags {', '.join(labels.tags)}" if labels.tags else ""]
+    shown += [f"note: {_text(labels.note)}" if labels.note else ""]
+    print(f"{run.id}: {'; '.join(filter(None, shown)) or 'no labels'}")
+    return 0
+
+
+@dataclass(frozen=True)
+class CurveOptions:
+    """polariscope runs curves [RUN ...] [options]: learning curves of runs over each other, on one page."""
+
+    where: str = "true"
+    """Which runs, if none is named: an SQL condition on their columns."""
+    tag: tuple[str, ...] = ()
+    """Only runs that have all of these tags."""
+    term: tuple[str, ...] = ("loss",)
+    """Terms to draw."""
+    out: Path = Path("curves.html")
+    """Page to write."""
+    runs: Path = Path("runs")
+    """Folder of the runs."""
+    json: bool = False
+    """Print JSON for machines."""
+
+
+def _curves(arguments: list[str]) -> int:
+    from polariscope.examination.learning_curves import learning_curves  # figures are heavy, and a listing needs none
+    from polariscope.report import save
+
+    names = _words(arguments)
+    options = parse(CurveOptions, arguments, "runs curves")
+    store = Store(options.runs)
+    if names:
+        runs = [store.open(name) for name in names]
+    else:
+        listing = store.listing()
+        rows = listing.where(options.where, ("id", "tags"))
+        wanted = {row["id"] for row in rows if set(options.tag) <= set(row["tags"] or ())}
+        runs = [run for run in listing.runs if run.id in wanted]
+    several = learning_curves(runs, options.term)
+    saved = save(several, options.out, "Learning curves")
+    if options.json:
+        print(json_text({"report": saved, "runs": [findings.facts["run"] for findings in several]}))
+    else:
+        print(f"{len(several)} runs: {', '.join(options.term)}\nreport: {saved}")
+    return 0
+
+
+def _words(arguments: list[str]) -> list[str]:
+    """The words before the first option, which are taken away."""
+    words = []
+    while (word := take_first(arguments)) is not None:
+        words.append(word)
+    return words
+
+
+ACTS = {
+    "name": lambda arguments: _labelled("name", arguments),
+    "tag": lambda arguments: _labelled("tag", arguments),
+    "note": lambda arguments: _labelled("note", arguments),
+    "curves": _curves,
+}

@@ -1,79 +1,174 @@
-"""SQL over tables in memory, and over nothing else.
+"""SQL over tables in memory, and over nothing else, for a limited time and in limited memory.
 
 The text of a query comes from a user, or from whoever gave it to the user. DuckDB can read and write files, load
-extensions and look at Python's variables; here it can do none of that, whatever the text says.
+extensions and look at Python's variables; here it can do none of that, whatever the text says. Some of its functions
+can neither be interrupted nor keep to its limit of memory, so a query runs in a process of its own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+import io
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-import duckdb
 import pyarrow as pa
+
+from polariscope.registry import nearest
 
 Rows = list[dict[str, Any]]
 
-CLOSED: dict[str, Any] = {
-    "enable_external_access": False,  # no file, no network, no extension
-    "python_enable_replacements": False,  # no Python variable passes for a table
-    "temp_directory": "",  # no spilling to disk either
-    "lock_configuration": True,  # and no way back
+PROCESS = Path(__file__).with_name("query_process.py")
+UNKNOWN = {
+    "column": re.compile(r'(?:Referenced column|column named) "([^"]+)"|have a column named "([^"]+)"'),
+    "table": re.compile(r"Table with name (\S+) does not exist|Referenced table \"([^\"]+)\" not found"),
+    "function": re.compile(r"(?:Scalar |Table |Aggregate )?Function with name (\S+) does not exist", re.IGNORECASE),
 }
+NEAREST = re.compile(r'Did you mean "([^"]+)"')
 
 
-def select(sql: str, tables: Mapping[str, pa.Table]) -> Rows:
-    """The answer to one SELECT statement about ``tables``.
+@dataclass(frozen=True)
+class Limits:
+    """How long a query may take, and how much memory and how many rows its answer may."""
+
+    seconds: float = 60.0
+    megabytes: int = 1024
+    rows: int = 100_000
+
+    def __post_init__(self) -> None:
+        for name in ("seconds", "megabytes", "rows"):
+            if not getattr(self, name) > 0:
+                raise ValueError(f"the limit of {name} of a query is {getattr(self, name)}: it needs to be positive")
+
+
+def select(sql: str, tables: Mapping[str, pa.Table], limits: Limits | None = None) -> Rows:
+    """The answer to one SELECT statement about ``tables``: numbers, truth values, text and lists of them.
 
     >>> select("select sum(x) as total from numbers", {"numbers": pa.table({"x": [1, 2]})})
     [{'total': 3}]
     """
-    with _closed_database(tables) as database:
-        statements = duckdb.extract_statements(sql)
-        if len(statements) != 1:
-            raise ValueError(f"a query is one SELECT statement; this text has {len(statements)}: ask one at a time")
-        if statements[0].type != duckdb.StatementType.SELECT:
-            kind = statements[0].type.name
-            raise ValueError(f"a query is a SELECT statement; this one is {kind}: tables are read here, never changed")
-        return _rows(database.execute(statements[0]))
+    return _ask({"text": sql, "of": ""}, tables, limits or Limits())
 
 
-def where(condition: str, tables: Mapping[str, pa.Table], of: str, order: str) -> Rows:
+def where(
+    condition: str,
+    tables: Mapping[str, pa.Table],
+    of: str,
+    order: str,
+    columns: Sequence[str] | None = None,
+    limits: Limits | None = None,
+) -> Rows:
     """The rows of the table ``of`` for which a condition holds: one SQL expression, with no room for anything else.
 
     >>> where("x > 1", {"numbers": pa.table({"x": [3, 1, 2]})}, of="numbers", order="x")
     [{'x': 2}, {'x': 3}]
     """
-    with _closed_database(tables) as database:
-        try:
-            return _rows(database.view(of).filter(condition).order(order))
-        except duckdb.ParserException as error:
-            raise ValueError(f"a query's condition is one SQL expression: {_first_line(error)}") from error
+    shown = None if columns is None else list(columns)
+    return _ask({"text": condition, "of": of, "order": order, "columns": shown}, tables, limits or Limits())
 
 
-@contextmanager
-def _closed_database(tables: Mapping[str, pa.Table]) -> Iterator[duckdb.DuckDBPyConnection]:
-    """A database of these tables; what DuckDB complains about comes out as a sentence."""
-    with duckdb.connect(config=CLOSED) as database:
-        for name, table in tables.items():
-            database.register(name, table)
-        try:
-            yield database
-        except duckdb.PermissionException as error:
-            known = " and ".join(tables)
-            raise ValueError(
-                f"a query sees {known} and nothing else, no file and no network: ask about these"
-            ) from error
-        except duckdb.Error as error:
-            columns = "; ".join(f"columns of {name}: {', '.join(table.column_names)}" for name, table in tables.items())
-            raise ValueError(f"the query failed: {_first_line(error)} ({columns})") from error
+def _ask(question: Mapping[str, Any], tables: Mapping[str, pa.Table], limits: Limits) -> Rows:
+    streams = {name: _stream(table) for name, table in tables.items()}
+    sizes = [(name, len(stream)) for name, stream in streams.items()]
+    asked = {**question, "tables": sizes, "seconds": limits.seconds, "megabytes": limits.megabytes, "rows": limits.rows}
+    told = _run(b"".join([json.dumps(asked).encode(), b"\n", *streams.values()]), limits)
+    if "error" in told:
+        raise ValueError(_sentence(told["error"], told["message"], tables, limits))
+    if len(told["rows"]) > limits.rows:
+        raise ValueError(
+            f"the query gives more than {limits.rows:,} rows: ask for fewer (limit, group by), or allow more with "
+            "--max-rows (limits.rows in Python)"
+        )
+    names = _distinct(told["names"])
+    return [dict(zip(names, row, strict=True)) for row in told["rows"]]
 
 
-def _first_line(error: Exception) -> str:
-    return str(error).partition("\n")[0]
+def _run(request: bytes, limits: Limits) -> dict[str, Any]:
+    """What the process of a query answers; however this ends, the process has ended too."""
+    found = os.pathsep.join(path for path in sys.path if path)
+    process = subprocess.Popen(
+        [sys.executable, "-P", str(PROCESS)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": found},
+    )
+    try:
+        answer, complaint = process.communicate(request, timeout=limits.seconds)
+    except subprocess.TimeoutExpired:
+        raise ValueError(
+            f"the query was stopped after {limits.seconds:g} seconds: ask for less, or allow more time with "
+            "--max-seconds (limits.seconds in Python)"
+        ) from None
+    finally:
+        process.kill()
+        process.communicate()
+    if process.returncode < 0 or b"MemoryError" in complaint:  # the system took it away
+        return {"error": "memory", "message": ""}
+    if process.returncode:
+        last = complaint.decode(errors="replace").strip().rpartition("\n")[2]
+        raise OSError(f"the process of the query failed: {last}")
+    told: dict[str, Any] = json.loads(answer)
+    return told
 
 
-def _rows(answer: duckdb.DuckDBPyConnection | duckdb.DuckDBPyRelation) -> Rows:
-    names = [column[0] for column in answer.description]
-    return [dict(zip(names, row, strict=True)) for row in answer.fetchall()]
+def _stream(table: pa.Table) -> bytes:
+    stream = io.BytesIO()
+    with pa.ipc.new_stream(stream, table.schema) as writer:
+        writer.write_table(table)
+    return stream.getvalue()
+
+
+def _sentence(kind: str, message: str, tables: Mapping[str, pa.Table], limits: Limits) -> str:
+    """What is wrong with a query, with the nearest name where one is unknown."""
+    line = message.partition("\n")[0]
+    if kind == "statements":
+        return f"a query is one SELECT statement; this text has {message}: ask one at a time"
+    if kind == "kind":
+        return f"a query is a SELECT statement; this one is {message}: tables are read here, never changed"
+    if kind == "memory":
+        return (
+            f"the query needs more memory than {limits.megabytes:,} MB: ask for less, or allow more with "
+            "--max-megabytes (limits.megabytes in Python)"
+        )
+    if kind == "PermissionException":
+        return f"a query sees {' and '.join(tables)} and nothing else, no file and no network: ask about these"
+    if kind == "ParserException":
+        return f"the query is not valid SQL: {line.removeprefix('Parser Error: ')}"
+    for what, pattern in UNKNOWN.items():
+        if match := pattern.search(message):
+            name = next(filter(None, match.groups())).strip('"!')
+            return f"the query failed: there is no {what} {name!r}{_meant(what, name, message, tables)}"
+    return f"the query failed: {line}"
+
+
+def _meant(what: str, name: str, message: str, tables: Mapping[str, pa.Table]) -> str:
+    if what == "function":
+        match = NEAREST.search(message)
+        return f": did you mean {match[1]!r}?" if match else ""
+    known: Iterable[str] = tables if what == "table" else {c for table in tables.values() for c in table.column_names}
+    return f": {nearest(name, known, most=8)}"
+
+
+def _distinct(names: Sequence[str]) -> list[str]:
+    """Names of columns, each of them once: the second of a name gets a number.
+
+    >>> _distinct(["a", "b", "a", "a_2", "a"])
+    ['a', 'b', 'a_3', 'a_2', 'a_4']
+    """
+    given: set[str] = set()
+    distinct: list[str] = []
+    for name in names:
+        number, new = 1, name
+        while new in given or (number > 1 and new in names):
+            number += 1
+            new = f"{name}_{number}"
+        given.add(new)
+        distinct.append(new)
+    return distinct

@@ -1,6 +1,7 @@
 """The run store: a folder of run folders.
 
 A run folder holds ``run.json`` (schema version, configuration, status, environment, plug-ins, results),
+``labels.json`` (what people call it),
 ``metrics.parquet`` (step, split, term, value), ``checkpoint.safetensors`` (the latest complete state), ``snapshots/``
 (weights over time) and whatever reports were made of it. Every file is written atomically. A folder that is damaged or
 not ours is reported and skipped, never touched.
@@ -16,13 +17,13 @@ import os
 import re
 import secrets
 import stat
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -30,8 +31,12 @@ import pyarrow.parquet as pq
 from polariscope import plugins
 from polariscope.atomic import FullDiskError, atomic, atomic_folder, is_abandoned
 from polariscope.lab.holding import is_held, lock_file
+from polariscope.lab.labels import Labels, read_labels
 from polariscope.lab.provenance import environment
-from polariscope.lab.query import Rows, select, where
+from polariscope.lab.query import Limits, Rows
+
+if TYPE_CHECKING:
+    from polariscope.lab.listing import Listing
 
 SCHEMA = 1
 METRICS = pa.schema(
@@ -42,9 +47,8 @@ Row = tuple[int, str, str, float]
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
 RECORD = {"kind": str, "created": str, "status": str, "config": dict, "result": dict}
 """What ``run.json`` has besides its schema number."""
-OWN_COLUMNS = ("id", "kind", "status", "created")
-DEEPEST = 8
-"""Sections within sections that become columns; what lies deeper is shown as JSON."""
+WHOLE_RECORD = {**RECORD, "updated": str, "environment": dict, "plugins": list, "examinations": list}
+"""That, and what earlier versions did not write."""
 DEEPEST_RECORD = 100
 """Sections within sections that a record may have: worlds within worlds need some, and nobody needs a thousand."""
 LARGEST_RECORD = 2**26
@@ -90,6 +94,11 @@ class Run:
         """The status as it is now: what says that it is running, and is held by no living process, is interrupted."""
         return "interrupted" if self.status == "running" and not is_held(self.path) else self.status
 
+    @cached_property
+    def labels(self) -> Labels:
+        """What people call it."""
+        return read_labels(self.path)
+
     @property
     def result(self) -> dict[str, Any]:
         result: dict[str, Any] = self._record["result"]
@@ -127,6 +136,7 @@ class Run:
     def reload(self) -> None:
         """Read the record anew: another process may have changed it."""
         self.__dict__["_record"] = read_record(self.path)
+        self.__dict__.pop("labels", None)
 
     def write_metrics(self, rows: Iterable[Row]) -> None:
         table = pa.Table.from_pylist([dict(zip(METRICS.names, row, strict=True)) for row in rows], schema=METRICS)
@@ -249,10 +259,10 @@ class Store:
         return self.root / run_id
 
     def open(self, name: str | Path) -> Run:
-        """A run by its id, a unique beginning or ending of it, ``latest``, or the path of its folder."""
+        """A run by its id, its name, a unique beginning or ending of its id, ``latest``, or the path of its folder."""
         name = str(name)
         if not name:
-            raise ValueError("a run is opened by its id, a part of it, 'latest' or its folder; got an empty name")
+            raise ValueError("a run is opened by its id, its name, 'latest' or its folder; got an empty name")
         if os.path.exists(Path(name, "run.json")):
             path = Path(name)
             return _checked(path if path.name not in ("", "..") else path.resolve())
@@ -261,8 +271,10 @@ class Store:
             if found:
                 return max(found, key=lambda run: (run.record["updated"], run.record["created"]))
         folders = self._folders()
-        parts = [path for path in folders if path.name.startswith(name) or path.name.endswith(name)]
-        matches = [path for path in folders if path.name == name] or [p for p in parts if (p / "run.json").exists()]
+        matches = [path for path in folders if path.name == name] or [p for p in folders if _name_of(p) == name]
+        if not matches:
+            parts = [path for path in folders if path.name.startswith(name) or path.name.endswith(name)]
+            matches = [path for path in parts if (path / "run.json").exists()]
         if len(matches) == 1:
             return _checked(matches[0])
         shown = _shown(repr(name))
@@ -282,59 +294,33 @@ class Store:
                 self.problems.append(str(error))
         return sorted(found, key=lambda run: run.record["created"])
 
-    def query(self, sql: str) -> Rows:
-        """One SELECT statement over two tables: ``runs`` (one row per run, settings as columns) and ``metrics`` (run,
-        step, split, term, value)."""
-        return select(sql, self._tables(sql))
+    def named(self, name: str) -> list[Run]:
+        """The runs with that id or that name; of runs that were copied, there may be several."""
+        own = [path for path in self._folders() if path.name == name]
+        return [_checked(path) for path in own or self._folders() if own or _name_of(path) == name]
 
-    def where(self, condition: str) -> Rows:
+    def listing(self) -> Listing:
+        """The readable runs as they are now, to ask more than one question about."""
+        from polariscope.lab.listing import Listing
+
+        return Listing(self.runs(), self.problems)
+
+    def query(self, sql: str, limits: Limits | None = None) -> Rows:
+        """One SELECT statement over three tables: ``runs`` (one row per run, settings as columns), ``metrics`` (run,
+        step, split, term, value) and ``results`` (run, what was measured on which examples, value)."""
+        return self.listing().query(sql, limits)
+
+    def where(self, condition: str, limits: Limits | None = None) -> Rows:
         """The rows of ``runs`` for which an SQL expression holds, oldest first."""
-        return where(condition, self._tables(condition), of="runs", order="created")
+        return self.listing().where(condition, limits=limits)
 
     def _folders(self) -> list[Path]:
         """Where runs may be: visible folders."""
         if not self.root.is_dir():
             return []
-        return sorted(path for path in self.root.iterdir() if not path.name.startswith(".") and path.is_dir())
-
-    def _tables(self, sql: str) -> dict[str, pa.Table]:
-        """What can be asked about. Metrics take a file per run, and are read only if the text has their name in it."""
-        runs = self.runs()
-        rows = [summary(run) for run in runs]
-        # Ours, which are in small letters, first: of names that differ in case alone, SQL renames the later ones.
-        columns = sorted(set(OWN_COLUMNS).union(*rows), key=str.swapcase)
-        tables = {"runs": pa.table({column: _column([row.get(column) for row in rows]) for column in columns})}
-        if "metrics" in sql.lower():
-            tables["metrics"] = pa.concat_tables(self._metrics(runs))
-        return tables
-
-    def _metrics(self, runs: Sequence[Run]) -> Iterable[pa.Table]:
-        yield METRICS.insert(0, pa.field("run", pa.string())).empty_table()
-        for run in runs:
-            try:
-                table = run.metrics_table()
-            except ValueError as error:
-                self.problems.append(str(error))
-                continue
-            yield table.add_column(0, "run", pa.repeat(run.id, len(table)))
-
-
-def summary(run: Run) -> dict[str, Any]:
-    """One flat row per run: id, status and time, then every setting and every scalar result by its last name."""
-    record = run.record
-    row: dict[str, Any] = {}
-
-    def flatten(prefix: str, item: Any, depth: int) -> None:
-        if isinstance(item, dict) and depth < DEEPEST:
-            for key, value in item.items():
-                flatten(prefix if key == "name" else f"{prefix}_{key}" if prefix else key, value, depth + 1)
-        else:
-            row[prefix or "name"] = json.dumps(item) if isinstance(item, dict | list) else item
-
-    flatten("", record["config"], 0)
-    flatten("", record["result"], 0)
-    own = {"id": run.id, "kind": record["kind"], "status": run.state, "created": record["created"]}
-    return {**row, **own}
+        with os.scandir(self.root) as entries:
+            names = sorted(entry.name for entry in entries if not entry.name.startswith(".") and entry.is_dir())
+        return [self.root / name for name in names]
 
 
 def read_record(path: Path) -> dict[str, Any]:
@@ -342,9 +328,12 @@ def read_record(path: Path) -> dict[str, Any]:
     name = _shown(path.name)
     try:
         _check_regular(path / "run.json")
-        record = json.loads((path / "run.json").read_text(encoding="utf-8"))
+        text = (path / "run.json").read_text(encoding="utf-8")
+        record = json.loads(text)
         _check_depth(record)
-        json.dumps([path.name, record], ensure_ascii=False).encode()  # half a surrogate pair would fail only later
+        path.name.encode()
+        if "\\ud" in text or "\\uD" in text:
+            json.dumps(record, ensure_ascii=False).encode()  # half a surrogate pair would fail only later
     except FileNotFoundError as error:
         raise ValueError(f"{name} is not a run folder: it has no run.json") from error
     except OSError as error:
@@ -361,8 +350,8 @@ def read_record(path: Path) -> dict[str, Any]:
     missing = RECORD.keys() - record.keys()
     if missing:
         raise ValueError(f"the run folder {name} is damaged: run.json lacks {', '.join(sorted(missing))}")
-    record = {"updated": record["created"], "environment": {}, "plugins": [], **record}
-    for key, kind in {**RECORD, "updated": str, "environment": dict, "plugins": list}.items():
+    record = {"updated": record["created"], "environment": {}, "plugins": [], "examinations": [], **record}
+    for key, kind in WHOLE_RECORD.items():
         if not isinstance(record[key], kind):
             wanted = {dict: "a section", list: "a list", str: "text"}[kind]
             raise ValueError(f"the run folder {name} is damaged: {key} in run.json is not {wanted}")
@@ -414,14 +403,11 @@ def _checked(path: Path) -> Run:
     return run
 
 
-def _column(values: Sequence[Any]) -> pa.Array:
-    """Numbers or truth values if all of them are, text otherwise: runs need not agree about a setting's type."""
-    kinds = {type(value) for value in values if value is not None}
-    kind = pa.bool_() if kinds <= {bool} else pa.int64() if kinds <= {int} else pa.float64()
-    if kinds <= {bool} or kinds <= {int, float}:
-        with suppress(pa.ArrowInvalid, OverflowError):  # an integer of more than 64 bits is text
-            return pa.array(values, kind)
-    return pa.array([v if v is None or isinstance(v, str) else json.dumps(v) for v in values], pa.string())
+def _name_of(path: Path) -> str:
+    """What people call a run; one whose labels are damaged has no name, which the list of runs says."""
+    with suppress(ValueError):
+        return read_labels(path).name
+    return ""
 
 
 def _now() -> str:

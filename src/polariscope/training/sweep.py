@@ -99,12 +99,13 @@ def by_setting(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Mapping[str,
 
     Of several runs of one seed, which are the same to the bit, the last counts.
     """
-    sections = ("world", "objective", "model", "training")
+    sections = ("world", "split", "objective", "model", "training")
     known = {key for row in rows for key in row if key.split("_")[0] in sections and key != "training_seed"}
     differing = [key for key in sorted(known) if len({str(row.get(key)) for row in rows}) > 1]
     found: dict[str, dict[Any, Mapping[str, Any]]] = {}
     for row in rows:
-        words = [f"{row[key]}" if key in sections else f"{key} {row[key]}" for key in differing if row[key] is not None]
+        given = [key for key in differing if row.get(key) is not None]
+        words = [f"{row[key]}" if key in sections else f"{key} {row[key]}" for key in given]
         found.setdefault(", ".join(words) or str(row["objective"]), {})[row["training_seed"]] = row
     return {name: list(seeds.values()) for name, seeds in found.items()}
 

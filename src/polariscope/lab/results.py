@@ -1,0 +1,125 @@
+"""Results of examinations in a run's record, each with what it was computed on.
+
+A figure over 300 examples and one over 10,000 are two figures. An examination on the same examples by the same code
+replaces what it computes again and leaves the rest; one on others stands beside it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
+from typing import TYPE_CHECKING, Any
+
+from polariscope.lab.provenance import environment
+
+if TYPE_CHECKING:
+    from polariscope.lab.store import Run
+
+OWN = "own"
+"""The data that a run was trained on."""
+LARGEST = 2**63
+EARLIER = "unknown examples (noted by an earlier version)"
+
+
+@dataclass(frozen=True)
+class Basis:
+    """What a result was computed on."""
+
+    data: str = OWN
+    """``own``, or the world that was given instead, by its name and a fingerprint of its settings."""
+    part: str = "all"
+    count: int | None = None
+    """Examples; None where an earlier version did not note it."""
+    seed: int = 0
+    """Drew the examples and the noise of the samples."""
+    step: int | None = None
+    """Where the run's training stood."""
+    protocol: str = "default"
+    """How the measures were set."""
+    version: str = field(default_factory=lambda: environment()["polariscope"])
+    """Of the code."""
+
+    def text(self) -> str:
+        """In words, different for bases whose figures are not to be averaged.
+
+        >>> Basis(count=1296, version="0.1").text(), Basis(part="held-out", count=300, seed=2, version="0.1").text()
+        ('1,296 examples, seed 0, version 0.1', '300 held-out examples, seed 2, version 0.1')
+        """
+        if self.count is None:
+            return EARLIER
+        part = "" if self.part == "all" else f" {self.part}"
+        data = "" if self.data == OWN else f" of {self.data}"
+        protocol = "" if self.protocol == "default" else f", {self.protocol} protocol"
+        return f"{self.count:,}{part} examples{data}, seed {self.seed}{protocol}, version {self.version}"
+
+
+@dataclass(frozen=True)
+class Examined:
+    """Results on one basis."""
+
+    on: Basis
+    types: Mapping[str, int]
+    """How many latent variables are of each type."""
+    measures: Mapping[str, float | None]
+    """None where a measure is undefined."""
+
+    @property
+    def values(self) -> dict[str, float | None]:
+        """Everything by the names that the columns of runs have."""
+        types = {f"types_{name}": value for name, value in self.types.items()}
+        return types | {f"measures_{name}": value for name, value in self.measures.items()}
+
+    def joined(self, later: Examined) -> Examined:
+        """With what a later examination on the same basis computed."""
+        return Examined(self.on, later.types or self.types, {**self.measures, **later.measures})
+
+
+def add(run: Run, examined: Examined) -> None:
+    """Put results into a run's record, which nobody else may be writing."""
+    run.reload()
+    known = {entry.on: entry for entry in _entries(run.record)}
+    known[examined.on] = known[examined.on].joined(examined) if examined.on in known else examined
+    run.update(examinations=[asdict(entry) for entry in known.values()])
+
+
+def examined_of(record: Mapping[str, Any]) -> list[Examined]:
+    """All results of a run's record. Those of an earlier version, which noted no basis, come first."""
+    result = record["result"]
+    types, measures = (_numbers(result.get(key)) for key in ("types", "measures"))
+    earlier = [Examined(_basis({"step": result.get("step")}), types, measures)] if types or measures else []
+    return earlier + _entries(record)
+
+
+def current(record: Mapping[str, Any]) -> list[Examined]:
+    """Results about the weights that the run has now: not those of a time before it was trained further."""
+    return [entry for entry in examined_of(record) if entry.on.step == record["result"].get("step")]
+
+
+def shown(entries: Sequence[Examined]) -> Examined | None:
+    """The results that stand for a run in a table of one row each: on the most of its own examples, the last of
+    equals."""
+    order = [(entry.on.data == OWN, entry.on.count or 0, at) for at, entry in enumerate(entries)]
+    return entries[max(order)[2]] if entries else None
+
+
+def _entries(record: Mapping[str, Any]) -> list[Examined]:
+    """What is noted; an entry of another form, which is not of this program, is no result."""
+    entries = [entry for entry in record.get("examinations", ()) if isinstance(entry, dict)]
+    return [
+        Examined(_basis(entry["on"]), _numbers(entry.get("types")), _numbers(entry.get("measures")))
+        for entry in entries
+        if isinstance(entry.get("on"), dict)
+    ]
+
+
+def _basis(on: Mapping[str, Any]) -> Basis:
+    kinds = {entry.name: str if entry.type == "str" else int for entry in fields(Basis)}
+    given = {name: on[name] for name, kind in kinds.items() if type(on.get(name)) is kind}
+    whole = {name: value for name, value in given.items() if isinstance(value, str) or abs(value) < LARGEST}
+    return Basis(**{"version": "", **whole})
+
+
+def _numbers(values: Any) -> dict[str, Any]:
+    """Numbers by name, and names that have none."""
+    kept = (float, int, type(None))
+    return {k: v for k, v in values.items() if type(v) in kept} if isinstance(values, dict) else {}
