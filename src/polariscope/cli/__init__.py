@@ -12,6 +12,7 @@ import sys
 from collections.abc import Sequence
 
 from polariscope import plugins
+from polariscope.command import carrying_out
 from polariscope.memory import keep_freed_memory
 
 COMMANDS = {
@@ -38,7 +39,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Entry point of the ``polariscope`` command."""
     try:
         try:
-            return _run(list(sys.argv[1:] if arguments is None else arguments))
+            words = list(sys.argv[1:] if arguments is None else arguments)
+            with carrying_out(words):
+                return _run(words)
         finally:
             sys.stdout.flush()  # here and not at the end of Python, where a closed pipe could no longer be met quietly
     except (BrokenPipeError, SystemExit) as stop:

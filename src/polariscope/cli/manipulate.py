@@ -11,6 +11,7 @@ from typing import Any
 from polariscope.cli.configuration import parse_run, parse_world
 from polariscope.cli.parsing import flag, take, take_first
 from polariscope.cli.progress import bars
+from polariscope.command import option_meant
 from polariscope.manipulation.bundle import manipulation_findings, new_folder, report_on, save_bundle
 from polariscope.manipulation.kinds import build
 from polariscope.manipulation.manipulation import Tell, apply, manipulations
@@ -52,6 +53,7 @@ def main(arguments: list[str]) -> int:
     names = ["epsilon", *(name for name, _, _ in SETTINGS[kind])]
     manipulation = build(kind, {name: getattr(options, name) for name in names} | more)
     folder = new_folder(options.out)
+    option_meant("--out", f"{folder}-again")  # this one is taken then
     with _progress(options.json) as tell:
         manipulated = apply(world, manipulation, kind, seed=options.seed, count=options.count, tell=tell)
     report = report_on(manipulated)

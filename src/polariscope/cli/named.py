@@ -11,6 +11,7 @@ from typing import Any
 from torch import nn
 
 from polariscope import plugins
+from polariscope.command import word_meant
 from polariscope.examination.embedding import Shelf
 from polariscope.lab.store import Run, Store
 from polariscope.subjects import Subject, as_subject
@@ -96,6 +97,8 @@ def opened(store: Store, name: str) -> Run:
     finally:
         for problem in store.problems:
             print(f"skipped: {problem}", file=sys.stderr)
+    if not Path(name).exists():  # a folder is as good tomorrow; "latest" and parts of ids are not
+        word_meant(name, run.id)
     for change in plugins.changes(run.plugins):
         print(f"note: run {run.id}: {change}", file=sys.stderr)
     return run

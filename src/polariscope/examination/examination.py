@@ -179,7 +179,7 @@ class Examination(Tabular):
         wanted = [v for v in self.values if v.higher_is_better is not None and v.value is not None]
         plain = [replace(value, meaning="") for value in wanted]
         return Values(
-            name="summary", title="Headline", hint=HINTS["summary"], entries=[types, *held_out_terms(metrics), *plain]
+            name="summary", title="Summary", hint=HINTS["summary"], entries=[types, *held_out_terms(metrics), *plain]
         )
 
     def _variables(self) -> Records:

@@ -21,7 +21,7 @@ from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap, Normalize
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
-from matplotlib.ticker import FuncFormatter, LogFormatter, MaxNLocator
+from matplotlib.ticker import FuncFormatter, LogFormatter, LogFormatterMathtext, MaxNLocator
 from numpy.typing import ArrayLike, NDArray
 from PIL import Image
 
@@ -138,8 +138,6 @@ def learning_curves(
                     axes.plot(steps, heights, color=colour, marker=marker, markersize=3, label=f"{name}, held-out")
         if falls and lowest > 0:  # the end is what models are compared by, and a linear axis would flatten it
             axes.set_yscale("log")
-            axes.yaxis.set_major_formatter(LogFormatter(labelOnlyBase=False, minor_thresholds=(2, 0.5)))
-            axes.yaxis.set_minor_formatter(LogFormatter(labelOnlyBase=False, minor_thresholds=(1.5, 0.5)))
         axes.set_title(term)
         axes.set_xlabel("step")
         axes.xaxis.set_major_locator(MaxNLocator(5, integer=True, steps=[1, 2, 5, 10]))
@@ -373,11 +371,24 @@ def variable_label(variable: Variable) -> str:
     return f"z{variable.number} · {variable.kind}"
 
 
+def plain_axes(figure: Figure) -> Figure:
+    """The figure with plain numbers on logarithmic axes (0.01, 1e-05): Matplotlib's own labels are formulas, which the
+    house style shows as they are written."""
+    for axes in figure.axes:
+        for axis in (axes.xaxis, axes.yaxis):
+            if isinstance(axis.get_major_formatter(), LogFormatterMathtext):
+                axis.set_major_formatter(LogFormatter(labelOnlyBase=False, minor_thresholds=(2, 0.5)))
+            if isinstance(axis.get_minor_formatter(), LogFormatterMathtext):
+                axis.set_minor_formatter(LogFormatter(labelOnlyBase=False, minor_thresholds=(1.5, 0.5)))
+    return figure
+
+
 @styled
 def as_svg(figure: Figure) -> str:
     """The figure as SVG text; letters stay letters."""
     file = StringIO()
     nothing = dict.fromkeys(("Creator", "Date", "Format", "Type"))
+    plain_axes(figure)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph .* missing")  # the reader's own fonts draw the letters
         figure.savefig(file, format="svg", transparent=True, metadata=nothing)

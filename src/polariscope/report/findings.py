@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from safetensors.numpy import save_file
 
 from polariscope.atomic import atomic
+from polariscope.command import again
 from polariscope.worlds.pictures import Limits
 
 Row = Mapping[str, Any]
@@ -121,12 +122,14 @@ class Column:
     def text(self, row: Row) -> str:
         """The cell in plain text.
 
-        >>> Column("share", "Share", "percent").text({"share": 0.123})
-        '12.3 %'
+        >>> Column("share", "Share", "percent").text({"share": 0.123}), Column("dead", "Dead").text({"dead": True})
+        ('12.3 %', 'yes')
         """
         value = row.get(self.key)
         if value is None:
             return ""
+        if isinstance(value, bool | np.bool_):
+            return "yes" if value else "no"
         if not self.form or isinstance(value, str):
             return str(value)
         return f"{100 * value:.1f} %" if self.form == "percent" else self.form % value
@@ -220,6 +223,8 @@ class Findings:
     settings: Mapping[str, Any] = field(default_factory=dict)
     """How it was made: the configuration of a run, or the options of a command."""
     environment: Mapping[str, Any] = field(default_factory=dict)
+    command: str = field(default_factory=again)
+    """What to type to get the document again; empty for one that was made in Python."""
 
     def __repr__(self) -> str:
         return f"<Findings: {self.headline}>"
@@ -239,7 +244,8 @@ class Findings:
         parts = {part.name: plain for part in self.parts if (plain := part.plain()) is not None}
         undefined = {v.name: v.problem for values in self.of(Values) for v in values.entries if v.problem}
         told = {"title": self.title, "headline": self.headline, **self.facts, **parts, "undefined": undefined}
-        return {**told, "notes": list(self.notes), "settings": dict(self.settings)}
+        made = {"command": self.command} if self.command else {}
+        return {**told, "notes": list(self.notes), "settings": dict(self.settings), **made}
 
     def save(self, path: Path | str) -> Path:
         """Write the document, and give back what to open.
@@ -293,8 +299,10 @@ def _named(several: Sequence[Findings], of: Callable[[Findings], Mapping[str, An
 
 
 def _draw(chart: Chart, path: Path) -> None:
+    from polariscope.report.figures import plain_axes
+
     with atomic(path) as draft:
-        chart.draw().savefig(draft, format=path.suffix[1:], dpi=130, bbox_inches="tight")
+        plain_axes(chart.draw()).savefig(draft, format=path.suffix[1:], dpi=130, bbox_inches="tight")
 
 
 def _write(path: Path, text: str) -> None:

@@ -9,8 +9,9 @@ from __future__ import annotations
 import json
 import math
 import re
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
@@ -18,12 +19,17 @@ from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 from markupsafe import Markup, escape
 from matplotlib.figure import Figure
 
+from polariscope import plugins
 from polariscope.report import figures
 from polariscope.report.findings import Chart, Curves, Findings, Part, Pictures, Records, Strip, Text, Value, Values
 from polariscope.worlds.pictures import Limits
 
 TILE = 64
 """Width in pixels that pictures are shown at, at least."""
+HALF = 470
+"""Pixels up to which a part fits into half of the page."""
+RUN_SECTIONS = {"world", "objective", "model", "training", "split", "start"}
+"""What the configuration of a training has."""
 KINDS = {Values: "values", Records: "records", Chart: "chart", Curves: "curves", Pictures: "pictures", Text: "text"}
 
 
@@ -71,6 +77,14 @@ class Section:
     hint: str
     kind: str
     blocks: Sequence[Any]
+    width: float = math.inf
+    """Pixels that its one block fills; endless where it takes what it gets."""
+    half: bool = False
+    """Whether it shares its row with the section before or behind it."""
+
+    @property
+    def narrow(self) -> bool:
+        return self.width <= HALF
 
 
 def page(several: Sequence[Findings], title: str = "") -> str:
@@ -85,13 +99,15 @@ def page(several: Sequence[Findings], title: str = "") -> str:
         several=several,
         palette=figures.PALETTE,
         colours=[figures.SUBJECTS[i % len(figures.SUBJECTS)] for i in range(len(several))],
-        sections=[_section(name, several, names) for name in _order(several)],
+        sections=_paired([_section(name, several, names) for name in _order(several)]),
         notes=[(name, note) for name, findings in zip(names, several, strict=True) for note in findings.notes],
+        commands=list(dict.fromkeys(findings.command for findings in several if findings.command)),
         again=[
             (name, as_toml(findings.settings))
             for name, findings in zip(names, several, strict=True)
             if _is_run(findings.settings)
         ],
+        train=shlex.join(["polariscope", "train", "--config", "again.toml", *plugins.flags()]),
         settings=_side_by_side(settings),
         environment=_side_by_side([dict(findings.environment) for findings in several]),
     )
@@ -135,7 +151,34 @@ def _section(name: str, several: Sequence[Findings], names: Sequence[str]) -> Se
         blocks = _curves({n: getattr(p, "metrics", ()) for n, p in zip(names, parts, strict=True)}, name)
     else:
         blocks = [_block(part, f"s{i}-{name}", names[i]) for i, part in enumerate(parts)]
-    return Section(name, first.title, first.hint, kind, blocks)
+    return Section(
+        name, first.title, first.hint, kind, blocks, _width(first, blocks) if len(several) == 1 else math.inf
+    )
+
+
+def _width(part: Part, blocks: Sequence[Any]) -> float:
+    """About how many pixels a part fills when nothing stands beside it."""
+    if isinstance(part, Chart):
+        natural = re.search(r"--natural: (\d+)px", blocks[0])
+        return float(natural[1]) if natural else math.inf
+    if isinstance(part, Records) and not part.wordy and part.rows:
+        letters = [max(len(c.title) / 2, *(len(c.text(row)) for row in part.rows)) for c in part.shown]
+        return sum(8.5 * count + 22 + 94 * bool(c.bar) for count, c in zip(letters, part.shown, strict=True))
+    if isinstance(part, Values) and not any(entry.meaning or entry.problem for entry in part.entries):
+        return 120 + 8.5 * max((len(entry.title) for entry in part.entries), default=0)
+    return math.inf
+
+
+def _paired(sections: Sequence[Section]) -> list[Section]:
+    """The sections, those that follow each other and need half the page at most side by side."""
+    placed: list[Section] = []
+    for section in sections:
+        before = placed[-1] if placed else None
+        if before is not None and before.narrow and section.narrow and not before.half:
+            placed[-1] = replace(before, half=True)
+            section = replace(section, half=True)
+        placed.append(section)
+    return placed
 
 
 def _block(part: Part | None, key: str, name: str) -> Any:
@@ -190,8 +233,9 @@ def _curves(runs: Mapping[str, Any], key: str) -> list[Markup]:
 
 
 def _is_run(settings: Mapping[str, Any]) -> bool:
-    """Whether these are the settings of a run, which can be made again."""
-    return all(isinstance(settings.get(name), Mapping) for name in ("world", "objective", "training"))
+    """Whether these are the settings of a training and of nothing else: what ``train --config`` takes."""
+    known = all(isinstance(settings.get(name), Mapping) for name in ("world", "objective", "training"))
+    return known and settings.keys() <= RUN_SECTIONS
 
 
 def _side_by_side(tables: Sequence[Mapping[str, Any]]) -> list[Line]:
@@ -310,4 +354,6 @@ def _flat(settings: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, 
 
 
 def _text(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
     return value if isinstance(value, str) else json.dumps(value, default=str)

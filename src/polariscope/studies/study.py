@@ -15,6 +15,7 @@ from typing import Any, ClassVar, Literal, get_args
 
 from matplotlib.figure import Figure
 
+from polariscope.grammar import counted
 from polariscope.lab.holding import hold
 from polariscope.lab.store import Run, Store, fingerprint
 from polariscope.nets.autoencoder import Autoencoder
@@ -183,16 +184,16 @@ class Outcome(Tabular):
             columns = [Column(key, key) for key in beside[0]]
             parts.append(Records(name="beside", title="Published and measured", rows=beside, columns=columns))
         for name, figure in (study.figures(self.table) if figures else {}).items():
-            title = name.replace("-", " ").capitalize()
+            title = name.replace("-", " ").replace("_", " ").capitalize()
             parts.append(Chart(name=name, title=title, draw=lambda figure=figure: figure))  # type: ignore[misc]
-        seeds = f"{origin.seeds} seed{'s' * (origin.seeds > 1)}; " if origin.seeds else ""
+        size = counted(len(self.table), "row") + (f"; {counted(origin.seeds, 'seed')}" if origin.seeds else "")
         return Findings(
             study.title,
             f"{study.question} {self.headline}.",
             parts,
             [
                 f"Source: {study.source}.",
-                f"Made by polariscope reproduce {self.name} --scale {self.scale}: {len(self.table)} rows; {seeds}"
+                f"Made by polariscope reproduce {self.name} --scale {self.scale}: {size}; "
                 f"{origin.seconds / 60:.1f} minutes of one core.",
             ],
             {"study": self.name, "scale": self.scale, "seeds": origin.seeds, "seconds": origin.seconds},
