@@ -1,6 +1,7 @@
 """``polariscope generalise``: models of ours and of the user's, runs, the leaderboard, and what is refused."""
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -55,8 +56,29 @@ def test_a_registered_model_leaves_a_run_that_can_be_tested_again(place, capsys)
     record = json.loads((run / "run.json").read_text(encoding="utf-8"))
     assert record["config"]["split"]["name"] == "extrapolation"
     assert record["result"]["r2"] == pytest.approx(first["scores"]["test"])
-    assert main(["generalise", run.name, "--count", "200", "--json", "--out", "b.html"]) == 0
-    assert told(capsys)["findings"][0]["scores"]["test"] == pytest.approx(first["scores"]["test"])
+    assert main(["generalise", run.name, "--count", "200", "--json"]) == 0
+    again = told(capsys)
+    assert again["findings"][0]["scores"]["test"] == pytest.approx(first["scores"]["test"])
+    assert again["findings"][0]["title"] == "mlp-regressor on squares, extrapolation", "no id for a title"
+    assert again["report"] == str(Path("runs", run.name, "findings", "generalise", "report.html"))
+    assert Path(again["report"]).exists()
+    assert not Path("generalise.html").exists()
+
+
+def test_a_second_call_overwrites_no_page_and_every_block_has_its_heading(place, capsys) -> None:
+    asked = ["generalise", "mine.py:three", *SMALL[:-1], "--steps", "2", "--splits", "random", "extrapolation"]
+    reports = []
+    for _ in range(2):
+        assert main(asked) == 0
+        lines = capsys.readouterr().out.splitlines()
+        reports.append(Path(lines[-1].removeprefix("report: ")))
+        for title in ("three, random", "three, extrapolation"):
+            assert lines.count(title) == 1
+        assert lines.count("Scores") == 2
+    assert reports[0] != reports[1]
+    assert all(report.exists() for report in reports)
+    assert main(["generalise", "--leaderboard", "--world", "shapes3d", "--json"]) == 0
+    assert told(capsys)["report"] is None
 
 
 def test_a_module_that_is_trained_already_is_left_alone(place, capsys) -> None:

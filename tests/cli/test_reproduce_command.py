@@ -49,6 +49,7 @@ def test_one_study_that_fails_does_not_end_the_others(run, monkeypatch, tmp_path
     assert "third-smoke" in (tmp_path / "results" / "README.md").read_text()
     folder = tmp_path / "results" / "first-smoke"
     assert {"report.html", "findings.json", "README.md"} < {file.name for file in folder.iterdir()}
+    assert "<code>polariscope reproduce all --scale smoke --json</code>" in (folder / "report.html").read_text()
     (claim,) = json.loads((folder / "findings.json").read_text())["claims"]
     assert (claim["text"], claim["verdict"]) == ("squares are positive", "held")
     assert json.loads(out)[0]["claims"] == [claim]

@@ -7,11 +7,12 @@ import pytest
 import torch
 
 from polariscope.cli import main
-from polariscope.examination.compare import compare, encoder_layers, layer_activations
+from polariscope.examination.compare import Chance, Comparison, compare, encoder_layers, layer_activations
 from polariscope.lab import Store
 from polariscope.nets.architecture import MLP
 from polariscope.nets.autoencoder import Autoencoder, AutoencoderConfig
 from polariscope.objectives.beta_vae import BetaVAE
+from polariscope.subjects import as_subject
 from polariscope.training import RunConfig, TrainingConfig, train
 from polariscope.worlds.mini_sprites import MiniSprites
 
@@ -39,6 +40,68 @@ def test_layers_come_in_order_and_a_model_is_like_itself() -> None:
     )
 
 
+def paired(value: float, layer: float = 1.0, chance: float = 0.05, untrained: float | None = None) -> Comparison:
+    values = np.array([[layer, 0.1], [0.1, value]])
+    names = ("encoder.dense1", "mean")
+    levels = {"mean": Chance(chance - 0.02, chance)}
+    return Comparison(values, names, names, models=("a", "b"), chance=levels, untrained=untrained)
+
+
+@pytest.mark.parametrize(
+    ("found", "verdict", "words"),
+    [
+        (
+            paired(0.97, 0.95),
+            "nearly the same",
+            "a and b are nearly the same inside: cka of their mean representations",
+        ),
+        (paired(0.97, 0.4), "nearly the same code", "not the same throughout: "),
+        (
+            paired(0.6),
+            "partly alike",
+            "a and b are partly alike: cka of their mean representations is 0.60 (chance 0.03)",
+        ),
+        (paired(0.6, untrained=0.7), "no more alike than untrained", "(chance 0.03, untrained 0.70)"),
+        (paired(0.04), "not alike", "which is no more than chance"),
+        (Comparison(np.ones((1, 1)), ("x",), ("x",)), None, "cannot be said"),
+    ],
+)
+def test_the_headline_answers_whether_they_are_the_same_inside(found, verdict, words) -> None:
+    assert found.verdict == verdict
+    assert words in found.headline
+    assert found.findings().json()["verdict"] == verdict
+
+
+def test_chance_is_what_shuffled_examples_give() -> None:
+    world = MiniSprites()
+    same = compare(model(0), model(0), world, count=200, untrained=model(1))
+    assert same.verdict == "nearly the same"
+    assert same.chance["mean"].mean < 0.1 < same.untrained < 1
+    torch.manual_seed(0)
+    codes = torch.randn(len(world), 4)
+
+    def unrelated(x):
+        place = x.flatten(1).double() @ torch.linspace(1, 2, x[0].numel(), dtype=torch.float64)
+        return codes[(place * 1e4).long() % len(codes)]  # a code of its own for each image, of no meaning
+
+    assert compare(model(0), unrelated, world, count=150).verdict == "not alike"
+
+
+def test_samples_that_are_less_alike_than_means_are_explained() -> None:
+    def vae(x):
+        mean = x.flatten(1)[:, :200].reshape(len(x), 4, -1).mean(2)
+        mean = torch.cat([10 * mean[:, :2], torch.zeros(len(x), 6)], 1)
+        return mean, torch.cat([torch.full((len(x), 2), -6.0), torch.zeros(len(x), 6)], 1)
+
+    subjects = [as_subject(vae, name=name, returns="mean,logvar") for name in ("a", "b")]
+    found = compare(*subjects, MiniSprites(), count=200)
+    assert found.latent["mean"] == pytest.approx(1)
+    assert found.latent["sampled"] < 0.8
+    note = found.findings().notes[0]
+    assert note.startswith(f"Samples are less alike ({found.latent['sampled']:.2f}) than means (1.00)")
+    assert "6 of 8 and 6 of 8 variables are passive" in note
+
+
 def test_the_command_writes_a_page_or_a_heatmap(tmp_path, monkeypatch, capsys) -> None:
     monkeypatch.chdir(tmp_path)
     store = Store(tmp_path / "runs")
@@ -51,7 +114,10 @@ def test_the_command_writes_a_page_or_a_heatmap(tmp_path, monkeypatch, capsys) -
     assert np.shape(found["values"]) == (len(found["rows"]), len(found["columns"]))
     assert found["latent"]["mean"] == found["values"][found["rows"].index("mean")][found["columns"].index("mean")]
     assert found["out"] == "compare.html"
-    assert "Layer by layer" in (tmp_path / "compare.html").read_text()
+    text = (tmp_path / "compare.html").read_text()
+    assert "Layer by layer" in text
+    assert "<h1>beta-vae (beta 4) on mini-sprites, seed 0 and beta-vae (beta 4) on mini-sprites, seed 1</h1>" in text
+    assert 0 < found["latent"]["untrained"] <= 1
     words = ["compare", "run-0", "run-0", "--steps", "3", "6", "--count", "100", "--out", "heat.png"]
     assert main(words) == 0
     assert "cka of the mean" in capsys.readouterr().out

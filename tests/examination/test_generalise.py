@@ -1,6 +1,7 @@
 """A model on both sides of a split: scores of predictors that are known in closed form, figures, and the document."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -280,3 +281,17 @@ def test_runs_become_a_row() -> None:
     for wrong, words in (("dsprite", "no data set 'dsprite'"), ("shapes3d", "no split of the benchmark")):
         with pytest.raises(ValueError, match=words):
             leaderboard(wrong, {"a": {"iid": Published(1.0)}})
+
+
+@pytest.mark.parametrize(
+    ("noise", "shift", "words"),
+    [
+        (3.0, 0.0, "it has hardly learned what it saw"),
+        (0.0, 5.0, "it does not generalise: always answering the training mean would give"),
+        (0.0, 0.0, "exact but clipped to the training's range would be"),
+    ],
+)
+def test_the_headline_says_no_more_than_the_scores(noise, shift, words) -> None:
+    found = generalise(lambda x: torch.zeros(len(x), 3), Told(), SPLIT, count=200)
+    wrong = noise * np.random.default_rng(0).normal(size=found.targets.shape) + shift * ~found.seen[:, None]
+    assert words in replace(found, predictions=found.targets + wrong).headline

@@ -232,8 +232,8 @@ def test_what_one_of_two_lacks_is_said_in_its_place(one, bare, first, parsed):
     shown = parsed(text)
     assert [a["id"] for a in shown.of("section")] == list(SECTIONS)
     for section in ("reconstructions", "traversals", "factors"):
-        assert shown.text[section].count("Nothing of this is known here.") == 1
-    assert "Nothing of this" not in shown.text["variables"]
+        assert shown.text[section].count("Not available here.") == 1
+    assert "Not available" not in shown.text["variables"]
     assert "not measured" in shown.text["summary"]
     assert len(shown.of("img")) == 22
     # A curve has the colour that the legend gives its model.

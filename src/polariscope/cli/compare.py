@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -10,9 +11,10 @@ from polariscope.cli.configuration import chosen_world, meant, with_world
 from polariscope.cli.named import ModelFlags, is_source, opened, own_subject, run_subject
 from polariscope.cli.parsing import parse, take, take_first
 from polariscope.examination.compare import compare
+from polariscope.examination.titles import distinct_titles, run_title
 from polariscope.lab.store import Run, Store
 from polariscope.report.terminal import answer
-from polariscope.training.run import config_of
+from polariscope.training.run import config_of, load_model
 from polariscope.worlds.world import World, worlds
 
 
@@ -61,23 +63,25 @@ def main(arguments: list[str]) -> int:
         raise ValueError(f"--count is {options.count}: at least 2 examples are needed")
     if options.debiased and options.measure != "cka":
         raise ValueError("--debiased is for cka only")
-    flags = (options, replace(options, weights=options.second_weights))
+    flags, steps = (options, replace(options, weights=options.second_weights)), options.steps or (None, None)
     first, second = (
         own_subject(name, flag) if run is None else run_subject(run, step)
-        for name, run, flag, step in zip(names, runs, flags, options.steps or (None, None), strict=True)
+        for name, run, flag, step in zip(names, runs, flags, steps, strict=True)
     )
+    titles = _titles(names, runs, steps)
     found = compare(
-        first,
-        second,
+        replace(first, name=titles[0]),
+        replace(second, name=titles[1]),
         meant(options.world),
         measure=options.measure,
         debiased=options.debiased,
         count=options.count,
         seed=options.seed,
+        untrained=_untrained(runs[1]),
     )
     about = {
-        "first": names[0],
-        "second": names[1],
+        "first": names[0] if runs[0] is None else runs[0].id,
+        "second": names[1] if runs[1] is None else runs[1].id,
         "world": worlds.describe(meant(options.world)),
         "count": options.count,
     }
@@ -86,6 +90,18 @@ def main(arguments: list[str]) -> int:
     saved = findings.save(options.out)
     answer(findings, saved, options.json, "out")
     return 0
+
+
+def _titles(names: list[str], runs: list[Run | None], steps: Sequence[int | None]) -> list[str]:
+    first, second = runs
+    if first is not None and second is not None:
+        return distinct_titles([first, second], steps)
+    return [name.rpartition(":")[2] if run is None else run_title(run) for name, run in zip(names, runs, strict=True)]
+
+
+def _untrained(run: Run | None) -> Any:
+    """The model of a run as it was drawn; None where it is unknown or began with the weights of another."""
+    return None if run is None or config_of(run).start.run else load_model(run, 0)
 
 
 def _world(runs: list[Run | None], arguments: list[str], data: str | None) -> World:

@@ -18,6 +18,7 @@ from polariscope.cli.named import is_source, opened, own_module
 from polariscope.cli.parsing import parse, take, take_first
 from polariscope.cli.progress import bars
 from polariscope.examination.generalise import Generalisation, generalise
+from polariscope.examination.titles import run_title
 from polariscope.examination.transfer import TransferMatrix
 from polariscope.lab.holding import hold
 from polariscope.lab.store import Run, Store
@@ -35,6 +36,8 @@ from polariscope.worlds.targets import Task
 from polariscope.worlds.view import inside
 from polariscope.worlds.world import World, worlds
 
+KIND = "generalise"
+"""What findings of this kind are called in the folder of a run."""
 DATASETS = {"sprites": "dsprites", "shapes3d": "shapes3d", "arm3d": "mpi3d-real", "faces": "celebglow"}
 """Our worlds by the published data sets they stand for."""
 
@@ -75,8 +78,9 @@ class Options:
     """Show the published leaderboard, with the row of the model if there is one."""
     runs: Path = Path("runs")
     """Folder of the runs."""
-    out: Path = Path("generalise.html")
-    """A page (.html) or a folder."""
+    out: Path | None = None
+    """A page (.html) or a folder. If not given: for a run its own folder, findings/generalise; for models that are
+    trained here the folder of a new run; the published leaderboard alone is only printed."""
     json: bool = False
     """Print JSON for machines."""
 
@@ -97,9 +101,9 @@ def main(arguments: list[str]) -> int:
             raise ValueError(f"the benchmark has no split {split!r}: {nearest(split, SPLITS)}")
     biases = _biases(names, options)
     if len(names) == 1 and _is_run(names[0]):
-        results = {names[0]: _of_run(names[0], options)}
-    else:
-        results = {_short(name): _of_model(name, world, options) for name in names}
+        run = opened(Store(options.runs), names[0])
+        return _said(world, {run_title(run): _of_run(run, options)}, biases, options, run.path / "findings" / KIND)
+    results = {_short(name): _of_model(name, world, options) for name in names}
     return _said(world, results, biases, options)
 
 
@@ -161,13 +165,12 @@ def _is_run(name: str) -> bool:
     return not is_source(name) and name not in models.names()
 
 
-def _of_run(name: str, options: Any) -> list[Generalisation]:
+def _of_run(run: Run, options: Any) -> list[Generalisation]:
     """A run is tested on what its own split kept."""
-    run = opened(Store(options.runs), name)
     config = config_of(run)
     if not isinstance(config.objective, Regress):
         raise ValueError(f"run {run.id} was not trained to tell values: train it with --objective regress and a task")
-    return [_tested(run, config.world, config.split, options)]
+    return [_tested(run, config.world, config.split, options, run_title(run))]
 
 
 def _of_model(name: str, world: World, options: Any) -> list[Generalisation]:
@@ -203,8 +206,8 @@ def _trained(
     return train_module(module, Regress(), task, training, split, Listeners(step=step))
 
 
-def _tested(run: Run, world: World, split: Split, options: Any, name: str = "") -> Generalisation:
-    found = _looked_at(load_model(run), world, split, options, name or run.id)
+def _tested(run: Run, world: World, split: Split, options: Any, name: str) -> Generalisation:
+    found = _looked_at(load_model(run), world, split, options, name)
     with hold(run.path):
         run.update(result={"r2": found.score, "r2_seen": float(found.seen_scores.mean())})
     return found
@@ -214,7 +217,11 @@ def _looked_at(model: Any, world: World, split: Split, options: Any, name: str) 
     return generalise(model, world, split, count=options.count, seed=options.seed, name=name)
 
 
-def _said(world: World, results: dict[str, list[Generalisation]], biases: Biases, options: Any) -> int:
+def _said(
+    world: World, results: dict[str, list[Generalisation]], biases: Biases, options: Any, own: Path | None = None
+) -> int:
+    """Print what was found, and save it: where ``--out`` says, in the folder of the run that was tested (``own``), or
+    in that of a new run, so that no call overwrites the page of another."""
     names = list(results)
     told = names[0] if len(names) == 1 else names or None
     first = next(iter(results.values()), None)
@@ -236,11 +243,18 @@ def _said(world: World, results: dict[str, list[Generalisation]], biases: Biases
             known = "dsprites-quarter"
         several.insert(0, leaderboard(known, own_rows(results) if results else None).findings(settings))
     title = f"Does {names[0]} generalise?" if len(names) == 1 else "What biases add" if names else ""
-    saved = save(several, options.out, title)
+    place = options.out or own
+    if place is None and names:
+        run = Store(options.runs).create(settings, f"{KIND} {' '.join(names)}", KIND)
+        run.update(status="done")
+        place = run.path
+    saved = None if place is None else save(several, place, title)
     if options.json:
-        print(json.dumps({"report": str(saved), "findings": [findings.json() for findings in several]}, default=str))
+        told = {"report": None if saved is None else str(saved)}
+        print(json.dumps({**told, "findings": [findings.json() for findings in several]}, default=str))
         return 0
     for findings in several:
-        show(findings)
-    print(f"report: {saved}")
+        show(findings, heading=True)
+    if saved is not None:
+        print(f"report: {saved}")
     return 0

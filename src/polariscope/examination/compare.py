@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
+from polariscope.measures.polarisation import variable_types
 from polariscope.measures.similarity import SimilarityMatrix, similarity_matrix
 from polariscope.report import figures
 from polariscope.report.findings import Chart, Findings, Value, Values
@@ -22,34 +23,107 @@ from polariscope.worlds.given import Data
 from polariscope.worlds.world import World
 
 Activations = dict[str, NDArray[np.float32]]
+HINT = (
+    "By chance: the examples of one model shuffled against those of the other. The mean of a posterior is what the "
+    "model says about an example; a sample has the noise of the posterior as well."
+)
+
+
+SAME = 0.9
+"""Similarity from which two representations are called nearly the same; 1 is the same up to rotation and scale."""
+PERMUTATIONS = 20
+"""Times that examples are shuffled for the chance level: a similarity above all of them has p < 0.05."""
+LESS = 0.1
+"""How much less alike samples are than means before that is explained."""
+Verdict = Literal[
+    "nearly the same", "nearly the same code", "partly alike", "no more alike than untrained", "not alike"
+]
+
+
+@dataclass(frozen=True)
+class Chance:
+    """Similarity of two representations whose examples were shuffled against each other."""
+
+    mean: float
+    most: float
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Comparison(SimilarityMatrix):
-    """Similarities of the layers of two models, and what was compared how."""
+    """Similarities of the layers of two models, what they are by chance, and what was compared how."""
 
     measure: str = "cka"
     models: tuple[str, str] = ("first", "second")
+    chance: Mapping[str, Chance] = field(default_factory=dict)
+    """Of the latent layers that both have."""
+    untrained: float | None = None
+    """Similarity of the means of the first model and of the second one before its training: what the data and the
+    architecture give without learning."""
 
     @property
     def latent(self) -> dict[str, float]:
         """Similarity of the latent layers that both have."""
-        shared = [name for name in ("mean", "sampled") if name in self.rows and name in self.columns]
-        return {name: float(self.values[self.rows.index(name), self.columns.index(name)]) for name in shared}
+        return self._shared([name for name in ("mean", "sampled") if name in self.rows])
+
+    @property
+    def encoders(self) -> dict[str, float]:
+        """Similarity of the encoder layers that have one name in both."""
+        return self._shared([name for name in self.rows[: encoder_layers(self.rows)] if name != "input"])
+
+    def _shared(self, names: Sequence[str]) -> dict[str, float]:
+        known = [name for name in names if name in self.columns]
+        return {name: float(self.values[self.rows.index(name), self.columns.index(name)]) for name in known}
+
+    @property
+    def verdict(self) -> Verdict | None:
+        """Whether they are the same inside, by their mean representations; None where one of these is constant."""
+        if "mean" not in self.latent:
+            return None
+        value = self.latent["mean"]
+        if "mean" in self.chance and value <= self.chance["mean"].most:
+            return "not alike"
+        if self.untrained is not None and value <= self.untrained:
+            return "no more alike than untrained"
+        if value < SAME:
+            return "partly alike"
+        return "nearly the same" if min(self.encoders.values(), default=1.0) >= SAME else "nearly the same code"
 
     @property
     def headline(self) -> str:
-        told = [f"{value:.3f} of the {name} representations" for name, value in self.latent.items()]
-        return f"{self.measure} of {' and '.join(self.models)}: {', '.join(told) or super().headline}"
+        """The answer to "are they the same inside?", with what it stands on."""
+        both, verdict = " and ".join(self.models), self.verdict
+        if verdict is None:
+            return f"Whether {both} are the same inside cannot be said: the mean representation of one is constant"
+        number = f"{self.measure} of their mean representations is {self.latent['mean']:.2f}{self._levels}"
+        if verdict == "not alike":
+            return f"{both} are not alike: {number}, which is no more than chance"
+        if verdict == "no more alike than untrained":
+            return f"{both} are no more alike than a trained and an untrained model: {number}"
+        if verdict == "partly alike":
+            return f"{both} are partly alike: {number}; 1 would be the same"
+        if not self.encoders:
+            return f"{both} have nearly the same code: {number}; no layers of their encoders have the same name"
+        least = min(self.encoders, key=lambda name: self.encoders[name])
+        if verdict == "nearly the same code":
+            return (
+                f"{both} have nearly the same code, but are not the same throughout: {number}, and {least} has only "
+                f"{self.encoders[least]:.2f}"
+            )
+        return f"{both} are nearly the same inside: {number}, and every encoder layer has at least {SAME:g}"
+
+    @property
+    def _levels(self) -> str:
+        levels = [f"chance {self.chance['mean'].mean:.2f}"] if "mean" in self.chance else []
+        levels += [] if self.untrained is None else [f"untrained {self.untrained:.2f}"]
+        return f" ({', '.join(levels)})" if levels else ""
 
     def findings(self, settings: Mapping[str, Any] | None = None) -> Findings:
-        entries = [Value(name, f"{self.measure} of the {name} representations", v) for name, v in self.latent.items()]
         rows, columns = self.models
         return Findings(
             f"{rows} and {columns}",
             f"{self.headline}.",
             [
-                Values(name="latent", title="Latent layers", entries=entries),
+                Values(name="latent", title="Latent layers", hint=HINT, entries=self._entries()),
                 Chart(
                     name="layers",
                     title="Layer by layer",
@@ -59,9 +133,33 @@ class Comparison(SimilarityMatrix):
                 ),
             ],
             condensed(self.notes),
-            {"measure": self.measure, "rows": self.rows, "columns": self.columns, "values": self.values.tolist()},
+            {
+                "verdict": self.verdict,
+                "measure": self.measure,
+                "rows": self.rows,
+                "columns": self.columns,
+                "values": self.values.tolist(),
+            },
             settings=settings or {},
         )
+
+    def _entries(self) -> list[Value]:
+        entries = []
+        for name, value in self.latent.items():
+            chance = self.chance.get(name)
+            entries.append(
+                Value(
+                    name,
+                    f"{self.measure} of the {name} representations",
+                    value,
+                    chance=None if chance is None else chance.mean,
+                    within_chance=chance is not None and value <= chance.most,
+                )
+            )
+        if self.untrained is not None:
+            title = f"{self.measure} of the mean representations, second model untrained"
+            entries.append(Value("untrained", title, self.untrained))
+        return entries
 
     def _heatmap(self) -> Figure:
         ends = ([encoder_layers(self.rows)], [encoder_layers(self.columns)])
@@ -115,12 +213,14 @@ def compare(
     debiased: bool = False,
     count: int = 2000,
     seed: int = 0,
+    untrained: Any = None,
 ) -> Comparison:
-    """Layer-by-layer similarity of two models on the same data, with notes on what not to read into it.
+    """Layer-by-layer similarity of two models on the same data, with a verdict and notes on what not to read into it.
 
     The models are subjects, or whatever :func:`~polariscope.subjects.as_subject` can wrap into one: modules of any
     kind, runs by their id. Data is whatever :func:`~polariscope.worlds.given.as_world` takes; if one of the models is a
-    run, it may be left out, and is then what the (first) run was trained on.
+    run, it may be left out, and is then what the (first) run was trained on. ``untrained`` is the second model before
+    its training, if there is one: similarity to it is what data and architecture give.
     """
     subjects, world = subjects_and_world([first, second], data)
     (first_layers, assumed_a), (second_layers, assumed_b) = (
@@ -132,14 +232,51 @@ def compare(
     names = (subjects[0].name, subjects[1].name)
     both = zip(names, (assumed_a, assumed_b), strict=True)
     assumed = dict.fromkeys(f"{name}: {note}" for name, notes in both for note in notes)
-    return Comparison(
+    latent = [name for name in ("mean", "sampled") if name in a and name in b]
+    before = None
+    if untrained is not None and "mean" in a:
+        (start,), _ = subjects_and_world([untrained], world)
+        raw = _looked_through(start, world, count, seed, seed + 3, layers=())[0]["mean"]
+        if not (raw == raw[0]).all():
+            before = float(similarity_matrix({"mean": a["mean"]}, {"mean": raw}, measure, debiased).values[0, 0])
+    comparison = Comparison(
         found.values,
         found.rows,
         found.columns,
         (*assumed, *found.notes, *still_a, *still_b),
         measure=measure,
         models=names,
+        chance={name: _chance(a[name], b[name], measure, debiased, seed) for name in latent},
+        untrained=before,
     )
+    return replace(comparison, notes=(*_why_samples_differ(comparison, first_layers, second_layers), *comparison.notes))
+
+
+def _chance(
+    a: NDArray[np.float32], b: NDArray[np.float32], measure: Literal["cka", "procrustes"], debiased: bool, seed: int
+) -> Chance:
+    rng = np.random.default_rng((seed, 7))
+    shuffled = {str(number): b[rng.permutation(len(b))] for number in range(PERMUTATIONS)}
+    values = similarity_matrix({"a": a}, shuffled, measure, debiased).values
+    return Chance(float(values.mean()), float(values.max()))
+
+
+def _why_samples_differ(found: Comparison, first: Activations, second: Activations) -> list[str]:
+    """A note on samples that are less alike than means: the noise in them, most of it in variables nobody uses."""
+    latent = found.latent
+    if not {"mean", "sampled"} <= latent.keys() or latent["mean"] - latent["sampled"] < LESS:
+        return []
+    shares, passive = [], []
+    for layers in (first, second):
+        noise, signal = layers["variance"].mean(0), layers["mean"].var(0)
+        shares.append(f"{noise.sum() / (noise + signal).sum():.0%}")
+        passive.append(f"{variable_types(layers['variance']).counts['passive']} of {len(noise)}")
+    return [
+        f"Samples are less alike ({latent['sampled']:.2f}) than means ({latent['mean']:.2f}), because each model draws "
+        f"its own noise: {' and '.join(shares)} of the variance of their samples is noise of the posterior, and "
+        f"{' and '.join(passive)} variables are passive, which is noise only. What the models have in common shows in "
+        "the means."
+    ]
 
 
 def _moving(layers: Activations, whose: str) -> tuple[Activations, list[str]]:

@@ -43,6 +43,8 @@ from polariscope.worlds.view import inside
 from polariscope.worlds.world import World, to_tensor
 
 Floats = NDArray[np.float64]
+LEARNED = 0.5
+"""R² on the training part below which a model has hardly learned its task."""
 FACTOR_COLUMNS = (
     Column("factor", "Factor"),
     Column("seen", "R², seen", "%.3f", "seen"),
@@ -139,11 +141,16 @@ class Generalisation(Tabular):
 
     @property
     def headline(self) -> str:
-        clip = float(self.references["clip"].mean())
-        return (
-            f"{self.name}: R² {self.score:.3f} on the test part ({self.split_name}), {self.seen_scores.mean():.3f} on "
-            f"what was seen; exact but clipped to the training's range would be {clip:.3f}"
-        )
+        """The numbers, and what they stand for: a model that has not learned, or says no more than a constant, is
+        not said to generalise."""
+        clip, constant = (float(self.references[name].mean()) for name in ("clip", "constant"))
+        seen = float(self.seen_scores.mean())
+        text = f"{self.name}: R² {self.score:.3f} on the test part ({self.split_name}), {seen:.3f} on what was seen; "
+        if seen < LEARNED:
+            return text + "it has hardly learned what it saw, so this says little about generalisation"
+        if self.score <= constant:
+            return text + f"it does not generalise: always answering the training mean would give {constant:.3f}"
+        return text + f"exact but clipped to the training's range would be {clip:.3f}"
 
     def records(self) -> list[dict[str, Any]]:
         """A row for each factor."""
@@ -181,7 +188,7 @@ class Generalisation(Tabular):
         own = {"split": splits.describe(self.split)} if splits.knows(self.split) else {}
         return Findings(
             f"{self.name}, {self.split_name}",
-            f"{self.headline}.",
+            f"{self.headline.removeprefix(f'{self.name}: ')}.",  # the title has the name
             parts,
             self._notes(),
             {"examples": int((~self.seen).sum()), "leaderboard": self.leaderboard_row},

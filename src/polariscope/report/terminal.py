@@ -16,14 +16,18 @@ ROWS = 30
 STYLES = {"held": "green", "weaker form held": "green", "not held": "red", "undecided": "yellow"}
 
 
-def show(findings: Findings, saved: object = None, console: Console | None = None) -> None:
-    """Print findings, and where the page is."""
+def show(findings: Findings, saved: object = None, console: Console | None = None, heading: bool = False) -> None:
+    """Print findings, and where the page is; with a ``heading`` where several follow each other."""
     console = console or Console(markup=False, emoji=False, highlight=False)
+    if heading:
+        console.print()
+        console.print(Words(findings.title, "bold underline"))
     last = {entry.name: entry for part in findings.of(Values) for entry in part.entries}
     for part in findings.parts:
         if isinstance(part, Records) and part.rows:
             _records(part, console)
         elif isinstance(part, Values):
+            console.print(Words(part.title, "italic"))  # as rich sets the titles of tables
             for entry in part.entries:
                 if entry is last[entry.name]:  # a summary repeats some of what follows
                     console.print(f"  {entry.title}: {entry.text()}")
