@@ -9,7 +9,18 @@ import pytest
 SOURCE = Path(__file__).resolve().parents[1] / "src" / "polariscope"
 
 # Each room with the rooms it may import. Imports go down this list's order of dependence, never up.
-GROUND = {"atomic", "command", "grammar", "lazy", "memory", "plugins", "registry", "strict_json", "tabular", "user_code"}
+GROUND = {
+    "atomic",
+    "command",
+    "grammar",
+    "lazy",
+    "memory",
+    "plugins",
+    "registry",
+    "strict_json",
+    "tabular",
+    "user_code",
+}
 MAY_IMPORT = {
     "theory": set(),
     "lab": GROUND,
