@@ -8,9 +8,10 @@ import pytest
 import torch
 
 from polariscope.measures.measure import Measure, Undefined, measures
-from polariscope.objectives import Objective, Terms, objectives
+from polariscope.objectives import Terms, objectives
+from polariscope.objectives.autoencoding import Autoencoding, forward
 from polariscope.objectives.factor_vae import FactorVAE
-from polariscope.objectives.objective import Player, forward
+from polariscope.objectives.objective import Player
 from polariscope.objectives.vae import VAE
 from polariscope.testing import check_measure, check_objective, check_world, synthetic_representation
 from polariscope.worlds import ArrayWorld, Factor, FactorGrid, GridWorld, worlds
@@ -222,7 +223,7 @@ def test_a_grid_that_numbers_fewer_observations_than_combinations_is_caught():
 
 
 @dataclass(frozen=True)
-class Altered(Objective):
+class Altered(Autoencoding):
     """A VAE to break."""
 
     def __call__(self, model, batch, step):
@@ -275,7 +276,7 @@ class TakenName(Altered):
 
 
 class IdlePlayer(Altered):
-    def players(self, model):
+    def players(self, model, brief):
         return {"critic": Player(torch.nn.Linear(model.latents, 2))}
 
     def __call__(self, model, batch, step, critic):

@@ -26,7 +26,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from polariscope.measures.measure import Measure, measures
-from polariscope.objectives.objective import Objective, Terms, forward, objectives
+from polariscope.objectives.autoencoding import Autoencoding, forward
+from polariscope.objectives.objective import Terms, objectives
 from polariscope.worlds.factors import Factor, FactorGrid
 from polariscope.worlds.world import GridWorld, worlds
 
@@ -54,7 +55,7 @@ class Bars(GridWorld):
 
 @objectives.register("leaning")
 @dataclass(frozen=True)
-class Leaning(Objective):
+class Leaning(Autoencoding):
     """The bound, and a weight on the mean code."""
 
     lean: float = 0.5

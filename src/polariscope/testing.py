@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from polariscope.measures.measure import Invariance, Measure, Undefined, measures
 from polariscope.nets.architecture import MLP, Conv
 from polariscope.nets.model import Brief, Shape
-from polariscope.objectives.objective import Batch, Objective, Terms, Turn, objectives
+from polariscope.objectives.objective import Batch, Objective, Terms, Turn, objectives, players_of
 from polariscope.registry import Registry, from_plain, plain
 from polariscope.report.findings import Chart
 from polariscope.representation import Representation
@@ -86,7 +86,7 @@ def check_objective(objective: Objective, shape: Shape = (1, 16, 16), latents: i
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         model = _model(objective, shape, latents)
-        players = {player: one.module for player, one in objective.players(model).items()}
+        players = {player: one.module for player, one in players_of(objective, model, Brief(shape)).items()}
         batch = _batch(objective, shape)
         learning: set[str] = set()
         for turn in objective.turns():
@@ -96,7 +96,8 @@ def check_objective(objective: Objective, shape: Shape = (1, 16, 16), latents: i
                 learning |= _check_gradients(name, terms, {"model": model, **players})
             _check_repeats(name, terms, _seeded(turn, model, batch, step, players, seed))
             with torch.no_grad():
-                for what, term in _scalars(_seeded(turn, model, batch, step, players, seed)).items():
+                looked_at = replace(batch, evaluating=True)
+                for what, term in _scalars(_seeded(turn, model, looked_at, step, players, seed)).items():
                     _require(bool(term.isfinite()), f"{what} of {name} is {term} without gradients")
         idle = {"model", *players} - learning
         _require(not idle, f"{name} has no loss for {', '.join(sorted(idle))} in any of its turns")

@@ -85,7 +85,7 @@ def test_the_beta_tc_vae_with_beta_1_is_the_vae():
 def test_the_factor_vae_with_gamma_0_is_the_vae():
     objective = FactorVAE(gamma=0.0, width=8, depth=1)
     model, batch = small_model(objective), small_batch()
-    discriminator = objective.players(model)["discriminator"].module
+    discriminator = objective.players(model, Brief(()))["discriminator"].module
     terms = seeded(objective, model, batch, discriminator=discriminator)
     assert torch.equal(terms.loss, seeded(VAE(), model, batch).loss)
 
@@ -313,7 +313,7 @@ def test_the_discriminator_finds_the_total_correlation_of_a_gaussian(rho):
     objective = FactorVAE(width=64, depth=2, discriminator_learning_rate=2e-3)
     model = looking_glass(objective, 2)
     steps = 500
-    player = objective.players(model)["discriminator"]
+    player = objective.players(model, Brief(()))["discriminator"]
     optimiser = Adam(player.module.parameters(), **player.optimiser)
     fall = torch.optim.lr_scheduler.LinearLR(optimiser, 1.0, 0.0, steps)
     for step in range(steps):
@@ -333,7 +333,7 @@ def test_the_factor_vae_pays_gamma_times_what_its_discriminator_says_of_its_code
     """R + K + γ E[log D − log(1 − D)], with D the probability that a code is the model's own."""
     objective = FactorVAE(gamma=gamma, width=8, depth=1)
     model, batch = small_model(objective), small_batch()
-    discriminator = objective.players(model)["discriminator"].module
+    discriminator = objective.players(model, Brief(()))["discriminator"].module
     with torch.no_grad():
         discriminator[-1].weight.mul_(20)  # an untrained discriminator hardly tells codes apart
     vae, terms = seeded(VAE(), model, batch), seeded(objective, model, batch, discriminator=discriminator)
@@ -359,7 +359,7 @@ def test_shuffling_keeps_marginals_and_breaks_dependence():
 
 
 def test_the_discriminator_is_the_published_one():
-    player = FactorVAE().players(Autoencoder(AutoencoderConfig(10), (1, 16, 16)))["discriminator"]
+    player = FactorVAE().players(Autoencoder(AutoencoderConfig(10), (1, 16, 16)), Brief(()))["discriminator"]
     widths = [layer.out_features for layer in player.module if isinstance(layer, torch.nn.Linear)]
     assert widths == [1000] * 6 + [2]
     assert player.optimiser == {"lr": 1e-4, "betas": (0.5, 0.9)}

@@ -12,6 +12,7 @@ from torch import nn
 
 from polariscope.cli import main
 from polariscope.lab import Store
+from polariscope.nets.model import Brief
 from polariscope.nets.predictors import LeNet
 from polariscope.objectives.objective import Batch, Terms
 from polariscope.objectives.predict import Classify
@@ -19,10 +20,12 @@ from polariscope.robustness.adversarial_noise_training import AdversarialNoiseTr
 from polariscope.training import RunConfig, TrainingConfig, resume, train
 from polariscope.training import checkpoint as checkpoints
 from polariscope.training.loop import Listeners, build_state, fit, rate_factor
-from polariscope.training.run import build_model
+from polariscope.training.run import brief_of, build_model
 from polariscope.training.start import warm
 from polariscope.worlds.mini_sprites import MiniSprites
 from polariscope.worlds.targets import Examples
+
+BRIEF = Brief((1, 8, 8), 2)
 
 EARLY = {"alone": 2, "refresh": 3, "depth": 2}
 """A schedule that is seen in a few steps: alone at 0, 1, 5, 6, 10, 11, ..., anew at 5, 10, ..."""
@@ -30,8 +33,6 @@ EARLY = {"alone": 2, "refresh": 3, "depth": 2}
 
 class Looking(nn.Module):
     """A classifier into two by brightness that keeps what it saw."""
-
-    observation = (1, 8, 8)
 
     def __init__(self) -> None:
         super().__init__()
@@ -49,7 +50,7 @@ def grey(count: int) -> Batch:
 def played(objective: AdversarialNoiseTraining, step: int, network: Looking) -> Terms:
     """A step of 70 images in which the current generator darkens, and earlier ones brighten."""
     torch.manual_seed(0)
-    adversary = objective.players(network)["generator"].module
+    adversary = objective.players(network, BRIEF)["generator"].module
     for layer in adversary.current.layers:
         layer.weight.data.zero_()
     adversary.current.layers[-1].bias.data.fill_(50.0)
@@ -111,7 +112,7 @@ def copied(network: nn.Module) -> torch.Tensor:
 def test_generators_are_kept_begin_anew_and_learn_alone() -> None:
     """The classifier moves in the other steps only, and the memory holds each generator as it was at its last step."""
     run = config()
-    state = build_state(build_model(run), run.objective, run.training)
+    state = build_state(build_model(run), run.objective, run.training, brief_of(run))
     adversary = state.players["generator"]
     classifier, generator, fresh = [copied(state.model)], [], []
 
@@ -134,7 +135,7 @@ def test_generators_are_kept_begin_anew_and_learn_alone() -> None:
 @pytest.mark.spec("001b/A-12")
 def test_the_memory_is_a_ring_that_is_drawn_from_evenly() -> None:
     objective = AdversarialNoiseTraining(norm=1.6, memory=3, depth=1)
-    adversary = objective.players(Looking())["generator"].module
+    adversary = objective.players(Looking(), BRIEF)["generator"].module
     for number in range(5):
         adversary.current.layers[0].bias.data.fill_(10.0 * (number + 1))
         adversary.begin_anew(number)
@@ -172,10 +173,10 @@ def test_a_run_that_was_stopped_goes_on_to_the_same_bits(tmp_path, monkeypatch, 
 def test_evaluation_changes_nothing_and_sees_the_mixture() -> None:
     objective = AdversarialNoiseTraining(norm=1.6, alone=5, refresh=5, depth=1)
     network = Looking()
-    adversary = objective.players(network)["generator"].module
+    adversary = objective.players(network, BRIEF)["generator"].module
     before = {name: value.clone() for name, value in adversary.state_dict().items()}
     with torch.no_grad():
-        objective(network, grey(70), 10, adversary)
+        objective(network, replace(grey(70), evaluating=True), 10, adversary)
     assert all(torch.equal(value, before[name]) for name, value in adversary.state_dict().items())
     assert (network.seen == 0.4).flatten(1).all(1).sum() == 35
 
@@ -184,8 +185,7 @@ def test_batch_statistics_rest_with_the_classifier() -> None:
     torch.manual_seed(0)
     objective = AdversarialNoiseTraining(alone=1, refresh=1)
     network = nn.Sequential(nn.BatchNorm2d(1), nn.Flatten(), nn.Linear(64, 2)).train()
-    network.observation = (1, 8, 8)
-    adversary = objective.players(network)["generator"].module
+    adversary = objective.players(network, BRIEF)["generator"].module
     objective(network, grey(8), 0, adversary)
     assert network[0].num_batches_tracked == 0
     assert network[0].training
@@ -200,7 +200,7 @@ def test_a_generator_that_learns_alone_finds_the_worst_noise() -> None:
     told: list[float] = []
     listeners = Listeners(metrics=lambda event: told.append(event.terms["error"]))
     world = Examples(np.full((32, 1, 8, 8), 0.4, np.float32), np.zeros((32, 1), int), (2,))
-    fit(build_state(Looking(), objective, training), objective, world, training, listeners)
+    fit(build_state(Looking(), objective, training, BRIEF), objective, world, training, listeners)
     assert told[0] == 0
     assert told[-1] == 1
 
@@ -210,7 +210,7 @@ def test_correlated_noise_has_a_norm_of_its_own() -> None:
     torch.manual_seed(0)
     objective = AdversarialNoiseTraining(norm=0.9, kernel=3, alone=0)
     network = Looking()
-    adversary = objective.players(network)["generator"].module
+    adversary = objective.players(network, BRIEF)["generator"].module
     assert sum(p.numel() for p in adversary.parameters()) == 4101
     for parameter in adversary.current.parameters():
         nn.init.constant_(parameter, 0.1)  # sums over neighbours
@@ -254,8 +254,8 @@ def test_through_the_command_line(tmp_path, chosen, capsys) -> None:
 def test_bad_settings_are_refused() -> None:
     with pytest.raises(ValueError, match="refresh is 0"):
         AdversarialNoiseTraining(refresh=0)
-    with pytest.raises(ValueError, match="network.observation"):
-        AdversarialNoiseTraining().players(nn.Linear(3, 2))
+    with pytest.raises(ValueError, match="shape of the observations"):
+        AdversarialNoiseTraining().players(nn.Linear(3, 2), Brief(()))
     objective = AdversarialNoiseTraining(alone=0)
     with pytest.raises(ValueError, match="at least 2"):
-        objective(Looking(), grey(1), 0, objective.players(Looking())["generator"].module)
+        objective(Looking(), grey(1), 0, objective.players(Looking(), BRIEF)["generator"].module)

@@ -1,7 +1,6 @@
 """Turns and players: who learns when, from which loss, and what of it comes back after a stop."""
 
 from dataclasses import dataclass, replace
-from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -9,6 +8,7 @@ import torch
 from torch import nn
 
 from polariscope.lab import Store
+from polariscope.objectives.autoencoding import Autoencoding
 from polariscope.objectives.objective import Batch, Objective, Player, Terms, objectives
 from polariscope.training import RunConfig, TrainingConfig, resume, train
 from polariscope.training import checkpoint as checkpoints
@@ -33,9 +33,8 @@ class Product(Objective):
     """Both players want the product a·b to fall: simultaneous steps and steps in turn end at different numbers."""
 
     alternate: bool = False
-    asks_for: ClassVar[tuple[str, ...]] = ()
 
-    def players(self, model):
+    def players(self, model, brief):
         return {"rival": Player(Number(3.0), {"lr": 0.1, "betas": (0.0, 0.0), "eps": 1e-12})}
 
     def turns(self):
@@ -145,7 +144,7 @@ class Resting(Product):
         anew = ("rival",) if step == 2 else ()
         return Terms(terms.loss, {}, terms.players, rests=step < 2, anew=anew)
 
-    def players(self, model):
+    def players(self, model, brief):
         return {"rival": Player(Number(3.0), {"lr": 0.1})}
 
 
@@ -171,10 +170,10 @@ def test_the_optimiser_of_a_player_that_begins_anew_forgets() -> None:
 
 
 @dataclass(frozen=True)
-class Remembering(Objective):
+class Remembering(Autoencoding):
     """A critic with a memory: a ring of what the model said, which its loss looks back at."""
 
-    def players(self, model):
+    def players(self, model, brief):
         critic = nn.Linear(model.latents, 1)
         critic.register_buffer("memory", torch.zeros(5, model.latents))
         critic.register_buffer("place", torch.zeros((), dtype=torch.int64))
@@ -182,7 +181,7 @@ class Remembering(Objective):
 
     def __call__(self, model, batch: Batch, step: int, critic) -> Terms:
         z = model.encode(batch.x).sample()
-        if torch.is_grad_enabled():
+        if not batch.evaluating:
             critic.memory[critic.place % 5] = z.detach().mean(0)
             critic.place += 1
         seen = critic(critic.memory).square().mean()

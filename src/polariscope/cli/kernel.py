@@ -41,7 +41,6 @@ from polariscope.training.config import RunConfig, TrainingConfig
 from polariscope.training.run import Progress, load_model, train
 from polariscope.worlds.splits import RandomSplit
 from polariscope.worlds.targets import Task, target_values, targets_of
-from polariscope.worlds.view import inside
 from polariscope.worlds.world import World, sample_numbers, to_tensor, worlds
 
 HELP = """polariscope kernel RUN [options], or polariscope kernel MODEL DATA [options]
@@ -227,11 +226,7 @@ def _labelled(world: World, numbers: NDArray[np.int64]) -> Labelled:
 
 def class_names(world: World) -> list[str]:
     """What the classes are called."""
-    found = inside(world, Task)
-    factor = targets_of(world)[0]
-    if found is not None and found[0].told == "parity":
-        return ["even", "odd"]
-    return [f"{value:g}" for value in factor.values] or [str(value) for value in range(factor.size)]
+    return targets_of(world)[0].names
 
 
 def before_and_after(

@@ -75,8 +75,8 @@ def opened_classifier(store: Store, name: str) -> Run:
     run = opened(store, name)
     config = config_of(run)
     targets = targets_of(config.world) if "target" in config.objective.needs else ()
-    if len(targets) != 1 or not targets[0].size:
-        raise ValueError(f"run {run.id} was not trained to tell one class: train it with --objective classify")
+    if len(targets) != 1 or targets[0].kind != "class":
+        raise ValueError(f"run {run.id} was not trained to predict one class: train it with --objective classify")
     return run
 
 

@@ -31,9 +31,8 @@ from polariscope.user_code import user_code
 from polariscope.worlds.corruptions import corrupt
 from polariscope.worlds.corruptions.corruption import HELD_OUT
 from polariscope.worlds.corruptions.suites import suite_named
-from polariscope.worlds.factors import Factor
 from polariscope.worlds.given import Data
-from polariscope.worlds.targets import target_values, targets_of
+from polariscope.worlds.targets import Target, target_values, targets_of
 from polariscope.worlds.world import World, sample_numbers, to_tensor
 
 Floats = NDArray[np.float64]
@@ -367,22 +366,22 @@ def _asked(suite: str, kinds: Sequence[str], severities: Sequence[int]) -> tuple
     return {kind.name: kind.group for kind in chosen}, levels
 
 
-def _class_to_tell(world: World) -> Factor:
+def _class_to_tell(world: World) -> Target:
     if len(world.shape) != 3:
         raise ValueError(
             f"corruptions are of images, and observations here have shape {tuple(world.shape)}: take a world of images"
         )
     targets = targets_of(world)
-    if len(targets) != 1 or not targets[0].size:
+    if len(targets) != 1 or targets[0].kind != "class":
         raise ValueError(
-            f"one class is to be told under corruption, and this world asks for "
-            f"{', '.join(t.name if t.size else f'the value of {t.name}' for t in targets)}: "
+            "corruptions are scored by the accuracy of one class, and this world asks for "
+            f"{', '.join(t.name if t.kind == 'class' else f'the {t.kind} {t.name}' for t in targets)}: "
             "take Task(world, factor) of one discrete factor"
         )
     return targets[0]
 
 
-def _scores(subject: Subject, images: NDArray[Any], factor: Factor) -> Floats:
+def _scores(subject: Subject, images: NDArray[Any], factor: Target) -> Floats:
     """What a classifier says of images, ``(n, outputs)``."""
     if subject.predicts is None:
         raise TypeError(f"{subject.name} does not predict: give a module or a function of images")
@@ -402,7 +401,7 @@ def _scores(subject: Subject, images: NDArray[Any], factor: Factor) -> Floats:
     return scores
 
 
-def _outputs_of(factor: Factor, outputs: int, name: str) -> tuple[NDArray[np.int64], str]:
+def _outputs_of(factor: Target, outputs: int, name: str) -> tuple[NDArray[np.int64], str]:
     """The output that stands for each class of the data, and what was assumed about it."""
     if outputs == factor.size:
         return np.arange(factor.size), ""

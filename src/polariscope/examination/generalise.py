@@ -34,11 +34,10 @@ from polariscope.subjects.outputs import read_code
 from polariscope.subjects.subject import Subject, misfit
 from polariscope.tabular import Tabular
 from polariscope.user_code import user_code
-from polariscope.worlds.factors import Factor
 from polariscope.worlds.given import Data
 from polariscope.worlds.splits import Part as WorldPart
 from polariscope.worlds.splits import Split, one_ood, splits
-from polariscope.worlds.targets import Targeted, Task, targets_of
+from polariscope.worlds.targets import Target, Targeted, Task, targets_of
 from polariscope.worlds.view import inside
 from polariscope.worlds.world import World, to_tensor
 
@@ -372,7 +371,7 @@ def dci_on_training_part(
     return dict(sorted(found.items(), key=lambda pair: -pair[1]))
 
 
-def _asked(world: World) -> tuple[tuple[Factor, ...], NDArray[np.int64]]:
+def _asked(world: World) -> tuple[tuple[Target, ...], NDArray[np.int64]]:
     """The factors to predict, and the place of each of the world's factors among them (-1 where it is not asked)."""
     asked = targets_of(world if inside(world, Targeted) else Task(world, "all", "values"))
     classes = [factor.name for factor in asked if factor.size]
@@ -392,14 +391,14 @@ def _values_of(world: World, index: NDArray[np.int64]) -> Floats:
     return np.asarray(values, dtype=np.float64)
 
 
-def _classes(world: World, asked: tuple[Factor, ...]) -> int:
+def _classes(world: World, asked: tuple[Target, ...]) -> int:
     """As many outputs as one that tells classes of these factors would have."""
     names = {factor.name for factor in asked}
     return sum(factor.size for factor in world.factors if factor.name in names)
 
 
 def _predictions(
-    subject: Subject, world: World, index: NDArray[np.int64], asked: tuple[Factor, ...], classes: int
+    subject: Subject, world: World, index: NDArray[np.int64], asked: tuple[Target, ...], classes: int
 ) -> Floats:
     if subject.predicts is None:
         raise TypeError(f"{subject.name} does not predict: give a module or a function of observations")

@@ -27,7 +27,7 @@ from polariscope.manipulation.manipulation import Fitted, Tell, manipulations, s
 from polariscope.manipulation.selection import SCORED, Restart, Score, extremes, train_restarts
 from polariscope.nets.architecture import MLP, Architecture, Conv, architectures
 from polariscope.nets.autoencoder import Autoencoder, AutoencoderConfig
-from polariscope.nets.model import Model, Shape
+from polariscope.nets.model import Brief, Model, Shape
 from polariscope.objectives.beta_vae import BetaVAE
 from polariscope.objectives.objective import Batch, Need, Objective, Player, Terms, Turn
 from polariscope.registry import plain
@@ -227,9 +227,8 @@ class Game(Objective):
     decoder_updates: int
 
     needs: ClassVar[tuple[Need, ...]] = ("factors",)
-    asks_for: ClassVar[tuple[str, ...]] = ()
 
-    def players(self, model: Manipulator) -> dict[str, Player]:
+    def players(self, model: Manipulator, brief: Brief) -> dict[str, Player]:
         return {"decoders": Player(nn.ModuleList(_frozen(one) for one in (*self.entangled, *self.disentangled)))}
 
     def turns(self) -> tuple[Turn, ...]:

@@ -57,6 +57,10 @@ class ManipulatedView(View):
         change = np.concatenate(changes) if changes else np.zeros(before.shape, np.float32)
         return shifted(before, change, self.by.epsilon)[places]
 
+    def shown_target(self, target: NDArray[Any], index: ArrayLike) -> NDArray[Any]:
+        """Masks stay: brightness changes, and nothing moves."""
+        return target
+
     def drawn(self, seed: int, time: int) -> ManipulatedView:
         """The change stays as it is: it belongs to the factors, which are always the same."""
         later = super().drawn(seed, time)

@@ -28,6 +28,8 @@ class Brief:
     """Sizes of the world's factors (0 where continuous), for models that look at them."""
     posterior: PosteriorKind = "diagonal"
     """The posterior the objective is made for, for models that have one."""
+    dense: bool = False
+    """Whether the outputs are wanted for each pixel: the target is a mask."""
 
 
 class Model(Protocol):
@@ -44,6 +46,11 @@ def predicts(brief: Brief, name: str) -> int:
     if brief.outputs < 1:
         raise ValueError(
             f"the model {name} predicts, and this objective has nothing to predict: take classify or regress"
+        )
+    if brief.dense:
+        raise ValueError(
+            f"the model {name} predicts one answer for each image, and the target of this world is a mask: take a "
+            "model that maps every pixel"
         )
     return brief.outputs
 

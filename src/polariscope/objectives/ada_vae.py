@@ -10,12 +10,13 @@ from torch import Tensor
 
 from polariscope.nets.autoencoder import Autoencoder
 from polariscope.nets.posterior import Diagonal
-from polariscope.objectives.objective import Batch, Need, Objective, Terms, at_least, objectives
+from polariscope.objectives.autoencoding import Autoencoding
+from polariscope.objectives.objective import Batch, Need, Terms, at_least, objectives
 from polariscope.objectives.several import divergence, encode_pair, reconstruct_all
 
 
 @dataclass(frozen=True)
-class AdaVAE(Objective):
+class AdaVAE(Autoencoding):
     """R + βK of both observations of a pair, a mean over the two, after shared latents were averaged."""
 
     beta: float = 1.0

@@ -3,12 +3,13 @@
 from dataclasses import dataclass
 
 from polariscope.nets.autoencoder import Autoencoder
-from polariscope.objectives.objective import Batch, Objective, Terms, at_least, forward, objectives
+from polariscope.objectives.autoencoding import Autoencoding, forward
+from polariscope.objectives.objective import Batch, Terms, at_least, objectives
 
 
 @objectives.register("annealed-vae")
 @dataclass(frozen=True)
-class AnnealedVAE(Objective):
+class AnnealedVAE(Autoencoding):
     """R + γ|K − C(t)| with C(t) = C_max · min(1, t/T): a divergence below the capacity is penalised as well."""
 
     gamma: float = 1000.0

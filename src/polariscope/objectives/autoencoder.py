@@ -5,12 +5,13 @@ from typing import ClassVar
 
 from polariscope.nets.autoencoder import Autoencoder
 from polariscope.nets.model import PosteriorKind
-from polariscope.objectives.objective import Batch, Objective, Terms, forward, objectives
+from polariscope.objectives.autoencoding import Autoencoding, forward
+from polariscope.objectives.objective import Batch, Terms, objectives
 
 
 @objectives.register("ae")
 @dataclass(frozen=True)
-class AE(Objective):
+class AE(Autoencoding):
     """R: the mean negative log-likelihood of the code's reconstruction."""
 
     posterior: ClassVar[PosteriorKind] = "point"

@@ -7,12 +7,13 @@ from torch import Tensor
 
 from polariscope.nets.autoencoder import Autoencoder
 from polariscope.nets.posterior import Diagonal
-from polariscope.objectives.objective import Batch, Objective, Terms, at_least, forward, objectives
+from polariscope.objectives.autoencoding import Autoencoding, forward
+from polariscope.objectives.objective import Batch, Terms, at_least, objectives
 
 
 @objectives.register("beta-tc-vae")
 @dataclass(frozen=True)
-class BetaTCVAE(Objective):
+class BetaTCVAE(Autoencoding):
     """R + K + (β − 1) TC: only the total correlation part of the divergence is weighted, so that β = 1 is the VAE."""
 
     beta: float = 6.0

@@ -5,12 +5,13 @@ from typing import ClassVar
 
 from polariscope.nets.autoencoder import Autoencoder
 from polariscope.nets.model import PosteriorKind
-from polariscope.objectives.objective import Batch, Objective, Terms, at_least, forward, objectives
+from polariscope.objectives.autoencoding import Autoencoding, forward
+from polariscope.objectives.objective import Batch, Terms, at_least, objectives
 
 
 @objectives.register("beta-vae")
 @dataclass(frozen=True)
-class BetaVAE(Objective):
+class BetaVAE(Autoencoding):
     """R + βK: more weight on the prior than the bound asks for, so that fewer latents stay in use."""
 
     beta: float = 4.0
@@ -18,6 +19,10 @@ class BetaVAE(Objective):
 
     def __post_init__(self) -> None:
         at_least(self.beta, 0, "beta")
+
+    @property
+    def divergence_weight(self) -> float | None:
+        return self.beta if self.posterior == "diagonal" else None
 
     def __call__(self, model: Autoencoder, batch: Batch, step: int) -> Terms:
         p = forward(model, batch)

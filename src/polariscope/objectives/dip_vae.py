@@ -7,12 +7,13 @@ import torch
 from torch import Tensor
 
 from polariscope.nets.autoencoder import Autoencoder
-from polariscope.objectives.objective import Batch, Objective, Terms, at_least, forward, objectives
+from polariscope.objectives.autoencoding import Autoencoding, forward
+from polariscope.objectives.objective import Batch, Terms, at_least, objectives
 
 
 @objectives.register("dip-vae")
 @dataclass(frozen=True)
-class DIPVAE(Objective):
+class DIPVAE(Autoencoding):
     """R + K + λ_od Σ_{i≠j} C_ij² + λ_d Σ_i (C_ii − 1)².
 
     Kind I takes the covariance of the means, C = Cov[μ], and so fights passive latents; kind II that of the samples,

@@ -8,12 +8,14 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from polariscope.nets.autoencoder import Autoencoder
-from polariscope.objectives.objective import Batch, Objective, Player, Terms, at_least, forward, objectives
+from polariscope.nets.model import Brief
+from polariscope.objectives.autoencoding import Autoencoding, forward
+from polariscope.objectives.objective import Batch, Player, Terms, at_least, objectives
 
 
 @objectives.register("factor-vae")
 @dataclass(frozen=True)
-class FactorVAE(Objective):
+class FactorVAE(Autoencoding):
     """R + K + γ TC, with TC = E[log D − log(1 − D)] for a discriminator D between codes and codes whose latents were
     shuffled over the batch independently of each other."""
 
@@ -31,7 +33,7 @@ class FactorVAE(Objective):
         at_least(self.depth, 1, "depth")
         at_least(self.discriminator_learning_rate, 1e-12, "discriminator_learning_rate")
 
-    def players(self, model: Autoencoder) -> dict[str, Player]:
+    def players(self, model: Autoencoder, brief: Brief) -> dict[str, Player]:
         sizes = [model.latents, *[self.width] * self.depth]
         layers: list[nn.Module] = []
         for a, b in itertools.pairwise(sizes):

@@ -13,12 +13,13 @@ from polariscope.nets.autoencoder import Autoencoder, AutoencoderConfig
 from polariscope.nets.conditional import ConditionalAutoencoder, PriorMean
 from polariscope.nets.model import Brief, Model
 from polariscope.nets.posterior import Diagonal
-from polariscope.objectives.objective import Batch, Need, Objective, Terms, at_least, objectives
+from polariscope.objectives.autoencoding import Autoencoding
+from polariscope.objectives.objective import Batch, Need, Terms, at_least, objectives
 
 
 @objectives.register("ivae")
 @dataclass(frozen=True)
-class IVAE(Objective):
+class IVAE(Autoencoding):
     """R + β KL(q(z|x, u) ‖ p(z|u)), with all factors of the world as u.
 
     With both moments of the prior learned and factors that determine the observation, the prior can copy the

@@ -2,11 +2,15 @@
 
 Losses are summed over pixels and latents and averaged over the batch. Most objectives train one model with one loss.
 One that trains other networks beside it (the discriminator of FactorVAE) names them in ``players`` and returns a loss
-for each; one that alternates has several ``turns`` in a step.
+for each; one that alternates has several ``turns`` in a step. Objectives of autoencoders derive from
+:class:`~polariscope.objectives.autoencoding.Autoencoding`, those that predict a target from
+:class:`~polariscope.objectives.predict.Supervised`.
 """
 
 from __future__ import annotations
 
+import inspect
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -14,9 +18,7 @@ from typing import Any, ClassVar, Literal
 
 from torch import Tensor, nn
 
-from polariscope.nets.autoencoder import Autoencoder, AutoencoderConfig
 from polariscope.nets.model import Brief, Model, PosteriorKind
-from polariscope.nets.posterior import Posterior
 from polariscope.registry import Registry
 
 Need = Literal["factors", "target", "other"]
@@ -26,8 +28,9 @@ Need = Literal["factors", "target", "other"]
 class Batch:
     """Observations as floats on the training device, and what else their world says about them.
 
-    ``target`` is what is to be predicted, one column per target, with ``classes`` values each (0 where it is a number).
-    ``others`` are further observations of the same moment: one for pairs, more for sequences.
+    ``target`` is what the model should predict: one column per target, with ``classes`` values each (0 for a number);
+    a mask has the class of each pixel, ``(n, height, width)``, or -1 where it is unlabelled. ``others`` are further
+    observations of the same moment: one for pairs, more for sequences.
     """
 
     x: Tensor
@@ -37,6 +40,8 @@ class Batch:
     target: Tensor | None = None
     classes: tuple[int, ...] = ()
     others: tuple[Tensor, ...] = ()
+    evaluating: bool = False
+    """Whether the batch only evaluates the networks: none of them learns from it or changes."""
 
     @property
     def other(self) -> Tensor:
@@ -62,6 +67,9 @@ class Terms:
     """The loss is told, and the model does not learn from it: a step that belongs to the other players."""
     anew: tuple[str, ...] = ()
     """Players that began anew in this turn: their optimisers forget what was before."""
+    counts: dict[str, Tensor] = field(default_factory=dict)
+    """Sums over the batch (hits, a confusion matrix). An evaluation adds them up over the whole held-out set, and
+    :meth:`Objective.scores` makes scores of the totals: the IoU of a set is not the mean IoU of its batches."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,7 +96,7 @@ class Objective(ABC):
     """The posterior the objective is made for."""
     needs: ClassVar[tuple[Need, ...]] = ()
     """What a batch must have besides its observations."""
-    asks_for: ClassVar[tuple[str, ...]] = ("encode", "decode")
+    asks_for: ClassVar[tuple[str, ...]] = ()
     """Methods that a model must have to be trained by it."""
 
     @abstractmethod
@@ -96,14 +104,22 @@ class Objective(ABC):
         """``(model, batch, step)``, and the other players by their names, to the terms of the loss."""
 
     def default_model(self) -> Model:
-        """What is trained if nobody says otherwise."""
+        """The model that is trained unless another is chosen."""
+        from polariscope.nets.autoencoder import AutoencoderConfig
+
+        warnings.warn(
+            f"{type(self).__name__} names no default model: derive it from Autoencoding (or Supervised), or define "
+            "default_model; an autoencoder is taken until then",
+            FutureWarning,
+            stacklevel=2,
+        )
         return AutoencoderConfig()
 
     def build(self, model: Model, brief: Brief) -> nn.Module:
         """The network to train: what the model says, unless the objective has a say in it."""
         return model.build(brief)
 
-    def players(self, model: Any) -> dict[str, Player]:
+    def players(self, model: Any, brief: Brief) -> dict[str, Player]:
         """Networks that learn beside the model, by the name under which the call gets them."""
         return {}
 
@@ -111,32 +127,33 @@ class Objective(ABC):
         """What a step consists of."""
         return (self,)
 
+    def scores(self, counts: Mapping[str, Tensor]) -> dict[str, float]:
+        """Scores of the whole held-out set, from the totals of the ``counts`` of its batches."""
+        return {}
+
 
 objectives: Registry[Objective] = Registry(
     "objective", "polariscope.objectives", "polariscope.robustness", of=Objective
 )
 
 
-@dataclass(frozen=True)
-class Pass:
-    """One pass of a batch through the model: what every variational objective starts from."""
-
-    posterior: Posterior
-    z: Tensor
-    reconstruction: Tensor
-    """Mean negative log-likelihood."""
-    kl: Tensor
-    """Mean divergence of the posterior from the prior."""
-
-
-def forward(model: Autoencoder, batch: Batch) -> Pass:
-    """Encode, draw once, decode."""
-    posterior = model.encode(batch.x)
-    z = posterior.sample()
-    return Pass(posterior, z, model.likelihood.nll(model.decode(z), batch.x).mean(), posterior.kl().mean())
+def players_of(objective: Objective, model: nn.Module, brief: Brief) -> dict[str, Player]:
+    """The players of an objective. Plug-ins written before players were given the brief take the model alone."""
+    if len(inspect.signature(objective.players).parameters) == 1:
+        return objective.players(model)  # type: ignore[call-arg]
+    return objective.players(model, brief)
 
 
 def at_least(value: float, low: float, name: str) -> None:
     """Refuse a hyper-parameter that is too small (or NaN), in a sentence."""
     if not value >= low:
         raise ValueError(f"{name} is {value}: it needs to be at least {low:g}")
+
+
+def __getattr__(name: str) -> Any:
+    """Where plug-ins of version 0.1 look for :func:`~polariscope.objectives.autoencoding.forward`."""
+    if name in ("forward", "Pass"):
+        from polariscope.objectives import autoencoding
+
+        return getattr(autoencoding, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

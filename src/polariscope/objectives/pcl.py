@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from polariscope.nets.code_encoder import CodeEncoder, CodeEncoderConfig
-from polariscope.nets.model import Model, PosteriorKind
+from polariscope.nets.model import Brief, Model, PosteriorKind
 from polariscope.objectives.objective import Batch, Need, Objective, Player, Terms, objectives
 
 
@@ -26,7 +26,7 @@ class PCL(Objective):
     def default_model(self) -> Model:
         return CodeEncoderConfig()
 
-    def players(self, model: CodeEncoder) -> dict[str, Player]:
+    def players(self, model: CodeEncoder, brief: Brief) -> dict[str, Player]:
         return {"regressor": Player(Regressor(model.latents))}
 
     def __call__(self, model: CodeEncoder, batch: Batch, step: int, regressor: nn.Module) -> Terms:

@@ -4,13 +4,14 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from polariscope.nets.autoencoder import Autoencoder
-from polariscope.objectives.objective import Batch, Need, Objective, Terms, at_least, objectives
+from polariscope.objectives.autoencoding import Autoencoding
+from polariscope.objectives.objective import Batch, Need, Terms, at_least, objectives
 from polariscope.objectives.several import divergence, encode_pair, reconstruct_all
 
 
 @objectives.register("pm-vae")
 @dataclass(frozen=True)
-class PMVAE(Objective):
+class PMVAE(Autoencoding):
     """R + βK + γM: M is the divergence of the posteriors of a pair from each other, a Gaussian step that theory says
     cannot disentangle. R is of both observations; K and M are means over both directions of time."""
 

@@ -1,4 +1,4 @@
-"""Supervised objectives: tell the class of an observation, or the value of something about it."""
+"""Supervised objectives: predict the class of an observation, or a number about it."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -12,23 +12,26 @@ from polariscope.nets.predictors import Encoder
 from polariscope.objectives.objective import Batch, Need, Objective, Terms, at_least, objectives
 
 
+class Supervised(Objective):
+    """An objective of models that predict a target."""
+
+    needs: ClassVar[tuple[Need, ...]] = ("target",)
+
+    def default_model(self) -> Model:
+        return Encoder()
+
+
 @objectives.register("classify")
 @dataclass(frozen=True)
-class Classify(Objective):
+class Classify(Supervised):
     """Cross-entropy of the classes, summed over the targets where there are several; ``error`` is the share of wrong
-    answers."""
+    predictions."""
 
     scale: float = 1.0
     """What the loss is divided by, for networks whose outputs are scaled."""
 
-    needs: ClassVar[tuple[Need, ...]] = ("target",)
-    asks_for: ClassVar[tuple[str, ...]] = ()
-
     def __post_init__(self) -> None:
         at_least(self.scale, 1e-30, "scale")
-
-    def default_model(self) -> Model:
-        return Encoder()
 
     def __call__(self, model: nn.Module, batch: Batch, step: int) -> Terms:
         loss, wrong = classification(model(batch.x), target_of(batch), batch.classes)
@@ -37,14 +40,8 @@ class Classify(Objective):
 
 @objectives.register("regress")
 @dataclass(frozen=True)
-class Regress(Objective):
+class Regress(Supervised):
     """Squared error, summed over the targets and averaged over the batch."""
-
-    needs: ClassVar[tuple[Need, ...]] = ("target",)
-    asks_for: ClassVar[tuple[str, ...]] = ()
-
-    def default_model(self) -> Model:
-        return Encoder()
 
     def __call__(self, model: nn.Module, batch: Batch, step: int) -> Terms:
         target = target_of(batch)
@@ -54,9 +51,9 @@ class Regress(Objective):
 
 
 def classification(outputs: Tensor, target: Tensor, classes: tuple[int, ...]) -> tuple[Tensor, Tensor]:
-    """Cross-entropy of the classes, a sum over the targets, and the mean share of wrong answers."""
+    """Cross-entropy of the classes, a sum over the targets, and the mean share of wrong predictions."""
     if not all(classes):
-        raise ValueError("classify tells classes, and a target of this world is a number: use regress, or a task")
+        raise ValueError("classify predicts classes, and a target of this world is a number: use regress, or a task")
     scores = in_columns(outputs, sum(classes))
     columns = list(zip(scores.split(classes, dim=1), target.long().T, strict=True))
     loss = torch.stack([functional.cross_entropy(one, label) for one, label in columns]).sum()
@@ -70,12 +67,17 @@ def in_columns(outputs: Tensor, width: int) -> Tensor:
     if outputs.ndim == 2 and outputs.shape[1] == 1 and width == 2:
         outputs = functional.pad(outputs, (1, 0))
     if outputs.ndim != 2 or outputs.shape[1] < width:
-        raise ValueError(f"the network gives outputs of shape {tuple(outputs.shape)}, but (n, {width}) are to be told")
+        raise ValueError(f"the network gives outputs of shape {tuple(outputs.shape)}; the targets need (n, {width})")
     return outputs[:, :width] if outputs.shape[1] > width else outputs
 
 
 def target_of(batch: Batch) -> Tensor:
-    """What is to be told, or a sentence where nothing is."""
+    """The targets ``(n, columns)`` of a batch; a sentence where there are none, or where they are masks."""
     if batch.target is None:
         raise ValueError("a supervised objective needs targets: take a world whose factors are known")
+    if batch.target.ndim > 2:
+        raise ValueError(
+            "this objective predicts one answer for each observation, and the target of this world is a mask with one "
+            "for each pixel: take an objective for masks"
+        )
     return batch.target

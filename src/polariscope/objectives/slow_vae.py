@@ -12,7 +12,8 @@ from torch import Tensor
 
 from polariscope.nets.autoencoder import Autoencoder
 from polariscope.nets.posterior import Diagonal
-from polariscope.objectives.objective import Batch, Need, Objective, Terms, at_least, objectives
+from polariscope.objectives.autoencoding import Autoencoding
+from polariscope.objectives.objective import Batch, Need, Terms, at_least, objectives
 from polariscope.objectives.several import encode_all, reconstruct_all
 
 PriorExpectation = Literal["mean", "exact", "sample"]
@@ -20,7 +21,7 @@ PriorExpectation = Literal["mean", "exact", "sample"]
 
 @objectives.register("slow-vae")
 @dataclass(frozen=True)
-class SlowVAE(Objective):
+class SlowVAE(Autoencoding):
     """R + βK + γT: the first latents are held against N(0, I), those that follow against a Laplace step from the ones
     before. R is of all observations of a pair or sequence; K and T are means over both directions of time.
 

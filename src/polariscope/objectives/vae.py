@@ -3,13 +3,18 @@
 from dataclasses import dataclass
 
 from polariscope.nets.autoencoder import Autoencoder
-from polariscope.objectives.objective import Batch, Objective, Terms, forward, objectives
+from polariscope.objectives.autoencoding import Autoencoding, forward
+from polariscope.objectives.objective import Batch, Terms, objectives
 
 
 @objectives.register("vae")
 @dataclass(frozen=True)
-class VAE(Objective):
+class VAE(Autoencoding):
     """R + K: reconstruction plus the divergence of the posterior from the prior."""
+
+    @property
+    def divergence_weight(self) -> float | None:
+        return 1.0
 
     def __call__(self, model: Autoencoder, batch: Batch, step: int) -> Terms:
         p = forward(model, batch)

@@ -133,7 +133,6 @@ class Mislead(Objective):
     norm: float
 
     needs: ClassVar[tuple[Need, ...]] = ("target",)
-    asks_for: ClassVar[tuple[str, ...]] = ()
 
     def __call__(self, model: NoiseGenerator, batch: Batch, step: int) -> Terms:
         noisy = rescaled(batch.x, model.noise_for(batch.x), self.norm)

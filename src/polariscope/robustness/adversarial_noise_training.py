@@ -10,16 +10,14 @@ from __future__ import annotations
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cache
-from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
 
-from polariscope.nets.model import Brief, Model
+from polariscope.nets.model import Brief
 from polariscope.nets.noise_generator import Kernel, NoiseGenerator
-from polariscope.nets.predictors import Encoder
-from polariscope.objectives.objective import Batch, Need, Objective, Player, Terms, at_least, objectives
-from polariscope.objectives.predict import classification, target_of
+from polariscope.objectives.objective import Batch, Player, Terms, at_least, objectives
+from polariscope.objectives.predict import Supervised, classification, target_of
 from polariscope.robustness.frozen import at_rest
 from polariscope.robustness.noise_training import composition
 from polariscope.robustness.rescale import rescaled
@@ -32,7 +30,7 @@ USUAL_SD = 0.5
 
 @objectives.register("adversarial-noise-training")
 @dataclass(frozen=True)
-class AdversarialNoiseTraining(Objective):
+class AdversarialNoiseTraining(Supervised):
     """Cross-entropy of the classes on batches that are half clean, 30 % with the noise of a generator that learns to
     raise it, and 20 % with the noise of an earlier one.
 
@@ -58,9 +56,6 @@ class AdversarialNoiseTraining(Objective):
     """Generators to keep; then the newest takes the place of the oldest."""
     generator_learning_rate: float = 1e-4
 
-    needs: ClassVar[tuple[Need, ...]] = ("target",)
-    asks_for: ClassVar[tuple[str, ...]] = ()
-
     def __post_init__(self) -> None:
         at_least(self.norm, 0, "norm")
         at_least(self.refresh, 1, "refresh")
@@ -68,28 +63,17 @@ class AdversarialNoiseTraining(Objective):
         at_least(self.memory, 1, "memory")
         at_least(self.generator_learning_rate, 1e-12, "generator_learning_rate")
 
-    def default_model(self) -> Model:
-        return Encoder()
-
-    def build(self, model: Model, brief: Brief) -> nn.Module:
-        network = model.build(brief)
-        network.observation = brief.observation  # type: ignore[assignment]  # the generator is for the same data
-        return network
-
-    def players(self, model: nn.Module) -> dict[str, Player]:
-        shape = getattr(model, "observation", None)
-        if shape is None:
-            raise ValueError(
-                "noise is made for the data that the network looks at: say its shape, "
-                "network.observation = (channels, height, width)"
-            )
+    def players(self, model: nn.Module, brief: Brief) -> dict[str, Player]:
+        shape = brief.observation
+        if not shape:
+            raise ValueError("a noise generator is made for the shape of the observations: give build_state the brief")
         generator = NoiseGenerator(shape[0] if len(shape) == 3 else 1, self.kernel, self.depth, self.width)
         return {"generator": Player(Adversary(generator, self.memory), {"lr": self.generator_learning_rate})}
 
     def __call__(self, model: nn.Module, batch: Batch, step: int, generator: Adversary) -> Terms:
         rounds, place = divmod(step, self.alone + self.refresh)
-        learning = torch.is_grad_enabled()  # what is only evaluated changes nothing, and is always the same mixture
-        alone, anew = learning and place < self.alone, learning and place == 0 and rounds > 0
+        # An evaluation changes nothing, and always sees the same mixture.
+        alone, anew = (place < self.alone, place == 0 and rounds > 0) if not batch.evaluating else (False, False)
         if anew:
             generator.begin_anew(rounds - 1)
         clean, current, earlier = (0, len(batch.x), 0) if alone else composition(len(batch.x), SHARES)

@@ -10,15 +10,13 @@ import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
-from polariscope.nets.model import Model
-from polariscope.nets.predictors import Encoder
-from polariscope.objectives.objective import Batch, Need, Objective, Terms, objectives
-from polariscope.objectives.predict import classification, target_of
+from polariscope.objectives.objective import Batch, Terms, objectives
+from polariscope.objectives.predict import Supervised, classification, target_of
 from polariscope.robustness.rescale import within_box
 
 Kind = Literal["gaussian", "speckle"]
@@ -30,7 +28,7 @@ SEVERITIES = (0.08, 0.12, 0.18, 0.26, 0.38)
 
 @objectives.register("noise-training")
 @dataclass(frozen=True)
-class NoiseTraining(Objective):
+class NoiseTraining(Supervised):
     """Cross-entropy of the classes on batches of which an exact share is noisy."""
 
     noise: Kind = "gaussian"
@@ -41,17 +39,11 @@ class NoiseTraining(Objective):
     share: float = 0.5
     """Share of the images that are noisy."""
 
-    needs: ClassVar[tuple[Need, ...]] = ("target",)
-    asks_for: ClassVar[tuple[str, ...]] = ()
-
     def __post_init__(self) -> None:
         if not 0 <= self.share <= 1:
             raise ValueError(f"the share of noisy images is {self.share}: it needs to be from 0 to 1")
         if self.sd and not min(self.sd) >= 0:
             raise ValueError(f"the standard deviations of the noise are {self.sd}: none can be below 0")
-
-    def default_model(self) -> Model:
-        return Encoder()
 
     def __call__(self, model: nn.Module, batch: Batch, step: int) -> Terms:
         clean, _ = composition(len(batch.x), (1 - self.share, self.share))

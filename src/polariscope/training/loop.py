@@ -18,7 +18,8 @@ import torch
 from torch import Tensor, nn
 from torch.optim import SGD, Adagrad, Adam, Optimizer
 
-from polariscope.objectives.objective import Batch, Need, Objective
+from polariscope.nets.model import Brief
+from polariscope.objectives.objective import Batch, Need, Objective, players_of
 from polariscope.training.checkpoint import MODEL, TrainingState
 from polariscope.training.config import TrainingConfig
 from polariscope.worlds.splits import Parts, RandomSplit, Split, confined
@@ -63,13 +64,18 @@ class Listeners:
     """The loss is still on its device: to read it at every step would make the device wait."""
 
 
-def build_state(model: nn.Module, objective: Objective, config: TrainingConfig) -> TrainingState:
-    """The model and the objective's other players on their device, each with its optimiser."""
+def build_state(
+    model: nn.Module, objective: Objective, config: TrainingConfig, brief: Brief | None = None
+) -> TrainingState:
+    """The model and the objective's other players on their device, each with its optimiser.
+
+    ``brief`` is what the model was built for; players that look at the data themselves need it.
+    """
     device = device_of(config)
     model.to(device)
     with _own_randomness():
         seed_step(config.seed, PLAYERS_STEP)
-        players = objective.players(model)
+        players = players_of(objective, model, brief or Brief(()))
     optimisers = {MODEL: _optimiser(model, config)}
     for name, player in players.items():
         player.module.to(device)
@@ -203,24 +209,30 @@ def _compile(model: nn.Module) -> None:
 def evaluate(
     state: TrainingState, objective: Objective, world: World, parts: Parts, config: TrainingConfig, step: int
 ) -> dict[str, float]:
-    """Mean terms on held-out data: always the same examples and the same noise, so that curves compare."""
+    """Mean terms on held-out data, and scores of all of it: always the same examples and the same noise, so that curves
+    compare."""
     # The same population as in training: some objectives have it in a constant of their loss.
     kept = parts.held_out[:HELD_OUT_EXAMPLES]
-    feed = Feed(world, kept, config, objective.needs, population=len(parts.train))
+    feed = Feed(world, kept, config, objective.needs, population=len(parts.train), evaluating=True)
     means = TrainingState(state.model)
+    counts: dict[str, Tensor] = {}
     nn.ModuleList([state.model, *state.players.values()]).eval()
-    for number in range(feed.order.epoch_steps):
+    for number, batch in enumerate(feed.once()):
         seed_step(config.seed, number)
-        batch = feed.batch(number)
         shown: dict[str, Tensor] = {}
         for turn in objective.turns():
             terms = turn(state.model, batch, step, **state.players)
             shown |= terms.parts | terms.players
             if terms.loss is not None:
                 shown["loss"] = terms.loss - terms.offset
-        means.add(shown)
+            for name, count in terms.counts.items():
+                counts[name] = counts[name] + count if name in counts else count
+        if len(batch.x) == feed.order.size:  # means are of whole batches, counts of every example
+            means.add(shown)
+        if not counts and number + 1 == feed.order.epoch_steps:
+            break
     learn(state)
-    return means.take_means()
+    return means.take_means() | objective.scores(counts)
 
 
 @dataclass(frozen=True)
@@ -241,6 +253,8 @@ class Feed:
     """Size of the set the objective is told of; 0 says that of ``index``."""
     turns: int = 1
     """Batches of a step."""
+    evaluating: bool = False
+    """Whether nothing learns from the batches."""
 
     @cached_property
     def order(self) -> Batches:
@@ -248,6 +262,15 @@ class Feed:
 
     def batch(self, number: int) -> Batch:
         return self.batches(number, 1)[0]
+
+    def once(self) -> Iterator[Batch]:
+        """Every example once: whole batches in their order, and those that are left in a smaller one."""
+        for number in range(self.order.epoch_steps):
+            yield self.batch(number)
+        seen = np.concatenate([self.order[number] for number in range(self.order.epoch_steps)])
+        left = np.setdiff1d(np.arange(len(self.index)), seen)
+        if len(left):
+            yield self._on_device(self._render(self.index[left], self.world))
 
     def batches(self, start: int, count: int, world: World | None = None) -> list[Batch]:
         """Batches in a row, rendered in one call: cheaper than one at a time."""
@@ -311,11 +334,11 @@ class Feed:
         others = tuple(to_tensor(part, device) for name, part in found.items() if name.startswith("other"))
         x = to_tensor(found["x"], device)
         population = self.population or len(self.index)
-        return Batch(x, population, tensor("factors"), tensor("target"), self._classes, others)
+        return Batch(x, population, tensor("factors"), tensor("target"), self._classes, others, self.evaluating)
 
     @cached_property
     def _classes(self) -> tuple[int, ...]:
-        return tuple(factor.size for factor in targets_of(self.world)) if "target" in self.needs else ()
+        return tuple(target.size for target in targets_of(self.world)) if "target" in self.needs else ()
 
 
 def rate_factor(step: int, config: TrainingConfig) -> float:

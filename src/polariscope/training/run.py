@@ -83,7 +83,7 @@ def resume(
         config = config_of(run, data)
         begun = run.checkpoint.exists()
         model = begin(build_model(config), config.start, weights=not begun)
-        state = build_state(model, config.objective, config.training)
+        state = build_state(model, config.objective, config.training, brief_of(config))
         rows: list[Row] = []
         if begun:
             checkpoint.load(state, run.checkpoint)
@@ -119,7 +119,7 @@ def train_module(
     listeners: Listeners | None = None,
 ) -> nn.Module:
     """Train any module in place and in memory: one that has no name to be built again by."""
-    state = build_state(module, objective, training)
+    state = build_state(module, objective, training, Brief(tuple(world.shape)))
     trained: nn.Module = fit(state, objective, world, training, listeners, split).model.eval()
     return trained
 
@@ -140,7 +140,8 @@ def paced(tell: Tell, steps: int) -> Callable[[int, Tensor], None]:
 def ready(config: RunConfig) -> TrainingState:
     """Where a run begins; what cannot be trained is refused in a sentence."""
     check_room(config)
-    state = build_state(begin(build_model(config), config.start), config.objective, config.training)
+    model = begin(build_model(config), config.start)
+    state = build_state(model, config.objective, config.training, brief_of(config))
     check = getattr(getattr(state.model, "likelihood", None), "check", None)
     if check is not None:  # not every likelihood is one of every data
         for part in _looked_at(config.world):
@@ -165,12 +166,22 @@ def check_room(config: RunConfig) -> None:
     check_images(world.shape, len(world), source, config.training.batch_size, advice)
 
 
-def build_model(config: RunConfig) -> Any:
-    """The untrained network of a configuration; weights are a function of the seed."""
+def brief_of(config: RunConfig) -> Brief:
+    """What the model of a configuration is asked to be."""
     world, objective = config.world, config.objective
     targets = targets_of(world) if "target" in objective.needs else ()
-    outputs = sum(target.size or 1 for target in targets)
-    brief = Brief(tuple(world.shape), outputs, tuple(factor.size for factor in world.factors), objective.posterior)
+    return Brief(
+        tuple(world.shape),
+        sum(target.size or 1 for target in targets),
+        tuple(factor.size for factor in world.factors),
+        objective.posterior,
+        dense=any(target.kind == "mask" for target in targets),
+    )
+
+
+def build_model(config: RunConfig) -> Any:
+    """The untrained network of a configuration; weights are a function of the seed."""
+    objective, brief = config.objective, brief_of(config)
     with torch.random.fork_rng(devices=[]):
         seed_step(config.training.seed, WEIGHTS_STEP)
         network = objective.build(config.model, brief)

@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtri
 
 from polariscope.worlds.numbered_draws import uniform
+from polariscope.worlds.targets import UNLABELLED
 from polariscope.worlds.view import View, drawn
 from polariscope.worlds.world import World, worlds
 
@@ -132,6 +133,13 @@ class Augmented(View):
     def shown(self, observations: NDArray[Any], index: ArrayLike) -> NDArray[Any]:
         return changed(observations, self.changes(index), self.shape, self.fill) if self.draws else observations
 
+    def shown_target(self, target: NDArray[Any], index: ArrayLike) -> NDArray[Any]:
+        """Masks move with their pixels; what moves in is unlabelled, unless the edge is repeated."""
+        if target.ndim == 2 or not self.draws:
+            return target
+        changes = self.changes(index)
+        return moved(target[:, None], changes, (1, *self.shape[1:]), self.fill, blank=UNLABELLED)[:, 0]
+
     def changes(self, index: ArrayLike) -> Changes:
         """What is done to observations by number, at this moment."""
         numbers = self.there(index)
@@ -163,17 +171,7 @@ class Augmented(View):
 
 def changed(images: NDArray[Any], changes: Changes, shape: tuple[int, ...], fill: str) -> NDArray[Any]:
     """Images ``(n, channels, height, width)`` after their changes, of the given shape: all of them at once."""
-    count, channels, height, width = images.shape
-    flips, steps = (changes.upside_down, changes.mirrored), changes.corners - changes.moves
-    bent = changes.turns.any() or changes.slants.any()
-    if flips[0].any() or flips[1].any() or steps.any() or bent or images.shape[1:] != shape:
-        rows, columns = _sources((height, width), shape[1:], flips, steps, changes)
-        places = rows.clip(0, height - 1) * width + columns.clip(0, width - 1)
-        places = (places + np.arange(count)[:, None, None] * (channels * height * width))[:, None]
-        picked = images.reshape(-1).take(places + np.arange(channels)[:, None, None] * (height * width))
-        if fill == "zero" and (changes.moves.any() or bent):
-            picked *= ((rows >= 0) & (rows < height) & (columns >= 0) & (columns < width))[:, None]
-        images = picked
+    images = moved(images, changes, shape, fill)
     if (changes.factors != 1).any() or any(what.any() for what in (changes.blurs, changes.offsets, changes.noise)):
         white = 255 if images.dtype == np.uint8 else 1
         factors, offsets = (v.astype(np.float32)[:, None, None, None] for v in (changes.factors, changes.offsets))
@@ -187,6 +185,25 @@ def changed(images: NDArray[Any], changes: Changes, shape: tuple[int, ...], fill
         down, across = (top <= rows) & (rows < top + high), (left <= columns) & (columns < left + wide)
         images = images * ~(down[:, None, :, None] & across[:, None, None, :])
     return images
+
+
+def moved(images: NDArray[Any], changes: Changes, shape: tuple[int, ...], fill: str, blank: int = 0) -> NDArray[Any]:
+    """Images flipped, turned, slanted, shifted and cut out, to the nearest pixels; ``blank`` moves in."""
+    count, channels, height, width = images.shape
+    flips, steps = (changes.upside_down, changes.mirrored), changes.corners - changes.moves
+    bent = changes.turns.any() or changes.slants.any()
+    if not (flips[0].any() or flips[1].any() or steps.any() or bent or images.shape[1:] != shape):
+        return images
+    rows, columns = _sources((height, width), shape[1:], flips, steps, changes)
+    places = rows.clip(0, height - 1) * width + columns.clip(0, width - 1)
+    places = (places + np.arange(count)[:, None, None] * (channels * height * width))[:, None]
+    picked = images.reshape(-1).take(places + np.arange(channels)[:, None, None] * (height * width))
+    if fill == "zero" and (changes.moves.any() or bent):
+        inside = ((rows >= 0) & (rows < height) & (columns >= 0) & (columns < width))[:, None]
+        if blank:
+            return np.where(inside, picked, np.asarray(blank, picked.dtype))
+        picked *= inside
+    return picked
 
 
 def _blurred(images: NDArray[Any], blurs: NDArray[np.float64], fill: str) -> NDArray[Any]:

@@ -11,6 +11,9 @@ from polariscope.worlds.corruptions.suites import corrupt, suite_named
 from polariscope.worlds.view import View
 from polariscope.worlds.world import World, worlds
 
+MOVING = ("elastic", "glass", "zoom", "shear", "scale", "rotate", "translate")
+"""Corruptions that move pixels."""
+
 
 @worlds.register("corrupted")
 @dataclass(frozen=True)
@@ -47,6 +50,11 @@ class Corrupted(View):
         if len(inner) != 3:
             raise ValueError(f"corruptions are of images, and this world has points of shape {inner}")
         return inner
+
+    def shown_target(self, target: NDArray[Any], index: ArrayLike) -> NDArray[Any]:
+        if self.kind in MOVING and target.ndim > 2:
+            raise ValueError(f"the corruption {self.kind} moves pixels, and a mask on them cannot follow: take another")
+        return target
 
     def shown(self, observations: NDArray[Any], index: ArrayLike) -> NDArray[Any]:
         return corrupt(

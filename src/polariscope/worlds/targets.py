@@ -1,4 +1,8 @@
-"""What is to be predicted from an observation: one of its factors or several, as classes or as numbers."""
+"""What a model predicts from an observation: classes, numbers, several of them, or a mask with a class for each pixel.
+
+A mask lives on the pixels. A view that moves pixels has to move the mask with them, or refuse (see
+:meth:`~polariscope.worlds.view.View.shown_target`).
+"""
 
 from __future__ import annotations
 
@@ -13,17 +17,55 @@ from polariscope.worlds.factors import Factor, numbered
 from polariscope.worlds.view import View, inside
 from polariscope.worlds.world import World, worlds
 
+Kind = Literal["class", "number", "mask"]
+UNLABELLED = -1
+"""What a mask has where nobody knows the class of a pixel."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """One thing that a model predicts.
+
+    >>> Target("erosion", "mask", 5), Target.of(Factor("shape", 3, "categorical")).kind
+    (Target(name='erosion', kind='mask', size=5, labels=(), values=()), 'class')
+    """
+
+    name: str
+    kind: Kind
+    size: int = 0
+    """Number of classes; 0 for a number."""
+    labels: tuple[str, ...] = ()
+    """What the classes are called."""
+    values: tuple[float, ...] = ()
+    """The number that each class stands for, where that is not its place."""
+
+    def __post_init__(self) -> None:
+        if (self.kind == "number") != (self.size == 0) or self.size < 0:
+            raise ValueError(f"target {self.name!r} is a {self.kind} with {self.size} classes: a number has none")
+        if self.labels and len(self.labels) != self.size:
+            raise ValueError(f"target {self.name!r} has {self.size} classes and {len(self.labels)} labels")
+
+    @classmethod
+    def of(cls, factor: Factor) -> Target:
+        """A factor as a target: a class if it is discrete, else a number."""
+        return cls(factor.name, "class" if factor.size else "number", factor.size, values=factor.values)
+
+    @property
+    def names(self) -> list[str]:
+        """A name for each class."""
+        return list(self.labels) or [f"{value:g}" for value in self.values or range(self.size)]
+
 
 @runtime_checkable
 class Targeted(Protocol):
-    """A world that says what is to be predicted."""
+    """A world that says what a model should predict."""
 
     @property
-    def targets(self) -> tuple[Factor, ...]:
-        """One factor for each column of the target; its size is the number of classes, 0 says it is a number."""
+    def targets(self) -> tuple[Target | Factor, ...]:
+        """One for each column of the target, or a single mask."""
 
     def target_of(self, index: ArrayLike) -> NDArray[Any]:
-        """``(n, columns)``: classes from 0, or values."""
+        """``(n, columns)``: classes from 0, or values; of a mask the class of each pixel, ``(n, height, width)``."""
 
 
 @worlds.register("task")
@@ -76,11 +118,13 @@ class Task(View):
         return usual.name
 
     @property
-    def targets(self) -> tuple[Factor, ...]:
+    def targets(self) -> tuple[Target, ...]:
         chosen = [self.of.factors[column] for column in self.columns]
+        if self.told == "classes":
+            return tuple(Target.of(factor) for factor in chosen)
         if self.told == "parity":
-            return tuple(Factor(factor.name, 2, "categorical") for factor in chosen)
-        return tuple(chosen) if self.told == "classes" else tuple(Factor(factor.name, 0) for factor in chosen)
+            return tuple(Target(factor.name, "class", 2, ("even", "odd")) for factor in chosen)
+        return tuple(Target(factor.name, "number") for factor in chosen)
 
     def target_of(self, index: ArrayLike) -> NDArray[Any]:
         columns = self.columns
@@ -94,16 +138,23 @@ class Task(View):
         return (positions / [max(factor.size - 1, 1) for factor in factors]).astype(np.float32)
 
 
-def targets_of(world: World) -> tuple[Factor, ...]:
-    """What is to be predicted in a world: what it says itself, or what its usual task is."""
-    found = inside(world, Targeted)
-    return Task(world).targets if found is None else found[0].targets
+def targets_of(world: World) -> tuple[Target, ...]:
+    """What a model predicts in a world: what the world itself or one inside it says, or else its usual task."""
+    named = inside(world, Targeted)
+    targets = Task(world).targets if named is None else named[0].targets
+    targets = tuple(Target.of(one) if isinstance(one, Factor) else one for one in targets)
+    if len(targets) > 1 and any(target.kind == "mask" for target in targets):
+        raise ValueError("a mask is the only target of its world: give the other targets in a world of their own")
+    return targets
 
 
 def target_values(world: World, index: ArrayLike) -> NDArray[Any]:
-    """The target of observations by number."""
-    found = inside(world, Targeted, index)
-    return Task(world).target_of(index) if found is None else found[0].target_of(found[1])
+    """The targets of observations by number, changed by every view between them and the world that has them."""
+    if isinstance(world, Targeted):
+        return np.asarray(world.target_of(index))
+    if isinstance(world, View) and inside(world, Targeted) is not None:
+        return world.shown_target(target_values(world.of, world.there(index)), index)
+    return Task(world).target_of(index)
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,9 +190,9 @@ class Examples:
         return np.zeros((np.size(index), 0))
 
     @property
-    def targets(self) -> tuple[Factor, ...]:
+    def targets(self) -> tuple[Target, ...]:
         sizes = self.classes or (0,) * self.y.shape[1]
-        return tuple(Factor(f"target {i}", size) for i, size in enumerate(sizes))
+        return tuple(Target(f"target {i}", "class" if size else "number", size) for i, size in enumerate(sizes))
 
     def target_of(self, index: ArrayLike) -> NDArray[Any]:
         return self.y[numbered(index, len(self))]

@@ -50,6 +50,20 @@ class View:
         """What this view makes of observations of the world it looks at, and of the others in their pairs."""
         return observations
 
+    def shown_target(self, target: NDArray[Any], index: ArrayLike) -> NDArray[Any]:
+        """What this view makes of targets of the world it looks at.
+
+        Classes and numbers of whole observations stay what they are. A mask ``(n, height, width)`` lives on the pixels:
+        a view that changes observations says here what becomes of it, or refuses it.
+        """
+        changes = type(self).shown is not View.shown or type(self).observe is not View.observe
+        if changes and np.ndim(target) > 2:
+            raise ValueError(
+                f"the view {type(self).__name__} changes observations and does not say what becomes of a mask on their "
+                "pixels: define shown_target(target, index) in it"
+            )
+        return target
+
     def factors_of(self, index: ArrayLike) -> NDArray[Any]:
         return self.of.factors_of(self.there(index))
 
