@@ -193,7 +193,7 @@ def test_a_plugin_that_changed_is_a_note_and_both_are_recorded(run, mine) -> Non
         ("import sys\nx = (\n", "failed at {file}:2: SyntaxError: '(' was never closed"),
         (
             MINE.replace("leaning", "vae"),
-            "failed at {file}:33: ValueError: two objectives are called 'vae': polariscope",
+            "failed at {file}:34: ValueError: two objectives are called 'vae': polariscope",
         ),
     ],
 )

@@ -237,7 +237,7 @@ def test_fine_tuning_begins_with_a_run_and_drops_its_rate_once(tmp_path) -> None
     assert all(torch.equal(first[name], second[name]) for name in first)
     assert [rate_factor(step, dropping) for step in range(5)] == pytest.approx([1, 1, 1, 0.1, 0.1])
     learning = replace(run, objective=replace(run.objective, alone=0), training=dropping, start=warm(trained))
-    state = build_state(build_model(learning), learning.objective, dropping)
+    state = build_state(build_model(learning), learning.objective, dropping, brief_of(learning))
     fit(state, learning.objective, learning.world, dropping)
     assert state.optimisers["model"].param_groups[0]["lr"] == pytest.approx(dropping.learning_rate / 10)
 

@@ -30,7 +30,7 @@ from polariscope.objectives.vae import VAE
 from polariscope.representation import Representation, represent
 from polariscope.training.config import RunConfig
 from polariscope.training.loop import HELD_OUT_EXAMPLES, Listeners, build_state, evaluate
-from polariscope.training.run import train_in_memory
+from polariscope.training.run import brief_of, train_in_memory
 from polariscope.worlds.observations import Arranged
 from polariscope.worlds.splits import Parts
 from polariscope.worlds.world import ArrayWorld, World, sample, to_tensor
@@ -175,7 +175,7 @@ class DimensionProbe:
     def evaluate(self, model: Autoencoder, config: RunConfig) -> dict[str, float]:
         """Mean terms of the objective; a divergence of 0 where it has none."""
         everything = np.arange(len(self.examined))
-        state = build_state(model, config.objective, config.training)
+        state = build_state(model, config.objective, config.training, brief_of(config))
         with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
             parts = Parts(everything[:1], everything)
             terms = evaluate(state, config.objective, self.examined, parts, config.training, config.training.steps)
