@@ -55,7 +55,7 @@ MAY_IMPORT = {
     | {"worlds", "nets", "objectives", "training", "representation", "measures", "examination", "report", "subjects"},
     "mapping": GROUND | {"nets", "training"},
     "studies": None,  # everything below
-    "testing": GROUND | {"worlds", "objectives", "measures", "representation", "nets", "report", "studies"},
+    "testing": GROUND | {"worlds", "objectives", "measures", "representation", "nets", "report", "studies", "subjects"},
     "app": GROUND | {"lab", "report"},
     "cli": None,
     "__init__": None,

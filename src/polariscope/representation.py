@@ -23,6 +23,7 @@ from torch import Tensor
 from polariscope.atomic import atomic
 from polariscope.memory import available_memory
 from polariscope.subjects import Subject
+from polariscope.subjects.checks import broken_promises
 from polariscope.subjects.doors import subject_and_world
 from polariscope.subjects.layers import recorded
 from polariscope.worlds.factors import Factor
@@ -184,6 +185,7 @@ def represent(
         return x, torch.from_numpy(np.ascontiguousarray(factors[part]))
 
     subject = subject.understood(*batch(0), decoder=reconstructions)
+    broken = broken_promises(subject, *batch(0))
     columns: dict[str, list[Tensor]] = {}
     decoded: set[str] = set()
     with subject.at_rest(), _recorded(subject, layers) as caught:
@@ -191,10 +193,15 @@ def represent(
         for start in range(0, len(index), batch_size):
             caught.clear()
             x, u = batch(start)
-            code = subject.encode(x, u)
+            code = subject.encode(x, u, torch.from_numpy(index[start : start + batch_size]), len(world))
             if layers and subject.decodes is not None and not all(name in caught for name in layers):
                 encoded = set(caught)
-                subject.decode(code.get("sample", code["mean"]), world.shape)
+                try:
+                    subject.decode(code.get("sample", code["mean"]), world.shape)
+                except (ValueError, TypeError) as error:  # it costs the decoder's layers only
+                    subject = subject.without_decoder(error)
+                    for name in caught.keys() - encoded:
+                        del caught[name]
                 decoded |= caught.keys() - encoded
             if reconstructions:
                 code["reconstruction"] = subject.generate(code["mean"], world.shape)
@@ -213,7 +220,7 @@ def represent(
         layers={name: arrays[f"layers/{name}"] for name in kept},
         decoder_layers=tuple(name for name in kept if name in decoded),
         index=index,
-        notes=subject.notes,
+        notes=(*subject.notes, *broken),
     )
 
 

@@ -1,4 +1,4 @@
-"""The contract kit: what every world, objective, measure and study promises, checked on any of them, also your own.
+"""The contract kit: what every world, objective, measure, model and study promises, checked on any, also your own.
 
 Rooms that trust each other's promises need no special cases: training resumes to the same bits because observations
 are a function of their number, tables show a range because the measure declares it. Each check is a plain function
@@ -17,7 +17,7 @@ from typing import Any, get_args
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 
 from polariscope.measures.measure import Invariance, Measure, Undefined, measures
@@ -29,10 +29,13 @@ from polariscope.report.findings import Chart
 from polariscope.representation import Representation
 from polariscope.studies.engine import reproduce
 from polariscope.studies.study import Claim, Scale, Table, studies
+from polariscope.subjects import as_subject
+from polariscope.subjects.checks import broken_promises
 from polariscope.worlds.factors import Factor, FactorGrid
+from polariscope.worlds.given import Data, as_world
 from polariscope.worlds.remembered import recalled
 from polariscope.worlds.view import View
-from polariscope.worlds.world import GridWorld, World, worlds
+from polariscope.worlds.world import GridWorld, World, sample_numbers, to_tensor, worlds
 
 GRAIN = 2.0**-18
 """Synthetic latents are multiples of this, so that shifts and scalings by powers of two are exact in float32."""
@@ -135,6 +138,36 @@ def check_measure(measure: Measure, representation: Representation | None = None
     _value(measure, _mapped(healthy, np.ones_like), "constant latents")
     _value(measure, _mapped(healthy, _first_made_constant), "one constant latent")
     _require(_rebuild(measures, measure) == measure, f"{name} built again from its description is another one")
+
+
+def check_subject(
+    model: Any, data: Data, factors: ArrayLike | Tensor | None = None, *, count: int = 64, seed: int = 0
+) -> None:
+    """A model gives one finite code for each example, the same one whenever it is asked in evaluation mode, whatever
+    else is in the batch; where it decodes, its decoder takes these codes and gives finite observations.
+
+    Model and data are whatever :func:`~polariscope.examination.examine.examine` takes, of which ``count`` examples are
+    looked at. A sample may be random, the mean may not.
+
+    >>> check_subject(lambda x: 2 * x, np.eye(8))
+    """
+    world = as_world(data, factors)
+    subject = as_subject(model)
+    numbers = sample_numbers(world, count, seed)
+    x = to_tensor(world.observe(numbers))
+    u = None if subject.prior is None else torch.from_numpy(np.ascontiguousarray(world.factors_of(numbers)))
+    subject = subject.understood(x, u)
+    for sentence in broken_promises(subject, x, u):
+        raise AssertionError(f"{subject.name}: {sentence}")
+    _require(not subject.undecodable, subject.undecodable)
+    with subject.at_rest():
+        code = subject.encode(x, u, torch.from_numpy(numbers), len(world))
+        for part, values in code.items():
+            _require(bool(values.isfinite().all()), f"the {part} of {subject.name} has NaN or infinity")
+        _require(bool((code.get("var", code["mean"] * 0) >= 0).all()), f"a variance of {subject.name} is negative")
+        if subject.decodes is not None:
+            images = subject.generate(code["mean"].float(), tuple(world.shape))
+            _require(bool(images.isfinite().all()), f"decode of {subject.name} gives NaN or infinity")
 
 
 def check_study(name: str, folder: Path, *, run: bool = True) -> None:

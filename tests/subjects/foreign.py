@@ -357,3 +357,255 @@ class Odd(Pair):
 class NeedsArguments(Pair):
     def __init__(self, latents, width=3):
         super().__init__()
+
+
+# Pairs whose places have no names: what they hold has to be found out
+
+
+def unnamed(*parts):
+    """A tuple as most helpers return it: nothing in the return statement says what is what."""
+    return parts
+
+
+class Deviations(Base):
+    """(mean, std), and nothing that says so."""
+
+    def encode(self, x):
+        mean, logvar = self.posterior(x)
+        return unnamed(mean, (logvar / 2).exp())
+
+
+class NamedDeviations(Base):
+    def encode(self, x):
+        mu, logvar = self.posterior(x)
+        sigma = (logvar / 2).exp()
+        return mu, sigma
+
+
+class NamedVariances(Base):
+    """fc_var makes log-variances, as in much published code."""
+
+    def encode(self, x):
+        return self.fc_mu(x), self.fc_var(x)
+
+    def fc_mu(self, x):
+        return self.posterior(x)[0]
+
+    def fc_var(self, x):
+        return self.posterior(x)[1]
+
+
+class SampledDeviations(Deviations):
+    """The model itself says how it draws, though only in training."""
+
+    def reparameterize(self, mu, scale):
+        return mu + torch.randn_like(mu) * scale if self.training else mu
+
+
+class SampledLogDeviations(Base):
+    """(mean, logstd), as policies return it: negative numbers that are no log-variances."""
+
+    def encode(self, x):
+        mean, logvar = self.posterior(x)
+        return unnamed(mean, logvar / 2)
+
+    def _sample_gauss(self, mu, log_std):
+        noise = torch.randn_like(mu)
+        return mu + noise * log_std.exp(), noise
+
+
+class DecodedVariances(nn.Module):
+    """(mean, var): only what the decoder gets while the model runs forward shows it."""
+
+    def __init__(self):
+        super().__init__()
+        self.base, self.decoder = Base(), Parts.Decoder()
+
+    def encode(self, x):
+        mean, logvar = self.base.posterior(x)
+        return unnamed(mean, logvar.exp())
+
+    def forward(self, x):
+        mean, var = self.encode(x)
+        return self.decoder(mean + torch.randn_like(mean) * var.sqrt())
+
+
+class TanhFeatures(Base):
+    """A code and features of the same size, which are no log-variances at all."""
+
+    def encode(self, x):
+        mean = self.posterior(x)[0]
+        return unnamed(mean, torch.tanh(mean.roll(1, 0)))
+
+
+class LogProbabilities(Base):
+    def encode(self, x):
+        mean = self.posterior(x)[0]
+        return unnamed(mean, mean.log_softmax(1))
+
+
+class SampleAndMean(Base):
+    def encode(self, x):
+        mean, logvar = self.posterior(x)
+        return unnamed(mean + torch.randn_like(mean) * (logvar / 2).exp(), mean)
+
+
+class RestingSample(Base):
+    """(z, mu, logvar) of a model that does not sample in evaluation mode."""
+
+    def encode(self, x):
+        mean, logvar = self.posterior(x)
+        return unnamed(mean, mean.clone(), logvar)
+
+
+# Shapes of well-known libraries
+
+
+class Flow(nn.Module):
+    """(z, log_det) from forward, as large as the data, and an inverse."""
+
+    def __init__(self):
+        super().__init__()
+        self.shift = nn.Parameter(torch.linspace(-1, 1, 64).reshape(1, 8, 8))
+
+    def forward(self, x):
+        return 2 * x + self.shift, torch.full((len(x),), 64 * 0.6931)
+
+    def inverse(self, z):
+        return (z - self.shift) / 2, torch.full((len(z),), -64 * 0.6931)
+
+
+class FlowOfPoints(nn.Module):
+    """encode returns (z, log_det) with a column of log-determinants."""
+
+    def encode(self, x):
+        return unnamed(3 * x, torch.full((len(x), 1), -2.0))
+
+
+class Spatial(Base):
+    """A code of shape (channels, height, width) that only a convolutional decoder takes, as of a VQ-VAE: the quantised
+    vectors between a loss and indices."""
+
+    def __init__(self):
+        super().__init__()
+        self.up = nn.ConvTranspose2d(4, 1, 2, 2, bias=False)
+        with torch.no_grad():
+            self.up.weight.copy_(torch.eye(4).reshape(4, 1, 2, 2))
+
+    def encode(self, x):
+        code = torch.pixel_unshuffle(x, 2)
+        return unnamed(torch.zeros(()), code, code.argmax(1), torch.zeros(len(x) * 16, 7))
+
+    def decode(self, z):
+        return self.up(z)
+
+
+class Indices(nn.Module):
+    """Whole numbers of a codebook."""
+
+    def encode(self, x):
+        return torch.pixel_unshuffle(x, 2).argmax(1)
+
+    def decode(self, z):
+        return torch.pixel_shuffle(nn.functional.one_hot(z, 4).permute(0, 3, 1, 2).float(), 2)
+
+
+class Diagonal:
+    """A distribution as diffusers writes it."""
+
+    def __init__(self, mean, logvar):
+        self.mean, self.logvar, self.deterministic = mean, logvar, False
+        self.std, self.var = (logvar / 2).exp(), logvar.exp()
+
+    def sample(self, generator=None):
+        return self.mean + self.std * torch.randn_like(self.mean)
+
+
+class Output(dict):
+    """A mapping whose entries are attributes as well."""
+
+    def __getattr__(self, name):
+        return self[name]
+
+
+class Latent(Spatial):
+    """diffusers: a distribution inside of a named answer, spatial, and a decoder that answers by name."""
+
+    def encode(self, x):
+        code = torch.pixel_unshuffle(x, 2)
+        return Output(latent_dist=Diagonal(code, torch.full_like(code, -5.0)))
+
+    def decode(self, z):
+        return Output(sample=self.up(z))
+
+
+class VisionTransformer(Base):
+    """transformers: an encoder that takes tokens, a forward that answers by name."""
+
+    class Tokens(nn.Module):
+        def forward(self, hidden):
+            return Output(last_hidden_state=hidden @ torch.eye(3))
+
+    def __init__(self):
+        super().__init__()
+        self.encoder = self.Tokens()
+
+    decode = None
+
+    def forward(self, pixel_values, noise=None):
+        hidden = self.encoder(self.posterior(pixel_values)[0][:, None])
+        return Output(last_hidden_state=hidden.last_hidden_state, pooler_output=hidden.last_hidden_state[:, 0])
+
+
+class Convolutions(VisionTransformer):
+    """An encoder that takes images too, but answers something else than the model does."""
+
+    class Tokens(nn.Module):
+        def forward(self, hidden):
+            return Output(last_hidden_state=hidden + 7)
+
+
+class WithHead(nn.Module):
+    """A head over a base model, whose own answer has no code in it."""
+
+    base_model_prefix = "vit"
+
+    def __init__(self):
+        super().__init__()
+        self.vit = VisionTransformer()
+        self.head = nn.Linear(3, 10)
+
+    def forward(self, pixel_values):
+        return Output(loss=None, logits=self.head(self.vit(pixel_values).pooler_output))
+
+
+# Models that do not keep what an encoder promises
+
+
+class AlwaysDropping(Base):
+    def encode(self, x):
+        return nn.functional.dropout(self.posterior(x)[0] + 1, 0.5, training=True)
+
+
+class AlwaysNormalising(Base):
+    """A batch normalisation that looks at the batch even in evaluation mode."""
+
+    def __init__(self):
+        super().__init__()
+        self.norm = nn.BatchNorm1d(3, track_running_stats=False)
+
+    def encode(self, x):
+        code = self.posterior(x)[0]
+        return (code - code.mean(0)) / (code.std(0, correction=0) + 1)
+
+
+class Squeezing(Base):
+    """One example alone loses its first axis."""
+
+    def encode(self, x):
+        return self.posterior(x)[0].squeeze()
+
+
+class BadDecoder(Pair):
+    def decode(self, z):
+        raise RuntimeError("the decoder is broken")

@@ -51,22 +51,6 @@ KINDS = [
 IDS = [f"{name} {' '.join(options.values())}".strip() for name, options, *_ in KINDS]
 
 
-@pytest.fixture(scope="module")
-def dots() -> ArrayWorld:
-    """One white pixel an image, at every place of an 8x8 grid, four times over."""
-    rows, columns = np.divmod(np.tile(np.arange(64), 4), 8)
-    images = np.zeros((len(rows), 8, 8), np.uint8)
-    images[np.arange(len(rows)), rows, columns] = 255
-    return ArrayWorld(images, np.stack([columns, rows], 1))
-
-
-@pytest.fixture(scope="module")
-def dots_file(dots, tmp_path_factory) -> Path:
-    path = tmp_path_factory.mktemp("data") / "dots.npz"
-    np.savez(path, images=dots.observe(np.arange(len(dots))), factors=dots.factors_of(np.arange(len(dots))))
-    return path
-
-
 def foreign(name: str):
     return load_source(f"{FILE}:{name}")
 
@@ -206,13 +190,12 @@ def test_the_traceback_is_there_for_those_who_ask(dots_file, monkeypatch) -> Non
     ("name", "flags", "sentence"),
     [
         ("Flat784", [], "the observations have shape (1, 8, 8)"),
-        ("Mismatched", [], "what encodes gives 6 numbers per example: --encode and --decode say what belongs together"),
-        ("Odd", [], "say which is which, for example --returns sample,mean,logvar"),
+        ("Odd", [], "say which is which, for example --returns mean,-,-, in Python returns="),
         ("Classifier", [], "say what to look at with --encode NAME (a method, forward, or a layer: features, head, "),
         ("Classifier", ["--encode", "featurs"], "has no method and no layer 'featurs'"),
         ("NeedsArguments", [], "needs latents to be made: write a function without arguments"),
         ("Missing", [], "has no 'Missing'; it has "),
-        ("Pair", ["--returns", "mean,lgvar"], "--returns has 'lgvar': did you mean 'logvar'?"),
+        ("Pair", ["--returns", "mean,lgvar"], "has 'lgvar': did you mean 'logvar'?"),
         ("Pair", ["--returns", "sample,logvar"], "needs to be the mean"),
     ],
 )
@@ -296,7 +279,7 @@ def test_grey_images_through_convolutions_that_are_flattened_by_view(dots) -> No
 
 def test_forward_encodes_only_where_it_gives_a_posterior_and_nothing_was_declared(dots) -> None:
     found = examine(foreign("Unbound"), dots, count=64)
-    assert "What encodes is forward, since it gives a mean with a variance; --encode says otherwise." in found.notes
+    assert any(n.startswith("What encodes is forward, since it gives a mean with a variance") for n in found.notes)
     declared = represent(as_subject(foreign("Unbound"), encode="encoder"), dots, count=64)
     assert declared.mean.shape == (64, 6)
     assert represent(foreign("Features"), dots, count=64).mean.shape == (64, 6)

@@ -10,7 +10,16 @@ from pathlib import Path
 from typing import Any, Literal
 
 from polariscope.cli.configuration import chosen_world, meant, with_world
-from polariscope.cli.named import ModelFlags, flags_of, is_source, opened, own_subject, run_shelf, run_subject
+from polariscope.cli.named import (
+    ModelFlags,
+    flags_of,
+    is_codes_file,
+    is_source,
+    opened,
+    own_subject,
+    run_shelf,
+    run_subject,
+)
 from polariscope.cli.parsing import parse, take, take_first
 from polariscope.examination.embedding import Shelf
 from polariscope.examination.examination import Examination, about_run
@@ -40,7 +49,8 @@ class Options(ModelFlags):
     """polariscope examine RUN [options], or polariscope examine FILE.py:NAME --data WORLD_OR_FILE [options]
 
     RUN is a run's id, a unique part of it, its folder, or 'latest'. FILE.py:NAME is a model of yours: an nn.Module, a
-    class or function without arguments that makes one, or a function from observations to codes.
+    class or function without arguments that makes one, or a function from observations to codes. A file of codes (.npy,
+    .npz), a row for each example, may stand in place of a model.
     """
 
     data: str | None = None
@@ -94,7 +104,7 @@ def main(arguments: list[str]) -> int:
         if options.part != "all":
             raise ValueError("--part is for the data of a run, which knows what it was trained on")
         subject = own_subject(name, options)
-        shelf = None if options.fresh else Shelf.of_source(name, **flags_of(options))
+        shelf = None if options.fresh or is_codes_file(name) else Shelf.of_source(name, **flags_of(options))
         examination = examine(subject, asked_world, shelf=shelf, **asked)
         about = {"model": name, "data": data, "world": worlds.describe(asked_world)}
         findings = examination.findings(name.rpartition(":")[2], about)

@@ -15,6 +15,7 @@ from polariscope.command import word_meant
 from polariscope.examination.embedding import Shelf
 from polariscope.lab.store import Run, Store
 from polariscope.subjects import Subject, as_subject
+from polariscope.subjects.codes import CODE_FILES, read_codes
 from polariscope.subjects.subject import Meaning
 from polariscope.subjects.weights import load_weights
 from polariscope.training.run import config_of, load_model
@@ -33,14 +34,20 @@ class ModelFlags:
     decode: str | None = None
     """What decodes: a method or a sub-module. By default generate, decode, or the sub-module decoder."""
     returns: str | None = None
-    """What encode returns if it is several things: sample,mean,logvar (of mean, logvar, var, std, sample and -)."""
+    """What encode returns if it is several things: sample,mean,logvar for example (of mean, logvar, var, logstd, std,
+    sample and -)."""
     output: Meaning = "auto"
     """What decode gives: values in the data's units, logits, or symmetric values in [-1, 1]; auto tells by the data."""
 
 
 def is_source(name: str) -> bool:
-    """Whether a name is of the form ``FILE.py:NAME``."""
-    return ".py:" in name
+    """Whether a name is of the form ``FILE.py:NAME``, or that of a file of codes."""
+    return ".py:" in name or is_codes_file(name)
+
+
+def is_codes_file(name: str) -> bool:
+    """Whether a name is that of a file of codes, which stand in place of a model."""
+    return name.endswith(CODE_FILES)
 
 
 def own_module(reference: str, weights: Path | None = None) -> nn.Module:
@@ -54,7 +61,9 @@ def own_module(reference: str, weights: Path | None = None) -> nn.Module:
 
 
 def own_subject(reference: str, flags: ModelFlags) -> Subject:
-    """The subject that ``FILE.py:NAME`` names."""
+    """The subject that ``FILE.py:NAME`` names, or a file of codes."""
+    if is_codes_file(reference):
+        return as_subject(read_codes(Path(reference)), name=Path(reference).name, returns=flags.returns)
     thing = load_source(reference)
     if flags.weights is not None:
         if not isinstance(thing, nn.Module):

@@ -25,10 +25,11 @@ from polariscope.objectives.beta_vae import BetaVAE
 from polariscope.objectives.objective import Objective
 from polariscope.objectives.vae import VAE
 from polariscope.report.findings import Value
-from polariscope.representation import Representation
+from polariscope.representation import BATCH, Representation
 from polariscope.subjects import Subject
 from polariscope.subjects.doors import subject_and_world
 from polariscope.training.run import config_of
+from polariscope.user_code import UserCodeError
 from polariscope.worlds.given import Data
 from polariscope.worlds.pictures import picture_note
 from polariscope.worlds.world import World, to_tensor
@@ -89,7 +90,12 @@ def examine(
     notes += left_out
     pictures: dict[str, NDArray[Any]] = {}
     if len(world.shape) == 3 and subject.decodes is not None:
-        subject, pictures = _pictures(subject, world, representation, [v.number for v in variables])
+        subject = _settled(subject, world, representation)
+        if subject.decodes is not None:
+            try:
+                pictures = _pictures(subject, world, representation, [v.number for v in variables])
+            except UserCodeError as error:  # it costs the pictures only
+                subject = subject.without_decoder(error)
         notes += [note for note in subject.notes if note not in notes]
     found = Examination(representation, variables, values, table, notes=notes, **pictures)
     if pictures and (note := picture_note(world.shape, found.limits)):
@@ -244,16 +250,23 @@ def _variables(numbers: Sequence[int]) -> str:
     return f"Variables {listed} are" if len(numbers) > 1 else f"Variable {listed} is"
 
 
+def _settled(subject: Subject, world: World, representation: Representation) -> Subject:
+    """The subject with what its decoder gives settled, by the examples that settled what its encoder gives."""
+    rep = representation
+    assert rep.index is not None
+    x = to_tensor(world.observe(rep.index[:BATCH]))
+    factors = None if subject.prior is None or rep.factors is None else torch.from_numpy(rep.factors[:BATCH])
+    return subject.understood(x, factors)
+
+
 def _pictures(
     subject: Subject, world: World, representation: Representation, order: list[int], examples: int = 12
-) -> tuple[Subject, dict[str, NDArray[Any]]]:
+) -> dict[str, NDArray[Any]]:
     """Originals with their reconstructions, and traversals of every latent from the code of one example."""
     rep = representation
     assert rep.index is not None
     picked = np.linspace(0, rep.count - 1, examples).astype(int)
     originals = world.observe(rep.index[picked])
-    factors = None if subject.prior is None or rep.factors is None else torch.from_numpy(rep.factors[picked])
-    subject = subject.understood(to_tensor(originals), factors)
     means = torch.from_numpy(rep.mean[picked])
     # The example nearest to the middle of the codes stands for the data set.
     centre = means[(means - torch.from_numpy(rep.mean.mean(axis=0))).square().sum(1).argmin()]
@@ -266,7 +279,7 @@ def _pictures(
     with subject.at_rest():
         shown = subject.generate(means, world.shape)
         walked = torch.cat([subject.generate(part, world.shape) for part in codes.flatten(0, 1).split(256)])
-    return subject, {
+    return {
         "originals": originals,
         "reconstructions": _like(originals, shown),
         "traversals": _like(originals, walked).reshape(*codes.shape[:2], *world.shape),

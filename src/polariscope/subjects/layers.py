@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from polariscope.subjects.subject import first_tensor
+from polariscope.subjects.abilities import first_tensor
 
 IDLE = (nn.Identity, nn.Flatten, nn.Unflatten, nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d)
 """Layers that only hand on what they are given when nothing is trained."""

@@ -2,7 +2,7 @@
 
 A subject calls the user's code as the user would: inputs contiguous (unless the weights themselves are channels last),
 in the model's own precision and on its own device, in evaluation mode; and it leaves the model exactly as it came.
-What is not told by names is told by values, once, from the first batch (:meth:`Subject.understood`), and said.
+What names do not say is settled once, by evidence from the first batch (:meth:`Subject.understood`), and said.
 """
 
 from __future__ import annotations
@@ -19,8 +19,28 @@ import torch
 from torch import Tensor, nn
 
 from polariscope.lab.store import Run, Store
-from polariscope.subjects.outputs import Code, checked_roles, holds_posterior, read_code, read_image, roles_of
-from polariscope.user_code import load_source, user_code
+from polariscope.subjects.abilities import (
+    base_model,
+    called,
+    default_decode,
+    default_encode,
+    how_to_encode,
+    is_estimator,
+    is_flow,
+    unwrapped,
+)
+from polariscope.subjects.codes import CODE_FILES, codes_of, is_codes, looked_up, read_codes
+from polariscope.subjects.evidence import decoder_inputs, own_sampler, read_places, returned_names, unnamed
+from polariscope.subjects.outputs import (
+    Code,
+    checked_roles,
+    holds_posterior,
+    names_code,
+    read_code,
+    read_image,
+    shaped_code,
+)
+from polariscope.user_code import UserCodeError, in_words, load_source, user_code
 
 Meaning = Literal["auto", "values", "logits", "symmetric"]
 """What a decoder gives: observations in the data's units, logits of them, or values in [-1, 1] for data in [0, 1]."""
@@ -32,6 +52,7 @@ MEANINGS: dict[str, Callable[[Tensor], Tensor]] = {
 SPOKEN = {"values": "values in the data's units", "logits": "logits", "symmetric": "values in [-1, 1]"}
 TIED = 1.05
 """Errors that differ by less do not tell two meanings apart."""
+OTHERWISE = "--encode (encode= in Python) says otherwise"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -53,6 +74,14 @@ class Subject:
     meaning: Meaning = "auto"
     guessed: bool = False
     """Whether at most the name of a sub-module says what encodes, so that ``forward`` may know better."""
+    codes: Code | None = None
+    """Codes by the number of the example, in place of something that encodes."""
+    code_shape: tuple[int, ...] = ()
+    """The shape of one code, if it is more than a row: a decoder gets it back."""
+    whole_numbers: bool = False
+    """Whether codes are indices, as those of a codebook."""
+    undecodable: str = ""
+    """Why the decoder was put aside, if it was."""
     notes: tuple[str, ...] = ()
     """What was assumed, in sentences."""
     run: Run | None = None
@@ -112,14 +141,22 @@ class Subject:
     def raw_code(self, x: Tensor, u: Tensor | None = None) -> Any:
         """What the user's own code returns for observations."""
         if self.encodes is None:
-            raise TypeError(f"{self.name} does not encode: {_how_to_encode(self.module)}")
+            raise TypeError(f"{self.name} does not encode: {how_to_encode(self.module)}")
         given = self.prepared(x)
         with user_code(f"encode of {self.name}", lambda error: misfit(error, tuple(x.shape[1:]))):
             return self.encodes(given) if u is None else self.encodes(given, u.to(self.device))
 
-    def encode(self, x: Tensor, u: Tensor | None = None) -> Code:
-        """Mean and, where there is one, variance and sample, ``(n, d)`` each."""
-        code = read_code(self.raw_code(x, u), self.roles)
+    def encode(self, x: Tensor, u: Tensor | None = None, numbers: Tensor | None = None, count: int = 0) -> Code:
+        """Mean and, where there is one, variance and sample, ``(n, d)`` each. ``numbers`` are those of the examples in
+        their world of ``count``, which codes in place of a model are looked up by."""
+        if self.codes is not None:
+            if numbers is None:
+                raise ValueError(f"{self.name} are codes, which are looked up by the number of the example")
+            return looked_up(self.codes, numbers, count)
+        output = self.raw_code(x, u)
+        if self.roles is None and unnamed(output) and len(output) > 1:
+            raise ValueError("what the places of the encoder's tuple are is not settled yet: ask understood(x) first")
+        code = read_code(output, self.roles)
         if len(code["mean"]) != len(x):
             raise ValueError(
                 f"encode of {self.name} returned {len(code['mean'])} codes for {len(x)} observations: "
@@ -132,10 +169,13 @@ class Subject:
 
     def decode(self, z: Tensor, shape: tuple[int, ...] | None = None) -> Tensor:
         """The decoder's output as ``(n, *shape)``, in whatever units it has."""
+        if self.undecodable:
+            raise ValueError(self.undecodable)
         if self.decodes is None:
             raise TypeError(f"{self.name} does not decode, so it cannot reconstruct")
+        given = z.round().to(self.device, torch.int64) if self.whole_numbers else z.to(self.device, self.dtype)
         with user_code(f"decode of {self.name}", lambda error: _misfit_code(error, z.shape[1])):
-            output = self.decodes(z.to(self.device, self.dtype).contiguous())
+            output = self.decodes(given.reshape(len(z), *(self.code_shape or z.shape[1:])).contiguous())
         return read_image(output, shape).float()
 
     def generate(self, z: Tensor, shape: tuple[int, ...] | None = None) -> Tensor:
@@ -146,35 +186,83 @@ class Subject:
         return MEANINGS[self.meaning](output)
 
     def understood(self, x: Tensor, u: Tensor | None = None, *, decoder: bool = True) -> Subject:
-        """The same subject with everything settled that is told by values: which place of a tuple is what, and (unless
-        the ``decoder`` is not needed) what the decoder gives. What was found is in the notes."""
-        subject = self
+        """The same subject with everything settled that needs evidence: what encodes, which place of a tuple is what,
+        the shape of a code, and (unless the ``decoder`` is not needed) what the decoder gives. It is in the notes."""
+        if self.codes is not None:
+            return self
         with self.at_rest():
-            if subject.guessed and subject.roles is None:
-                subject = subject._by_forward(x, u)
-            if subject.encodes is not None and subject.roles is None:
+            torch.manual_seed(0)  # the same evidence whenever it is taken
+            subject, failed = self._what_encodes(x, u) if self.guessed and self.roles is None else (self, "")
+            if subject.encodes is None:
+                return subject
+            try:
                 output = subject.raw_code(x, u)
-                if isinstance(output, tuple | list) and not hasattr(output, "_asdict"):
-                    roles = roles_of(output, x.shape)
-                    told = f"encode returns ({', '.join(roles)}), as told by the values."
-                    subject = replace(subject, roles=roles, notes=(*subject.notes, told))
-            if decoder and subject.decodes is not None and subject.meaning == "auto" and subject.encodes is not None:
-                subject = subject._with_meaning(x, u)
+            except UserCodeError as error:
+                if not failed:
+                    raise
+                raise UserCodeError(f"{error}; {failed}") from error
+            if subject.roles is None and unnamed(output) and len(output) > 1:
+                subject = subject._with_roles(output, x, u)
+            mean = shaped_code(output, subject.roles)["mean"]
+            subject = replace(subject, code_shape=tuple(mean.shape[1:]) if mean.ndim > 2 else ())
+            if not mean.is_floating_point():
+                subject = replace(subject, whole_numbers=True, notes=(*subject.notes, INDICES))
+            if decoder and subject.decodes is not None and subject.meaning == "auto":
+                subject = subject._with_decoder(x, u)
         return subject
 
-    def _by_forward(self, x: Tensor, u: Tensor | None) -> Subject:
-        """With ``forward`` as what encodes, if that gives a posterior beside a reconstruction and the encoder only a
-        tensor: mean and variance may lie side by side in it, or be made from it later."""
-        if self.predicts is None or (self.encodes is not None and not isinstance(self.raw_code(x, u), Tensor)):
-            return self
+    def without_decoder(self, reason: Exception | str) -> Subject:
+        """The same subject after its decoder has failed: what needs it is left out, and why is said."""
+        sentence = f"Nothing is decoded: {reason}."
+        return replace(self, decodes=None, undecodable=str(reason), notes=(*self.notes, sentence))
+
+    def _with_roles(self, output: Sequence[Any], x: Tensor, u: Tensor | None) -> Subject:
+        """With what the places of a tuple hold."""
+        assert self.encodes is not None
+        draws = []
+        if self.module is not None:
+            forward = self.predicts
+            given = self.prepared(x)
+            draws = [decoder_inputs(self.module, lambda: forward and forward(given)), own_sampler(self.module)]
+        names = returned_names(self.encodes, len(output))
+        reading = read_places(output, x.shape, again=lambda: self.raw_code(x, u), draws=draws, names=names)
+        return replace(self, roles=reading.roles, notes=(*self.notes, reading.sentence))
+
+    def _what_encodes(self, x: Tensor, u: Tensor | None) -> tuple[Subject, str]:
+        """With ``forward`` as what encodes, if its answer says by name that there is a code in it, or gives a posterior
+        beside a reconstruction where the encoder has only a tensor (mean and variance may lie side by side in it, or be
+        made from it later); with the base model, if nothing else encodes. And why forward failed, if it did."""
+        if self.predicts is None:
+            return self, ""
         try:
             output = self.predicts(self.prepared(x))
-        except Exception:  # noqa: BLE001 - a forward that wants more than observations may raise anything
-            return self
-        if not holds_posterior(output, x.shape):
-            return self
-        told = "What encodes is forward, since it gives a mean with a variance; --encode says otherwise."
-        return replace(self, encodes=self.predicts, guessed=False, notes=(*self.notes, told))
+        except Exception as error:  # noqa: BLE001 - a forward that wants more than observations may raise anything
+            return self, f"forward failed as well ({in_words(error)})"
+        why = ""
+        if names_code(output):
+            why = "its answer has a code by name"
+        elif holds_posterior(output, x.shape) and (self.encodes is None or isinstance(self.raw_code(x, u), Tensor)):
+            why = "it gives a mean with a variance"
+        if why:
+            note = f"What encodes is forward, since {why}; {OTHERWISE}."
+            return replace(self, encodes=self.predicts, guessed=False, notes=(*self.notes, note)), ""
+        inner = base_model(self.module) if self.encodes is None else None
+        if inner is not None:
+            name, tap = inner
+            note = f"What encodes is {name}, the model without its head; {OTHERWISE}."
+            return replace(self, encodes=tap, guessed=False, notes=(*self.notes, note)), ""
+        return self, ""
+
+    def _with_decoder(self, x: Tensor, u: Tensor | None) -> Subject:
+        """With what the decoder gives; one that fails is put aside. Codes of a shape of their own are given to it in
+        that, or as rows if it takes only those."""
+        reasons = []
+        for shape in dict.fromkeys((self.code_shape, ())):
+            try:
+                return replace(self, code_shape=shape)._with_meaning(x, u)
+            except (ValueError, TypeError) as error:
+                reasons.append(error)
+        return self.without_decoder(reasons[0])
 
     def _with_meaning(self, x: Tensor, u: Tensor | None) -> Subject:
         """Which reading of the decoder's output comes nearest to the observations themselves."""
@@ -193,7 +281,7 @@ class Subject:
         others = ", ".join(f"{errors[name]:.3g} as {SPOKEN[name]}" for name in errors if name != best)
         told = (
             f"The decoder's output was read as {SPOKEN[best]}: its mean squared error is then {errors[best]:.3g} "
-            f"({others}); --output says otherwise."
+            f"({others}); --output (output= in Python) says otherwise."
         )
         return replace(self, meaning=best, notes=(*self.notes, told))  # type: ignore[arg-type]
 
@@ -207,10 +295,11 @@ def as_subject(
     returns: str | Sequence[str] | None = None,
     output: Meaning = "auto",
 ) -> Subject:
-    """Wrap a module, an object with ``encode``, a plain function from observations to codes, or a run.
+    """Wrap a module, an object with ``encode``, an estimator with ``transform``, a plain function from observations to
+    codes, codes that are there already (a row for each example), or a run.
 
     A run may be named by its id, a unique part of it, its folder or ``"latest"`` (in the folder ``runs``); a string
-    ``FILE.py:NAME`` names a model in a file of yours.
+    ``FILE.py:NAME`` names a model in a file of yours, and one that ends in ``.npy`` or ``.npz`` a file of codes.
 
     ``encode`` and ``decode`` name a method, ``forward``, or a layer by its dotted name, or are functions themselves;
     ``returns`` says what the places of a tuple are (``"sample,mean,logvar"``), ``output`` what the decoder gives.
@@ -221,19 +310,23 @@ def as_subject(
     if isinstance(thing, str) and ".py:" in thing:
         name = name or thing.rpartition(":")[2]
         thing = load_source(thing)
+    elif isinstance(thing, str | Path) and str(thing).endswith(CODE_FILES):
+        name = name or Path(thing).name
+        thing = read_codes(Path(thing))
     elif isinstance(thing, str | Path | Run):
         run, thing = _loaded(thing)
         name = name or run.id
-    core = _unwrapped(thing)
-    module = core if isinstance(core, nn.Module) else None
+    core = unwrapped(thing)
     roles = None if returns is None else checked_roles(returns if isinstance(returns, str) else ",".join(returns))
-    encodes = _called(core, encode) if encode is not None else _default_encode(core)
-    decodes = _called(core, decode) if decode is not None else _default_decode(core)
+    if is_codes(core):
+        codes, assumed = codes_of(core, roles)
+        return Subject(name or "codes", codes=codes, notes=assumed)
+    module = core if isinstance(core, nn.Module) else None
+    encodes = called(core, encode) if encode is not None else default_encode(core)
+    decodes = called(core, decode) if decode is not None else default_decode(core)
     if encodes is None and module is None:
-        raise TypeError(
-            "a model is an nn.Module, an object with an encode method, a function of observations, or a run (its id, "
-            f"its folder or 'latest'); got a {type(thing).__name__}"
-        )
+        raise TypeError(_no_subject(thing))
+    flow = encode is None and is_flow(core)
     return Subject(
         name or getattr(core, "__name__", None) or type(core).__name__,
         encodes,
@@ -244,6 +337,7 @@ def as_subject(
         roles,
         "values" if output == "auto" and decode is None and callable(getattr(core, "generate", None)) else output,
         guessed=encode is None and module is not None and not callable(getattr(core, "encode", None)),
+        notes=(FLOW,) if flow else (),
         run=run,
     )
 
@@ -256,87 +350,25 @@ def _loaded(named: Run | Path | str) -> tuple[Run, nn.Module]:
     return run, load_model(run)
 
 
-def _unwrapped(thing: Any) -> Any:
-    """The module inside of DataParallel and torch.compile."""
-    while isinstance(thing, nn.Module):
-        inner = getattr(thing, "_orig_mod", None)
-        if inner is None and isinstance(thing, nn.DataParallel | nn.parallel.DistributedDataParallel):
-            inner = thing.module
-        if not isinstance(inner, nn.Module):
-            break
-        thing = inner
-    return thing
+FLOW = (
+    "Taken as a flow: forward encodes and inverse decodes. If it is the other way round, declare it with --encode "
+    "inverse --decode forward (encode=, decode= in Python)."
+)
+INDICES = "The codes are whole numbers, such as indices of a codebook: their order and distances mean little."
 
 
-def _default_encode(core: Any) -> Callable[..., Any] | None:
-    for name in ("encode", "encoder"):
-        if callable(getattr(core, name, None)):
-            found: Callable[..., Any] = getattr(core, name)
-            return found
-    return core if callable(core) and not isinstance(core, nn.Module) else None
+def _no_subject(thing: Any) -> str:
+    """Why something cannot be looked at, and what can."""
+    kind = type(thing).__name__
+    if is_estimator(thing):
+        return f"{kind} has no transform for given observations: give its codes as an array, a row for each example"
+    return (
+        "a model is an nn.Module, an object with an encode or transform method, a function of observations, an array of "
+        f"codes, or a run (its id, its folder or 'latest'); got a {kind}"
+    )
 
 
-def _default_decode(core: Any) -> Callable[..., Any] | None:
-    """``generate`` gives observations in the data's units; ``decode`` and a decoder give whatever they give."""
-    for name in ("generate", "decode", "decoder"):
-        if callable(getattr(core, name, None)):
-            found: Callable[..., Any] = getattr(core, name)
-            return found
-    return None
-
-
-def _called(core: Any, what: str | Callable[..., Any]) -> Callable[..., Any]:
-    """A method, ``forward``, a layer by its dotted name, or a function as it is."""
-    if not isinstance(what, str):
-        return what
-    layers = dict(core.named_modules()) if isinstance(core, nn.Module) else {}
-    if what in layers and not ("." not in what and what in ("encoder", "decoder")):
-        return _tap(core, what)
-    found = getattr(core, what, None)
-    if callable(found):
-        return found
-    raise ValueError(f"{type(core).__name__} has no method and no layer {what!r}: {_how_to_encode(core)}")
-
-
-def _tap(core: nn.Module, layer: str) -> Callable[[Tensor], Tensor]:
-    """The output of one layer while the whole module runs forward."""
-
-    def encode(x: Tensor) -> Tensor:
-        caught: list[Tensor] = []
-
-        def keep(module: nn.Module, inputs: Any, output: Any) -> None:
-            caught.append(first_tensor(output))
-
-        handle = core.get_submodule(layer).register_forward_hook(keep)
-        try:
-            core(x)
-        finally:
-            handle.remove()
-        if not caught:
-            raise ValueError(f"the layer {layer!r} is not used when the module runs forward")
-        return caught[-1]
-
-    return encode
-
-
-def first_tensor(output: Any) -> Tensor:
-    """The tensor of a layer's output: recurrent layers and attention return it first, with their state behind."""
-    while isinstance(output, tuple | list) and output:
-        output = output[0]
-    if not isinstance(output, Tensor):
-        raise TypeError(f"a layer returned a {type(output).__name__}, in which there is no tensor to take")
-    return output
-
-
-def _how_to_encode(core: Any) -> str:
-    layers = [name for name, _ in core.named_modules() if name] if isinstance(core, nn.Module) else []
-    layers.sort(key=lambda name: name.count("."))  # the larger parts are what most people mean
-    shown = ", ".join(layers[:6]) + (", ..." if len(layers) > 6 else "")
-    known = f", or a layer: {shown}" if shown else ""
-    return f"give it an encode(x) method, or say what to look at with --encode NAME (a method, forward{known})"
-
-
-MISFITS = ("shape", "size", "expected input", "channels", "dimension", "mat1", "broadcast")
+MISFITS = ("shape", "size", "expected input", "channels", "dimension", "mat1", "broadcast", "features")
 
 
 def misfit(error: Exception, shape: tuple[int, ...]) -> str:
@@ -347,7 +379,8 @@ def misfit(error: Exception, shape: tuple[int, ...]) -> str:
     if len(shape) == 3 and "channel" in str(error):
         words += f", and the model is made for another number of channels than {shape[0]}"
     elif len(shape) == 3:
-        words += f" ({shape[1]} x {shape[2]} pixels): if the model takes another size, --world.size resizes them"
+        words += f" ({shape[1]} x {shape[2]} pixels): if the model takes another size, --world.size resizes them "
+        words += "(in Python, resize the images before)"
     return words
 
 
@@ -355,4 +388,7 @@ def _misfit_code(error: Exception, numbers: int) -> str:
     """What to do if the user's decoder does not take what their encoder gives."""
     if not isinstance(error, RuntimeError | ValueError) or not any(word in str(error).lower() for word in MISFITS):
         return ""
-    return f"; what encodes gives {numbers} numbers per example: --encode and --decode say what belongs together"
+    return (
+        f"; what encodes gives {numbers} numbers per example: --encode and --decode say what belongs together "
+        "(encode= and decode= in Python)"
+    )

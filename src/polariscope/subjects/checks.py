@@ -1,0 +1,69 @@
+"""What every subject promises, looked at on a few examples: one finite code for each, and always the same one."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from polariscope.subjects.subject import Subject
+from polariscope.user_code import UserCodeError
+
+EXAMPLES = 32
+SPREAD = 1e-2
+"""Share of a variable's standard deviation by which two answers about one example may differ."""
+ROUNDING = 1e-4
+"""Share of the largest number by which they may differ in single precision."""
+
+
+def broken_promises(subject: Subject, x: Tensor, u: Tensor | None = None) -> list[str]:
+    """What a subject that has been :meth:`~Subject.understood` does not keep, in sentences.
+
+    The mean of an example's code is finite, the same whenever it is asked for, and does not depend on the other
+    examples of its batch. A sample may be random. Three short passes on at most 32 examples.
+    """
+    if subject.codes is not None or subject.encodes is None:
+        return []
+    x, u = x[:EXAMPLES], None if u is None else u[:EXAMPLES]
+    with subject.at_rest():
+        torch.manual_seed(0)
+        first, second = (subject.encode(x, u)["mean"].double() for _ in range(2))
+        if not first.isfinite().all():
+            return ["The model gives NaN or infinity on some examples."]
+        allowed = _allowed(first, subject.dtype)
+        if bool(((first - second).abs() > allowed).any()):
+            return [
+                f"The code is random in evaluation mode: the same example asked twice differs by up to "
+                f"{_size(first, second)} standard deviations of the code. Is a dropout always on, or a "
+                "sample returned in place of the mean? That noise is in all figures."
+            ]
+        return _alone(subject, x, u, first, allowed)
+
+
+def _alone(subject: Subject, x: Tensor, u: Tensor | None, together: Tensor, allowed: Tensor) -> list[str]:
+    """What changes if an example is asked about by itself."""
+    if len(x) < 2:
+        return []
+    try:
+        alone = subject.encode(x[:1], None if u is None else u[:1])["mean"].double()
+    except (UserCodeError, ValueError, TypeError) as error:
+        return [f"The model takes batches, but no single example: {error}."]
+    if alone.shape[1] != together.shape[1]:
+        return [f"The code has {together.shape[1]} variables in a batch and {alone.shape[1]} for one example alone."]
+    if bool(((alone - together[:1]).abs() > allowed).any()):
+        return [
+            f"The code of an example depends on the others in its batch: alone it differs by up to "
+            f"{_size(alone, together[:1], together)} standard deviations of the code. Is a batch "
+            "normalisation left in training? Other batches would give other figures."
+        ]
+    return []
+
+
+def _allowed(means: Tensor, dtype: torch.dtype) -> Tensor:
+    """How far apart two answers may be for each variable: a little of its spread, and rounding."""
+    rounding = max(ROUNDING, 16 * torch.finfo(dtype).eps)
+    return SPREAD * means.std(0, correction=0) + rounding * means.abs().max()
+
+
+def _size(one: Tensor, other: Tensor, population: Tensor | None = None) -> str:
+    spread = (one if population is None else population).std(0, correction=0)
+    return f"{float((one - other).abs().max() / spread.max().clamp_min(1e-12)):.2g}"
