@@ -172,7 +172,8 @@ def test_a_deterministic_code_without_a_decoder_is_examined_too() -> None:
 def test_a_collapsed_model_is_called_so() -> None:
     class Collapsed(nn.Module):
         def encode(self, x):
-            return torch.zeros(len(x), 2), torch.zeros(len(x), 2)
+            mean, logvar = torch.zeros(2, len(x), 2)
+            return mean, logvar
 
     found = examine(Collapsed(), np.random.default_rng(0).normal(size=(300, 3)))
     assert found.counts == {"active": 0, "mixed": 0, "passive": 2}

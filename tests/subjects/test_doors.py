@@ -6,10 +6,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from sklearn.decomposition import PCA
+from sklearn.decomposition import NMF, PCA
 from sklearn.manifold import TSNE
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
+from torch import nn
 
 from polariscope import compare, examine
 from polariscope.cli import main
@@ -75,6 +76,19 @@ def test_forward_encodes_where_its_answer_names_a_code(dots, name, said) -> None
     assert any(note.startswith(said) and "encode= in Python" in note for note in rep.notes)
 
 
+def test_a_forward_that_fails_is_said_where_nothing_else_encodes(dots) -> None:
+    class Wide(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.dense = nn.Linear(100, 3)
+
+        def forward(self, x):
+            return self.dense(x.flatten(1))
+
+    with pytest.raises(ValueError, match=r"Wide does not encode: forward fails \(RuntimeError: mat1 and mat2"):
+        represent(Wide(), dots, count=16)
+
+
 def test_a_layer_may_answer_by_name(dots) -> None:
     rep = represent(as_subject(foreign("WithHead"), encode="vit"), dots, count=64)
     np.testing.assert_allclose(rep.mean[:, :2], rep.factors - 3.5, atol=1e-5)
@@ -92,6 +106,8 @@ def test_scikit_learn_transforms_and_transforms_back(dots) -> None:
     np.testing.assert_array_equal(found.reconstructions, found.originals)
     pipeline = make_pipeline(StandardScaler(with_std=False), PCA(5)).fit(rows)
     assert represent(pipeline, dots, count=64).mean.shape == (64, 5)
+    for kind in (np.float32, np.float64):  # which insists on what it was fitted on
+        assert represent(NMF(2, init="nndsvda", tol=1).fit(rows.astype(kind)), dots, count=64).mean.shape == (64, 2)
 
 
 def test_an_estimator_fitted_on_bytes_is_not_given_brightnesses(dots) -> None:

@@ -137,7 +137,8 @@ def _transforms(estimator: Any) -> Callable[[Tensor], NDArray[Any]] | None:
         return None
 
     def encode(x: Tensor) -> NDArray[Any]:
-        rows = _rows(x)
+        fitted = getattr(getattr(estimator, "components_", None), "dtype", np.float64)  # some insist on their own
+        rows = _rows(x).astype(fitted)
         _check_units(estimator, rows)
         codes = transform(rows)
         return np.asarray(codes.toarray() if hasattr(codes, "toarray") else codes)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from polariscope.subjects.outputs import read_code
 from polariscope.subjects.subject import Subject
 from polariscope.user_code import UserCodeError
 
@@ -26,15 +27,15 @@ def broken_promises(subject: Subject, x: Tensor, u: Tensor | None = None) -> lis
     x, u = x[:EXAMPLES], None if u is None else u[:EXAMPLES]
     with subject.at_rest():
         torch.manual_seed(0)
-        first, second = (subject.encode(x, u)["mean"].double() for _ in range(2))
+        first, second = (_mean(subject, x, u) for _ in range(2))
         if not first.isfinite().all():
             return ["The model gives NaN or infinity on some examples."]
         allowed = _allowed(first, subject.dtype)
         if bool(((first - second).abs() > allowed).any()):
             return [
                 f"The code is random in evaluation mode: the same example asked twice differs by up to "
-                f"{_size(first, second)} standard deviations of the code. Is a dropout always on, or a "
-                "sample returned in place of the mean? That noise is in all figures."
+                f"{_size(first, second)} standard deviations of the code. Is a dropout always on, a mask "
+                "drawn at random, or a sample returned in place of the mean? That noise is in all figures."
             ]
         return _alone(subject, x, u, first, allowed)
 
@@ -44,7 +45,7 @@ def _alone(subject: Subject, x: Tensor, u: Tensor | None, together: Tensor, allo
     if len(x) < 2:
         return []
     try:
-        alone = subject.encode(x[:1], None if u is None else u[:1])["mean"].double()
+        alone = _mean(subject, x[:1], None if u is None else u[:1])
     except (UserCodeError, ValueError, TypeError) as error:
         return [f"The model takes batches, but no single example: {error}."]
     if alone.shape[1] != together.shape[1]:
@@ -56,6 +57,13 @@ def _alone(subject: Subject, x: Tensor, u: Tensor | None, together: Tensor, allo
             "normalisation left in training? Other batches would give other figures."
         ]
     return []
+
+
+def _mean(subject: Subject, x: Tensor, u: Tensor | None) -> Tensor:
+    mean = read_code(subject.raw_code(x, u), subject.roles)["mean"].double()
+    if len(mean) != len(x):
+        raise ValueError(f"it returns {len(mean)} codes for {len(x)} of them")
+    return mean
 
 
 def _allowed(means: Tensor, dtype: torch.dtype) -> Tensor:

@@ -193,6 +193,8 @@ class Subject:
         with self.at_rest():
             torch.manual_seed(0)  # the same evidence whenever it is taken
             subject, failed = self._what_encodes(x, u) if self.guessed and self.roles is None else (self, "")
+            if subject.encodes is None and failed:
+                raise UserCodeError(f"{self.name} does not encode: {failed}; {how_to_encode(self.module)}")
             if subject.encodes is None:
                 return subject
             try:
@@ -200,7 +202,7 @@ class Subject:
             except UserCodeError as error:
                 if not failed:
                     raise
-                raise UserCodeError(f"{error}; {failed}") from error
+                raise UserCodeError(f"{error}; and {failed}") from error
             if subject.roles is None and unnamed(output) and len(output) > 1:
                 subject = subject._with_roles(output, x, u)
             mean = shaped_code(output, subject.roles)["mean"]
@@ -237,7 +239,7 @@ class Subject:
         try:
             output = self.predicts(self.prepared(x))
         except Exception as error:  # noqa: BLE001 - a forward that wants more than observations may raise anything
-            return self, f"forward failed as well ({in_words(error)})"
+            return self, f"forward fails ({in_words(error)}{misfit(error, tuple(x.shape[1:]))})"
         why = ""
         if names_code(output):
             why = "its answer has a code by name"
