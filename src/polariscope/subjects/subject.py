@@ -365,8 +365,8 @@ def _no_subject(thing: Any) -> str:
     if is_estimator(thing):
         return f"{kind} has no transform for given observations: give its codes as an array, a row for each example"
     return (
-        "a model is an nn.Module, an object with an encode or transform method, a function of observations, an array of "
-        f"codes, or a run (its id, its folder or 'latest'); got a {kind}"
+        "a model is an nn.Module, an object with an encode or transform method, a function of observations, an array "
+        f"of codes, or a run (its id, its folder or 'latest'); got a {kind}"
     )
 
 
