@@ -250,8 +250,8 @@ def _said(
         place = run.path
     saved = None if place is None else save(several, place, title)
     if options.json:
-        told = {"report": None if saved is None else str(saved)}
-        print(json.dumps({**told, "findings": [findings.json() for findings in several]}, default=str))
+        page = None if saved is None else str(saved)
+        print(json.dumps({"report": page, "findings": [findings.json() for findings in several]}, default=str))
         return 0
     for findings in several:
         show(findings, heading=True)
