@@ -1,6 +1,9 @@
-"""Counts in words: ``1 seed``, ``2 seeds``. Whatever prints a number of things asks here."""
+"""Counts in words, ``1 seed``, ``2 seeds``, and what data is called. Whatever prints a number of things asks here."""
 
 from __future__ import annotations
+
+import re
+from pathlib import PurePath
 
 
 def counted(number: int, noun: str, plural: str = "") -> str:
@@ -19,3 +22,17 @@ def listed(names: list[str]) -> str:
     ('x', 'x and y', 'x, y and area')
     """
     return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
+
+
+def data_name(path: str) -> str:
+    """What data of the user's own is called: its file or folder, and of MNIST's files the folder and the part.
+
+    >>> data_name("data/norm.npz"), data_name("data/mnist/"), data_name("mnist/train-images-idx3-ubyte.gz")
+    ('norm', 'mnist', 'mnist-train')
+    """
+    place = PurePath(path)
+    name = place.name.removesuffix(".gz")
+    part = re.fullmatch(r"(.+?)[-_.]images[-_.]idx\d.*", name)
+    if part:
+        return "-".join(filter(None, [place.parent.name, part[1]]))
+    return re.sub(r"(?<=.)\.(npz|npy|h5|hdf5|mat|idx\d?)$", "", name, flags=re.IGNORECASE) or "file"

@@ -145,7 +145,7 @@ def test_hdf5_with_groups(tmp_path) -> None:
             file[f"{group}/data"], file[f"{group}/target"] = IMAGES[part], LABELS[part]
     sentence = refusal(tmp_path / "usps.h5")
     assert "but the file holds test/own/data (4, 5, 4), test/own/target (4,), train/data (8, 5, 4)" in sentence
-    assert sentence.endswith("give as group (--world.group) test/own or train")
+    assert sentence.endswith("give as group (group=, --world.group) test/own or train")
     for group, part in (("train", slice(0, 8)), ("/test/own/", slice(8, 12))):
         world = File(str(tmp_path / "usps.h5"), group=group)
         np.testing.assert_array_equal(world.observe(np.arange(len(world)))[:, 0], IMAGES[part])
@@ -239,7 +239,7 @@ def test_file_is_a_world_by_name_and_reads_late(tmp_path) -> None:
     assert isinstance(world, File)
     assert worlds.describe(world) == {
         "name": "file", "path": str(tmp_path / "late.npz"), "size": None, "kinds": {}, "white": None, "group": "",
-            "floats": False,
+            "floats": False, "key": "", "image_shape": [], "order": None,
     }  # fmt: skip
     with pytest.raises(FileNotFoundError, match=r"late\.npz"):
         world.observe([0])

@@ -19,7 +19,7 @@ from polariscope.objectives.objective import objectives
 from polariscope.registry import Registry, held, required
 from polariscope.training.config import RunConfig
 from polariscope.training.start import warm
-from polariscope.worlds.splits import splits
+from polariscope.worlds.splits import splits, usual_split
 from polariscope.worlds.world import World, worlds
 
 RUN_HELP = """polariscope {command} WORLD [--objective NAME] [--model NAME] [--split NAME] [--config FILE] [options]
@@ -52,8 +52,10 @@ def parse_run(arguments: list[str], command: str, extra: list[tuple[str, Any, An
         arguments += [] if folder is None else ["--runs", folder]
         _begin(description, take(list(arguments), "--model"), Store(Path(folder or "runs")).open(origin))
     for section, registry in CHOSEN.items():
-        usual = {"world": "sprites", "split": "random", "objective": "vae"}.get(section)
-        if usual is None:
+        usual = {"world": "sprites", "objective": "vae"}.get(section, "")
+        if section == "split":
+            usual = splits.name_of(usual_split(worlds.build(description["world"])))
+        elif section == "model":
             usual = models.name_of(objectives.build(description["objective"]).default_model())
         known = description.get(section, {})
         known = registry.spelled(known) if isinstance(known, str) else {"name": usual, **known}

@@ -29,10 +29,9 @@ from polariscope.dimension import (
 from polariscope.grammar import counted
 from polariscope.lab.store import Store
 from polariscope.report.terminal import show
-from polariscope.training.config import RunConfig
+from polariscope.training.config import RunConfig, called
 from polariscope.training.loop import Listeners
 from polariscope.training.run import paced
-from polariscope.worlds.world import worlds
 
 EXTRA = [
     (
@@ -147,7 +146,7 @@ def _report(config: RunConfig, options: Any, start: int, found: list[StableDimen
     settings = {"statistic": options.statistic, "start": start, "cap": options.cap, "budget": options.budget}
     about = config.describe() | {"dimension": settings}
     run = Store(options.runs).create(about, f"dimension {config.label}", "dimension")
-    findings = dimension_findings(found, worlds.name_of(config.world), start, about)
+    findings = dimension_findings(found, called(config.world), start, about)
     saved = findings.save(run.path)
     answers = [one.answer for one in found if one.last.trusted]
     dimension = sum(answers) / len(answers) if answers else None

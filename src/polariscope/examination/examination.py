@@ -11,6 +11,7 @@ from typing import Any, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from polariscope.grammar import data_name
 from polariscope.lab.store import Run
 from polariscope.measures.polarisation import Kind
 from polariscope.report import figures
@@ -273,11 +274,20 @@ def said_of(settings: Mapping[str, Any], headline: str) -> str:
     world, training = settings.get("world"), settings.get("training")
     if not isinstance(world, Mapping):
         return f"{headline}."
-    data = f"the file {world['path']}" if "path" in world else f"the world “{world.get('name', '?')}”"
+    data = data_called(world)
     if not isinstance(training, Mapping) or "objective" not in settings:
         return f"{headline}; examined on {data}."
     steps = f" for {training['steps']:,} steps" if "steps" in training else ""
     return f"{headline}; trained on {data}{steps}."
+
+
+def data_called(world: Mapping[str, Any]) -> str:
+    """The data of a configuration in a sentence: a file or folder by its name, with the views that change it."""
+    if isinstance(world.get("path"), str):
+        return f"the data “{data_name(world['path'])}”"
+    if isinstance(world.get("of"), Mapping):
+        return f"{data_called(world['of'])} as “{world.get('name', '?')}”"
+    return f"the world “{world.get('name', '?')}”"
 
 
 def held_out_terms(metrics: Sequence[Metric]) -> list[Value]:

@@ -8,11 +8,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import PurePath
 from typing import Any
 
 import pyarrow as pa
 
+from polariscope.grammar import data_name
 from polariscope.lab.query import Limits, Rows, select, where
 from polariscope.lab.results import Basis, current, examined_of, shown
 from polariscope.lab.store import METRICS, Run
@@ -144,7 +144,7 @@ def _data(world: Any, depth: int = 0) -> str | None:
     if not isinstance(world, dict) or depth > DEEPEST:
         return world if isinstance(world, str) else None
     path, name = world.get("path"), world.get("name")
-    own = PurePath(path).name if isinstance(path, str) and path else name if isinstance(name, str) else None
+    own = data_name(path) if isinstance(path, str) and path else name if isinstance(name, str) else None
     inner = _data(world.get("of"), depth + 1)
     return " of ".join(filter(None, (own, inner))) or None
 

@@ -7,6 +7,7 @@ the criteria look at, ``figures`` draw them. The engine does the rest: processes
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -217,7 +218,7 @@ class Bench:
 
     def train(self, config: RunConfig) -> Run:
         """The trained run of a configuration: from the store if it is there, resumed if it was cut off."""
-        run_id = f"{config.label.replace(' ', '-')}-{fingerprint(config.describe())}"
+        run_id = f"{re.sub(r'[^A-Za-z0-9._-]+', '-', config.label)}-{fingerprint(config.describe())}"
         path = self.store.path_of(run_id)
         with hold(path, wait=True):  # two jobs that need the same run train it once
             run = self.store.open(run_id) if (path / "run.json").exists() else None

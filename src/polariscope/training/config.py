@@ -10,9 +10,11 @@ from polariscope.nets.model import Model, models
 from polariscope.objectives.objective import Objective, objectives
 from polariscope.objectives.vae import VAE
 from polariscope.registry import from_plain, nearest, plain
+from polariscope.worlds.files import File
 from polariscope.worlds.given import Data, as_world
 from polariscope.worlds.remembered import recalled
-from polariscope.worlds.splits import RandomSplit, Split
+from polariscope.worlds.splits import Split, usual_split
+from polariscope.worlds.view import inside
 from polariscope.worlds.world import World, worlds
 
 
@@ -114,6 +116,20 @@ class Start:
             raise ValueError(f"start.{given} is about another run's model: say which run with start.run")
 
 
+def called(world: World) -> str:
+    """What a world is called: data of the user's own by its file or folder, a view of it by both.
+
+    >>> from polariscope.worlds.files import File
+    >>> called(File("data/norm.npz")), called(worlds.build("mini-sprites"))
+    ('norm', 'mini-sprites')
+    """
+    if isinstance(world, File):
+        return world.called
+    name = worlds.name_of(world) if worlds.knows(world) else "array"
+    inner = inside(world, File)
+    return f"{name} {inner[0].called}" if inner else name
+
+
 SECTIONS = ("world", "split", "objective", "model", "training", "start")
 
 
@@ -126,7 +142,7 @@ class RunConfig:
     objective: Objective = field(default_factory=VAE)
     model: Model = None  # type: ignore[assignment]  # the objective's own, see __post_init__
     training: TrainingConfig = field(default_factory=TrainingConfig)
-    split: Split = field(default_factory=RandomSplit)
+    split: Split = None  # type: ignore[assignment]  # the world's own, or a random one, see __post_init__
     start: Start = field(default_factory=Start)
 
     def __post_init__(self) -> None:
@@ -134,12 +150,13 @@ class RunConfig:
             object.__setattr__(self, "world", as_world(self.world))
         if self.model is None:
             object.__setattr__(self, "model", self.objective.default_model())
+        if self.split is None:
+            object.__setattr__(self, "split", usual_split(self.world))
 
     @property
     def label(self) -> str:
         """A few words for folder names and tables."""
-        named = worlds.name_of(self.world) if worlds.knows(self.world) else "array"
-        return f"{named} {objectives.name_of(self.objective)}"
+        return f"{called(self.world)} {objectives.name_of(self.objective)}"
 
     def describe(self) -> dict[str, Any]:
         """A JSON-ready dictionary from which :meth:`build` makes the same configuration.

@@ -1,34 +1,39 @@
 """Readers of real data: a path in, an :class:`ArrayWorld` out. Nothing is ever downloaded, nothing unpickled.
 
 The kind of file is told by its first bytes, not by its name: IDX (MNIST, Fashion-MNIST; plain or gzip), npz and npy,
-HDF5 (Shapes3D), or a folder of images. What is too large to be held is read in place. Whatever cannot be read is
-refused in one sentence with the path, what was expected and what came.
+HDF5 (Shapes3D), MATLAB, a folder of images or of the four IDX files of MNIST. What is too large to be held is read in
+place. Whatever cannot be read is refused in one sentence with the path, what was expected and what came.
 """
 
 from __future__ import annotations
 
+import math
 import struct
 import zipfile
 import zlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal, TypeVar
 
 import numpy as np
+import tyro
 from numpy.lib import format as npy
 from numpy.typing import ArrayLike, NDArray
 
-from polariscope.worlds import hdf5, observations
+from polariscope.grammar import counted, data_name
+from polariscope.worlds import hdf5, matlab, observations
 from polariscope.worlds.capacity import check_unpacked
 from polariscope.worlds.factors import Factor
-from polariscope.worlds.idx import read_idx_pair
-from polariscope.worlds.image_folder import read_folder
+from polariscope.worlds.idx import holds_idx, read_idx_pair, read_idx_parts, training_and_test
+from polariscope.worlds.image_folder import ImageRows, files_in, images_in, read_folder
 from polariscope.worlds.labels import DeclaredKind, Kinds, as_factors
-from polariscope.worlds.observations import Resized, Rows, as_observations
+from polariscope.worlds.observations import Arranged, Resized, Rows, as_observations, held, shaped
 from polariscope.worlds.world import ArrayWorld, worlds
+
+T = TypeVar("T")
 
 # Names under which files hold their observations and factors, the more telling first (x_train: the Keras MNIST file).
 OBSERVATION_KEYS = ("images", "imgs", "image", "x", "data", "x_train", "arr_0")
@@ -44,6 +49,23 @@ SHAPES3D_FACTORS: dict[str, DeclaredKind] = {
 UNREADABLE = (ValueError, EOFError, OSError, KeyError, zlib.error, zipfile.BadZipFile, MemoryError, NotImplementedError)
 
 
+DATA_SUFFIXES = {".gz", ".npz", ".npy", ".h5", ".hdf5", ".mat"}
+Order = Literal["rows", "columns"]
+DOWN_COLUMNS = (
+    "The numbers of an image are taken to run down its columns, as MATLAB has them; if they run along its rows, say so "
+    '(order="rows", --world.order rows).'
+)
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What of a file is meant: the part of it, the array in that, and how many numbers an observation has."""
+
+    group: str = ""
+    key: str = ""
+    numbers: int | None = None
+
+
 @dataclass(frozen=True, eq=False)
 class Found:
     """What a file holds: observations, the table of their factors, and what is known about those."""
@@ -54,6 +76,10 @@ class Found:
     kinds: Kinds = field(default_factory=dict)
     values: NDArray[Any] | None = None
     assumed: tuple[str, ...] = ()
+    order: Order = "rows"
+    """How the numbers of an image run, if it is stored as a row of them."""
+    held_out: NDArray[np.int64] | None = None
+    """The numbers of what the makers of the data kept for tests."""
 
 
 def read(
@@ -64,30 +90,51 @@ def read(
     white: float | None = None,
     group: str = "",
     floats: bool = False,
+    key: str = "",
+    shape: Sequence[int] = (),
+    order: Order | None = None,
+    table: ArrayLike | None = None,
 ) -> ArrayWorld:
     """The world in a file or a folder of images.
 
     ``size`` resizes images to ``size`` x ``size``; without it those of a folder need one common size. ``kinds``
     declares kinds of factors by name, ``white`` the number of a white pixel, where the data does not tell them rightly
-    (see :class:`ArrayWorld`). ``group`` is the part of an HDF5 file that is meant, if it has parts. Images of
-    ``floats`` keep their numbers, in any number of channels.
+    (see :class:`ArrayWorld`). ``group`` is the part of an HDF5 file that is meant, if it has parts, and ``key`` the
+    array that holds the observations, if its name does not tell. Images of ``floats`` keep their numbers, in any number
+    of channels. ``shape`` makes images of rows of numbers, which run along their rows or, as in files of MATLAB, down
+    their columns, unless ``order`` says otherwise. ``table`` has factors to take instead of the file's own.
     """
     path = Path(path).expanduser()
     if not path.exists():
         raise FileNotFoundError(f"there is no file or folder {str(path)!r}; data is never downloaded, give its path")
+    source = str(path)
     reader = None if path.is_dir() else _reader_for(path)
     if group and reader is not _read_hdf5:
         raise ValueError(f"{path}: group={group!r} names a part of an HDF5 file, and this is none")
-    found = Found(*read_folder(path, size)) if reader is None else _read_hdf5(path, group) if group else reader(path)
-    source = str(path)
-    if size is not None and reader is not None:
-        found, white = _resized(found, size, source, white, floats), None
+    if key and reader not in (_read_npz, _read_hdf5, _read_mat, _read_mat_hdf5):
+        raise ValueError(f"{path}: key={key!r} names an array of an npz, HDF5 or MATLAB file, and this is none")
+    if order is not None and not shape:
+        raise ValueError(f"{path}: order={order!r} is about numbers that become images; give their shape too")
+    wanted = Wanted(group, key, math.prod(shape) if shape else None)
+    found = _read_directory(path, size) if reader is None else reader(path, wanted)
+    if table is not None:
+        found = replace(found, table=table, names=(), kinds={}, values=None)
+    assumed = list(found.assumed)
+    rows = found.rows
+    if shape:
+        rows = shaped(rows, shape, source, (order or found.order) == "columns")
+        if order is None and found.order == "columns" and len(shape) > 1:
+            assumed.append(DOWN_COLUMNS)
+    images, about_them = as_observations(rows, source, white, floats, channels_first=len(shape) > 1)
+    if size is not None and not isinstance(rows, ImageRows):
+        images = _resized(images, size, source)
     if found.table is None:
-        return ArrayWorld(found.rows, source=source, white=white, kinds=kinds, assumed=found.assumed, floats=floats)
+        assumed += about_them
+        return ArrayWorld(Arranged(images), source=source, kinds=kinds, assumed=tuple(assumed), held_out=found.held_out)
     declared = {**found.kinds, **(kinds or {})}
-    positions, factors, assumed = as_factors(found.table, found.names, declared, found.values, source)
-    assumed = [*found.assumed, *assumed]
-    return ArrayWorld(found.rows, positions, factors, source, white=white, assumed=tuple(assumed), floats=floats)
+    positions, factors, about_factors = as_factors(found.table, found.names, declared, found.values, source)
+    assumed += [*about_factors, *about_them]
+    return ArrayWorld(Arranged(images), positions, factors, source, assumed=tuple(assumed), held_out=found.held_out)
 
 
 @worlds.register("file")
@@ -106,10 +153,36 @@ class File:
     """The part of an HDF5 file that is meant."""
     floats: bool = False
     """Keep the numbers of images as they are, in any number of channels: heights, layers of a map."""
+    key: str = ""
+    """The array of an npz, HDF5 or MATLAB file that holds the observations, if its name does not tell."""
+    image_shape: Annotated[tuple[int, ...], tyro.conf.arg(name="shape")] = ()
+    """Shape of the images that rows of numbers are: height and width, or channels, height and width."""
+    order: Order | None = None
+    """How the numbers of such an image run: along its rows, or down its columns, as in MATLAB files if not given."""
 
     @cached_property
     def world(self) -> ArrayWorld:
-        return read(self.path, self.size, kinds=self.kinds, white=self.white, group=self.group, floats=self.floats)
+        return read(
+            self.path,
+            self.size,
+            kinds=self.kinds,
+            white=self.white,
+            group=self.group,
+            floats=self.floats,
+            key=self.key,
+            shape=self.image_shape,
+            order=self.order,
+        )
+
+    @property
+    def called(self) -> str:
+        """The name of the data, for tables and headlines."""
+        return data_name(self.path)
+
+    @property
+    def held_out(self) -> NDArray[np.int64] | None:
+        """The numbers of what the makers of the data kept for tests; only a folder of IDX files has such."""
+        return self.world.held_out if Path(self.path).expanduser().is_dir() else None
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -138,33 +211,79 @@ class File:
         return {f.name: getattr(self, f.name) for f in fields(self)}
 
 
-def _resized(found: Found, size: int, source: str, white: float | None, floats: bool) -> Found:
-    """What a file holds, its images brought to one size."""
+def _resized(images: Rows, size: int, source: str) -> Rows:
+    """Images brought to one size."""
     if size < 1:
         raise ValueError(f"{source}: size={size}; images are at least 1 pixel wide")
-    images, assumed = as_observations(found.rows, source, white, floats)
     if len(images.shape) != 4:
         raise ValueError(
-            f"{source}: size={size} resizes images, and this file holds points of shape {images.shape[1:]}"
+            f"{source}: size={size} resizes images, and this file holds points of shape {images.shape[1:]}; if they "
+            "are images, give their shape too (shape=, --world.shape)"
         )
-    return replace(found, rows=Resized(images, size), assumed=(*found.assumed, *assumed))
+    return held(Resized(images, size))
 
 
-def _reader_for(path: Path) -> Callable[[Path], Found]:
+def _reader_for(path: Path) -> Reader:
     with path.open("rb") as file:
         start = file.read(8)
     for mark, reader in _READERS.items():
         if start.startswith(mark):
             return reader
     found = f"it starts with the bytes {start.hex(' ')}" if start else "it is empty"
-    raise ValueError(f"{path}: expected IDX (plain or gzip), npz, npy, HDF5 or a folder of images, but {found}")
+    raise ValueError(
+        f"{path}: expected IDX (plain or gzip), npz, npy, HDF5, MATLAB (version 5 or later) or a folder of images, but "
+        f"{found}"
+    )
 
 
-def _read_idx(path: Path) -> Found:
+def _read_directory(folder: Path, size: int | None) -> Found:
+    """A folder of images, or of the IDX files of one data set."""
+    images, data = images_in(folder), _data_in(folder)
+    if images and data:
+        raise ValueError(
+            f"{folder}: expected images or files of data, but it holds both, such as {images[0]} and {data[0]}; give "
+            f"the file {folder / data[0]}, or move it out of the folder of images"
+        )
+    if not data:
+        return Found(*read_folder(folder, size))
+    parts = training_and_test([folder / file for file in data if len(file.parts) == 1])
+    if parts is None or any(len(file.parts) > 1 for file in data):
+        # Labels alone are no data, so what is offered is the rest.
+        offered = [file for file in data if "labels" not in file.name.lower()] or data
+        shown = " or ".join(str(folder / file) for file in offered[:4])
+        raise ValueError(
+            f"{folder}: expected images, or the IDX images and labels of one training and one test part (as "
+            f"train-images-idx3-ubyte, t10k-images-idx3-ubyte), but it holds {counted(len(data), 'file')} of data; "
+            f"give one of them: {shown}{' ...' if len(offered) > 4 else ''}"
+        )
+    rows, labels, (train, test) = read_idx_parts(parts)
+    sentence = (
+        f"{parts[0].name} ({train:,} images) and {parts[1].name} ({test:,}) are read as one; the latter are held out "
+        "from training, unless another split is named (split=, --split)."
+    )
+    return Found(rows, labels, assumed=(sentence,), held_out=np.arange(train, train + test))
+
+
+def _data_in(folder: Path) -> list[Path]:
+    """Files of data in a folder and its sub-folders, by their paths within it, told by their first bytes."""
+    named = files_in(folder, lambda file: file.suffix.lower() in DATA_SUFFIXES or "idx" in file.name.lower())
+    return [file for file in named if _is_data(folder / file)]
+
+
+def _is_data(path: Path) -> bool:
+    if not path.is_file():
+        return False
+    with path.open("rb") as file:
+        start = file.read(8)
+    reader = next((reader for mark, reader in _READERS.items() if start.startswith(mark)), None)
+    return holds_idx(path) if reader is _read_idx else reader is not None
+
+
+def _read_idx(path: Path, wanted: Wanted) -> Found:
     return Found(*read_idx_pair(path))
 
 
-def _read_npy(path: Path) -> Found:
+def _read_npy(path: Path, wanted: Wanted) -> Found:
     try:
         mapped = path.stat().st_size > observations.HELD
         return Found(np.load(path, mmap_mode="r" if mapped else None, allow_pickle=False))
@@ -172,15 +291,15 @@ def _read_npy(path: Path) -> Found:
         raise ValueError(f"{path}: expected a whole npy file without pickled objects, but {_reason(error)}") from error
 
 
-def _read_npz(path: Path) -> Found:
+def _read_npz(path: Path, wanted: Wanted) -> Found:
     with path.open("rb") as file:  # opened here, because NumPy leaves a file open that is no archive
         try:
             archive = np.load(file, allow_pickle=False)
         except UNREADABLE as error:
             raise ValueError(f"{path}: expected a whole npz file, but {_reason(error)}") from error
         with closing(archive):
-            held = ", ".join(archive.files)
-            return _by_name(archive.files, path, held, lambda key: _member(archive, key, path))
+            names = ", ".join(archive.files)
+            return _by_name(archive.files, path, names, lambda key: _member(archive, key, path), wanted.key)
 
 
 def _member(archive: Any, key: str, path: Path) -> NDArray[Any]:
@@ -203,35 +322,89 @@ def _mapped(path: Path, member: zipfile.ZipInfo) -> NDArray[Any]:
         return np.memmap(path, dtype, "r", file.tell(), shape, "F" if fortran_order else "C")
 
 
-def _read_hdf5(path: Path, group: str = "") -> Found:
+def _read_hdf5(path: Path, wanted: Wanted) -> Found:
     try:
         datasets = hdf5.contents(path)
     except OSError as error:
         raise ValueError(f"{path}: expected a whole HDF5 file, but {_reason(error)}") from error
-    within = f"{group.strip('/')}/" if group else ""
-    keys = [name.removeprefix(within) for name in datasets if name.rpartition("/")[0] == within.rstrip("/")]
-    held = ", ".join(f"{name} {shape}" for name, shape in datasets.items())
+    group, _, key = wanted.key.strip("/").rpartition("/")
+    within = "/".join(filter(None, [wanted.group.strip("/"), group]))
+    prefix = f"{within}/" if within else ""
+    keys = [name.removeprefix(prefix) for name in datasets if name.rpartition("/")[0] == within]
+    names = ", ".join(f"{name} {shape}" for name, shape in datasets.items())
     if groups := sorted({name.rpartition("/")[0] for name in datasets} - {""}):
-        held += f"; give as group (--world.group) {' or '.join(groups)}"
-    return _by_name(keys, path, held, lambda key: hdf5.Hdf5Rows(path, within + key))
+        names += f"; give as group (group=, --world.group) {' or '.join(groups)}"
+    return _by_name(keys, path, names, lambda key: hdf5.Hdf5Rows(path, prefix + key), key)
 
 
-def _by_name(keys: Iterable[str], path: Path, held: str, load: Callable[[str], Rows]) -> Found:
-    """What named arrays hold, by the names that are usual for observations and factors."""
-    names = {key.lower(): key for key in keys}
-    observed = next((names[key] for key in OBSERVATION_KEYS if key in names), None)
+def _read_mat(path: Path, wanted: Wanted) -> Found:
+    try:
+        arrays = matlab.contents(path)
+    except UNREADABLE as error:
+        raise ValueError(f"{path}: expected a whole MATLAB file, but {_reason(error)}") from error
+    return _mat(path, wanted, arrays)
+
+
+def _read_mat_hdf5(path: Path, wanted: Wanted) -> Found:
+    try:
+        arrays = matlab.contents_of_hdf5(path)
+    except OSError as error:
+        raise ValueError(f"{path}: expected a whole MATLAB file, but {_reason(error)}") from error
+    return _mat(path, wanted, arrays)
+
+
+def _mat(path: Path, wanted: Wanted, arrays: Mapping[str, matlab.MatArray]) -> Found:
+    """What a MATLAB file holds: its axes are told apart by the labels and by how many numbers an observation has."""
+    named = ", ".join(f"{name} {array.shape} {array.kind}" for name, array in arrays.items())
+    numeric = {name: array for name, array in arrays.items() if array.numeric}
+    if wanted.key in arrays and wanted.key not in numeric:
+        raise ValueError(
+            f"{path}: expected numbers in {wanted.key!r}, but it is of the class {arrays[wanted.key].kind}, which is "
+            "never loaded; save an array of numbers"
+        )
+    observed, known = _keys(numeric, path, named, wanted.key)
+    table = None if known is None else _loaded(numeric[known].load, known, path)
+    table = table.reshape(-1) if table is not None and 1 in table.shape else table
+    rows, sentence = _loaded(
+        lambda: matlab.observations_of(
+            numeric[observed], observed, None if table is None else len(table), wanted.numbers
+        ),
+        observed,
+        path,
+    )
+    return Found(rows, table, assumed=(sentence,), order="columns")
+
+
+def _keys(keys: Iterable[str], path: Path, listing: str, key: str) -> tuple[str, str | None]:
+    """The names of the observations and of the factors, by what is usual; ``key`` is the former, if it is given."""
+    names = {name.lower(): name for name in keys}
+    if key and key.lower() not in names:
+        raise ValueError(f"{path}: expected an array called {key}, but the file holds {listing or 'nothing'}")
+    observed = names[key.lower()] if key else next((names[name] for name in OBSERVATION_KEYS if name in names), None)
     if observed is None and len(names) == 1:
         (observed,) = names.values()
     if observed is None:
-        wanted = ", ".join(OBSERVATION_KEYS)
-        raise ValueError(f"{path}: expected an array called {wanted}, but the file holds {held or 'nothing'}")
-    known = next((names[key] for key in FACTOR_KEYS if key in names and names[key] != observed), None)
+        usual = ", ".join(OBSERVATION_KEYS)
+        advice = "" if "--world.group" in listing else "; name the one with the observations (key=, --world.key)"
+        raise ValueError(f"{path}: expected an array called {usual}, but the file holds {listing or 'nothing'}{advice}")
+    known = next((names[name] for name in FACTOR_KEYS if name in names and names[name] != observed), None)
+    return observed, known
+
+
+def _loaded(load: Callable[[], T], key: str, path: Path) -> T:
+    try:
+        return load()
+    except UNREADABLE as error:
+        raise ValueError(f"{path}: expected numbers in {key!r}, but {_reason(error)}") from error
+
+
+def _by_name(keys: Iterable[str], path: Path, listing: str, load: Callable[[str], Rows], key: str) -> Found:
+    """What named arrays hold, by the names that are usual for observations and factors."""
+    names = {name.lower(): name for name in keys}
+    observed, known = _keys(names.values(), path, listing, key)
 
     def array(key: str) -> Rows:
-        try:
-            return load(key)
-        except UNREADABLE as error:
-            raise ValueError(f"{path}: expected numbers in {key!r}, but {_reason(error)}") from error
+        return _loaded(lambda: load(key), key, path)
 
     rows = array(observed)
     if known is None:
@@ -263,10 +436,13 @@ def _reason(error: BaseException) -> str:
     return f"reading it failed: {' '.join(str(error).split()).rstrip('.') or type(error).__name__}"
 
 
-_READERS: dict[bytes, Callable[[Path], Found]] = {
+Reader = Callable[[Path, Wanted], Found]
+_READERS: dict[bytes, Reader] = {
     b"\x1f\x8b": _read_idx,
     b"\0\0": _read_idx,
     b"PK\x03\x04": _read_npz,
     b"\x93NUMPY": _read_npy,
     b"\x89HDF\r\n\x1a\n": _read_hdf5,
+    b"MATLAB 5": _read_mat,
+    b"MATLAB 7": _read_mat_hdf5,
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +11,9 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from polariscope.worlds.datasets import dataset_world
-from polariscope.worlds.files import File, read
+from polariscope.worlds.files import File, Order, read
 from polariscope.worlds.labels import Kinds
-from polariscope.worlds.observations import Stored, as_array
+from polariscope.worlds.observations import Arranged, Stored, as_array, as_observations, shaped
 from polariscope.worlds.world import ArrayWorld, World, worlds
 
 Data = World | Stored | ArrayLike | Tensor | Dataset[Any] | DataLoader[Any] | str | Path
@@ -26,31 +27,41 @@ def as_world(
     kinds: Kinds | None = None,
     white: float | None = None,
     floats: bool = False,
+    shape: Sequence[int] = (),
+    order: Order | None = None,
 ) -> World:
     """Data as a world; a world as it is. ``factors`` have a row per observation.
 
     ``kinds`` declares kinds of factors by name and ``white`` the number of a white pixel, where the data does not tell
-    them rightly. Images of ``floats`` keep their numbers, in any number of channels.
+    them rightly. Images of ``floats`` keep their numbers, in any number of channels. ``shape`` makes images of rows of
+    numbers, ``(height, width)`` or ``(channels, height, width)``; ``order`` says whether they run along the rows of an
+    image or down its columns.
 
     >>> as_world([[1, 2, 3], [4, 5, 6]]).shape
     (3,)
+    >>> as_world([[0] * 256, [1] * 256], shape=(16, 16)).shape
+    (1, 16, 16)
     """
     table = None if factors is None else as_array(factors)
     if isinstance(data, str | Path):
         if table is not None:  # a file of observations, with factors from elsewhere
-            rows = read(data, white=white, floats=floats).observations
-            return ArrayWorld(rows, table, source=str(data), kinds=kinds, floats=floats)
+            return read(data, white=white, floats=floats, kinds=kinds, shape=shape, order=order, table=table)
         if isinstance(data, str):
             worlds.spelled(data)  # says which world was meant, if it is neither one nor a file
         if str(data) not in worlds.names():
-            return File(str(data), kinds=dict(kinds or {}), white=white, floats=floats)
+            declared = dict(kinds or {})
+            return File(str(data), kinds=declared, white=white, floats=floats, image_shape=tuple(shape), order=order)
         data = worlds.build({"name": str(data)})
     if isinstance(data, Dataset | DataLoader):
+        if shape:
+            raise ValueError(
+                f"{type(data).__name__}: shape= is for arrays and files; reshape the items of the data set"
+            )
         return dataset_world(data, table, kinds=kinds, white=white, floats=floats)
     if isinstance(data, World):
-        if table is not None or kinds or white is not None or floats:
+        if table is not None or kinds or white is not None or floats or shape:
             raise ValueError(
-                f"{type(data).__name__} is a world: it has its factors, their kinds, its white or floats already"
+                f"{type(data).__name__} is a world: it has its factors, their kinds, its white, shape or floats already"
             )
         return data
     rows = data if isinstance(data, Stored) else as_array(data)
@@ -58,4 +69,8 @@ def as_world(
         raise TypeError(
             f"expected a world, an array, a tensor, a data set, a loader or a path, but a {type(data).__name__} came"
         )
-    return ArrayWorld(rows, table, kinds=kinds, white=white, floats=floats)
+    if not shape:
+        return ArrayWorld(rows, table, kinds=kinds, white=white, floats=floats)
+    images = shaped(rows, shape, "array", order == "columns")
+    observations, assumed = as_observations(images, white=white, floats=floats, channels_first=len(shape) > 1)
+    return ArrayWorld(Arranged(observations), table, kinds=kinds, assumed=tuple(assumed))

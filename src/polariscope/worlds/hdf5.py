@@ -81,3 +81,18 @@ def contents(path: Path) -> dict[str, tuple[int, ...]]:
     with h5py.File(path, "r") as file:
         file.visititems(look)
     return found
+
+
+def attributes(path: Path, attribute: str) -> dict[str, str]:
+    """A text that data sets have as an attribute, by their full names."""
+    h5py = h5py_for(path)
+    texts: dict[str, str] = {}
+
+    def look(name: str, item: Any) -> None:
+        if isinstance(item, h5py.Dataset) and attribute in item.attrs:
+            text = item.attrs[attribute]
+            texts[name] = text.decode("ascii", "replace") if isinstance(text, bytes) else str(text)
+
+    with h5py.File(path, "r") as file:
+        file.visititems(look)
+    return texts

@@ -56,8 +56,7 @@ def read_folder(folder: Path, size: int | None) -> tuple[ImageRows, NDArray[np.s
     """The images in a folder or its sub-folders, in the order of their names; sub-folders, sorted, are the labels."""
     if size is not None and size < 1:
         raise ValueError(f"{folder}: size is {size}; images need at least 1 pixel")
-    within = [file.relative_to(folder) for file in folder.rglob("*") if file.suffix.lower() in IMAGE_SUFFIXES]
-    files = sorted(file for file in within if not any(part.startswith(".") for part in file.parts))
+    files = images_in(folder)
     if not files:
         kinds = ", ".join(sorted(suffix[1:] for suffix in IMAGE_SUFFIXES))
         raise ValueError(f"{folder}: expected a folder with images ({kinds}), but it holds none")
@@ -65,8 +64,19 @@ def read_folder(folder: Path, size: int | None) -> tuple[ImageRows, NDArray[np.s
     if "" in labels and (labels != "").any():
         raise ValueError(f"{folder}: expected all images in sub-folders or none, but {files[0]} and others are mixed")
     rows = _rows([folder / file for file in files], size)
-    check_images(rows.shape[1:], len(rows), str(folder), advice="--world.size {side} would fit")
+    check_images(rows.shape[1:], len(rows), str(folder), advice="size={side} (--world.size {side}) would fit")
     return rows, None if labels[0] == "" else labels
+
+
+def images_in(folder: Path) -> list[Path]:
+    """Images in a folder and its sub-folders by their paths within it, in the order of their names."""
+    return files_in(folder, lambda file: file.suffix.lower() in IMAGE_SUFFIXES)
+
+
+def files_in(folder: Path, wanted: Callable[[Path], bool]) -> list[Path]:
+    """Files in a folder and its sub-folders by their paths within it, in the order of their names; no hidden ones."""
+    within = [file.relative_to(folder) for file in folder.rglob("*") if wanted(file)]
+    return sorted(file for file in within if not any(part.startswith(".") for part in file.parts))
 
 
 def _rows(files: Sequence[Path], size: int | None) -> ImageRows:
@@ -78,7 +88,7 @@ def _rows(files: Sequence[Path], size: int | None) -> ImageRows:
         if size is None and extent != seen[0][1]:
             raise ValueError(
                 f"{file}: expected {seen[0][1][0]}x{seen[0][1][1]} pixels like {files[0].name}, but it has "
-                f"{extent[0]}x{extent[1]}; give a size to resize them all"
+                f"{extent[0]}x{extent[1]}; give a size (size=, --world.size) to resize them all"
             )
     colour = "L" if all(mode in ("1", "L", "LA") for mode, _ in seen) else "RGB"
     return ImageRows(files, colour, seen[0][1] if size is None else (size, size))

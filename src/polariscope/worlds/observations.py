@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -177,14 +178,67 @@ class Arranged:
     rows: Rows
 
 
+class Shaped(Stored):
+    """Rows of numbers as images when they are asked for."""
+
+    def __init__(self, rows: Stored, shape: tuple[int, ...], by_columns: bool) -> None:
+        self.rows, self.by_columns, self.packed = rows, by_columns, rows.packed
+        self.shape, self.dtype = (len(rows), *shape), rows.dtype
+
+    def fetch(self, index: NDArray[np.int64]) -> NDArray[Any]:
+        return _folded(self.rows[index], self.shape[1:], self.by_columns)
+
+
+def shaped(rows: Rows, shape: Sequence[int], source: str, by_columns: bool = False) -> Rows:
+    """Rows of numbers as images ``(channels, height, width)`` or ``(height, width)``, or as points ``(m,)``.
+
+    The numbers of an image run along its rows, or down its columns, one channel after the other.
+
+    >>> shaped(np.arange(6)[None], (2, 3), "array")[0].tolist()
+    [[[0, 1, 2], [3, 4, 5]]]
+    >>> shaped(np.arange(6)[None], (2, 3), "array", by_columns=True)[0].tolist()
+    [[[0, 2, 4], [1, 3, 5]]]
+    """
+    text = "x".join(map(str, shape))
+    if len(shape) not in (1, 2, 3) or min(shape) < 1:
+        raise ValueError(
+            f"{source}: expected a shape of an image (height, width or channels, height, width), or of a point, but it "
+            f"is {text or 'empty'} (shape=, --world.shape)"
+        )
+    if len(rows.shape) != 2:
+        raise ValueError(
+            f"{source}: expected rows of numbers to give the shape {text}, but observations have the shape "
+            f"{'x'.join(map(str, rows.shape[1:]))} already; leave it out (shape=, --world.shape)"
+        )
+    if math.prod(shape) != rows.shape[1]:
+        raise ValueError(
+            f"{source}: expected a shape of {rows.shape[1]} numbers, as many as an observation has, but {text} are "
+            f"{math.prod(shape)}; give another (shape=, --world.shape)"
+        )
+    image = (1, *shape) if len(shape) == 2 else tuple(shape)
+    if isinstance(rows, Stored):
+        return Shaped(rows, image, by_columns)
+    return _folded(rows, image, by_columns)
+
+
+def _folded(rows: NDArray[Any], shape: tuple[int, ...], by_columns: bool) -> NDArray[Any]:
+    if not by_columns or len(shape) == 1:
+        return rows.reshape(len(rows), *shape)
+    return rows.reshape(len(rows), shape[0], shape[2], shape[1]).swapaxes(2, 3)
+
+
 def as_observations(
-    data: ArrayLike | Rows | Arranged, source: str = "array", white: float | None = None, floats: bool = False
+    data: ArrayLike | Rows | Arranged,
+    source: str = "array",
+    white: float | None = None,
+    floats: bool = False,
+    channels_first: bool = False,
 ) -> tuple[Rows, list[str]]:
     """Data in the house's form and what was assumed about it, or a sentence that says why it cannot be.
 
     Pixels are 0 and 1, fractions up to 1, or go from 0 to 255, which the numbers themselves tell, unless ``white`` says
     which of them is. Images of other numbers, and those declared to be ``floats``, keep them, as ``float32`` in any
-    number of channels.
+    number of channels. ``channels_first`` says that they come first, where the shape was declared and not guessed.
 
     >>> images, assumed = as_observations(np.eye(4, dtype=bool)[None])
     >>> images.shape, int(images.max()), assumed
@@ -204,7 +258,7 @@ def as_observations(
     in_place = isinstance(rows, Stored) or (isinstance(rows, np.memmap) and rows.nbytes > HELD)
     seen = np.asarray(_some(rows) if in_place else rows)
     few = f" (told from {len(seen)} of {len(rows):,} images)" if in_place else ""
-    meaning, assumed = _meaning(rows, seen, source, white, floats, few)
+    meaning, assumed = _meaning(rows, seen, source, white, floats, few, channels_first)
     converted = Converted(rows, meaning, source)
     # Bytes are what they are, whereas floats that nobody has looked at may still be none.
     if isinstance(rows, np.ndarray) and meaning.kept(rows.dtype) and (not in_place or rows.dtype == np.uint8):
@@ -215,7 +269,13 @@ def as_observations(
 
 
 def _meaning(
-    rows: Rows, seen: NDArray[Any], source: str, white: float | None, floats: bool, few: str
+    rows: Rows,
+    seen: NDArray[Any],
+    source: str,
+    white: float | None,
+    floats: bool,
+    few: str,
+    channels_first: bool,
 ) -> tuple[Meaning, list[str]]:
     """What rows mean, told by some of them, in sentences too; numbers that it would destroy are refused."""
     low, high = extremes(seen, source)
@@ -228,12 +288,12 @@ def _meaning(
     if guessed:
         white = _white(low, high, values, source)
     if white is None:
-        meaning = Meaning(_layout(rows, source, floats=True), floats=True)
+        meaning = Meaning(_layout(rows, source, True, channels_first), floats=True)
         meaning.check(low, high, rows.dtype, source)
         _check_precision(values, low, high, source)
         doubt = f"{few}{_undeclared(low)}" if guessed else ""
-        return meaning, [f"{_kept_as(rows, meaning.layout, low, high)}{doubt}."]
-    meaning = Meaning(_layout(rows, source, floats=False), white)
+        return meaning, [f"{_kept_as(rows, meaning.layout, low, high, channels_first)}{doubt}."]
+    meaning = Meaning(_layout(rows, source, False, channels_first), white)
     meaning.check(low, high, rows.dtype, source)
     lost, spread = _lost(values, white)
     if lost > FINEST * spread > 0 and values.dtype.kind == "f":  # possible only where white was declared
@@ -246,7 +306,8 @@ def _meaning(
         steps = " They are rounded to 256 steps." if lost > ROUNDING * white else ""
         cut = ", and what lies outside is cut off" if low < -ROUNDING * white or high > (1 + ROUNDING) * white else ""
         assumed.append(f"Pixels go from {low:g} to {high:g}: {white:g} is taken as white{few}{cut}.{steps}")
-    if len(rows.shape) == 4 and meaning.layout == "channels first" and rows.shape[-1] in CHANNELS:
+    ambiguous = meaning.layout == "channels first" and rows.shape[-1] in CHANNELS and not channels_first
+    if len(rows.shape) == 4 and ambiguous:
         assumed.append(f"Images of shape {'x'.join(map(str, rows.shape[1:]))} are taken to have their channels first.")
     return meaning, assumed
 
@@ -301,11 +362,13 @@ def _check_form(rows: Rows, source: str) -> None:
         raise ValueError(f"{source}: the data set is empty (shape {shape})")
 
 
-def _layout(rows: Rows, source: str, floats: bool) -> Layout:
+def _layout(rows: Rows, source: str, floats: bool, channels_first: bool) -> Layout:
     """Where images have their channels."""
     shape = rows.shape
     if len(shape) == 3:
         return "grey"
+    if channels_first and (floats or shape[1] in CHANNELS):
+        return "channels first"
     if floats:  # any number of channels, so only an axis that is shorter than both others tells where they are
         return "channels last" if shape[3] < min(shape[1:3]) else "channels first"
     if shape[1] in CHANNELS:
@@ -318,13 +381,14 @@ def _layout(rows: Rows, source: str, floats: bool) -> Layout:
     )
 
 
-def _kept_as(rows: Rows, layout: Layout, low: float, high: float) -> str:
+def _kept_as(rows: Rows, layout: Layout, low: float, high: float, declared: bool) -> str:
     """What was assumed about images of floats."""
-    if layout == "grey":
+    if layout == "grey" or (declared and rows.shape[1] == 1):
         return f"Images keep their numbers, which go from {low:g} to {high:g}, in one channel"
     where = layout.removeprefix("channels ")
     channels = rows.shape[1 if where == "first" else 3]
-    doubt = "" if where == "last" or rows.shape[1] < min(rows.shape[2:]) else ", which their shape does not tell"
+    clear = declared or where == "last" or rows.shape[1] < min(rows.shape[2:])
+    doubt = "" if clear else ", which their shape does not tell"
     shape = "x".join(map(str, rows.shape[1:]))
     return (
         f"Images of shape {shape} keep their numbers, which go from {low:g} to {high:g}; their {channels} channels are "

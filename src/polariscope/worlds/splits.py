@@ -156,6 +156,37 @@ class FileSplit:
         return parted(kept)
 
 
+@runtime_checkable
+class Divided(Protocol):
+    """A world that knows what its makers kept for tests."""
+
+    @property
+    def held_out(self) -> Numbers | None:
+        """Numbers of the test part; None if there is none."""
+
+
+@splits.register("own")
+@dataclass(frozen=True)
+class OwnSplit:
+    """The test part that the data came with is kept, such as the t10k files of MNIST."""
+
+    def parts(self, world: World) -> Parts:
+        divided = inside(world, Divided, np.arange(len(world)))
+        kept = None if divided is None else divided[0].held_out
+        if divided is None or kept is None:
+            raise ValueError(
+                "this split keeps the test part that the data came with, and it came without one: take another "
+                "(split=RandomSplit(), --split random)"
+            )
+        return parted(np.isin(divided[1], kept))
+
+
+def usual_split(world: World) -> Split:
+    """The split where none is named: the data's own if it came with one, else a random one."""
+    divided = inside(world, Divided)
+    return RandomSplit() if divided is None or divided[0].held_out is None else OwnSplit()
+
+
 @worlds.register("part")
 @dataclass(frozen=True)
 class Part(View):

@@ -118,6 +118,8 @@ class ArrayWorld:
     batch_size: int | None = None
     """How many observations at a time suit whoever brought the data; None says nothing was said."""
     floats: bool = False
+    held_out: NDArray[np.int64] | None = None
+    """Numbers of the observations that the makers of the data kept for tests; None if they did not."""
 
     def __post_init__(self) -> None:
         observations, about_them = as_observations(self.observations, self.source, self.white, self.floats)

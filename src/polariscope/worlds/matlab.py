@@ -1,0 +1,123 @@
+"""MATLAB files: named arrays, which count observations along their last axis as often as along their first.
+
+Up to version 7 they are read by SciPy, of version 7.3 they are HDF5 files. Only arrays of numbers are ever loaded:
+cells, structures, objects and functions are listed and refused. MATLAB runs down columns first, so the numbers of one
+image, stored as a column or a row, do so as well.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.io import loadmat, whosmat
+from scipy.io.matlab import MatReadError
+
+from polariscope.worlds import hdf5
+from polariscope.worlds.capacity import check_unpacked
+from polariscope.worlds.observations import Rows, Stored
+
+ITEM_BYTES = {
+    "logical": 1, "int8": 1, "uint8": 1, "int16": 2, "uint16": 2, "int32": 4, "uint32": 4, "single": 4,
+    "int64": 8, "uint64": 8, "double": 8,
+}  # fmt: skip
+"""Classes of arrays that hold numbers, and what one takes."""
+DAMAGED = (MatReadError, TypeError, IndexError, KeyError, OverflowError)
+"""What SciPy raises besides the usual on a damaged file."""
+MOST_PACKED = 1032
+"""How much deflate shrinks at most."""
+
+
+@dataclass(frozen=True)
+class MatArray:
+    """An array of a file by its name: shape and class as MATLAB has them."""
+
+    shape: tuple[int, ...]
+    kind: str
+    load: Callable[[], NDArray[Any]]
+    """The array, its axes in MATLAB's order."""
+    rows: Callable[[], Rows]
+    """Its parts along the last axis, ``(n, ...)``; large ones of HDF5 files are read in place."""
+
+    @property
+    def numeric(self) -> bool:
+        return self.kind in ITEM_BYTES
+
+
+class Reversed(Stored):
+    """Rows with their axes in reverse, as HDF5 has those of MATLAB."""
+
+    def __init__(self, rows: Stored) -> None:
+        self.rows, self.packed = rows, rows.packed
+        self.shape, self.dtype = (rows.shape[0], *rows.shape[:0:-1]), rows.dtype
+
+    def fetch(self, index: NDArray[np.int64]) -> NDArray[Any]:
+        rows = self.rows[index]
+        return rows.transpose(0, *range(rows.ndim - 1, 0, -1))
+
+
+def contents(path: Path) -> dict[str, MatArray]:
+    """The arrays of a file of version 5 to 7, none of them loaded yet."""
+    try:
+        held = whosmat(path)
+    except DAMAGED as error:
+        raise ValueError(str(error) or type(error).__name__) from error
+    return {name: _of_version_5(path, name, tuple(shape), kind) for name, shape, kind in held}
+
+
+def contents_of_hdf5(path: Path) -> dict[str, MatArray]:
+    """The arrays of a file of version 7.3."""
+    kinds = hdf5.attributes(path, "MATLAB_class")
+    shapes = {name: shape for name, shape in hdf5.contents(path).items() if not name.startswith("#")}
+    return {name: _of_hdf5(path, name, shape, kinds.get(name, "unknown")) for name, shape in shapes.items()}
+
+
+def observations_of(array: MatArray, name: str, labels: int | None, numbers: int | None) -> tuple[Rows, str]:
+    """Rows of an array, and what was assumed about which of its axes counts them.
+
+    ``labels`` is how many there are, and ``numbers`` how many an observation has, where that is known.
+    """
+    first, last = array.shape[0], array.shape[-1]
+    matrix = len(array.shape) == 2
+    if labels is not None and (labels == first) != (labels == last):
+        by_last, why = labels == last, f", since there are {labels:,} labels"
+    elif matrix and numbers is not None:
+        by_last, why = first == numbers != last, f", since they have {numbers:,} numbers each"
+    elif matrix:
+        by_last, why = False, "; if its columns are, give the shape of one (shape=, --world.shape)"
+    else:
+        by_last, why = last >= first, f", since its first axis is {'not longer' if last >= first else 'longer'}"
+    where = ("columns" if by_last else "rows") if matrix else f"parts along the {'last' if by_last else 'first'} axis"
+    shape = "x".join(map(str, array.shape))
+    return (
+        array.rows() if by_last else array.load(),
+        f"The {where} of {name!r} ({shape}) are taken as observations{why}.",
+    )
+
+
+def _of_version_5(path: Path, name: str, shape: tuple[int, ...], kind: str) -> MatArray:
+    def load() -> NDArray[Any]:
+        size = math.prod(shape) * ITEM_BYTES[kind]
+        if size > MOST_PACKED * path.stat().st_size:
+            raise ValueError(f"it claims {size} bytes for shape {shape}, which the file is too short for")
+        check_unpacked(size, f"{path}: {name}")
+        try:
+            return np.asarray(loadmat(path, variable_names=[name])[name])
+        except DAMAGED as error:
+            raise ValueError(str(error) or type(error).__name__) from error
+
+    return MatArray(shape, kind, load, lambda: np.moveaxis(load(), -1, 0))
+
+
+def _of_hdf5(path: Path, name: str, stored: tuple[int, ...], kind: str) -> MatArray:
+    def load() -> NDArray[Any]:
+        rows = hdf5.Hdf5Rows(path, name)
+        check_unpacked(rows.nbytes, f"{path}: {name}")
+        return rows[:].T
+
+    return MatArray(stored[::-1], kind, load, lambda: Reversed(hdf5.Hdf5Rows(path, name)))
