@@ -122,3 +122,16 @@ def test_the_steps_of_the_guide_to_the_result_document_work(tmp_path, monkeypatc
     assert {"report.html", "both.html", "out"} == {path.name for path in tmp_path.iterdir()}
     files = {"report.html", "findings.json", "factors.png", "histograms.png"}
     assert {path.name for path in (tmp_path / "out").iterdir()} == files
+
+
+def test_python_in_the_readme_runs_as_printed(tmp_path, monkeypatch) -> None:
+    """In a fresh installation, which has no pandas."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    printed = blocks(ROOT / "README.md")
+    assert printed
+    for code in printed:
+        names: dict = {"__name__": "__main__"}
+        exec(code, names)
+        assert (tmp_path / "report.html").stat().st_size > 10_000
+        assert sum(names["result"].counts.values()) == len(names["result"].records()) == 10

@@ -47,7 +47,9 @@ def test_rows_as_arrow_and_as_a_frame(found, monkeypatch) -> None:
     monkeypatch.setitem(sys.modules, "pandas", types.SimpleNamespace(DataFrame=lambda rows: ("frame", len(rows))))
     assert found.to_frame() == ("frame", 3)
     monkeypatch.setitem(sys.modules, "pandas", None)
-    with pytest.raises(ImportError, match="to_frame needs pandas"):
+    with pytest.raises(
+        ImportError, match=r"to_frame\(\) needs pandas.*pip install pandas.*records\(\) or to_arrow\(\)"
+    ):
         found.to_frame()
 
 

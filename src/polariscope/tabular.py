@@ -28,11 +28,14 @@ class Tabular(ABC):
         return pa.Table.from_pylist(self.records())
 
     def to_frame(self) -> Any:
-        """The rows as a pandas data frame, if pandas is there."""
+        """The rows as a pandas data frame. Pandas is none of our dependencies: without it this is refused."""
         try:
             import pandas
         except ImportError as error:
-            raise ImportError("to_frame needs pandas; to_arrow() and records() do without it") from error
+            raise ImportError(
+                "to_frame() needs pandas, which is not installed: 'pip install pandas', or take records() or "
+                "to_arrow(), which do without it"
+            ) from error
         return pandas.DataFrame(self.records())
 
     def __repr__(self) -> str:

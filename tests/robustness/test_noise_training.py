@@ -121,7 +121,8 @@ def test_parts_of_a_batch_of_seventy() -> None:
     assert composition(70, (0.5, 0.5)) == (35, 35)
     assert composition(70, (0.5, 0.3, 0.2)) == (35, 21, 14)
     assert composition(70, (0.25, 0.3, 0.45)) == (18, 21, 31), "17.5 and 38.5 are rounded up"
-    assert composition(5, (0.3, 0.3, 0.3, 0.1)) == (2, 1, 2, 0), "3 x 0.3 is a little less than 0.9 here"
+    assert composition(5, (0.3, 0.3, 0.3, 0.1)) == (2, 1, 2, 0), "1.5 and 4.5 as well, whichever neighbour is even"
+    assert composition(15, (0.3, 0.3, 0.3, 0.1)) == (5, 4, 5, 1), "13.5 too, which falls short of it by rounding"
     with pytest.raises(ValueError, match="add up to 1"):
         composition(70, (0.5, 0.3))
 

@@ -7,12 +7,21 @@ only then is there ``--world.of.size``.
 from __future__ import annotations
 
 import dataclasses
-import inspect
+import textwrap
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from polariscope.cli.parsing import options_type, parse, read_toml, take, take_first
+from polariscope.cli.parsing import (
+    asks_for_help,
+    columns,
+    options_type,
+    parse,
+    plain_words,
+    read_toml,
+    take,
+    take_first,
+)
 from polariscope.lab.store import Run, Store
 from polariscope.nets.model import models
 from polariscope.objectives.objective import objectives
@@ -43,7 +52,7 @@ def parse_run(arguments: list[str], command: str, extra: list[tuple[str, Any, An
     world = take_first(arguments)
     if world is not None:
         arguments += ["--world", world]
-    asked = "-h" in arguments or "--help" in arguments
+    asked = asks_for_help(arguments)
     if "world" not in description and not asked and not any(word.split("=")[0] == "--world" for word in arguments):
         raise ValueError(f"which world? 'polariscope {command} WORLD': {', '.join(worlds.names())}, or a file's path")
     origin = take(arguments, "--model.from")
@@ -62,8 +71,32 @@ def parse_run(arguments: list[str], command: str, extra: list[tuple[str, Any, An
         description[section] = choose(arguments, f"--{section}", registry, known)
     default = RunConfig.build(description)
     fields = [(f.name, *_as_flags(getattr(default, f.name))) for f in dataclasses.fields(RunConfig)]
-    options = parse(options_type([*fields, *extra], RUN_HELP.format(command=command)), arguments, command)
+    options = parse(options_type([*fields, *extra], RUN_HELP.format(command=command)), arguments, command, choices)
     return RunConfig(**{f.name: meant(getattr(options, f.name)) for f in dataclasses.fields(RunConfig)}), options
+
+
+def choices() -> str:
+    """The names that a run is made of, for the end of its help: the worlds, and the others with a line each."""
+    width = columns()
+    lines = ["worlds ('polariscope worlds' tells about each):"]
+    lines += textwrap.wrap(
+        ", ".join(worlds.names()), width, initial_indent="  ", subsequent_indent="  ", break_on_hyphens=False
+    )
+    for section, registry in CHOSEN.items():
+        if section != "world":
+            lines += ["", f"{registry.kind}s (--{section} NAME --help lists the settings of one):"]
+            lines += _listed(registry, width)
+        if section == "objective":
+            lines += ["  (R: reconstruction error; K: divergence of the posterior from the prior)"]
+    return "\n".join(["", *lines, ""])
+
+
+def _listed(registry: Registry[Any], width: int) -> list[str]:
+    names = registry.names()
+    column = max(map(len, names))
+    room = max(20, width - column - 4)
+    told = {name: plain_words(registry.get(name).__doc__) for name in names}
+    return [f"  {name:<{column}}  {textwrap.shorten(words, room, placeholder=' ...')}" for name, words in told.items()]
 
 
 def _begin(description: dict[str, Any], word: str | None, run: Run) -> None:
@@ -130,11 +163,10 @@ def choose(arguments: list[str], flag: str, registry: Registry[Any], known: Mapp
 def _as_flags(thing: Any) -> tuple[Any, Any]:
     """Type and default of a configuration for tyro: what it holds has its own type, so that its fields are flags."""
     inner = {name: _as_flags(getattr(thing, name)) for name in held(thing) if getattr(thing, name) is not None}
-    if not inner:
-        return type(thing), thing
     fields = [(name, kind, dataclasses.field(default=value)) for name, (kind, value) in inner.items()]
-    kind = dataclasses.make_dataclass(type(thing).__name__, fields, bases=(type(thing),), frozen=True)
-    kind.__doc__ = type(thing).__doc__
+    kind: Any = dataclasses.make_dataclass(type(thing).__name__, fields, bases=(type(thing),), frozen=True)
+    kind._made_of = type(thing)
+    kind.__doc__ = plain_words(type(thing).__doc__, [f.name for f in dataclasses.fields(thing) if f.init])
     values = {f.name: getattr(thing, f.name) for f in dataclasses.fields(thing) if f.init}
     return kind, kind(**values | {name: value for name, (_, value) in inner.items()})
 
@@ -143,9 +175,8 @@ def meant(thing: Any) -> Any:
     """What :func:`_as_flags` was made of, with the values that it has now."""
     if not dataclasses.is_dataclass(thing):
         return thing
-    made = "types"  # the module of dataclasses that are made and not written
-    kind: Any = next(cls for cls in inspect.getmro(type(thing)) if cls.__module__ != made)
+    kind: Any = vars(type(thing)).get("_made_of", type(thing))
     inner = {name: meant(getattr(thing, name)) for name in held(kind)}
-    if not inner:
+    if type(thing) is kind and not inner:
         return thing
     return kind(**{f.name: inner.get(f.name, getattr(thing, f.name)) for f in dataclasses.fields(kind) if f.init})

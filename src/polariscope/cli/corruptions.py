@@ -7,7 +7,7 @@ from typing import Any
 
 from polariscope.cli.configuration import parse_world
 from polariscope.cli.named import ModelFlags, is_source, opened_classifier, own_subject, run_subject
-from polariscope.cli.parsing import JSON, RUNS, flag, options_type, parse, take_first
+from polariscope.cli.parsing import JSON, RUNS, asks_for_help, flag, options_type, parse, take_first
 from polariscope.cli.progress import shares
 from polariscope.examination.corruptions import Withstood, withstand
 from polariscope.lab.holding import hold
@@ -50,7 +50,7 @@ OF_DATA = [
 def main(arguments: list[str]) -> int:
     arguments = list(arguments)
     name, place = take_first(arguments), take_first(arguments)
-    asked = "-h" in arguments or "--help" in arguments
+    asked = asks_for_help(arguments)
     if name is None and not asked:
         raise ValueError(
             "which classifier? 'polariscope corruptions RUN', or 'polariscope corruptions FILE.py:NAME DATA'"

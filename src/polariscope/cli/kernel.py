@@ -15,7 +15,7 @@ from torch import nn
 
 from polariscope.cli.configuration import parse_world
 from polariscope.cli.named import is_source, opened_classifier, own_module
-from polariscope.cli.parsing import flag, options_type, parse, take_first
+from polariscope.cli.parsing import asks_for_help, flag, options_type, parse, take_first
 from polariscope.cli.progress import bars, shares
 from polariscope.examination.diagnose import (
     Diagnosis,
@@ -83,7 +83,7 @@ EXTRA = [
 def main(arguments: list[str]) -> int:
     arguments = list(arguments)
     name, place = take_first(arguments), take_first(arguments)
-    asked = "-h" in arguments or "--help" in arguments
+    asked = asks_for_help(arguments)
     if not asked and name is None:
         raise ValueError(f"which model? 'polariscope kernel MODEL DATA': {', '.join(BUILT_IN)}, FILE.py:NAME, or a run")
     if name is not None and name not in BUILT_IN and not is_source(name) and place is None:

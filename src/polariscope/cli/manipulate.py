@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from polariscope.cli.configuration import parse_run, parse_world
-from polariscope.cli.parsing import flag, take, take_first
+from polariscope.cli.parsing import asks_for_help, flag, take, take_first
 from polariscope.cli.progress import bars
 from polariscope.command import option_meant
 from polariscope.manipulation.bundle import manipulation_findings, new_folder, report_on, save_bundle
@@ -18,6 +18,12 @@ from polariscope.manipulation.manipulation import Tell, apply, manipulations
 from polariscope.report.terminal import show
 from polariscope.training.run import Progress
 from polariscope.worlds.world import World, worlds
+
+HELP = """polariscope manipulate WORLD [--kind local|noise|learned] [options]
+
+Changes the observations of a world a little, keeps its factors, and writes the result to a folder to train on. WORLD is
+a name ('polariscope worlds' lists them) or a file's path. The options below are those of the chosen kind and world;
+--kind learned trains models, and takes every option of 'polariscope train' for them."""
 
 EXTRA = [
     ("out", flag(Path, "New folder for the world, the report and the picture."), Path("manipulated")),
@@ -77,12 +83,12 @@ def _parsed(kind: str, arguments: list[str]) -> tuple[World, Any, dict[str, Any]
         return config.world, options, trained
     name = take_first(arguments) or take(arguments, "--world")
     if name is None:
-        if "-h" not in arguments and "--help" not in arguments:
+        if not asks_for_help(arguments):
             raise ValueError(
                 f"which world? 'polariscope manipulate WORLD': {', '.join(worlds.names())}, or a file's path"
             )
         name = "plane"
-    world, options = parse_world(name, arguments, "manipulate", extra)
+    world, options = parse_world(name, arguments, "manipulate", extra, HELP)
     return world, options, {}
 
 

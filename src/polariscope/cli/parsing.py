@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import inspect
 import io
 import re
+import shutil
+import sys
+import textwrap
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
@@ -25,18 +29,81 @@ RUNS = ("runs", flag(Path, "Folder of the runs."), Path("runs"))
 JSON = ("json", flag(bool, "Print JSON for machines."), False)
 
 
-def parse(kind: type[T] | Callable[..., T], arguments: list[str], command: str, default: Any = None) -> T:
-    """Flags to an instance of ``kind``. What does not fit is a :class:`ValueError` of one sentence."""
-    complaint = io.StringIO()
-    options = {} if default is None else {"default": default}
+def parse(kind: type[T] | Callable[..., T], arguments: list[str], command: str, more: Callable[[], str] = str) -> T:
+    """Flags to an instance of ``kind``. What does not fit is a :class:`ValueError` of one sentence.
+
+    ``more`` is said after the options, if help was asked for.
+    """
+    complaint, shown = io.StringIO(), Shown()
     try:
-        with contextlib.redirect_stderr(complaint):
-            result: T = tyro.cli(kind, args=arguments, prog=f"polariscope {command}", **options)
-            return result
+        with contextlib.redirect_stderr(complaint), contextlib.redirect_stdout(shown):
+            result: T = tyro.cli(kind, args=arguments, prog=f"polariscope {command}")
+        return result
     except SystemExit as stop:
         if stop.code in (0, None):
+            print(wrapped(shown.getvalue().rstrip("\n")))
+            print(more(), end="")
             raise
         raise ValueError(_sentence(complaint.getvalue(), command)) from None
+
+
+class Shown(io.StringIO):
+    """What is printed for a while, as colourful and in the same letters as if it went to where it will go."""
+
+    @property
+    def encoding(self) -> str:  # type: ignore[override]
+        return getattr(sys.__stdout__, "encoding", None) or "utf-8"
+
+    def isatty(self) -> bool:
+        return sys.__stdout__ is not None and sys.__stdout__.isatty()
+
+
+def wrapped(text: str) -> str:
+    """Lines of prose that are longer than the terminal is wide, broken between words; boxes are left alone."""
+    width = columns()
+    lines = []
+    for line in text.splitlines():
+        prose = len(line) > width and not line.startswith(("\x1b", "╭", "│", "╰"))
+        lines += textwrap.wrap(line, width, break_on_hyphens=False) if prose else [line]
+    return "\n".join(lines)
+
+
+def columns() -> int:
+    """How wide help is: as the terminal, but no wider than is good to read."""
+    return min(shutil.get_terminal_size().columns, 120)
+
+
+_MARKS = [
+    (r":\w+:`~?(?:[\w.]*\.)?(\w+)`", r"\1"),  # :class:`~polariscope.worlds.world.World`
+    (r"``?([^`]+)``?", r"\1"),
+    (r"\*\*([^*]+)\*\*", r"\1"),
+    (r"\s*\((?:[^()]*;\s*)?[Ss]pec \d[^()]*\)", ""),  # (Klindt et al. 2021; Spec 001a, section 8.5)
+    (r"[;,]?\s*\b[Ss]pec \d\w*(?:, (?:section|table|row|appendix)s? [\w.]*\w(?:(?:, | and | to )[\w.]*\d\w*)*)?", ""),
+]
+"""What documentation marks up or refers to, and what is said in its place on the command line."""
+
+
+def plain_words(docstring: str | None, settings: Collection[str] = ()) -> str:
+    """What a docstring says, for people who want to use the thing: its first paragraph, and whichever others explain
+    one of the ``settings``, without markup, examples and references to the specification.
+
+    >>> plain_words("Draws ``count`` bars (Spec 002, section 1.3).\\n\\nHow fast.\\n\\n>>> Bars(3)")
+    'Draws count bars.'
+    """
+    first, *others = re.split(r"\n\s*\n", inspect.cleandoc(docstring or ""))
+    told = [part for part in others if not part.startswith(">>>") and _explains(part, settings)]
+    return "\n\n".join(_unmarked(part) for part in (first, *told))
+
+
+def _explains(paragraph: str, settings: Collection[str]) -> bool:
+    return any(f"``{name}``" in paragraph for name in settings)
+
+
+def _unmarked(text: str) -> str:
+    text = " ".join(text.split())
+    for mark, plain in _MARKS:
+        text = re.sub(mark, plain, text)
+    return text
 
 
 def _sentence(box: str, command: str) -> str:
@@ -63,6 +130,10 @@ def take(arguments: list[str], flag: str) -> str | None:
             del arguments[position]
             return word.removeprefix(f"{flag}=")
     return None
+
+
+def asks_for_help(arguments: Collection[str]) -> bool:
+    return "-h" in arguments or "--help" in arguments
 
 
 def take_first(arguments: list[str]) -> str | None:

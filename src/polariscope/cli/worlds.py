@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.padding import Padding
 
 from polariscope.cli.configuration import parse_world
-from polariscope.cli.parsing import JSON, flag, parse, take_first
+from polariscope.cli.parsing import JSON, asks_for_help, flag, parse, plain_words, take_first
 from polariscope.report.contact_sheet import save_contact_sheet
 from polariscope.worlds.view import View
 from polariscope.worlds.world import World, worlds
@@ -33,6 +33,11 @@ SHOW = [
     JSON,
 ]
 
+
+SHOW_HELP = """polariscope worlds show NAME [options]
+
+Draws a contact sheet of a world and says what is in it. NAME is the name of a world, or the path of a file or a folder
+of images. The world options below are those of the named world."""
 
 NAMELESS = ("file", "remembered", "video")
 """What stands for data of the user's own, and is nothing without it."""
@@ -66,7 +71,7 @@ def main(arguments: list[str]) -> int:
 def describe(name: str) -> dict[str, Any]:
     """One world at its default settings, for the list."""
     kind = worlds.get(name)
-    about = (kind.__doc__ or "").strip().split("\n")[0].replace("``", "")
+    about = plain_words(kind.__doc__)
     if issubclass(kind, View):  # nothing without a world to look at
         return {"name": name, "observations": None, "shape": None, "factors": [], "about": about}
     world = kind()
@@ -75,10 +80,10 @@ def describe(name: str) -> dict[str, Any]:
 
 
 def show(arguments: list[str]) -> int:
-    name = take_first(arguments)
+    name = take_first(arguments) or ("sprites" if asks_for_help(arguments) else None)
     if name is None:
         raise ValueError(f"which world? 'polariscope worlds show NAME': {', '.join(worlds.names())}, or a file's path")
-    world, options = parse_world(name, arguments, "worlds show", SHOW)
+    world, options = parse_world(name, arguments, "worlds show", SHOW, SHOW_HELP)
     drawn = len(world.shape) == 3
     facts = look_of(world)
     if drawn:

@@ -33,7 +33,7 @@ class RotationEquivariant:
     computation is 64 times that of the small one."""
     pooled: bool = True
     """Keep of each feature its largest orientation, as published: the answer is then the same for a turned image, and
-    cannot say where in it something is (Spec 001a, section 16)."""
+    cannot say where in it something is."""
 
     def build(self, brief: Brief) -> EncoderWithHead:
         name = "rotation-equivariant"

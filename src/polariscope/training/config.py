@@ -108,7 +108,7 @@ class Start:
     freeze: tuple[str, ...] = ()
     """Parts of the model that are not trained, by their dotted names."""
     into: str = ""
-    """The part of this model that the other run's model becomes, if that is a part only: the ``of`` of a readout."""
+    """The part of this model that the other run's model becomes, if that is a part only: "of" in a readout."""
 
     def __post_init__(self) -> None:
         if (self.parts or self.into) and not self.run:
