@@ -22,6 +22,7 @@ from polariscope.objectives.ivae import IVAE
 from polariscope.objectives.slow_vae import SlowVAE
 from polariscope.report.findings import Pictures
 from polariscope.report.page import page
+from polariscope.report.terminal import show
 from polariscope.representation import Representation
 from polariscope.theory.transitions import collapsed_std
 from polariscope.worlds.sources import Sources
@@ -115,6 +116,56 @@ def test_variables_in_between_are_shown_by_what_they_do_and_counted_by_the_publi
     text = page([document])
     assert '<span class="badge partly-used">partly used</span>' in text
     assert "used for 50% of them" in text
+
+
+class Whispers(Own):
+    """A passive variable whose mean moves a hundredth with the row, under noise of the prior's size."""
+
+    def encode(self, x):
+        mean, logvar = super().encode(x)
+        return torch.stack([mean[:, 0], 0.01 * mean[:, 2], mean[:, 2]], 1), logvar
+
+
+def test_a_passive_variable_tells_nothing_though_its_mean_moves_with_a_factor() -> None:
+    images, factors = dots()
+    found = examine(Whispers(), images, factors, measured=())
+    assert factor_information(found.representation.mean, factors)[1, 1] > 0.9
+    passive = found.variables[-1]
+    assert (passive.number, passive.kind, passive.factor, passive.information) == (1, "passive", None, None)
+    assert not found.factor_information[1].any()
+    document = found.findings()
+    assert [row["tells"] for row in document.json()["variables"]] == ["factor_0", "factor_1", "no more than chance"]
+    assert "no more than chance" in page([document])
+
+
+def test_noise_tells_nothing_of_a_label_however_few_the_examples() -> None:
+    class Collapsed(nn.Module):
+        def encode(self, x):
+            return torch.zeros(len(x), 6), torch.zeros(len(x), 6)
+
+    rng = np.random.default_rng(0)
+    found = examine(Collapsed(), rng.normal(size=(300, 3)), rng.integers(0, 10, 300), measured=["mig", "rate", "sap"])
+    assert [variable.factor for variable in found.variables] == [None] * 6
+    assert factor_information(found.representation.sample, found.representation.factors).max() > 0.1
+    told = found.findings().json()
+    assert told["within_chance"] == ["mig", "sap"]
+    assert set(told["chance"]) == {"mig", "sap"}
+    assert set(told["intervals"]) == {"mig", "rate", "sap"}
+    assert told["measures"] == found.measures
+    assert all(isinstance(value, float) for value in told["measures"].values())
+
+
+def test_every_score_is_shown_with_its_interval_and_its_chance_level(capsys) -> None:
+    found = examine(Own(), *dots(), measured=["mig", "rate"])
+    gap, rate = found.values
+    assert gap.interval[0] <= gap.value <= gap.interval[1]
+    assert gap.chance == pytest.approx(0, abs=0.05)
+    assert not gap.within_chance
+    assert (rate.chance, rate.within_chance) == (None, False)
+    document = found.findings()
+    assert f"by chance {gap.chance:.3g}" in page([document])
+    show(document)
+    assert f"MIG: {gap.text()}" in " ".join(capsys.readouterr().out.split())
 
 
 class Dials(Own):

@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import tomllib
 from dataclasses import replace
-from io import BytesIO
+from io import BytesIO, StringIO
 from itertools import pairwise
 from pathlib import Path
 
@@ -16,6 +16,7 @@ import pytest
 import torch
 from matplotlib.figure import Figure
 from PIL import Image
+from rich.console import Console
 
 from polariscope.dimension.results import dimension_findings
 from polariscope.dimension.trained import Reading, StableDimension, search_dimension
@@ -26,6 +27,7 @@ from polariscope.nets.classifiers import mlp
 from polariscope.report import Findings, figures
 from polariscope.report.findings import Chart, Column, Curves, Records, Text, Value, Values
 from polariscope.report.page import as_toml, page
+from polariscope.report.terminal import side_by_side
 from polariscope.representation import Representation
 from polariscope.studies import Claim, Study, Table, studies
 from polariscope.studies.criteria import AtLeast
@@ -490,3 +492,23 @@ def test_the_page_can_be_looked_at(tmp_path, browser, single, width):
     blue = tuple(int(figures.LIGHT["active"][i : i + 2], 16) for i in (1, 3, 5))
     assert counts[(colours == blue).all(1)].sum() > 100
     assert len(colours) > 100
+
+
+def test_what_is_no_more_than_chance_is_called_so_and_never_the_best(parsed):
+    """The larger of two gaps is an accident, and the smaller one is not."""
+    gaps = [Value("mig", "Gap", 0.4, True, interval=(0.3, 0.5), chance=0.01)]
+    accidents = [Value("mig", "Gap", 0.6, True, chance=0.7, within_chance=True)]
+    several = [
+        Findings(title, "", [Values(name="measures", title="Measures", entries=entries)])
+        for title, entries in (("one", gaps), ("two", accidents))
+    ]
+    text = page(several)
+    shown = parsed(text)
+    assert shown.shown("measures") == [0.4, 0.6]
+    words = " ".join(shown.text["measures"].split())
+    assert "0.4 0.3 to 0.5; by chance 0.01" in words
+    assert "no more than chance 0.6 by chance 0.7" in words
+    assert "best" not in words.replace("higher is better", "")
+    console = Console(width=80, file=StringIO(), markup=False)
+    side_by_side(several, console)
+    assert "chance (0.6)" in console.file.getvalue()

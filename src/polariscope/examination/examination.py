@@ -13,6 +13,9 @@ from numpy.typing import NDArray
 
 from polariscope.grammar import data_name
 from polariscope.lab.store import Run
+from polariscope.measures.boosting import ROUNDS
+from polariscope.measures.dci import DCI, QUICK_ROUNDS
+from polariscope.measures.measure import Measure
 from polariscope.measures.polarisation import Kind
 from polariscope.report import figures
 from polariscope.report.findings import (
@@ -34,13 +37,14 @@ from polariscope.worlds.pictures import Limits, limits_of
 
 TRAVERSAL_ROWS = 16
 MATRIX_ROWS = 32
+NO_MORE = "no more than chance"
 KNOWS = 0.05
 """Share of a factor's entropy from which a variable is said to tell about it."""
 PLAIN_COLUMNS = (
     Column("number", "No.", "z%d", "no."),
     Column("kind", "Type", badge=True),
     Column("var_of_mean", "Variance of mean", "%.3f", "mean var"),
-    Column("factor", "Tells most about", short="tells about"),
+    Column("tells", "Tells most about", short="tells about"),
     Column("information", "How much", "percent", "share"),
 )
 VARIABLE_COLUMNS = (
@@ -63,8 +67,11 @@ HINTS = {
     "the decoder has learned to ignore. Partly used: in between, alike for all examples. Switching: used for some "
     "examples and ignored for others, which is what the work means by mixed; the published rule, in the last column, "
     "calls mixed whatever it cannot call active or passive. Predicted: what the decoder's slope asks for, if known.",
-    "factors": "Share of each factor’s entropy that each variable knows: 0 nothing, 1 all of it. A disentangled model "
-    "has at most one dark cell per row.",
+    "factors": "Share of each factor’s entropy that each variable knows beyond chance, its noise included: 0 no more "
+    "than with permuted factors, 1 all of it. A disentangled model has at most one dark cell per row.",
+    "measures": "Below a value: its 95 % interval, from random halves of the examples, and what chance gives, from the "
+    f"same codes with permuted factors ({DCI.permutations} to {Measure.permutations} permutations; for DCI by "
+    f"{QUICK_ROUNDS} of its {ROUNDS} rounds of boosting, as for its interval).",
     "histograms": "The most used variable of each type, over all examples. Dashed: the prior. Active: the variance "
     "stays near 0. Partly used: it stays somewhere in between. Switching: it is near 0 for some examples and near 1 "
     "for others. Passive: it stays near 1 and the mean stays put.",
@@ -85,9 +92,9 @@ class Variable:
     kl: float | None
     """Divergence from the prior in nats, averaged over the examples."""
     factor: str | None
-    """The factor this variable knows most about, if it knows anything."""
+    """The factor this variable knows most about, if it knows more than chance of any."""
     information: float | None
-    """How much of that factor's entropy it knows, from 0 to 1."""
+    """How much of that factor's entropy it knows beyond chance, from 0 to 1."""
     predicted_var: float | None = None
     """What the decoder's slope says the posterior variance should be, at the optimum of a beta-VAE."""
     kind: str = ""
@@ -108,7 +115,7 @@ class Examination(Tabular):
     variables: list[Variable]
     values: list[Value]
     factor_information: NDArray[np.float64] | None
-    """Share of each factor's entropy that each latent knows, ``(latents, factors)``."""
+    """Share of each factor's entropy that each latent knows beyond chance, ``(latents, factors)``."""
     originals: NDArray[Any] | None = None
     """Example images, ``(n, c, h, w)``: bytes, or floats where the data has them."""
     reconstructions: NDArray[Any] | None = None
@@ -158,7 +165,10 @@ class Examination(Tabular):
     ) -> Findings:
         """The document. What else is known of the model (a run's configuration and curves) can be given with it."""
         settings = settings or {}
-        measured = Values(name="measures", title="Measures", entries=self.values)
+        told = any(value.chance is not None for value in self.values)
+        measured = Values(
+            name="measures", title="Measures", hint=HINTS["measures"] if told else "", entries=self.values
+        )
         parts: list[Part] = [self._headline(metrics)]
         if metrics:
             parts.append(Curves(name="learning", title="Learning curves", hint=HINTS["learning"], metrics=metrics))
@@ -169,7 +179,14 @@ class Examination(Tabular):
             said_of(settings, self.headline),
             parts,
             self.notes,
-            {"examples": self.representation.count, "types": self.counts, "kinds": self.kinds},
+            {
+                "examples": self.representation.count,
+                "types": self.counts,
+                "kinds": self.kinds,
+                "chance": {v.name: v.chance for v in self.values if v.chance is not None},
+                "within_chance": [v.name for v in self.values if v.within_chance],
+                "intervals": {v.name: list(v.interval) for v in self.values if v.interval is not None},
+            },
             settings=settings,
             environment=environment or {},
         )
@@ -184,11 +201,12 @@ class Examination(Tabular):
         )
 
     def _variables(self) -> Records:
+        unknown = NO_MORE if self.factor_information is not None and self.representation.factor_info else None
         return Records(
             name="variables",
             title="Latent variables",
             hint=HINTS["variables"],
-            rows=self.records(),
+            rows=[{**row, "tells": row["factor"] or unknown} for row in self.records()],
             columns=VARIABLE_COLUMNS if self.representation.var is not None else PLAIN_COLUMNS,
         )
 

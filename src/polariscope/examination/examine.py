@@ -17,9 +17,10 @@ from torch import Tensor
 from polariscope.examination.embedding import Shelf, embed
 from polariscope.examination.examination import Examination, Variable
 from polariscope.examination.jacobians import predicted_var
-from polariscope.measures.factor_information import factor_information
+from polariscope.measures.chance import Trials
+from polariscope.measures.factor_information import InformationBeyondChance, information_beyond_chance
 from polariscope.measures.mcc import lack_of_latents
-from polariscope.measures.measure import Undefined, meaning, measures
+from polariscope.measures.measure import Measure, Undefined, meaning, measures
 from polariscope.measures.polarisation import VariableTypes, per_variable_kl, variable_types
 from polariscope.objectives.beta_vae import BetaVAE
 from polariscope.objectives.objective import Objective
@@ -80,13 +81,15 @@ def examine(
     notes = [*representation.notes, *getattr(world, "assumed", ()), *_notes(representation)]
     table = None
     if representation.factors is not None:
-        table = factor_information(representation.mean, representation.factors)
+        # What the noise leaves of it: the mean of a passive variable moves a little, and tells of what moves it.
+        codes = representation.mean if representation.sample is None else representation.sample
+        table = information_beyond_chance(codes, representation.factors, seed=seed)
     predicted = None
     if beta is not None and hasattr(subject.module, "likelihood") and representation.var is not None:
         predicted = audit(subject, representation, beta)
         notes += _audit_notes(representation, predicted)
     variables = describe_variables(representation, table, predicted)
-    values, left_out = measured_values(representation, measured)
+    values, left_out = measured_values(representation, measured, seed)
     notes += left_out
     pictures: dict[str, NDArray[Any]] = {}
     if len(world.shape) == 3 and subject.decodes is not None:
@@ -97,7 +100,8 @@ def examine(
             except UserCodeError as error:  # it costs the pictures only
                 subject = subject.without_decoder(error)
         notes += [note for note in subject.notes if note not in notes]
-    found = Examination(representation, variables, values, table, notes=notes, **pictures)
+    known = None if table is None else table.adjusted
+    found = Examination(representation, variables, values, known, notes=notes, **pictures)
     if pictures and (note := picture_note(world.shape, found.limits)):
         notes.append(note)
     return found
@@ -141,9 +145,13 @@ def _audit_notes(representation: Representation, predicted: NDArray[np.float32])
 
 
 def describe_variables(
-    representation: Representation, table: NDArray[np.float64] | None, predicted: NDArray[np.float32] | None = None
+    representation: Representation,
+    table: InformationBeyondChance | None,
+    predicted: NDArray[np.float32] | None = None,
 ) -> list[Variable]:
-    """One row per latent variable, the most used first (by posterior variance, then by movement)."""
+    """One row per latent variable, the most used first (by posterior variance, then by movement).
+
+    A variable has no factor unless it knows more of it than chance."""
     rep = representation
     var_of_mean = rep.mean.var(axis=0)
     types: VariableTypes | None = None
@@ -153,13 +161,14 @@ def describe_variables(
         details = _details(rep.var, types)
         mean_var = rep.var.mean(axis=0)
         kl = per_variable_kl(rep.mean, rep.var, rep.prior_mean, rep.prior_var)
+    known = None if table is None or not rep.factor_info else table.adjusted
     order = np.lexsort((-var_of_mean, np.round(mean_var, 3)))
     rows = []
     for j in order:
         factor, information = None, None
-        if table is not None and rep.factor_info:
-            best = int(np.argmax(table[j]))
-            factor, information = rep.factor_info[best].name, float(table[j, best])
+        if known is not None and known[j].any():
+            best = int(np.argmax(known[j]))
+            factor, information = rep.factor_info[best].name, float(known[j, best])
         rows.append(
             Variable(
                 number=int(j),
@@ -193,28 +202,42 @@ def _details(var: NDArray[np.floating], types: VariableTypes) -> list[str]:
 
 
 def measured_values(
-    representation: Representation, names: Sequence[str] | None = None
+    representation: Representation, names: Sequence[str] | None = None, seed: int = 0
 ) -> tuple[list[Value], list[str]]:
-    """Values of the named measures, by default of all for which the representation has what they need; and what was
-    left out for want of it, in a sentence."""
-    if names is not None:
-        return [_value(name, representation) for name in names], []
-    chosen = [name for name in measures.names() if not measures.get(name).lacks(representation)]
-    missing: dict[str, list[str]] = {}
-    for name in measures.names():
-        for need in measures.get(name).lacks(representation)[:1]:
-            missing.setdefault(need, []).append(name)
-    notes = [f"Not measured without {WORDS[need]}: {', '.join(names)}." for need, names in missing.items()]
-    return [_value(name, representation) for name in chosen], notes
+    """Values of the named measures, by default of all for which the representation has what they need, each with its
+    interval and chance level; and what was left out for want of it, in a sentence."""
+    notes: list[str] = []
+    if names is None:
+        missing: dict[str, list[str]] = {}
+        for name in measures.names():
+            for need in measures.get(name).lacks(representation)[:1]:
+                missing.setdefault(need, []).append(name)
+        notes = [f"Not measured without {WORDS[need]}: {', '.join(those)}." for need, those in missing.items()]
+        names = [name for name in measures.names() if not measures.get(name).lacks(representation)]
+    chosen = {name: measures.get(name)() for name in names}
+    most = max((m.permutations for m in chosen.values() if "factors" in m.needs), default=0)
+    trials = Trials.of(representation, most, max((m.halves for m in chosen.values()), default=0), seed)
+    looks = max(1, sum("factors" in measure.needs for measure in chosen.values()))
+    return [_value(name, measure, representation, trials, looks) for name, measure in chosen.items()], notes
 
 
-def _value(name: str, representation: Representation) -> Value:
-    measure = measures.get(name)()
+def _value(name: str, measure: Measure, representation: Representation, trials: Trials, looks: int) -> Value:
+    better, means = measure.higher_is_better, meaning(name)
     try:
-        number, problem = measure.value(representation), ""
+        number = measure.value(representation)
     except Undefined as error:
-        number, problem = None, str(error)
-    return Value(name, measure.title, number, measure.higher_is_better, problem, meaning(name))
+        return Value(name, measure.title, None, better, str(error), means)
+    chance = trials.chance(measure, looks)
+    return Value(
+        name,
+        measure.title,
+        number,
+        better,
+        meaning=means,
+        interval=trials.interval(measure, number),
+        chance=None if chance is None else chance.level,
+        within_chance=chance is not None and chance.holds(number, better),
+    )
 
 
 def _notes(representation: Representation) -> list[str]:
@@ -240,7 +263,8 @@ def _notes(representation: Representation) -> list[str]:
         few = lack_of_latents(rep.latents, int((np.ptp(rep.factors, axis=0) > 0).sum()))
         notes += [few] if few else []
     if representation.count < 1000:
-        notes.append(f"Only {representation.count} examples: measures that count pairs or bins are biased upwards.")
+        few_examples = f"Only {representation.count} examples: measures that count pairs or bins are biased upwards"
+        notes.append(f"{few_examples}{'.' if rep.factors is None else ', as their chance levels show.'}")
     return notes
 
 

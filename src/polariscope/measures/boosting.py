@@ -62,12 +62,16 @@ def boosted(
 
 
 def boosted_together(
-    codes: FloatArray, targets: Sequence[NDArray[Any]], held: FloatArray, continuous: Sequence[bool]
+    codes: FloatArray,
+    targets: Sequence[NDArray[Any]],
+    held: FloatArray,
+    continuous: Sequence[bool],
+    rounds: int | None = None,
 ) -> list[tuple[FloatArray, NDArray[Any]]]:
-    """:func:`boosted` for each of several targets, in less time than one after another."""
+    """:func:`boosted` for each of several targets, in less time than one after another; ``ROUNDS`` if not given."""
     latents = _latents(np.concatenate([codes, held]), len(codes))
     losses = [_squares(t) if c else _log_loss(t) for t, c in zip(targets, continuous, strict=True)]
-    importance, scores = _boost(latents, losses)
+    importance, scores = _boost(latents, losses, ROUNDS if rounds is None else rounds)
     ends = np.cumsum([len(loss.start) for loss in losses])[:-1]
     columns = zip(losses, np.split(importance, ends), np.split(scores, ends, axis=1), strict=True)
     return [(i.sum(axis=0) / (i.sum() or 1.0), loss.predict(s)) for loss, i, s in columns]
@@ -164,7 +168,7 @@ def _squares(target: NDArray[Any]) -> _Loss:
     )
 
 
-def _boost(latents: _Latents, losses: list[_Loss]) -> tuple[FloatArray, Singles]:
+def _boost(latents: _Latents, losses: list[_Loss], rounds: int) -> tuple[FloatArray, Singles]:
     """Importances (trees of a round, latents), and the scores (rows, trees) of the rows that were not trained on."""
     (count, rows), train = latents.ranks.shape, latents.order.shape[1]
     start = np.concatenate([loss.start for loss in losses]).astype(np.float32)
@@ -181,7 +185,7 @@ def _boost(latents: _Latents, losses: list[_Loss]) -> tuple[FloatArray, Singles]
         scores[:, columns] += steps
 
     with _threads() as pool:
-        for _ in range(ROUNDS):
+        for _ in range(rounds):
             parts = [loss.descent(s) for loss, s in zip(losses, np.split(scores[:train], ends, axis=1), strict=True)]
             gradient, curvature = (np.concatenate(part, axis=1) for part in zip(*parts, strict=True))
             list(pool.map(grow, blocks))

@@ -1,8 +1,9 @@
 """All disentanglement scores in one call, each with its uncertainty and with the two numbers that make it readable.
 
 A score means little by itself: the factors themselves, taken as a code, do not always reach 1, and a code mixed beyond
-recognition does not always fall to 0 (the blind spot). So every score comes with what the factors themselves would
-score as codes, and with what the same codes score after a random rotation (Spec 001a, section 5; Spec 003, section 3).
+recognition does not always fall to 0 (the blind spot), nor does one that has nothing to do with the factors. So every
+score comes with what the factors themselves would score as codes, with what the same codes score after a random
+rotation (Spec 001a, section 5; Spec 003, section 3), and with its chance level.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from polariscope.measures.chance import Chance, chance_of, interval_of_halves
 from polariscope.measures.dci import COMPARABLE, DCIScores, Probe, dci
 from polariscope.measures.information import FloatArray
 from polariscope.measures.intervention import (
@@ -77,8 +79,8 @@ PROTOCOLS = {
 
 @dataclass(frozen=True, eq=False)
 class Entry:
-    """One score with its context. ``interval``, ``of_factors`` and ``rotated`` are None where they were not asked for,
-    or have no value."""
+    """One score with its context. ``interval``, ``of_factors``, ``rotated`` and ``chance`` are None where they were not
+    asked for, or have no value."""
 
     name: str
     title: str
@@ -89,6 +91,13 @@ class Entry:
     of a factor by straight cuts, and a code that spreads them apart can score more than the factor itself."""
     rotated: float | None = None
     """What the codes score after random rotations, in the mean."""
+    chance: Chance | None = None
+    """What the codes score against permuted factors."""
+
+    @property
+    def within_chance(self) -> bool:
+        """Whether the score is no more than chance gives."""
+        return self.chance is not None and self.chance.holds(self.value)
 
     @property
     def value(self) -> float:
@@ -115,6 +124,7 @@ class Report:
     seed: int
     repeats: int
     rotations: int
+    permutations: int = 0
 
     def __getitem__(self, name: str) -> Entry:
         if name in self.undefined:
@@ -139,6 +149,8 @@ class Report:
                 "interval": entry.interval,
                 "of_factors": entry.of_factors,
                 "rotated": entry.rotated,
+                "chance": None if entry.chance is None else entry.chance.level,
+                "within_chance": entry.within_chance,
                 "per_factor": entry.score.per_factor.tolist(),
                 "samples": entry.score.samples,
                 "settings": {key: np.asarray(item).tolist() for key, item in entry.score.settings.items()},
@@ -147,17 +159,20 @@ class Report:
         }
         facts = {"samples": self.samples, "latents": self.latents, "factors": list(self.factor_names)}
         facts |= {"seed": self.seed, "repeats": self.repeats, "rotations": self.rotations}
+        facts["permutations"] = self.permutations
         return {"scores": rows, "undefined": dict(self.undefined), "protocol": asdict(self.protocol), **facts}
 
     def __str__(self) -> str:
         def number(x: float | None) -> str:
             return "-" if x is None else f"{x:.3f}"
 
-        lines = [f"{'score':<34}{'value':>7}{'95 % interval':>17}{'factors':>9}{'rotated':>9}"]
+        lines = [f"{'score':<34}{'value':>7}{'95 % interval':>17}{'factors':>9}{'rotated':>9}{'chance':>9}"]
         for e in self.entries.values():
             interval = "-" if e.interval is None else f"{e.interval[0]:.3f} to {e.interval[1]:.3f}"
-            context = f"{number(e.of_factors):>9}{number(e.rotated):>9}"
-            lines.append(f"{e.title:<34}{number(e.value):>7}{interval:>17}{context}")
+            chance = number(None if e.chance is None else e.chance.level)
+            context = f"{number(e.of_factors):>9}{number(e.rotated):>9}{chance:>9}"
+            more = "  no more than chance" if e.within_chance else ""
+            lines.append(f"{e.title:<34}{number(e.value):>7}{interval:>17}{context}{more}")
         lines += [f"{TITLES[name]:<34}no value: {why}" for name, why in self.undefined.items()]
         sizes = f"{self.samples:,} samples, {self.latents} latents, {len(self.factor_names)} factors"
         lines.append(f"{sizes}; {self.protocol.name} protocol, seed {self.seed}")
@@ -175,6 +190,7 @@ def disentanglement(
     source: Source | None = None,
     repeats: int = 10,
     rotations: int = 3,
+    permutations: int = 5,
     of_factors: bool = True,
     seed: int = 0,
 ) -> Report:
@@ -182,15 +198,14 @@ def disentanglement(
 
     ``"published"`` uses the probes and sample sizes of the publications (minutes: scikit-learn's gradient boosting);
     ``"fast"`` the same definitions with quicker probes, see each score for the difference. DCI still takes most of the
-    time, again for each repeat and rotation: leave it out of ``scores`` where it is not needed, or name a quicker
-    ``probe`` in a :class:`Protocol`. ``categorical`` factors are renumbered in favour of MCC. A ``source``
+    time, again for each repeat, rotation and permutation: leave it out of ``scores`` where it is not needed, or name a
+    quicker ``probe`` in a :class:`Protocol`. ``categorical`` factors are renumbered in favour of MCC. A ``source``
     (:class:`~polariscope.measures.intervention.FromEncoder`) serves the BetaVAE and FactorVAE scores with fresh
     interventions instead of examples looked up in the sample; ``of_factors``, rotations and intervals always use the
     sample.
 
-    Intervals (95 %) come from ``repeats`` random halves of the samples, each with seeds of its own: for half samples
-    drawn without replacement the spread of a score is that of the whole sample's score, and unlike the bootstrap they
-    repeat no sample, which would add mutual information. They are normal intervals, cut to [0, 1].
+    Intervals (95 %) come from ``repeats`` random halves of the samples, each with seeds of its own, chance levels from
+    ``permutations`` of the rows of the factors (:mod:`~polariscope.measures.chance`).
 
     >>> rng = np.random.default_rng(0)
     >>> factors = rng.integers(0, (3, 4, 5), size=(2000, 3))
@@ -205,6 +220,8 @@ def disentanglement(
             raise ValueError(f"there is no score {name!r}: {nearest(name, TITLES)}")
     if repeats < 0 or repeats == 1 or rotations < 0:
         raise ValueError(f"repeats is 0 (no intervals) or at least 2, rotations 0 or more; got {repeats}, {rotations}")
+    if permutations < 0 or permutations == 1:
+        raise ValueError(f"permutations is 0 (no chance levels) or at least 2; got {permutations}")
     names = tuple(factor_names) or tuple(f"factor_{k}" for k in range(v.shape[1]))
     if len(names) != v.shape[1]:
         raise ValueError(f"factor_names has {len(names)} names for {v.shape[1]} factors")
@@ -218,18 +235,20 @@ def disentanglement(
     repeated = [values(z[half], v[half], seed + 1 + i) for i, half in enumerate(halves) if _all_vary(v[half])]
     turned = [values(z @ random_rotation(z.shape[1], rng), v, seed) for _ in range(rotations)]
     perfect = values(perfect_code(v), v, seed) if of_factors else {}
+    unrelated = [values(z, v[rng.permutation(len(v))], seed) for _ in range(permutations)]
     entries = {
         name: Entry(
             name,
             f"{TITLES[name]} ({settings.probe})" if name in PROBED else TITLES[name],
             score,
-            _interval(score.value, [r[name] for r in repeated if name in r]),
+            interval_of_halves(score.value, [r[name] for r in repeated if name in r]),
             perfect.get(name),
             float(np.mean([t[name] for t in turned if name in t])) if turned else None,
+            chance_of([u[name] for u in unrelated if name in u], looks=len(found)),
         )
         for name, score in found.items()
     }
-    return Report(entries, undefined, settings, names, len(z), z.shape[1], seed, repeats, rotations)
+    return Report(entries, undefined, settings, names, len(z), z.shape[1], seed, repeats, rotations, permutations)
 
 
 def perfect_code(factors: ArrayLike) -> FloatArray:
@@ -264,13 +283,6 @@ def _protocol(protocol: str | Protocol) -> Protocol:
 def _all_vary(factors: NDArray[Any]) -> bool:
     """A rare value can be missing from half of the samples, and with it a factor."""
     return bool((factors != factors[0]).any(axis=0).all())
-
-
-def _interval(value: float, repeated: Sequence[float]) -> tuple[float, float] | None:
-    if len(repeated) < 2:
-        return None
-    reach = 1.96 * float(np.std(repeated, ddof=1))
-    return max(value - reach, 0.0), min(value + reach, 1.0)
 
 
 def _all_scores(

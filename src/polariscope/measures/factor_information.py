@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from polariscope.measures.chance import chance_of_each
 from polariscope.measures.information import discrete_entropy, discretise, mutual_information
 from polariscope.measures.score import as_labels
+
+LEVEL = 0.01
+"""How often chance may pass for knowledge anywhere in a table."""
 
 
 def factor_information(codes: ArrayLike, factors: ArrayLike, bins: int = 20) -> NDArray[np.float64]:
@@ -22,8 +28,63 @@ def factor_information(codes: ArrayLike, factors: ArrayLike, bins: int = 20) -> 
     [[1.0], [0.0]]
     """
     codes, factors = np.asarray(codes), np.asarray(factors)
-    binned = discretise(codes, bins)
-    labels = as_labels(factors, bins).values
+    return _shares(discretise(codes, bins), as_labels(factors, bins).values)
+
+
+def _shares(binned: NDArray[np.int64], labels: NDArray[np.int64]) -> NDArray[np.float64]:
     entropy = discrete_entropy(labels)
     known = np.asarray(mutual_information(binned, labels))
     return np.divide(known, entropy, out=np.zeros_like(known), where=entropy > 1e-12)
+
+
+@dataclass(frozen=True, eq=False)
+class InformationBeyondChance:
+    """Tables ``(latents, factors)`` of what latents know of factors, and of what unrelated ones would seem to know."""
+
+    raw: NDArray[np.float64]
+    """:func:`factor_information`."""
+    chance: NDArray[np.float64]
+    """Its mean with permuted factors."""
+    beyond: NDArray[np.bool_]
+    """Where it is more than chance gives in any entry of the table, but for one table in a hundred."""
+    permutations: int
+    samples: int
+
+    @property
+    def adjusted(self) -> NDArray[np.float64]:
+        """Share of the entropy known beyond chance, (raw − chance) / (1 − chance); 0 where that is no more than chance.
+
+        1 stays 1 and chance becomes 0, as in the adjusted mutual information of Vinh, Epps and Bailey (2010).
+        """
+        room = 1 - self.chance
+        share = np.divide(self.raw - self.chance, room, out=np.zeros_like(self.raw), where=room > 1e-12)
+        return np.where(self.beyond, np.clip(share, 0.0, 1.0), 0.0)
+
+
+def information_beyond_chance(
+    codes: ArrayLike, factors: ArrayLike, bins: int = 20, permutations: int = 20, seed: int = 0
+) -> InformationBeyondChance:
+    """:func:`factor_information` beside its chance level, from permutations of the rows of all factors together.
+
+    An entry counts as more than chance beyond the reach of :func:`~polariscope.measures.chance.chance_of`, which
+    accounts for the number of entries looked at. With 300 examples noise seems to know 7 to 14 % of a factor of ten
+    values: that is its chance level, and what a latent knows is said to be what goes beyond it.
+
+    >>> rng = np.random.default_rng(0)
+    >>> factor = rng.integers(0, 8, 300)
+    >>> table = information_beyond_chance(np.c_[factor, rng.normal(size=300)], factor[:, None])
+    >>> table.beyond.tolist(), table.adjusted.round(6).tolist(), bool(table.raw[1, 0] > 0.05)
+    ([[True], [False]], [[1.0], [0.0]], True)
+    """
+    if permutations < 2:
+        raise ValueError(f"a chance level needs at least 2 permutations; got {permutations}")
+    codes, factors = np.asarray(codes), np.asarray(factors)
+    binned, labels = discretise(codes, bins), as_labels(factors, bins).values
+    rng = np.random.default_rng(seed)
+    raw = _shares(binned, labels)
+    permuted = np.stack([_shares(binned, labels[rng.permutation(len(labels))]) for _ in range(permutations)])
+    # Information of unrelated labels is about χ², whose cube root is about normal (Wilson and Hilferty 1931).
+    level, reach = chance_of_each(np.cbrt(permuted), looks=raw.size, level=LEVEL)
+    # Twenty permutations know a deviation to a fifth or so; those of all latents together know it better.
+    beyond = np.cbrt(raw) > level + np.maximum(reach, np.sqrt(np.mean(reach**2, axis=0)))
+    return InformationBeyondChance(raw, permuted.mean(axis=0), beyond, permutations, len(codes))

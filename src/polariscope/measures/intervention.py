@@ -302,6 +302,8 @@ class BetaVAEScore(Measure):
     high: ClassVar[float] = 1.0
     higher_is_better: ClassVar[bool | None] = True
     invariant_to: ClassVar[tuple[Invariance, ...]] = ("permutation", "sign", "translation")
+    permutations: ClassVar[int] = 5
+    halves: ClassVar[int] = 3
 
     def __call__(self, representation: Representation) -> float:
         codes, factors = codes_and_factors(representation)

@@ -35,6 +35,14 @@ class Measure(ABC):
     """None where neither direction is better in itself."""
     invariant_to: ClassVar[tuple[Invariance, ...]] = ()
     """Changes of the latent space that leave the value alone."""
+    permutations: ClassVar[int] = 6
+    """How many permutations of the factors its chance level comes from, if it needs factors; fewer for dear ones."""
+    halves: ClassVar[int] = 4
+    """How many random halves of the examples its interval comes from."""
+
+    def quick(self) -> Measure:
+        """What takes its place on permuted factors and on halves: itself, unless it takes too long for that."""
+        return self
 
     @abstractmethod
     def __call__(self, representation: Representation) -> float: ...

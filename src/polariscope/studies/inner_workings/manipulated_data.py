@@ -295,7 +295,9 @@ def _scores(model: Autoencoder, world: World) -> Row:
     used = in_use(rep)
     continuous = any(factor.size == 0 for factor in world.factors)
     wanted = ("neighbour-score",) if continuous else ("neighbour-score", *SCORES.values())
-    report = disentanglement(rep.mean, rep.factors, scores=wanted, repeats=0, rotations=0, of_factors=False)
+    report = disentanglement(
+        rep.mean, rep.factors, scores=wanted, repeats=0, rotations=0, permutations=0, of_factors=False
+    )
     row: Row = {"score": report["neighbour-score"].value, "active": int(used.sum())}
     row |= {name: report[name].value for name in SCORES.values() if name in report.entries}
     if "mig" in report.entries:

@@ -1,0 +1,136 @@
+"""What a number would be by chance, and how sure it is.
+
+A score of codes against factors is not 0 for codes that know nothing: estimated information is never quite 0, a gap of
+two accidents is one too, and a guess is right at times. So the rows of the factors are permuted together, which leaves
+codes and factors as they are and takes away whatever connects them, and the number is computed again (a permutation
+test; Fisher 1935). How sure it is comes from random halves of the examples: for half samples drawn without replacement
+the spread of a number is that of the whole sample's, and unlike the bootstrap they repeat no example, which would add
+mutual information.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from scipy.stats import t as student
+
+from polariscope.measures.information import FloatArray
+from polariscope.measures.measure import Measure, Undefined
+from polariscope.representation import Representation
+
+LEVEL = 0.05
+"""How often chance may pass for more, among all the numbers that are looked at together."""
+
+
+@dataclass(frozen=True)
+class Chance:
+    """What chance alone gives."""
+
+    level: float
+    """Mean over the permutations."""
+    reach: float
+    """How far from it chance hardly gets."""
+    permutations: int
+
+    def holds(self, value: float, higher_is_better: bool | None = True) -> bool:
+        """Whether ``value`` is no more than chance: not beyond its reach on the side that is better (None: either)."""
+        above, below = value > self.level + self.reach, value < self.level - self.reach
+        return not (above or below) if higher_is_better is None else not (above if higher_is_better else below)
+
+
+def chance_of(permuted: Sequence[float], looks: int = 1) -> Chance | None:
+    """The chance level from values with permuted factors; None of fewer than two.
+
+    Its reach is the one-sided prediction bound of a further value, t √(1 + 1/m) s from the mean and deviation of the m
+    permuted ones, so that few of them make it wider, at ``LEVEL`` over all ``looks`` numbers (Bonferroni).
+
+    >>> chance = chance_of([0.1, 0.2, 0.3], looks=5)
+    >>> round(chance.level, 6), chance.holds(0.5), chance.holds(2.0)
+    (0.2, True, False)
+    """
+    if len(permuted) < 2:
+        return None
+    level, reach = chance_of_each(np.asarray(permuted, dtype=np.float64), looks)
+    return Chance(float(level), float(reach), len(permuted))
+
+
+def chance_of_each(permuted: FloatArray, looks: int, level: float = LEVEL) -> tuple[FloatArray, FloatArray]:
+    """Level and reach (see :func:`chance_of`) of tables of numbers, of which there is one for each permutation."""
+    count = len(permuted)
+    quantile = float(student.ppf(1 - level / looks, count - 1)) * np.sqrt(1 + 1 / count)
+    # Equal values differ by rounding where the same sums are added up in another order.
+    reach = np.maximum(quantile * permuted.std(axis=0, ddof=1), 1e-12)
+    return np.asarray(permuted.mean(axis=0)), np.asarray(reach)
+
+
+def interval_of_halves(
+    value: float, repeated: Sequence[float], low: float = 0.0, high: float = 1.0
+) -> tuple[float, float] | None:
+    """A 95 % interval about ``value`` from its values on random halves, cut to its range; None of fewer than two.
+
+    >>> low, high = interval_of_halves(0.5, [0.4, 0.5, 0.6])
+    >>> round(low, 4), round(high, 4), interval_of_halves(0.5, [0.5])
+    (0.0697, 0.9303, None)
+    """
+    if len(repeated) < 2:
+        return None
+    reach = float(student.ppf(0.975, len(repeated) - 1) * np.std(repeated, ddof=1))
+    return max(value - reach, low), min(value + reach, high)
+
+
+@dataclass(frozen=True, eq=False)
+class Trials:
+    """One representation with its factors permuted, and random halves of it, for all measures alike."""
+
+    permuted: Sequence[Representation]
+    halves: Sequence[Representation]
+
+    @classmethod
+    def of(cls, representation: Representation, permutations: int, halves: int, seed: int = 0) -> Trials:
+        """Halves in which a factor of the whole does not vary are left out: they would measure something else."""
+        rep, rng = representation, np.random.default_rng(seed)
+        permuted = []
+        if rep.factors is not None:
+            orders = [rng.permutation(rep.count) for _ in range(permutations)]
+            permuted = [replace(rep, factors=rep.factors[order]) for order in orders]
+        drawn = [rng.permutation(rep.count)[: rep.count // 2] for _ in range(halves)] if rep.count >= 4 else []
+        parts = [_part(rep, rows) for rows in drawn]
+        return cls(permuted, [part for part in parts if _varying(part) == _varying(rep)])
+
+    def interval(self, measure: Measure, value: float) -> tuple[float, float] | None:
+        """Of a measure's value on the whole."""
+        repeated = _values(measure.quick(), self.halves[: measure.halves])
+        return interval_of_halves(value, repeated, measure.low, measure.high)
+
+    def chance(self, measure: Measure, looks: int = 1) -> Chance | None:
+        """Of a measure that needs factors; the others have no chance level."""
+        if "factors" not in measure.needs:
+            return None
+        return chance_of(_values(measure.quick(), self.permuted[: measure.permutations]), looks)
+
+
+def _values(measure: Measure, representations: Sequence[Representation]) -> list[float]:
+    """The values where there are any: a small part of the examples may not have one."""
+    values = []
+    for representation in representations:
+        try:
+            values.append(measure.value(representation))
+        except Undefined:
+            continue
+    return values
+
+
+def _part(representation: Representation, rows: np.ndarray) -> Representation:
+    rep = representation
+    names = ("mean", "var", "sample", "factors", "prior_mean", "prior_var")
+    arrays = {name: getattr(rep, name) for name in names}
+    return Representation(
+        **{name: None if array is None else array[rows] for name, array in arrays.items()}, factor_info=rep.factor_info
+    )
+
+
+def _varying(representation: Representation) -> int:
+    factors = representation.factors
+    return 0 if factors is None else int((factors != factors[0]).any(axis=0).sum())
