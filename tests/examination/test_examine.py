@@ -134,8 +134,8 @@ def test_a_passive_variable_tells_nothing_though_its_mean_moves_with_a_factor() 
     assert (passive.number, passive.kind, passive.factor, passive.information) == (1, "passive", None, None)
     assert not found.factor_information[1].any()
     document = found.findings()
-    assert [row["tells"] for row in document.json()["variables"]] == ["factor_0", "factor_1", "no more than chance"]
-    assert "no more than chance" in page([document])
+    assert [row["tells"] for row in document.json()["variables"]] == ["factor_0", "factor_1", "not above chance"]
+    assert "not above chance" in page([document])
 
 
 def test_noise_tells_nothing_of_a_label_however_few_the_examples() -> None:

@@ -37,7 +37,7 @@ from polariscope.worlds.pictures import Limits, limits_of
 
 TRAVERSAL_ROWS = 16
 MATRIX_ROWS = 32
-NO_MORE = "no more than chance"
+NO_MORE = "not above chance"
 KNOWS = 0.05
 """Share of a factor's entropy from which a variable is said to tell about it."""
 PLAIN_COLUMNS = (
@@ -50,8 +50,8 @@ PLAIN_COLUMNS = (
 VARIABLE_COLUMNS = (
     *PLAIN_COLUMNS[:2],
     Column("mean_var", "Posterior variance", "%.3f", "post. var", bar="kind"),
-    Column("detail", "Over the examples", short="over the examples"),
-    Column("predicted_var", "Predicted", "%.3f", "predicted"),
+    Column("detail", "Over the examples", aside=True),
+    Column("predicted_var", "Predicted", "%.3f", "pred."),
     PLAIN_COLUMNS[2],
     Column("kl", "KL (nats)", "%.3f", "KL"),
     *PLAIN_COLUMNS[3:],

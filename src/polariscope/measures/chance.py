@@ -12,8 +12,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.stats import t as student
 
 from polariscope.measures.information import FloatArray
@@ -122,12 +124,20 @@ def _values(measure: Measure, representations: Sequence[Representation]) -> list
     return values
 
 
-def _part(representation: Representation, rows: np.ndarray) -> Representation:
+def _part(representation: Representation, rows: NDArray[np.int64]) -> Representation:
     rep = representation
-    names = ("mean", "var", "sample", "factors", "prior_mean", "prior_var")
-    arrays = {name: getattr(rep, name) for name in names}
+
+    def some(array: NDArray[Any] | None) -> NDArray[Any] | None:
+        return None if array is None else array[rows]
+
     return Representation(
-        **{name: None if array is None else array[rows] for name, array in arrays.items()}, factor_info=rep.factor_info
+        rep.mean[rows],
+        some(rep.var),
+        some(rep.sample),
+        some(rep.factors),
+        rep.factor_info,
+        prior_mean=some(rep.prior_mean),
+        prior_var=some(rep.prior_var),
     )
 
 
