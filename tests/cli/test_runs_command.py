@@ -336,3 +336,31 @@ def test_infinity_is_valid_json(run, store) -> None:
         assert code == 0
         rows = json.loads(out, parse_constant=lambda word: pytest.fail(f"{word} is no JSON"))
         assert rows[0] == {"loss": "Infinity", "kl": "NaN"}
+
+
+def test_a_run_is_labelled_and_extended_through_the_command_line(run, trained, tmp_path) -> None:
+    found = trained("--name", "first", "--tag", "a", "b", "--note", "the first one")
+    assert vars(found.labels) == {"name": "first", "tags": ("a", "b"), "note": "the first one"}
+    code, out, err = run("train", "--resume", "first", "--training.steps", "9", "--json")
+    assert (code, json.loads(out)["result"]["step"]) == (0, 9), err
+    assert run("train", "--resume", "first", "--training.seed", "2")[2].startswith(
+        "error: a run goes on with its own settings, of which only --training.steps can be changed; got --training.seed"
+    )
+    assert "needs a whole number; got 'many'" in run("train", "--resume", "first", "--training.steps", "many")[2]
+    code, _, err = run("train", "sprites", "--name", "first")
+    assert (code, len(Store(tmp_path / "runs").runs())) == (2, 1), "the name is looked at before anything is made"
+    assert "is called first already" in err
+
+
+def test_what_can_be_done_next_is_what_the_model_can_do(run, small, tmp_path) -> None:
+    words = ["--objective", "classify", "--model", "lenet", "--world.size", "16", "--training.steps", "2"]
+    code, out, err = run("train", "sprites", *words, "--training.batch-size", "4")
+    assert code == 0, err
+    (found,) = Store(tmp_path / "runs").runs()
+    following = f"polariscope corruptions {found.id} or polariscope kernel {found.id}"
+    assert out.splitlines()[-1] == f"next: {following}"
+    code, _, err = run("examine", found.id)
+    assert (code, err) == (
+        2,
+        f"error: the model of run {found.id} gives no codes to examine; what tells about it: {following}\n",
+    )

@@ -24,6 +24,7 @@ from polariscope.cli.parsing import parse, take, take_first
 from polariscope.examination.embedding import Shelf
 from polariscope.examination.examination import Examination, about_run
 from polariscope.examination.examine import divergence_weight, examine
+from polariscope.examination.next_steps import next_commands, said_next
 from polariscope.lab.holding import InUseError, hold
 from polariscope.lab.results import OWN, Basis, Examined, add
 from polariscope.lab.store import Run, Store, fingerprint
@@ -88,6 +89,10 @@ def main(arguments: list[str]) -> int:
         arguments += [] if folder is None else ["--runs", folder]
         run = opened(Store(Path(folder or "runs")), name)
         config = config_of(run)
+        if "examine" not in next_commands(config):
+            raise ValueError(
+                f"the model of run {run.id} gives no codes to examine; what tells about it: {said_next(run)}"
+            )
     if data is None and config is None and not helping:
         raise ValueError("a model of yours needs --data: the name of a world or the path of a file")
     default = config.world if config is not None and data is None else chosen_world(arguments, data or "sprites")

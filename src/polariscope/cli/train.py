@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 from pathlib import Path
 from typing import Any
@@ -12,13 +11,26 @@ from polariscope.cli.configuration import parse_run
 from polariscope.cli.named import opened
 from polariscope.cli.parsing import JSON, RUNS, flag, options_type, parse, take
 from polariscope.cli.progress import bars
+from polariscope.examination.next_steps import said_next
+from polariscope.lab.labels import Labels, check_name, label
 from polariscope.lab.store import Run, Store
 from polariscope.measures.mcc import lack_of_latents
-from polariscope.training.config import RunConfig
-from polariscope.training.run import config_of
+from polariscope.strict_json import json_text
+from polariscope.training.config import SECTIONS, RunConfig
+from polariscope.training.run import config_of, extend
 from polariscope.training.sweep import best_run, finish, over_seeds, prepare
 
 SEEDS = ("seeds", flag(int, "Train with so many seeds, side by side, and name the best by its held-out loss."), 1)
+
+LABELS = [
+    (
+        "name",
+        flag(str, "What to call the run: stands wherever its id can. Of several seeds, each gets its number."),
+        "",
+    ),
+    ("tag", flag(tuple[str, ...], "Words to find the run by, with 'polariscope runs --tag'."), ()),
+    ("note", flag(str, "A sentence to remember about the run."), ""),
+]
 
 
 def main(arguments: list[str]) -> int:
@@ -27,11 +39,15 @@ def main(arguments: list[str]) -> int:
     while (name := take(arguments, "--resume")) is not None:
         resumed.append(name)
     if resumed:
+        steps = take(arguments, "--training.steps")
+        _check_resumed(arguments)
         options = parse(options_type([RUNS, JSON]), arguments, "train --resume RUN")
         runs = [opened(Store(options.runs), name) for name in resumed]
+        for run in runs if steps is not None else ():
+            extend(run, _whole(steps))
     else:
-        config, options = parse_run(arguments, "train", [RUNS, JSON, SEEDS])
-        runs = prepare(over_seeds(config, options.seeds), Store(options.runs))
+        config, options = parse_run(arguments, "train", [RUNS, JSON, SEEDS, *LABELS])
+        runs = _prepared(over_seeds(config, options.seeds), Store(options.runs), options)
     several = len(runs) > 1
     try:
         configs = [config_of(run) for run in runs]
@@ -44,6 +60,38 @@ def main(arguments: list[str]) -> int:
     except KeyboardInterrupt:
         raise KeyboardInterrupt(f"interrupted; go on with: {_command(runs, options.runs)}") from None
     return _show_all(labels, runs, options.json) if several else _show(runs[0], options.json)
+
+
+def _check_resumed(arguments: list[str]) -> None:
+    """A run goes on with the settings that it has."""
+    for word in arguments:
+        section = word.removeprefix("--").partition(".")[0]
+        if word.startswith("--") and "." in word and section in SECTIONS:
+            raise ValueError(
+                f"a run goes on with its own settings, of which only --training.steps can be changed; got {word}: "
+                "train a new run, and let it begin with the weights of this one (--model.from RUN)"
+            )
+
+
+def _whole(steps: str | None) -> int:
+    try:
+        return int(str(steps).replace("_", ""))
+    except ValueError:
+        raise ValueError(f"--training.steps needs a whole number; got {steps!r}") from None
+
+
+def _prepared(configs: list[RunConfig], store: Store, options: Any) -> list[Run]:
+    """New runs with what people call them; of several, each has its seed behind the name."""
+    several = len(configs) > 1
+    names = [f"{options.name}-{c.training.seed}" if several and options.name else options.name for c in configs]
+    Labels(tags=options.tag, note=options.note)
+    for name in filter(None, names):
+        check_name(store, name)
+    runs = prepare(configs, store)
+    for run, name in zip(runs, names, strict=True):
+        if name or options.tag or options.note:
+            label(store, run, name, options.tag, options.note)
+    return runs
 
 
 def _notes(config: RunConfig) -> list[str]:
@@ -67,27 +115,21 @@ def _command(runs: list[Run], folder: Path) -> str:
 def _show_all(labels: list[str], runs: list[Run], as_json: bool) -> int:
     best = best_run(runs, "held_out_loss" if "held_out_loss" in runs[0].result else "train_loss")
     if as_json:
-        print(json.dumps({"runs": [_about(run) for run in runs], "best": best.id}))
+        print(json_text({"runs": [_about(run) for run in runs], "best": best.id}))
         return 0
-    for label, run in zip(labels, runs, strict=True):
-        print(f"{label}{' (best)' if run is best else ''}: {run.id}: {_summary(run)}")
-    print(f"next: {_examine(best)}")
+    for words, run in zip(labels, runs, strict=True):
+        print(f"{words}{' (best)' if run is best else ''}: {run.id}: {_summary(run)}")
+    print(f"next: {said_next(best)}")
     return 0
 
 
 def _show(run: Run, as_json: bool) -> int:
     if as_json:
-        print(json.dumps(_about(run)))
+        print(json_text(_about(run)))
         return 0
     print(f"{run.id}: {_summary(run)}")
-    print(f"next: {_examine(run)}")
+    print(f"next: {said_next(run)}")
     return 0
-
-
-def _examine(run: Run) -> str:
-    """The command that works as pasted, wherever the runs lie."""
-    words = ["polariscope", "examine", run.id, *plugins.flags()]
-    return shlex.join(words if run.path.parent == Path("runs") else [*words, "--runs", str(run.path.parent)])
 
 
 def _about(run: Run) -> dict[str, Any]:

@@ -44,8 +44,8 @@ class TrainingState:
 
     def add(self, terms: Mapping[str, Tensor]) -> None:
         """Add a step's terms to the running sums, without waiting for them."""
-        values = torch.stack([value.detach().float().reshape(()) for value in terms.values()]).double()
-        self.names, self.summed = tuple(terms), self.summed + 1
+        self.names, self.summed = tuple(terms) if self.total is None else self.names, self.summed + 1
+        values = torch.stack([terms[name].detach().float().reshape(()) for name in self.names]).double()
         self.total = values if self.total is None else self.total + values
 
     def take_means(self) -> dict[str, float]:

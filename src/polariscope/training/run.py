@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -27,6 +28,7 @@ from polariscope.training import checkpoint
 from polariscope.training.checkpoint import TrainingState
 from polariscope.training.config import RunConfig, TrainingConfig
 from polariscope.training.loop import WEIGHTS_STEP, Diverged, Event, Listeners, build_state, fit, seed_step
+from polariscope.training.progress import Progress, Tell, bars, watched
 from polariscope.training.start import begin
 from polariscope.worlds.capacity import check_images
 from polariscope.worlds.given import Data
@@ -36,26 +38,22 @@ from polariscope.worlds.targets import targets_of
 from polariscope.worlds.world import World, to_tensor
 
 FEW = 64
+OVER_THE_RUN = ("linear", "late-linear", "cosine")
+"""Schedules that depend on the number of steps of the whole run."""
 TELL_EVERY = 0.1  # seconds: a word to another process costs as much as a small step
 
 
-@dataclass(frozen=True)
-class Progress:
-    """How far a run is: what a progress bar shows."""
-
-    step: int
-    steps: int
-    loss: float
-
-
-Tell = Callable[[Progress], None]
-
-
 def train(
-    config: RunConfig, store: Store | Path | str = "runs", tell: Tell | None = None, run_id: str | None = None
+    config: RunConfig,
+    store: Store | Path | str = "runs",
+    tell: Tell | None = None,
+    run_id: str | None = None,
+    *,
+    quiet: bool = False,
 ) -> Run:
     """Train a configuration into a new folder of a store, or of the folder it lies in.
 
+    How far it is goes to ``tell``; if that is not given, it is shown at a terminal or in a notebook, unless ``quiet``.
     The world may also be data in memory (see :class:`~polariscope.worlds.world.ArrayWorld`): the run then has its hash,
     and goes on when it is given again.
     """
@@ -64,20 +62,30 @@ def train(
     run_id = store.new_id(config.label) if run_id is None else run_id
     with hold(store.path_of(run_id)):
         run = store.create(config.describe(), config.label, run_id=run_id)
-        return _drive(run, config, state, [], tell)
+        with _shown(config, tell, quiet) as tell:
+            return _drive(run, config, state, [], tell)
 
 
 def resume(
-    run: Run | Path | str, tell: Tell | None = None, *, data: Data | None = None, store: Store | Path | str = "runs"
+    run: Run | Path | str,
+    tell: Tell | None = None,
+    *,
+    steps: int | None = None,
+    data: Data | None = None,
+    store: Store | Path | str = "runs",
+    quiet: bool = False,
 ) -> Run:
     """Go on with a run that was stopped, from its last checkpoint to the same bits as if it had not been.
 
-    ``run`` may be its id, a unique part of it, its folder, or ``"latest"``; ``data`` is what it was made with, if that
-    was in memory.
+    ``run`` may be its id, its name, a unique part of its id, its folder, or ``"latest"``; ``data`` is what it was made
+    with, if that was in memory. With ``steps`` also a finished run goes on, see :func:`extend`. Progress is shown as
+    by :func:`train`.
     """
     run = run if isinstance(run, Run) else as_store(store).open(run)
     with hold(run.path):
         run.reload()  # whoever held it before may have finished it
+        if steps is not None:
+            extend(run, steps)
         if run.status == "done":
             return run
         config = config_of(run, data)
@@ -87,10 +95,66 @@ def resume(
         rows: list[Row] = []
         if begun:
             checkpoint.load(state, run.checkpoint)
-            rows = [row for row in run.metrics() if row[0] <= state.step]
+            rows = _not_the_end([row for row in run.metrics() if row[0] <= state.step], state, config.training)
         loaded = [entry for entry in plugins.record() if entry not in run.plugins]
         run.update(status="running", plugins=run.record["plugins"] + loaded)
-        return _drive(run, config, state, rows, tell)
+        with _shown(config, tell, quiet) as tell:
+            return _drive(run, config, state, rows, tell)
+
+
+def extend(run: Run, steps: int) -> None:
+    """Give a run another number of steps to train for, so that :func:`resume` takes it to the same weights as one that
+    had as many from the start. Where no such run would have come past the present weights, that is refused."""
+    with hold(run.path):
+        run.reload()
+        training = replace(config_of(run).training, steps=steps)  # says what is wrong with the number
+        before = int(run.config["training"].get("steps", TrainingConfig.steps))
+        if steps == before:
+            return
+        reached = int(checkpoint.read(run.checkpoint)[1]["step"]) if run.checkpoint.exists() else 0
+        if steps < reached:
+            raise ValueError(f"run {run.id} is at step {reached:,} already and cannot go back to {steps:,}")
+        if run.status == "done" and reached < before:
+            raise ValueError(
+                f"run {run.id} stopped early, at step {reached:,} of {before:,}, and would have stopped there with "
+                f"{steps:,} steps as well: train anew without --training.patience"
+            )
+        if reached and training.schedule in OVER_THE_RUN:
+            raise ValueError(
+                f"the learning rate of run {run.id} falls over all of its {before:,} steps (schedule "
+                f"{training.schedule}), so {steps:,} steps would have had other rates from the start: train anew, or "
+                "begin a new run with its weights (--model.from)"
+            )
+        settings = {**run.config, "training": {**run.config["training"], "steps": steps}}
+        run.update(config=settings, status="interrupted" if reached else run.status)
+
+
+def _not_the_end(rows: list[Row], state: TrainingState, training: TrainingConfig) -> list[Row]:
+    """Take back what a run did at a step only because it was to be its last: a run that goes on from there would not
+    have ended a mean of its curve there, nor evaluated."""
+    step = state.step
+    if step >= training.steps:
+        return rows
+    last = {term: value for at, split, term, value in rows if (at, split) == (step, "train")}
+    if last and (count := step % training.log_every):
+        state.sums, state.summed = {term: value * count for term, value in last.items()}, count
+        rows = [row for row in rows if row[:2] != (step, "train")]
+    if training.evaluate_every and step % training.evaluate_every:
+        rows = [row for row in rows if row[:2] != (step, "held_out")]
+        losses = [value for _, split, term, value in rows if (split, term) == ("held_out", "loss")]
+        state.best = min(losses, default=math.inf)
+        state.stale = len(losses) - 1 - losses.index(state.best) if losses else 0
+    return rows
+
+
+@contextmanager
+def _shown(config: RunConfig, tell: Tell | None, quiet: bool) -> Iterator[Tell]:
+    """Whom to tell how far a run is: who is given, or who looks at the terminal or the notebook."""
+    if tell is not None:
+        yield tell
+        return
+    with bars([config.label], config.training.steps, quiet=not watched(quiet)) as (bar,):
+        yield bar
 
 
 def config_of(run: Run, data: Data | None = None) -> RunConfig:
@@ -223,10 +287,10 @@ def as_store(place: Store | Path | str) -> Store:
     return place if isinstance(place, Store) else Store(Path(place))
 
 
-def _drive(run: Run, config: RunConfig, state: TrainingState, rows: list[Row], tell: Tell | None) -> Run:
+def _drive(run: Run, config: RunConfig, state: TrainingState, rows: list[Row], tell: Tell) -> Run:
     """Run the loop, keeping curves and state in the run folder, and leave a true status whatever happens."""
     started = time.monotonic()
-    told = paced(tell or (lambda point: None), config.training.steps)
+    told = paced(tell, config.training.steps)
     begun_at = state.step
 
     def record(event: Event) -> None:

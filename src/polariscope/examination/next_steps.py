@@ -1,0 +1,42 @@
+"""What can be done with a trained run, by what its model can do."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+
+from polariscope import plugins
+from polariscope.lab.store import Run
+from polariscope.objectives.predict import Regress
+from polariscope.subjects import as_subject
+from polariscope.training.config import RunConfig
+from polariscope.training.run import build_model, config_of
+from polariscope.worlds.targets import targets_of
+
+
+def next_commands(config: RunConfig) -> list[str]:
+    """Commands that take a run of this configuration, the most telling first.
+
+    >>> from polariscope.nets.predictors import LeNet
+    >>> from polariscope.objectives.predict import Classify
+    >>> from polariscope.worlds.mini_sprites import MiniSprites
+    >>> next_commands(RunConfig(MiniSprites())), next_commands(RunConfig(MiniSprites(), Classify(), LeNet()))
+    (['examine'], ['corruptions', 'kernel'])
+    """
+    targets = targets_of(config.world) if "target" in config.objective.needs else ()
+    commands = ["examine"] if as_subject(build_model(config)).encodes is not None else []
+    if len(targets) == 1 and targets[0].size:
+        commands += ["corruptions"] if len(config.world.shape) == 3 else []
+        commands += ["kernel"]
+    if isinstance(config.objective, Regress):
+        commands += ["generalise"]
+    return commands
+
+
+def said_next(run: Run) -> str:
+    """Commands that work as pasted, wherever the run lies; where there is none, what shows how it learned."""
+    commands = next_commands(config_of(run))
+    words = [["polariscope", command, run.id] for command in commands] or [["polariscope", "runs", "curves", run.id]]
+    folder = run.path.parent
+    more = [*plugins.flags(), *([] if folder == Path("runs") else ["--runs", str(folder)])]
+    return " or ".join(shlex.join([*command, *more]) for command in words)

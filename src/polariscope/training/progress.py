@@ -1,0 +1,112 @@
+"""How far trainings are, on standard error: rate, time left and loss of each run, also of runs in other processes."""
+
+from __future__ import annotations
+
+import multiprocessing
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, TaskProgressColumn, TextColumn, TimeRemainingColumn
+from rich.progress import Progress as Bars
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a run is: what a progress bar shows."""
+
+    step: int
+    steps: int
+    loss: float
+
+
+Tell = Callable[[Progress], None]
+
+
+def watched(quiet: bool = False) -> bool:
+    """Whether somebody sees what is shown: at a terminal or in a notebook, and not in a worker, whose parent shows."""
+    if quiet or multiprocessing.parent_process() is not None:
+        return False
+    return Console(stderr=True).is_terminal or _notebook() is not None
+
+
+@contextmanager
+def bars(names: Sequence[str], steps: int, quiet: bool = False) -> Iterator[list[Tell]]:
+    """One bar per run; yields what to tell each of them. Without a terminal, a line every half a minute instead."""
+    console = Console(stderr=True, markup=False, emoji=False)
+    if quiet:
+        yield [lambda point: None for _ in names]
+        return
+    if (display := _notebook()) is not None:
+        yield [_updated(display, name) for name in names]
+        return
+    if not console.is_terminal:
+        yield [_lines(console, name) for name in names]
+        return
+    columns = (
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TaskProgressColumn(show_speed=True),
+        TextColumn("{task.fields[rate]:>5.1f} steps/s"),
+        TimeRemainingColumn(),
+        TextColumn("loss {task.fields[loss]:.1f}"),
+    )
+    with Bars(*columns, console=console, refresh_per_second=4) as progress:
+        tasks = [progress.add_task(name, total=steps, loss=float("nan"), rate=0.0) for name in names]
+
+        def teller(task: int) -> Tell:
+            started = time.monotonic()
+
+            def tell(point: Progress) -> None:
+                rate = point.step / max(time.monotonic() - started, 1e-9)
+                progress.update(progress.task_ids[task], completed=point.step, loss=point.loss, rate=rate)
+
+            return tell
+
+        yield [teller(number) for number, _ in enumerate(tasks)]
+
+
+def _lines(console: Console, name: str, every: float = 30.0) -> Tell:
+    """A line now and then, and one at the end."""
+    started = time.monotonic()
+    due = started + every
+
+    def tell(point: Progress) -> None:
+        nonlocal due
+        now = time.monotonic()
+        if now >= due or point.step == point.steps:
+            due = now + every
+            console.print(_line(name, point, now - started), highlight=False)
+
+    return tell
+
+
+def _updated(display: Callable[..., Any], name: str) -> Tell:
+    """One line in a notebook that is written anew."""
+    started = time.monotonic()
+    handle = display({"text/plain": f"{name}: begins"}, raw=True, display_id=True)
+
+    def tell(point: Progress) -> None:
+        handle.update({"text/plain": _line(name, point, time.monotonic() - started)}, raw=True)
+
+    return tell
+
+
+def _line(name: str, point: Progress, seconds: float) -> str:
+    rate = point.step / max(seconds, 1e-9)
+    left = (point.steps - point.step) / rate
+    done = f"step {point.step} of {point.steps}, {rate:.1f} steps/s, {left:.0f} s left"
+    return f"{name}: {done}, loss {point.loss:.1f}"
+
+
+def _notebook() -> Callable[..., Any] | None:
+    """What shows things in the notebook that this runs in, if it runs in one."""
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    if type(shell).__name__ != "ZMQInteractiveShell":
+        return None
+    return getattr(sys.modules.get("IPython.display"), "display", None)
