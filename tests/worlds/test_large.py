@@ -270,7 +270,9 @@ def test_training_on_too_large_images_is_refused_before_a_network_is_built(monke
     config = RunConfig(world, VAE(), training=TrainingConfig(steps=1, batch_size=256))
     monkeypatch.setattr(VAE, "build", lambda *_: pytest.fail("a network was built"))
     for train_it in (lambda: train(config, Store(tmp_path)), lambda: train_in_memory(config)):
-        with pytest.raises(ValueError, match=r"a batch of 256 .* --world.size 16 .* smaller --training.batch-size"):
+        with pytest.raises(
+            ValueError, match=r"a batch of 256 .*--world.size 16.* smaller batch_size .--training.batch"
+        ):
             train_it()
     assert not any(tmp_path.iterdir())
 

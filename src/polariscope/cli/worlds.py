@@ -64,7 +64,7 @@ def main(arguments: list[str]) -> int:
     console.print("Views of another world, which --world.of names:")
     for row in views:
         console.print(f"[bold]{row['name']}[/bold]  {row['about']}")
-    console.print("A path takes the place of a name: IDX, npz, npy, HDF5 files and folders of images are read.")
+    console.print("A path takes the place of a name: IDX, npz, npy, HDF5, MATLAB files and folders of images are read.")
     return 0
 
 

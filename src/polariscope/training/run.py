@@ -226,7 +226,7 @@ def check_room(config: RunConfig) -> None:
     """Refuse images too large to be trained on here, before a network is built for them."""
     world = config.world
     source = getattr(world, "path", None) or type(world).__name__
-    advice = "--world.size {side} (of a folder or a rendered world) or a smaller --training.batch-size would fit"
+    advice = "size={side} (--world.size {side}) or a smaller batch_size (--training.batch-size) would fit"
     check_images(world.shape, len(world), source, config.training.batch_size, advice)
 
 
