@@ -339,7 +339,7 @@ def test_the_diagnosis_of_kernels(parsed):
     shown = parsed(text)
     sections = ["reasons", "kernels", "projections", "information", "scatter", "spectrum", "again"]
     assert [a["id"] for a in shown.of("section")] == sections
-    assert f"Verdict: {diagnosis.verdict}." in shown.text[""]
+    assert f"Verdict: {diagnosis.verdict}" in shown.text[""]
     assert all(reason in shown.text["reasons"] for reason in diagnosis.reasons)
     assert shown.shown("kernels")[:2] == [diagnosis.views[0].error, diagnosis.views[0].alignment]
     assert "right" in shown.text["scatter"], "the legend has the names of the classes"

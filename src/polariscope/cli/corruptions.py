@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ from polariscope.cli.named import ModelFlags, is_source, opened_classifier, own_
 from polariscope.cli.parsing import JSON, RUNS, asks_for_help, flag, options_type, parse, take_first
 from polariscope.cli.progress import shares
 from polariscope.examination.corruptions import Withstood, withstand
+from polariscope.examination.titles import run_title
 from polariscope.lab.holding import hold
 from polariscope.lab.store import Store
 from polariscope.report.terminal import answer
@@ -71,7 +73,8 @@ def main(arguments: list[str]) -> int:
 def _of_run(name: str, options: Any) -> int:
     run = opened_classifier(Store(options.runs), name)
     config = config_of(run)
-    found = _found(run_subject(run), Part(config.world, config.split), options)
+    subject = dataclasses.replace(run_subject(run), name=run_title(run))
+    found = _found(subject, Part(config.world, config.split), options)
     with hold(run.path):
         run.update(result={"accuracy": found.clean, "accuracy_corrupted": found.mean})
     return _said(found, {"run": run.id, "data": worlds.describe(config.world)}, options)
@@ -86,7 +89,8 @@ def _reference(options: Any) -> Subject | None:
         return own_subject(options.against, ModelFlags(options.against_weights))
     if options.against_weights is not None:
         raise ValueError("--against-weights are for a module of yours, and a run has its own: leave them out")
-    return run_subject(opened_classifier(Store(options.runs), options.against))
+    run = opened_classifier(Store(options.runs), options.against)
+    return dataclasses.replace(run_subject(run), name=run_title(run))
 
 
 def _found(subject: Subject, world: World, options: Any) -> Withstood:

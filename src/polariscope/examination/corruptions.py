@@ -17,6 +17,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from polariscope.grammar import counted
 from polariscope.measures.corruption_error import corruption_error, group_means, mean_without, top_accuracy
 from polariscope.measures.measure import Undefined
 from polariscope.report import corruption_figures
@@ -84,6 +85,15 @@ class Withstood(Tabular):
     gallery: NDArray[Any] | None = field(default=None, repr=False)
     """One example as it is, and under each corruption at the severity ``shown``."""
     notes: tuple[str, ...] = ()
+    chance: float | None = None
+    """Share of the most frequent class among the examples: what always answering it would get right."""
+
+    @property
+    def learned(self) -> bool:
+        """Whether it gets more clean images right than chance would, by more than two standard errors."""
+        if self.chance is None:
+            return True
+        return self.clean > self.chance + 2 * float(np.sqrt(self.chance * (1 - self.chance) / self.examples))
 
     @property
     def kinds(self) -> tuple[str, ...]:
@@ -160,11 +170,17 @@ class Withstood(Tabular):
     @property
     def headline(self) -> str:
         beside = f"; its mCE is {self.mce:.1f} relative to {self.reference}" if self.mce is not None else ""
-        return (
-            f"{self.name}: {100 * self.mean:.1f} % right under {len(self.kinds)} "
-            f"corruption{'s' * (len(self.kinds) > 1)} of {self.suite}, {100 * self.clean:.1f} % without, worst under "
-            f"{self.worst} ({100 * self.by_kind[self.worst]:.1f} %){beside}"
+        least = f", worst under {self.worst} ({100 * self.by_kind[self.worst]:.1f} %)" if len(self.kinds) > 1 else ""
+        text = (
+            f"{self.name}: {100 * self.mean:.1f} % right under {counted(len(self.kinds), 'corruption')} of "
+            f"{self.suite}, {100 * self.clean:.1f} % without"
         )
+        if not self.learned:
+            return (
+                f"{text}; always answering the most frequent class gets {100 * (self.chance or 0):.1f} % right: this "
+                "classifier has not learned its task, which says nothing about robustness"
+            )
+        return f"{text}{least}{beside}"
 
     def records(self) -> list[Row]:
         """A row for each corruption."""
@@ -223,7 +239,9 @@ class Withstood(Tabular):
     def _values(self) -> list[Value]:
         low, high = self.interval
         told = f"95 % interval {low:.3f} to {high:.3f}, of {self.examples} examples."
-        entries = [Value("clean", "Accuracy, clean", self.clean, True)]
+        entries = [
+            Value("clean", "Accuracy, clean", self.clean, True, chance=self.chance, within_chance=not self.learned)
+        ]
         entries += [Value("mean", "Accuracy, corrupted", self.mean, True, meaning=told)]
         if self.without_noise is not None:
             entries.append(
@@ -318,6 +336,7 @@ def withstand(
     index = sample_numbers(world, count, seed)
     right = np.zeros((len(subjects), len(guesses), 1 + len(cells)))
     notes: dict[str, None] = {}
+    classes = np.zeros(factor.size, dtype=np.int64)
 
     def changed(images: NDArray[Any], kind: str, severity: int, numbers: NDArray[np.int64]) -> NDArray[Any]:
         return np.asarray(corrupt(images, kind, severity, suite=suite, seed=seed, index=numbers))
@@ -328,6 +347,7 @@ def withstand(
         for start in range(0, len(index), BATCH):
             numbers = index[start : start + BATCH]
             images, positions = world.observe(numbers), target_values(world, numbers)[:, 0].astype(np.int64)
+            classes += np.bincount(positions, minlength=factor.size)
             for place in range(1 + len(cells)):
                 shown = changed(images, *cells[place - 1], numbers) if place else images
                 for who, one in enumerate(subjects):
@@ -353,6 +373,7 @@ def withstand(
         found[1][0] if reference is not None else None,
         gallery,
         (*subjects[0].notes, *notes),
+        float(classes.max() / len(index)),
     )
 
 

@@ -154,7 +154,23 @@ class Diagnosis(Tabular):
 
     @property
     def headline(self) -> str:
-        return f"{self.verdict}. {self.reasons[0]}"
+        return f"{self.verdict}{self._doubt}. {self.reasons[0]}"
+
+    @property
+    def learned(self) -> bool:
+        """Whether the network errs less than the most frequent class does, by more than two standard errors."""
+        noise = math.sqrt(self.chance * (1 - self.chance) / max(self.tested, 1))
+        return self.network_error < self.chance - 2 * noise
+
+    @property
+    def _doubt(self) -> str:
+        """A network that learned nothing says nothing about how it learns."""
+        if self.learned:
+            return ""
+        return (
+            f", but the network has not learned its task: it errs in {self.network_error:.1%}, and always answering "
+            f"the most frequent class in {self.chance:.1%}"
+        )
 
     def records(self) -> list[dict[str, Any]]:
         """A row for each kernel, of its single numbers."""
@@ -179,7 +195,7 @@ class Diagnosis(Tabular):
         )
         return Findings(
             title,
-            f"Verdict: {self.verdict}.",
+            f"Verdict: {self.verdict}{self._doubt}.",
             [
                 Text(name="reasons", title="Why", lines=self.reasons),
                 Records(name="kernels", title="Kernels", hint=hint, rows=rows, columns=_columns(shown)),

@@ -30,6 +30,8 @@ from polariscope.worlds.observations import Arranged
 from polariscope.worlds.world import ArrayWorld, World
 
 FORMAT = "polariscope-manipulation-1"
+LOST = 0.05
+"""Fall of the recovery of a factor from which it is said to be lost."""
 WORLD, WEIGHTS, REPORT = "world.npz", "manipulator.safetensors", "report.json"
 
 
@@ -88,7 +90,7 @@ def manipulation_findings(manipulated: Manipulated, report: Mapping[str, Any]) -
     return Findings(
         f"{manipulated.kind} manipulation",
         f"{manipulated.kind} manipulation of {report['observations']} observations: largest change {size.max_norm:.4g} "
-        f"(bound {manipulated.epsilon:g}), added variance {size.added_variance:.1%}.",
+        f"(bound {manipulated.epsilon:g}), added variance {size.added_variance:.1%}{_lost(report)}.",
         [
             Records(
                 name="kept",
@@ -102,6 +104,15 @@ def manipulation_findings(manipulated: Manipulated, report: Mapping[str, Any]) -
         {key: value for key, value in report.items() if key not in ("settings", "factors")},
         settings=report["settings"],
     )
+
+
+def _lost(report: Mapping[str, Any]) -> str:
+    """What the manipulation did not leave alone, though it should have: factors that can no longer be recovered."""
+    falls = {name: one for name, one in report["factor_recovery"].items() if one["before"] - one["after"] > LOST}
+    told = [f"{name} from {one['before']:.2f} to {one['after']:.2f}" for name, one in falls.items()]
+    if told:
+        return f"; factors were lost, as far as they can be recovered: {', '.join(told)}"
+    return "" if report["injective"] else "; some observations became alike, so that factors were lost"
 
 
 def save_bundle(manipulated: Manipulated, folder: Path | str, report: Mapping[str, Any] | None = None) -> Path:

@@ -1,0 +1,56 @@
+"""Headlines say no more than their numbers: a model that has learned nothing is not judged as if it had."""
+
+import numpy as np
+import pytest
+import torch
+
+from polariscope.examination.corruptions import withstand
+from polariscope.examination.diagnose import Labelled, diagnose
+from polariscope.manipulation.bundle import manipulation_findings, report_on
+from polariscope.manipulation.kinds import build
+from polariscope.manipulation.manipulation import apply
+from polariscope.nets.classifiers import mlp
+from polariscope.worlds.digits import Digits
+from polariscope.worlds.points import Plane
+
+
+def test_a_classifier_that_knows_nothing_is_not_called_robust() -> None:
+    def constant(x: torch.Tensor) -> torch.Tensor:
+        return torch.eye(10)[torch.zeros(len(x), dtype=torch.long)]
+
+    found = withstand(constant, Digits(), "mnist-c", ["shot", "fog"], count=200)
+    assert found.clean == found.mean, "no corruption makes it worse"
+    assert not found.learned
+    assert "has not learned its task" in found.headline
+    assert "worst under" not in found.headline
+    (scores,) = (part for part in found.findings().parts if part.name == "scores")
+    assert scores.entries[0].within_chance
+    assert scores.entries[0].chance == found.chance
+
+
+def test_a_lazy_kernel_of_an_untrained_network_is_no_finding() -> None:
+    torch.manual_seed(0)
+    net = mlp(4, (8,), 2)
+    x = torch.from_numpy(np.random.default_rng(0).standard_normal((200, 4))).float()
+    labels = (x[:, 0] > 0).long()
+    found = diagnose(net, net, Labelled(x, labels), Labelled(x, labels.flip(0)), modes=3)
+    assert found.verdict == "lazy"
+    assert not found.learned
+    assert found.findings().headline.startswith("Verdict: lazy, but the network has not learned its task: it errs in ")
+
+    def right(inputs: torch.Tensor) -> torch.Tensor:
+        return torch.stack([-inputs[:, 0], inputs[:, 0]], 1)
+
+    learned = diagnose(net, net, Labelled(x, labels), Labelled(x, labels), network=right, modes=3)
+    assert learned.findings().headline == "Verdict: lazy."
+
+
+@pytest.mark.parametrize(("after", "words"), [(0.4, "factors were lost"), (0.98, "added variance")])
+def test_a_manipulation_that_loses_factors_says_so(after, words) -> None:
+    manipulated = apply(Plane(count=300), build("noise", {"epsilon": 0.1}), "noise", seed=0)
+    report = report_on(manipulated)
+    name = next(iter(report["factor_recovery"]))
+    report["factor_recovery"][name] = {"before": 1.0, "after": after}
+    headline = manipulation_findings(manipulated, report).headline
+    assert words in headline
+    assert (f"{name} from 1.00 to {after:.2f}" in headline) == (after < 0.9)
