@@ -184,7 +184,7 @@ MISTAKES = {
     "unknown objective": (["train", "sprites", "--objective", "betavae"], "did you mean 'beta-vae'"),
     "unknown architecture": (["train", "sprites", "--model.architecture", "cov"], "did you mean 'conv'"),
     "unknown flag": (["train", "sprites", "--training.stepz", "3"], "Did you mean --training.steps?"),
-    "no number": (["train", "sprites", "--training.steps", "many"], "invalid"),
+    "no number": (["train", "sprites", "--training.steps", "many"], "needs a whole number, got 'many'"),
     "negative beta": (["train", "sprites", "--objective", "beta-vae", "--objective.beta", "-1"], "beta is -1"),
     "latent size 0": (["train", "sprites", "--model.latents", "0"], "latent size is 0"),
     "points for conv": (["train", "gaussian"], "conv architecture needs images (channels, height, width)"),

@@ -130,3 +130,25 @@ def test_what_was_turned_into_flags_is_itself_again() -> None:
         assert kind is not type(thing)
         assert meant(value) == thing
         assert type(meant(value)) is type(thing)
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        ("train sprites --training.steps x", "--training.steps needs a whole number, got 'x' ('"),
+        ("manipulate plane --epsilon x", "--epsilon needs a number, got 'x' ('"),
+        ("train sprites --training.steps", "--training.steps needs a value ('"),
+        ("train sprites --training.steps -3", "training steps is -3: it needs to be at least 1 ('"),
+        ("train sprites --world.variant blue", "--world.variant is 'blue': it needs to be one of 'plain', 'colour',"),
+        ("train sprites --objective.beta 3", "the chosen objective has no setting beta: --objective NAME chooses"),
+        ("train sprites digits", "'digits' is one word too many. ('"),
+        ("train sprites --trainig.steps 3", "there is no option --trainig.steps. Did you mean --training.steps?"),
+        ("worlds sprites", "'polariscope worlds show NAME' draws one: got 'sprites'"),
+    ],
+)
+def test_a_mistake_is_told_in_a_sentence_that_says_what_to_do(words, sentence, capsys) -> None:
+    assert main(words.split()) == 2
+    told = capsys.readouterr().err
+    assert sentence in told
+    assert told.startswith("error: ")
+    assert told.count("\n") == 1

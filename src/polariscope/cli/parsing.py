@@ -106,14 +106,36 @@ def _unmarked(text: str) -> str:
     return text
 
 
+_COMPLAINTS = [
+    (
+        r"^Error parsing (--\S+): invalid literal for int.*?: ('.*?').*",
+        r"\1 needs a whole number, got \2",
+    ),
+    (r"^Error parsing (--\S+): could not convert string to float: ('.*?').*", r"\1 needs a number, got \2"),
+    (r"^Error parsing [\w.-]+: (?=\w+( \w+)? (is|needs|has))", ""),
+    (r"^Missing value for argument '(--\S+?)'.*", r"\1 needs a value"),
+    (
+        r"^invalid choice (.*?) for argument '(--\S+?)'. Expected one of \((.*?),?\)\.",
+        r"\2 is \1: it needs to be one of \3",
+    ),
+    (r"Unrecognized options: (?!-)(\S+?)(, .*?)?(?= Perhaps|$)", r"'\1' is one word too many."),
+    (
+        r"Unrecognized options: --(world|objective|model|split)\.(\S+?)(, .*?)?$",
+        r"the chosen \1 has no setting \2: --\1 NAME chooses another.",
+    ),
+    (r"Unrecognized options: (\S+?)(, .*?)?(?= Perhaps|$)", r"there is no option \1."),
+    (r" Perhaps you meant: (--\S+).*", r" Did you mean \1?"),
+]
+"""What tyro says, and how we say it."""
+
+
 def _sentence(box: str, command: str) -> str:
     """tyro draws its complaints in boxes; we say them in a line."""
     lines = [re.sub(r"[╭╮╰╯│─|+]+|-{3,}", " ", line).strip() for line in box.splitlines()[1:]]
     lines = [line for line in lines if line and not line.startswith("For full helptext")]
     text = " ".join(lines)
-    text = re.sub(r"^Error parsing [\w.-]+: (?=\w+ (is|needs|has))", "", text)
-    text = re.sub(r"Unrecognized options: (\S+?)(, .*?)?(?= Perhaps|$)", r"there is no option \1.", text)
-    text = re.sub(r" Perhaps you meant: (--\S+).*", r" Did you mean \1?", text)
+    for theirs, ours in _COMPLAINTS:
+        text = re.sub(theirs, ours, text)
     return f"{text} ('polariscope {command} --help' lists the options)"
 
 

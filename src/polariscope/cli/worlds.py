@@ -46,6 +46,10 @@ NAMELESS = ("file", "remembered", "video")
 def main(arguments: list[str]) -> int:
     if arguments and arguments[0] == "show":
         return show(arguments[1:])
+    if arguments and not arguments[0].startswith("-"):
+        raise ValueError(
+            f"'polariscope worlds' lists the worlds, and 'polariscope worlds show NAME' draws one: got {arguments[0]!r}"
+        )
     options = parse(ListOptions, arguments, "worlds")
     rows = [describe(name) for name in worlds.names() if name not in NAMELESS]
     if options.json:
