@@ -57,6 +57,7 @@ def test_every_seed_has_a_new_generator_and_keeps_its_most_harmful_norm() -> Non
         generator_distances(bright, GREY, DARK, attack, seeds=(1, 1))
 
 
+@pytest.mark.spec("001b/A-19")
 def test_without_seeds_there_are_four_generators() -> None:
     """As published: the figure is over four of them, each measured with noise of its own seed."""
     attack = NoiseAttack((4.0,), steps=1, batch_size=4, depth=1)

@@ -4,6 +4,7 @@ What trained models do is read from the committed tables; that a verdict follows
 """
 
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -131,7 +132,7 @@ def test_stretching_a_square_aligns_it_but_not_as_far_as_the_prototype_at_a_rati
 
     assert {ratio: met(ratio) for ratio in R3} == {1.0: True, 1.2: True, 1.5: False, 2.0: True}
     assert found.claim("restores the alignment").held is None, "a fall of the distance by 0.25 [-0.15, 0.65]"
-    assert found.claim("Stretched by half").held is False
+    assert found.claim("Stretched by half").held is None, "a score of 0.79 [0.61, 0.97]"
 
 
 @pytest.mark.spec("003/F3-068")
@@ -157,7 +158,7 @@ def test_the_most_orthogonal_restart_is_a_good_pick_without_labels(committed) ->
     assert len(rows) == 5
     picked = rows.column("score")[rows.column("distance").argmin()]
     assert picked >= np.median(rows.column("score"))
-    assert found.claim("good pick").held
+    assert found.claim("good pick").held is None, "one pick says nothing of picks in general"
 
 
 @pytest.mark.spec("003/F3-096")
@@ -260,8 +261,9 @@ def test_walks_of_a_solved_linear_vae_are_eigenvectors_in_the_order_of_precision
 def test_pictures_show_what_they_say(outcome, committed) -> None:
     """The flat axes are solved, not trained: they are as good at smoke scale. The bent ones are of trained models."""
     found = outcome("illustrations")
+    flat = replace(found, claims=studies.get("illustrations")().judge(found.table, "laptop"))
     for words in ("Axes of a linear VAE", "Axes of a linear autoencoder"):
-        made = found.claim(words)
+        made = flat.claim(words)
         assert made.held, made.measured
     pictures = {path.stem for path in found.path.glob("*.png")}
     assert pictures == {"kl-landscape", "flat-axes", "bent-axes", "rotate-scale-rotate", "same-area", "local-change"}

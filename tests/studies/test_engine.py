@@ -18,16 +18,17 @@ from polariscope.nets.architecture import MLP
 from polariscope.nets.autoencoder import AutoencoderConfig
 from polariscope.objectives.vae import VAE
 from polariscope.studies import Claim, Study, Table, reproduce, studies
-from polariscope.studies.criteria import AtLeast, AtMost
+from polariscope.studies.criteria import AtLeast, AtMost, Finding
 from polariscope.studies.engine import judge, overview, version_of
 from polariscope.studies.rows import plus_minus
+from polariscope.studies.study import Judgement
 from polariscope.training.config import RunConfig, TrainingConfig
 from polariscope.training.run import config_of
 from polariscope.worlds.squares import Squares
 
 
 class Toy(Study):
-    """Squares of numbers, with a trap that can be set at one of them."""
+    """Squares of numbers, with a trap that can be set at one of them; paper scale has a square that is large."""
 
     title = "Squares"
     source = "Nobody 1900, section 1"
@@ -38,9 +39,8 @@ class Toy(Study):
     largest = 8
 
     def jobs(self, scale):
-        return [
-            {"number": number, "seed": seed} for number in ((1, 2, 3) if scale == "smoke" else (1,)) for seed in (0, 1)
-        ]
+        numbers = (1,) if scale == "laptop" else (1, 2, 3)
+        return [{"number": number, "seed": seed} for number in numbers for seed in range(2 if scale == "smoke" else 5)]
 
     def run(self, job, bench):
         self.done.append(job["number"])
@@ -93,13 +93,13 @@ def test_what_a_study_costs_has_trainings_in_it_that_were_done_before(toy, tmp_p
 
 
 def test_a_study_leaves_its_table_its_verdict_and_its_pictures(toy, tmp_path):
-    outcome = reproduce("toy", "smoke", tmp_path, workers=1)
-    assert outcome.path == tmp_path / "toy-smoke"
-    assert sorted(outcome.table.column("square").tolist()) == [1, 1, 4, 4, 9, 9]
+    outcome = reproduce("toy", "paper", tmp_path, workers=1)
+    assert outcome.path == tmp_path / "toy-paper"
+    assert outcome.table.column("square").tolist() == [1] * 5 + [4] * 5 + [9] * 5
     assert [claim.verdict for claim in outcome.claims] == ["held", "not held", "undecided"]
     assert not outcome.held
     assert outcome.origin.seconds >= 0
-    assert outcome.origin.seeds == 2
+    assert outcome.origin.seeds == 5
     assert outcome.origin.made["study"] == version_of(Toy)
     assert outcome.origin.made["code"].startswith(("commit ", "package "))
 
@@ -108,7 +108,7 @@ def test_a_study_leaves_its_table_its_verdict_and_its_pictures(toy, tmp_path):
     assert {row["digits"] for row in rows} == {None, "[2, 2]"}
     lines = (outcome.path / "table.csv").read_text().splitlines()
     assert lines[0].split(",")[:3] == ['"number"', '"seed"', '"square"']
-    assert len(lines) == 7
+    assert len(lines) == 16
 
     claims = json.loads((outcome.path / "findings.json").read_text())["claims"]
     assert [claim["verdict"] for claim in claims] == ["held", "not held", "undecided"]
@@ -118,14 +118,50 @@ def test_a_study_leaves_its_table_its_verdict_and_its_pictures(toy, tmp_path):
     assert text.startswith("# Squares\n")
     assert "Nobody 1900, section 1" in text
     asked = "every square is at least 1"
-    row = f"| squares are positive | {asked} | all \\| of them (section 1) | smallest 1 of 6 | held | "
+    row = f"| squares are positive | {asked} | all \\| of them (section 1) | smallest 1 of 15 | held | "
     assert row in text
     assert "| - | undecided | nothing was measured |" in text
     assert "![Squares](squares.png)" in text
-    assert "polariscope reproduce toy --scale smoke" in text
+    assert "polariscope reproduce toy --scale paper" in text
     with Image.open(outcome.path / "squares.png") as picture:
         assert min(picture.size) > 50
     assert not list(tmp_path.rglob("*.draft"))
+
+
+def test_smoke_scale_judges_nothing(toy, tmp_path, capsys):
+    """Nor does it where a study would: not in the table, on the page, in JSON, nor by the exit code."""
+    outcome = reproduce("toy", "smoke", tmp_path, workers=1)
+    judged = Toy().judge(outcome.table, "smoke")
+    assert {claim.verdict for claim in judged} == {"undecided"}, "of two seeds"
+    assert [claim.verdict for claim in outcome.claims] == [None] * 3
+    assert [claim.held for claim in outcome.claims] == [None] * 3
+    assert [claim.measured for claim in outcome.claims] == ["smallest 1 of 6", "largest 9 of 6", "-"]
+    assert [claim.note for claim in outcome.claims] == ["", "", "nothing was measured"]
+    assert outcome.headline == "toy: smoke scale shows that it runs and judges nothing"
+    assert judge(outcome.path / "table.parquet").claims == outcome.claims
+    document = json.loads((outcome.path / "findings.json").read_text())
+    assert [claim["verdict"] for claim in document["claims"]] == [None] * 3
+    for page in ("README.md", "report.html"):
+        text = (outcome.path / page).read_text()
+        assert "shows that it runs and judges nothing" in text
+        assert not {"held", "undecided", "verdict"} & set(text.lower().replace("<", " ").replace(">", " ").split()), (
+            page
+        )
+    assert "| [toy](toy-smoke/README.md) | smoke | 2 | - | - | - | - |" in overview(tmp_path)
+    capsys.readouterr()
+    assert main(["results", str(tmp_path)]) == 0
+    assert capsys.readouterr().out.splitlines()[1].split() == ["toy", "smoke", "2", "-", "-", "-", "-"]
+
+
+def test_a_study_that_judges_by_itself_does_not_at_smoke_scale(toy, tmp_path, monkeypatch):
+    """The engine sees to it, whatever a study of somebody else returns."""
+
+    def judge_anyway(self, table, scale):
+        return [Judgement(claim, Finding("very good", True)) for claim in self.claims(scale)]
+
+    monkeypatch.setattr(toy, "judge", judge_anyway)
+    assert [claim.verdict for claim in reproduce("toy", "smoke", tmp_path, workers=1).claims] == [None] * 3
+    assert [claim.verdict for claim in reproduce("toy", "laptop", tmp_path, workers=1).claims] == ["held"] * 3
 
 
 def test_undecided_claims_do_not_fail_a_study(toy, tmp_path):
@@ -143,7 +179,7 @@ def test_a_finished_job_is_not_done_again(toy, tmp_path):
 
 
 def test_a_table_is_judged_again_from_its_file_alone(toy, tmp_path):
-    first = reproduce("toy", "smoke", tmp_path, workers=1)
+    first = reproduce("toy", "paper", tmp_path, workers=1)
     again = judge(first.path / "table.parquet")
     assert again.table == first.table, "lists, missing values and whole numbers come back as they were"
     assert (again.claims, again.origin) == (first.claims, first.origin)
@@ -184,8 +220,8 @@ def test_the_version_of_a_study_is_what_makes_its_rows(tmp_path, monkeypatch):
 def test_scales_do_not_share_results(toy, tmp_path):
     reproduce("toy", "smoke", tmp_path, workers=1)
     outcome = reproduce("toy", "laptop", tmp_path, workers=1)
-    assert len(outcome.table) == 2
-    assert len(toy.done) == 8
+    assert len(outcome.table) == 5
+    assert len(toy.done) == 11
 
 
 @pytest.mark.parametrize("stop", [ValueError("no square today"), KeyboardInterrupt()], ids=["failure", "interrupt"])
@@ -222,13 +258,13 @@ def test_what_a_job_tells_carries_its_own_number_also_after_resuming(toy, tmp_pa
 
 
 def test_the_overview_counts_verdicts(toy, tmp_path):
-    reproduce("toy", "smoke", tmp_path, workers=1)
+    reproduce("toy", "paper", tmp_path, workers=1)
     reproduce("toy", "laptop", tmp_path, workers=1)
     (tmp_path / "elsewhere").mkdir()
     lines = overview(tmp_path).splitlines()
     assert "| study | scale | seeds | held | weaker form held | not held | undecided |" in lines
-    assert "| [toy](toy-laptop/README.md) | laptop | 2 | 2 | 0 | 0 | 1 |" in lines
-    assert "| [toy](toy-smoke/README.md) | smoke | 2 | 1 | 0 | 1 | 1 |" in lines
+    assert "| [toy](toy-laptop/README.md) | laptop | 5 | 2 | 0 | 0 | 1 |" in lines
+    assert "| [toy](toy-paper/README.md) | paper | 5 | 1 | 0 | 1 | 1 |" in lines
     assert len(lines) == 6
     (tmp_path / "elsewhere" / "table.parquet").write_text("junk")
     assert "elsewhere/table.parquet cannot be read as a table of a study" in overview(tmp_path)
@@ -244,14 +280,14 @@ def test_one_page_is_made_from_tables_alone(toy, tmp_path, capsys):
     assert main(["results", str(tmp_path / "kept"), "--out", str(page)]) == 0
     assert "toy" in capsys.readouterr().out
     text = page.read_text()
-    assert "| toy | laptop | 2 | 2 | 0 | 0 | 1 |" in text
+    assert "| toy | laptop | 5 | 2 | 0 | 0 | 1 |" in text
     assert "## Squares" in text
-    assert "| no square is large | every square is at most 8 | below 9 | largest 1 of 2 | held | " in text
+    assert "| no square is large | every square is at most 8 | below 9 | largest 1 of 5 | held | " in text
     assert "What a person has to say." in text
     assert "No table yet: " in text
     assert main(["results", str(tmp_path / "kept"), "--json"]) == 0
     (answer,) = json.loads(capsys.readouterr().out)
-    assert answer["seeds"] == 2
+    assert answer["seeds"] == 5
     assert answer["made"] == first.origin.made
     assert [claim["verdict"] for claim in answer["claims"]] == ["held", "held", "undecided"]
     assert main(["results", str(tmp_path / "nowhere")]) == 2
@@ -312,7 +348,7 @@ def test_reproduce_on_the_command_line(tmp_path, capsys, monkeypatch):
     assert asked == [2]
     answer = json.loads(capsys.readouterr().out)
     assert [entry["study"] for entry in answer] == ["similarity-limits"]
-    assert {claim["verdict"] for claim in answer[0]["claims"]} <= {"held", "not held", "undecided"}
+    assert {claim["verdict"] for claim in answer[0]["claims"]} == {None}
     assert all(claim["published"] and claim["measured"] for claim in answer[0]["claims"])
     text = (tmp_path / "results" / "README.md").read_text()
     assert "[similarity-limits](similarity-limits-smoke/README.md)" in text
@@ -324,10 +360,16 @@ def test_reproduce_on_the_command_line(tmp_path, capsys, monkeypatch):
 
 
 def test_exit_codes_of_reproduce(toy, tmp_path, capsys):
-    words = ["reproduce", "toy", "--scale", "smoke", "--out", str(tmp_path), "--workers", "1"]
+    words = ["reproduce", "toy", "--scale", "paper", "--out", str(tmp_path), "--workers", "1"]
     assert main(words) == 0
     assert "not held" in capsys.readouterr().out
     assert main([*words, "--strict"]) == 1
+    capsys.readouterr()
+    assert main(["reproduce", "toy", "--scale", "smoke", "--out", str(tmp_path / "none"), "--strict"]) == 2
+    assert (
+        "--strict asks for verdicts, and smoke scale shows that it runs and judges nothing" in capsys.readouterr().err
+    )
+    assert not (tmp_path / "none").exists()
     assert main(["reproduce", "toy", "--scale", "laptop", "--out", str(tmp_path), "--workers", "1", "--strict"]) == 0
     capsys.readouterr()
     assert main(["reproduce", "tyo", "--out", str(tmp_path)]) == 2

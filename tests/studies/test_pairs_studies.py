@@ -8,13 +8,19 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
+from scipy import stats
+from torch import nn
 
+from polariscope.nets.model import Brief
+from polariscope.objectives.pcl import PCL
 from polariscope.studies import Table, studies
-from polariscope.studies.criteria import Values, effect_of, interval_of, seeds_of
 from polariscope.studies.engine import Outcome
 from polariscope.studies.inductive_biases.collapsing_axis import CollapsingAxis
 from polariscope.studies.inductive_biases.frames_apart import SETTINGS
 from polariscope.studies.inductive_biases.in_domain import MODELS, OFTEN, SPLITS, InDomain
+from polariscope.studies.inductive_biases.mixed_sources import SETTINGS as MIXED
+from polariscope.studies.inductive_biases.mixed_sources import _method
 from polariscope.studies.inductive_biases.natural_pairs import NaturalPairs
 from polariscope.studies.inductive_biases.sparse_pairs import EXPERIMENT
 from polariscope.studies.study import Judgement, Row
@@ -33,9 +39,15 @@ def put(where: Row, **values: object) -> Callable[[Row], Row]:
     return lambda row: row | values if where.items() <= row.items() else row
 
 
-def effect(found: Outcome, first: Row, second: Row, column: str = "mcc") -> Values:
-    """By how much the rows of one kind are above those of another, seed by seed."""
-    return effect_of(*(seeds_of(found.table.where(**which), column) for which in (first, second)))
+def effect(found: Outcome, first: Row, second: Row, column: str = "mcc") -> NDArray[np.float64]:
+    """By how much the rows of one kind are above those of another, for each seed that both have."""
+    one, other = ({r["seed"]: r[column] for r in found.table.where(**which).rows} for which in (first, second))
+    return np.array([one[seed] - other[seed] for seed in one if seed in other])
+
+
+def interval_of(values: NDArray[np.float64]) -> tuple[float, float]:
+    low, high = stats.ttest_1samp(values, 0).confidence_interval(0.95)
+    return float(low), float(high)
 
 
 # --- sparse pairs ----------------------------------------------------------------------------------------------------
@@ -43,14 +55,16 @@ def effect(found: Outcome, first: Row, second: Row, column: str = "mcc") -> Valu
 SLOW = {"model": "slow-vae", "pairs": "lap"}
 
 
-@pytest.mark.spec("001a/BL-06", "001a/EX-03")
+@pytest.mark.spec("001a/BL-06")
 def test_on_squares_slow_vae_is_ahead_of_every_model_that_expects_no_sparse_steps(committed) -> None:
-    """Spec 001a, E3: .95 at least, and first of six. Of the others it is ahead by 0.1, but of PM-VAE (10) by .095."""
+    """Spec 001a, E3: first of six. It asks for .95, which is the mean but not surely, and for a lead of 0.1, which over
+    PM-VAE (10) is .095: neither is held, and EX-03 not proven."""
     found = committed("sparse-pairs")
     values = found.table.where(**SLOW).column("mcc")
     assert len(values) == 10
     assert values.mean() > 0.95
-    assert found.claim("SlowVAE finds the factors").held
+    assert values.mean() < 0.95 + 0.01
+    assert found.claim("SlowVAE finds the factors").verdict == "undecided"
     least = dict.fromkeys(EXPERIMENT[1:], 0.1) | {"pm-vae (10)": 0.09}
     for rival, by in least.items():
         ahead = effect(found, SLOW, SLOW | {"model": rival})
@@ -58,8 +72,8 @@ def test_on_squares_slow_vae_is_ahead_of_every_model_that_expects_no_sparse_step
         assert ahead.mean() > by, rival
         assert interval_of(ahead)[0] > 0, rival
     claim = found.claim("expect no sparse steps")
-    assert claim.verdict == "weaker form held"
-    assert "0.1 is asked for" in claim.note
+    assert claim.verdict == "not held"
+    assert claim.note == "pm-vae (10): the effect is 0.095, of at least 0.1"
 
 
 def test_two_of_ten_restarts_on_squares_stay_turned(committed) -> None:
@@ -89,8 +103,7 @@ def test_pairs_that_change_anywhere_are_no_harder_here(committed) -> None:
 @pytest.mark.spec("001a/EX-04")
 def test_pairs_in_which_nothing_changes_do_no_harm(committed) -> None:
     found = committed("sparse-pairs")
-    claim = found.claim("nothing changes")
-    assert claim.held
+    assert found.claim("nothing changes").verdict == "undecided", "five seeds tell it to .05, not to .03"
     difference = effect(found, SLOW, SLOW | {"pairs": "lap-nc"})
     low, high = interval_of(difference)
     assert len(difference) >= 5
@@ -99,24 +112,32 @@ def test_pairs_in_which_nothing_changes_do_no_harm(committed) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "held", "change"),
+    ("words", "held", "changes"),
     [
-        ("SlowVAE finds the factors", False, put(SLOW | {"seed": 0}, mcc=0.9)),
-        ("whatever its weight", True, put(SLOW | {"seed": 1}, mcc=0.984)),  # without the restart that was stuck most
-        ("expect no sparse steps", False, put({"model": "slow-vae (gamma 1)"}, mcc=0.92)),
-        ("models of pairs", True, put(SLOW, mcc=0.999)),
-        ("models of pairs", False, put(SLOW | {"seed": 1}, mcc=0.984)),  # PCL is as good
-        ("change anywhere", True, put({"model": "slow-vae", "pairs": "uni"}, mcc=0.8)),
-        ("nothing changes", False, put({"pairs": "lap-nc"}, mcc=0.9)),
-        ("nothing changes", None, put({"pairs": "lap-nc"}, mcc=None)),
-        ("also disentangles", True, put(SLOW, dci=0.9)),
+        ("SlowVAE finds the factors", True, [put(SLOW, mcc=0.951)]),
+        ("SlowVAE finds the factors", False, [put(SLOW, mcc=0.949)]),
+        ("whatever its weight", True, [put(SLOW | {"seed": 1}, mcc=0.984)]),  # without the restart that was stuck most
+        ("expect no sparse steps", True, [put(SLOW | {"seed": 1}, mcc=0.984)]),
+        ("expect no sparse steps", False, [put({"model": "slow-vae (gamma 1)"}, mcc=0.92)]),
+        ("models of pairs", True, [put({"pairs": "lap", "model": "ada-gvae"}, mcc=0.8), put(SLOW, mcc=0.999)]),
+        ("models of pairs", None, [put(SLOW, mcc=0.999)]),  # Ada-GVAE scatters too much
+        ("models of pairs", False, [put(SLOW | {"seed": 1}, mcc=0.984)]),  # PCL is as good
+        ("change anywhere", True, [put({"model": "slow-vae", "pairs": "uni"}, mcc=0.8)]),
+        ("nothing changes", False, [put({"pairs": "lap-nc"}, mcc=0.85)]),
+        ("nothing changes", None, [put({"pairs": "lap-nc"}, mcc=0.9)]),
+        ("nothing changes", None, [put({"pairs": "lap-nc"}, mcc=None)]),
+        ("also disentangles", True, [put(SLOW, dci=0.9)]),
     ],
 )
-def test_verdicts_on_sparse_pairs_follow_the_table(committed, words, held, change) -> None:
+def test_verdicts_on_sparse_pairs_follow_the_table(committed, words, held, changes) -> None:
+    def change(row: Row) -> Row:
+        for each in changes:
+            row = each(row)
+        return row
+
     assert judged(committed("sparse-pairs"), words, change).held is held
 
 
-@pytest.mark.spec("001a/EX-03")
 def test_on_sprites_sparse_pairs_tell_slow_vae_more_than_others_and_than_other_pairs(committed) -> None:
     """Spec 001a, E5: SlowVAE above a beta-VAE in MCC, DCI and MIG, and LAP above UNI; then the order of table 1."""
     found = committed("sprite-pairs")
@@ -278,8 +299,8 @@ def natural(natural: float, permuted: float | None, matched: float = 0.4) -> Tab
         (natural(0.5, 0.3), "move together", True),
         (natural(0.5, 0.56), "move together", False),
         (natural(0.5, None), "move together", None),
-        (natural(0.5, 0.5, matched=0.47), "sparse prior", True),
-        (natural(0.5, 0.5, matched=0.49), "sparse prior", False),
+        (natural(0.5, 0.5, matched=0.36), "sparse prior", True),
+        (natural(0.5, 0.5, matched=0.37), "sparse prior", False),
     ],
 )
 def test_what_permuting_adds_is_counted_seed_by_seed(table, words, held) -> None:
@@ -300,8 +321,9 @@ def test_natural_dependence_costs_nothing_and_a_gaussian_match_finds_less(commit
     assert len(ahead) == 5
     assert ahead.mean() > 0.02
     assert interval_of(ahead)[0] > 0
-    assert found.claim("sparse prior").verdict == "weaker form held"
-    assert judged(found, "sparse prior", put({"model": "pm-vae"}, mcc=0.55)).verdict == "not held"
+    claim = found.claim("sparse prior")
+    assert (claim.verdict, claim.note) == ("not held", "the effect is 0.092, of at least 0.139"), "less than published"
+    assert judged(found, "sparse prior", put({"model": "pm-vae"}, mcc=0.35)).verdict == "held"
 
 
 @pytest.mark.spec("001a/EX-07")
@@ -344,11 +366,10 @@ def test_a_linear_flow_finds_sources_that_move_sparsely_and_only_those(committed
     assert judged(found, "With normal steps", put({"steps_are": "normal"}, mcc=0.98)).held is False
 
 
-@pytest.mark.spec("001a/EX-05", "001a/BL-07")
-def test_sources_behind_layers_of_mixing_are_found_as_published(committed) -> None:
-    """Spec 001a, E6: above 0.9 behind one layer for both, and SlowFlow not behind PCL at three.
+def test_sources_behind_layers_of_mixing_are_found_but_slow_flow_is_behind_pcl(committed) -> None:
+    """Spec 001a, E6: above 0.9 behind one layer for both; SlowFlow no less than PCL at three, which is not held.
 
-    Of five sources PCL finds more than it was published to find of twenty, so that SlowFlow is .01 behind it.
+    Of five sources PCL finds more than it was published to find of twenty: it is .011 ahead, in every restart.
     """
     found = committed("mixed-sources")
     mixed = found.table.where(part="mixed")
@@ -359,12 +380,32 @@ def test_sources_behind_layers_of_mixing_are_found_as_published(committed) -> No
     for layers, printed in {1: 0.997, 2: 0.987, 3: 0.982}.items():  # table 5
         assert mixed.where(method="slow-flow", layers=layers).mean("mcc") == pytest.approx(printed, abs=0.01)
     assert found.claim("behind one layer").held
-    assert found.claim("no less than PCL").verdict == "weaker form held"
+    claim = found.claim("no less than PCL")
+    assert claim.verdict == "not held"
     lead = effect(found, {"method": "pcl", "layers": 3}, {"method": "slow-flow", "layers": 3})
-    assert lead.max() < 0.02
+    assert len(lead) == 5
+    assert lead.min() > 0
+    assert claim.measured == "{:.3f} [{:.3f}, {:.3f}]".format(lead.mean(), *interval_of(lead))
     deep = {"method": "slow-flow", "layers": 3}
-    assert judged(found, "no less than PCL", put(deep, mcc=0.97)).held is False
-    assert judged(found, "behind one layer", put({"method": "pcl", "layers": 1, "seed": 0}, mcc=0.5)).held is False
+    assert judged(found, "no less than PCL", put(deep, mcc=0.999)).held is True
+    assert judged(found, "behind one layer", put({"method": "pcl", "layers": 1}, mcc=0.89)).held is False
+    assert judged(found, "behind one layer", put({"method": "pcl", "layers": 1, "seed": 0}, mcc=0.5)).held is None
+
+
+@pytest.mark.spec("001a/BL-07")
+@pytest.mark.parametrize("scale", ["laptop", "paper"])
+@pytest.mark.parametrize("layers", [1, 2, 3])
+def test_pcl_has_a_hidden_layer_of_100_units_for_each_layer_of_mixing(scale, layers) -> None:
+    """Section F.1.2: as many hidden layers as layers of mixing, of 100 units each, by default at every scale."""
+    objective, config = _method("pcl", layers, MIXED[scale])
+    assert isinstance(objective, PCL)
+    sources = MIXED[scale].sources
+    encoder = config.build(Brief((sources,)))
+    linear = [module for module in encoder.modules() if isinstance(module, nn.Linear)]
+    assert [(module.in_features, module.out_features) for module in linear[:layers]] == [
+        (sources if layer == 0 else 100, 100) for layer in range(layers)
+    ]
+    assert {module.out_features for module in linear[layers:]} == {sources}, "and then the code"
 
 
 # --- in-domain generalisation ----------------------------------------------------------------------------------------
@@ -389,9 +430,9 @@ def generalised(*rows: list[Row]) -> dict[str, Judgement]:
         "cnn": trained("cnn"),
         "coordconv": trained("coordconv", composition=0.9),
         "resnet": trained("resnet"),
-        "slow-vae + readout": trained("slow-vae + readout", seeds=1, extrapolation=0.55),
-        "cnn (transfer)": trained("cnn (transfer)", seeds=1),
-        "cnn (transfer, head only)": trained("cnn (transfer, head only)", seeds=1, random=0.6),
+        "slow-vae + readout": trained("slow-vae + readout", extrapolation=0.55),
+        "cnn (transfer)": trained("cnn (transfer)"),
+        "cnn (transfer, head only)": trained("cnn (transfer, head only)", random=0.6),
     } | {own[0]["model"]: own for own in rows}
     table = Table([row for own in usual.values() for row in own])
     return {claim.text.split()[0]: claim for claim in InDomain().judge(table, "laptop")}
@@ -416,9 +457,11 @@ def test_networks_that_generalise_as_published_meet_every_claim() -> None:
         ("Coordinates", False, trained("mlp", composition=0.48)),
         ("Coordinates", None, trained("mlp", random=0.6, composition=0.1)),
         ("Coordinates", True, trained("resnet", random=0.6)),
-        ("Disentangled", False, trained("slow-vae + readout", seeds=1, extrapolation=0.66)),
-        ("Disentangled", True, trained("slow-vae + readout", seeds=1, extrapolation=0.64)),
-        ("Only", False, trained("cnn (transfer, head only)", seeds=1, random=0.94)),
+        ("Disentangled", False, trained("slow-vae + readout", extrapolation=0.66)),
+        ("Disentangled", True, trained("slow-vae + readout", extrapolation=0.64)),
+        ("Disentangled", None, trained("slow-vae + readout", seeds=1, extrapolation=0.64)),
+        ("Only", False, trained("cnn (transfer, head only)", random=0.94)),
+        ("Only", None, trained("cnn (transfer, head only)", seeds=1, random=0.6)),
     ],
 )
 def test_verdicts_on_generalisation_follow_the_table(words, held, rows) -> None:
@@ -428,7 +471,8 @@ def test_verdicts_on_generalisation_follow_the_table(words, held, rows) -> None:
 def test_every_network_fails_outside_of_its_range_and_only_at_the_new_factor(committed) -> None:
     found = committed("in-domain")
     for words in ("far worse", "harder than interpolation", "the new factor", "stays at its end", "drawn to the mean"):
-        assert found.claim(words).held, words
+        assert found.claim(words).verdict == "weaker form held", words
+        assert "the other models have one" in found.claim(words).note
     for world in ("sprites", "shapes3d"):
         for model in ("mlp", "cnn", "coordconv", "resnet"):
             which = {"world": world, "model": model}
@@ -442,11 +486,12 @@ def test_every_network_fails_outside_of_its_range_and_only_at_the_new_factor(com
     assert clip == pytest.approx([0.8669, 0.9156], abs=2e-3)  # oracle O19, on a sample
 
 
-@pytest.mark.spec("001a/IG-20")
-def test_tuning_the_head_alone_is_worse_than_tuning_all_of_a_network_from_another_task(committed) -> None:
-    """One restart each, so it has to come out in both worlds and on both splits."""
+def test_one_restart_each_of_the_head_alone_and_of_all_of_a_network_decides_nothing(committed) -> None:
+    """001a/IG-20 takes five of each."""
     found = committed("in-domain")
-    assert found.claim("Only the head").held
+    claim = found.claim("Only the head")
+    assert claim.held is None
+    assert "sprites: 1 seed of all, 1 of head: five of each are needed" in claim.note
     for world in ("sprites", "shapes3d"):
         for split in ("random", "extrapolation"):
             whole, head = (
@@ -470,13 +515,16 @@ def test_coordinates_do_not_help_with_new_combinations_here(committed) -> None:
     """Spec 001a, E14 asks for CoordConv far above the CNN, and that above the MLP: only the second comes out."""
     found = committed("in-domain")
     claim = found.claim("Coordinates help")
-    assert claim.verdict == "not held"
+    assert claim.verdict == "undecided", "CoordConv knows .71 of the random split, and perhaps less than .7"
     sprites = {"world": "sprites", "split": "composition"}
     mlp, cnn, coordconv = (found.table.where(model=model, **sprites) for model in ("mlp", "cnn", "coordconv"))
     assert mlp.column("r2").max() < cnn.column("r2").min()
     assert abs(coordconv.mean("r2") - cnn.mean("r2")) < 0.05
     assert found.table.where(world="sprites", model="coordconv", split="random").mean("r2") > 0.7
-    assert judged(found, "Coordinates help", put({"model": "coordconv", "split": "composition"}, r2=0.5)).held
+    learned = put({"model": "coordconv", "split": "random"}, r2=0.75)
+    assert judged(found, "Coordinates help", learned).held is False
+    better = put({"model": "coordconv", "split": "composition"}, r2=0.5)
+    assert judged(found, "Coordinates help", lambda row: better(learned(row))).held
 
 
 @pytest.mark.parametrize(
@@ -487,8 +535,7 @@ def test_coordinates_do_not_help_with_new_combinations_here(committed) -> None:
         ("the new factor", False, put({"model": "resnet", "world": "sprites"}, r2_new=0.75)),
         ("stays at its end", False, put({"model": "resnet", "split": "extrapolation"}, r2=0.93)),
         ("drawn to the mean", False, put({"model": "cnn", "world": "sprites"}, drawn_to_the_mean=0.45)),
-        ("Only the head", False, put({"model": "cnn (transfer, head only)", "world": "sprites"}, r2=0.62)),
-        ("no better than supervised", False, put({"model": "slow-vae + readout", "split": "extrapolation"}, r2=0.8)),
+        ("no better than supervised", None, put({"model": "slow-vae + readout", "split": "extrapolation"}, r2=0.8)),
     ],
 )
 def test_verdicts_on_the_table_of_generalisation_follow_it(committed, words, held, change) -> None:

@@ -23,32 +23,43 @@ def test_means_and_samples_differ_through_the_passive_variables(committed) -> No
         assert found.claim(words).held, words
 
 
-@pytest.mark.spec("002/S06", "002/S07", "002/S08")
-def test_layers_compare_as_published(committed) -> None:
+@pytest.mark.spec("002/S06", "002/S07")
+def test_layers_settle_and_collapse_as_published(committed) -> None:
     found = committed("layer-similarity")
-    for words in ("encoder settles before the decoder", "collapsed model", "across objectives", "trunk is more like"):
+    for words in ("encoder settles before the decoder", "collapsed model"):
         assert found.claim(words).held, words
-    (collapsed,) = found.table.where(comparison="collapsed").rows
-    sampled = np.array(collapsed["values"])[:, collapsed["columns"].index("sampled")]
-    assert sampled.max() < 0.05
-    assert found.claim("trunk says almost the same").held is False, "0.38 here, near 1 as published"
+    collapsed = found.table.where(comparison="collapsed").rows
+    assert len(collapsed) == 5
+    for row in collapsed:
+        assert np.array(row["values"])[:, row["columns"].index("sampled")].max() < 0.05
 
 
-@pytest.mark.spec("002/S09")
-def test_models_whose_means_agree_have_as_many_active_variables(committed) -> None:
+def test_encoders_agree_less_than_published(committed) -> None:
+    """Published: near 1. The trunk of a classifier is not near the encoder at all, so that 002/S08 is not proven."""
+    found = committed("layer-similarity")
+    for words in ("Encoders of different seeds", "across objectives", "trunk is nearly that of the encoder"):
+        assert found.claim(words).held is False, words
+    assert found.claim("trunk is more like").held is None
+    trunk = [np.diag(np.array(row["values"])).mean() for row in found.table.where(comparison="classifier").rows]
+    assert len(trunk) == 5
+
+
+def test_one_pair_of_models_whose_means_agree_says_nothing_of_all(committed) -> None:
+    """002/S09 takes five; the four that agree are snapshots of one pair of runs."""
     found = committed("layer-similarity")
     pairs = [row for row in found.table.where(comparison="pair").rows if row["seed"] != row["other_seed"]]
     alike = [row["active"] for row in pairs if row["cka"] > 0.9]
     assert len(pairs) == 40
-    assert alike
+    assert len(alike) == 4
     assert all(first == second for first, second in alike)
-    assert found.claim("same number of active variables").held
+    claim = found.claim("same number of active variables")
+    assert (claim.held, claim.note) == (None, "1 seed: five are needed")
 
 
 def test_correlations_with_passive_variables_drift_and_the_others_stay(committed) -> None:
     """How often passive variables are correlated, compared with active ones, these runs do not decide."""
     found = committed("snapshot-correlations")
-    assert found.claim("vary strongly").held
+    assert found.claim("vary strongly").held is None, "three of five trainings have two active variables"
     assert found.claim("most correlations above 0.2").held is None
     active, passive = (found.table.where(type=kind).column("movement") for kind in ("active", "passive"))
     assert np.median(passive) > 5 * np.median(active)

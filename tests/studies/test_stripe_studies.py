@@ -73,6 +73,11 @@ def as_in(column: str, other: str) -> Callable[[Row], Row]:
     return lambda row: row | {column: row[other]} if column in row else row
 
 
+def law_of(**exponents: float):
+    """A change: errors that are powers of the number of points."""
+    return lambda row: row | {name: row["points"] ** power for name, power in exponents.items()}
+
+
 # --- neurons ---------------------------------------------------------------------------------------------------------
 
 
@@ -202,8 +207,10 @@ def test_amplification_grows_with_the_root_of_the_data(committed, dimension) -> 
     assert min(rows.distinct("points")) >= ASYMPTOTIC == 200
     assert 0.4 < curve(rows, "at_onset").power_law().exponent < 0.7
     assert 0.65 < np.median(rows.column("at_onset") / np.sqrt(rows.column("points"))) < 1.35
-    for words in (f"Λ* grows as √p (stripe, d = {dimension})", f"what theory says (stripe, d = {dimension})"):
-        assert found.claim(words).held, words
+    assert found.claim(f"what theory says (stripe, d = {dimension})").held
+    grows = found.claim(f"Λ* grows as √p (stripe, d = {dimension})")
+    assert grows.held is None, "ten seeds know the exponent to 0.1 or more"
+    assert "lies across 0.40 and 0.60" in grows.note
 
 
 @pytest.mark.spec("004/F18")
@@ -217,7 +224,7 @@ def test_the_amplification_of_a_data_set_is_known_before_any_training(committed)
     assert found.claim("known before any training").held, "also among data sets of one size"
 
 
-@pytest.mark.spec("004/F20")
+# Proves 004/F20 once the table has five seeds of the rise.
 @pytest.mark.parametrize(("dimension", "rate"), [(5, 0.7872), (10, 0.7779)])
 def test_amplification_rises_exponentially_to_a_plateau(committed, dimension, rate) -> None:
     found = committed("amplification")
@@ -229,7 +236,8 @@ def test_amplification_rises_exponentially_to_a_plateau(committed, dimension, ra
     for path in runs.rows:
         assert path["factor"][0] == pytest.approx(1, abs=0.3)
         assert np.interp(path["onset"], path["time"], path["factor"]) == pytest.approx(path["at_onset"], rel=0.2)
-    assert found.claim(f"flat before the onset (stripe, d = {dimension})").held
+    claim = found.claim(f"flat before the onset (stripe, d = {dimension})")
+    assert (claim.held, claim.note) == (None, "3 seeds: five are needed")
 
 
 @pytest.mark.spec("004/F68")
@@ -242,7 +250,7 @@ def test_the_cylinder_is_compressed_less_and_later(committed) -> None:
     assert round_ < flat
     assert rows.mean("onset") > 1.5 * stripes.mean("onset")
     assert found.claim("what theory says (cylinder").held
-    assert found.claim("Λ* grows as √p (cylinder").held
+    assert found.claim("Λ* grows as √p (cylinder").held is None
 
 
 def test_parts_of_a_sample_and_the_net_share_no_numbers() -> None:
@@ -279,7 +287,6 @@ def test_amplification_is_read_beside_its_theory_and_its_onset() -> None:
 # --- learning curves -------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.spec("004/F41")
 @pytest.mark.parametrize(("task", "dimension"), [("stripe", 5), ("stripe", 10), ("cylinder", 3)])
 def test_networks_that_learn_features_beat_the_lazy_kernel(committed, task, dimension) -> None:
     found = committed("learning-curves")
@@ -294,17 +301,26 @@ def test_networks_that_learn_features_beat_the_lazy_kernel(committed, task, dime
         assert claim.held
     else:  # the lead is there, but at 256 points smaller than the spread of nine seeds
         assert claim.held is None
-        assert "256: over 9 seeds the interval of the effect holds zero" in claim.note
+        assert claim.note == "256: the interval of the effect begins at -0.1"
 
 
-@pytest.mark.spec("004/F41")
-@pytest.mark.parametrize(("task", "dimension"), [("stripe", 5), ("cylinder", 3)])
-def test_learning_curves_have_the_slopes_of_their_regimes(committed, task, dimension) -> None:
-    rows = committed("learning-curves").table.where(part="curve", task=task, dimension=dimension)
-    feature, lazy = (-curve(rows, name).power_law(ASYMPTOTIC).exponent for name in ("feature", "lazy"))
-    assert 0.5 < feature < 0.95
-    assert 0.3 < lazy < 0.6
-    assert feature > lazy + 0.1
+@pytest.mark.parametrize(
+    ("task", "dimension", "held", "lazy"),
+    [("stripe", 5, None, 0.48), ("stripe", 10, False, 0.68), ("cylinder", 3, None, 0.46)],
+)
+def test_the_slopes_of_learning_curves_beside_their_bands(committed, task, dimension, held, lazy) -> None:
+    """Spec 004, 12.14: lazy 0.3 to 0.6, feature 0.5 to 0.95. The lazy slope in ten dimensions is above its band, and those
+    of the others are not known well enough: 004/F41 is not proven."""
+    found = committed("learning-curves")
+    claim = found.claim(f"each in its band ({task}, d = {dimension})")
+    assert claim.held is held
+    rows = found.table.where(part="curve", task=task, dimension=dimension)
+    slopes = [
+        -np.polyfit(np.log([r["points"] for r in own.rows]), np.log([r["lazy"] for r in own.rows]), 1)[0]
+        for _, own in Table([row for row in rows.rows if row["points"] >= ASYMPTOTIC]).by("seed")
+    ]
+    assert np.mean(slopes) == pytest.approx(lazy, abs=0.005)
+    assert f"slope of the lazy kernel {np.mean(slopes):.2f} [" in claim.measured
 
 
 @pytest.mark.spec("004/F38", "004/F39")
@@ -317,8 +333,9 @@ def test_compression_and_the_kernel_of_the_end_account_for_features(committed, d
     ratio = median["compressed"] / median["feature"]
     assert ((ratio > 0.5) & (ratio < 1.8))[large].all()
     assert (median["end"] <= 0.5 * median["start"])[large].all()
-    for words in ("learns like the network", "better than that at its start"):
-        assert found.claim(f"{words} (stripe, d = {dimension})").held, words
+    assert found.claim(f"better than that at its start (stripe, d = {dimension})").held
+    for words in ("learns like the network", "as good as the network"):
+        assert found.claim(f"{words} (stripe, d = {dimension})").held is None, words
 
 
 @pytest.mark.spec("004/F68")
@@ -345,11 +362,11 @@ def test_compressing_the_data_gains_what_theory_says(committed) -> None:
     assert -0.75 < gain[0] < -0.5
     assert gain[0] < gain[1] - 0.2
     assert -0.35 < gain[1] < 0
-    for words in ("by a power of Λ (stripe, d = 5)", "by a power of Λ (cylinder"):
-        assert found.claim(words).held, words
+    assert found.claim("by a power of Λ (cylinder").held
+    assert found.claim("by a power of Λ (stripe, d = 5)").held is None, "-0.60 [-0.70, -0.49]"
 
 
-@pytest.mark.spec("004/F41", "004/F42")
+@pytest.mark.spec("004/F42")
 def test_claims_of_learning_curves_follow_the_table() -> None:
     """Errors that are exact power laws of the predicted exponents, then with network and kernel swapped."""
 
@@ -369,7 +386,7 @@ def test_claims_of_learning_curves_follow_the_table() -> None:
         return {claim.text: claim for claim in made if "stripe, d = 5" in claim.text and claim.measured != "-"}
 
     right = judged("feature", "lazy")
-    assert len(right) == 7
+    assert len(right) == 9
     assert all(made.held for made in right.values())
     assert right["Feature: β = (2d − 1)/(3d − 2) (stripe, d = 5)"].measured.startswith("-0.69 [-0.69, -0.69] from 256")
     assert right["Lazy: β = d/(3d − 2) (stripe, d = 5)"].published.endswith("-0.385")
@@ -415,8 +432,9 @@ def test_the_output_scale_takes_a_network_from_features_to_its_kernel(committed)
         assert max(levels) < 1.3 * min(levels), column
     assert lazy.mean("error") == pytest.approx(frozen, rel=0.1)
     assert feature.mean("error") < frozen / 2
-    for made in found.claims:
-        assert made.held, made.text
+    unsure = ("nothing is compressed", "Λ* and Λ_max have a plateau")  # the means are as published, five seeds scatter
+    for claim in found.claims:
+        assert claim.held is (None if claim.text.endswith(unsure) else True), claim.text
 
 
 # --- claims can fail -------------------------------------------------------------------------------------------------
@@ -426,18 +444,18 @@ def test_the_output_scale_takes_a_network_from_features_to_its_kernel(committed)
     ("name", "words", "change"),
     [
         ("neuron-dynamics", "gather at three points", times("arrived", 0.9)),
-        ("neuron-dynamics", "equation of motion", times("gap", 10, attractor="B")),
+        ("neuron-dynamics", "equation of motion", times("gap", 40, attractor="B")),
         ("neuron-dynamics", "equation of motion", times("signs", 0.9)),
-        ("neuron-dynamics", "at its own rate", times("rate", 1.1, attractor="C")),
+        ("neuron-dynamics", "at its own rate", times("rate", 1.3, attractor="C")),
         ("neuron-dynamics", "fastest attractor", times("share", 0.9)),
         ("neuron-dynamics", "stay put", put("idle_moved", 1e-9, seed=1)),
         ("neuron-dynamics", "changes at the interfaces", times("zeros", 1.1, seed=1)),
         ("neuron-dynamics", "changes at the interfaces", put("zeros", [0.3], when="end", seed=1)),
         ("neuron-dynamics", "their number stays", put("clusters", 2, when="end")),
-        ("neuron-dynamics", "fall after the onset", times("error", 4, when="course")),
+        ("neuron-dynamics", "fall after the onset", times("error", 40, when="course")),
         ("neuron-dynamics", "fall after the onset", times("loss", 10, when="course")),
         ("neuron-dynamics", "informative direction (stripe)", times("alignment", 0.98, task="stripe")),
-        ("neuron-dynamics", "informative plane (cylinder)", times("alignment", 0.98, task="cylinder")),
+        ("neuron-dynamics", "informative plane (cylinder)", times("alignment", 0.9, task="cylinder")),
         ("neuron-dynamics", "Lazy training leaves", times("alignment", 1.1, alpha=1e6, stage="end", seed=1)),
         ("neuron-dynamics", "is Gaussian", times("p_value", 0.0, attractor="B")),
         ("neuron-dynamics", "is Gaussian", times("second_moment", 1.01, attractor="B")),
@@ -445,16 +463,12 @@ def test_the_output_scale_takes_a_network_from_features_to_its_kernel(committed)
         ("amplification", "Λ_max grows as √p (stripe, d = 5)", put("largest", 30.0)),
         ("amplification", "what theory says (stripe, d = 10)", times("at_onset", 2, dimension=10)),
         ("amplification", "what theory says (cylinder", times("at_onset", 0.5, task="cylinder")),
-        ("amplification", "stays of order √p (stripe, d = 5)", times("at_end", 0.1)),
-        ("amplification", "stays of order √p (stripe, d = 10)", times("largest", 0.1)),
         ("amplification", "known before any training", times("data_set", 1.5)),
         (
             "amplification",
             "known before any training",
             lambda row: row | {"data_set": math.sqrt(row["points"]) * (1 + row["seed"] / 99)},
         ),
-        ("amplification", "flat before the onset (stripe, d = 5)", times("rate", 0.8)),
-        ("amplification", "flat before the onset (stripe, d = 10)", times("late_rate", 100)),
         ("learning-curves", "beats the lazy kernel (stripe, d = 5)", times("feature", 100, points=1024)),
         ("learning-curves", "beats the lazy kernel (stripe, d = 10)", times("lazy", 0.1, points=256)),
         ("learning-curves", "learns like the network (stripe, d = 5)", times("compressed", 3, points=512)),
@@ -473,16 +487,16 @@ def test_the_output_scale_takes_a_network_from_features_to_its_kernel(committed)
 )
 def test_a_claim_fails_when_the_table_says_otherwise(committed, name, words, change) -> None:
     found = committed(name)
-    assert found.claim(words).held is True
+    assert found.claim(words).held is not False
     assert judged(found, change).claim(words).held is False
 
 
 @pytest.mark.parametrize(
     ("name", "words", "change"),
     [
-        ("amplification", "Λ_max grows as √p (stripe, d = 10)", as_in("largest", "at_onset")),
-        ("amplification", "Λ_max grows as √p (cylinder", as_in("largest", "at_onset")),
-        ("amplification", "stays of order √p (cylinder", times("at_end", 3, task="cylinder")),
+        ("amplification", "stays of order √p (stripe, d = 5)", as_in("at_end", "at_onset")),
+        ("amplification", "stays of order √p (stripe, d = 10)", as_in("at_end", "at_onset")),
+        ("learning-curves", "each in its band (stripe, d = 10)", law_of(lazy=-0.45, feature=-0.7)),
     ],
 )
 def test_what_was_published_and_did_not_come_out_is_said(committed, name, words, change) -> None:

@@ -1,6 +1,7 @@
 """Every verdict follows its table, and comes out both ways: near each limit, on the one side and on the other.
 
-A smoke run gives the rows, of which each case overwrites what the claim looks at, so that no training decides anything.
+A smoke run gives the rows, of which each case overwrites what the claim looks at, so that no training decides anything;
+they are repeated for five seeds, as fewer decide nothing.
 Studies whose laptop table is committed are judged on that, as it is and changed.
 """
 
@@ -37,8 +38,17 @@ def also(where: Row, **values) -> Change:
     return lambda rows: rows + [row | values for row in rows if where.items() <= row.items()]
 
 
+def repeated(rows: Rows) -> Rows:
+    """The rows of the first seed for each of five; exact rows, and tables that have five seeds, as they are."""
+    seeds = Table(rows).distinct("seed")
+    if not seeds or len(seeds) >= 5:
+        return rows
+    exact = [row for row in rows if row.get("seed") is None]
+    return exact + [row | {"seed": seed} for seed in range(5) for row in rows if row.get("seed") == seeds[0]]
+
+
 def judged(found: Outcome, words: str, *changes: Change) -> Judgement:
-    rows = found.table.rows
+    rows = repeated(found.table.rows)
     for change in changes:
         rows = change(rows)
     return replace(found, claims=studies.get(found.name)().judge(Table(rows), "laptop")).claim(words)
@@ -113,9 +123,9 @@ def stairs(column: str, *values) -> Change:
         ),
         *cases(
             "polarised-training",
-            ("nearly all the time", True, shares(91, 50)),
-            ("nearly all the time", False, shares(89, 99)),
-            ("nearly all the time", False, shares(91, 50), *another_task(89, 50)),
+            ("nearly all the time", True, shares(97.9, 50)),
+            ("nearly all the time", False, shares(97.7, 99)),
+            ("nearly all the time", False, shares(97.9, 50), *another_task(97.7, 50)),
             ("At its end", True, put(last=0.029)),
             ("At its end", False, put(last=0.001), put({"latents": "ten"}, last=0.031)),
             ("takes longer", True, shares(91, 90.6)),
@@ -151,8 +161,8 @@ def stairs(column: str, *values) -> Change:
             ("eigenvectors of the data", True, put({"part": "linear"}, var=0.74, angle=19.0)),
             ("eigenvectors of the data", False, put({"part": "linear"}, var=0.74, angle=21.0)),
             ("eigenvectors of the data", None, put({"part": "linear"}, var=0.76, angle=21.0)),
-            ("meaningful", True, put({"part": "rooms"}, information=lambda r: 0.21 if r["rank"] < 3 else 0.0)),
-            ("meaningful", False, put({"part": "rooms"}, information=lambda r: 0.21 if r["rank"] < 2 else 0.19)),
+            ("meaningful", True, put({"part": "rooms"}, information=0.21)),
+            ("meaningful", False, put({"part": "rooms"}, information=lambda r: 0.21 if r["rank"] < 4 else 0.19)),
         ),
     ],
 )  # fmt: skip
@@ -188,7 +198,8 @@ def swept(mig: float, enough: bool) -> Change:
         ("small local change", False, scored("plane", "score", 0.9, 0.7, 0.84)),  # not much further
         ("principal components", True, scored("plane", "pca", 0.97, 0.93, 0.96)),
         ("principal components", False, scored("plane", "pca", 0.97, 0.91, 0.96)),
-        ("two modes", None),  # of a single restart
+        ("two modes", False, put({"part": "plane"}, score=lambda row: 0.5 + row["seed"] / 10)),
+        ("two modes", True, put({"part": "plane"}, score=lambda row: 0.9 if row["seed"] == 4 else 0.5)),
         ("learned change lowers", True, scored("sprites", "mig", 0.3, 0.15, 0.21)),
         ("learned change lowers", False, scored("sprites", "mig", 0.3, 0.1, 0.19)),
         ("learned change lowers", False, scored("sprites", "mig", 0.3, 0.2, 0.24)),
@@ -297,8 +308,9 @@ def alike(comparison: str, encoder: float, decoder: float, latent: float) -> Cha
     return put({"comparison": comparison}, values=values)
 
 
-def pairs(cka: float, active: list[int], other_seed: int = 1) -> Change:
-    return put({"comparison": "pair"}, cka=cka, active=active, seed=0, other_seed=other_seed)
+def pairs(cka: float, active: list[int], apart: int = 5) -> Change:
+    """Five pairs of runs, whose seeds differ by ``apart``."""
+    return put({"comparison": "pair"}, cka=cka, active=active, other_seed=lambda row: row["seed"] + apart)
 
 
 def dimensions(late: float) -> Change:
@@ -310,23 +322,29 @@ def dimensions(late: float) -> Change:
     ("name", "words", "held", "changes"),
     cases(
         "layer-similarity",
-        ("different seeds agree", True, alike("seeds", 0.81, 0.1, 0.1)),
-        ("different seeds agree", False, alike("seeds", 0.79, 0.9, 0.9)),
+        ("different seeds agree", True, alike("seeds", 0.91, 0.1, 0.1)),
+        ("different seeds agree", False, alike("seeds", 0.89, 0.9, 0.9)),
         ("encoder settles before", True, alike("early", 0.56, 0.5, 0.9)),
         ("encoder settles before", False, alike("early", 0.54, 0.5, 0.1)),
         ("collapsed model", True, alike("collapsed", 0.049, 0.049, 0.049)),
         ("collapsed model", False, alike("collapsed", 0.0, 0.051, 0.0)),
-        ("across objectives", True, alike("objectives", 0.81, 0.1, 0.7)),
-        ("across objectives", False, alike("objectives", 0.79, 0.1, 0.5)),
-        ("across objectives", False, alike("objectives", 0.81, 0.1, 0.72)),
+        ("across objectives", True, alike("objectives", 0.91, 0.1, 0.8)),
+        ("across objectives", False, alike("objectives", 0.89, 0.1, 0.5)),
+        ("across objectives", False, alike("objectives", 0.91, 0.1, 0.82)),
         ("trunk is more like", True, alike("classifier", 0.56, 0.9, 0.5)),
         ("trunk is more like", False, alike("classifier", 0.54, 0.1, 0.5)),
-        ("trunk says almost the same", True, alike("classifier", 0.81, 0.9, 0.5)),
-        ("trunk says almost the same", False, alike("classifier", 0.79, 0.9, 0.5)),
+        ("trunk is nearly that", True, alike("classifier", 0.91, 0.9, 0.5)),
+        ("trunk is nearly that", False, alike("classifier", 0.89, 0.9, 0.5)),
         ("same number of active", True, pairs(0.91, [3, 3])),
         ("same number of active", False, pairs(0.91, [3, 4])),
         ("same number of active", None, pairs(0.89, [3, 4])),
-        ("same number of active", None, pairs(0.91, [3, 4], other_seed=0)),  # two snapshots of one model
+        (
+            "same number of active",
+            None,
+            pairs(0.91, [3, 3]),
+            put({"comparison": "pair"}, seed=0),
+        ),  # of one pair of runs
+        ("same number of active", None, pairs(0.91, [3, 4], apart=0)),  # snapshots of one model
         ("hardly changes", True, dimensions(6.2)),
         ("hardly changes", True, dimensions(3.8)),
         ("hardly changes", False, dimensions(6.3)),
@@ -448,7 +466,6 @@ def angles(share: float, **where) -> Change:
         ("degenerate-squares", "orientation of a square", False, squares(0.76, ratio=1.0)),
         ("degenerate-squares", "one best orientation", False, squares(1.1e-3, ratio=1.5, seed=3)),
         ("degenerate-squares", "one best orientation", True, squares(0.9e-3, ratio=1.5, seed=3)),
-        ("degenerate-squares", "good pick", False, put({"ratio": 1.2}, distance=lambda row: 1 - row["distance"])),
         ("illustrations", "Axes of a linear VAE", False, put({"model": "vae", "seed": 3}, angle=1.1)),
         ("illustrations", "Axes of a linear VAE", True, put({"model": "vae", "seed": 3}, angle=0.9)),
         ("illustrations", "Axes of a linear autoencoder", False, angles(0.7, model="ae")),  # of 15 to 42 degrees
@@ -457,8 +474,6 @@ def angles(share: float, **where) -> Change:
         ("polarised-regime", "exceeds that", True, excess_of(lambda row: row["passive"] / 10)),
         ("polarised-regime", "exceeds that", False, excess_of(lambda row: row["passive"] - 5)),  # below 0 at 4 passive
         ("polarised-regime", "exceeds that", False, excess_of(lambda row: 10 - row["passive"])),
-        ("snapshot-correlations", "vary strongly", False, put({"type": "passive"}, movement=0.05)),
-        ("snapshot-correlations", "vary strongly", True, put({"type": "passive"}, movement=0.06)),  # twice 0.027
     ],
 )
 def test_a_claim_of_a_committed_table(committed, name, words, held, change) -> None:
@@ -484,14 +499,20 @@ def test_stretching_a_square(committed, words, held, changes) -> None:
     assert judged(committed("degenerate-squares"), words, *changes).held is held
 
 
-@pytest.mark.parametrize(("factor", "held"), [(1.0, None), (1.1, True), (0.85, False)])
-def test_counts_that_differ_less_than_seeds_do_decide_nothing(committed, factor, held) -> None:
-    """Passive variables have 316 correlations on average, active ones 309: far less apart than the seeds are."""
+@pytest.mark.parametrize("factor", [1.0, 1.1, 0.85])
+def test_what_three_seeds_have_decides_nothing(committed, factor) -> None:
+    """Two of the five seeds have no active variable, so there is no comparison with active ones over five."""
     found = committed("snapshot-correlations")
     change = put({"type": "passive"}, count=lambda row: factor * row["count"])
-    claim = judged(found, "most correlations above 0.2", change)
-    assert claim.held is held
-    assert bool(claim.note) == (held is None)
+    for words in ("most correlations above 0.2", "vary strongly"):
+        claim = judged(found, words, change)
+        assert claim.held is None
+        assert claim.note == "5 seeds of passive, 3 of active: five of each are needed"
+
+
+def test_a_pick_is_one_observation(committed) -> None:
+    claim = committed("degenerate-squares").claim("good pick")
+    assert (claim.held, claim.note) == (None, "1 seed of most orthogonal, 5 of median: five of each are needed")
 
 
 def test_without_active_variables_correlations_have_nobody_to_be_of(committed) -> None:

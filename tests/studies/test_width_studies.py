@@ -102,7 +102,7 @@ def test_the_worst_solution_must_be_where_features_reach_full_rank(worst, held):
     rows = [
         {"task": task, "twin": "solved", "width": width, "seed": seed, "ratio": ratio, "rank_ratio": rank[width]}
         | {"train_accuracy": 1.0, "test_accuracy": 0.6 if width == worst else 0.9}
-        for task, seed in itertools.product(("centred", "shifted"), range(2))
+        for task, seed in itertools.product(("centred", "shifted"), range(5))
         for width, ratio in ratios.items()
     ]
     study = studies.get("linear-solver")()
@@ -168,7 +168,7 @@ def test_cases_of_wide_linearisations_that_beat_narrow_networks():
         {"task": "colour", "twin": twin, "width": width, "seed": seed, "test_accuracy": value}
         for twin, values in {"standard": (0.63, 0.70, 0.79), "linearised": (0.43, 0.63, 0.66)}.items()
         for width, value in zip((1, 2, 60), values, strict=True)
-        for seed in (0, 1)
+        for seed in range(5)
     ]
     cases = linear_against_narrower(Table(rows))
     assert [(case.linear_width, case.standard_width) for case in cases] == [(60, 1), (2, 1), (60, 2)]
@@ -242,7 +242,7 @@ def test_training_the_last_layer_of_an_infinitely_wide_network_is_best(committed
 
 
 def test_linearised_networks_stay_below_the_ntk_but_do_not_rise_to_the_last(committed):
-    """Up to a width of 4 they rise, as published; the widest falls behind again here, so the claim is not held."""
+    """Up to a width of 4 they rise, as published; the widest falls behind again here, if not in every seed."""
     outcome = committed("infinite-width")
     found = accuracies(outcome.table)
     for twins in found.values():
@@ -250,7 +250,9 @@ def test_linearised_networks_stay_below_the_ntk_but_do_not_rise_to_the_last(comm
         assert len(values) == 4
         assert all(narrow < wide for narrow, wide in itertools.pairwise(values[:-1]))
         assert max(values) < twins["ntk"][math.inf]
-    assert outcome.claim("Linearised networks approach").held is False
+    claim = outcome.claim("Linearised networks approach")
+    assert claim.held is None
+    assert "shifted: a step goes back, within its interval" in claim.note
     risen = {task: (twins["linearised"][4] + twins["ntk"][math.inf]) / 2 for task, twins in found.items()}
     mended = Table(
         [

@@ -18,6 +18,7 @@ from polariscope.cli.parsing import parse, take_first
 from polariscope.report.terminal import show
 from polariscope.studies import reproduce, studies
 from polariscope.studies.engine import Outcome, write_overview
+from polariscope.studies.study import UNJUDGED
 
 
 @dataclass(frozen=True)
@@ -28,13 +29,13 @@ class Options:
     """
 
     scale: Literal["smoke", "laptop", "paper"] = "laptop"
-    """smoke shows that it works, laptop takes minutes to an hour, paper what the publication took."""
+    """smoke shows that it runs and judges nothing, laptop takes minutes to an hour, paper what the publication took."""
     out: Path = Path("results")
     """Folder of the results."""
     workers: int = 0
     """Processes, one thread each; 0 takes one per core."""
     strict: bool = False
-    """Exit with 1 if a claim did not hold."""
+    """Exit with 1 if a claim did not hold. Refused at smoke scale, which judges nothing."""
     json: bool = False
     """Print JSON for machines."""
 
@@ -46,6 +47,11 @@ def main(arguments: list[str]) -> int:
     options = parse(Options, arguments, "reproduce")
     if name is None:
         raise ValueError(f"which study? 'polariscope reproduce NAME': {', '.join(studies.names())}, or all")
+    if options.strict and options.scale in UNJUDGED:
+        raise ValueError(
+            f"--strict asks for verdicts, and {options.scale} scale {UNJUDGED[options.scale]}: "
+            "leave out --strict, or take --scale laptop"
+        )
     names = studies.names() if name == "all" else [name]
     outcomes: list[Outcome] = []
     failures: dict[str, Exception] = {}

@@ -14,7 +14,7 @@ from rich.table import Table
 from polariscope.cli.parsing import parse, take_first
 from polariscope.studies.engine import judge_all
 from polariscope.studies.page import VERDICTS, write_results_page
-from polariscope.studies.study import Outcome
+from polariscope.studies.study import UNJUDGED, Outcome
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ def show(outcomes: list[Outcome]) -> None:
         table.add_column(column, justify="left" if column in ("study", "scale") else "right")
     for outcome in outcomes:
         found = [claim.verdict for claim in outcome.claims]
-        counts = (str(found.count(verdict)) for verdict in VERDICTS)
+        counts = ("-" if outcome.scale in UNJUDGED else str(found.count(verdict)) for verdict in VERDICTS)
         table.add_row(outcome.name, outcome.scale, str(outcome.origin.seeds), *counts)
     Console(highlight=False).print(table)
 

@@ -4,16 +4,28 @@ A criterion names columns of a table, says in a sentence what it asks of them, a
 disagree with its words. It can also make a small table that meets it and one for each way to fail, from which the
 contract kit sees that every claim of a study can come out both ways.
 
-Rows are averaged over each ``seed`` first. Where a criterion speaks of an *effect* (one thing beats another, a curve
-rises) the mean effect over the seeds has to reach a least size, and its 95 % interval has to leave out zero: an effect
-of that size whose interval holds zero is undecided. Where it speaks of a *bound*, the mean decides and the interval is
-shown. A table without seeds is exact, and its numbers decide.
+**Seeds.** A *cell* is what a criterion compares: the rows of a model, of a point on a curve. Its rows are averaged over
+each ``seed`` first. With fewer than five seeds in any cell nothing is decided, and the note says how many each has.
+Only rows that have no seed are exact (closed forms, kernels in the limit), and their numbers decide. A number made of
+all seeds together, such as a p-value or a range, says of how many in ``of_seeds``.
+
+**Intervals** are 95 % intervals over the seeds: Student's for a mean, Welch's for a difference of groups that do not
+have the same seeds, order statistics for a median (of five seeds the smallest and the largest, which are 94 %).
+
+- A *bound* (``AtLeast``, ``AtMost``, ``Between``): held if the interval lies within it, not held if it lies wholly
+  outside, undecided across it. Asked of *every* number, the worst one decides.
+- An *equality* (``Near``, ``Alike``, ``Flat``, ``PowerLaw``): the same of the difference and the margin, so that much
+  scatter is no agreement.
+- An *effect* (``Beats``, ``Rises``, ``Peaks``, ``Correlates``): the mean effect has to reach a least size, else it is
+  not held; and its interval has to lie above zero, else it is undecided. The sentence says both.
 """
 
 from __future__ import annotations
 
+import itertools
+import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -29,7 +41,10 @@ Where = Mapping[str, Any]
 LISTED = 4
 """Groups up to which the figures of all are listed; of more, of those that do not hold."""
 SEEDS = 5
-"""Seeds of the tables that criteria make up."""
+"""Seeds that every cell needs for a verdict, and that the tables have which criteria make up."""
+CONFIDENTLY = "with 95 % confidence"
+ROUNDING = 1e-12
+"""Share of a bound by which floating point may miss it."""
 
 
 @dataclass(frozen=True)
@@ -144,14 +159,21 @@ class _Of(Criterion):
             else f"{value:.2g}"
         )
 
-    def _shown(self, values: Values) -> str:
-        if len(values) == 1:
-            return self._number(values[0])
-        low, high = interval_of(values)
-        return f"{self._number(values.mean())} [{self._number(low)}, {self._number(high)}]"
+    def _shown(self, estimate: Estimate) -> str:
+        middle = self._number(estimate.middle)
+        return middle if estimate.is_point else f"{middle} {self._interval(estimate)}"
 
-    def _along(self, points: Mapping[Any, Any], means: Values) -> str:
-        return ", ".join(f"{_plain(value)}: {self._number(mean)}" for value, mean in zip(points, means, strict=True))
+    def _interval(self, estimate: Estimate) -> str:
+        return f"[{self._number(estimate.low)}, {self._number(estimate.high)}]"
+
+    def _along(self, points: Mapping[Any, Cell]) -> str:
+        return ", ".join(f"{_plain(value)}: {self._number(cell.mean)}" for value, cell in points.items())
+
+    def _placed(self, estimate: Estimate, low: float, high: float, of: str = "") -> Verdict:
+        """Whether an interval lies within a range; undecided, with the interval, where it lies across an end."""
+        held = estimate.within(low, high)
+        ends = " and ".join(self._number(end) for end in (low, high) if math.isfinite(end))
+        return held, "" if held is not None else f"the interval{of} {self._interval(estimate)} lies across {ends}"
 
 
 @dataclass(frozen=True)
@@ -171,7 +193,7 @@ class AtLeast(_Of):
         return f"{_quantified(self.subject, self.of)} is at least {self.bound:g}{self._scope}"
 
     def _one(self, rows: Table) -> Finding:
-        return _bounded(self, rows, self.column, self.of, lambda value: value >= self.bound, "smallest", np.min)
+        return _bounded(self, rows, self.bound, math.inf)
 
     def _good(self) -> list[Row]:
         return seeded(self.column, self.bound + _size(self.bound))
@@ -193,7 +215,7 @@ class AtMost(_Of):
         return f"{_quantified(self.subject, self.of)} is at most {self.bound:g}{self._scope}"
 
     def _one(self, rows: Table) -> Finding:
-        return _bounded(self, rows, self.column, self.of, lambda value: value <= self.bound, "largest", np.max)
+        return _bounded(self, rows, -math.inf, self.bound)
 
     def _good(self) -> list[Row]:
         return seeded(self.column, self.bound - _size(self.bound))
@@ -220,11 +242,7 @@ class Between(_Of):
         return f"{_quantified(self.subject, self.of)} lies between {self.low:g} and {self.high:g}{self._scope}"
 
     def _one(self, rows: Table) -> Finding:
-        def inside(value: float) -> bool:
-            return self.low <= value <= self.high
-
-        middle = (self.low + self.high) / 2
-        return _bounded(self, rows, self.column, self.of, inside, "farthest", lambda v: v[np.abs(v - middle).argmax()])
+        return _bounded(self, rows, self.low, self.high)
 
     def _good(self) -> list[Row]:
         return seeded(self.column, (self.low + self.high) / 2, spread=(self.high - self.low) / 100)
@@ -270,18 +288,28 @@ class Near(_Of):
         groups: dict[float, list[Row]] = {}
         for row in known.rows:
             groups.setdefault(float(self._expected(row)), []).append(row)
-        errors, texts = [], []
+        counts = {self._number(expected): count_of(Table(own), self.column) for expected, own in groups.items()}
+        if self.of == "every":  # then a prediction may be of a single row
+            counts = {"": count_of(known, self.column)}
+        errors: list[float] = []
+        texts: list[str] = []
+        verdicts: list[Verdict] = []
         for expected, own in groups.items():
-            values = (
-                Table(own).column(self.column).astype(float) if self.of == "every" else by_seed(Table(own), self.column)
-            )
-            found = values if self.of == "every" else np.array([_AVERAGE[self.of](values)])
-            size = abs(expected) if self.relative else 1.0
-            errors.append(float(np.abs(found - expected).max()) / (size or 1.0))
-            texts.append(f"{self._shown(values)} for {self._number(expected)}")
+            average: Of = "mean" if self.of == "every" else self.of
+            estimate = cell_of(Table(own), self.column, average).estimate(average)
+            size = (abs(expected) if self.relative else 1.0) or 1.0
+            low, high = expected - self.by * size, expected + self.by * size
+            if self.of == "every":
+                values = Table(own).column(self.column).astype(float)
+                errors.append(float(np.abs(values - expected).max()) / size)
+                verdicts.append((all(Estimate.point(value).within(low, high) for value in values), ""))
+            else:
+                errors.append(abs(estimate.middle - expected) / size)
+                verdicts.append(self._placed(estimate, low, high))
+            texts.append(f"{self._shown(estimate)} for {self._number(expected)}")
         worst = f"largest error {100 * max(errors):.2g} %" if self.relative else f"largest error {max(errors):.2g}"
         shown = "; ".join(texts) + (f"; {worst}" if len(texts) > 1 or self.of == "every" else "")
-        return Finding(shown if len(texts) <= 8 else f"{worst} over {len(known)} rows", max(errors) <= self.by)
+        return concluded(shown if len(texts) <= 8 else f"{worst} over {len(known)} rows", counts, verdicts)
 
     def _applies(self, rows: Table) -> bool:
         return any(row.get(self.column) is not None and self._expected(row) is not None for row in rows.rows)
@@ -325,22 +353,19 @@ class Beats(_Of):
     @property
     def sentence(self) -> str:
         size = f"{100 * self.by:g} %" if self.relative else f"{self.by:g}"
-        by = f" by at least {size}" if self.by else ""
-        return (
-            f"{self.subject}: {_said(self.first)} is {'above' if self.higher else 'below'} {_said(self.second)}{by}"
-            f"{self._scope}"
-        )
+        how = "above" if self.higher else "below"
+        by = f" by at least {size} in the mean, and {how} it {CONFIDENTLY}" if self.by else f" {CONFIDENTLY}"
+        return f"{self.subject}: {_said(self.first)} is {how} {_said(self.second)}{by}{self._scope}"
 
     def _one(self, rows: Table) -> Finding:
-        groups = [rows.where(**self.first), rows.where(**self.second)]
-        values = [by_seed(group, self.column) for group in groups]
-        if not all(map(len, values)):
+        cells = sides(self, rows)
+        if not all(cell.values for cell in cells):
             return Finding("", None, "nothing was measured")
-        effect = effect_of(*(seeds_of(group, self.column) for group in groups))
+        first, second = cells
         sign = 1 if self.higher else -1
-        scale = abs(float(values[1].mean())) if self.relative else 1.0
-        text = " against ".join(self._shown(one) for one in values)
-        return Finding(text, *reaches(sign * effect / (scale or 1.0), self.by))
+        scale = (abs(second.mean) if self.relative else 1.0) or 1.0
+        text = " against ".join(self._shown(cell.estimate()) for cell in cells)
+        return concluded(text, counts_of(self, cells), [reaches(effect_of(first, second).times(sign / scale), self.by)])
 
     def _good(self) -> list[Row]:
         return self._apart(1)
@@ -355,7 +380,12 @@ class Beats(_Of):
 
 @dataclass(frozen=True)
 class Alike(_Of):
-    """Two groups of rows have the same mean up to ``by`` (a share of the second's, if ``relative``)."""
+    """Two groups of rows have the same mean up to ``by`` (a share of the second's, if ``relative``).
+
+    >>> rows = [{"seed": s, "model": m, "mcc": 0.9 + s / 100} for s in range(5) for m in "ab"]
+    >>> Alike("mcc", {"model": "a"}, {"model": "b"}, by=0.02).judge(Table(rows)).held
+    True
+    """
 
     column: str
     first: Where
@@ -369,12 +399,14 @@ class Alike(_Of):
         return f"{self.subject}: {_said(self.first)} and {_said(self.second)} differ by at most {by}{self._scope}"
 
     def _one(self, rows: Table) -> Finding:
-        values = [by_seed(rows.where(**which), self.column) for which in (self.first, self.second)]
-        if not all(map(len, values)):
+        cells = sides(self, rows)
+        if not all(cell.values for cell in cells):
             return Finding("", None, "nothing was measured")
-        scale = abs(float(values[1].mean())) if self.relative else 1.0
-        difference = abs(values[0].mean() - values[1].mean()) / (scale or 1.0)
-        return Finding(" and ".join(self._shown(one) for one in values), bool(difference <= self.by))
+        first, second = cells
+        scale = (abs(second.mean) if self.relative else 1.0) or 1.0
+        text = " and ".join(self._shown(cell.estimate()) for cell in cells)
+        verdict = self._placed(effect_of(first, second).times(1 / scale), -self.by, self.by, " of the difference")
+        return concluded(text, counts_of(self, cells), [verdict])
 
     def _good(self) -> list[Row]:
         return self._apart(0)
@@ -407,23 +439,33 @@ class Rises(_Of):
     @property
     def sentence(self) -> str:
         verb = "falls" if self.falls else "rises"
-        by = f" by at least {self.by:g}" if self.by else ""
-        steps = (
-            "" if self.slack is None else f", no step going back{f' by more than {self.slack:g}' if self.slack else ''}"
-        )
-        return f"{self.subject} {verb} over {self.over.replace('_', ' ')}{by} from end to end{steps}{self._scope}"
+        by = f" by at least {self.by:g} in the mean" if self.by else ""
+        sure = f"{' and' if self.by else ''} {CONFIDENTLY}"
+        slack = f" by more than {self.slack:g}" if self.slack else ""
+        steps = "" if self.slack is None else f", no step of the means going back{slack}"
+        over = self.over.replace("_", " ")
+        return f"{self.subject} {verb} over {over} from end to end{by}{sure}{steps}{self._scope}"
 
     def _one(self, rows: Table) -> Finding:
-        points, means = curve_of(rows, self.over, self.column)
+        points = curve_of(rows, self.over, self.column)
         if len(points) < 2:
             return Finding("", None, "nothing was measured")
         sign = -1 if self.falls else 1
-        first, *_, last = points.values()
-        effect = effect_of(last, first)
-        held, note = reaches(sign * effect, self.by)
-        if self.slack is not None and (np.diff(sign * means) < -self.slack).any():
-            held, note = False, "a step goes back"
-        return Finding(f"{self._along(points, means)}; by {self._shown(effect)}", held, note)
+        cells = list(points.values())
+        effect = effect_of(cells[-1], cells[0])
+        verdicts = [reaches(effect.times(sign), self.by)]
+        if self.slack is not None:
+            verdicts += [self._step(effect_of(b, a).times(sign), self.slack) for a, b in itertools.pairwise(cells)]
+            compared = points
+        else:
+            compared = {value: points[value] for value in (next(iter(points)), next(reversed(points)))}
+        return concluded(f"{self._along(points)}; by {self._shown(effect)}", seeds_along(self, compared), verdicts)
+
+    def _step(self, effect: Estimate, slack: float) -> tuple[bool | None, str]:
+        """A step of the means is not back; one that is decides if its interval says so as well."""
+        if Estimate.point(effect.middle).within(-slack, math.inf):
+            return True, ""
+        return (False, "a step goes back") if effect.high < -slack else (None, "a step goes back, within its interval")
 
     def _good(self) -> list[Row]:
         return self._curve((0, 1, 2))
@@ -439,7 +481,7 @@ class Rises(_Of):
 
 @dataclass(frozen=True)
 class Flat(_Of):
-    """Means hardly differ along a column: the largest exceeds the smallest by at most ``by``.
+    """Means hardly differ along a column: no two of them by more than ``by``.
 
     As a share of the smallest if ``relative``.
     """
@@ -455,11 +497,21 @@ class Flat(_Of):
         return f"{self.subject} varies by at most {by} over {self.over.replace('_', ' ')}{self._scope}"
 
     def _one(self, rows: Table) -> Finding:
-        points, means = curve_of(rows, self.over, self.column)
+        points = curve_of(rows, self.over, self.column)
         if len(points) < 2:
             return Finding("", None, "nothing was measured")
-        scale = abs(means.min()) if self.relative else 1.0
-        return Finding(self._along(points, means), bool(np.ptp(means) / (scale or 1.0) <= self.by))
+        scale = (abs(min(cell.mean for cell in points.values())) if self.relative else 1.0) or 1.0
+        pairs = itertools.combinations(points.items(), 2)
+        verdicts = [
+            self._placed(
+                effect_of(b, a).times(1 / scale),
+                -self.by,
+                self.by,
+                f" of the difference of {_plain(one)} and {_plain(two)}",
+            )
+            for (one, a), (two, b) in pairs
+        ]
+        return concluded(self._along(points), seeds_along(self, points), verdicts)
 
     def _good(self) -> list[Row]:
         return self._curve(0.0)
@@ -483,20 +535,20 @@ class Peaks(_Of):
 
     @property
     def sentence(self) -> str:
-        by = f", {self.by:g} or more beyond both" if self.by else ""
+        by = f", {self.by:g} or more beyond both in the mean," if self.by else ""
         what = "largest" if self.highest else "smallest"
-        return f"{self.subject} is {what} at neither end of {self.over.replace('_', ' ')}{by}{self._scope}"
+        over = self.over.replace("_", " ")
+        return f"{self.subject} is {what} at neither end of {over}{by} {CONFIDENTLY}{self._scope}"
 
     def _one(self, rows: Table) -> Finding:
-        points, means = curve_of(rows, self.over, self.column)
+        points = curve_of(rows, self.over, self.column)
         if len(points) < 3:
             return Finding("", None, "nothing was measured between two ends")
         sign = 1 if self.highest else -1
-        seeds = list(points.values())
-        best = seeds[1 + int(np.argmax(sign * means[1:-1]))]
-        verdicts = [reaches(sign * effect_of(best, end), self.by) for end in (seeds[0], seeds[-1])]
-        notes = dict.fromkeys(note for _, note in verdicts if note)
-        return Finding(self._along(points, means), all_of([held for held, _ in verdicts]), "; ".join(notes))
+        first, *inner, last = points.values()
+        best = max(inner, key=lambda cell: sign * cell.mean)
+        verdicts = [reaches(effect_of(best, end).times(sign), self.by) for end in (first, last)]
+        return concluded(self._along(points), seeds_along(self, points), verdicts)
 
     def _good(self) -> list[Row]:
         return self._curve((0, 1, 0))
@@ -513,7 +565,9 @@ class Peaks(_Of):
 class Correlates(_Of):
     """Two columns rise together over the rows (or against each other, for a negative ``least``), beyond chance.
 
-    Spearman's rank correlation has to reach ``least`` with a one-sided p below 0.05.
+    Spearman's rank correlation over all rows has to reach ``least``. Rows of one seed may be stages of one training, so
+    its interval is that of the jackknife, which leaves out a seed at a time. Of rows without seeds the one-sided p has
+    to be below 0.05.
     """
 
     column: str
@@ -522,28 +576,50 @@ class Correlates(_Of):
 
     @property
     def sentence(self) -> str:
-        how = "at least" if self.least > 0 else "at most"
+        how, side = ("at least", "above") if self.least > 0 else ("at most", "below")
         return (
             f"the rank correlation of {self.subject} and {self.other.replace('_', ' ')} is {how} {self.least:g}, "
-            f"beyond chance{self._scope}"
+            f"and {side} 0 {CONFIDENTLY}{self._scope}"
         )
 
     def _one(self, rows: Table) -> Finding:
         known = [r for r in rows.rows if r.get(self.column) is not None and r.get(self.other) is not None]
         if len(known) < 4:
             return Finding("", None, "nothing was measured, or too little for a correlation")
-        side: Literal["greater", "less"] = "greater" if self.least > 0 else "less"
-        found = stats.spearmanr([r[self.column] for r in known], [r[self.other] for r in known], alternative=side)
-        rho, p = float(found.statistic), float(found.pvalue)
-        text = f"Spearman {rho:.2f} (p = {p:.2g}) over {len(known)} rows"
-        strong = rho * np.sign(self.least) >= abs(self.least)
-        if strong and p > 0.05:
-            return Finding(text, None, "too few to tell from chance")
-        return Finding(text, bool(strong))
+        sign = 1 if self.least > 0 else -1
+        rho = self._rho(known)
+        seeds = count_of(Table(known), self.column)
+        if seeds is None:
+            side: Literal["greater", "less"] = "greater" if self.least > 0 else "less"
+            p = float(stats.spearmanr(*self._columns(known), alternative=side).pvalue)
+            text = f"Spearman {rho:.2f} (p = {p:.2g}) over {len(known)} rows"
+            if sign * rho < abs(self.least) - ROUNDING:
+                return Finding(text, False)
+            return Finding(text, True) if p <= 0.05 else Finding(text, None, "too few to tell from chance")
+        estimate = self._jackknifed(known, rho)
+        text = f"Spearman {self._shown(estimate)} over {len(known)} rows"
+        return concluded(text, {"": seeds}, [reaches(estimate.times(sign), abs(self.least))])
+
+    def _columns(self, rows: Sequence[Row]) -> tuple[list[float], list[float]]:
+        return [float(r[self.column]) for r in rows], [float(r[self.other]) for r in rows]
+
+    def _rho(self, rows: Sequence[Row]) -> float:
+        one, other = self._columns(rows)
+        constant = len(set(one)) == 1 or len(set(other)) == 1
+        return 0.0 if constant else float(stats.spearmanr(one, other).statistic)
+
+    def _jackknifed(self, rows: Sequence[Row], rho: float) -> Estimate:
+        seeds = list(dict.fromkeys(r["seed"] for r in rows))
+        without = np.array([self._rho([r for r in rows if r["seed"] != seed]) for seed in seeds])
+        if len(seeds) < 2:
+            return Estimate.point(rho)
+        error = np.sqrt((len(seeds) - 1) * np.mean((without - without.mean()) ** 2))
+        half = float(stats.t.ppf(0.975, len(seeds) - 1) * error)
+        return Estimate(rho, max(rho - half, -1.0), min(rho + half, 1.0))
 
     def _good(self) -> list[Row]:
         sign = np.sign(self.least)
-        return [{self.column: float(i), self.other: float(sign * i)} for i in range(12)]
+        return [{"seed": i % SEEDS, self.column: float(i), self.other: float(sign * i)} for i in range(4 * SEEDS)]
 
     def _bad(self) -> list[list[Row]]:
         return [[row | {self.other: -row[self.other]} for row in self._good()]]
@@ -553,9 +629,8 @@ class Correlates(_Of):
 class PowerLaw(_Of):
     """A column falls or grows as a power of another: the exponent is the predicted one, and not a rival's.
 
-    The 95 % interval of the exponent over the seeds has to hold the prediction, or to lie within ``by`` of it without
-    being nearer to the rival; where it holds both, nothing is decided. Fewer than five seeds or three sizes decide
-    nothing either.
+    The interval of the exponent over the seeds has to lie within ``by`` of the prediction, and nearer to it than to the
+    rival. An exponent needs three sizes.
     """
 
     column: str
@@ -568,30 +643,34 @@ class PowerLaw(_Of):
 
     @property
     def sentence(self) -> str:
+        over = self.over.replace("_", " ")
         return (
-            f"{self.subject} goes as {self.over.replace('_', ' ')} to the power of {self.exponent:.3f} "
-            f"(up to {self.by:g}), not of {self.rival:.3f}{self._scope}"
+            f"{self.subject} goes as {over} to a power within {self.by:g} of {self.exponent:.3f} "
+            f"and nearer to it than to {self.rival:.3f}{self._scope}"
         )
 
     def _one(self, rows: Table) -> Finding:
-        points, _ = curve_of(rows, self.over, self.column)
+        points = curve_of(rows, self.over, self.column)
         if sum(size >= self.smallest for size in points) >= 3:
             points = {size: own for size, own in points.items() if size >= self.smallest}
         sizes = list(points)
-        seeds = sorted(set.intersection(*map(set, points.values()))) if points else []
-        if len(sizes) < 2 or not seeds or min(min(own.values()) for own in points.values()) <= 0:
+        shared = set.intersection(*(set(cell.values) for cell in points.values())) if points else set()
+        seeds = sorted(shared, key=str)
+        if len(sizes) < 2 or not seeds or min(min(cell.values.values()) for cell in points.values()) <= 0:
             return Finding("", None, "nothing was measured, or an exponent needs two sizes and values above zero")
-        curves = np.log([[own[seed] for seed in seeds] for own in points.values()])
-        slopes = np.polyfit(np.log(np.asarray(sizes, float)), curves, 1)[0]
-        text = f"{self._shown(slopes)} from {_plain(sizes[0])} to {_plain(sizes[-1])}, {len(seeds)} seeds"
-        if len(seeds) < 5 or len(sizes) < 3:
-            return Finding(text, None, f"{len(seeds)} seeds of {len(sizes)} sizes are too few for an exponent")
-        low, high = interval_of(slopes)
-        if low <= self.exponent <= high and low <= self.rival <= high:
-            return Finding(text, None, f"the interval holds {self.rival:.3f} as well")
-        mean = float(slopes.mean())
-        near = abs(mean - self.exponent) <= self.by and abs(mean - self.exponent) < abs(mean - self.rival)
-        return Finding(text, bool(low <= self.exponent <= high or near))
+        curves = np.log([[cell.values[seed] for seed in seeds] for cell in points.values()])
+        slopes = estimate_of(np.polyfit(np.log(np.asarray(sizes, float)), curves, 1)[0])
+        exact = all(cell.seeds is None for cell in points.values())
+        of = "" if exact else f", {counted(len(seeds))}"
+        text = f"{self._shown(slopes)} from {_plain(sizes[0])} to {_plain(sizes[-1])}{of}"
+        if len(sizes) < 3:
+            return Finding(text, None, f"{len(sizes)} sizes are too few for an exponent")
+        return concluded(text, {"": None if exact else len(seeds)}, [self._placed(slopes, *self._band())])
+
+    def _band(self) -> tuple[float, float]:
+        """What is near the prediction, and nearer to it than to the rival."""
+        low, high, middle = self.exponent - self.by, self.exponent + self.by, (self.exponent + self.rival) / 2
+        return (max(low, middle), high) if self.rival < self.exponent else (low, min(high, middle))
 
     def _good(self) -> list[Row]:
         return self._law(self.exponent)
@@ -602,7 +681,11 @@ class PowerLaw(_Of):
     def _law(self, exponent: float) -> list[Row]:
         start = max(self.smallest, 10.0)
         return [
-            {"seed": seed, self.over: start * size, self.column: float((start * size) ** (exponent + 1e-4 * seed))}
+            {
+                "seed": seed,
+                self.over: start * size,
+                self.column: float((start * size) ** (exponent + self.by * (seed - SEEDS // 2) / 1000)),
+            }
             for size in (1, 2, 4, 8)
             for seed in range(SEEDS)
         ]
@@ -643,7 +726,52 @@ class All(Criterion):
 
 # --- what criteria are made of -------------------------------------------------------------------------------------
 
-_AVERAGE: dict[str, Callable[[Values], Any]] = {"mean": np.mean, "median": np.median}
+Verdict = tuple[bool | None, str]
+"""Whether something holds, and what to note about it."""
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A number with its 95 % interval over the seeds; of an exact number the interval is a point."""
+
+    middle: float
+    low: float
+    high: float
+
+    @classmethod
+    def point(cls, value: float) -> Estimate:
+        return cls(float(value), float(value), float(value))
+
+    @property
+    def is_point(self) -> bool:
+        return self.low == self.high
+
+    def times(self, factor: float) -> Estimate:
+        low, high = sorted((factor * self.low, factor * self.high))
+        return Estimate(factor * self.middle, low, high)
+
+    def within(self, low: float, high: float) -> bool | None:
+        """Whether the interval lies in a range (True), outside of it (False), or across one of its ends (None)."""
+        low, high = (end if math.isinf(end) else end + way * ROUNDING * abs(end) for end, way in ((low, -1), (high, 1)))
+        if low <= self.low and self.high <= high:
+            return True
+        return False if self.high < low or high < self.low else None
+
+
+@dataclass(frozen=True)
+class Cell:
+    """What a criterion compares: a number for each seed, or an exact one."""
+
+    values: dict[Any, float]
+    seeds: int | None
+    """How many; None where the number is exact."""
+
+    @property
+    def mean(self) -> float:
+        return float(np.mean(list(self.values.values())))
+
+    def estimate(self, of: Of = "mean") -> Estimate:
+        return estimate_of(np.array(list(self.values.values())), of)
 
 
 def all_of(verdicts: Sequence[bool | None]) -> bool | None:
@@ -651,54 +779,121 @@ def all_of(verdicts: Sequence[bool | None]) -> bool | None:
     return False if False in verdicts else None if None in verdicts else True
 
 
-def seeds_of(rows: Table, column: str) -> dict[Any, float]:
-    """The mean of a column for each seed; a table without seeds is one seed's."""
+def concluded(measured: str, counts: Mapping[str, int | None], verdicts: Sequence[Verdict]) -> Finding:
+    """The finding of several verdicts that all have to hold, if every cell has seeds enough."""
+    short = shortage(counts)
+    if short:
+        return Finding(measured, None, short)
+    held = all_of([verdict for verdict, _ in verdicts])
+    # What is undecided does not matter beside what failed.
+    notes = list(dict.fromkeys(note for verdict, note in verdicts if note and verdict is held))
+    more = [f"and {len(notes) - 1} more like it"] if len(notes) > LISTED else []
+    return Finding(measured, held, "; ".join(notes[:1] + more if more else notes))
+
+
+def shortage(counts: Mapping[str, int | None]) -> str:
+    """What to say of cells that have fewer than five seeds; nothing if none has. Exact cells have None.
+
+    >>> shortage({"CNN": 1, "MLP": 5})
+    '1 seed of CNN, 5 of MLP: five of each are needed'
+    >>> shortage({"": 3}), shortage({"CNN": 5, "NTK": None})
+    ('3 seeds: five are needed', '')
+    """
+    drawn = {name: count for name, count in counts.items() if count is not None}
+    short = {name: count for name, count in drawn.items() if count < SEEDS}
+    if not short:
+        return ""
+    if len(counts) == 1:
+        return f"{counted(next(iter(short.values())))}: five are needed"
+    (name, count), *others = (drawn if len(drawn) <= LISTED else short).items()
+    texts = [f"{counted(count)} of {name}", *(f"{number} of {other}" for other, number in others)]
+    return f"{', '.join(texts)}: five of each are needed"
+
+
+def counted(seeds: int) -> str:
+    return f"{seeds} seed{'s' * (seeds != 1)}"
+
+
+def count_of(rows: Table, column: str) -> int | None:
+    """How many seeds the numbers of a column are of; None where no row has a seed: those are exact."""
+    known = [row for row in rows.rows if row.get(column) is not None]
+    seeds = {row["seed"] for row in known if row.get("seed") is not None}
+    together = [int(row["of_seeds"]) for row in known if row.get("of_seeds") is not None]
+    return len(seeds) if seeds else min(together, default=None)
+
+
+def seeds_of(rows: Table, column: str, of: Of = "mean") -> dict[Any, float]:
+    """The mean (or the median) of a column for each seed; exact rows are under None."""
     values: dict[Any, list[float]] = {}
     for row in rows.rows:
         if row.get(column) is not None:
             values.setdefault(row.get("seed"), []).append(float(row[column]))
-    return {seed: float(np.mean(own)) for seed, own in values.items()}
+    if None in values and len(values) > 1:
+        raise ValueError(
+            f"some rows of one cell have a seed and some have none, so {column} is neither exact nor drawn"
+        )
+    average = np.median if of == "median" else np.mean
+    return {seed: float(average(own)) for seed, own in values.items()}
 
 
-def by_seed(rows: Table, column: str) -> Values:
-    return np.array(list(seeds_of(rows, column).values()))
+def cell_of(rows: Table, column: str, of: Of = "mean") -> Cell:
+    return Cell(seeds_of(rows, column, of), count_of(rows, column))
 
 
-def curve_of(rows: Table, over: str, column: str) -> tuple[dict[Any, dict[Any, float]], Values]:
-    """The seeds of a column at each value of another, and their means."""
-    points = {value: own for value, group in rows.by(over) if (own := seeds_of(group, column))}
-    return points, np.array([np.mean(list(own.values())) for own in points.values()])
+def sides(criterion: Beats | Alike, rows: Table) -> tuple[Cell, Cell]:
+    first, second = (cell_of(rows.where(**which), criterion.column) for which in (criterion.first, criterion.second))
+    return first, second
 
 
-def effect_of(first: Mapping[Any, float], second: Mapping[Any, float]) -> Values:
-    """First minus second: for each seed both have, else the difference of the means shifted by each seed's own."""
-    shared = [seed for seed in first if seed in second]
-    if shared and len(shared) == max(len(first), len(second)):
-        return np.array([first[seed] - second[seed] for seed in shared])
-    one, other = (np.array(list(values.values())) for values in (first, second))
-    # Unpaired: numbers whose mean is the difference and whose standard error is that of Welch's comparison.
-    count = max(len(one), len(other))
-    errors = [values.var(ddof=1) / len(values) if len(values) > 1 else 0.0 for values in (one, other)]
-    spread = np.linspace(-1, 1, count) if count > 1 else np.zeros(1)
-    unit = spread / spread.std(ddof=1) if count > 1 else spread
-    return np.asarray(one.mean() - other.mean() + unit * np.sqrt(sum(errors) * count))
+def counts_of(criterion: Beats | Alike, cells: tuple[Cell, Cell]) -> dict[str, int | None]:
+    names = (_said(which) for which in (criterion.first, criterion.second))
+    return {name: cell.seeds for name, cell in zip(names, cells, strict=True)}
 
 
-def interval_of(values: Values) -> tuple[float, float]:
-    """The 95 % interval of a mean, by Student's t."""
+def curve_of(rows: Table, over: str, column: str) -> dict[Any, Cell]:
+    """A column at each value of another."""
+    points = {value: cell_of(group, column) for value, group in rows.by(over)}
+    return {value: cell for value, cell in points.items() if cell.values}
+
+
+def seeds_along(criterion: Rises | Flat | Peaks, points: Mapping[Any, Cell]) -> dict[str, int | None]:
+    over = criterion.over.replace("_", " ")
+    return {f"{over} {_plain(value)}": cell.seeds for value, cell in points.items()}
+
+
+def effect_of(first: Cell, second: Cell) -> Estimate:
+    """First minus second: seed by seed if both have the same ones, else of the means, as Welch compares them."""
+    if first.values.keys() == second.values.keys():
+        return estimate_of(np.array([first.values[seed] - second.values[seed] for seed in first.values]))
+    groups = [np.array(list(cell.values.values())) for cell in (first, second)]
+    mean = float(groups[0].mean() - groups[1].mean())
+    errors = [float(own.var(ddof=1)) / len(own) if len(own) > 1 else 0.0 for own in groups]
+    if not sum(errors):
+        return Estimate.point(mean)
+    freedom = sum(errors) ** 2 / sum(e**2 / (len(own) - 1) for e, own in zip(errors, groups, strict=True) if e)
+    half = float(stats.t.ppf(0.975, freedom) * np.sqrt(sum(errors)))
+    return Estimate(mean, mean - half, mean + half)
+
+
+def estimate_of(values: Values, of: Of = "mean") -> Estimate:
+    """The mean (or the median) of the seeds' numbers with its 95 % interval."""
     if len(values) < 2:
-        return float(values.mean()), float(values.mean())
+        return Estimate.point(values[0])
+    if of == "median":
+        place = max(int(stats.binom.ppf(0.025, len(values), 0.5)), 1)
+        ordered = np.sort(values)
+        return Estimate(float(np.median(values)), float(ordered[place - 1]), float(ordered[-place]))
+    mean = float(values.mean())
     half = float(stats.t.ppf(0.975, len(values) - 1) * values.std(ddof=1) / np.sqrt(len(values)))
-    return float(values.mean()) - half, float(values.mean()) + half
+    return Estimate(mean, mean - half, mean + half)
 
 
-def reaches(effect: Values, least: float) -> tuple[bool | None, str]:
+def reaches(effect: Estimate, least: float) -> Verdict:
     """Whether an effect is there and large enough; undecided where its interval holds zero."""
-    mean = float(effect.mean())
-    if mean <= 0 or mean < least:
+    mean = effect.middle
+    if mean <= 0 or mean < least - ROUNDING * abs(least):
         return False, "" if mean <= 0 or not least else f"the effect is {mean:.2g}, of at least {least:g}"
-    low, _ = interval_of(effect)
-    return (True, "") if low > 0 else (None, f"over {len(effect)} seeds the interval of the effect holds zero")
+    return (True, "") if effect.low > 0 else (None, f"the interval of the effect begins at {effect.low:.2g}")
 
 
 def seeded(column: str, level: float, spread: float = 1e-3) -> list[Row]:
@@ -717,18 +912,27 @@ def sided(column: str, first: Where, second: Where, levels: tuple[float, float],
     return [row | dict(which) for which, level in groups for row in seeded(column, level, spread)]
 
 
-def _bounded(criterion: Any, rows: Table, column: str, of: Of, passes: Any, extreme: str, worst: Any) -> Finding:
-    if not len(rows.column(column)):
+def _bounded(criterion: AtLeast | AtMost | Between, rows: Table, low: float, high: float) -> Finding:
+    column, of = criterion.column, criterion.of
+    values = rows.column(column).astype(float)
+    if not len(values):
         return Finding("", None, "nothing was measured")
+    counts = {"": count_of(rows, column)}
     if of == "every":
-        values = rows.column(column).astype(float)
-        most = float(worst(values))
-        return Finding(f"{extreme} {criterion._number(most)} of {len(values)}", bool(passes(most)))
-    values = by_seed(rows, column)
-    if of == "median":
-        middle = float(np.median(rows.column(column).astype(float)))
-        return Finding(f"median {criterion._number(middle)}", bool(passes(middle)))
-    return Finding(criterion._shown(values), bool(passes(float(values.mean()))))
+        worst, name = _worst(values, low, high)
+        text = f"{name} {criterion._number(worst)} of {len(values)}"
+        return concluded(text, counts, [(Estimate.point(worst).within(low, high), "")])
+    estimate = cell_of(rows, column, of).estimate(of)
+    text = f"{'median ' if of == 'median' else ''}{criterion._shown(estimate)}"
+    return concluded(text, counts, [criterion._placed(estimate, low, high)])
+
+
+def _worst(values: Values, low: float, high: float) -> tuple[float, str]:
+    if math.isinf(high):
+        return float(values.min()), "smallest"
+    if math.isinf(low):
+        return float(values.max()), "largest"
+    return float(values[np.abs(values - (low + high) / 2).argmax()]), "farthest"
 
 
 def _quantified(name: str, of: Of) -> str:

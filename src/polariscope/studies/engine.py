@@ -12,6 +12,7 @@ import json
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,20 @@ from polariscope.lab.provenance import environment
 from polariscope.lab.store import Store, fingerprint
 from polariscope.report.markdown import markdown
 from polariscope.studies.page import verdicts
-from polariscope.studies.study import Bench, Job, Origin, Outcome, Row, Scale, Study, Table, folder, studies
+from polariscope.studies.study import (
+    UNJUDGED,
+    Bench,
+    Job,
+    Judgement,
+    Origin,
+    Outcome,
+    Row,
+    Scale,
+    Study,
+    Table,
+    folder,
+    studies,
+)
 from polariscope.studies.tables import read_table, write_table
 
 TELLING = ("claims", "readings", "beside", "figures")
@@ -66,7 +80,7 @@ def reproduce(
         seconds=round(_cost(records), 1),
         made={key: _alike([each[key] for each in made]) for key in made[0]},
     )
-    outcome = Outcome(path, table, study.judge(table, scale), origin)
+    outcome = Outcome(path, table, _judged(study, table, scale), origin)
     _write(outcome)
     return outcome
 
@@ -75,7 +89,12 @@ def judge(path: Path) -> Outcome:
     """What the code of today says about a table made before."""
     table, origin = read_table(path)
     study = studies.get(origin.study)()
-    return Outcome(path.parent, table, study.judge(table, origin.scale), origin)
+    return Outcome(path.parent, table, _judged(study, table, origin.scale), origin)
+
+
+def _judged(study: Study, table: Table, scale: Scale) -> list[Judgement]:
+    """What a table says about every claim: its figures only, at a scale that judges nothing, whatever the study."""
+    return [replace(claim, judged=scale not in UNJUDGED) for claim in study.judge(table, scale)]
 
 
 def judge_all(folder: Path) -> tuple[list[Outcome], list[str]]:

@@ -7,7 +7,15 @@ from pathlib import Path
 
 from polariscope.atomic import atomic
 from polariscope.report.markdown import markdown, table
-from polariscope.studies.study import VERDICTS, Outcome, Row, studies
+from polariscope.studies.study import UNJUDGED, VERDICTS, Outcome, Row, studies
+
+HOW_JUDGED = """
+A verdict needs five seeds in every cell it compares, or exact numbers. A bound or an equality is *held* if the 95 %
+interval over the seeds lies within it, *not held* if it lies wholly outside, and *undecided* across it. An effect is
+*held* if its mean reaches the least size and its interval lies above zero, *not held* if the mean does not reach it,
+and *undecided* if the interval holds zero. *Weaker form held* says in its note in what less was asked for than was
+published.
+"""
 
 
 def results_page(outcomes: Sequence[Outcome], folder: Path) -> str:
@@ -22,12 +30,16 @@ def results_page(outcomes: Sequence[Outcome], folder: Path) -> str:
         f"What came out where a study was run in full. This page is made by `polariscope results {folder}` from the",
         f"tables in `{folder}`, which hold every row that was measured; the verdicts are those of the present code.",
         "",
+        HOW_JUDGED.strip(),
+        "",
         *verdicts(outcomes),
     ]
     if missing:
         lines += ["", f"No table yet: {', '.join(missing)}."]
     if (folder / "earlier.md").exists():
         lines += ["", f"Runs made before tables were kept: [earlier results]({folder.name}/earlier.md)."]
+    if (folder / "changes.md").exists():
+        lines += ["", f"How verdicts changed with the criteria: [before and after]({folder.name}/changes.md)."]
     for outcome in outcomes:
         lines += ["", markdown(outcome.findings(figures=False), level=2, pictures=None).rstrip()]
         note = outcome.path / "note.md"
@@ -42,11 +54,11 @@ def write_results_page(path: Path, outcomes: Sequence[Outcome], folder: Path) ->
 
 
 def verdicts(outcomes: Sequence[Outcome], linked: bool = False) -> list[str]:
-    """A row for each study: how many of its claims came out how."""
+    """A row for each study: how many of its claims came out how; a dash at a scale that judges nothing."""
     rows = []
     for outcome in outcomes:
         found = [claim.verdict for claim in outcome.claims]
         name = f"[{outcome.name}]({outcome.path.name}/README.md)" if linked else outcome.name
         row: Row = {"study": name, "scale": outcome.scale, "seeds": outcome.origin.seeds or "-"}
-        rows.append(row | {verdict: found.count(verdict) for verdict in VERDICTS})
+        rows.append(row | {verdict: "-" if outcome.scale in UNJUDGED else found.count(verdict) for verdict in VERDICTS})
     return table(rows)

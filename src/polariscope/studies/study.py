@@ -43,6 +43,8 @@ CLAIM_COLUMNS = (
 )
 Verdict = Literal["held", "weaker form held", "not held", "undecided"]
 VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
+UNJUDGED: Mapping[Scale, str] = {"smoke": "shows that it runs and judges nothing"}
+"""Scales far too small for a verdict, and what they are for."""
 
 
 @dataclass(frozen=True)
@@ -90,6 +92,8 @@ class Judgement:
 
     claim: Claim
     found: Finding
+    judged: bool = True
+    """False for a scale that judges nothing."""
 
     @property
     def text(self) -> str:
@@ -110,15 +114,19 @@ class Judgement:
 
     @property
     def held(self) -> bool | None:
-        return self.found.held
+        return self.found.held if self.judged else None
 
     @property
     def note(self) -> str:
         weaker = f"weaker than published: {self.claim.weaker}" if self.claim.weaker else ""
-        return "; ".join(part for part in (weaker, self.found.note, self.claim.note) if part)
+        reason = self.found.note if self.judged or self.measured == "-" else ""
+        return "; ".join(part for part in (weaker, reason, self.claim.note) if part)
 
     @property
-    def verdict(self) -> Verdict:
+    def verdict(self) -> Verdict | None:
+        """None where nothing is judged."""
+        if not self.judged:
+            return None
         if self.held:
             return "weaker form held" if self.claim.weaker else "held"
         return "undecided" if self.held is None else "not held"
@@ -154,6 +162,8 @@ class Outcome(Tabular):
 
     @property
     def headline(self) -> str:
+        if self.scale in UNJUDGED:
+            return f"{self.name}: {self.scale} scale {UNJUDGED[self.scale]}"
         found = [claim.verdict for claim in self.claims]
         counts = ", ".join(f"{found.count(verdict)} {verdict}" for verdict in VERDICTS if verdict in found)
         return f"{self.name} at {self.scale} scale: {counts}"
@@ -172,18 +182,19 @@ class Outcome(Tabular):
 
     @property
     def held(self) -> bool:
-        """No claim failed."""
+        """No claim failed; nor can any at a scale that judges nothing."""
         return all(claim.held is not False for claim in self.claims)
 
     def findings(self, figures: bool = True) -> Findings:
         """The document: claims beside what was published, the published table with ours in it, figures, origin."""
         study = studies.get(self.name)()
         origin = self.origin
-        parts: list[Part] = [Records(name="claims", title="Claims", rows=self.records(), columns=CLAIM_COLUMNS)]
+        columns = [column for column in CLAIM_COLUMNS if column.key != "verdict" or self.scale not in UNJUDGED]
+        parts: list[Part] = [Records(name="claims", title="Claims", rows=self.records(), columns=columns)]
         beside = study.beside(self.table)
         if beside:
-            columns = [Column(key, key) for key in beside[0]]
-            parts.append(Records(name="beside", title="Published and measured", rows=beside, columns=columns))
+            headings = [Column(key, key) for key in beside[0]]
+            parts.append(Records(name="beside", title="Published and measured", rows=beside, columns=headings))
         for name, figure in (study.figures(self.table) if figures else {}).items():
             title = name.replace("-", " ").replace("_", " ").capitalize()
             parts.append(Chart(name=name, title=title, draw=lambda figure=figure: figure))  # type: ignore[misc]
@@ -261,7 +272,7 @@ class Study(ABC):
         return table
 
     def judge(self, table: Table, scale: Scale) -> list[Judgement]:
-        """What a table says about every claim."""
+        """What a table says about every claim; whether its scale may judge is the engine's to say."""
         readings = self.readings(table)
         return [claim.judge(readings) for claim in self.claims(scale)]
 

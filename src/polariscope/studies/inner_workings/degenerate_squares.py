@@ -120,12 +120,14 @@ class DegenerateSquares(Study):
         rows = [row | {"square": row["ratio"] == 1.0} for row in table.rows]
         angles = table.where(route="exact", ratio=1.0).column("angle")
         near = table.where(route="trained", ratio=1.2)
-        rows += [{"p_uniform": float(kstest(angles / 90, "uniform").pvalue)}, {"restarts": len(near)}]
+        uniform = float(kstest(angles / 90, "uniform").pvalue)
+        rows += [{"p_uniform": uniform, "of_seeds": len(angles)}, {"restarts": len(near)}]
         if len(near):
             picked = min(near.rows, key=lambda row: float(row["distance"]))
+            # A pick is one, of however many restarts it was made.
             rows += [
-                {"pick": "most orthogonal", "picked_score": picked["score"]},
-                {"pick": "median", "picked_score": float(np.median(near.column("score")))},
+                {"pick": "most orthogonal", "picked_score": picked["score"], "of_seeds": 1},
+                {"pick": "median", "picked_score": float(np.median(near.column("score"))), "of_seeds": len(near)},
             ]
         return Table(rows)
 

@@ -108,11 +108,10 @@ class Eigenfaces(Study):
                 "figure 3.6: azimuth, hair colour, gender on faces",
                 AtLeast(
                     "tells",
-                    0.6,
+                    1,
                     where={"part": "rooms"},
                     called="share of components that know more than 0.2 of some factor",
                 ),
-                weaker="three of five components, not each",
             ),
         ]
 

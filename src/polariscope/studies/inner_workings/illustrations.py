@@ -88,7 +88,7 @@ class Illustrations(Study):
 
     def readings(self, table: Table) -> Table:
         angles = table.where(part="flat", model="ae").column("angle")
-        return Table([*table.rows, {"range": float(np.ptp(angles))}])
+        return Table([*table.rows, {"range": float(np.ptp(angles)), "of_seeds": len(angles)}])
 
     def figures(self, table: Table) -> dict[str, Figure]:
         return {

@@ -93,7 +93,7 @@ class ManipulatedData(Study):
         jobs += [
             {"part": "sweep", "model": "beta-vae", "data": "modified", "factor": factor, "seed": seed}
             for factor in (SWEEP[:1] if scale == "smoke" else SWEEP)
-            for seed in seeds[:3]
+            for seed in seeds
         ]
         return [{"scale": scale, **job} for job in jobs]
 
@@ -350,7 +350,7 @@ def modes(scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 def _restarts(table: Table) -> list[Row]:
     """The two modes of the plane's restarts on modified data."""
     scores = table.where(part="plane", model="beta-vae", data="modified").column("score")
-    row: Row = {"restarts": len(scores)}
+    row: Row = {"restarts": len(scores), "of_seeds": len(scores)}
     if len(scores) > 1:
         low, high = modes(scores)
         row |= {"lower_mode": float(low.mean()), "upper_mode": float(high.mean())}

@@ -459,7 +459,11 @@ def _noise(job: Job) -> list[Row]:
 
 
 def _read_noise(table: Table) -> list[Row]:
-    return [row | {"moment_gap": abs(row["second_moment"] - row["active"])} for row in table.rows]
+    """Nothing is trained: what a seed has is many draws, of which the p-value is made."""
+    return [
+        row | {"seed": None, "of_seeds": row["draws"], "moment_gap": abs(row["second_moment"] - row["active"])}
+        for row in table.rows
+    ]
 
 
 def _noise_claim() -> Claim:
