@@ -309,8 +309,10 @@ def test_networks_that_learn_features_beat_the_lazy_kernel(committed, task, dime
     [("stripe", 5, None, 0.48), ("stripe", 10, False, 0.68), ("cylinder", 3, None, 0.46)],
 )
 def test_the_slopes_of_learning_curves_beside_their_bands(committed, task, dimension, held, lazy) -> None:
-    """Spec 004, 12.14: lazy 0.3 to 0.6, feature 0.5 to 0.95. The lazy slope in ten dimensions is above its band, and those
-    of the others are not known well enough: 004/F41 is not proven."""
+    """Spec 004, 12.14: lazy 0.3 to 0.6, feature 0.5 to 0.95. In ten dimensions the lazy slope is above its band.
+
+    The other slopes are not known well enough: 004/F41 is not proven.
+    """
     found = committed("learning-curves")
     claim = found.claim(f"each in its band ({task}, d = {dimension})")
     assert claim.held is held
@@ -444,7 +446,7 @@ def test_the_output_scale_takes_a_network_from_features_to_its_kernel(committed)
     ("name", "words", "change"),
     [
         ("neuron-dynamics", "gather at three points", times("arrived", 0.9)),
-        ("neuron-dynamics", "equation of motion", times("gap", 40, attractor="B")),
+        ("neuron-dynamics", "equation of motion", put("gap", 1.0, attractor="B")),
         ("neuron-dynamics", "equation of motion", times("signs", 0.9)),
         ("neuron-dynamics", "at its own rate", times("rate", 1.3, attractor="C")),
         ("neuron-dynamics", "fastest attractor", times("share", 0.9)),
