@@ -324,15 +324,15 @@ def dimensions(late: float) -> Change:
         "layer-similarity",
         ("different seeds agree", True, alike("seeds", 0.91, 0.1, 0.1)),
         ("different seeds agree", False, alike("seeds", 0.89, 0.9, 0.9)),
-        ("encoder settles before", True, alike("early", 0.56, 0.5, 0.9)),
-        ("encoder settles before", False, alike("early", 0.54, 0.5, 0.1)),
+        ("encoder settles before", True, alike("early", 0.51, 0.5, 0.9)),
+        ("encoder settles before", False, alike("early", 0.49, 0.5, 0.1)),
         ("collapsed model", True, alike("collapsed", 0.049, 0.049, 0.049)),
         ("collapsed model", False, alike("collapsed", 0.0, 0.051, 0.0)),
         ("across objectives", True, alike("objectives", 0.91, 0.1, 0.8)),
         ("across objectives", False, alike("objectives", 0.89, 0.1, 0.5)),
         ("across objectives", False, alike("objectives", 0.91, 0.1, 0.82)),
-        ("trunk is more like", True, alike("classifier", 0.56, 0.9, 0.5)),
-        ("trunk is more like", False, alike("classifier", 0.54, 0.1, 0.5)),
+        ("trunk is more like", True, alike("classifier", 0.51, 0.9, 0.5)),
+        ("trunk is more like", False, alike("classifier", 0.49, 0.1, 0.5)),
         ("trunk is nearly that", True, alike("classifier", 0.91, 0.9, 0.5)),
         ("trunk is nearly that", False, alike("classifier", 0.89, 0.9, 0.5)),
         ("same number of active", True, pairs(0.91, [3, 3])),
@@ -342,7 +342,7 @@ def dimensions(late: float) -> Change:
             "same number of active",
             None,
             pairs(0.91, [3, 3]),
-            put({"comparison": "pair"}, seed=0),
+            put({"comparison": "pair"}, seed=0, other_seed=1),
         ),  # of one pair of runs
         ("same number of active", None, pairs(0.91, [3, 4], apart=0)),  # snapshots of one model
         ("hardly changes", True, dimensions(6.2)),
@@ -499,15 +499,20 @@ def test_stretching_a_square(committed, words, held, changes) -> None:
     assert judged(committed("degenerate-squares"), words, *changes).held is held
 
 
-@pytest.mark.parametrize("factor", [1.0, 1.1, 0.85])
-def test_what_three_seeds_have_decides_nothing(committed, factor) -> None:
-    """Two of the five seeds have no active variable, so there is no comparison with active ones over five."""
+@pytest.mark.parametrize(("factor", "held"), [(1.0, None), (1.1, True), (0.85, False)])
+def test_counts_that_differ_less_than_seeds_do_decide_nothing(committed, factor, held) -> None:
+    """Passive variables have 316 correlations on average, active ones 309: far less apart than the seeds are."""
     found = committed("snapshot-correlations")
     change = put({"type": "passive"}, count=lambda row: factor * row["count"])
-    for words in ("most correlations above 0.2", "vary strongly"):
-        claim = judged(found, words, change)
-        assert claim.held is None
-        assert claim.note == "5 seeds of passive, 3 of active: five of each are needed"
+    claim = judged(found, "most correlations above 0.2", change)
+    assert claim.held is held
+    assert bool(claim.note) == (held is None)
+
+
+def test_what_three_seeds_have_decides_nothing(committed) -> None:
+    """Two of the five trainings have a single active variable, which has no correlation with another active one."""
+    claim = committed("snapshot-correlations").claim("vary strongly")
+    assert (claim.held, claim.note) == (None, "5 seeds of passive, 3 of active: five of each are needed")
 
 
 def test_a_pick_is_one_observation(committed) -> None:
