@@ -64,7 +64,7 @@ HINTS = {
     "traversals": "One latent variable moved at a time, as far as it goes over the data to either side, the most used "
     "variable first. A passive variable should change nothing.",
     "variables": "The most used first. A posterior variance near 0 says the variable is used, near 1 that it is noise "
-    "the decoder has learned to ignore. Partly used: in between, alike for all examples. Switching: used for some "
+    "the decoder has learned to ignore. Partly used: in between. Switching: used for some "
     "examples and ignored for others, which is what the work means by mixed; the published rule, in the last column, "
     "calls mixed whatever it cannot call active or passive. Predicted: what the decoder's slope asks for, if known.",
     "factors": "Share of each factor’s entropy that each variable knows beyond chance, its noise included: 0 no more "

@@ -122,7 +122,7 @@ def variable_types(
       the variances lie as far apart (Var S_j > α), on either side of ½.
     - passive: as published, if also E μ² ≤ α; or the mean divergence from the prior is at most −½ log(1−α) nats (0.053
       for α = 0.1), what a steady variance of 1−α costs at its optimum. Without ``mean`` it is the published label.
-    - partly used: the rest, whose examples are all alike somewhere between the two.
+    - partly used: the rest, somewhere between the two.
 
     Known bias: a variable active on a share w of the examples counts as passive for w ≤ α and as active for w ≥ 1−α.
 
