@@ -125,6 +125,13 @@ def test_the_command_line_writes_no_file_itself() -> None:
             assert not writing.search(path.read_text(encoding="utf-8")), path
 
 
+def test_commands_print_json_that_every_reader_takes() -> None:
+    """Python's own writer puts out words for infinity and NaN that are no JSON."""
+    for path in modules():
+        if room_of(path) == "cli" or path.name == "terminal.py":
+            assert "json.dumps(" not in path.read_text(encoding="utf-8"), f"{path}: use json_text"
+
+
 def test_no_study_imports_another() -> None:
     """What studies share lives in a module that registers none."""
     texts = {path: path.read_text(encoding="utf-8") for path in modules() if room_of(path) == "studies"}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +22,7 @@ from polariscope.objectives.beta_tc_vae import BetaTCVAE
 from polariscope.objectives.beta_vae import BetaVAE
 from polariscope.report import save
 from polariscope.report.terminal import side_by_side
+from polariscope.strict_json import json_text
 from polariscope.training.config import RunConfig, TrainingConfig
 from polariscope.training.run import load_model
 from polariscope.training.sweep import finish, prepare
@@ -95,7 +95,7 @@ def show(demo: Run, runs: list[Run], options: Options) -> int:
     demo.update(status="done")
     if options.json:
         told = {findings.title: findings.json() for findings in several}
-        print(json.dumps({"report": str(report), "runs": [run.id for run in runs], "findings": told}))
+        print(json_text({"report": str(report), "runs": [run.id for run in runs], "findings": told}))
     else:
         side_by_side(several)
         print(f"report: {report}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -29,6 +28,7 @@ from polariscope.dimension import (
 from polariscope.grammar import counted
 from polariscope.lab.store import Store
 from polariscope.report.terminal import show
+from polariscope.strict_json import json_text
 from polariscope.training.config import RunConfig, called
 from polariscope.training.loop import Listeners
 from polariscope.training.run import paced
@@ -152,7 +152,7 @@ def _report(config: RunConfig, options: Any, start: int, found: list[StableDimen
     dimension = sum(answers) / len(answers) if answers else None
     run.update(status="done", result={"dimension": dimension, "models": sum(one.models for one in found)})
     if options.json:
-        print(json.dumps({"run": run.id, "report": str(saved), **findings.json()}))
+        print(json_text({"run": run.id, "report": str(saved), **findings.json()}))
         return 0
     console.print()
     show(findings, saved, console)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +26,7 @@ from polariscope.objectives.predict import Regress
 from polariscope.registry import nearest
 from polariscope.report import save
 from polariscope.report.terminal import show
+from polariscope.strict_json import json_text
 from polariscope.studies.leaderboard import SPLITS, leaderboard, own_rows
 from polariscope.training.config import RunConfig, TrainingConfig
 from polariscope.training.loop import Listeners
@@ -251,7 +251,7 @@ def _said(
     saved = None if place is None else save(several, place, title)
     if options.json:
         page = None if saved is None else str(saved)
-        print(json.dumps({"report": page, "findings": [findings.json() for findings in several]}, default=str))
+        print(json_text({"report": page, "findings": [findings.json() for findings in several]}))
         return 0
     for findings in several:
         show(findings, heading=True)

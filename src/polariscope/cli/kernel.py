@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import itertools
-import json
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +35,7 @@ from polariscope.objectives.predict import Classify
 from polariscope.registry import nearest
 from polariscope.report.findings import Findings
 from polariscope.report.terminal import show
+from polariscope.strict_json import json_text
 from polariscope.subjects.weights import load_weights
 from polariscope.training.config import RunConfig, TrainingConfig
 from polariscope.training.run import Progress, load_model, train
@@ -164,7 +164,7 @@ def _look(
 def _said(findings: Findings, folder: Path, as_json: bool) -> int:
     saved = findings.save(folder)
     if as_json:
-        print(json.dumps({"out": str(folder), **findings.json()}))
+        print(json_text({"out": str(folder), **findings.json()}))
     else:
         show(findings, saved)
     return 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -16,6 +15,7 @@ from polariscope.manipulation.bundle import manipulation_findings, new_folder, r
 from polariscope.manipulation.kinds import build
 from polariscope.manipulation.manipulation import Tell, apply, manipulations
 from polariscope.report.terminal import show
+from polariscope.strict_json import json_text
 from polariscope.training.run import Progress
 from polariscope.worlds.world import World, worlds
 
@@ -67,7 +67,7 @@ def main(arguments: list[str]) -> int:
     findings = manipulation_findings(manipulated, report)
     saved = findings.save(folder)
     if options.json:
-        print(json.dumps({"world": str(file), "report": str(saved), **findings.json()}))
+        print(json_text({"world": str(file), "report": str(saved), **findings.json()}))
         return 0
     show(findings, saved)
     print(f"next: polariscope train {file}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shlex
 import sys
@@ -16,6 +15,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from polariscope import plugins
 from polariscope.cli.parsing import parse, take_first
 from polariscope.report.terminal import show
+from polariscope.strict_json import json_text
 from polariscope.studies import reproduce, studies
 from polariscope.studies.engine import Outcome, write_overview
 from polariscope.studies.study import UNJUDGED
@@ -68,7 +68,7 @@ def main(arguments: list[str]) -> int:
     if outcomes:
         write_overview(options.out)
     if options.json:
-        print(json.dumps([summary(outcome) for outcome in outcomes]))
+        print(json_text([summary(outcome) for outcome in outcomes]))
     for each, failure in failures.items():
         print(f"error: {each}: {_sentence(plugins.blamed(failure))}", file=sys.stderr)
     if failures:

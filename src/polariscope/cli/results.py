@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -12,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from polariscope.cli.parsing import parse, take_first
+from polariscope.strict_json import json_text
 from polariscope.studies.engine import judge_all
 from polariscope.studies.page import VERDICTS, write_results_page
 from polariscope.studies.study import UNJUDGED, Outcome
@@ -42,7 +42,7 @@ def main(arguments: list[str]) -> int:
     if options.out is not None:
         write_results_page(options.out, outcomes, folder)
     if options.json:
-        print(json.dumps([summary(outcome) for outcome in outcomes]))
+        print(json_text([summary(outcome) for outcome in outcomes]))
     else:
         show(outcomes)
     return 0

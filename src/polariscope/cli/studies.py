@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 
 from rich.console import Console
 
 from polariscope.cli.parsing import parse
+from polariscope.strict_json import json_text
 from polariscope.studies import studies
 
 
@@ -24,7 +24,7 @@ def main(arguments: list[str]) -> int:
     entries = [(name, studies.get(name)) for name in studies.names()]
     if options.json:
         keys = ("title", "source", "question", "cost")
-        print(json.dumps([{"name": name} | {key: getattr(kind, key) for key in keys} for name, kind in entries]))
+        print(json_text([{"name": name} | {key: getattr(kind, key) for key in keys} for name, kind in entries]))
         return 0
     console = Console(highlight=False)
     for name, kind in entries:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 
 from polariscope.cli.parsing import parse
 from polariscope.lab.store import environment
+from polariscope.strict_json import json_text
 
 
 @dataclass(frozen=True)
@@ -20,5 +20,5 @@ class Options:
 def main(arguments: list[str]) -> int:
     options = parse(Options, arguments, "version")
     found = environment()
-    print(json.dumps(found) if options.json else "\n".join(f"{name} {version}" for name, version in found.items()))
+    print(json_text(found) if options.json else "\n".join(f"{name} {version}" for name, version in found.items()))
     return 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ from rich.padding import Padding
 from polariscope.cli.configuration import parse_world
 from polariscope.cli.parsing import JSON, asks_for_help, flag, parse, plain_words, take_first
 from polariscope.report.contact_sheet import save_contact_sheet
+from polariscope.strict_json import json_text
 from polariscope.worlds.view import View
 from polariscope.worlds.world import World, worlds
 
@@ -53,7 +53,7 @@ def main(arguments: list[str]) -> int:
     options = parse(ListOptions, arguments, "worlds")
     rows = [describe(name) for name in worlds.names() if name not in NAMELESS]
     if options.json:
-        print(json.dumps(rows))
+        print(json_text(rows))
         return 0
     console = Console(highlight=False)
     views = []
@@ -94,7 +94,7 @@ def show(arguments: list[str]) -> int:
         note = save_contact_sheet(options.out, world, options.rows, options.columns, options.seed)
         facts["notes"] = [note] if note else []
     if options.json:
-        print(json.dumps({"out": str(options.out) if drawn else None, **facts}))
+        print(json_text({"out": str(options.out) if drawn else None, **facts}))
         return 0
     shape = "x".join(map(str, world.shape))
     print(f"observations of {shape}; {', '.join(facts['factors']) or 'no factors'}")

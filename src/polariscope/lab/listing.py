@@ -108,15 +108,16 @@ def summary(run: Run, problems: list[str] | None = None) -> dict[str, Any]:
     record = run.record
     row: dict[str, Any] = {}
 
-    def flatten(prefix: str, item: Any, depth: int) -> None:
-        if isinstance(item, dict) and depth < DEEPEST:
-            for key, value in item.items():
-                flatten(prefix if key == "name" else f"{prefix}_{key}" if prefix else key, value, depth + 1)
-        else:
-            row[prefix or "name"] = json.dumps(item) if isinstance(item, dict | list) else item
+    def flatten(prefix: str, section: dict[str, Any], depth: int) -> None:
+        for key, value in section.items():
+            name = prefix if key == "name" else f"{prefix}_{key}" if prefix else key
+            if type(value) is dict and depth < DEEPEST:
+                flatten(name, value, depth + 1)
+            else:
+                row[name or "name"] = json.dumps(value) if isinstance(value, dict | list) else value
 
-    flatten("", record["config"], 0)
-    flatten("", {key: value for key, value in record["result"].items() if key not in ("types", "measures")}, 0)
+    flatten("", record["config"], 1)
+    flatten("", {key: value for key, value in record["result"].items() if key not in ("types", "measures")}, 1)
     examined = shown(current(record))
     if examined is not None:
         row |= examined.values

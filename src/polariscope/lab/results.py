@@ -53,6 +53,9 @@ class Basis:
         return f"{self.count:,}{part} examples{data}, seed {self.seed}{protocol}, version {self.version}"
 
 
+KINDS = {entry.name: str if entry.type == "str" else int for entry in fields(Basis)}
+
+
 @dataclass(frozen=True)
 class Examined:
     """Results on one basis."""
@@ -113,8 +116,7 @@ def _entries(record: Mapping[str, Any]) -> list[Examined]:
 
 
 def _basis(on: Mapping[str, Any]) -> Basis:
-    kinds = {entry.name: str if entry.type == "str" else int for entry in fields(Basis)}
-    given = {name: on[name] for name, kind in kinds.items() if type(on.get(name)) is kind}
+    given = {name: on[name] for name, kind in KINDS.items() if type(on.get(name)) is kind}
     whole = {name: value for name, value in given.items() if isinstance(value, str) or abs(value) < LARGEST}
     return Basis(**{"version": "", **whole})
 

@@ -292,7 +292,7 @@ class Store:
                 found.append(_checked(path))
             except ValueError as error:
                 self.problems.append(str(error))
-        return sorted(found, key=lambda run: run.record["created"])
+        return sorted(found, key=lambda run: run._record["created"])
 
     def named(self, name: str) -> list[Run]:
         """The runs with that id or that name; of runs that were copied, there may be several."""
@@ -325,12 +325,13 @@ class Store:
 
 def read_record(path: Path) -> dict[str, Any]:
     """The record of a run folder, or a sentence about what is wrong with it."""
-    name = _shown(path.name)
+    name, file = _shown(path.name), path / "run.json"
     try:
-        _check_regular(path / "run.json")
-        text = (path / "run.json").read_text(encoding="utf-8")
+        _check_regular(file)
+        text = file.read_text(encoding="utf-8")
         record = json.loads(text)
-        _check_depth(record)
+        if text.count("{") + text.count("[") >= DEEPEST_RECORD:  # with fewer brackets there is no such depth
+            _check_depth(record)
         path.name.encode()
         if "\\ud" in text or "\\uD" in text:
             json.dumps(record, ensure_ascii=False).encode()  # half a surrogate pair would fail only later
@@ -360,7 +361,7 @@ def read_record(path: Path) -> dict[str, Any]:
 
 def _check_regular(file: Path) -> None:
     """Only files are read, and no giants: a pipe would have us wait for ever."""
-    about = file.stat()
+    about = os.stat(file)
     if stat.S_ISDIR(about.st_mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
     if not stat.S_ISREG(about.st_mode):
@@ -416,5 +417,7 @@ def _now() -> str:
 
 def _shown(text: object) -> str:
     """Somebody else's words within a sentence of ours: one line, not too long, and nothing that moves a terminal."""
-    line = "".join(c if c.isprintable() else " " for c in str(text))
+    line = str(text)
+    if not line.isprintable():
+        line = "".join(c if c.isprintable() else " " for c in line)
     return line if len(line) <= 300 else f"{line[:300]}..."

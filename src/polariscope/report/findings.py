@@ -8,7 +8,6 @@ writes it. A new kind of result needs a function with a typed result, and nothin
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
@@ -22,6 +21,7 @@ from safetensors.numpy import save_file
 
 from polariscope.atomic import atomic
 from polariscope.command import again
+from polariscope.strict_json import json_text
 from polariscope.worlds.pictures import Limits
 
 Row = Mapping[str, Any]
@@ -275,7 +275,7 @@ def save(several: Sequence[Findings], path: Path | str, title: str = "", figures
         return path
     path.mkdir(parents=True, exist_ok=True)
     told = [findings.json() for findings in several]
-    _write(path / "findings.json", json.dumps(told[0] if len(told) == 1 else told, indent=1, default=_plain) + "\n")
+    _write(path / "findings.json", json_text(told[0] if len(told) == 1 else told, indent=1) + "\n")
     arrays = {**_named(several, lambda findings: findings.arrays)}
     if arrays:
         with atomic(path / "arrays.safetensors") as draft:
@@ -308,8 +308,3 @@ def _draw(chart: Chart, path: Path) -> None:
 def _write(path: Path, text: str) -> None:
     with atomic(path) as draft:
         draft.write_text(text, encoding="utf-8")
-
-
-def _plain(value: Any) -> Any:
-    """What JSON does not know: numbers of numpy, paths."""
-    return value.item() if isinstance(value, np.generic) else str(value)

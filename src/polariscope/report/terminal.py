@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 
 from rich.console import Console
@@ -10,6 +9,7 @@ from rich.table import Table
 from rich.text import Text as Words
 
 from polariscope.report.findings import Findings, Records, Text, Value, Values
+from polariscope.strict_json import json_text
 
 ROWS = 30
 """Rows of a table that are shown at most; the page and JSON have them all."""
@@ -44,7 +44,7 @@ def show(findings: Findings, saved: object = None, console: Console | None = Non
 def answer(findings: Findings, saved: object, as_json: bool, place: str = "report") -> None:
     """What a command says: the findings for people, or as one line of JSON with the place of the page."""
     if as_json:
-        print(json.dumps({place: str(saved), **findings.json()}))
+        print(json_text({place: str(saved), **findings.json()}))
     else:
         show(findings, saved)
 
