@@ -117,7 +117,7 @@ def test_a_run_that_does_not_classify_is_refused(trained, run) -> None:
     code, _, err = run("corruptions", other.id)
     assert code == 2
     assert err.strip() == (
-        f"error: run {other.id} was not trained to tell one class: train it with --objective classify"
+        f"error: run {other.id} was not trained to predict one class: train it with --objective classify"
     )
 
 
