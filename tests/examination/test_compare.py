@@ -101,6 +101,15 @@ def test_samples_that_are_less_alike_than_means_are_explained() -> None:
     assert note.startswith(f"Samples are less alike ({found.latent['sampled']:.2f}) than means (1.00)")
     assert "6 of 8 and 6 of 8 variables are passive" in note
 
+    def noisy(x):
+        mean = 10 * x.flatten(1)[:, :200].reshape(len(x), 4, -1).mean(2)
+        return mean, torch.full_like(mean, -0.7)
+
+    subjects = [as_subject(noisy, name=name, returns="mean,logvar") for name in ("a", "b")]
+    (note, *_) = compare(*subjects, MiniSprites(), count=200).findings().notes
+    assert note.startswith("Samples are less alike")
+    assert "passive" not in note, "none is"
+
 
 def test_the_command_writes_a_page_or_a_heatmap(tmp_path, monkeypatch, capsys) -> None:
     monkeypatch.chdir(tmp_path)

@@ -35,9 +35,9 @@ def trace_curves(searches: Sequence[DimensionSearch]) -> Figure:
     traces.set_title("variance of the representation")
     statistic.set_title(f"statistic of {searches[0].algorithm}")
     statistic.axhline(searches[0].search.threshold, color=LINE, ls="--", lw=1, label="threshold")
-    answer = float(np.mean([found.answer for found in searches]))
+    answer, trusted = float(np.mean([found.answer for found in searches])), all(found.trusted for found in searches)
     for axes in (traces, statistic):
-        _finish(axes, {f"answer {answer:g}": answer})
+        _finish(axes, {f"answer {answer:g}" if trusted else f"ended at {answer:g}, not trusted": answer})
     return figure
 
 

@@ -266,16 +266,18 @@ def _why_samples_differ(found: Comparison, first: Activations, second: Activatio
     latent = found.latent
     if not {"mean", "sampled"} <= latent.keys() or latent["mean"] - latent["sampled"] < LESS:
         return []
-    shares, passive = [], []
+    shares, passive, unused = [], [], 0
     for layers in (first, second):
         noise, signal = layers["variance"].mean(0), layers["mean"].var(0)
         shares.append(f"{noise.sum() / (noise + signal).sum():.0%}")
-        passive.append(f"{variable_types(layers['variance']).counts['passive']} of {len(noise)}")
+        count = variable_types(layers["variance"]).counts["passive"]
+        passive.append(f"{count} of {len(noise)}")
+        unused += count
+    idle = f", and {' and '.join(passive)} variables are passive, which is noise only" if unused else ""
     return [
         f"Samples are less alike ({latent['sampled']:.2f}) than means ({latent['mean']:.2f}), because each model draws "
-        f"its own noise: {' and '.join(shares)} of the variance of their samples is noise of the posterior, and "
-        f"{' and '.join(passive)} variables are passive, which is noise only. What the models have in common shows in "
-        "the means."
+        f"its own noise: {' and '.join(shares)} of the variance of their samples is noise of the posterior{idle}. What "
+        "the models have in common shows in the means."
     ]
 
 
