@@ -319,7 +319,7 @@ def test_a_code_without_variance_has_no_columns_for_it_and_a_long_one_is_cut(dot
     assert main(["examine", f"{source}:pixels", *words]) == 0
     out = capsys.readouterr().out
     header = next(line for line in out.splitlines() if "no." in line)
-    assert header.split() == ["no.", "Type", "mean", "var", "tells", "about", "share"]
+    assert header.split() == ["no.", "Type", "mean", "var", "tells", "about"]  # nothing beyond chance has a share
     assert "and 34 more" in out
     page = (tmp_path / "report.html").read_text()
     assert "on 64 examples" in page
