@@ -19,9 +19,10 @@ from polariscope.nets.autoencoder import AutoencoderConfig
 from polariscope.objectives.vae import VAE
 from polariscope.studies import Claim, Study, Table, reproduce, studies
 from polariscope.studies.criteria import AtLeast, AtMost, Finding
-from polariscope.studies.engine import judge, overview, version_of
+from polariscope.studies.engine import judge, overview
 from polariscope.studies.rows import plus_minus
 from polariscope.studies.study import Judgement
+from polariscope.studies.version import version_of
 from polariscope.training.config import RunConfig, TrainingConfig
 from polariscope.training.run import config_of
 from polariscope.worlds.squares import Squares
@@ -200,21 +201,90 @@ def test_rows_of_another_version_of_the_study_are_made_again(toy, tmp_path, monk
     assert len(toy.done) == 12
 
 
-def test_the_version_of_a_study_is_what_makes_its_rows(tmp_path, monkeypatch):
-    text = "class A:\n    'words'\n    def run(self):\n        return 1\n    def claims(self):\n        return 2\n"
+STUDY = """
+from polariscope.kernels.written_room import kernel
+from polariscope.studies.written_shared import LENGTH, draw, trained
 
-    def version(text):
-        (tmp_path / "written.py").write_text(text)
-        module = types.ModuleType("written")
-        module.__file__ = str(tmp_path / "written.py")
-        monkeypatch.setitem(sys.modules, "written", module)
+SEEDS = 5
+
+
+class A:
+    'words'
+    title = 'a title'
+    steps = 10
+
+    def jobs(self, scale):
+        return range(SEEDS)
+
+    def run(self, job, bench):
+        return self.measured(trained(job, self.steps), kernel)
+
+    def measured(self, model, kernel):
+        return 1
+
+    def claims(self, scale):
+        return 2
+
+    def figures(self, table):
+        return draw(table, LENGTH)
+"""
+SHARED = """
+LENGTH = 3
+RATE = 0.1
+
+
+def trained(job, steps):
+    # a comment
+    return job * steps * _rate()
+
+
+def _rate():
+    return RATE
+
+
+def draw(table, length):
+    return length
+"""
+
+
+def test_the_version_of_a_study_is_all_code_that_makes_its_rows(tmp_path, monkeypatch):
+    def version(study=STUDY, shared=SHARED, room=None):
+        modules = {
+            "written": study,
+            "polariscope.studies.written_shared": shared,
+            "polariscope.kernels.written_room": "",
+        }
+        for number, (name, text) in enumerate(modules.items()):
+            module = types.ModuleType(name)
+            module.__file__ = str(tmp_path / f"{number}.py")
+            (tmp_path / f"{number}.py").write_text(text)
+            if room is not None:
+                module.ROWS_VERSION = room
+            monkeypatch.setitem(sys.modules, name, module)
         return version_of(type("A", (), {"__module__": "written"}))
 
-    assert (
-        version(text) == version(text.replace("words", "other words")) == version(text.replace("return 2", "return 3"))
-    )
-    assert version(text) == version(text + "# a comment\n")
-    assert version(text) != version(text.replace("return 1", "return 4"))
+    same = version()
+    for before, after in (("'words'", "'other'"), ("'a title'", "'another'"), ("return 2", "return 3")):
+        assert version(STUDY.replace(before, after)) == same
+    for before, after in (("# a comment", "# another"), ("LENGTH = 3", "LENGTH = 4"), ("return length", "return 7")):
+        assert version(shared=SHARED.replace(before, after)) == same
+    for before, after in (("SEEDS = 5", "SEEDS = 6"), ("return 1", "return 4"), ("steps = 10", "steps = 11")):
+        assert version(STUDY.replace(before, after)) != same, before
+    for before, after in (("RATE = 0.1", "RATE = 0.2"), ("return RATE", "return 2 * RATE"), ("job * steps", "job")):
+        assert version(shared=SHARED.replace(before, after)) != same, before
+    assert version(room=1) != same
+    assert version(room=2) != version(room=1), "a room says by a number that its rows have changed"
+
+
+def test_rows_of_alignment_studies_know_their_shared_tasks():
+    from polariscope.studies.inner_workings.orthogonal_decoders import OrthogonalDecoders
+    from polariscope.studies.version import Reach
+
+    reach = Reach()
+    reach.visit_study(OrthogonalDecoders.__module__, "OrthogonalDecoders")
+    shared = "polariscope.studies.inner_workings.alignment_tasks"
+    assert {(shared, name) for name in ("task", "_SMALL", "alignment", "_training")} <= set(reach.definitions)
+    assert not any(name in ("claims", "figures", "published") for _, name in reach.definitions)
 
 
 def test_scales_do_not_share_results(toy, tmp_path):

@@ -6,10 +6,7 @@ was interrupted inside a job resumes from its checkpoint. Rows that another vers
 
 from __future__ import annotations
 
-import ast
-import hashlib
 import json
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -41,9 +38,7 @@ from polariscope.studies.study import (
     studies,
 )
 from polariscope.studies.tables import read_table, write_table
-
-TELLING = ("claims", "readings", "beside", "figures")
-"""Methods of a study that speak of rows and make none."""
+from polariscope.studies.version import version_of
 
 
 def reproduce(
@@ -118,19 +113,6 @@ def overview(folder: Path) -> str:
 def write_overview(folder: Path) -> None:
     with atomic(folder / "README.md") as draft:
         draft.write_text(overview(folder), encoding="utf-8")
-
-
-def version_of(study: type[Study]) -> str:
-    """A hash of the module that makes the rows: of what it does, not of its comments or of what it says about rows."""
-    tree = ast.parse(Path(str(sys.modules[study.__module__].__file__)).read_text(encoding="utf-8"))
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef):
-            node.body = [line for line in node.body if not (_is_text(line) or getattr(line, "name", "") in TELLING)]
-    return hashlib.sha256(ast.dump(tree).encode()).hexdigest()[:12]
-
-
-def _is_text(line: ast.stmt) -> bool:
-    return isinstance(line, ast.Expr) and isinstance(line.value, ast.Constant)
 
 
 def _made_by(version: str, file: Path) -> bool:
