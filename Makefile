@@ -38,10 +38,11 @@ test: $(VENV)/.installed-test  ## the whole test suite, with lint and types
 	$(BIN)/mypy
 	$(BIN)/python -m pytest -n 2 --dist loadgroup
 
-# Examples that are new on every run, and many of them; ROOM=tests/theory explores one room.
+# Examples that are new on every run, and many of them; every kill and every damage, of which make test tries a few.
+# ROOM=tests/theory explores one room.
 ROOM ?= tests
-test-deep: $(VENV)/.installed-test  ## the property tests alone, at random and for long
-	$(BIN)/python -m pytest -n 2 --dist loadgroup -m hypothesis --hypothesis-profile deep $(ROOM)
+test-deep: $(VENV)/.installed-test  ## the property tests, at random and for long, and a kill at every write
+	$(BIN)/python -m pytest -n 2 --dist loadgroup -m "hypothesis or deep" --hypothesis-profile deep $(ROOM)
 
 # Each makes one library round as an older processor would; tests/test_other_machine.py sees that they do.
 OTHER_MACHINE := MKL_CBWR=COMPATIBLE ONEDNN_MAX_CPU_ISA=SSE41 OPENBLAS_CORETYPE=Nehalem

@@ -21,6 +21,7 @@ GROUND = {
     "tabular",
     "user_code",
 }
+GROUND |= {"console", "interrupts", "printable"}
 MAY_IMPORT = {
     "theory": set(),
     "lab": GROUND,
@@ -130,6 +131,15 @@ def test_commands_print_json_that_every_reader_takes() -> None:
     for path in modules():
         if room_of(path) == "cli" or path.name == "terminal.py":
             assert "json.dumps(" not in path.read_text(encoding="utf-8"), f"{path}: use json_text"
+
+
+def test_the_command_line_shows_names_from_data_and_obeys_none() -> None:
+    """What people read goes through say or Terminal, which leave out what moves a cursor; JSON has its own escapes."""
+    bare = re.compile(r"(?<![.\w])print\((?!json\.dumps\(|json_text\(|\"\[\]\")|rich\.console import .*\bConsole\b")
+    for path in modules():
+        if (room_of(path) == "cli" and path.stem != "parsing") or path.stem == "terminal":  # help is ours, with colours
+            hint = f"{path}: say() of polariscope.printable for people, Terminal of polariscope.console for tables"
+            assert not bare.search(path.read_text(encoding="utf-8")), hint
 
 
 def test_no_study_imports_another() -> None:

@@ -190,8 +190,8 @@ def _sync(path: Path, how: int) -> None:
 
 
 def _sync_folder(path: Path) -> None:
-    _about_to("sync folder", path)
     with suppress(OSError):  # some file systems cannot sync a folder, and what is in it is there
+        _about_to("sync folder", path)
         descriptor = os.open(path, os.O_RDONLY)
         try:
             os.fsync(descriptor)

@@ -178,6 +178,6 @@ def test_a_demo_trains_two_models_and_writes_a_report_also_if_it_was_interrupted
     assert "is no demo" in err
 
 
-def test_an_interrupt_anywhere_else_is_one_word(run, monkeypatch) -> None:
+def test_an_interrupt_anywhere_else_says_what_was_asked(run, monkeypatch) -> None:
     monkeypatch.setattr("polariscope.cli.worlds.parse", stop)
-    assert run("worlds") == (130, "", "interrupted\n")
+    assert run("worlds") == (130, "", "interrupted; start again with: polariscope worlds\n")

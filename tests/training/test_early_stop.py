@@ -1,8 +1,9 @@
 """Early stopping: patience is counted over the whole run, however often it was cut off."""
 
 import pytest
+import torch
 
-from polariscope.lab import Store
+from polariscope.lab import Run, Store
 from polariscope.objectives import Terms
 from polariscope.objectives.vae import VAE
 from polariscope.training import checkpoint as checkpoints
@@ -51,3 +52,24 @@ def test_a_run_that_was_cut_off_stops_where_the_whole_one_does(config, tmp_path,
     run = resume(store.open("victim"))
     assert (run.status, run.result["step"]) == ("done", 50)
     assert run.curve("loss", "held_out")[0] == [10, 20, 30, 40, 50]
+
+
+def test_a_run_that_has_just_stopped_early_is_not_trained_past_the_stop(config, tmp_path, monkeypatch) -> None:
+    """Killed after its last checkpoint and before it could say that it is done."""
+    store = Store(tmp_path)
+    with monkeypatch.context() as patch:
+        patch.setattr(Run, "update", lambda run, **changes: (_ for _ in ()).throw(Killed))
+        with pytest.raises(Killed):
+            train(config, store, run_id="victim")
+    stopped = store.open("victim")
+    weights = checkpoints.read(stopped.checkpoint)
+    assert (stopped.status, weights[1]["step"]) == ("running", 50)
+    run = resume(stopped)
+    assert (run.status, run.result["step"], run.result["held_out_loss"]) == ("done", 50, 5.5)
+    after = checkpoints.read(run.checkpoint)
+    assert after[1] == weights[1]
+    assert all(torch.equal(value, weights[0][name]) for name, value in after[0].items())
+
+
+class Killed(BaseException):
+    """Nothing catches it."""

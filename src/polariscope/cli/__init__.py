@@ -1,7 +1,8 @@
 """The command line: parse, call, print. Each command is one module with ``main(arguments) -> exit code``.
 
 Exit codes: 0 done; 1 a study's claim did not hold; 2 bad input, said in one sentence; 3 training diverged;
-130 interrupted; 141 whoever read our output had enough of it.
+130 interrupted with Ctrl-C; 141 whoever read our output had enough of it; 143 ended with SIGTERM, as schedulers do.
+After 130 and 143 what a store holds is saved, and the last line is the command that goes on, or that starts again.
 """
 
 from __future__ import annotations
@@ -12,8 +13,10 @@ import sys
 from collections.abc import Sequence
 
 from polariscope import plugins
-from polariscope.command import carrying_out
+from polariscope.command import again, carrying_out
+from polariscope.interrupts import terminated_as_interrupted
 from polariscope.memory import keep_freed_memory
+from polariscope.printable import say, spell_out
 
 COMMANDS = {
     "demo": "train two models on the sprite world, examine both, write a report",
@@ -37,11 +40,13 @@ COMMANDS = {
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Entry point of the ``polariscope`` command."""
+    spell_out(sys.stdout)
     try:
         try:
             words = list(sys.argv[1:] if arguments is None else arguments)
-            with carrying_out(words):
-                return _run(words)
+            with carrying_out(words), terminated_as_interrupted() as terminated:
+                code = _run(words)
+            return 143 if terminated and code == 130 else code
         finally:
             sys.stdout.flush()  # here and not at the end of Python, where a closed pipe could no longer be met quietly
     except (BrokenPipeError, SystemExit) as stop:
@@ -55,7 +60,7 @@ def _run(arguments: list[str]) -> int:
     try:
         files = _plugins(arguments)
         if not arguments or arguments[0] in ("-h", "--help"):
-            print(overview())
+            say(overview())
             return 0
         name, *rest = arguments
         if name not in COMMANDS:
@@ -65,22 +70,22 @@ def _run(arguments: list[str]) -> int:
         for file in files:
             plugins.load_plugin(file)
         keep_freed_memory()  # here and in workers, which are processes of ours; a user's own are left alone
-        command = importlib.import_module(f"polariscope.cli.{name}")
-        code: int = command.main(rest)
+        module = importlib.import_module(f"polariscope.cli.{name}")
+        code: int = module.main(rest)
         return code
     except KeyboardInterrupt as stop:
-        print(str(stop) or "interrupted", file=sys.stderr)
+        say(str(stop) or f"interrupted; start again with: {again()}", file=sys.stderr)
         return 130
     except BrokenPipeError:
         raise
     except ArithmeticError as error:
-        print(f"error: {error}", file=sys.stderr)
+        say(f"error: {error}", file=sys.stderr)
         return 3
     except Exception as error:
         said = plugins.blamed(error)
         if os.environ.get("POLARISCOPE_DEBUG") or not isinstance(said, ValueError | TypeError | OSError | ImportError):
             raise
-        print(f"error: {said}", file=sys.stderr)
+        say(f"error: {said}", file=sys.stderr)
         return 2
 
 

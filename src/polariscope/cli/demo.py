@@ -7,12 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-
 from polariscope.cli.examine import note
 from polariscope.cli.named import run_shelf
 from polariscope.cli.parsing import parse
 from polariscope.cli.progress import bars
+from polariscope.console import Terminal
 from polariscope.examination.examination import about_run
 from polariscope.examination.examine import divergence_weight, examine
 from polariscope.lab.holding import InUseError, hold
@@ -20,6 +19,7 @@ from polariscope.lab.store import Run, Store
 from polariscope.nets.autoencoder import AutoencoderConfig
 from polariscope.objectives.beta_tc_vae import BetaTCVAE
 from polariscope.objectives.beta_vae import BetaVAE
+from polariscope.printable import say
 from polariscope.report import save
 from polariscope.report.terminal import side_by_side
 from polariscope.strict_json import json_text
@@ -39,6 +39,8 @@ class Options:
     """Side of the images; 64 is the original's, and takes four times as long."""
     examples: int = 5000
     """Examples to examine the models on."""
+    workers: int = 0
+    """Processes, one thread each; 0 takes one per core."""
     resume: str | None = None
     """A demo that was interrupted, to go on with."""
     runs: Path = Path("runs")
@@ -76,12 +78,12 @@ def main(arguments: list[str]) -> int:
 
 def show(demo: Run, runs: list[Run], options: Options) -> int:
     """Train the two models (or what is left of it), examine them, write and print what was found."""
-    console = Console(stderr=True)
+    console = Terminal(stderr=True)
     configs = [RunConfig.build(run.config) for run in runs]
     steps = configs[0].training.steps
     console.print(f"training two models for {steps} steps each, in parallel ...", highlight=False)
     with bars([config.label for config in configs], steps, quiet=options.json) as tells:
-        finish(runs, report=lambda number, point: tells[number](point))
+        finish(runs, options.workers or None, lambda number, point: tells[number](point))
     several = []
     for run, config in zip(runs, configs, strict=True):
         console.print(f"examining {run.id} ...", highlight=False)
@@ -98,7 +100,7 @@ def show(demo: Run, runs: list[Run], options: Options) -> int:
         print(json_text({"report": str(report), "runs": [run.id for run in runs], "findings": told}))
     else:
         side_by_side(several)
-        print(f"report: {report}")
+        say(f"report: {report}")
     return 0
 
 

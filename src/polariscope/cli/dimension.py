@@ -8,11 +8,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
-from rich.console import Console
-
 from polariscope.cli.configuration import parse_run
-from polariscope.cli.parsing import flag
+from polariscope.cli.parsing import check_place, flag
 from polariscope.cli.progress import bars
+from polariscope.console import Terminal
 from polariscope.dimension import (
     DimensionProbe,
     DimensionSearch,
@@ -57,11 +56,12 @@ EXTRA = [
 
 def main(arguments: list[str]) -> int:
     config, options = parse_run(arguments, "dimension", EXTRA)
+    check_place(options.runs, "--runs")
     if options.seeds < 1:
         raise ValueError(f"--seeds is {options.seeds}: at least 1 is needed")
     if options.statistic == "types" and options.threshold is not None:
         raise ValueError("counting types has no threshold: leave --threshold out")
-    console = Console(quiet=options.json, markup=False, emoji=False, highlight=False)
+    console = Terminal(quiet=options.json, markup=False, emoji=False, highlight=False)
     start = options.first
     if start is None:
         estimate = data_dimension(config.world, options.examples)
@@ -93,7 +93,7 @@ class _Work:
     options: Any
     start: int
     seed: int
-    console: Console
+    console: Terminal
 
     def attempt(self, steps: int) -> DimensionSearch:
         self.console.print(f"seed {self.seed}, {steps} steps per model:", highlight=False)
@@ -125,7 +125,7 @@ class _Work:
         return line
 
 
-def _verdict(found: StableDimension, seed: int, once: bool, console: Console) -> None:
+def _verdict(found: StableDimension, seed: int, once: bool, console: Terminal) -> None:
     """What the guard and the limits say about one seed's answer."""
     last = found.last
     if not last.trusted:
@@ -141,7 +141,7 @@ def _verdict(found: StableDimension, seed: int, once: bool, console: Console) ->
     console.print(f"answer for seed {seed}: {answer}")
 
 
-def _report(config: RunConfig, options: Any, start: int, found: list[StableDimension], console: Console) -> int:
+def _report(config: RunConfig, options: Any, start: int, found: list[StableDimension], console: Terminal) -> int:
     """Keep the document in a run folder, and print it."""
     settings = {"statistic": options.statistic, "start": start, "cap": options.cap, "budget": options.budget}
     about = config.describe() | {"dimension": settings}

@@ -20,7 +20,7 @@ from polariscope.cli.named import (
     run_shelf,
     run_subject,
 )
-from polariscope.cli.parsing import parse, take, take_first
+from polariscope.cli.parsing import check_place, parse, take, take_first
 from polariscope.examination.embedding import Shelf
 from polariscope.examination.examination import Examination, about_run
 from polariscope.examination.examine import divergence_weight, examine
@@ -29,6 +29,7 @@ from polariscope.lab.holding import InUseError, hold
 from polariscope.lab.results import OWN, Basis, Examined, add
 from polariscope.lab.store import Run, Store, fingerprint
 from polariscope.measures.measure import measures
+from polariscope.printable import say
 from polariscope.report import save
 from polariscope.report.terminal import answer
 from polariscope.training.config import RunConfig
@@ -106,6 +107,8 @@ def main(arguments: list[str]) -> int:
     asked = {"count": options.count, "seed": options.seed, "measured": wanted}
     if run is None:
         assert name is not None
+        if options.out is None:
+            check_place(Path("report.html"), "--out")
         if options.part != "all":
             raise ValueError("--part is for the data of a run, which knows what it was trained on")
         subject = own_subject(name, options)
@@ -163,4 +166,4 @@ def note(run: Run, examination: Examination, part: str = "all", seed: int = 0, o
             on = Basis(data, part, examination.representation.count, seed, run.result.get("step"))
             add(run, Examined(on, examination.counts, examination.measures))
     except InUseError as error:
-        print(f"not noted in run.json: {error}", file=sys.stderr)
+        say(f"not noted in run.json: {error}", file=sys.stderr)

@@ -14,8 +14,9 @@ from torch import nn
 
 from polariscope.cli.configuration import chosen_world, meant, with_world
 from polariscope.cli.named import is_source, opened, own_module
-from polariscope.cli.parsing import parse, take, take_first
+from polariscope.cli.parsing import check_place, parse, take, take_first
 from polariscope.cli.progress import bars
+from polariscope.command import again
 from polariscope.examination.generalise import Generalisation, generalise
 from polariscope.examination.titles import run_title
 from polariscope.examination.transfer import TransferMatrix
@@ -23,6 +24,7 @@ from polariscope.lab.holding import hold
 from polariscope.lab.store import Run, Store
 from polariscope.nets.model import models
 from polariscope.objectives.predict import Regress
+from polariscope.printable import say
 from polariscope.registry import nearest
 from polariscope.report import save
 from polariscope.report.terminal import show
@@ -30,7 +32,7 @@ from polariscope.strict_json import json_text
 from polariscope.studies.leaderboard import SPLITS, leaderboard, own_rows
 from polariscope.training.config import RunConfig, TrainingConfig
 from polariscope.training.loop import Listeners
-from polariscope.training.run import config_of, load_model, paced, train, train_module
+from polariscope.training.run import config_of, load_model, paced, train_module, train_once
 from polariscope.worlds.splits import Split, benchmark_split
 from polariscope.worlds.targets import Task
 from polariscope.worlds.view import inside
@@ -100,10 +102,16 @@ def main(arguments: list[str]) -> int:
         if split not in SPLITS:
             raise ValueError(f"the benchmark has no split {split!r}: {nearest(split, SPLITS)}")
     biases = _biases(names, options)
+    if names and options.out is None:
+        check_place(options.runs, "--runs")
     if len(names) == 1 and _is_run(names[0]):
         run = opened(Store(options.runs), names[0])
         return _said(world, {run_title(run): _of_run(run, options)}, biases, options, run.path / "findings" / KIND)
-    results = {_short(name): _of_model(name, world, options) for name in names}
+    try:
+        results = {_short(name): _of_model(name, world, options) for name in names}
+    except KeyboardInterrupt:
+        kept = not all(map(is_source, names))  # a module of yours has no name to be kept by
+        raise KeyboardInterrupt(f"interrupted; {'go on' if kept else 'start again'} with: {again()}") from None
     return _said(world, results, biases, options)
 
 
@@ -192,7 +200,7 @@ def _of_model(name: str, world: World, options: Any) -> list[Generalisation]:
                 found.append(_looked_at(trained, world, split, options, _short(name)))
                 continue
             model = models.get(name)()
-            run = train(RunConfig(task, Regress(), model, training, split), options.runs, tell)
+            run = train_once(RunConfig(task, Regress(), model, training, split), options.runs, tell)
         found.append(_tested(run, world, split, options, name))
     return found
 
@@ -256,5 +264,5 @@ def _said(
     for findings in several:
         show(findings, heading=True)
     if saved is not None:
-        print(f"report: {saved}")
+        say(f"report: {saved}")
     return 0

@@ -14,7 +14,7 @@ from torch import nn
 
 from polariscope.cli.configuration import parse_world
 from polariscope.cli.named import is_source, opened_classifier, own_module
-from polariscope.cli.parsing import asks_for_help, flag, options_type, parse, take_first
+from polariscope.cli.parsing import asks_for_help, check_place, flag, options_type, parse, take_first
 from polariscope.cli.progress import bars, shares
 from polariscope.examination.diagnose import (
     Diagnosis,
@@ -38,7 +38,7 @@ from polariscope.report.terminal import show
 from polariscope.strict_json import json_text
 from polariscope.subjects.weights import load_weights
 from polariscope.training.config import RunConfig, TrainingConfig
-from polariscope.training.run import Progress, load_model, train
+from polariscope.training.run import Progress, load_model, train_once
 from polariscope.worlds.splits import RandomSplit
 from polariscope.worlds.targets import Task, target_values, targets_of
 from polariscope.worlds.world import World, sample_numbers, to_tensor, worlds
@@ -188,7 +188,7 @@ def _trained(name: str, task: Task, options: Any) -> Run:
     config = RunConfig(task, Classify(scale), model, training, RandomSplit(kept / len(task)))
     _kept(config, options)  # says at once if there will be too few
     with bars([f"training {name}"], training.steps, quiet=options.json) as (tell,):
-        return train(config, options.runs, tell)
+        return train_once(config, options.runs, tell)  # the same command goes on with what was cut off
 
 
 def _config(name: str, options: Any) -> Model:
@@ -280,6 +280,8 @@ def _check_training(options: Any) -> None:
 
 
 def _check(options: Any) -> None:
+    if options.out is None:
+        check_place(options.runs, "--runs")
     for name, least in (("count", 20), ("test", 1), ("width", 1), ("batch_size", 1), ("modes", 2)):
         value = getattr(options, name, least)  # a run has some of them already
         if value < least:

@@ -14,6 +14,7 @@ from polariscope.command import option_meant
 from polariscope.manipulation.bundle import manipulation_findings, new_folder, report_on, save_bundle
 from polariscope.manipulation.kinds import build
 from polariscope.manipulation.manipulation import Tell, apply, manipulations
+from polariscope.printable import say
 from polariscope.report.terminal import show
 from polariscope.strict_json import json_text
 from polariscope.training.run import Progress
@@ -70,7 +71,7 @@ def main(arguments: list[str]) -> int:
         print(json_text({"world": str(file), "report": str(saved), **findings.json()}))
         return 0
     show(findings, saved)
-    print(f"next: polariscope train {file}")
+    say(f"next: polariscope train {file}")
     return 0
 
 

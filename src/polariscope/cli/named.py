@@ -14,11 +14,12 @@ from polariscope import plugins
 from polariscope.command import word_meant
 from polariscope.examination.embedding import Shelf
 from polariscope.lab.store import Run, Store
+from polariscope.printable import say
 from polariscope.subjects import Subject, as_subject
 from polariscope.subjects.codes import CODE_FILES, read_codes
 from polariscope.subjects.subject import Meaning
 from polariscope.subjects.weights import load_weights
-from polariscope.training.run import config_of, load_model
+from polariscope.training.run import changed_data, config_of, load_model
 from polariscope.user_code import load_source
 from polariscope.worlds.targets import targets_of
 
@@ -105,9 +106,9 @@ def opened(store: Store, name: str) -> Run:
         run = store.open(name)
     finally:
         for problem in store.problems:
-            print(f"skipped: {problem}", file=sys.stderr)
+            say(f"skipped: {problem}", file=sys.stderr)
     if not Path(name).exists():  # a folder is as good tomorrow; "latest" and parts of ids are not
         word_meant(name, run.id)
-    for change in plugins.changes(run.plugins):
-        print(f"note: run {run.id}: {change}", file=sys.stderr)
+    for change in [*plugins.changes(run.plugins), *changed_data(run)]:
+        say(f"note: run {run.id}: {change}", file=sys.stderr)
     return run

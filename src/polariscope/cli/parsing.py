@@ -9,6 +9,7 @@ import io
 import re
 import shutil
 import sys
+import tempfile
 import textwrap
 import tomllib
 from collections.abc import Callable, Collection
@@ -26,6 +27,7 @@ def flag(kind: Any, words: str) -> Any:
 
 
 RUNS = ("runs", flag(Path, "Folder of the runs."), Path("runs"))
+WORKERS = ("workers", flag(int, "Processes, one thread each; 0 takes one per core."), 0)
 JSON = ("json", flag(bool, "Print JSON for machines."), False)
 
 
@@ -38,13 +40,29 @@ def parse(kind: type[T] | Callable[..., T], arguments: list[str], command: str, 
     try:
         with contextlib.redirect_stderr(complaint), contextlib.redirect_stdout(shown):
             result: T = tyro.cli(kind, args=arguments, prog=f"polariscope {command}")
-        return result
     except SystemExit as stop:
         if stop.code in (0, None):
             print(wrapped(shown.getvalue().rstrip("\n")))
             print(more(), end="")
             raise
         raise ValueError(_sentence(complaint.getvalue(), command)) from None
+    out = getattr(result, "out", None)
+    if isinstance(out, Path):
+        check_place(out, "--out")
+    return result
+
+
+def check_place(path: Path, option: str) -> None:
+    """Refuse a place that cannot be written to, before hours of work are lost to it. Nothing stays there."""
+    folder = path if path.is_dir() else path.parent
+    while not folder.exists() and folder != folder.parent:
+        folder = folder.parent
+    try:
+        with tempfile.TemporaryFile(dir=folder):
+            return
+    except OSError as error:
+        reason = error.strerror or error
+        raise OSError(f"cannot write to {folder.absolute()}: {reason}; name another place with {option}") from error
 
 
 class Shown(io.StringIO):

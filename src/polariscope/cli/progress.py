@@ -7,9 +7,9 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
+from polariscope.console import Terminal
 from polariscope.training.progress import bars as bars
 
 
@@ -17,7 +17,7 @@ from polariscope.training.progress import bars as bars
 def shares(quiet: bool = False, every: float = 30.0) -> Iterator[Callable[[str, float], None]]:
     """Yields what to tell the share of each named part of a work that is done. A bar each, or a line every half a
     minute."""
-    console = Console(stderr=True, markup=False, emoji=False)
+    console = Terminal(stderr=True, markup=False, emoji=False)
     if quiet:
         yield lambda name, share: None
         return

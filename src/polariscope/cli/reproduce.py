@@ -9,11 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from polariscope import plugins
 from polariscope.cli.parsing import parse, take_first
+from polariscope.console import Terminal
+from polariscope.printable import say
 from polariscope.report.terminal import show
 from polariscope.strict_json import json_text
 from polariscope.studies import reproduce, studies
@@ -70,7 +71,7 @@ def main(arguments: list[str]) -> int:
     if options.json:
         print(json_text([summary(outcome) for outcome in outcomes]))
     for each, failure in failures.items():
-        print(f"error: {each}: {_sentence(plugins.blamed(failure))}", file=sys.stderr)
+        say(f"error: {each}: {_sentence(plugins.blamed(failure))}", file=sys.stderr)
     if failures:
         return 3 if all(isinstance(failure, ArithmeticError) for failure in failures.values()) else 2
     return int(options.strict and not all(outcome.held for outcome in outcomes))
@@ -83,7 +84,7 @@ def _sentence(error: BaseException) -> str:
 
 
 def run(name: str, options: Options) -> Outcome:
-    console = Console(stderr=True, highlight=False)
+    console = Terminal(stderr=True, highlight=False)
     study = studies.get(name)()
     jobs = study.jobs(options.scale)
     columns = (

@@ -7,10 +7,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
 from rich.table import Table
 
 from polariscope.cli.parsing import parse, take_first
+from polariscope.console import Terminal
+from polariscope.printable import say
 from polariscope.strict_json import json_text
 from polariscope.studies.engine import judge_all
 from polariscope.studies.page import VERDICTS, write_results_page
@@ -36,7 +37,7 @@ def main(arguments: list[str]) -> int:
     options = parse(Options, arguments, "results")
     outcomes, problems = judge_all(folder)
     for problem in problems:
-        print(f"skipped: {problem}", file=sys.stderr)
+        say(f"skipped: {problem}", file=sys.stderr)
     if not outcomes:
         raise ValueError(f"there is no table of a study in {folder}; 'polariscope reproduce' makes them")
     if options.out is not None:
@@ -56,7 +57,7 @@ def show(outcomes: list[Outcome]) -> None:
         found = [claim.verdict for claim in outcome.claims]
         counts = ("-" if outcome.scale in UNJUDGED else str(found.count(verdict)) for verdict in VERDICTS)
         table.add_row(outcome.name, outcome.scale, str(outcome.origin.seeds), *counts)
-    Console(highlight=False).print(table)
+    Terminal(highlight=False).print(table)
 
 
 def summary(outcome: Outcome) -> dict[str, Any]:

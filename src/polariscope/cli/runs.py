@@ -9,15 +9,16 @@ from pathlib import Path
 from typing import Any
 
 from rich.cells import cell_len
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from polariscope.cli.parsing import parse, take_first
+from polariscope.console import Terminal
 from polariscope.lab.labels import label
 from polariscope.lab.listing import EXAMINED, Listing
 from polariscope.lab.query import Limits, Rows
 from polariscope.lab.store import Store
+from polariscope.printable import say
 from polariscope.registry import nearest
 from polariscope.strict_json import json_text
 
@@ -73,13 +74,13 @@ def main(arguments: list[str]) -> int:
     limits = Limits(options.max_seconds, options.max_megabytes, options.max_rows)
     listing = Store(options.runs).listing()
     if not listing.runs and not listing.problems:
-        print("[]" if options.json else f"no runs in {options.runs}; 'polariscope train sprites' makes one")
+        say("[]" if options.json else f"no runs in {options.runs}; 'polariscope train sprites' makes one")
         return 0
     try:
         return _answer(listing, options, limits)
     finally:
         for problem in listing.problems:
-            print(f"skipped: {problem}", file=sys.stderr)
+            say(f"skipped: {problem}", file=sys.stderr)
 
 
 def _answer(listing: Listing, options: Options, limits: Limits) -> int:
@@ -114,7 +115,7 @@ def _say_bases(sql: str, bases: dict[str, int]) -> None:
     text = sql.lower()
     if len(bases) > 1 and any(begin in text for begin in EXAMINED) and "examined_on" not in text:
         several = "; ".join(f"{count} runs on {basis}" for basis, count in bases.items())
-        print(f"note: the measures of these runs are of different examples ({several}): group by examined_on, or ask "
+        say(f"note: the measures of these runs are of different examples ({several}): group by examined_on, or ask "
               "the table results", file=sys.stderr)  # fmt: skip
 
 
@@ -131,13 +132,13 @@ def _show(rows: Rows, as_json: bool, droppable: bool = False, wide: bool = False
         print(json_text(rows))
         return 0
     if not rows:
-        print("no runs match" if droppable else "no rows")
+        say("no runs match" if droppable else "no rows")
         return 0
     cells = [[_text(value) for value in row.values()] for row in rows]
     names = [_text(name) for name in rows[0]]
     natural = [max(map(cell_len, column)) for column in zip(names, *cells, strict=True)]
     least = [width if name in WHOLE else min(width, NARROW) for name, width in zip(names, natural, strict=True)]
-    console = Console(markup=False, emoji=False, highlight=False)
+    console = Terminal(markup=False, emoji=False, highlight=False)
     limited = not wide and (console.is_terminal or "COLUMNS" in os.environ)
     room = console.width if limited else _needed(natural)
     kept = len(names)
@@ -145,18 +146,16 @@ def _show(rows: Rows, as_json: bool, droppable: bool = False, wide: bool = False
         kept -= 1
     if _needed(natural[:kept]) <= room:
         for line in (names, *cells):  # a table of rich would take a second for a thousand rows
-            print(
-                "".join(f" {text}{' ' * (w - cell_len(text))} " for text, w in zip(line[:kept], natural, strict=False))
-            )
+            say("".join(f" {text}{' ' * (w - cell_len(text))} " for text, w in zip(line[:kept], natural, strict=False)))
     else:
         table = Table(box=None)
         for name, width in zip(names[:kept], least, strict=False):
             table.add_column(Text(name), overflow="fold", no_wrap=name in WHOLE, min_width=width)
         for line in cells:
             table.add_row(*map(Text, line[:kept]))
-        Console(markup=False, emoji=False, width=max(room, _needed(least[:kept]))).print(table)
+        Terminal(markup=False, emoji=False, width=max(room, _needed(least[:kept]))).print(table)
     if kept < len(names):
-        print(f"(no room for {', '.join(names[kept:])}: --wide shows all, --columns chooses)", file=sys.stderr)
+        say(f"(no room for {', '.join(names[kept:])}: --wide shows all, --columns chooses)", file=sys.stderr)
     return 0
 
 
@@ -204,7 +203,7 @@ def _labelled(act: str, arguments: list[str]) -> int:
         return 0
     shown = [f"name {labels.name}" if labels.name else "", f"tags {', '.join(labels.tags)}" if labels.tags else ""]
     shown += [f"note: {_text(labels.note)}" if labels.note else ""]
-    print(f"{run.id}: {'; '.join(filter(None, shown)) or 'no labels'}")
+    say(f"{run.id}: {'; '.join(filter(None, shown)) or 'no labels'}")
     return 0
 
 
@@ -245,7 +244,7 @@ def _curves(arguments: list[str]) -> int:
     if options.json:
         print(json_text({"report": saved, "runs": [findings.facts["run"] for findings in several]}))
     else:
-        print(f"{len(several)} runs: {', '.join(options.term)}\nreport: {saved}")
+        say(f"{len(several)} runs: {', '.join(options.term)}\nreport: {saved}")
     return 0
 
 

@@ -7,15 +7,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from polariscope.console import Terminal
 from polariscope.lab.listing import EXAMINED, Listing
 from polariscope.lab.query import Rows
 from polariscope.lab.results import Examined, current
 from polariscope.measures import measures
 from polariscope.measures.seeds import SeedTable, Statistic, seed_table
+from polariscope.printable import say
 from polariscope.strict_json import json_text
 from polariscope.training.sweep import by_setting
 
@@ -63,7 +64,7 @@ def _values(listing: Listing, rows: Rows, columns: Sequence[str]) -> dict[str, d
     texts = [entry.on.text() for row in rows for entry in entries[row["id"]] if entry.values.keys() & set(measured)]
     bases = list(dict.fromkeys(texts))
     if len(bases) > 1:
-        print(f"note: {' and '.join(measured)} were computed on {len(bases)} bases: a table each", file=sys.stderr)
+        say(f"note: {' and '.join(measured)} were computed on {len(bases)} bases: a table each", file=sys.stderr)
     scores: dict[str, dict[str, dict[str, list[float]]]] = {}
     for name, seeds in by_setting(rows).items():
         for column in columns:
@@ -74,9 +75,7 @@ def _values(listing: Listing, rows: Rows, columns: Sequence[str]) -> dict[str, d
                     scores.setdefault(basis, {}).setdefault(name, {})[column] = known
                 else:
                     on = f" on {basis}" if len(bases) > 1 and basis else ""
-                    print(
-                        f"left out: {name} has {len(known)} seeds with a {column}{on}, of at least 2", file=sys.stderr
-                    )
+                    say(f"left out: {name} has {len(known)} seeds with a {column}{on}, of at least 2", file=sys.stderr)
     return scores
 
 
@@ -94,8 +93,8 @@ def _show(compared: SeedTable, on: str) -> None:
             styles = {column: STYLES[compared.marks[name][column]] for column in row}
             texts = [Text(row[c].text(statistic), styles[c]) if c in row else Text("-") for c in compared.scores]
             table.add_row(Text(name), *texts)
-        print(f"{statistic} ({spread}){on}")
-        Console(markup=False, emoji=False).print(table)
+        say(f"{statistic} ({spread}){on}")
+        Terminal(markup=False, emoji=False).print(table)
 
 
 def _higher_is_better(column: str) -> bool | None:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from rich.console import Console
-
 from polariscope.cli.parsing import parse
+from polariscope.console import Terminal
 from polariscope.strict_json import json_text
 from polariscope.studies import studies
 
@@ -26,7 +25,7 @@ def main(arguments: list[str]) -> int:
         keys = ("title", "source", "question", "cost")
         print(json_text([{"name": name} | {key: getattr(kind, key) for key in keys} for name, kind in entries]))
         return 0
-    console = Console(highlight=False)
+    console = Terminal(highlight=False)
     for name, kind in entries:
         console.print(f"[bold]{name}[/bold]  {kind.title}")
         console.print(f"  {kind.question}")

@@ -9,12 +9,13 @@ from typing import Any
 from polariscope import plugins
 from polariscope.cli.configuration import parse_run
 from polariscope.cli.named import opened
-from polariscope.cli.parsing import JSON, RUNS, flag, options_type, parse, take
+from polariscope.cli.parsing import JSON, RUNS, WORKERS, flag, options_type, parse, take
 from polariscope.cli.progress import bars
 from polariscope.examination.next_steps import said_next
 from polariscope.lab.labels import Labels, check_name, label
 from polariscope.lab.store import Run, Store
 from polariscope.measures.mcc import lack_of_latents
+from polariscope.printable import say
 from polariscope.strict_json import json_text
 from polariscope.training.config import SECTIONS, RunConfig
 from polariscope.training.run import config_of, extend
@@ -33,6 +34,10 @@ LABELS = [
 ]
 
 
+WHOLE_HASH = ("whole_hash", flag(bool, "Hash large data files from end to end, and not in samples."), False)
+CHANGED = ("changed_data_ok", flag(bool, "Go on with a run whose data files have changed since."), False)
+
+
 def main(arguments: list[str]) -> int:
     arguments = list(arguments)
     resumed = []
@@ -41,12 +46,12 @@ def main(arguments: list[str]) -> int:
     if resumed:
         steps = take(arguments, "--training.steps")
         _check_resumed(arguments)
-        options = parse(options_type([RUNS, JSON]), arguments, "train --resume RUN")
+        options = parse(options_type([RUNS, JSON, WORKERS, CHANGED]), arguments, "train --resume RUN")
         runs = [opened(Store(options.runs), name) for name in resumed]
         for run in runs if steps is not None else ():
             extend(run, _whole(steps))
     else:
-        config, options = parse_run(arguments, "train", [RUNS, JSON, SEEDS, *LABELS])
+        config, options = parse_run(arguments, "train", [RUNS, JSON, SEEDS, WORKERS, WHOLE_HASH, *LABELS])
         runs = _prepared(over_seeds(config, options.seeds), Store(options.runs), options)
     several = len(runs) > 1
     try:
@@ -54,11 +59,14 @@ def main(arguments: list[str]) -> int:
         labels = [f"seed {config.training.seed}" if several else config.label for config in configs]
         if not options.json:
             for note in dict.fromkeys(note for config in configs for note in _notes(config)):
-                print(f"note: {note}")
+                say(f"note: {note}")
         with bars(labels, max(config.training.steps for config in configs), quiet=options.json) as tells:
-            finish(runs, report=lambda number, point: tells[number](point))
+            mixed = getattr(options, "changed_data_ok", False)
+            finish(runs, options.workers or None, lambda number, point: tells[number](point), mixed)
     except KeyboardInterrupt:
         raise KeyboardInterrupt(f"interrupted; go on with: {_command(runs, options.runs)}") from None
+    except OSError as error:  # a full disk, most often: what was trained until then is there
+        raise OSError(f"{error}; go on with: {_command(runs, options.runs)}") from error
     return _show_all(labels, runs, options.json) if several else _show(runs[0], options.json)
 
 
@@ -87,7 +95,7 @@ def _prepared(configs: list[RunConfig], store: Store, options: Any) -> list[Run]
     Labels(tags=options.tag, note=options.note)
     for name in filter(None, names):
         check_name(store, name)
-    runs = prepare(configs, store)
+    runs = prepare(configs, store, options.whole_hash)
     for run, name in zip(runs, names, strict=True):
         if name or options.tag or options.note:
             label(store, run, name, options.tag, options.note)
@@ -118,8 +126,8 @@ def _show_all(labels: list[str], runs: list[Run], as_json: bool) -> int:
         print(json_text({"runs": [_about(run) for run in runs], "best": best.id}))
         return 0
     for words, run in zip(labels, runs, strict=True):
-        print(f"{words}{' (best)' if run is best else ''}: {run.id}: {_summary(run)}")
-    print(f"next: {said_next(best)}")
+        say(f"{words}{' (best)' if run is best else ''}: {run.id}: {_summary(run)}")
+    say(f"next: {said_next(best)}")
     return 0
 
 
@@ -127,8 +135,8 @@ def _show(run: Run, as_json: bool) -> int:
     if as_json:
         print(json_text(_about(run)))
         return 0
-    print(f"{run.id}: {_summary(run)}")
-    print(f"next: {said_next(run)}")
+    say(f"{run.id}: {_summary(run)}")
+    say(f"next: {said_next(run)}")
     return 0
 
 

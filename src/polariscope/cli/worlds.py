@@ -6,11 +6,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
 from rich.padding import Padding
 
 from polariscope.cli.configuration import parse_world
 from polariscope.cli.parsing import JSON, asks_for_help, flag, parse, plain_words, take_first
+from polariscope.console import Terminal
+from polariscope.printable import say
 from polariscope.report.contact_sheet import save_contact_sheet
 from polariscope.strict_json import json_text
 from polariscope.worlds.view import View
@@ -55,7 +56,7 @@ def main(arguments: list[str]) -> int:
     if options.json:
         print(json_text(rows))
         return 0
-    console = Console(highlight=False)
+    console = Terminal(highlight=False)
     views = []
     for row in rows:
         if row["shape"] is None:
@@ -97,12 +98,12 @@ def show(arguments: list[str]) -> int:
         print(json_text({"out": str(options.out) if drawn else None, **facts}))
         return 0
     shape = "x".join(map(str, world.shape))
-    print(f"observations of {shape}; {', '.join(facts['factors']) or 'no factors'}")
+    say(f"observations of {shape}; {', '.join(facts['factors']) or 'no factors'}")
     for sentence in [*facts["assumed"], *facts.get("notes", [])]:
-        print(f"note: {sentence}")
+        say(f"note: {sentence}")
     shown = min(options.rows * options.columns, len(world))
     drawing = f"{shown} of {len(world):,} observations of {name} in {options.out}"
-    print(drawing if drawn else f"{len(world):,} points and no images: there is nothing to draw")
+    say(drawing if drawn else f"{len(world):,} points and no images: there is nothing to draw")
     return 0
 
 

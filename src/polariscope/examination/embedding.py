@@ -34,20 +34,28 @@ class Shelf:
     code: str
 
     @classmethod
-    def of_source(cls, reference: str, **flags: Any) -> Shelf:
-        """For a model from a file of the user's, in the user's cache folder. The file has been loaded, so that what it
-        imports from its own folder is known."""
+    def of_source(cls, reference: str, **flags: Any) -> Shelf | None:
+        """For a model from a file of the user's, in the user's cache folder, if there is one. The file has been loaded,
+        so that what it imports from its own folder is known."""
+        place = cache_folder()
+        if place is None:
+            return None
         file = Path(reference.rpartition(":")[0]).expanduser().resolve()
         sources = [_bytes_hash(path.read_bytes()) for path in _sources(file)]
         said = {"reference": reference, "sources": sources, "flags": flags}
-        return cls(cache_folder() / "representations", _hash(said))
+        return cls(place / "representations", _hash(said))
 
 
-def cache_folder() -> Path:
-    """Where things are kept that can be made again: POLARISCOPE_CACHE, or the usual place of this system's user."""
-    named = os.environ.get("POLARISCOPE_CACHE")
-    usual = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(named) if named else Path(usual) / "polariscope"
+def cache_folder() -> Path | None:
+    """Where things are kept that can be made again: POLARISCOPE_CACHE, or the usual place of this system's user; None
+    for one without a home, as in many containers."""
+    named, usual = os.environ.get("POLARISCOPE_CACHE"), os.environ.get("XDG_CACHE_HOME")
+    if named:
+        return Path(named)
+    try:
+        return Path(usual or Path.home() / ".cache") / "polariscope"
+    except RuntimeError:  # neither HOME nor an entry among the system's users
+        return None
 
 
 def embed(

@@ -24,10 +24,10 @@ from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
 from multiprocessing.reduction import ForkingPickler
-from types import FrameType
 from typing import Any, Protocol, TypeVar
 
 from polariscope import plugins
+from polariscope.interrupts import as_if_interrupted, once
 from polariscope.memory import keep_freed_memory
 
 Job = TypeVar("Job")
@@ -122,7 +122,8 @@ def as_they_come(
                 report(number, what)
             case Died(number, how) if number in died:
                 sentence = f"the process of job {number + 1} of {len(jobs)} ended without a word, twice ({how})"
-                yield Failed(number, ChildProcessError(f"{sentence}: fewer workers at once need less memory"))
+                advice = "fewer at once need less memory: --workers 1 (in Python workers=1) does one after the other"
+                yield Failed(number, ChildProcessError(f"{sentence}; {advice}"))
             case Died(number):
                 died.add(number)
                 executor.submit(number, work, jobs[number])
@@ -264,7 +265,7 @@ def _serve(pipe: Connection) -> None:
     keep_freed_memory()
     try:
         signal.signal(signal.SIGINT, signal.default_int_handler)
-        signal.signal(signal.SIGTERM, _as_if_interrupted)
+        signal.signal(signal.SIGTERM, once(as_if_interrupted))  # a second one would cut the saving short
         threading.Thread(target=_end_with_parent, daemon=True).start()
         while True:
             number, loaded, packed = pipe.recv()
@@ -295,13 +296,6 @@ def _sendable(error: BaseException) -> BaseException:
     except Exception:  # noqa: BLE001 - a class of a user's may fail to travel in any way
         return ChildProcessError(f"{type(error).__name__}: {error}")
     return error
-
-
-def _as_if_interrupted(number: int, frame: FrameType | None) -> None:
-    """What Ctrl-C would do here now: raise, or stop a training between two steps."""
-    handler = signal.getsignal(signal.SIGINT)
-    if callable(handler):
-        handler(number, frame)
 
 
 def _end_with_parent() -> None:

@@ -6,12 +6,21 @@ import hashlib
 import os
 import platform
 import subprocess
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
 from functools import lru_cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import Any, BinaryIO
 
 PACKAGE = Path(__file__).resolve().parents[1]
 RECORDED = ("polariscope", "torch", "numpy", "scipy", "scikit-learn")
+BLOCK = 2**18
+"""Bytes of a sample of a large file."""
+BLOCKS = 64
+"""Samples of it, from its beginning to its end; a file of no more bytes than all of them is read whole."""
+FILES = 2**11
+"""Files of a folder whose bytes are looked at; of the others name and size count."""
 
 
 @lru_cache(maxsize=1)
@@ -73,3 +82,66 @@ def _processor() -> str:
         return platform.processor() or "unknown"
     names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
     return names[0] if names else platform.processor() or "unknown"
+
+
+def data_record(paths: Sequence[str], whole: bool = False) -> list[dict[str, Any]]:
+    """JSON-ready: files and folders of data with their size, time and SHA-256, which is that of samples of a large one,
+    or of all its bytes if they are to be read as a ``whole``. What is not there is left out."""
+    return [_data_entry(path, whole) for path in paths if Path(path).expanduser().exists()]
+
+
+def data_changes(paths: Sequence[str], recorded: Iterable[Any]) -> list[str]:
+    """A clause for each file or folder that is another than any that was recorded under its path."""
+    earlier: dict[str, list[Mapping[str, Any]]] = {}
+    for entry in recorded:
+        if isinstance(entry, Mapping) and isinstance(entry.get("path"), str):
+            earlier.setdefault(entry["path"], []).append(entry)
+    clauses = []
+    for path in paths:
+        if path not in earlier or not Path(path).expanduser().exists():
+            continue
+        now = {whole: _data_entry(path, whole) for whole in {bool(entry.get("whole")) for entry in earlier[path]}}
+        if not any(_same(entry, now[bool(entry.get("whole"))]) for entry in earlier[path]):
+            was, last = earlier[path][-1], next(iter(now.values()))
+            clauses.append(f"{path} has changed ({_in_words(was)} then, {_in_words(last)} now)")
+    return clauses
+
+
+def _same(entry: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
+    return (entry.get("bytes"), entry.get("sha256")) == (now["bytes"], now["sha256"])
+
+
+def _in_words(entry: Mapping[str, Any]) -> str:
+    return f"{entry.get('bytes')!s:.20} bytes with SHA-256 {entry.get('sha256')!s:.12}"
+
+
+def _data_entry(path: str, whole: bool) -> dict[str, Any]:
+    place = Path(path).expanduser()
+    files = sorted(file for file in place.rglob("*") if file.is_file()) if place.is_dir() else [place]
+    digest = hashlib.sha256()
+    looked_at = range(len(files)) if whole else set(range(0, len(files), max(1, len(files) // FILES)))
+    for number, file in enumerate(files):
+        name = file.relative_to(place).as_posix() if file != place else ""
+        digest.update(f"{name}\0{file.stat().st_size}\0".encode(errors="surrogateescape"))
+        if number in looked_at:
+            with file.open("rb") as opened:
+                _update(digest, opened, file.stat().st_size, whole)
+    newest = max((file.stat().st_mtime for file in files), default=place.stat().st_mtime)
+    return {
+        "path": path,
+        "bytes": sum(file.stat().st_size for file in files),
+        "modified": datetime.fromtimestamp(newest, UTC).isoformat(timespec="seconds"),
+        "sha256": digest.hexdigest(),
+        "whole": whole,
+    }
+
+
+def _update(digest: Any, file: BinaryIO, size: int, whole: bool) -> None:
+    """All bytes, or samples at equal distances of which the last ends where the file does."""
+    if whole or size <= BLOCK * BLOCKS:
+        while block := file.read(BLOCK):
+            digest.update(block)
+        return
+    for number in range(BLOCKS):
+        file.seek(number * (size - BLOCK) // (BLOCKS - 1))
+        digest.update(file.read(BLOCK))

@@ -17,7 +17,7 @@ import os
 import re
 import secrets
 import stat
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -34,6 +34,7 @@ from polariscope.lab.holding import is_held, lock_file
 from polariscope.lab.labels import Labels, read_labels
 from polariscope.lab.provenance import environment
 from polariscope.lab.query import Limits, Rows
+from polariscope.printable import one_line
 
 if TYPE_CHECKING:
     from polariscope.lab.listing import Listing
@@ -47,7 +48,7 @@ Row = tuple[int, str, str, float]
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
 RECORD = {"kind": str, "created": str, "status": str, "config": dict, "result": dict}
 """What ``run.json`` has besides its schema number."""
-WHOLE_RECORD = {**RECORD, "updated": str, "environment": dict, "plugins": list, "examinations": list}
+WHOLE_RECORD = {**RECORD, "updated": str, "environment": dict, "plugins": list, "examinations": list, "data": list}
 """That, and what earlier versions did not write."""
 DEEPEST_RECORD = 100
 """Sections within sections that a record may have: worlds within worlds need some, and nobody needs a thousand."""
@@ -112,7 +113,7 @@ class Run:
     def plugins(self) -> list[dict[str, str]]:
         """What was loaded besides this package when the run was made, in words that may be shown."""
         entries = [entry for entry in self._record["plugins"] if isinstance(entry, dict)]
-        return [{_shown(key): _shown(value) for key, value in entry.items()} for entry in entries]
+        return [{one_line(key): one_line(value) for key, value in entry.items()} for entry in entries]
 
     @property
     def checkpoint(self) -> Path:
@@ -123,8 +124,9 @@ class Run:
 
     def snapshots(self) -> dict[int, Path]:
         """Weights kept over training, by step."""
-        found = sorted((self.path / "snapshots").glob("step-*.safetensors"))
-        return {int(file.stem.removeprefix("step-")): file for file in found}
+        files = sorted((self.path / "snapshots").glob("step-*.safetensors"))
+        named = [(re.fullmatch(r"step-(\d{1,18})", file.stem, re.ASCII), file) for file in files]
+        return {int(name[1]): file for name, file in named if name}
 
     def update(self, **changes: Any) -> None:
         """Change entries of ``run.json``; ``result`` is merged, everything else replaced."""
@@ -159,10 +161,12 @@ class Run:
                 table = parquet.read()
             table.validate(full=True)
         except (pa.ArrowException, OSError) as error:
-            raise ValueError(f"the metrics of run {_shown(self.id)} cannot be read: {_shown(error)}") from error
+            raise ValueError(f"the metrics of run {one_line(self.id)} cannot be read: {one_line(error)}") from error
         if not table.schema.equals(METRICS):
             found = ", ".join(f"{field.name} {field.type}" for field in table.schema)
-            raise ValueError(f"the metrics of run {_shown(self.id)} cannot be read: their columns are {_shown(found)}")
+            raise ValueError(
+                f"the metrics of run {one_line(self.id)} cannot be read: their columns are {one_line(found)}"
+            )
         return table
 
     def curve(self, term: str, split: str = "train") -> tuple[list[int], list[float]]:
@@ -209,8 +213,10 @@ class Store:
         kind: str = "train",
         run_id: str | None = None,
         status: str = "running",
+        data: Sequence[Mapping[str, Any]] = (),
     ) -> Run:
-        """A new run folder with its record. ``label`` becomes part of the name, for people.
+        """A new run folder with its record. ``label`` becomes part of the name, for people; ``data`` are the files it
+        is made with, by their hashes.
 
         The folder is there with its record or not at all, whenever the process is killed.
         """
@@ -225,6 +231,7 @@ class Store:
             "config": dict(config),
             "environment": environment(),
             "plugins": plugins.record(),
+            "data": [dict(one) for one in data],
             "result": {},
         }
         try:
@@ -253,8 +260,8 @@ class Store:
         """Where the run of that name lies or will lie: always a folder of this store."""
         if not NAME.fullmatch(run_id):
             raise ValueError(
-                f"{_shown(repr(run_id))} cannot be the name of a run: that is up to 200 letters, digits, '.', '_' and "
-                "'-', of which the first is a letter or a digit"
+                f"{one_line(repr(run_id))} cannot be the name of a run: that is up to 200 letters, digits, '.', '_' "
+                "and '-', of which the first is a letter or a digit"
             )
         return self.root / run_id
 
@@ -277,9 +284,9 @@ class Store:
             matches = [path for path in parts if (path / "run.json").exists()]
         if len(matches) == 1:
             return _checked(matches[0])
-        shown = _shown(repr(name))
+        shown = one_line(repr(name))
         if matches:
-            names = ", ".join(_shown(path.name) for path in matches[:5])
+            names = ", ".join(one_line(path.name) for path in matches[:5])
             raise ValueError(f"{len(matches)} runs in {self.root} match {shown}: {names}")
         raise ValueError(f"there is no run {shown} in {self.root}; 'polariscope runs' lists those there are")
 
@@ -325,7 +332,7 @@ class Store:
 
 def read_record(path: Path) -> dict[str, Any]:
     """The record of a run folder, or a sentence about what is wrong with it."""
-    name, file = _shown(path.name), path / "run.json"
+    name, file = one_line(path.name), path / "run.json"
     try:
         _check_regular(file)
         text = file.read_text(encoding="utf-8")
@@ -341,7 +348,7 @@ def read_record(path: Path) -> dict[str, Any]:
         raise ValueError(f"the run folder {name} cannot be read: {error.strerror or error}") from error
     except (ValueError, RecursionError) as error:
         raise ValueError(
-            f"the run folder {name} is damaged: run.json is not readable JSON ({_shown(error)})"
+            f"the run folder {name} is damaged: run.json is not readable JSON ({one_line(error)})"
         ) from error
     schema = record.get("schema") if isinstance(record, dict) else None
     if type(schema) is not int or schema < 1:
@@ -351,7 +358,7 @@ def read_record(path: Path) -> dict[str, Any]:
     missing = RECORD.keys() - record.keys()
     if missing:
         raise ValueError(f"the run folder {name} is damaged: run.json lacks {', '.join(sorted(missing))}")
-    record = {"updated": record["created"], "environment": {}, "plugins": [], "examinations": [], **record}
+    record = {"updated": record["created"], "environment": {}, "plugins": [], "examinations": [], "data": [], **record}
     for key, kind in WHOLE_RECORD.items():
         if not isinstance(record[key], kind):
             wanted = {dict: "a section", list: "a list", str: "text"}[kind]
@@ -413,11 +420,3 @@ def _name_of(path: Path) -> str:
 
 def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="milliseconds")
-
-
-def _shown(text: object) -> str:
-    """Somebody else's words within a sentence of ours: one line, not too long, and nothing that moves a terminal."""
-    line = str(text)
-    if not line.isprintable():
-        line = "".join(c if c.isprintable() else " " for c in line)
-    return line if len(line) <= 300 else f"{line[:300]}..."

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text as Words
 
+from polariscope.console import Terminal
 from polariscope.report.findings import Findings, Records, Text, Value, Values
 from polariscope.strict_json import json_text
 
@@ -16,9 +16,9 @@ ROWS = 30
 STYLES = {"held": "green", "weaker form held": "green", "not held": "red", "undecided": "yellow"}
 
 
-def show(findings: Findings, saved: object = None, console: Console | None = None, heading: bool = False) -> None:
+def show(findings: Findings, saved: object = None, console: Terminal | None = None, heading: bool = False) -> None:
     """Print findings, and where the page is; with a ``heading`` where several follow each other."""
-    console = console or Console(markup=False, emoji=False, highlight=False)
+    console = console or Terminal(markup=False, emoji=False, highlight=False)
     if heading:
         console.print()
         console.print(Words(findings.title, "bold underline"))
@@ -49,9 +49,9 @@ def answer(findings: Findings, saved: object, as_json: bool, place: str = "repor
         show(findings, saved)
 
 
-def side_by_side(several: Sequence[Findings], console: Console | None = None) -> None:
+def side_by_side(several: Sequence[Findings], console: Terminal | None = None) -> None:
     """The values of several findings, a column each."""
-    console = console or Console(markup=False, emoji=False, highlight=False)
+    console = console or Terminal(markup=False, emoji=False, highlight=False)
     table = Table("", *(findings.title for findings in several), box=None)
     for column in table.columns[1:]:
         column.justify = "right"
@@ -75,7 +75,7 @@ def _cell(findings: Findings, key: tuple[str, str]) -> str:
     return _short(found[0]) if found else "-"
 
 
-def _records(part: Records, console: Console) -> None:
+def _records(part: Records, console: Terminal) -> None:
     table = Table(title=part.title, title_justify="left", box=None)
     columns = [column for column in part.shown if not column.aside]
     for column in columns:

@@ -7,7 +7,6 @@ the criteria look at, ``figures`` draw them. The engine does the rest: processes
 
 from __future__ import annotations
 
-import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -18,7 +17,7 @@ from matplotlib.figure import Figure
 
 from polariscope.grammar import counted
 from polariscope.lab.holding import hold
-from polariscope.lab.store import Run, Store, fingerprint
+from polariscope.lab.store import Run, Store
 from polariscope.nets.autoencoder import Autoencoder
 from polariscope.registry import Registry
 from polariscope.report.findings import Chart, Column, Findings, Part, Records
@@ -27,7 +26,7 @@ from polariscope.studies.rows import Row, Table
 from polariscope.tabular import Tabular
 from polariscope.training.config import RunConfig
 from polariscope.training.loop import Listeners
-from polariscope.training.run import Progress, paced, resume, train, train_in_memory
+from polariscope.training.run import Progress, paced, standing_id, train_in_memory, train_once
 
 Scale = Literal["smoke", "laptop", "paper"]
 Job = dict[str, Any]
@@ -229,12 +228,11 @@ class Bench:
 
     def train(self, config: RunConfig) -> Run:
         """The trained run of a configuration: from the store if it is there, resumed if it was cut off."""
-        run_id = f"{re.sub(r'[^A-Za-z0-9._-]+', '-', config.label)}-{fingerprint(config.describe())}"
+        run_id = standing_id(config)
         path = self.store.path_of(run_id)
         with hold(path, wait=True):  # two jobs that need the same run train it once
-            run = self.store.open(run_id) if (path / "run.json").exists() else None
-            done = run is not None and run.status == "done"
-            run = train(config, self.store, self.tell, run_id) if run is None else resume(run, self.tell)
+            done = (path / "run.json").exists() and self.store.open(run_id).status == "done"
+            run = train_once(config, self.store, self.tell)
             pace = run.result["steps_per_second"] if done else 0.0
             self.earlier.setdefault(run_id, run.result["step"] / pace if pace else 0.0)
             return run

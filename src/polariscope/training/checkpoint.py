@@ -6,6 +6,7 @@ Data order and noise are functions of (seed, step), so tensors and a step number
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,14 +16,19 @@ import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
-from torch.optim import Optimizer
+from torch.optim import SGD, Adagrad, Adam, Optimizer
 
-from polariscope.atomic import atomic
+from polariscope.atomic import FullDiskError, atomic
+from polariscope.printable import one_line
 
 FORMAT = "polariscope-checkpoint-2"
 MODEL = "model"
 """The player that every run has."""
 PROGRESS = ("step", "best", "stale", "sums", "summed")
+
+
+class NotOursError(ValueError):
+    """A file of tensors that is no checkpoint."""
 
 
 @dataclass
@@ -76,31 +82,126 @@ def save(state: TrainingState, path: Path, *, weights_only: bool = False) -> Non
     if broken:
         raise FloatingPointError(f"step {state.step}: {broken[0]} is not finite, so the checkpoint was not written")
     progress = {name: getattr(state, name) for name in PROGRESS}
+    progress["learned"] = {name: len(optimiser.state_dict()["state"]) for name, optimiser in state.optimisers.items()}
     metadata = {"format": FORMAT, "progress": json.dumps(progress)}
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
         with atomic(path) as draft:
             # Contiguous copies: safetensors keeps no strides, and channels-last weights have unusual ones.
             save_file({name: value.detach().cpu().contiguous() for name, value in tensors.items()}, draft, metadata)
+    except FullDiskError as error:
+        raise FullDiskError(f"step {state.step}: {error}") from error
     except (OSError, SafetensorError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else error
         kept = "the previous checkpoint is intact" if path.exists() else "there is no earlier checkpoint"
         raise OSError(f"step {state.step}: the checkpoint could not be written ({reason}); {kept}") from error
 
 
-def load(state: TrainingState, path: Path) -> None:
-    """Read a checkpoint into an existing state: weights always, optimisers where the state has them."""
+def load(state: TrainingState, path: Path, steps: int | None = None) -> None:
+    """Read a checkpoint into an existing state: weights always, optimisers where the state has them.
+
+    The file may come from anybody. It is held against the state, and against the ``steps`` of its run, entry by entry,
+    before any of it is copied: a fused optimiser trusts the sizes of its moments, and would walk past a shorter one.
+    """
     tensors, progress = read(path)
-    for prefix, module in {f"{MODEL}/": state.model, **{f"player/{n}/": m for n, m in state.players.items()}}.items():
-        try:
-            module.load_state_dict(within(tensors, prefix))
-        except RuntimeError as error:
-            problem = str(error).splitlines()[1].strip() if "\n" in str(error) else str(error)
-            raise ValueError(f"the checkpoint {path} belongs to another model: {problem}") from error
+    modules = {f"{MODEL}/": state.model, **{f"player/{name}/": module for name, module in state.players.items()}}
+    try:
+        _check_progress(progress, steps)
+        for prefix, module in modules.items():
+            _check_entries(prefix, within(tensors, prefix), module.state_dict())
+        for name, optimiser in state.optimisers.items():
+            learned = progress.get("learned", {}).get(name)
+            _check_moments(f"optimiser/{name}/", tensors, optimiser, learned)
+            if name == MODEL and progress["step"] and _kept(optimiser) and not within(tensors, f"optimiser/{name}/"):
+                raise ValueError(f"optimiser/{name}/ is missing")
+        if state.optimisers:
+            known = (*modules, *(f"optimiser/{name}/" for name in state.optimisers))
+            strange = [name for name in tensors if not name.startswith(known)]
+            if strange:
+                raise ValueError(f"it has no {strange[0]}")
+        for name, value in tensors.items():
+            if value.is_floating_point() and not value.isfinite().all():
+                raise ValueError(f"{name} is not finite")
+    except ValueError as error:
+        raise ValueError(f"the checkpoint {path} belongs to another model, or is damaged: {one_line(error)}") from error
+    for prefix, module in modules.items():
+        module.load_state_dict(within(tensors, prefix))
     for name, optimiser in state.optimisers.items():
         _load_optimiser(optimiser, f"optimiser/{name}/", tensors)
     for name in PROGRESS:
         setattr(state, name, progress[name])
+
+
+def _check_progress(progress: Mapping[str, Any], steps: int | None) -> None:
+    """How far a run is, in numbers that can be."""
+    for name in PROGRESS:
+        if name not in progress:
+            raise ValueError(f"its progress lacks {name}")
+    for name in ("step", "stale", "summed"):
+        if type(progress[name]) is not int or progress[name] < 0:
+            raise ValueError(f"{name} is {progress[name]!r}; a whole number from 0 is expected")
+    if steps is not None and progress["step"] > steps:
+        raise ValueError(f"step is {progress['step']}, and the run has {steps}")
+    if type(progress["best"]) not in (int, float) or math.isnan(progress["best"]):
+        raise ValueError(f"best is {progress['best']!r}; a number is expected")
+    sums, learned = progress["sums"], progress.get("learned", {})
+    if not isinstance(sums, dict) or not all(type(value) in (int, float) for value in sums.values()):
+        raise ValueError("sums are not numbers by name")
+    if bool(sums) != bool(progress["summed"]):
+        raise ValueError(f"summed is {progress['summed']}, and there are sums of {len(sums)} terms")
+    if not isinstance(learned, dict) or not all(type(value) is int for value in learned.values()):
+        raise ValueError("learned are not whole numbers by name")
+
+
+def _check_entries(prefix: str, given: Mapping[str, Tensor], wanted: Mapping[str, Tensor]) -> None:
+    """The same names, shapes and kinds of numbers."""
+    for name in wanted.keys() - given.keys():
+        raise ValueError(f"{prefix}{name} is missing")
+    for name, value in given.items():
+        if name not in wanted:
+            raise ValueError(f"it has no {prefix}{name}")
+        own = wanted[name]
+        if value.shape != own.shape:
+            raise ValueError(f"{prefix}{name} has shape {tuple(value.shape)}; {tuple(own.shape)} is expected")
+        if value.dtype != own.dtype:
+            raise ValueError(f"{prefix}{name} holds {_kind(value)}; {_kind(own)} is expected")
+
+
+def _check_moments(prefix: str, tensors: Mapping[str, Tensor], optimiser: Optimizer, learned: int | None) -> None:
+    """Of each weight that has learned everything its optimiser keeps, in the weight's own shape; of others nothing."""
+    weights = [weight for group in optimiser.param_groups for weight in group["params"]]
+    keys = _kept(optimiser)
+    moments: dict[str, dict[str, Tensor]] = {}
+    for name, value in within(tensors, prefix).items():
+        number, _, key = name.partition("/")
+        moments.setdefault(number, {})[key] = value
+    known = {str(number): weight for number, weight in enumerate(weights)}
+    for number, values in moments.items():
+        if number not in known:
+            raise ValueError(f"it has no {prefix}{number}: it learns {len(weights)} tensors")
+        count = torch.tensor(0.0)
+        _check_entries(f"{prefix}{number}/", values, {key: count if key == "step" else known[number] for key in keys})
+        if "step" in values and not values["step"] >= 0:
+            raise ValueError(f"{prefix}{number}/step is {float(values['step'])}; a count is expected")
+    if learned is not None and len(moments) != learned:
+        raise ValueError(f"{prefix} has the state of {len(moments)} tensors; {learned} is expected")
+
+
+def _kept(optimiser: Optimizer) -> tuple[str, ...]:
+    """What an optimiser keeps of each weight."""
+    settings = optimiser.param_groups[0]
+    match optimiser:
+        case Adam():
+            return ("step", "exp_avg", "exp_avg_sq", *(["max_exp_avg_sq"] if settings["amsgrad"] else []))
+        case Adagrad():
+            return ("step", "sum")
+        case SGD():
+            return ("momentum_buffer",) if settings["momentum"] else ()
+    raise TypeError(f"{type(optimiser).__name__} is an optimiser whose state is not known here")
+
+
+def _kind(tensor: Tensor) -> str:
+    return str(tensor.dtype).removeprefix("torch.")
 
 
 def within(tensors: Mapping[str, Tensor], prefix: str = f"{MODEL}/") -> dict[str, Tensor]:
@@ -110,16 +211,24 @@ def within(tensors: Mapping[str, Tensor], prefix: str = f"{MODEL}/") -> dict[str
 
 def read(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """Tensors and progress of a checkpoint file, or a sentence about why it is none."""
+    if not path.exists():
+        raise ValueError(f"there is no checkpoint {path}")
     try:
+        if not path.is_file():
+            raise OSError("it is no regular file")
         with safe_open(path, framework="pt") as file:
             metadata = file.metadata() or {}
             if metadata.get("format") != FORMAT:
-                raise ValueError(f"{path} is not a checkpoint of this program (format {metadata.get('format')})")
-            return {name: file.get_tensor(name) for name in file.keys()}, json.loads(metadata["progress"])  # noqa: SIM118
-    except FileNotFoundError as error:
-        raise ValueError(f"there is no checkpoint {path}") from error
-    except (SafetensorError, OSError, json.JSONDecodeError, KeyError) as error:
-        raise ValueError(f"the checkpoint {path} is damaged and cannot be read ({error})") from error
+                other = one_line(metadata.get("format"))
+                raise NotOursError(f"{path} is not a checkpoint of this program (format {other})")
+            progress = json.loads(metadata["progress"])
+            if not isinstance(progress, dict):
+                raise ValueError("its progress has no names")
+            return {name: file.get_tensor(name) for name in file.keys()}, progress  # noqa: SIM118
+    except NotOursError:
+        raise
+    except (SafetensorError, OSError, ValueError, KeyError, RecursionError) as error:
+        raise ValueError(f"the checkpoint {path} is damaged and cannot be read ({one_line(error)})") from error
 
 
 def _optimiser_tensors(optimisers: dict[str, Optimizer]) -> Iterator[tuple[str, Tensor]]:

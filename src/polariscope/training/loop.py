@@ -104,6 +104,8 @@ def fit(
     split: Split | None = None,
 ) -> TrainingState:
     """Train from ``state.step`` to ``config.steps`` (or an early stop). The state is changed in place."""
+    if _stopped_early(state, config):  # before its last checkpoint was written, and nobody could say that it is done
+        return state
     listeners = listeners or Listeners()
     parts = (split or RandomSplit()).parts(world)
     # The second observation of a pair is to be one that may be trained on, too.
@@ -135,7 +137,7 @@ def fit(
                 improved = terms["loss"] < state.best
                 state.best = min(state.best, terms["loss"])
                 state.stale = 0 if improved else state.stale + 1
-                last = last or bool(config.patience and state.stale >= config.patience)
+                last = last or _stopped_early(state, config)
             if config.snapshot_every and done % config.snapshot_every == 0:
                 listeners.snapshot(state)
             if done % config.checkpoint_every == 0 or last:
@@ -144,6 +146,11 @@ def fit(
             if last:
                 break
     return state
+
+
+def _stopped_early(state: TrainingState, config: TrainingConfig) -> bool:
+    """Whether patience has run out: a function of what a checkpoint holds, so that a resumed run knows it as well."""
+    return bool(config.patience and state.stale >= config.patience)
 
 
 def _step(

@@ -10,9 +10,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TaskProgressColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as Bars
+
+from polariscope.console import Terminal
 
 
 @dataclass(frozen=True)
@@ -31,13 +32,13 @@ def watched(quiet: bool = False) -> bool:
     """Whether somebody sees what is shown: at a terminal or in a notebook, and not in a worker, whose parent shows."""
     if quiet or multiprocessing.parent_process() is not None:
         return False
-    return Console(stderr=True).is_terminal or _notebook() is not None
+    return Terminal(stderr=True).is_terminal or _notebook() is not None
 
 
 @contextmanager
 def bars(names: Sequence[str], steps: int, quiet: bool = False) -> Iterator[list[Tell]]:
     """One bar per run; yields what to tell each of them. Without a terminal, a line every half a minute instead."""
-    console = Console(stderr=True, markup=False, emoji=False)
+    console = Terminal(stderr=True, markup=False, emoji=False)
     if quiet:
         yield [lambda point: None for _ in names]
         return
@@ -71,7 +72,7 @@ def bars(names: Sequence[str], steps: int, quiet: bool = False) -> Iterator[list
         yield [teller(number) for number, _ in enumerate(tasks)]
 
 
-def _lines(console: Console, name: str, every: float = 30.0) -> Tell:
+def _lines(console: Terminal, name: str, every: float = 30.0) -> Tell:
     """A line now and then, and one at the end."""
     started = time.monotonic()
     due = started + every

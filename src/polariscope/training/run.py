@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import math
+import re
 import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
 from types import FrameType
@@ -19,8 +21,10 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from polariscope import plugins
+from polariscope.atomic import is_full
 from polariscope.lab.holding import hold
-from polariscope.lab.store import Row, Run, Store
+from polariscope.lab.provenance import data_changes, data_record
+from polariscope.lab.store import Row, Run, Store, fingerprint
 from polariscope.nets.model import Brief, models
 from polariscope.objectives.objective import Objective, objectives
 from polariscope.registry import UnknownName
@@ -31,6 +35,7 @@ from polariscope.training.loop import WEIGHTS_STEP, Diverged, Event, Listeners, 
 from polariscope.training.progress import Progress, Tell, bars, watched
 from polariscope.training.start import begin
 from polariscope.worlds.capacity import check_images
+from polariscope.worlds.data_files import data_files
 from polariscope.worlds.given import Data
 from polariscope.worlds.observations import HELD
 from polariscope.worlds.splits import Split
@@ -50,20 +55,56 @@ def train(
     run_id: str | None = None,
     *,
     quiet: bool = False,
+    whole_hash: bool = False,
 ) -> Run:
     """Train a configuration into a new folder of a store, or of the folder it lies in.
 
     How far it is goes to ``tell``; if that is not given, it is shown at a terminal or in a notebook, unless ``quiet``.
     The world may also be data in memory (see :class:`~polariscope.worlds.world.ArrayWorld`): the run then has its hash,
-    and goes on when it is given again.
+    and goes on when it is given again. Of data in files the run has the hash as well, which is that of samples of large
+    ones, unless a ``whole_hash`` is asked for.
     """
     store = as_store(store)
     state = ready(config)  # first, so that what cannot be trained leaves no folder behind
     run_id = store.new_id(config.label) if run_id is None else run_id
     with hold(store.path_of(run_id)):
-        run = store.create(config.describe(), config.label, run_id=run_id)
+        run = create(config, store, run_id, whole_hash=whole_hash)
         with _shown(config, tell, quiet) as tell:
             return _drive(run, config, state, [], tell)
+
+
+def create(
+    config: RunConfig, store: Store, run_id: str | None = None, status: str = "running", whole_hash: bool = False
+) -> Run:
+    """The folder of a run that is to be trained, with its configuration and what its data was."""
+    description = config.describe()
+    data = data_record(data_files(description), whole_hash)
+    return store.create(description, config.label, run_id=run_id, status=status, data=data)
+
+
+def train_once(config: RunConfig, store: Store | Path | str = "runs", tell: Tell | None = None) -> Run:
+    """The trained run of a configuration: from the store if it is there, resumed if it was cut off, or trained now.
+
+    It goes by a name that follows from the configuration and its data; of several who want it, one trains it.
+    """
+    store = as_store(store)
+    run_id = standing_id(config)
+    path = store.path_of(run_id)
+    with hold(path, wait=True):
+        if not (path / "run.json").exists():
+            return train(config, store, tell, run_id)
+        run = store.open(run_id)
+        if run.config != json.loads(json.dumps(config.describe())):
+            raise ValueError(f"the run {path} was made with other settings than its name says: move it away")
+        return resume(run, tell)
+
+
+def standing_id(config: RunConfig) -> str:
+    """The name under which :func:`train_once` keeps a configuration; other data in its files is another one."""
+    described = config.describe()
+    data = [entry["sha256"] for entry in data_record(data_files(described))]
+    label = re.sub(r"[^A-Za-z0-9._-]+", "-", config.label)
+    return f"{label}-{fingerprint(described | {'data': data} if data else described)}"
 
 
 def resume(
@@ -74,12 +115,14 @@ def resume(
     data: Data | None = None,
     store: Store | Path | str = "runs",
     quiet: bool = False,
+    changed_data_ok: bool = False,
 ) -> Run:
     """Go on with a run that was stopped, from its last checkpoint to the same bits as if it had not been.
 
     ``run`` may be its id, its name, a unique part of its id, its folder, or ``"latest"``; ``data`` is what it was made
     with, if that was in memory. With ``steps`` also a finished run goes on, see :func:`extend`. Progress is shown as
-    by :func:`train`.
+    by :func:`train`. Data in files that has changed since is refused, unless ``changed_data_ok``: what then comes out
+    is the result of neither.
     """
     run = run if isinstance(run, Run) else as_store(store).open(run)
     with hold(run.path):
@@ -89,15 +132,22 @@ def resume(
         if run.status == "done":
             return run
         config = config_of(run, data)
+        changes = changed_data(run)
+        if changes and not changed_data_ok:
+            raise ValueError(
+                f"run {run.id} was begun with other data: {'; '.join(changes)}. Train anew, or mix the two with "
+                "--changed-data-ok (in Python changed_data_ok=True)"
+            )
         begun = run.checkpoint.exists()
         model = begin(build_model(config), config.start, weights=not begun)
         state = build_state(model, config.objective, config.training, brief_of(config))
         rows: list[Row] = []
         if begun:
-            checkpoint.load(state, run.checkpoint)
+            checkpoint.load(state, run.checkpoint, config.training.steps)
             rows = _not_the_end([row for row in run.metrics() if row[0] <= state.step], state, config.training)
         loaded = [entry for entry in plugins.record() if entry not in run.plugins]
-        run.update(status="running", plugins=run.record["plugins"] + loaded)
+        now = data_record(data_files(run.config)) if changes else []
+        run.update(status="running", plugins=run.record["plugins"] + loaded, data=run.record["data"] + now)
         with _shown(config, tell, quiet) as tell:
             return _drive(run, config, state, rows, tell)
 
@@ -155,6 +205,11 @@ def _shown(config: RunConfig, tell: Tell | None, quiet: bool) -> Iterator[Tell]:
         return
     with bars([config.label], config.training.steps, quiet=not watched(quiet)) as (bar,):
         yield bar
+
+
+def changed_data(run: Run) -> list[str]:
+    """A clause for each file of a run's data that is not what it was when the run was made."""
+    return data_changes(data_files(run.config), run.record["data"])
 
 
 def config_of(run: Run, data: Data | None = None) -> RunConfig:
@@ -278,7 +333,7 @@ def load_model(run: Run | Path | str, step: int | None = None, *, store: Store |
             raise ValueError(f"run {run.id} has no checkpoint to load: it is {run.status} at step {at}")
         if path is None:
             raise ValueError(f"run {run.id} has no snapshot at step {step}; it has {sorted(run.snapshots())}")
-        checkpoint.load(TrainingState(model), path)
+        checkpoint.load(TrainingState(model), path, config.training.steps)
     return model.eval()
 
 
@@ -321,8 +376,10 @@ def _drive(run: Run, config: RunConfig, state: TrainingState, rows: list[Row], t
         run.update(status="diverged", result={"step": state.step})
         kept = f"; the last good checkpoint is kept in {run.path}" if run.checkpoint.exists() else ""
         raise Diverged(f"{error}{kept}") from error
-    except BaseException:
-        run.update(status="failed", result={"step": state.step})
+    except BaseException as error:
+        # On a full disk not even that can be written; nobody holds the run any more, so it counts as interrupted.
+        with suppress(OSError) if is_full(error) else nullcontext():
+            run.update(status="failed", result={"step": state.step})
         raise
     seconds = time.monotonic() - started
     result: dict[str, Any] = {"step": state.step, "steps_per_second": round((state.step - begun_at) / seconds, 2)}

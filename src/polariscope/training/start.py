@@ -54,6 +54,9 @@ def _take(network: nn.Module, start: Start) -> None:
                 f"{name} {which} the run {Path(start.run).name}: name the parts to take with start.parts "
                 f"({', '.join(known) or 'none'} would fit)"
             )
+    for name in wanted:
+        if given[name].dtype != own[name].dtype or not given[name].isfinite().all():
+            raise ValueError(f"{name} in {path} does not hold finite numbers of {own[name].dtype}: it is damaged")
     with torch.no_grad():
         for name in wanted:
             own[name].copy_(given[name])

@@ -13,7 +13,7 @@ import numpy as np
 from polariscope.lab.executors import Report, in_parallel
 from polariscope.lab.store import Run, Store
 from polariscope.training.config import RunConfig
-from polariscope.training.run import ready, resume
+from polariscope.training.run import create, ready, resume
 
 
 def over_seeds(config: RunConfig, count: int) -> list[RunConfig]:
@@ -69,16 +69,18 @@ def train_all(
     return finish(prepare(configs, store), workers, report)
 
 
-def prepare(configs: Sequence[RunConfig], store: Store) -> list[Run]:
+def prepare(configs: Sequence[RunConfig], store: Store, whole_hash: bool = False) -> list[Run]:
     """A folder for each configuration, before any is trained: whatever happens then, each has a name to go on by."""
     for config in configs:
         ready(config)  # first, so that what cannot be trained leaves no folder behind
-    return [store.create(config.describe(), config.label, status="queued") for config in configs]
+    return [create(config, store, status="queued", whole_hash=whole_hash) for config in configs]
 
 
-def finish(runs: Sequence[Run], workers: int | None = None, report: Report | None = None) -> list[Run]:
+def finish(
+    runs: Sequence[Run], workers: int | None = None, report: Report | None = None, changed_data_ok: bool = False
+) -> list[Run]:
     """Train runs to their end, from wherever each of them stands."""
-    in_parallel(_finish, [run.path for run in runs], workers, report)
+    in_parallel(_finish, [(run.path, changed_data_ok) for run in runs], workers, report)
     for run in runs:
         run.reload()
     return list(runs)
@@ -122,5 +124,6 @@ def _with(thing: Any, path: str, value: float, whole: str) -> Any:
     return replace(thing, **{name: value})
 
 
-def _finish(path: Path, tell: Callable[[Any], None]) -> None:
-    resume(Run(path), tell)
+def _finish(job: tuple[Path, bool], tell: Callable[[Any], None]) -> None:
+    path, changed_data_ok = job
+    resume(Run(path), tell, changed_data_ok=changed_data_ok)

@@ -41,7 +41,7 @@ def read_idx_pair(path: Path) -> tuple[NDArray[Any], NDArray[Any] | None]:
     images = read_idx(path)
     if images.ndim == 1:
         raise ValueError(f"{path}: expected images, but these are {len(images)} labels; give the images file beside it")
-    beside = _labels_beside(path)
+    beside = labels_beside(path)
     if beside is None:
         return images, None
     labels = read_idx(beside)
@@ -144,7 +144,7 @@ def _array(file: BufferedIOBase, path: Path, zipped: bool) -> NDArray[Any]:
     return data
 
 
-def _labels_beside(images: Path) -> Path | None:
+def labels_beside(images: Path) -> Path | None:
     """The labels file by the usual name, as ``t10k-images-idx3-ubyte.gz`` and ``t10k-labels-idx1-ubyte``."""
     name = images.name.removesuffix(".gz").replace("images", "labels").replace("idx3", "idx1")
     candidates = [images.with_name(name + suffix) for suffix in ("", ".gz")]
