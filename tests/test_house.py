@@ -12,6 +12,8 @@ SOURCE = Path(__file__).resolve().parents[1] / "src" / "polariscope"
 GROUND = {
     "atomic",
     "command",
+    "damaged_files",
+    "foreign_files",
     "grammar",
     "lazy",
     "memory",

@@ -76,7 +76,7 @@ def test_idx_of_other_numbers(tmp_path, code, dtype) -> None:
 
 
 def test_a_large_idx_comes_in_blocks(tmp_path, monkeypatch) -> None:
-    monkeypatch.setattr("polariscope.worlds.idx.BLOCK", 7)
+    monkeypatch.setattr("polariscope.worlds.numpy_files.BLOCK", 7)
     np.testing.assert_array_equal(read_idx(write(tmp_path / "a.gz", gzip.compress(idx(IMAGES)))), IMAGES)
 
 
@@ -347,7 +347,7 @@ def test_foreign_archives(tmp_path) -> None:
     assert "but the file holds a, b" in refusal(write_npz(tmp_path / "a.npz", a=IMAGES, b=IMAGES))
     with zipfile.ZipFile(tmp_path / "b.zip", "w") as archive:
         archive.writestr("images", "text")
-    with pytest.raises(ValueError, match=r"b\.zip: observations need numbers"):
+    with pytest.raises(ValueError, match=r"b\.zip: expected numbers in 'images'"):
         read(tmp_path / "b.zip")
     with h5py.File(tmp_path / "c.h5", "w") as file:
         file.create_group("images")

@@ -122,7 +122,7 @@ def test_a_video_is_a_world_to_train_on(tmp_path) -> None:
         ({}, "expected an array called masks, or one for each video, but the file holds none"),
         ({"masks": np.zeros((4, 64, 64, 3))}, r"'masks' is float64 of shape \(4, 64, 64, 3\)"),
         ({"masks": np.array(["a", "b"])}, "expected masks"),
-        ({"masks": np.array([None, 3])}, "cannot be read as one"),
+        ({"masks": np.array([None, 3])}, "pickled objects, which are never loaded"),
         ({"masks": discs(STEPS), "sequence": np.zeros(3)}, r"the video of each of 4 masks, but it is \(3,\)"),
         ({"masks": discs(STEPS, (50, 80))}, "at least 64 pixels a side, but they are 80x50; give a smaller size"),
     ],
@@ -147,8 +147,8 @@ def test_what_is_no_folder_of_frames_is_one_sentence(tmp_path) -> None:
         "empty": "there is no image in it",
         "mixed": "002.png: expected 64x64 pixels like 000.png, but it has 70x64; the frames of a video have one size",
         "single": "clip: expected a video of at least 2 frames, but it has 1",
-        "text.npz": "expected a whole npz file of masks",
-        "lone.npy": "expected a whole npz file of masks",
+        "text.npz": "expected a whole npz file",
+        "lone.npy": "expected a whole npz file",
         "broken": "expected a whole image",
     }.items():
         with pytest.raises(ValueError, match=sentence) as caught:

@@ -12,6 +12,8 @@ NETWORK_BYTES = 512
 """What its widest layers, which see the whole image, take for every pixel of one: weights, gradients, two averages."""
 FEWEST = 8
 """Images in the smallest batch that is of use."""
+LARGE, MOST_PACKED = 2**30, 300
+"""What unpacks to more bytes, and is so many times smaller packed, is taken for a bomb; dSprites is 120 times."""
 
 
 def check_images(shape: tuple[int, ...], count: int, source: str, batch_size: int = FEWEST, advice: str = "") -> None:
@@ -35,9 +37,14 @@ def check_images(shape: tuple[int, ...], count: int, source: str, batch_size: in
     )
 
 
-def check_unpacked(needed: int, source: str) -> None:
-    """Refuse to unpack what does not fit into the memory."""
+def check_unpacked(needed: int, source: str, packed: int | None = None) -> None:
+    """Refuse to unpack what does not fit into the memory, or what ``packed`` bytes should hardly hold."""
     free = available_memory()
+    if packed is not None and needed > LARGE and needed > MOST_PACKED * packed:
+        raise ValueError(
+            f"{source}: expected data that was packed up to {MOST_PACKED} times, but {packed:,} bytes would unpack to "
+            f"{gigabytes(needed)}; if that is meant, save it without compression (np.save, np.savez, plain IDX)"
+        )
     if needed > free:
         raise ValueError(
             f"{source}: unpacking it takes {gigabytes(needed)}, and {gigabytes(free)} are free; save it without "

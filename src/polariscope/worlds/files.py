@@ -8,11 +8,7 @@ place. Whatever cannot be read is refused in one sentence with the path, what wa
 from __future__ import annotations
 
 import math
-import struct
-import zipfile
-import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import closing
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path
@@ -20,16 +16,16 @@ from typing import Annotated, Any, Literal, TypeVar
 
 import numpy as np
 import tyro
-from numpy.lib import format as npy
 from numpy.typing import ArrayLike, NDArray
 
+from polariscope.foreign_files import check_regular, printable, reading
 from polariscope.grammar import counted, data_name
-from polariscope.worlds import hdf5, matlab, observations
-from polariscope.worlds.capacity import check_unpacked
+from polariscope.worlds import hdf5, matlab
 from polariscope.worlds.factors import Factor
 from polariscope.worlds.idx import holds_idx, read_idx_pair, read_idx_parts, training_and_test
 from polariscope.worlds.image_folder import ImageRows, files_in, images_in, read_folder
 from polariscope.worlds.labels import DeclaredKind, Kinds, as_factors
+from polariscope.worlds.numpy_files import npz, read_npy
 from polariscope.worlds.observations import Arranged, Resized, Rows, as_observations, held, shaped
 from polariscope.worlds.world import ArrayWorld, worlds
 
@@ -45,10 +41,6 @@ SHAPES3D_FACTORS: dict[str, DeclaredKind] = {
     "floor_hue": "periodic", "wall_hue": "periodic", "object_hue": "periodic",
     "scale": "ordinal", "shape": "categorical", "orientation": "ordinal",
 }  # fmt: skip
-# What the libraries raise on a file that is cut short, damaged, pickled, or claims more data than there is memory.
-UNREADABLE = (ValueError, EOFError, OSError, KeyError, zlib.error, zipfile.BadZipFile, MemoryError, NotImplementedError)
-
-
 DATA_SUFFIXES = {".gz", ".npz", ".npy", ".h5", ".hdf5", ".mat"}
 Order = Literal["rows", "columns"]
 DOWN_COLUMNS = (
@@ -116,7 +108,8 @@ def read(
     if order is not None and not shape:
         raise ValueError(f"{path}: order={order!r} is about numbers that become images; give their shape too")
     wanted = Wanted(group, key, math.prod(shape) if shape else None)
-    found = _read_directory(path, size) if reader is None else reader(path, wanted)
+    with reading(path, "data that can be read"):
+        found = _read_directory(path, size) if reader is None else reader(path, wanted)
     if table is not None:
         found = replace(found, table=table, names=(), kinds={}, values=None)
     assumed = list(found.assumed)
@@ -224,7 +217,8 @@ def _resized(images: Rows, size: int, source: str) -> Rows:
 
 
 def _reader_for(path: Path) -> Reader:
-    with path.open("rb") as file:
+    check_regular(path)
+    with reading(path, "a file that can be read"), path.open("rb") as file:
         start = file.read(8)
     for mark, reader in _READERS.items():
         if start.startswith(mark):
@@ -284,49 +278,17 @@ def _read_idx(path: Path, wanted: Wanted) -> Found:
 
 
 def _read_npy(path: Path, wanted: Wanted) -> Found:
-    try:
-        mapped = path.stat().st_size > observations.HELD
-        return Found(np.load(path, mmap_mode="r" if mapped else None, allow_pickle=False))
-    except UNREADABLE as error:
-        raise ValueError(f"{path}: expected a whole npy file without pickled objects, but {_reason(error)}") from error
+    return Found(read_npy(path))
 
 
 def _read_npz(path: Path, wanted: Wanted) -> Found:
-    with path.open("rb") as file:  # opened here, because NumPy leaves a file open that is no archive
-        try:
-            archive = np.load(file, allow_pickle=False)
-        except UNREADABLE as error:
-            raise ValueError(f"{path}: expected a whole npz file, but {_reason(error)}") from error
-        with closing(archive):
-            names = ", ".join(archive.files)
-            return _by_name(archive.files, path, names, lambda key: _member(archive, key, path), wanted.key)
-
-
-def _member(archive: Any, key: str, path: Path) -> NDArray[Any]:
-    """An array of an archive: mapped if it is large and was stored as it is, else unpacked."""
-    names = archive.zip.namelist()
-    member = archive.zip.getinfo(key if key in names else f"{key}.npy")
-    if member.file_size > observations.HELD:
-        if member.compress_type == zipfile.ZIP_STORED:
-            return _mapped(path, member)
-        check_unpacked(member.file_size, f"{path}: {key}")
-    return np.asarray(archive[key])
-
-
-def _mapped(path: Path, member: zipfile.ZipInfo) -> NDArray[Any]:
-    with path.open("rb") as file:
-        file.seek(member.header_offset + 26)
-        file.seek(sum(struct.unpack("<HH", file.read(4))), 1)  # beyond the name and the extra field
-        header = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}[npy.read_magic(file)]
-        shape, fortran_order, dtype = header(file)
-        return np.memmap(path, dtype, "r", file.tell(), shape, "F" if fortran_order else "C")
+    with npz(path) as archive:
+        return _by_name(archive.names, path, ", ".join(archive.names), archive.__getitem__, wanted.key)
 
 
 def _read_hdf5(path: Path, wanted: Wanted) -> Found:
-    try:
+    with reading(path, "a whole HDF5 file"):
         datasets = hdf5.contents(path)
-    except OSError as error:
-        raise ValueError(f"{path}: expected a whole HDF5 file, but {_reason(error)}") from error
     group, _, key = wanted.key.strip("/").rpartition("/")
     within = "/".join(filter(None, [wanted.group.strip("/"), group]))
     prefix = f"{within}/" if within else ""
@@ -338,18 +300,14 @@ def _read_hdf5(path: Path, wanted: Wanted) -> Found:
 
 
 def _read_mat(path: Path, wanted: Wanted) -> Found:
-    try:
+    with reading(path, "a whole MATLAB file"):
         arrays = matlab.contents(path)
-    except UNREADABLE as error:
-        raise ValueError(f"{path}: expected a whole MATLAB file, but {_reason(error)}") from error
     return _mat(path, wanted, arrays)
 
 
 def _read_mat_hdf5(path: Path, wanted: Wanted) -> Found:
-    try:
+    with reading(path, "a whole MATLAB file"):
         arrays = matlab.contents_of_hdf5(path)
-    except OSError as error:
-        raise ValueError(f"{path}: expected a whole MATLAB file, but {_reason(error)}") from error
     return _mat(path, wanted, arrays)
 
 
@@ -377,6 +335,7 @@ def _mat(path: Path, wanted: Wanted, arrays: Mapping[str, matlab.MatArray]) -> F
 
 def _keys(keys: Iterable[str], path: Path, listing: str, key: str) -> tuple[str, str | None]:
     """The names of the observations and of the factors, by what is usual; ``key`` is the former, if it is given."""
+    listing = printable(listing, 1000)
     names = {name.lower(): name for name in keys}
     if key and key.lower() not in names:
         raise ValueError(f"{path}: expected an array called {key}, but the file holds {listing or 'nothing'}")
@@ -392,10 +351,8 @@ def _keys(keys: Iterable[str], path: Path, listing: str, key: str) -> tuple[str,
 
 
 def _loaded(load: Callable[[], T], key: str, path: Path) -> T:
-    try:
+    with reading(path, f"numbers in {key!r}"):
         return load()
-    except UNREADABLE as error:
-        raise ValueError(f"{path}: expected numbers in {key!r}, but {_reason(error)}") from error
 
 
 def _by_name(keys: Iterable[str], path: Path, listing: str, load: Callable[[str], Rows], key: str) -> Found:
@@ -403,24 +360,33 @@ def _by_name(keys: Iterable[str], path: Path, listing: str, load: Callable[[str]
     names = {name.lower(): name for name in keys}
     observed, known = _keys(names.values(), path, listing, key)
 
-    def array(key: str) -> Rows:
-        return _loaded(lambda: load(key), key, path)
+    def array(key: str) -> NDArray[Any]:
+        return _loaded(lambda: _whole(_rows_of(load(key))), key, path)
 
-    rows = array(observed)
+    rows = _loaded(lambda: _rows_of(load(observed)), observed, path)
     if known is None:
         return Found(rows)
-    table = np.asarray(array(known)[:])
+    table = array(known)
     columns = table.shape[1] if table.ndim == 2 else 1
     if known == "latents_classes" and columns in (5, 6):
-        return _sprites(
-            rows, table, np.asarray(array("latents_values")[:]) if "latents_values" in names else None, path
-        )
+        return _sprites(rows, table, array(names["latents_values"]) if "latents_values" in names else None, path)
     if columns == 6 and known == "labels" and tuple(rows.shape[1:]) in ((64, 64, 3), (3, 64, 64)):
         return Found(rows, table, tuple(SHAPES3D_FACTORS), SHAPES3D_FACTORS)
     called: tuple[str, ...] = ()
     if "factor_names" in names:
-        called = tuple(str(name) for name in np.asarray(array(names["factor_names"])[:]).ravel())
+        called = tuple(str(name) for name in array(names["factor_names"]).ravel())
     return Found(rows, table, called, assumed=(f"Observations are {observed!r} and factors {known!r}.",))
+
+
+def _rows_of(array: Rows) -> Rows:
+    """An array that has rows: a single number has none."""
+    if not len(array.shape):
+        raise ValueError("it is a single number, and each observation needs one")
+    return array
+
+
+def _whole(rows: Rows) -> NDArray[Any]:
+    return rows.whole() if isinstance(rows, hdf5.Hdf5Rows) else np.asarray(rows)
 
 
 def _sprites(rows: Rows, table: NDArray[Any], values: NDArray[Any] | None, path: Path) -> Found:
@@ -429,11 +395,6 @@ def _sprites(rows: Rows, table: NDArray[Any], values: NDArray[Any] | None, path:
         raise ValueError(f"{path}: expected latents_values of shape {table.shape}, but it is {values.shape}")
     values = None if values is None else values[:, -5:]
     return Found(rows, table[:, -5:], tuple(SPRITE_FACTORS), SPRITE_FACTORS, values)
-
-
-def _reason(error: BaseException) -> str:
-    """What a library said, as the end of our own sentence: one line, without its final stop."""
-    return f"reading it failed: {' '.join(str(error).split()).rstrip('.') or type(error).__name__}"
 
 
 Reader = Callable[[Path, Wanted], Found]

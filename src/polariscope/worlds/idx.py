@@ -14,11 +14,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from polariscope.foreign_files import check_regular, reading
 from polariscope.worlds import observations
 from polariscope.worlds.capacity import check_unpacked
+from polariscope.worlds.numpy_files import filled
 from polariscope.worlds.observations import Stored
 
-BLOCK = 1 << 22  # bytes unpacked at a time, so that no second copy of a large file comes to be
 IMAGES_FILE = re.compile(r"(?P<set>.*?)[-_.]?(?P<part>train|t10k|test)[-_.]images[-_.]idx3([-_.]ubyte)?")
 LABELS_FILE = re.compile(r".*labels[-_.]idx1([-_.]ubyte)?")
 IDX_TYPES = {8: ">u1", 9: ">i1", 11: ">i2", 12: ">i4", 13: ">f4", 14: ">f8"}
@@ -27,13 +28,15 @@ IDX_TYPES = {8: ">u1", 9: ">i1", 11: ">i2", 12: ">i4", 13: ">f4", 14: ">f8"}
 def read_idx(path: str | Path) -> NDArray[Any]:
     """The array in an IDX file, plain or gzip; a large plain one is mapped."""
     path = Path(path)
-    with path.open("rb") as file:
-        zipped = file.read(2) == b"\x1f\x8b"
-    try:
-        with gzip.open(path) if zipped else path.open("rb") as file:
-            return _array(file, path, zipped)
-    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-        raise ValueError(f"{path}: expected a whole gzip file, but it is cut short or damaged ({error})") from error
+    check_regular(path)
+    with reading(path, "IDX data"):
+        with path.open("rb") as file:
+            zipped = file.read(2) == b"\x1f\x8b"
+        try:
+            with gzip.open(path) if zipped else path.open("rb") as file:
+                return _array(file, path, zipped)
+        except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+            raise ValueError(f"{path}: expected a whole gzip file, but it is cut short or damaged ({error})") from error
 
 
 def read_idx_pair(path: Path) -> tuple[NDArray[Any], NDArray[Any] | None]:
@@ -133,15 +136,12 @@ def _array(file: BufferedIOBase, path: Path, zipped: bool) -> NDArray[Any]:
     start = 4 + len(header)
     if wanted > observations.HELD and not zipped and path.stat().st_size == start + wanted:
         return np.memmap(path, dtype, "r", start, shape)
-    check_unpacked(wanted, str(path))
-    data = np.empty(shape, dtype)
-    room, filled = data.reshape(-1).view(np.uint8).data, 0
-    while filled < wanted and (came := file.readinto(room[filled : filled + BLOCK])):
-        filled += came
-    if filled < wanted or file.read(1):
-        amount = f"only {filled}" if filled < wanted else "more"
+    check_unpacked(wanted, str(path), path.stat().st_size if zipped else None)
+    data = filled(file, wanted)
+    if len(data) < wanted or file.read(1):
+        amount = f"only {len(data)}" if len(data) < wanted else "more"
         raise ValueError(f"{path}: expected {wanted} bytes of data for shape {shape}, but {amount} came")
-    return data
+    return data.view(dtype).reshape(shape)
 
 
 def labels_beside(images: Path) -> Path | None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import warnings
+import ctypes
+import functools
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,10 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from polariscope.worlds.capacity import check_images
+from polariscope.foreign_files import check_regular, reading
+from polariscope.worlds.capacity import check_images, check_unpacked
 from polariscope.worlds.observations import HELD, Stored
 
 IMAGE_SUFFIXES = {".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".pgm", ".ppm"}
+FORMATS = ("PNG", "JPEG", "BMP", "GIF", "TIFF", "WEBP", "PPM")
+"""What is decoded, whatever a file is called: Pillow knows others, some of which run programs (Ghostscript for EPS)."""
 
 
 class ImageRows(Stored):
@@ -96,12 +100,22 @@ def _rows(files: Sequence[Path], size: int | None) -> ImageRows:
 
 def open_image(file: Path, look: Callable[[Image.Image], Any]) -> Any:
     """What ``look`` sees in an image; one that cannot be read is refused in a sentence."""
-    try:
-        with warnings.catch_warnings():
-            # Whether there is room is for us to say, and large images are looked at before they are decoded.
-            warnings.simplefilter("ignore", Image.DecompressionBombWarning)
-            with Image.open(file) as image:
+    check_regular(file)
+    _quiet_libtiff()
+    # Large images are looked at before they are decoded. Pillow warns about them; whether there is room we say.
+    with reading(file, "a whole image"):
+        try:
+            with Image.open(file, formats=FORMATS) as image:
+                check_unpacked(4 * image.width * image.height, str(file))
                 return look(image)
-    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
-        reason = " ".join(str(error).split()).rstrip(".") or type(error).__name__
-        raise ValueError(f"{file}: expected a whole image, but reading it failed: {reason}") from error
+        except Image.DecompressionBombError as error:
+            raise ValueError(str(error)) from error
+
+
+@functools.cache
+def _quiet_libtiff() -> None:
+    """Have libtiff say nothing by itself on damaged files: it would write before our sentence, which tells the same."""
+    library = ctypes.CDLL(Image.core.__file__)  # where names of the libraries that it was linked with are found too
+    for name in ("TIFFSetErrorHandler", "TIFFSetWarningHandler"):
+        if hasattr(library, name):
+            getattr(library, name)(None)

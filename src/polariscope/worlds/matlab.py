@@ -27,8 +27,6 @@ ITEM_BYTES = {
     "int64": 8, "uint64": 8, "double": 8,
 }  # fmt: skip
 """Classes of arrays that hold numbers, and what one takes."""
-DAMAGED = (MatReadError, TypeError, IndexError, KeyError, OverflowError)
-"""What SciPy raises besides the usual on a damaged file."""
 MOST_PACKED = 1032
 """How much deflate shrinks at most."""
 
@@ -53,7 +51,7 @@ class Reversed(Stored):
     """Rows with their axes in reverse, as HDF5 has those of MATLAB."""
 
     def __init__(self, rows: Stored) -> None:
-        self.rows, self.packed = rows, rows.packed
+        self.rows, self.packed, self.hollow = rows, rows.packed, rows.hollow
         self.shape, self.dtype = (rows.shape[0], *rows.shape[:0:-1]), rows.dtype
 
     def fetch(self, index: NDArray[np.int64]) -> NDArray[Any]:
@@ -65,8 +63,8 @@ def contents(path: Path) -> dict[str, MatArray]:
     """The arrays of a file of version 5 to 7, none of them loaded yet."""
     try:
         held = whosmat(path)
-    except DAMAGED as error:
-        raise ValueError(str(error) or type(error).__name__) from error
+    except MatReadError as error:  # which is no ValueError
+        raise ValueError(str(error)) from error
     return {name: _of_version_5(path, name, tuple(shape), kind) for name, shape, kind in held}
 
 
@@ -108,16 +106,14 @@ def _of_version_5(path: Path, name: str, shape: tuple[int, ...], kind: str) -> M
         check_unpacked(size, f"{path}: {name}")
         try:
             return np.asarray(loadmat(path, variable_names=[name])[name])
-        except DAMAGED as error:
-            raise ValueError(str(error) or type(error).__name__) from error
+        except MatReadError as error:
+            raise ValueError(str(error)) from error
 
     return MatArray(shape, kind, load, lambda: np.moveaxis(load(), -1, 0))
 
 
 def _of_hdf5(path: Path, name: str, stored: tuple[int, ...], kind: str) -> MatArray:
     def load() -> NDArray[Any]:
-        rows = hdf5.Hdf5Rows(path, name)
-        check_unpacked(rows.nbytes, f"{path}: {name}")
-        return rows[:].T
+        return hdf5.Hdf5Rows(path, name).whole().T
 
     return MatArray(stored[::-1], kind, load, lambda: Reversed(hdf5.Hdf5Rows(path, name)))

@@ -62,6 +62,8 @@ class Stored(ABC):
     dtype: np.dtype[Any]
     packed: bool = False
     """Rows that are dear to fetch one by one are held where they take no more than half of the free memory."""
+    hollow: bool = False
+    """Rows that claim to be far more than what is stored of them are never held, however small they are."""
 
     @abstractmethod
     def fetch(self, index: NDArray[np.int64]) -> NDArray[Any]:
@@ -145,6 +147,7 @@ class Converted(Stored):
 
     def __init__(self, rows: Rows, meaning: Meaning, source: str) -> None:
         self.rows, self.meaning, self.source = rows, meaning, source
+        self.hollow = isinstance(rows, Stored) and rows.hollow
         one = meaning.arranged(np.empty((1, *rows.shape[1:]), np.bool_))
         self.shape = (len(rows), *one.shape[1:])
         self.dtype = np.dtype(np.uint8 if meaning.bytes else np.float32)
@@ -160,6 +163,7 @@ class Resized(Stored):
 
     def __init__(self, images: Rows, size: int) -> None:
         self.images = images
+        self.hollow = isinstance(images, Stored) and images.hollow
         self.shape = (len(images), images.shape[1], size, size)
         self.dtype = images.dtype
 
@@ -182,7 +186,7 @@ class Shaped(Stored):
     """Rows of numbers as images when they are asked for."""
 
     def __init__(self, rows: Stored, shape: tuple[int, ...], by_columns: bool) -> None:
-        self.rows, self.by_columns, self.packed = rows, by_columns, rows.packed
+        self.rows, self.by_columns, self.packed, self.hollow = rows, by_columns, rows.packed, rows.hollow
         self.shape, self.dtype = (len(rows), *shape), rows.dtype
 
     def fetch(self, index: NDArray[np.int64]) -> NDArray[Any]:
@@ -314,8 +318,9 @@ def _meaning(
 
 def held(rows: Rows) -> Rows:
     """Rows that are small are brought into the memory, large ones stay where they are."""
-    small = isinstance(rows, Stored) and rows.nbytes <= max(HELD, available_memory() // 2 if rows.packed else 0)
-    return in_memory(rows) if isinstance(rows, Stored) and small else rows
+    if not isinstance(rows, Stored) or rows.hollow:
+        return rows
+    return in_memory(rows) if rows.nbytes <= max(HELD, available_memory() // 2 if rows.packed else 0) else rows
 
 
 def as_array(data: Any) -> NDArray[Any]:

@@ -18,9 +18,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from polariscope.worlds.files import UNREADABLE
 from polariscope.worlds.image_folder import IMAGE_SUFFIXES, open_image
 from polariscope.worlds.mask_sequences import FEWEST, Clips, Masks, MaskWorld, visible_runs
+from polariscope.worlds.numpy_files import npz
 from polariscope.worlds.world import worlds
 
 
@@ -115,11 +115,8 @@ def _numbers(frame: NDArray[Any]) -> NDArray[Any]:
 
 
 def _in_archive(path: Path) -> Iterator[tuple[str, NDArray[Any]]]:
-    try:
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
-            arrays = {name: np.asarray(archive[name]) for name in archive.files}
-    except (*UNREADABLE, AttributeError, TypeError) as error:  # a lone array is no archive to be looked into
-        raise ValueError(f"{path}: expected a whole npz file of masks, but it cannot be read as one") from error
+    with npz(path) as archive:
+        arrays = {name: archive[name] for name in archive.names}
     sequence = arrays.pop("sequence", None)
     for name, masks in arrays.items():
         if masks.ndim != 3 or masks.dtype.kind not in "biuf" or not masks.size:
