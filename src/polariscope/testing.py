@@ -1,4 +1,4 @@
-"""The contract kit: what worlds, objectives, measures, models, readers and studies promise, checked on any of yours, too.
+"""The contract kit: what worlds, objectives, measures, models, readers and studies promise, checked on yours, too.
 
 Rooms that trust each other's promises need no special cases: training resumes to the same bits because observations
 are a function of their number, tables show a range because the measure declares it. Each check is a plain function
