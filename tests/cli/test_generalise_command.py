@@ -65,7 +65,9 @@ def test_a_registered_model_leaves_a_run_that_can_be_tested_again(place, capsys)
     assert not Path("generalise.html").exists()
 
 
-def test_a_second_call_overwrites_no_page_and_every_block_has_its_heading(place, capsys) -> None:
+def test_a_second_call_overwrites_no_page_and_every_block_has_its_heading(place, capsys, monkeypatch) -> None:
+    monkeypatch.setattr("polariscope.report.page.inline", lambda figure, label, key: "")  # figures take the time
+    monkeypatch.setattr("polariscope.report.findings._draw", lambda chart, path: None)
     asked = ["generalise", "mine.py:three", *SMALL[:-1], "--steps", "2", "--splits", "random", "extrapolation"]
     reports = []
     for _ in range(2):
@@ -125,7 +127,7 @@ def test_several_models_show_what_their_biases_add_to_the_first(place, capsys) -
 @pytest.mark.parametrize(
     ("asked", "words"),
     [
-        (["mine.py:two", *SMALL, "--steps", "2"], "(n, 3) are to be told"),
+        (["mine.py:two", *SMALL, "--steps", "2"], "the targets need (n, 3)"),
         (["mine.py:three", *SMALL, "--splits", "sideways"], "no split 'sideways'"),
         (["--leaderboard", "--world", "squares"], "nothing was published"),
         (["nothing", *SMALL], "nothing"),
