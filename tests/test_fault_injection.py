@@ -106,8 +106,7 @@ def examine(folder: Path) -> None:
 def examined(folder: Path) -> Any:
     (run,) = Store(folder / "runs").runs()
     told = json.loads((run.path / "findings.json").read_text())
-    # Which code is asked for in a copied folder: settings have its path.
-    told.pop("settings", None)
+    del told["command"]  # which has the folder's path
     (examination,) = run.record["examinations"]
     noted = {name: value for name, value in examination.items() if name not in VOLATILE}
     return [run.state, told, noted, len(list((run.path / "representations").iterdir())), run.checkpoint.exists()]

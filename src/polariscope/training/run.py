@@ -90,6 +90,8 @@ def train_once(config: RunConfig, store: Store | Path | str = "runs", tell: Tell
     store = as_store(store)
     run_id = standing_id(config)
     path = store.path_of(run_id)
+    if not path.exists():
+        ready(config)  # what cannot be trained leaves no store behind either
     with hold(path, wait=True):
         if not (path / "run.json").exists():
             return train(config, store, tell, run_id)
