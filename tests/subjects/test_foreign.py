@@ -323,7 +323,7 @@ def test_a_code_without_variance_has_no_columns_for_it_and_a_long_one_is_cut(dot
     assert "and 34 more" in out
     page = (tmp_path / "report.html").read_text()
     assert "on 64 examples" in page
-    assert "examined on the file" in page
+    assert "examined on the data “dots”" in page
 
 
 def test_compare_resizes_images_as_its_sentence_says(dots_file, tmp_path, capsys) -> None:
