@@ -1,5 +1,7 @@
 """Modularity from tables by hand, explicitness against scikit-learn's logistic regression and ROC areas."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
@@ -97,3 +99,17 @@ def test_bad_input_is_refused_in_a_sentence():
         modularity_of([[1.0, -0.1]])
     with pytest.raises(ValueError, match="readout is"):
         explicitness(codes, factors, "svm")
+
+
+def test_a_factor_of_many_values_takes_memory_for_those_that_were_seen():
+    """40,000 values and 90,000 samples once asked for 27 GiB; what is taken follows the samples of the read-out."""
+    generator = np.random.default_rng(0)
+    factors = generator.integers(0, 40_000, size=(90_000, 1))
+    codes = factors / 40_000 + 0.001 * generator.standard_normal((90_000, 2))
+    tracemalloc.start()
+    score = explicitness(codes, factors, train=1000, test=500)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 2e8
+    assert score.value > 0.99
+    assert score.table == pytest.approx(1, abs=0.01)

@@ -4,6 +4,7 @@ import gzip
 import multiprocessing
 import os
 import pickle
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -16,6 +17,7 @@ from PIL import Image
 from torch.utils.data import DataLoader, TensorDataset
 
 from polariscope import representation
+from polariscope.cli import main
 from polariscope.lab.store import Store
 from polariscope.memory import available_memory
 from polariscope.objectives.vae import VAE
@@ -342,3 +344,44 @@ def test_free_memory_is_what_the_system_has_or_the_container_allows(tmp_path) ->
     write("sys/fs/cgroup/jobs/memory.stat", "anon 1\nfile 700000\n")
     assert available_memory(tmp_path) == 3_000_000 - (2_500_000 - 700_000), "files in the cache give way"
     assert 0 < available_memory() <= os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+@pytest.mark.parametrize(
+    "world",
+    [
+        {"name": "digits", "count": 10**12},
+        {"name": "natural-sprites", "count": 10**12},
+        {"name": "gaussian", "count": 10**12},
+        {"name": "masks", "sequences": 10**12},
+    ],
+    ids=lambda world: world["name"],
+)
+def test_more_observations_than_fit_are_refused_with_what_would(world, monkeypatch) -> None:
+    monkeypatch.setattr(capacity, "available_memory", lambda: 8 * 10**9)
+    name = "sequences" if "sequences" in world else "count"
+    with pytest.raises(ValueError, match=rf"128000.0 GB, where 8.0 GB are free; {name}=10000000 \(--world.{name} "):
+        worlds.build(world)
+    assert worlds.build({**world, name: 10**7}) is not None
+
+
+def test_more_latents_than_fit_are_refused_with_what_would(monkeypatch, capsys, tmp_path) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(capacity, "available_memory", lambda: 8 * 10**9)
+    words = ["train", "--world", "mini-sprites", "--training.steps", "1", "--model.latents"]
+    assert main([*words, "1000000000"]) == 2
+    sentence = capsys.readouterr().err
+    assert "weights, which take" in sentence
+    fewer = int(re.search(r"--model.latents (\d+)\) would fit", sentence)[1])
+    assert 10**4 < fewer < 10**6
+    assert not list(tmp_path.glob("runs/*/run.json"))
+
+
+def test_what_does_not_fit_is_a_sentence(monkeypatch, capsys) -> None:
+    def greedy(words):
+        np.empty(2**57)
+
+    monkeypatch.setattr("polariscope.cli.version.main", greedy)
+    assert main(["version"]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith("error: there is not enough memory: Unable to allocate 1.00 EiB")
+    assert error.count("\n") == 1

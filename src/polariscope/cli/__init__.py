@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from polariscope import plugins
 from polariscope.command import again, carrying_out
 from polariscope.interrupts import terminated_as_interrupted
-from polariscope.memory import keep_freed_memory
+from polariscope.memory import available_memory, keep_freed_memory
 from polariscope.printable import say, spell_out
 
 COMMANDS = {
@@ -78,6 +78,14 @@ def _run(arguments: list[str]) -> int:
         return 130
     except BrokenPipeError:
         raise
+    except MemoryError as error:
+        wanted = str(error) or "more was asked for"
+        free = f"{available_memory() / 1e9:.1f} GB are free"
+        say(
+            f"error: there is not enough memory: {wanted}, and {free}; take less data or a smaller model",
+            file=sys.stderr,
+        )
+        return 2
     except ArithmeticError as error:
         say(f"error: {error}", file=sys.stderr)
         return 3

@@ -115,11 +115,13 @@ def explicitness(
         means, _ = _class_means(unit, column, int(size))
         spread = unit.var(axis=0)
         table[:, k] = means[column].var(axis=0) / np.where(spread > 0, spread, 1.0)
+        # Values that the read-out never saw have no score: a factor may have thousands, and few samples of each.
+        values, known = np.unique(column[rows], return_inverse=True)
         if readout == "discriminant":
-            together = _log_posteriors(unit[rows], column[rows], unit[held], int(size))
+            together = _log_posteriors(unit[rows], known, unit[held], len(values))
         else:
-            together = _logistic(z[rows], column[rows], z[held], int(size))
-        per_factor[k] = _area_under_curve(together, column[held])
+            together = _logistic(z[rows], known, z[held], len(values))
+        per_factor[k] = _area_under_curve(together, values, column[held])
     settings = {
         "readout": readout,
         "seed": seed,
@@ -132,9 +134,8 @@ def explicitness(
 
 def _class_means(unit: FloatArray, labels: IntArray, size: int) -> tuple[FloatArray, FloatArray]:
     counts = np.bincount(labels, minlength=size).astype(np.float64)
-    indicator = np.zeros((len(labels), size))
-    indicator[np.arange(len(labels)), labels] = 1.0
-    return (indicator.T @ unit) / np.maximum(counts, 1)[:, None], counts
+    sums = np.stack([np.bincount(labels, column, size) for column in unit.T], axis=1)
+    return sums / np.maximum(counts, 1)[:, None], counts
 
 
 def _log_softmax(scores: FloatArray) -> FloatArray:
@@ -162,17 +163,19 @@ def _logistic(z: FloatArray, labels: IntArray, queries: FloatArray, size: int) -
     return out
 
 
-def _area_under_curve(scores: FloatArray, labels: IntArray) -> float:
-    """One-against-rest area under the ROC curve of scores (samples, classes), averaged over the classes."""
-    samples, classes = scores.shape
-    positives = np.bincount(labels, minlength=classes)
-    usable = (positives > 0) & (positives < samples) & np.isfinite(scores).all(axis=0)
-    if not usable.any():
+def _area_under_curve(scores: FloatArray, values: IntArray, labels: IntArray) -> float:
+    """One-against-rest area under the ROC curve of scores (samples, classes), averaged over the classes, whose
+    ``values`` ascend. Labels that are none of them count against all."""
+    samples = len(scores)
+    areas = []
+    for value, score in zip(values, scores.T, strict=True):
+        own = labels == value
+        n = int(own.sum())
+        if 0 < n < samples and np.isfinite(score).all():
+            areas.append((rankdata(score)[own].sum() - n * (n + 1) / 2) / (n * (samples - n)))
+    if not areas:
         raise ValueError("a factor has no value that both parts of the split contain: use more samples")
-    ranks = rankdata(scores, axis=0)
-    own = np.bincount(labels, ranks[np.arange(samples), labels], classes)[usable]
-    n = positives[usable]
-    return float(np.mean((own - n * (n + 1) / 2) / (n * (samples - n))))
+    return float(np.mean(areas))
 
 
 _BINNED: tuple[Invariance, ...] = ("permutation", "sign", "scale", "isotropic_scale", "translation")

@@ -34,7 +34,7 @@ from polariscope.training.config import RunConfig, TrainingConfig
 from polariscope.training.loop import WEIGHTS_STEP, Diverged, Event, Listeners, build_state, fit, seed_step
 from polariscope.training.progress import Progress, Tell, bars, watched
 from polariscope.training.start import begin
-from polariscope.worlds.capacity import check_images
+from polariscope.worlds.capacity import check_images, check_weights
 from polariscope.worlds.data_files import data_files
 from polariscope.worlds.given import Data
 from polariscope.worlds.observations import HELD
@@ -43,6 +43,8 @@ from polariscope.worlds.targets import targets_of
 from polariscope.worlds.world import World, to_tensor
 
 FEW = 64
+FEW_LATENTS = 4096
+"""Up to here a network is built without a look at what it will take; tens are usual."""
 OVER_THE_RUN = ("linear", "late-linear", "cosine")
 """Schedules that depend on the number of steps of the whole run."""
 TELL_EVERY = 0.1  # seconds: a word to another process costs as much as a small step
@@ -280,11 +282,16 @@ def _looked_at(world: World) -> Iterator[NDArray[Any]]:
 
 
 def check_room(config: RunConfig) -> None:
-    """Refuse images too large to be trained on here, before a network is built for them."""
+    """Refuse images, and a network, too large to be trained on here, before any memory is taken for them."""
     world = config.world
     source = getattr(world, "path", None) or type(world).__name__
     advice = "size={side} (--world.size {side}) or a smaller batch_size (--training.batch-size) would fit"
     check_images(world.shape, len(world), source, config.training.batch_size, advice)
+    latents = getattr(config.model, "latents", None)
+    if isinstance(latents, int) and latents > FEW_LATENTS:
+        with torch.device("meta"):  # where weights have shapes and no memory
+            network = build_model(config)
+        check_weights(sum(weight.numel() for weight in network.parameters()), latents)
 
 
 def brief_of(config: RunConfig) -> Brief:

@@ -12,6 +12,10 @@ NETWORK_BYTES = 512
 """What its widest layers, which see the whole image, take for every pixel of one: weights, gradients, two averages."""
 FEWEST = 8
 """Images in the smallest batch that is of use."""
+MANY, DRAWN_BYTES = 10**6, 128
+"""Observations that always fit; and what each of more takes for its number, its factors, and their being drawn."""
+TRAINED_BYTES = 16
+"""What a weight takes in training."""
 LARGE, MOST_PACKED = 2**30, 300
 """What unpacks to more bytes, and is so many times smaller packed, is taken for a bomb; dSprites is 120 times."""
 
@@ -34,6 +38,35 @@ def check_images(shape: tuple[int, ...], count: int, source: str, batch_size: in
         f"{source}: images of {width}x{height} pixels are too large for this machine: a batch of {together} takes "
         f"about {gigabytes(needed)} in training (the set of {count:,} itself {whole}), and "
         f"{gigabytes(free)} are free; {advice.format(side=side) or f'{side}x{side} pixels would fit'}"
+    )
+
+
+def check_count(count: int, source: str, name: str = "count") -> None:
+    """Refuse more observations than can be numbered, and their factors drawn, in the memory that is free."""
+    if count <= MANY:
+        return
+    free = available_memory()
+    if count * DRAWN_BYTES > free:
+        fewer = 10 ** max(0, math.floor(math.log10(free / 2 / DRAWN_BYTES)))
+        raise ValueError(
+            f"{source}: {name} is {count:,}, and the factors alone of so many take about "
+            f"{gigabytes(count * DRAWN_BYTES)}, where {gigabytes(free)} are free; {name}={fewer} "
+            f"(--world.{name} {fewer}) would fit"
+        )
+
+
+def check_weights(parameters: int, latents: int | None) -> None:
+    """Refuse a network that does not fit into memory: its weights, their gradients, and two averages of these."""
+    needed, free = TRAINED_BYTES * parameters, available_memory()
+    if needed <= free:
+        return
+    advice = "take a smaller model (see --model.*)"
+    if latents is not None:  # which are most of what is too large, so weights grow with them
+        fewer = max(1, latents * free // (2 * needed))
+        advice = f"latents={fewer} (--model.latents {fewer}) would fit"
+    raise ValueError(
+        f"the model has {parameters:,} weights, which take {gigabytes(needed)} in training, and {gigabytes(free)} are "
+        f"free; {advice}"
     )
 
 

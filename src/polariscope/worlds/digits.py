@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtri
 
+from polariscope.worlds.capacity import check_count
 from polariscope.worlds.factors import Factor, numbered
 from polariscope.worlds.world import worlds
 
@@ -68,6 +69,7 @@ class Digits:
     def __post_init__(self) -> None:
         if self.count < 1:
             raise ValueError(f"digits: count is {self.count}; at least 1 observation is needed")
+        check_count(self.count, "digits")
         if self.size < 8:
             raise ValueError(f"digits: size is {self.size}; a digit needs at least 8 pixels")
 

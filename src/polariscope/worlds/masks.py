@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from scipy.signal import lfilter
 from scipy.special import polygamma, psi
 
+from polariscope.worlds.capacity import check_count
 from polariscope.worlds.mask_sequences import FEWEST, Clips, Masks, MaskWorld, visible_runs
 from polariscope.worlds.natural_increments import FACTORS, PUBLISHED
 from polariscope.worlds.world import worlds
@@ -70,6 +71,7 @@ class Walkers(MaskWorld):
                 f"masks need at least 1 sequence of 2 to {LONGEST} frames in the mean; got {self.sequences} of "
                 f"{self.length}"
             )
+        check_count(self.sequences, "masks", "sequences")
         if self.fewest < 1:
             raise ValueError(f"a mask has at least 1 pixel; got fewest={self.fewest}")
         if self.size < 8:

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtr, ndtri
 
+from polariscope.worlds.capacity import check_count
 from polariscope.worlds.factors import Factor, FactorGrid, numbered
 from polariscope.worlds.kept import ROOM, Kept
 from polariscope.worlds.natural_increments import Videos, natural_increments
@@ -84,6 +85,7 @@ class NaturalSprites:
                 f"natural sprites are at least 1 pair of images with 8 to 1024 pixels a side; got {self.count} of "
                 f"{self.size}"
             )
+        check_count(self.count, "natural sprites")
         if not 0 <= self.extremes < 0.5:
             raise ValueError(f"the share of extreme areas is from 0 to below 0.5; got {self.extremes}")
 

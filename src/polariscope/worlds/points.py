@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.spatial.transform import Rotation
 
+from polariscope.worlds.capacity import check_count
 from polariscope.worlds.factors import Factor, numbered
 from polariscope.worlds.world import worlds
 
@@ -45,6 +46,7 @@ class PointWorld(ABC):
     def __post_init__(self) -> None:
         if self.count < 1:
             raise ValueError(f"a point world needs at least 1 point; count is {self.count}")
+        check_count(self.count, type(self).__name__)
 
     @property
     @abstractmethod
