@@ -13,7 +13,7 @@ from polariscope.cli.parsing import parse
 from polariscope.cli.progress import bars
 from polariscope.console import Terminal
 from polariscope.examination.examination import about_run
-from polariscope.examination.examine import divergence_weight, examine
+from polariscope.examination.examine import examine
 from polariscope.lab.holding import InUseError, hold
 from polariscope.lab.store import Run, Store
 from polariscope.nets.autoencoder import AutoencoderConfig
@@ -87,7 +87,7 @@ def show(demo: Run, runs: list[Run], options: Options) -> int:
     several = []
     for run, config in zip(runs, configs, strict=True):
         console.print(f"examining {run.id} ...", highlight=False)
-        beta = divergence_weight(config.objective)
+        beta = config.objective.divergence_weight
         asked = {"count": demo.config["examples"], "beta": beta, "shelf": run_shelf(run)}
         examination = examine(load_model(run), config.world, **asked)
         note(run, examination)

@@ -23,7 +23,7 @@ from polariscope.cli.named import (
 from polariscope.cli.parsing import check_place, parse, take, take_first
 from polariscope.examination.embedding import Shelf
 from polariscope.examination.examination import Examination, about_run
-from polariscope.examination.examine import divergence_weight, examine
+from polariscope.examination.examine import examine
 from polariscope.examination.next_steps import next_commands, said_next
 from polariscope.lab.holding import InUseError, hold
 from polariscope.lab.results import OWN, Basis, Examined, add
@@ -124,7 +124,7 @@ def main(arguments: list[str]) -> int:
         world, looked_at = _part(asked_world, config, options.part, own=asked_world == config.world)
         subject = dataclasses.replace(run_subject(run), notes=looked_at)
         shelf = run_shelf(run) if options.out is None and not options.fresh else None
-        beta = divergence_weight(config.objective)
+        beta = config.objective.divergence_weight
         examination = examine(subject, world, beta=beta, shelf=shelf, **asked)
         if options.out is None:
             note(run, examination, options.part, options.seed, None if asked_world == config.world else asked_world)

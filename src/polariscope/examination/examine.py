@@ -22,9 +22,6 @@ from polariscope.measures.factor_information import InformationBeyondChance, inf
 from polariscope.measures.mcc import lack_of_latents
 from polariscope.measures.measure import Measure, Undefined, meaning, measures
 from polariscope.measures.polarisation import VariableTypes, per_variable_kl, variable_types
-from polariscope.objectives.beta_vae import BetaVAE
-from polariscope.objectives.objective import Objective
-from polariscope.objectives.vae import VAE
 from polariscope.report.findings import Value
 from polariscope.representation import BATCH, Representation
 from polariscope.subjects import Subject
@@ -76,7 +73,7 @@ def examine(
     """
     subject, world = subject_and_world(model, data, factors)
     if beta is None and subject.run is not None:
-        beta = divergence_weight(config_of(subject.run).objective)
+        beta = config_of(subject.run).objective.divergence_weight
     representation = embed(subject, world, shelf, count=count, seed=seed)
     notes = [*representation.notes, *getattr(world, "assumed", ()), *_notes(representation)]
     table = None
@@ -105,13 +102,6 @@ def examine(
     if pictures and (note := picture_note(world.shape, found.limits)):
         notes.append(note)
     return found
-
-
-def divergence_weight(objective: Objective) -> float | None:
-    """The weight of the divergence, for objectives that have one and no other pressure on the posterior."""
-    if type(objective) is BetaVAE:  # not one with a full covariance, to which the diagonal formula does not apply
-        return objective.beta
-    return 1.0 if isinstance(objective, VAE) else None
 
 
 def types_of(representation: Representation) -> VariableTypes:

@@ -21,12 +21,6 @@ class Autoencoding(Objective):
     def default_model(self) -> Model:
         return AutoencoderConfig()
 
-    @property
-    def divergence_weight(self) -> float | None:
-        """Weight of the divergence of a diagonal posterior from the prior, where the loss is the reconstruction and
-        that alone; None for other losses. With it the decoder's slope predicts the posterior variances."""
-        return None
-
 
 @dataclass(frozen=True)
 class Pass:

@@ -127,6 +127,12 @@ class Objective(ABC):
         """What a step consists of."""
         return (self,)
 
+    @property
+    def divergence_weight(self) -> float | None:
+        """Weight of the divergence of a diagonal posterior from the prior, where the loss is the reconstruction and
+        that alone; None for other losses. With it the decoder's slope predicts the posterior variances."""
+        return None
+
     def scores(self, counts: Mapping[str, Tensor]) -> dict[str, float]:
         """Scores of the whole held-out set, from the totals of the ``counts`` of its batches."""
         return {}
