@@ -5,6 +5,7 @@ import io
 import os
 import struct
 import zipfile
+import zlib
 from pathlib import Path
 
 import h5py
@@ -305,3 +306,16 @@ def test_libtiff_writes_nothing_by_itself(tmp_path, capfd) -> None:
     with pytest.raises(ValueError, match=r"0\.tif: expected a whole image"):
         look(tmp_path / "tiff")
     assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_numbers_of_an_unknown_type_do_not_end_the_process(tmp_path, packed) -> None:
+    """SciPy takes the type of numbers in a MATLAB file for a place in a table, wherever that leads."""
+    savemat(tmp_path / "a.mat", {"images": IMAGES})
+    content = bytearray((tmp_path / "a.mat").read_bytes())
+    content[192:196] = bytes(4)
+    if packed:
+        element = zlib.compress(content[128:])
+        content[128:] = struct.pack("<II", 15, len(element)) + element
+    (tmp_path / "a.mat").write_bytes(content)
+    assert "an array has numbers of the unknown type 0" in refused(tmp_path / "a.mat")

@@ -8,6 +8,8 @@ image, stored as a column or a row, do so as well.
 from __future__ import annotations
 
 import math
+import struct
+import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +29,10 @@ ITEM_BYTES = {
     "int64": 8, "uint64": 8, "double": 8,
 }  # fmt: skip
 """Classes of arrays that hold numbers, and what one takes."""
+MATRIX, PACKED, HEAD = 14, 15, 4096
+"""Elements of a file: an array, a packed one; and the bytes at the start of each that have its shape and name."""
+NUMERIC_CLASSES, NUMERIC_TYPES = range(6, 16), (1, 2, 3, 4, 5, 6, 7, 9, 12, 13)
+"""What arrays of numbers are, and as what numbers may be stored."""
 MOST_PACKED = 1032
 """How much deflate shrinks at most."""
 
@@ -61,6 +67,7 @@ class Reversed(Stored):
 
 def contents(path: Path) -> dict[str, MatArray]:
     """The arrays of a file of version 5 to 7, none of them loaded yet."""
+    _check_types(path)
     try:
         held = whosmat(path)
     except MatReadError as error:  # which is no ValueError
@@ -96,6 +103,37 @@ def observations_of(array: MatArray, name: str, labels: int | None, numbers: int
         array.rows() if by_last else array.load(),
         f"The {where} of {name!r} ({shape}) are taken as observations{why}.",
     )
+
+
+def _check_types(path: Path) -> None:
+    """Refuse arrays of a type of numbers that there is none of: SciPy looks it up unseen, which ends the process."""
+    with path.open("rb") as file:
+        order = ">" if file.read(128)[126:] == b"MI" else "<"
+        while len(tag := file.read(8)) == 8:
+            kind, length = struct.unpack(f"{order}II", tag)
+            start = file.tell()
+            head = file.read(min(length, HEAD))
+            if kind == PACKED:
+                head = zlib.decompressobj().decompress(head, HEAD)
+                kind, head = struct.unpack(f"{order}I", head[:4])[0], head[8:]
+            if kind == MATRIX:
+                _check_type(head, order)
+            file.seek(start + length)
+
+
+def _check_type(head: bytes, order: str) -> None:
+    """Flags, shape and name come before the numbers; each says its type and length, short ones in half the room."""
+    place, array_class = 0, 0
+    for part in range(4):
+        kind, length = struct.unpack_from(f"{order}II", head, place)
+        short = kind >> 16 != 0
+        if part == 0:
+            array_class = struct.unpack_from(f"{order}I", head, place + 8)[0] & 0xFF
+        if part == 3 and array_class in NUMERIC_CLASSES and (kind & 0xFFFF if short else kind) not in NUMERIC_TYPES:
+            raise ValueError(f"an array has numbers of the unknown type {kind}")
+        place += 8 if short else 8 + -(-length // 8) * 8
+        if array_class not in NUMERIC_CLASSES:
+            return
 
 
 def _of_version_5(path: Path, name: str, shape: tuple[int, ...], kind: str) -> MatArray:
