@@ -19,7 +19,9 @@ from scipy.io import savemat
 from polariscope.damaged_files import damages
 from polariscope.subjects.weights import read_weights
 from polariscope.testing import check_reader
+from polariscope.worlds import ArrayWorld
 from polariscope.worlds.files import read
+from polariscope.worlds.splits import FileSplit
 from polariscope.worlds.video import read_videos
 
 SOME, MANY = 24, 400
@@ -319,3 +321,10 @@ def test_numbers_of_an_unknown_type_do_not_end_the_process(tmp_path, packed) -> 
         content[128:] = struct.pack("<II", 15, len(element)) + element
     (tmp_path / "a.mat").write_bytes(content)
     assert "an array has numbers of the unknown type 0" in refused(tmp_path / "a.mat")
+
+
+def test_a_split_is_read_from_no_pipe(tmp_path) -> None:
+    for name in ("rows.npy", "rows.txt"):
+        os.mkfifo(tmp_path / name)
+        with pytest.raises(ValueError, match="expected a regular file, but it is a pipe"):
+            FileSplit(str(tmp_path / name)).parts(ArrayWorld(np.eye(4)))

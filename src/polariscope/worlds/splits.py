@@ -17,8 +17,10 @@ from typing import Literal, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from polariscope.foreign_files import check_regular
 from polariscope.registry import Registry, nearest
 from polariscope.worlds.factors import Factor, numbered
+from polariscope.worlds.numpy_files import read_npy
 from polariscope.worlds.view import Paired, View, inside
 from polariscope.worlds.world import World, worlds
 
@@ -142,11 +144,9 @@ class FileSplit:
     def parts(self, world: World) -> Parts:
         path = Path(self.path).expanduser()
         try:
-            rows = (
-                np.load(path, allow_pickle=False)
-                if path.suffix == ".npy"
-                else np.loadtxt(path, dtype=np.int64, ndmin=1)
-            )
+            path.stat()  # a file that is not there has a sentence of its own
+            check_regular(path)
+            rows = read_npy(path) if path.suffix == ".npy" else np.loadtxt(path, dtype=np.int64, ndmin=1)
         except FileNotFoundError as error:
             raise ValueError(f"there is no file {path} with the numbers of what is kept from training") from error
         except ValueError as error:
