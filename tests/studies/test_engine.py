@@ -190,7 +190,7 @@ def test_a_table_is_judged_again_from_its_file_alone(toy, tmp_path):
     finally:
         toy.largest = 8
     pq.write_table(pq.read_table(first.path / "table.parquet").replace_schema_metadata({}), tmp_path / "other.parquet")
-    with pytest.raises(ValueError, match="does not say of which"):
+    with pytest.raises(ValueError, match="does not say which study it is of"):
         judge(tmp_path / "other.parquet")
 
 
@@ -337,7 +337,7 @@ def test_the_overview_counts_verdicts(toy, tmp_path):
     assert "| [toy](toy-paper/README.md) | paper | 5 | 1 | 0 | 1 | 1 |" in lines
     assert len(lines) == 6
     (tmp_path / "elsewhere" / "table.parquet").write_text("junk")
-    assert "elsewhere/table.parquet cannot be read as a table of a study" in overview(tmp_path)
+    assert "elsewhere/table.parquet: expected the table of a study" in overview(tmp_path)
 
 
 def test_one_page_is_made_from_tables_alone(toy, tmp_path, capsys):

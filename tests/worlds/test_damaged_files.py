@@ -16,11 +16,20 @@ from PIL import Image
 from safetensors.torch import save_file
 from scipy.io import savemat
 
+from polariscope.cli.parsing import read_toml
 from polariscope.damaged_files import damages
+from polariscope.lab import Store
+from polariscope.nets.architecture import MLP
+from polariscope.nets.autoencoder import AutoencoderConfig
+from polariscope.studies.rows import Table
+from polariscope.studies.study import Origin
+from polariscope.studies.tables import read_table, write_table
 from polariscope.subjects.weights import read_weights
 from polariscope.testing import check_reader
+from polariscope.training import RunConfig, TrainingConfig, load_model, train
 from polariscope.worlds import ArrayWorld
 from polariscope.worlds.files import read
+from polariscope.worlds.mini_sprites import MiniSprites
 from polariscope.worlds.splits import FileSplit
 from polariscope.worlds.video import read_videos
 
@@ -95,6 +104,36 @@ OTHERS = {
 }
 
 
+TABLE = Table([{"seed": 1, "x": 0.5, "y": [1, 2]}] * 3)
+
+
+def run_folder(path: Path) -> None:
+    config = RunConfig(MiniSprites(), model=AutoencoderConfig(2, MLP((4,), (4,))), training=TrainingConfig(steps=2))
+    train(config, Store(path.parent), run_id=path.name, quiet=True)
+
+
+def open_run(path: Path) -> None:
+    """What a look at a run of somebody else reads."""
+    run = Store(path.parent).open(path.name)
+    run.metrics()
+    load_model(run)
+
+
+OTHERS |= {
+    "run": (run_folder, open_run),
+    "table.parquet": (
+        lambda path: write_table(
+            path, Table([{"seed": 1, "x": 0.5, "y": [1, 2]}] * 3), Origin("toy", "smoke", 1, 2.0, {})
+        ),
+        read_table,
+    ),
+    "run.toml": (
+        lambda path: path.write_text('[world]\nname = "mini-sprites"\n[training]\nsteps = 100\nlearning_rate = 1e-3\n'),
+        lambda path: read_toml(str(path)),
+    ),
+}
+
+
 @pytest.mark.parametrize("name", MAKERS)
 def test_damaged_data_is_read_or_refused(tmp_path, name) -> None:
     MAKERS[name](tmp_path / name)
@@ -102,7 +141,7 @@ def test_damaged_data_is_read_or_refused(tmp_path, name) -> None:
 
 
 @pytest.mark.parametrize("name", OTHERS)
-def test_damaged_weights_and_videos_are_read_or_refused(tmp_path, name) -> None:
+def test_other_damaged_files_are_read_or_refused(tmp_path, name) -> None:
     make, reader = OTHERS[name]
     make(tmp_path / name)
     check_reader(reader, [tmp_path / name], count=SOME)

@@ -17,8 +17,8 @@ import os
 import re
 import secrets
 import stat
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
@@ -147,27 +147,33 @@ class Run:
 
     def metrics(self) -> list[Row]:
         """All metrics, in the order they were written."""
-        return list(zip(*(column.to_pylist() for column in self.metrics_table().columns), strict=True))
+        table = self.metrics_table()
+        with self._reading_metrics():
+            return list(zip(*(column.to_pylist() for column in table.columns), strict=True))
 
     def metrics_table(self) -> pa.Table:
         """All metrics as an Arrow table."""
         file = self.path / "metrics.parquet"
         if not file.exists():
             return METRICS.empty_table()
-        try:
+        with self._reading_metrics():
             if not file.is_file():
                 raise OSError("metrics.parquet is no regular file")
             with pq.ParquetFile(file) as parquet:
                 table = parquet.read()
             table.validate(full=True)
-        except (pa.ArrowException, OSError) as error:
-            raise ValueError(f"the metrics of run {one_line(self.id)} cannot be read: {one_line(error)}") from error
-        if not table.schema.equals(METRICS):
-            found = ", ".join(f"{field.name} {field.type}" for field in table.schema)
-            raise ValueError(
-                f"the metrics of run {one_line(self.id)} cannot be read: their columns are {one_line(found)}"
-            )
+            if not table.schema.equals(METRICS):
+                columns = ", ".join(f"{field.name} {field.type}" for field in table.schema)
+                raise ValueError(f"their columns are {columns}")
         return table
+
+    @contextmanager
+    def _reading_metrics(self) -> Iterator[None]:
+        """What is wrong with the file, in a sentence; names in it that are no text are seen only when they are used."""
+        try:
+            yield
+        except (pa.ArrowException, OSError, ValueError) as error:
+            raise ValueError(f"the metrics of run {one_line(self.id)} cannot be read: {one_line(error)}") from error
 
     def curve(self, term: str, split: str = "train") -> tuple[list[int], list[float]]:
         """Steps and values of one term."""

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from polariscope.atomic import atomic
+from polariscope.foreign_files import check_regular, reading
 from polariscope.studies.study import Origin, Row, Table
 
 METADATA = b"polariscope.study"
@@ -37,19 +38,19 @@ def write_table(path: Path, table: Table, origin: Origin) -> None:
 
 def read_table(path: Path) -> tuple[Table, Origin]:
     """The rows of a table and where they come from."""
-    try:
+    check_regular(path)
+    with reading(path, "the table of a study"):
         whole = pq.read_table(path)
-    except (OSError, pa.ArrowInvalid) as error:
-        raise ValueError(f"{path} cannot be read as a table of a study: {str(error).splitlines()[0]}") from error
-    if METADATA not in (whole.schema.metadata or {}):
-        raise ValueError(f"{path} is not the table of a study: it does not say of which")
-    about = json.loads(whole.schema.metadata[METADATA])
-    encoded = set(about.pop("json"))
-    rows: list[Row] = [
-        {name: json.loads(value) if name in encoded else value for name, value in row.items() if value is not None}
-        for row in whole.to_pylist()
-    ]
-    return Table(rows), Origin(**about)
+        whole.validate(full=True)
+        if METADATA not in (whole.schema.metadata or {}):
+            raise ValueError("it does not say which study it is of")
+        about = json.loads(whole.schema.metadata[METADATA])
+        encoded = set(about.pop("json"))
+        rows: list[Row] = [
+            {name: json.loads(value) if name in encoded else value for name, value in row.items() if value is not None}
+            for row in whole.to_pylist()
+        ]
+        return Table(rows), Origin(**about)
 
 
 def _plain(rows: list[Row], name: str) -> pa.DataType | None:

@@ -22,6 +22,7 @@ from torch import Tensor, nn
 
 from polariscope import plugins
 from polariscope.atomic import is_full
+from polariscope.foreign_files import printable
 from polariscope.lab.holding import hold
 from polariscope.lab.provenance import data_changes, data_record
 from polariscope.lab.store import Row, Run, Store, fingerprint
@@ -223,8 +224,10 @@ def config_of(run: Run, data: Data | None = None) -> RunConfig:
     except UnknownName as error:
         made = plugins.missing(run.plugins)
         if not made:
-            raise
+            raise ValueError(f"the configuration of run {run.id} does not build: {printable(str(error))}") from error
         raise ValueError(f"{error.what}, and run {run.id} was made {made}") from error
+    except (ValueError, TypeError, ArithmeticError, MemoryError) as error:  # a record may have been changed, or damaged
+        raise ValueError(f"the configuration of run {run.id} does not build: {printable(str(error))}") from error
 
 
 def train_in_memory(config: RunConfig, listeners: Listeners | None = None) -> Any:
@@ -332,7 +335,10 @@ def load_model(run: Run | Path | str, step: int | None = None, *, store: Store |
     """
     run = run if isinstance(run, Run) else as_store(store).open(run)
     config = config_of(run)
-    model = build_model(config)
+    try:
+        model = build_model(config)
+    except (ValueError, TypeError, ArithmeticError, MemoryError, RuntimeError) as error:  # torch says all in the last
+        raise ValueError(f"the network of run {run.id} does not build: {printable(str(error))}") from error
     if step == 0:
         model = begin(model, config.start)
     else:
