@@ -69,7 +69,9 @@ def test_layers_compared_are_a_table_too(found) -> None:
     images = np.random.default_rng(0).random((40, 8, 8))
     same = polariscope.compare(Net(), Net(), polariscope.as_world(images), count=40)
     assert same.to_arrow().column_names[0] == "layer"
-    assert repr(same).startswith("<Comparison: cka of Net and Net: 1.000 of the mean representations")
+    assert repr(same).startswith(
+        "<Comparison: Net and Net have nearly the same code: cka of their mean representations is 1.00"
+    )
 
 
 def test_names_at_the_top_are_found_when_asked_for() -> None:

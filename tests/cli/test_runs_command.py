@@ -92,6 +92,7 @@ def test_whoever_reads_no_further_is_let_go_quietly(run, store, monkeypatch, wor
     os.close(reading)
     with os.fdopen(writing, "w") as closed, monkeypatch.context() as patch:
         patch.setattr("sys.stdout", closed)
+        patch.setenv("COLUMNS", "300")  # room for every column, so that there is nothing to say about them
         if "no" in words:
             patch.setattr("sys.stderr", closed)
         assert main(words) == 141

@@ -159,7 +159,9 @@ def test_every_layer_has_a_name(architecture, expected):
 
 @pytest.mark.parametrize("shape", [(1, 30, 30), (1, 15, 15), (1, 16, 30), (1, 4, 4), (20,)], ids=str)
 def test_images_that_do_not_halve_are_refused_with_a_way_out(shape):
-    with pytest.raises(ValueError, match="at least 8 that divide by 4; this data has shape .*: use the mlp") as error:
+    with pytest.raises(
+        ValueError, match="at least 8 that divide by 4; this data has shape .*--model.architecture mlp"
+    ) as error:
         Autoencoder(AutoencoderConfig(), shape)
     assert str(shape) in str(error.value)
 

@@ -420,13 +420,13 @@ class Squares(Study):
 def test_the_outcome_of_a_study(monkeypatch, parsed):
     studies.names()  # find the real ones first
     monkeypatch.setattr(studies, "_entries", {"squares": Squares})
-    table = Table([{"seed": 0, "square": 9.0}, {"seed": 1, "square": 9.0}])
-    origin = Origin("squares", "smoke", 2, 90.0, {"python": "3.11", "machine": ["one", "other"]})
-    outcome = Outcome(Path("squares-smoke"), table, Squares().judge(table, "smoke"), origin)
+    table = Table([{"seed": seed, "square": 9.0} for seed in range(5)])
+    origin = Origin("squares", "laptop", 5, 90.0, {"python": "3.11", "machine": ["one", "other"]})
+    outcome = Outcome(Path("squares-laptop"), table, Squares().judge(table, "laptop"), origin)
     findings = outcome.findings()
-    assert findings.headline == "Are squares positive? squares at smoke scale: 1 held, 1 not held."
+    assert findings.headline == "Are squares positive? squares at laptop scale: 1 held, 1 not held."
     assert [row["verdict"] for row in findings.json()["claims"]] == ["held", "not held"]
-    assert findings.json()["seeds"] == 2
+    assert findings.json()["seeds"] == 5
     text = page([findings])
     assert_quiet(text, parsed)
     shown = parsed(text)
@@ -434,7 +434,7 @@ def test_the_outcome_of_a_study(monkeypatch, parsed):
     assert shown.text["claims"].count("not held") == 1
     assert "page 3: 9.0" in shown.text["claims"]
     assert "Source: Nobody, Nothing, p. 3." in shown.text[""]
-    assert "2 rows; 2 seeds; 1.5 minutes of one core" in shown.text[""]
+    assert "5 rows; 5 seeds; 1.5 minutes of one core" in shown.text[""]
     assert "machine" in shown.text["again"]
     assert not outcome.findings(figures=False).of(Chart)
 
