@@ -50,9 +50,9 @@ OTHER_DATA = "The examples are not of the run's own data, but of --data or other
 class Options(ModelFlags):
     """polariscope examine RUN [options], or polariscope examine FILE.py:NAME --data WORLD_OR_FILE [options]
 
-    RUN is a run's id, a unique part of it, its folder, or 'latest'. FILE.py:NAME is a model of yours: an nn.Module, a
-    class or function without arguments that makes one, or a function from observations to codes. A file of codes (.npy,
-    .npz), a row for each example, may stand in place of a model.
+    RUN is a run's id, its name, a unique beginning or ending of its id, its folder, or 'latest'. FILE.py:NAME is a
+    model of yours: an nn.Module, a class or function without arguments that makes one, or a function from observations
+    to codes. A file of codes (.npy, .npz), a row for each example, may stand in place of a model.
     """
 
     data: str | None = None

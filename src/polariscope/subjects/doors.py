@@ -1,6 +1,6 @@
 """The door for a model and the data to look at it with: every public function that takes both takes them here.
 
-A model may also be named: a :class:`~polariscope.lab.store.Run`, its id, a unique part of it, its folder or
+A model may also be named: a :class:`~polariscope.lab.store.Run`, its id, its name, its folder or
 ``"latest"``, or ``FILE.py:NAME``. A run knows the data it was trained on, so that for a run data may be left out.
 """
 

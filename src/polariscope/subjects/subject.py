@@ -300,7 +300,7 @@ def as_subject(
     """Wrap a module, an object with ``encode``, an estimator with ``transform``, a plain function from observations to
     codes, codes that are there already (a row for each example), or a run.
 
-    A run may be named by its id, a unique part of it, its folder or ``"latest"`` (in the folder ``runs``); a string
+    A run may be named by its id, its name, its folder or ``"latest"`` (in the folder ``runs``); a string
     ``FILE.py:NAME`` names a model in a file of yours, and one that ends in ``.npy`` or ``.npz`` a file of codes.
 
     ``encode`` and ``decode`` name a method, ``forward``, or a layer by its dotted name, or are functions themselves;

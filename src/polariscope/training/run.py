@@ -124,10 +124,10 @@ def resume(
 ) -> Run:
     """Go on with a run that was stopped, from its last checkpoint to the same bits as if it had not been.
 
-    ``run`` may be its id, its name, a unique part of its id, its folder, or ``"latest"``; ``data`` is what it was made
-    with, if that was in memory. With ``steps`` also a finished run goes on, see :func:`extend`. Progress is shown as
-    by :func:`train`. Data in files that has changed since is refused, unless ``changed_data_ok``: what then comes out
-    is the result of neither.
+    ``run`` may be its id, its name, a unique beginning or ending of its id, its folder, or ``"latest"``; ``data`` is
+    what it was made with, if that was in memory. With ``steps`` also a finished run goes on, see :func:`extend`.
+    Progress is shown as by :func:`train`. Data in files that has changed since is refused, unless ``changed_data_ok``:
+    what then comes out is the result of neither.
     """
     run = run if isinstance(run, Run) else as_store(store).open(run)
     with hold(run.path):
@@ -330,8 +330,8 @@ def load_model(run: Run | Path | str, step: int | None = None, *, store: Store |
     """The trained network of a run, ready to be examined: the latest state, or the snapshot at a step; step 0 is as it
     was drawn.
 
-    ``run`` may be its id, a unique part of it, its folder, or ``"latest"``. What the network can do depends on its
-    model: one of an autoencoder encodes and decodes, a classifier gives scores.
+    ``run`` may be its id, its name, a unique beginning or ending of its id, its folder, or ``"latest"``. What the
+    network can do depends on its model: one of an autoencoder encodes and decodes, a classifier gives scores.
     """
     run = run if isinstance(run, Run) else as_store(store).open(run)
     config = config_of(run)
