@@ -2,16 +2,20 @@
 
 import html
 import json
+import os
 import re
 import shlex
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from polariscope import plugins
 from polariscope.cli import main
 from polariscope.report import Findings
 from polariscope.report.page import page
+from polariscope.worlds.world import worlds
 
 PLUGIN = """
 from dataclasses import dataclass
@@ -68,8 +72,12 @@ COMMANDS = {
 def place(tmp_path_factory):
     """A folder with a plug-in, modules, data and two runs, and blanks in every name."""
     folder = tmp_path_factory.mktemp("a folder")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(folder)
+    worlds.names()  # find those of the house first
+    with pytest.MonkeyPatch.context() as patch:  # what the plug-in registers is gone with the last of these tests
+        patch.setattr(worlds, "_entries", dict(worlds._entries))
+        patch.setattr(plugins, "_FILES", {})
+        start = os.getcwd()
+        os.chdir(folder)
         Path("a plug in.py").write_text(PLUGIN, encoding="utf-8")
         Path("my models.py").write_text(SOURCE, encoding="utf-8")
         rng = np.random.default_rng(0)
@@ -77,7 +85,10 @@ def place(tmp_path_factory):
         words = ["train", "our-squares", "--world.positions", "6", *MLP, *SHORT, "--plugin", "a plug in.py"]
         assert main(["train", "digits", "--objective", "classify", "--model", "mlp", *SHORT]) == 0
         assert main(words) == 0
-    return folder
+        os.chdir(start)
+        yield folder
+    for name in [name for name in sys.modules if name.startswith("plugin_")]:
+        del sys.modules[name]
 
 
 @pytest.fixture(autouse=True)

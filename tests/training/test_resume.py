@@ -123,14 +123,14 @@ def test_moments_come_back_with_the_strides_of_their_weights(tmp_path) -> None:
     assert any(p.dim() == 4 and not p.is_contiguous() for p in optimiser.state), "there are channels-last weights"
 
 
-KILLED = {
-    "autoencoder": ("--objective beta-vae", 3),
-    "classifier": ("--objective classify --model lenet", 1),
-    "two players": ("--objective factor-vae --objective.width 32 --objective.depth 2", 1),
-}
+KILLED = [
+    pytest.param("--objective beta-vae", 3, id="autoencoder", marks=pytest.mark.deep),
+    pytest.param("--objective classify --model lenet", 1, id="classifier", marks=pytest.mark.deep),
+    pytest.param("--objective factor-vae --objective.width 32 --objective.depth 2", 1, id="two players"),
+]
 
 
-@pytest.mark.parametrize(("chosen", "kills"), KILLED.values(), ids=KILLED.keys())
+@pytest.mark.parametrize(("chosen", "kills"), KILLED)
 def test_kills_through_the_command_line(tmp_path, chosen: str, kills: int) -> None:
     """``kill -9``, each time after a new checkpoint, of what a user would train."""
     settings = f"""{chosen} --world.size 16 --training.steps 60 --training.batch-size 8
