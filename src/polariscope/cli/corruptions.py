@@ -24,7 +24,7 @@ from polariscope.worlds.world import World, worlds
 
 HELP = """polariscope corruptions RUN [options], or polariscope corruptions FILE.py:NAME DATA [options]
 
-Counts the right answers of a classifier under every corruption of a suite, and says what it stands worst.
+Measures the accuracy of a classifier under every corruption of a suite, and names the worst one.
 
 RUN was trained with --objective classify, and is shown images that it kept from training. FILE.py:NAME is a classifier
 of yours: an nn.Module, a class or function without arguments that makes one, or a function from images to scores. DATA

@@ -135,7 +135,7 @@ class Withstood(Tabular):
 
     @property
     def worst(self) -> str:
-        """The corruption that it stands worst."""
+        """The corruption with the lowest accuracy."""
         return min(self.by_kind, key=lambda kind: self.by_kind[kind])
 
     @property

@@ -414,7 +414,7 @@ def _predictions(
         names = ", ".join(factor.name for factor in asked)
         hint = ": it tells classes, and values are asked for" if told.shape[1] == classes else ""
         raise ValueError(
-            f"{subject.name} gives {told.shape[1]} numbers for an observation, and {len(asked)} are to be told "
+            f"{subject.name} gives {told.shape[1]} numbers for an observation, and the task has {len(asked)} targets "
             f'({names}){hint}; train it to regress Task(world, "all", "values")'
         )
     return told

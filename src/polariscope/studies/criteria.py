@@ -112,7 +112,7 @@ class _Of(Criterion):
         rows = table.where(**self.where)
         if not self.each:
             return self._one(rows)
-        # Groups of which nothing is asked are left out; one in which a side is missing is not decided.
+        # Skip groups without this column; one in which a side is missing is not decided.
         found = {value: self._one(group) for value, group in rows.by(self.each) if self._applies(group)}
         if not any(one.measured for one in found.values()):
             return Finding("", None, "nothing was measured")

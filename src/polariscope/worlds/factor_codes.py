@@ -18,7 +18,7 @@ class FactorCodes(View):
     """A world whose observations are its factors, from 0 to 1, with zeros up to the size of a learned code.
 
     What is read from them is the best that can be read from any representation (Spec 001a, section 10). ``negative``
-    turns every sign around: as good a code, but further from what is to be told.
+    turns every sign around: as good a code, but further from the targets.
 
     >>> from polariscope.worlds.mini_sprites import MiniSprites
     >>> FactorCodes(MiniSprites(), size=6, negative=True).observe([1295]).tolist()
