@@ -7,8 +7,8 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.rendering import seconds
-from polariscope.worlds.corruptions import SUITES, corrupt
-from polariscope.worlds.faces import Faces
+from polariscope.worlds.renderers.faces import Faces
+from polariscope.worlds.views.corruptions import SUITES, corrupt
 
 SIZE = 64
 LOOPED = 32

@@ -30,7 +30,7 @@ from polariscope.objectives.objective import Objective
 from polariscope.representation import represent
 from polariscope.training.config import RunConfig, TrainingConfig
 from polariscope.training.run import train_in_memory
-from polariscope.worlds.mini_sprites import MiniSprites
+from polariscope.worlds.renderers.mini_sprites import MiniSprites
 
 WORLD = MiniSprites(size=16, scales=4, orientations=6, positions=16)
 MODELS: dict[str, tuple[Objective, int]] = {

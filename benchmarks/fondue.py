@@ -16,7 +16,7 @@ from polariscope.nets.architecture import MLP
 from polariscope.nets.autoencoder import AutoencoderConfig
 from polariscope.objectives.vae import VAE
 from polariscope.training.config import RunConfig, TrainingConfig
-from polariscope.worlds.sprites import Sprites
+from polariscope.worlds.renderers.sprites import Sprites
 
 
 def main(short: int = 500, full: int = 20_000, starts: tuple[int, ...] = (4, 11, 22), elbow_sizes: int = 9) -> None:

@@ -20,8 +20,8 @@ from polariscope.objectives.slow_vae import SlowVAE
 from polariscope.training import RunConfig, TrainingConfig
 from polariscope.training.loop import Listeners, build_state, fit
 from polariscope.training.run import build_model
-from polariscope.worlds.pairs import Pairs
-from polariscope.worlds.sprites import Sprites
+from polariscope.worlds.renderers.sprites import Sprites
+from polariscope.worlds.views.pairs import Pairs
 
 IMAGES = 64
 """Of a step."""

@@ -12,7 +12,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from polariscope.worlds.sprites import Sprites, Variant
+from polariscope.worlds.renderers.sprites import Sprites, Variant
 
 
 def seconds(work: Callable[[], object], repeats: int = 3) -> float:

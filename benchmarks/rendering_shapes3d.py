@@ -8,7 +8,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from polariscope.worlds.shapes3d import Shapes3D
+from polariscope.worlds.renderers.shapes3d import Shapes3D
 
 
 def main(count: int = 20_000, seed: int = 0) -> None:

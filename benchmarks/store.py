@@ -17,7 +17,7 @@ from rich.table import Table
 
 from polariscope.lab.store import Store
 from polariscope.training.config import RunConfig
-from polariscope.worlds.sprites import Sprites
+from polariscope.worlds.renderers.sprites import Sprites
 
 
 def made(root: Path, count: int) -> Store:

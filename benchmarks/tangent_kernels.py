@@ -29,7 +29,7 @@ from rich.table import Table
 
 from polariscope.kernels import Stack, tangent_blocks, tangent_kernel
 from polariscope.nets.classifiers import Weights, lenet
-from polariscope.worlds.digit_tasks import DigitTask, standardise
+from polariscope.worlds.renderers.digit_tasks import DigitTask, standardise
 
 PEER = Path.home() / ".cache" / "polariscope" / "neural-tangents"
 PACKAGES = (

@@ -23,7 +23,7 @@ from polariscope.objectives.beta_vae import BetaVAE
 from polariscope.training import RunConfig, TrainingConfig
 from polariscope.training.loop import Listeners, build_state, fit
 from polariscope.training.run import build_model
-from polariscope.worlds.sprites import Sprites
+from polariscope.worlds.renderers.sprites import Sprites
 
 BATCH = 64
 LATENTS = 10

@@ -14,7 +14,7 @@ from polariscope.examination.generalise import generalise
 from polariscope.examination.transitions import examine_transitions
 from polariscope.objectives.beta_vae import BetaVAE
 from polariscope.worlds.given import as_world
-from polariscope.worlds.mini_sprites import MiniSprites
+from polariscope.worlds.renderers.mini_sprites import MiniSprites
 from polariscope.worlds.splits import RandomSplit
 
 

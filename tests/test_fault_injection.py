@@ -26,7 +26,7 @@ from polariscope.studies.study import Bench
 from polariscope.studies.tables import read_table
 from polariscope.training import RunConfig, TrainingConfig
 from polariscope.training import checkpoint as checkpoints
-from polariscope.worlds.mini_sprites import MiniSprites
+from polariscope.worlds.renderers.mini_sprites import MiniSprites
 
 TRAINING = {"batch_size": 8, "log_every": 2, "evaluate_every": 3, "checkpoint_every": 3, "snapshot_every": 4}
 VOLATILE = ("steps_per_second", "seconds", "earlier", "created", "updated")

@@ -10,7 +10,7 @@ from polariscope.nets.autoencoder import Autoencoder, AutoencoderConfig
 from polariscope.representation import Representation, represent
 from polariscope.subjects.layers import layer_names, recorded
 from polariscope.worlds import ArrayWorld
-from polariscope.worlds.sprites import Sprites
+from polariscope.worlds.renderers.sprites import Sprites
 
 
 @pytest.fixture

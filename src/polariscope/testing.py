@@ -192,7 +192,7 @@ def check_reader(
     have ``read`` look at what it gives. Reading happens in a child of this process, for which Linux or macOS is needed,
     and for the limit of memory Linux.
 
-    >>> from polariscope.worlds.files import read
+    >>> from polariscope.worlds.readers.files import read
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     np.save(f"{folder}/a.npy", np.eye(8))
     ...     check_reader(lambda path: read(path).observe([0]), [Path(folder, "a.npy")])

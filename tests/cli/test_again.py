@@ -20,7 +20,7 @@ from polariscope.worlds.world import worlds
 PLUGIN = """
 from dataclasses import dataclass
 
-from polariscope.worlds.squares import Squares
+from polariscope.worlds.renderers.squares import Squares
 from polariscope.worlds.world import worlds
 
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from polariscope.lab import Store
-from polariscope.worlds.corruptions import SUITES
+from polariscope.worlds.views.corruptions import SUITES
 
 SOURCE = """
 import torch

@@ -26,7 +26,7 @@ from polariscope.nets.autoencoder import AutoencoderConfig
 from polariscope.objectives.vae import VAE
 from polariscope.studies import Study, studies
 from polariscope.training import RunConfig, TrainingConfig
-from polariscope.worlds.mini_sprites import MiniSprites
+from polariscope.worlds.renderers.mini_sprites import MiniSprites
 
 
 @studies.register("endless")

@@ -7,7 +7,7 @@ from polariscope.nets.architecture import MLP
 from polariscope.nets.predictors import Encoder
 from polariscope.objectives.predict import Regress
 from polariscope.training import RunConfig
-from polariscope.worlds.mini_sprites import MiniSprites
+from polariscope.worlds.renderers.mini_sprites import MiniSprites
 from polariscope.worlds.splits import Extrapolation, Part, RandomSplit
 from polariscope.worlds.targets import Task
 

@@ -7,6 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 import torch
+from polariscope.worlds.points.synthetic import Gaussian
 
 from polariscope.dimension.results import SCHEMA, dimension_findings, reading_row, result_rows
 from polariscope.dimension.search import Search
@@ -33,9 +34,8 @@ from polariscope.objectives.vae import VAE
 from polariscope.report.markdown import markdown
 from polariscope.theory.linear_vae import solve, trace_gaps
 from polariscope.training.config import RunConfig, TrainingConfig
-from polariscope.worlds.points import Gaussian
+from polariscope.worlds.renderers.sprites import Sprites
 from polariscope.worlds.splits import RandomSplit
-from polariscope.worlds.sprites import Sprites
 from polariscope.worlds.world import ArrayWorld
 
 SPECTRUM = (5.0, 3.0, 1.5, 0.8, 0.3, 0.1)

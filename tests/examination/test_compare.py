@@ -14,7 +14,7 @@ from polariscope.nets.autoencoder import Autoencoder, AutoencoderConfig
 from polariscope.objectives.beta_vae import BetaVAE
 from polariscope.subjects import as_subject
 from polariscope.training import RunConfig, TrainingConfig, train
-from polariscope.worlds.mini_sprites import MiniSprites
+from polariscope.worlds.renderers.mini_sprites import MiniSprites
 
 
 def model(seed: int) -> Autoencoder:

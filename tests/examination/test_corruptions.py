@@ -7,8 +7,8 @@ from scipy.stats import binomtest
 from torch import nn
 
 from polariscope.examination.corruptions import Withstood, withstand
-from polariscope.worlds.corruptions import SUITES, corrupt
 from polariscope.worlds.targets import Task
+from polariscope.worlds.views.corruptions import SUITES, corrupt
 from polariscope.worlds.world import ArrayWorld
 
 GREYS = np.arange(0.05, 1, 0.1)
@@ -234,7 +234,7 @@ NAMES = {"kinds": ("contrast",)}
             lambda x: x[:1].flatten(1),
             greys(),
             NAMES,
-            r"is to give scores \(30, 2\) of classes, and gave shape \(1, 144\)",
+            r"returned shape \(1, 144\) for 30 observations",
         ),
         (lambda x: {"a": x}, greys(), NAMES, "nothing that is called logits"),
         (lambda x: bright(x) * torch.nan, greys(), NAMES, "diverged"),

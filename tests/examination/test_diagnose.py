@@ -20,7 +20,7 @@ from polariscope.examination.diagnose import (
 from polariscope.kernels.machine import rbf, solve
 from polariscope.kernels.principal import targets
 from polariscope.nets.classifiers import Weights, lenet, mlp
-from polariscope.worlds.digits import Digits
+from polariscope.worlds.renderers.digits import Digits
 from polariscope.worlds.world import to_tensor
 
 

@@ -23,7 +23,7 @@ from polariscope.objectives.beta_vae import BetaVAE
 from polariscope.representation import Representation
 from polariscope.subjects import Subject
 from polariscope.training import RunConfig, TrainingConfig, train
-from polariscope.worlds.mini_sprites import MiniSprites
+from polariscope.worlds.renderers.mini_sprites import MiniSprites
 
 ASKED = {"count": 60, "measured": ["mig"]}
 

@@ -25,8 +25,8 @@ from polariscope.report.page import page
 from polariscope.report.terminal import show
 from polariscope.representation import Representation
 from polariscope.theory.transitions import collapsed_std
-from polariscope.worlds.sources import Sources
-from polariscope.worlds.sprites import Sprites
+from polariscope.worlds.points.sources import Sources
+from polariscope.worlds.renderers.sprites import Sprites
 
 
 class Own(nn.Module):

@@ -15,7 +15,7 @@ from polariscope.report.generalisation_figures import attribution_bars, predicti
 from polariscope.studies.leaderboard import as_text, datasets, from_text, leaderboard, own_rows
 from polariscope.studies.published import Published, published, read
 from polariscope.worlds.factors import Factor, FactorGrid
-from polariscope.worlds.mini_sprites import MiniSprites
+from polariscope.worlds.renderers.mini_sprites import MiniSprites
 from polariscope.worlds.splits import Composition, Extrapolation, Interpolation, RandomSplit
 from polariscope.worlds.targets import Task
 from polariscope.worlds.world import GridWorld

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from polariscope.worlds.points.synthetic import Plane
 
 from polariscope.examination.corruptions import withstand
 from polariscope.examination.diagnose import Labelled, diagnose
@@ -10,8 +11,7 @@ from polariscope.manipulation.bundle import manipulation_findings, report_on
 from polariscope.manipulation.kinds import build
 from polariscope.manipulation.manipulation import apply
 from polariscope.nets.classifiers import mlp
-from polariscope.worlds.digits import Digits
-from polariscope.worlds.points import Plane
+from polariscope.worlds.renderers.digits import Digits
 
 
 def test_a_classifier_that_knows_nothing_is_not_called_robust() -> None:

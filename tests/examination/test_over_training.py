@@ -9,7 +9,7 @@ from polariscope.nets.flows import LinearFlowConfig
 from polariscope.objectives.slow_flow import SlowFlow
 from polariscope.representation import represent
 from polariscope.training import RunConfig, TrainingConfig, load_model, train
-from polariscope.worlds.sources import Sources
+from polariscope.worlds.points.sources import Sources
 from polariscope.worlds.splits import Part, RandomSplit
 
 WORLD = Sources(2000, 2, coefficient=1.0, start="normal", rate=6.0)

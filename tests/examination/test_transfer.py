@@ -12,7 +12,7 @@ from polariscope.examination.transfer import (
     on_part,
     transfer_matrix,
 )
-from polariscope.worlds.mini_sprites import MiniSprites
+from polariscope.worlds.renderers.mini_sprites import MiniSprites
 from polariscope.worlds.splits import Composition, Extrapolation
 
 

@@ -10,10 +10,10 @@ from polariscope.examination.transitions import TransitionExamination, examine_t
 from polariscope.measures.transition_statistics import transition_statistics
 from polariscope.report.findings import Chart
 from polariscope.report.page import page
-from polariscope.worlds.masks import Walkers
-from polariscope.worlds.pairs import Pairs
-from polariscope.worlds.sources import Sources
-from polariscope.worlds.squares import Squares
+from polariscope.worlds.points.sources import Sources
+from polariscope.worlds.renderers.masks import Walkers
+from polariscope.worlds.renderers.squares import Squares
+from polariscope.worlds.views.pairs import Pairs
 
 
 def test_sparse_and_normal_steps_are_told_apart() -> None:

@@ -24,7 +24,7 @@ from polariscope.kernels.frozen import (
 from polariscope.kernels.gradient_flow import Flow, train_flow
 from polariscope.kernels.machine import linear, rbf
 from polariscope.nets.classifiers import NTKConv2d, NTKLinear
-from polariscope.worlds.stripes import Stripe, compress
+from polariscope.worlds.points.stripes import Stripe, compress
 
 WORLD = Stripe(dimension=5)
 TEST = WORLD.sample(20_000, 999)

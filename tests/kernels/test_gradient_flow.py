@@ -22,8 +22,8 @@ from polariscope.kernels.gradient_flow import (
 )
 from polariscope.nets.classifiers import NTKLinear
 from polariscope.theory.amplification import dataset_amplification
-from polariscope.worlds.cylinder import Cylinder
-from polariscope.worlds.stripes import Stripe, random_directions
+from polariscope.worlds.points.cylinder import Cylinder
+from polariscope.worlds.points.stripes import Stripe, random_directions
 
 
 class AsModule(nn.Module):

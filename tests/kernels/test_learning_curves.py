@@ -7,7 +7,7 @@ import pytest
 
 from polariscope.kernels.frozen import laplace, learn_frozen
 from polariscope.kernels.learning_curves import LearningCurve, learning_curves
-from polariscope.worlds.stripes import Stripe
+from polariscope.worlds.points.stripes import Stripe
 
 SIZES = np.array([128, 256, 512, 1024])
 

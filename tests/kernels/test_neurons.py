@@ -10,7 +10,7 @@ from polariscope.kernels.flow_nets import MeanFieldNet
 from polariscope.kernels.gradient_flow import Flow, train_flow
 from polariscope.kernels.neurons import Neurons, clusters, dead, drift, growth_rates, near, neurons, regimes
 from polariscope.theory.stripe import Layers, attractors
-from polariscope.worlds.stripes import Stripe, random_directions
+from polariscope.worlds.points.stripes import Stripe, random_directions
 
 
 def test_a_position_lies_on_the_hyperplane_nearest_to_the_origin():

@@ -11,7 +11,7 @@ from polariscope.kernels.linearised import accuracy
 from polariscope.kernels.machine import one_hot
 from polariscope.kernels.width_sweep import best_descent, fingerprint, kernel_sweep, pixel_ridge
 from polariscope.nets.classifiers import lenet
-from polariscope.worlds.digit_tasks import DigitTask, standardise
+from polariscope.worlds.renderers.digit_tasks import DigitTask, standardise
 
 
 def task(name: str, count: int, labels: str = "digit") -> tuple[torch.Tensor, torch.Tensor]:

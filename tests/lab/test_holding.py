@@ -17,7 +17,7 @@ from polariscope.nets.autoencoder import AutoencoderConfig
 from polariscope.objectives.vae import VAE
 from polariscope.studies.study import Bench
 from polariscope.training import RunConfig, TrainingConfig, train
-from polariscope.worlds.mini_sprites import MiniSprites
+from polariscope.worlds.renderers.mini_sprites import MiniSprites
 
 HOLDER = """
 import runpy, sys, time

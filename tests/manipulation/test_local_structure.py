@@ -1,11 +1,11 @@
 import numpy as np
 import pytest
+from polariscope.worlds.points.synthetic import Plane
 
 from polariscope.manipulation import LocalStructure, PlaneTheory, apply, local_global, manipulate, pca_score
 from polariscope.theory.orthogonal_noise import gram_gap
-from polariscope.worlds.blobs import Blobs
-from polariscope.worlds.mini_sprites import MiniSprites
-from polariscope.worlds.points import Plane
+from polariscope.worlds.renderers.blobs import Blobs
+from polariscope.worlds.renderers.mini_sprites import MiniSprites
 
 ROWS = [
     (0.8, 3.0, 0.25, 36.13, 0.038, 0.0922),

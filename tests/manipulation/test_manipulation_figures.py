@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 import torch
+from polariscope.worlds.points.synthetic import Plane
 from torch import Tensor, nn
 
 from polariscope.examination.traversals import traverse, traverse_plane
@@ -15,8 +16,7 @@ from polariscope.manipulation import (
 )
 from polariscope.nets.architecture import MLP
 from polariscope.nets.autoencoder import Autoencoder, AutoencoderConfig
-from polariscope.worlds.mini_sprites import MiniSprites
-from polariscope.worlds.points import Plane
+from polariscope.worlds.renderers.mini_sprites import MiniSprites
 
 
 class Shown(nn.Module):

@@ -1,11 +1,11 @@
 import numpy as np
 import pytest
+from polariscope.worlds.points.synthetic import Plane, SquareLinear
 
 from polariscope.manipulation import LocalStructure, Noise, apply, manipulate
 from polariscope.worlds import ArrayWorld
-from polariscope.worlds.blobs import Blobs
-from polariscope.worlds.mini_sprites import MiniSprites
-from polariscope.worlds.points import Plane, SquareLinear
+from polariscope.worlds.renderers.blobs import Blobs
+from polariscope.worlds.renderers.mini_sprites import MiniSprites
 
 
 @pytest.mark.spec("003/F3-056")

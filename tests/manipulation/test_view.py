@@ -4,14 +4,14 @@ import pickle
 
 import numpy as np
 import pytest
+from polariscope.worlds.points.synthetic import Plane
 
 from polariscope.manipulation import Learned, LocalStructure, Noise, apply, load_bundle, save_bundle
 from polariscope.manipulation.view import ManipulatedView
 from polariscope.testing import check_world
 from polariscope.worlds import ArrayWorld, worlds
-from polariscope.worlds.augmented import Augmented
-from polariscope.worlds.mini_sprites import MiniSprites
-from polariscope.worlds.points import Plane
+from polariscope.worlds.renderers.mini_sprites import MiniSprites
+from polariscope.worlds.views.augmented import Augmented
 
 FLOATS = ArrayWorld(np.random.default_rng(0).normal(0, 50, (40, 7, 8, 8)), np.arange(40) % 4, floats=True)
 WORLDS = {"points": Plane(count=1500), "images": MiniSprites(), "float images": FLOATS}

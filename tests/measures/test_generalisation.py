@@ -19,11 +19,11 @@ from polariscope.measures.generalisation import (
     reference_predictions,
     same_look,
 )
-from polariscope.worlds.arm3d import Arm3D
-from polariscope.worlds.faces import Faces
-from polariscope.worlds.shapes3d import Shapes3D
+from polariscope.worlds.renderers.arm3d import Arm3D
+from polariscope.worlds.renderers.faces import Faces
+from polariscope.worlds.renderers.shapes3d import Shapes3D
+from polariscope.worlds.renderers.sprites import Sprites
 from polariscope.worlds.splits import Chosen, Composition, Extrapolation, Interpolation, one_ood
-from polariscope.worlds.sprites import Sprites
 from polariscope.worlds.targets import Task
 
 SPEC = Path(__file__).resolve().parents[2] / "docs" / "spec" / "001a-slowvae-and-indomain-generalization.md"

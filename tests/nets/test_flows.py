@@ -9,7 +9,7 @@ from polariscope.objectives.slow_flow import SlowFlow
 from polariscope.subjects import as_subject
 from polariscope.training import RunConfig
 from polariscope.training.run import build_model
-from polariscope.worlds.sources import Sources
+from polariscope.worlds.points.sources import Sources
 
 KINDS = ("additive", "volume-preserving", "affine")
 

@@ -24,8 +24,8 @@ from polariscope.training import RunConfig, TrainingConfig
 from polariscope.training.loop import build_state, fit
 from polariscope.training.run import load_model, train
 from polariscope.worlds import ArrayWorld, Factor, FactorGrid
+from polariscope.worlds.renderers.sprites import Sprites
 from polariscope.worlds.splits import RandomSplit
-from polariscope.worlds.sprites import Sprites
 
 SIZES = (3, 5, 4)
 SMALL = AutoencoderConfig(latents=4, architecture=MLP((32,), (32,)))

@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 import torch
+from polariscope.worlds.points.synthetic import Gaussian
 from torch.optim import Adam
 
 from polariscope.nets import Autoencoder, AutoencoderConfig, Diagonal, Full
@@ -23,9 +24,8 @@ from polariscope.training import RunConfig, TrainingConfig, fit
 from polariscope.training.loop import Listeners, build_state
 from polariscope.training.run import build_model
 from polariscope.worlds import to_tensor
-from polariscope.worlds.points import Gaussian
+from polariscope.worlds.renderers.sprites import Sprites
 from polariscope.worlds.splits import RandomSplit
-from polariscope.worlds.sprites import Sprites
 
 SPECTRUM = (5.0, 3.0, 1.5, 0.8, 0.3, 0.1)  # the worked example of Spec 002, section 5.5
 

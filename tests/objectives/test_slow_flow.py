@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from polariscope.worlds.points.synthetic import Gaussian
 
 from polariscope.lab import Store
 from polariscope.measures.mcc import mcc
@@ -21,8 +22,7 @@ from polariscope.training import RunConfig, TrainingConfig, resume, train
 from polariscope.training import checkpoint as checkpoints
 from polariscope.training.loop import Listeners, build_state, fit
 from polariscope.training.run import build_model, train_in_memory
-from polariscope.worlds.points import Gaussian
-from polariscope.worlds.sources import Sources
+from polariscope.worlds.points.sources import Sources
 
 SEEDS = range(5)
 

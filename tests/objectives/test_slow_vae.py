@@ -17,8 +17,8 @@ from polariscope.objectives.beta_vae import BetaVAE
 from polariscope.objectives.slow_vae import SlowVAE, entropy, expected_distance, step_cross_entropy
 from polariscope.training import RunConfig, TrainingConfig, train
 from polariscope.training.run import load_model
-from polariscope.worlds.mini_sprites import MiniSprites
-from polariscope.worlds.pairs import Pairs
+from polariscope.worlds.renderers.mini_sprites import MiniSprites
+from polariscope.worlds.views.pairs import Pairs
 
 
 def diagonal(mean, std):

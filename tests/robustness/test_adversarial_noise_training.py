@@ -22,7 +22,7 @@ from polariscope.training import checkpoint as checkpoints
 from polariscope.training.loop import Listeners, build_state, fit, rate_factor
 from polariscope.training.run import brief_of, build_model
 from polariscope.training.start import warm
-from polariscope.worlds.mini_sprites import MiniSprites
+from polariscope.worlds.renderers.mini_sprites import MiniSprites
 from polariscope.worlds.targets import Examples
 
 BRIEF = Brief((1, 8, 8), 2)

@@ -25,7 +25,7 @@ from polariscope.studies.study import Judgement
 from polariscope.studies.version import version_of
 from polariscope.training.config import RunConfig, TrainingConfig
 from polariscope.training.run import config_of
-from polariscope.worlds.squares import Squares
+from polariscope.worlds.renderers.squares import Squares
 
 
 class Toy(Study):

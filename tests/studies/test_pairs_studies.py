@@ -25,7 +25,7 @@ from polariscope.studies.inductive_biases.natural_pairs import NaturalPairs
 from polariscope.studies.inductive_biases.sparse_pairs import EXPERIMENT
 from polariscope.studies.study import Judgement, Row
 from polariscope.theory.transitions import fit
-from polariscope.worlds.sequences import transitions
+from polariscope.worlds.views.sequences import transitions
 
 
 def judged(found: Outcome, words: str, change: Callable[[Row], Row]) -> Judgement:

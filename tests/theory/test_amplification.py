@@ -12,7 +12,7 @@ from polariscope.theory.amplification import (
     saturation_time,
 )
 from polariscope.theory.stripe import Layers, attractors, ring
-from polariscope.worlds.stripes import Stripe
+from polariscope.worlds.points.stripes import Stripe
 
 STRIPE = Layers()
 

@@ -11,7 +11,7 @@ from polariscope.theory.learning_exponents import (
     feature_exponent,
     lazy_exponent,
 )
-from polariscope.worlds.stripes import Stripe, compress
+from polariscope.worlds.points.stripes import Stripe, compress
 
 
 @pytest.mark.spec("004/F42")

@@ -11,7 +11,7 @@ from scipy.stats import norm
 from polariscope.theory.amplification import perpendicular_drift
 from polariscope.theory.neuron_flow import Neurons, neuron_flow, population_averages
 from polariscope.theory.stripe import Layers, attractors
-from polariscope.worlds.stripes import Stripe
+from polariscope.worlds.points.stripes import Stripe
 
 
 def random_neurons(count: int, dimension: int, seed: int) -> Neurons:

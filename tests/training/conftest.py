@@ -6,8 +6,8 @@ from polariscope.nets.architecture import MLP
 from polariscope.nets.autoencoder import AutoencoderConfig
 from polariscope.objectives.vae import VAE
 from polariscope.training import RunConfig, TrainingConfig
+from polariscope.worlds.renderers.sprites import Sprites
 from polariscope.worlds.splits import RandomSplit
-from polariscope.worlds.sprites import Sprites
 
 
 @pytest.fixture

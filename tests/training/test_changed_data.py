@@ -10,7 +10,7 @@ from polariscope.nets.autoencoder import AutoencoderConfig
 from polariscope.objectives.vae import VAE
 from polariscope.training import RunConfig, TrainingConfig, resume, train
 from polariscope.training.run import standing_id, train_once
-from polariscope.worlds.files import File
+from polariscope.worlds.readers.files import File
 
 
 @pytest.fixture

@@ -11,8 +11,8 @@ from polariscope.training import RunConfig, TrainingConfig, checkpoint, loop, tr
 from polariscope.training.loop import Feed, Listeners, build_state, evaluate, fit
 from polariscope.training.run import build_model
 from polariscope.worlds import ArrayWorld
-from polariscope.worlds.augmented import Augmented
-from polariscope.worlds.mini_sprites import MiniSprites
+from polariscope.worlds.renderers.mini_sprites import MiniSprites
+from polariscope.worlds.views.augmented import Augmented
 
 FLOATS = ArrayWorld(np.random.default_rng(0).normal(size=(60, 7, 16, 16)), floats=True)
 BYTES = MiniSprites()

@@ -13,7 +13,7 @@ from polariscope.objectives.beta_vae import BetaVAE
 from polariscope.representation import represent
 from polariscope.training import RunConfig, TrainingConfig
 from polariscope.training.run import load_model, train
-from polariscope.worlds.mini_sprites import MiniSprites
+from polariscope.worlds.renderers.mini_sprites import MiniSprites
 
 
 @pytest.mark.spec("003/F3-093")

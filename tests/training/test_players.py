@@ -14,7 +14,7 @@ from polariscope.training import RunConfig, TrainingConfig, resume, train
 from polariscope.training import checkpoint as checkpoints
 from polariscope.training.loop import Listeners, build_state, fit
 from polariscope.worlds import ArrayWorld
-from polariscope.worlds.mini_sprites import MiniSprites
+from polariscope.worlds.renderers.mini_sprites import MiniSprites
 from polariscope.worlds.splits import RandomSplit
 
 WORLD = ArrayWorld(np.ones((8, 1), np.float32))

@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pytest
 import torch
+from polariscope.worlds.points.synthetic import Plane
 
 from polariscope.cli import main
 from polariscope.lab import Store
@@ -24,12 +25,11 @@ from polariscope.training import RunConfig, TrainingConfig, load_model, resume, 
 from polariscope.training.config import Start
 from polariscope.training.run import train_in_memory
 from polariscope.training.start import warm
-from polariscope.worlds.factor_codes import FactorCodes
-from polariscope.worlds.mini_sprites import MiniSprites
-from polariscope.worlds.pairs import Pairs
-from polariscope.worlds.points import Plane
+from polariscope.worlds.renderers.mini_sprites import MiniSprites
 from polariscope.worlds.splits import RandomSplit
 from polariscope.worlds.targets import Task
+from polariscope.worlds.views.factor_codes import FactorCodes
+from polariscope.worlds.views.pairs import Pairs
 from polariscope.worlds.world import to_tensor
 
 SMALL = MLP((16,), (16,))

@@ -23,8 +23,8 @@ from polariscope.training import RunConfig, TrainingConfig, load_model, resume, 
 from polariscope.training import checkpoint as checkpoints
 from polariscope.training.loop import Listeners, build_state, fit
 from polariscope.training.run import build_model
+from polariscope.worlds.renderers.sprites import Sprites
 from polariscope.worlds.splits import Extrapolation
-from polariscope.worlds.sprites import Sprites
 
 
 def state_dict(run) -> dict[str, torch.Tensor]:

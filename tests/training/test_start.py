@@ -13,7 +13,7 @@ from polariscope.training import RunConfig, TrainingConfig, load_model, resume, 
 from polariscope.training.config import Start
 from polariscope.training.loop import build_state, fit
 from polariscope.training.start import begin, warm
-from polariscope.worlds.mini_sprites import MiniSprites
+from polariscope.worlds.renderers.mini_sprites import MiniSprites
 from polariscope.worlds.splits import RandomSplit
 from polariscope.worlds.targets import Task
 

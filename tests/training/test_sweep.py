@@ -22,9 +22,9 @@ from polariscope.training import (
     train_all,
 )
 from polariscope.training.run import Progress, paced
-from polariscope.worlds.mini_sprites import MiniSprites
-from polariscope.worlds.pairs import Pairs
+from polariscope.worlds.renderers.mini_sprites import MiniSprites
 from polariscope.worlds.splits import RandomSplit
+from polariscope.worlds.views.pairs import Pairs
 
 
 @pytest.fixture

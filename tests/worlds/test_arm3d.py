@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from polariscope.worlds import arm3d as scene
-from polariscope.worlds.arm3d import Arm3D
-from polariscope.worlds.pairs import Pairs
+from polariscope.worlds.renderers import arm3d as scene
+from polariscope.worlds.renderers.arm3d import Arm3D
 from polariscope.worlds.splits import Composition, Extrapolation, Interpolation
+from polariscope.worlds.views.pairs import Pairs
 
 COLOUR, SHAPE, SIZE, HEIGHT, BACKGROUND, ACROSS, UP = range(7)
 BLUE, SPHERE = 3, 5

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from polariscope.worlds.points.synthetic import Plane
 from scipy import ndimage, stats
 
 from polariscope.nets.architecture import MLP
@@ -13,14 +14,13 @@ from polariscope.training import RunConfig, TrainingConfig
 from polariscope.training.loop import build_state, fit
 from polariscope.training.run import build_model
 from polariscope.worlds import ArrayWorld
-from polariscope.worlds.augmented import Augmented, Changes, changed
 from polariscope.worlds.mask_sequences import centre_and_area
-from polariscope.worlds.masks import Walkers
-from polariscope.worlds.mini_sprites import MiniSprites
-from polariscope.worlds.points import Plane
-from polariscope.worlds.sequences import FramePairs
+from polariscope.worlds.renderers.masks import Walkers
+from polariscope.worlds.renderers.mini_sprites import MiniSprites
 from polariscope.worlds.targets import Task, target_values
 from polariscope.worlds.view import drawn, others_of
+from polariscope.worlds.views.augmented import Augmented, Changes, changed
+from polariscope.worlds.views.sequences import FramePairs
 
 BYTES = np.random.default_rng(0).integers(0, 256, (60, 3, 9, 12), dtype=np.uint8)
 WORLDS = {

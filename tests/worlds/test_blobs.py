@@ -1,9 +1,9 @@
 import numpy as np
 import pytest
+from polariscope.worlds.points.synthetic import Plane, SquareLinear, SquareNonlinear
 
 from polariscope.worlds import worlds
-from polariscope.worlds.blobs import Blobs
-from polariscope.worlds.points import Plane, SquareLinear, SquareNonlinear
+from polariscope.worlds.renderers.blobs import Blobs
 
 
 @pytest.mark.spec("003/F3-053")

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.spatial.transform import Rotation
 
-from polariscope.worlds.bodies import Canvas, beam, box, camera, ellipsoid, polygon, prism, pyramid
+from polariscope.worlds.renderers.bodies import Canvas, beam, box, camera, ellipsoid, polygon, prism, pyramid
 
 TURNS = Rotation.random(8, rng=3).as_matrix()
 AHEAD = (0.0, 0.0, 1.0)

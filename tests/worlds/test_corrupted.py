@@ -3,20 +3,20 @@
 import numpy as np
 import pytest
 from PIL import Image
+from polariscope.worlds.points.synthetic import Plane
 
 from polariscope.cli import main
 from polariscope.cli.configuration import parse_run
 from polariscope.testing import check_world
 from polariscope.worlds import ArrayWorld, worlds
-from polariscope.worlds.corrupted import Corrupted
-from polariscope.worlds.corruptions import SUITES, corrupt
-from polariscope.worlds.digits import Digits
-from polariscope.worlds.mini_sprites import MiniSprites
-from polariscope.worlds.pairs import Pairs
-from polariscope.worlds.points import Plane
+from polariscope.worlds.renderers.digits import Digits
+from polariscope.worlds.renderers.mini_sprites import MiniSprites
 from polariscope.worlds.splits import Part
 from polariscope.worlds.targets import Task, target_values
 from polariscope.worlds.view import others_of
+from polariscope.worlds.views.corrupted import Corrupted
+from polariscope.worlds.views.corruptions import SUITES, corrupt
+from polariscope.worlds.views.pairs import Pairs
 
 DIGITS = Digits(count=60)
 

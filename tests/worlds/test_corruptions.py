@@ -7,11 +7,11 @@ import pytest
 from PIL import Image
 from scipy import ndimage
 
-from polariscope.worlds.corruptions import SUITES, Corruption, blur, corrupt, digital, noise, weather
-from polariscope.worlds.corruptions.corruption import HELD_OUT, Draws
-from polariscope.worlds.corruptions.resampling import blurred, gaussian_kernel, sampled, soft_noise
-from polariscope.worlds.digits import Digits
-from polariscope.worlds.faces import Faces
+from polariscope.worlds.renderers.digits import Digits
+from polariscope.worlds.renderers.faces import Faces
+from polariscope.worlds.views.corruptions import SUITES, Corruption, blur, corrupt, digital, noise, weather
+from polariscope.worlds.views.corruptions.corruption import HELD_OUT, Draws
+from polariscope.worlds.views.corruptions.resampling import blurred, gaussian_kernel, sampled, soft_noise
 
 IMAGENET, MNIST = SUITES["imagenet-c"], SUITES["mnist-c"]
 FACES = Faces(size=64).observe(np.random.default_rng(0).integers(len(Faces()), size=24))
@@ -103,7 +103,7 @@ def test_any_size_and_number_of_channels_will_do(suite, kind, shape) -> None:
 def test_blocks_make_no_difference(monkeypatch) -> None:
     images = FACES[:6]
     at_once = corrupt(images, "snow", 2)
-    monkeypatch.setattr("polariscope.worlds.corruptions.suites._TOGETHER", 2 * images[0].size)
+    monkeypatch.setattr("polariscope.worlds.views.corruptions.suites._TOGETHER", 2 * images[0].size)
     np.testing.assert_array_equal(corrupt(images, "snow", 2), at_once)
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from polariscope.testing import check_world
-from polariscope.worlds.cylinder import Cylinder
+from polariscope.worlds.points.cylinder import Cylinder
 
 
 @pytest.mark.parametrize(

@@ -28,10 +28,10 @@ from polariscope.subjects.weights import read_weights
 from polariscope.testing import check_reader
 from polariscope.training import RunConfig, TrainingConfig, load_model, train
 from polariscope.worlds import ArrayWorld
-from polariscope.worlds.files import read
-from polariscope.worlds.mini_sprites import MiniSprites
+from polariscope.worlds.readers.files import read
+from polariscope.worlds.readers.video import read_videos
+from polariscope.worlds.renderers.mini_sprites import MiniSprites
 from polariscope.worlds.splits import FileSplit
-from polariscope.worlds.video import read_videos
 
 SOME, MANY = 24, 400
 IMAGES = np.random.default_rng(0).integers(0, 256, (40, 12, 10), dtype=np.uint8)

@@ -8,9 +8,9 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset, Subset, Tenso
 
 from polariscope.testing import check_world
 from polariscope.worlds import ArrayWorld, World, observations
-from polariscope.worlds.datasets import dataset_world
-from polariscope.worlds.files import File
 from polariscope.worlds.given import as_world
+from polariscope.worlds.readers.datasets import dataset_world
+from polariscope.worlds.readers.files import File
 
 IMAGES = np.random.default_rng(0).integers(0, 256, (30, 8, 8), dtype=np.uint8)
 LABELS = np.random.default_rng(1).integers(0, 3, 30)

@@ -5,7 +5,7 @@ import pytest
 
 from polariscope.testing import check_world
 from polariscope.worlds import ArrayWorld, worlds
-from polariscope.worlds.digit_tasks import (
+from polariscope.worlds.renderers.digit_tasks import (
     LABELS,
     TASKS,
     DigitTask,
@@ -15,7 +15,7 @@ from polariscope.worlds.digit_tasks import (
     standardise,
     translate,
 )
-from polariscope.worlds.digits import Digits
+from polariscope.worlds.renderers.digits import Digits
 
 EVERY = np.arange(60)
 

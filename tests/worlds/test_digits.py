@@ -3,7 +3,7 @@ import pytest
 from sklearn.neighbors import KNeighborsClassifier
 
 from polariscope.worlds import World, worlds
-from polariscope.worlds.digits import Digits
+from polariscope.worlds.renderers.digits import Digits
 
 
 def plain(digit: int = 2, **values: float) -> np.ndarray:

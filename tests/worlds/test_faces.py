@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 from scipy.spatial.distance import pdist
 
-from polariscope.worlds import faces
-from polariscope.worlds.faces import FEATURES, Faces, Person
 from polariscope.worlds.numbered_draws import uniform
-from polariscope.worlds.pairs import Pairs
+from polariscope.worlds.renderers import faces
+from polariscope.worlds.renderers.faces import FEATURES, Faces, Person
 from polariscope.worlds.splits import Composition, Extrapolation, Interpolation
+from polariscope.worlds.views.pairs import Pairs
 
 SMILE, BLOND, AGE = 1, 2, 3
 PERSONS = 60

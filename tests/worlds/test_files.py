@@ -10,8 +10,8 @@ import pytest
 from PIL import Image
 
 from polariscope.worlds import World, worlds
-from polariscope.worlds.files import File, read
-from polariscope.worlds.idx import read_idx
+from polariscope.worlds.readers.files import File, read
+from polariscope.worlds.readers.idx import read_idx
 
 IMAGES = np.random.default_rng(0).integers(0, 256, (12, 5, 4), dtype=np.uint8)
 LABELS = np.array([3, 1, 0, 2, 1, 1, 0, 3, 2, 2, 0, 1], dtype=np.uint8)
@@ -76,7 +76,7 @@ def test_idx_of_other_numbers(tmp_path, code, dtype) -> None:
 
 
 def test_a_large_idx_comes_in_blocks(tmp_path, monkeypatch) -> None:
-    monkeypatch.setattr("polariscope.worlds.numpy_files.BLOCK", 7)
+    monkeypatch.setattr("polariscope.worlds.readers.numpy_files.BLOCK", 7)
     np.testing.assert_array_equal(read_idx(write(tmp_path / "a.gz", gzip.compress(idx(IMAGES)))), IMAGES)
 
 

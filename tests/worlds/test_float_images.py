@@ -8,8 +8,8 @@ from torch.utils.data import TensorDataset
 
 from polariscope.testing import check_world
 from polariscope.worlds import ArrayWorld, as_world, observations
-from polariscope.worlds.files import File, read
 from polariscope.worlds.observations import Stored
+from polariscope.worlds.readers.files import File, read
 from polariscope.worlds.remembered import remember
 
 LAND = np.random.default_rng(0).normal(100, 300, (12, 7, 10, 9)).astype(np.float32)

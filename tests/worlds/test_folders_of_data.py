@@ -10,9 +10,9 @@ from PIL import Image
 
 from polariscope import RunConfig
 from polariscope.testing import check_world
-from polariscope.worlds.augmented import Augmented
-from polariscope.worlds.files import File, read
+from polariscope.worlds.readers.files import File, read
 from polariscope.worlds.splits import OwnSplit, Part, RandomSplit
+from polariscope.worlds.views.augmented import Augmented
 from polariscope.worlds.world import ArrayWorld
 
 IMAGES = np.random.default_rng(0).integers(0, 256, (30, 5, 4), dtype=np.uint8)

@@ -6,8 +6,8 @@ import pytest
 from polariscope.measures.mcc import MCC
 from polariscope.representation import Representation
 from polariscope.worlds import ArrayWorld, Factor
-from polariscope.worlds.files import File, read
 from polariscope.worlds.labels import as_factors
+from polariscope.worlds.readers.files import File, read
 
 X = np.random.default_rng(0).normal(size=(60, 3)).astype(np.float32)
 DIGITS = np.random.default_rng(1).integers(0, 4, 60)

@@ -25,12 +25,13 @@ from polariscope.representation import represent
 from polariscope.training.config import RunConfig, TrainingConfig
 from polariscope.training.loop import Feed
 from polariscope.training.run import train, train_in_memory
-from polariscope.worlds import ArrayWorld, capacity, idx, observations, worlds
+from polariscope.worlds import ArrayWorld, capacity, observations, worlds
 from polariscope.worlds.capacity import check_images
-from polariscope.worlds.files import File, read
 from polariscope.worlds.given import as_world
-from polariscope.worlds.hdf5 import Hdf5Rows
-from polariscope.worlds.image_folder import ImageRows
+from polariscope.worlds.readers import idx
+from polariscope.worlds.readers.files import File, read
+from polariscope.worlds.readers.hdf5 import Hdf5Rows
+from polariscope.worlds.readers.image_folder import ImageRows
 
 IMAGES = np.random.default_rng(0).integers(0, 256, (40, 6, 5), dtype=np.uint8)
 SCATTERED = np.array([39, 0, 7, 7, 20, 1])
@@ -54,7 +55,7 @@ from polariscope.representation import represent
 from polariscope.training.config import RunConfig, TrainingConfig
 from polariscope.training.run import train_in_memory
 from polariscope.worlds import ArrayWorld, observations
-from polariscope.worlds.files import File
+from polariscope.worlds.readers.files import File
 
 def peak():
     return next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith("VmHWM"))

@@ -16,14 +16,14 @@ from polariscope.objectives.predict import Classify
 from polariscope.training import RunConfig, TrainingConfig
 from polariscope.training.loop import Listeners
 from polariscope.training.run import build_model, train_in_memory
-from polariscope.worlds.augmented import Augmented
-from polariscope.worlds.corrupted import Corrupted
-from polariscope.worlds.factor_codes import FactorCodes
 from polariscope.worlds.factors import Factor
-from polariscope.worlds.mini_sprites import MiniSprites
+from polariscope.worlds.renderers.mini_sprites import MiniSprites
 from polariscope.worlds.splits import Part, RandomSplit
 from polariscope.worlds.targets import UNLABELLED, Target, Task, target_values, targets_of
 from polariscope.worlds.view import View
+from polariscope.worlds.views.augmented import Augmented
+from polariscope.worlds.views.corrupted import Corrupted
+from polariscope.worlds.views.factor_codes import FactorCodes
 from polariscope.worlds.world import World
 
 

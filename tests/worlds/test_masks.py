@@ -15,11 +15,11 @@ from polariscope.training import RunConfig, TrainingConfig
 from polariscope.training.loop import build_state, fit
 from polariscope.training.run import build_model
 from polariscope.worlds.mask_sequences import Clips, MaskWorld, centre_and_area, visible_runs
-from polariscope.worlds.masks import Walkers, silhouettes
-from polariscope.worlds.mini_sprites import MiniSprites
-from polariscope.worlds.natural_increments import PUBLISHED
-from polariscope.worlds.sequences import FramePairs, SequenceSplit, transitions
+from polariscope.worlds.renderers.masks import Walkers, silhouettes
+from polariscope.worlds.renderers.mini_sprites import MiniSprites
+from polariscope.worlds.renderers.natural_increments import PUBLISHED
 from polariscope.worlds.splits import RandomSplit, confined
+from polariscope.worlds.views.sequences import FramePairs, SequenceSplit, transitions
 
 WALKERS = Walkers(sequences=120)
 

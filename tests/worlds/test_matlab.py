@@ -8,9 +8,10 @@ from scipy.io import loadmat, savemat
 from torch.utils.data import TensorDataset
 
 from polariscope.testing import check_world
-from polariscope.worlds import as_world, matlab, observations
-from polariscope.worlds.files import File, read
+from polariscope.worlds import as_world, observations
 from polariscope.worlds.observations import Stored
+from polariscope.worlds.readers import matlab
+from polariscope.worlds.readers.files import File, read
 
 IMAGES = np.random.default_rng(0).integers(0, 256, (9, 5, 4), dtype=np.uint8)
 COLOURED = np.random.default_rng(1).integers(0, 256, (9, 3, 5, 4), dtype=np.uint8)

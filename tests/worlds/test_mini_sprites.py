@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from polariscope.worlds.mini_sprites import MiniSprites
-from polariscope.worlds.sprites import Sprites
+from polariscope.worlds.renderers.mini_sprites import MiniSprites
+from polariscope.worlds.renderers.sprites import Sprites
 
 
 @pytest.mark.spec("003/F3-050")

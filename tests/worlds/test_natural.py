@@ -11,8 +11,8 @@ from polariscope.measures.transitions import fit_transitions
 from polariscope.testing import check_world
 from polariscope.theory.transitions import entropy, moments
 from polariscope.worlds.kept import Kept
-from polariscope.worlds.natural_increments import EXCESS_KURTOSIS, FACTORS, PUBLISHED, natural_increments
-from polariscope.worlds.natural_sprites import (
+from polariscope.worlds.renderers.natural_increments import EXCESS_KURTOSIS, FACTORS, PUBLISHED, natural_increments
+from polariscope.worlds.renderers.natural_sprites import (
     AREAS,
     EDGE,
     OUTLINES,
@@ -219,7 +219,7 @@ def test_pictures_that_are_kept_are_those_that_are_drawn(monkeypatch) -> None:
     for _ in range(2):
         np.testing.assert_array_equal(world.observe(index), drawn)
         np.testing.assert_array_equal(world.others_of(index)[0], second)
-    monkeypatch.setattr("polariscope.worlds.natural_sprites.ROOM", 1000)
+    monkeypatch.setattr("polariscope.worlds.renderers.natural_sprites.ROOM", 1000)
     np.testing.assert_array_equal(NaturalSprites(count=60, size=16).observe(index), drawn)
 
 

@@ -13,8 +13,8 @@ from PIL import Image
 
 from polariscope.testing import check_world
 from polariscope.worlds import ArrayWorld, observations
-from polariscope.worlds.files import read
 from polariscope.worlds.observations import Converted, Stored
+from polariscope.worlds.readers.files import read
 from polariscope.worlds.world import to_tensor
 
 PICTURES = np.random.default_rng(0).integers(0, 256, (12, 5, 4), dtype=np.uint8)

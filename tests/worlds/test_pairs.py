@@ -17,13 +17,14 @@ from polariscope.testing import check_world
 from polariscope.training import RunConfig, TrainingConfig, checkpoint, loop
 from polariscope.training.loop import Listeners, build_state, fit
 from polariscope.training.run import build_model
-from polariscope.worlds import ArrayWorld, pairs
+from polariscope.worlds import ArrayWorld
 from polariscope.worlds.factors import Factor, FactorGrid
-from polariscope.worlds.mini_sprites import MiniSprites
-from polariscope.worlds.pairs import Pairs, change_shares, step_probabilities
-from polariscope.worlds.points import Plane
+from polariscope.worlds.points.synthetic import Plane
+from polariscope.worlds.renderers.mini_sprites import MiniSprites
 from polariscope.worlds.splits import Chosen, Composition, Extrapolation, Part, RandomSplit
 from polariscope.worlds.targets import Task
+from polariscope.worlds.views import pairs
+from polariscope.worlds.views.pairs import Pairs, change_shares, step_probabilities
 from polariscope.worlds.world import GridWorld
 
 

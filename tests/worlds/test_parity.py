@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from polariscope.worlds import ArrayWorld, Factor
-from polariscope.worlds.digit_tasks import resize
-from polariscope.worlds.digits import Digits
 from polariscope.worlds.parity import ParityTask, digit_files, parity_task
+from polariscope.worlds.renderers.digit_tasks import resize
+from polariscope.worlds.renderers.digits import Digits
 
 SOURCE = Digits(count=900, size=14)
 

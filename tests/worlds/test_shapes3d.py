@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from polariscope.worlds import shapes3d as scene
-from polariscope.worlds.shapes3d import FLOOR, OBJECT, SKY, SKYLIGHT, WALL, Shapes3D, hue_colours
+from polariscope.worlds.renderers import shapes3d as scene
+from polariscope.worlds.renderers.shapes3d import FLOOR, OBJECT, SKY, SKYLIGHT, WALL, Shapes3D, hue_colours
 from polariscope.worlds.world import World, worlds
 
 CUBE, CYLINDER, SPHERE, CAPSULE = range(4)

@@ -6,8 +6,8 @@ from scipy.spatial.transform import Rotation
 
 from polariscope.measures.intrinsic_dimension import mle
 from polariscope.testing import check_world
-from polariscope.worlds import solids
-from polariscope.worlds.solids import APART, DARKEST, LIGHT, REACH, SMALLEST, SOLIDS, Solids, orientations
+from polariscope.worlds.renderers import solids
+from polariscope.worlds.renderers.solids import APART, DARKEST, LIGHT, REACH, SMALLEST, SOLIDS, Solids, orientations
 from polariscope.worlds.world import World, worlds
 
 NAMES = list(SOLIDS)

@@ -8,7 +8,7 @@ import pytest
 from polariscope.theory.transitions import fit, latent_var
 from polariscope.training.config import TrainingConfig
 from polariscope.training.loop import Feed
-from polariscope.worlds.sources import Sources, inverse_smooth_leaky_relu, smooth_leaky_relu
+from polariscope.worlds.points.sources import Sources, inverse_smooth_leaky_relu, smooth_leaky_relu
 from polariscope.worlds.splits import Part, RandomSplit
 
 

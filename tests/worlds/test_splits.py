@@ -10,12 +10,12 @@ import pytest
 
 from polariscope.testing import check_world
 from polariscope.worlds import ArrayWorld, Factor
-from polariscope.worlds.arm3d import Arm3D
-from polariscope.worlds.faces import Faces
-from polariscope.worlds.files import File
-from polariscope.worlds.mini_sprites import MiniSprites
-from polariscope.worlds.pairs import Pairs
-from polariscope.worlds.shapes3d import Shapes3D
+from polariscope.worlds.readers.files import File
+from polariscope.worlds.renderers.arm3d import Arm3D
+from polariscope.worlds.renderers.faces import Faces
+from polariscope.worlds.renderers.mini_sprites import MiniSprites
+from polariscope.worlds.renderers.shapes3d import Shapes3D
+from polariscope.worlds.renderers.sprites import Sprites
 from polariscope.worlds.splits import (
     Chosen,
     Composition,
@@ -31,7 +31,7 @@ from polariscope.worlds.splits import (
     three_parts,
     usual_values,
 )
-from polariscope.worlds.sprites import Sprites
+from polariscope.worlds.views.pairs import Pairs
 
 SPEC = Path(__file__).resolve().parents[2] / "docs" / "spec" / "001a-slowvae-and-indomain-generalization.md"
 

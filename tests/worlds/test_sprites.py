@@ -8,8 +8,8 @@ import shutil
 import numpy as np
 import pytest
 
-from polariscope.worlds.sprite_raster import OUTLINES, fill_fans, place
-from polariscope.worlds.sprites import CachedSprites, Sprites
+from polariscope.worlds.renderers.sprite_raster import OUTLINES, fill_fans, place
+from polariscope.worlds.renderers.sprites import CachedSprites, Sprites
 from polariscope.worlds.world import World, worlds
 
 SQUARE, ELLIPSE, HEART = range(3)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from polariscope.worlds.squares import Squares
+from polariscope.worlds.renderers.squares import Squares
 
 
 def test_an_image_is_as_bright_as_its_square_is_large() -> None:

@@ -8,7 +8,7 @@ from scipy.stats import norm
 
 from polariscope.testing import check_world
 from polariscope.theory.stripe import balanced_stripe
-from polariscope.worlds.stripes import LinearInvariant, Stripe, compress, random_directions
+from polariscope.worlds.points.stripes import LinearInvariant, Stripe, compress, random_directions
 
 
 @pytest.mark.parametrize(

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from polariscope.worlds import ArrayWorld, Factor
-from polariscope.worlds.digits import Digits
-from polariscope.worlds.mini_sprites import MiniSprites
+from polariscope.worlds.renderers.digits import Digits
+from polariscope.worlds.renderers.mini_sprites import MiniSprites
+from polariscope.worlds.renderers.sprites import Sprites
 from polariscope.worlds.splits import Part
-from polariscope.worlds.sprites import Sprites
 from polariscope.worlds.targets import Examples, Task, target_values, targets_of
 from polariscope.worlds.view import drawn, draws
 

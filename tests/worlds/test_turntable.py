@@ -5,8 +5,8 @@ import pytest
 from scipy.spatial.distance import pdist
 
 from polariscope.worlds.numbered_draws import uniform
-from polariscope.worlds.pairs import Pairs
-from polariscope.worlds.turntable import CAR_COLOURS, DRAWS, REACH, TOY_GREYS, Cars, Toys
+from polariscope.worlds.renderers.turntable import CAR_COLOURS, DRAWS, REACH, TOY_GREYS, Cars, Toys
+from polariscope.worlds.views.pairs import Pairs
 
 WORLDS = [Cars(size=32), Toys(size=32)]
 

@@ -7,8 +7,8 @@ import pytest
 from PIL import Image
 
 from polariscope.testing import check_world
-from polariscope.worlds.sequences import FramePairs, transitions
-from polariscope.worlds.video import Video, windowed
+from polariscope.worlds.readers.video import Video, windowed
+from polariscope.worlds.views.sequences import FramePairs, transitions
 from polariscope.worlds.world import worlds
 
 

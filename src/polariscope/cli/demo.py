@@ -26,7 +26,7 @@ from polariscope.strict_json import json_text
 from polariscope.training.config import RunConfig, TrainingConfig
 from polariscope.training.run import load_model
 from polariscope.training.sweep import finish, prepare
-from polariscope.worlds.sprites import Sprites
+from polariscope.worlds.renderers.sprites import Sprites
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from polariscope.cli.configuration import parse_world
 from polariscope.cli.parsing import JSON, flag, take_first
 from polariscope.examination.transitions import examine_transitions
 from polariscope.report.terminal import answer
-from polariscope.worlds.sequences import Sequenced
+from polariscope.worlds.views.sequences import Sequenced
 from polariscope.worlds.world import worlds
 
 HELP = """polariscope transitions DATA [options]

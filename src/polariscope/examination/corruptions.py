@@ -13,9 +13,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from polariscope.grammar import counted
 from polariscope.measures.corruption_error import corruption_error, group_means, mean_without, top_accuracy
@@ -25,15 +23,12 @@ from polariscope.report.findings import Chart, Column, Findings, Part, Records, 
 from polariscope.representation import BATCH
 from polariscope.subjects import Subject
 from polariscope.subjects.doors import subjects_and_world
-from polariscope.subjects.outputs import named_parts
-from polariscope.subjects.subject import misfit
 from polariscope.tabular import Row, Tabular
-from polariscope.user_code import user_code
-from polariscope.worlds.corruptions import corrupt
-from polariscope.worlds.corruptions.corruption import HELD_OUT
-from polariscope.worlds.corruptions.suites import suite_named
 from polariscope.worlds.given import Data
 from polariscope.worlds.targets import Target, target_values, targets_of
+from polariscope.worlds.views.corruptions import corrupt
+from polariscope.worlds.views.corruptions.corruption import HELD_OUT
+from polariscope.worlds.views.corruptions.suites import suite_named
 from polariscope.worlds.world import World, sample_numbers, to_tensor
 
 Floats = NDArray[np.float64]
@@ -351,7 +346,7 @@ def withstand(
             for place in range(1 + len(cells)):
                 shown = changed(images, *cells[place - 1], numbers) if place else images
                 for who, one in enumerate(subjects):
-                    scores = _scores(one, shown, factor)
+                    scores = _scores(one, shown)
                     meant, note = _outputs_of(factor, scores.shape[1], one.name)
                     notes |= {note: None} if note else {}
                     right[who, :, place] += [len(numbers) * top_accuracy(scores, meant[positions], k) for k in guesses]
@@ -402,24 +397,9 @@ def _class_to_tell(world: World) -> Target:
     return targets[0]
 
 
-def _scores(subject: Subject, images: NDArray[Any], factor: Target) -> Floats:
-    """What a classifier says of images, ``(n, outputs)``."""
-    if subject.predicts is None:
-        raise TypeError(f"{subject.name} does not predict: give a module or a function of images")
-    x = subject.prepared(to_tensor(images))
-    with user_code(f"predict of {subject.name}", lambda error: misfit(error, images.shape[1:])):
-        output = subject.predicts(x)
-    if isinstance(output, tuple | list) and output:
-        output = output[0]  # further ones are of auxiliary classifiers
-    if not isinstance(output, Tensor | np.ndarray):
-        output = named_parts(output, ("logits",)).get("logits")
-    if output is None or not output.ndim or len(output) != len(images):
-        came = "nothing that is called logits" if output is None else f"shape {tuple(output.shape)}"
-        raise ValueError(f"{subject.name} is to give scores ({len(images)}, {factor.size}) of classes, and gave {came}")
-    scores = np.asarray(torch.as_tensor(output).detach().cpu().double().reshape(len(images), -1))
-    if scores.shape[1] == 1 and factor.size == 2:  # one score stands for both, as that of the second
-        return np.concatenate([np.zeros_like(scores), scores], axis=1)
-    return scores
+def _scores(subject: Subject, images: NDArray[Any]) -> Floats:
+    """A classifier's scores of images, ``(n, outputs)``."""
+    return np.asarray(subject.scores(to_tensor(images)).detach().cpu().double())
 
 
 def _outputs_of(factor: Target, outputs: int, name: str) -> tuple[NDArray[np.int64], str]:

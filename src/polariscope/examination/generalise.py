@@ -30,10 +30,8 @@ from polariscope.report import figures, generalisation_figures
 from polariscope.report.findings import Chart, Column, Findings, Part, Records, Value, Values
 from polariscope.representation import BATCH, represent
 from polariscope.subjects.doors import subject_and_world
-from polariscope.subjects.outputs import read_code
-from polariscope.subjects.subject import Subject, misfit
+from polariscope.subjects.subject import Subject
 from polariscope.tabular import Tabular
-from polariscope.user_code import user_code
 from polariscope.worlds.given import Data
 from polariscope.worlds.splits import Part as WorldPart
 from polariscope.worlds.splits import Split, one_ood, splits
@@ -400,15 +398,11 @@ def _classes(world: World, asked: tuple[Target, ...]) -> int:
 def _predictions(
     subject: Subject, world: World, index: NDArray[np.int64], asked: tuple[Target, ...], classes: int
 ) -> Floats:
-    if subject.predicts is None:
-        raise TypeError(f"{subject.name} does not predict: give a module or a function of observations")
     found = []
     with subject.at_rest():
         for start in range(0, len(index), BATCH):
-            x = subject.prepared(to_tensor(world.observe(index[start : start + BATCH])))
-            with user_code(f"predict of {subject.name}", lambda error: misfit(error, world.shape)):
-                output = subject.predicts(x)
-            found.append(read_code(output)["mean"].double().cpu().numpy())
+            x = to_tensor(world.observe(index[start : start + BATCH]))
+            found.append(subject.predict(x).reshape(len(x), -1).double().cpu().numpy())
     told = np.concatenate(found)
     if told.shape != (len(index), len(asked)):
         names = ", ".join(factor.name for factor in asked)

@@ -19,7 +19,7 @@ def next_commands(config: RunConfig) -> list[str]:
 
     >>> from polariscope.nets.predictors import LeNet
     >>> from polariscope.objectives.predict import Classify
-    >>> from polariscope.worlds.mini_sprites import MiniSprites
+    >>> from polariscope.worlds.renderers.mini_sprites import MiniSprites
     >>> next_commands(RunConfig(MiniSprites())), next_commands(RunConfig(MiniSprites(), Classify(), LeNet()))
     (['examine'], ['corruptions', 'kernel'])
     """

@@ -16,7 +16,7 @@ from polariscope.report.findings import Chart, Column, Findings, Part, Records
 from polariscope.report.transition_figures import shape_over_gap, transition_planes
 from polariscope.tabular import Row, Tabular
 from polariscope.worlds.given import Data, as_world
-from polariscope.worlds.sequences import Sequenced, transitions
+from polariscope.worlds.views.sequences import Sequenced, transitions
 from polariscope.worlds.world import sample_numbers
 
 SPARSE = 1.5
@@ -159,7 +159,7 @@ def examine_transitions(
 
     Frames of a sequence are 1 to ``furthest`` apart; at each of ``gaps`` the shape is fitted once more.
 
-    >>> from polariscope.worlds.masks import Walkers
+    >>> from polariscope.worlds.renderers.masks import Walkers
     >>> examine_transitions(Walkers(sequences=20)).sparse
     ['y', 'x', 'area']
     """

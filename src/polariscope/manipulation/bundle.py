@@ -25,8 +25,8 @@ from polariscope.manipulation.manipulation import Manipulated
 from polariscope.nets.architecture import architectures
 from polariscope.report.findings import Chart, Column, Findings, Records
 from polariscope.worlds.factors import Factor
-from polariscope.worlds.files import read
 from polariscope.worlds.observations import Arranged
+from polariscope.worlds.readers.files import read
 from polariscope.worlds.world import ArrayWorld, World
 
 FORMAT = "polariscope-manipulation-1"

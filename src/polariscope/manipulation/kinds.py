@@ -38,7 +38,7 @@ def manipulate(
     ``settings`` are those of :class:`Noise`, :class:`LocalStructure` or :class:`Learned`. Use
     :func:`polariscope.manipulation.manipulation.apply` to know more about the change than the changed world.
 
-    >>> from polariscope.worlds.points import Plane
+    >>> from polariscope.worlds.points.synthetic import Plane
     >>> world = manipulate(Plane(count=100), "local", epsilon=0.35, frequency=2.0)
     >>> len(world), world.shape, [factor.name for factor in world.factors]
     (100, (4,), ['w_0', 'w_1'])

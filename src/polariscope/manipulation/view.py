@@ -23,7 +23,7 @@ class ManipulatedView(View):
 
     The same observations as :func:`~polariscope.manipulation.manipulation.apply` gives, without a copy of them all.
 
-    >>> from polariscope.worlds.points import Plane
+    >>> from polariscope.worlds.points.synthetic import Plane
     >>> view = ManipulatedView(Plane(count=100))
     >>> bool((abs(view.observe([7]) - view.of.observe([7])) <= 0.1 + 1e-6).all())
     True

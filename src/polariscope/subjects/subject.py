@@ -17,6 +17,7 @@ from typing import Any, Literal
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from polariscope.lab.store import Run, Store
 from polariscope.subjects.abilities import (
@@ -35,6 +36,7 @@ from polariscope.subjects.outputs import (
     Code,
     checked_roles,
     holds_posterior,
+    named_parts,
     names_code,
     read_code,
     read_image,
@@ -121,15 +123,17 @@ class Subject:
         return x.clone(memory_format=torch.contiguous_format)
 
     @contextmanager
-    def at_rest(self) -> Iterator[None]:
-        """Evaluation mode without gradients; afterwards every sub-module, buffer and random state is as it was."""
+    def at_rest(self, gradients: bool = False) -> Iterator[None]:
+        """Evaluation mode, without gradients unless they are asked for; afterwards every sub-module, buffer and random
+        state is as it was."""
         modules = list(self.module.modules()) if self.module is not None else []
         modes = [(m, m.training) for m in modules]
         buffers = [(b, b.clone()) for m in modules for b in m.buffers(recurse=False) if b is not None]
         try:
             if self.module is not None:
                 self.module.eval()
-            with torch.no_grad(), torch.random.fork_rng(devices=range(torch.cuda.device_count())):
+            devices = range(torch.cuda.device_count())
+            with torch.set_grad_enabled(gradients), torch.random.fork_rng(devices=devices):
                 yield
         finally:
             for m, mode in modes:
@@ -184,6 +188,32 @@ class Subject:
             raise ValueError("what the decoder's output means is not settled yet: ask understood(x) first")
         output = self.decode(z, shape)
         return MEANINGS[self.meaning](output)
+
+    def predict(self, x: Tensor) -> Tensor:
+        """What the model predicts for observations, ``(n, ...)``: of several outputs the one called logits, or the
+        first (further ones belong to auxiliary classifiers). Gradients reach ``x`` where they are enabled."""
+        if self.predicts is None:
+            raise TypeError(f"{self.name} does not predict: give a module or a function of observations")
+        with user_code(f"predict of {self.name}", lambda error: misfit(error, tuple(x.shape[1:]))):
+            output = self.predicts(self.prepared(x))
+        if isinstance(output, tuple | list) and output:
+            output = output[0]
+        if not isinstance(output, Tensor | np.ndarray):
+            output = named_parts(output, ("logits",)).get("logits")
+        if output is None or not output.ndim or len(output) != len(x):
+            returned = "nothing that is called logits" if output is None else f"shape {tuple(output.shape)}"
+            raise ValueError(
+                f"{self.name} returned {returned} for {len(x)} observations: it needs to return a tensor with a row "
+                "for each"
+            )
+        return torch.as_tensor(output)
+
+    def scores(self, x: Tensor) -> Tensor:
+        """Class scores ``(n, classes)``, with at least two columns: a model with one output scores the second of two
+        classes, and the first scores 0. Every question about a classifier is asked through this method."""
+        output = self.predict(x)
+        scores = output.reshape(len(x), -1)
+        return functional.pad(scores, (1, 0)) if scores.shape[1] == 1 else scores
 
     def understood(self, x: Tensor, u: Tensor | None = None, *, decoder: bool = True) -> Subject:
         """The same subject with everything settled that needs evidence: what encodes, which place of a tuple is what,

@@ -10,8 +10,8 @@ from polariscope.nets.model import Model, models
 from polariscope.objectives.objective import Objective, objectives
 from polariscope.objectives.vae import VAE
 from polariscope.registry import from_plain, nearest, plain
-from polariscope.worlds.files import File
 from polariscope.worlds.given import Data, as_world
+from polariscope.worlds.readers.files import File
 from polariscope.worlds.remembered import recalled
 from polariscope.worlds.splits import Split, usual_split
 from polariscope.worlds.view import inside
@@ -119,7 +119,7 @@ class Start:
 def called(world: World) -> str:
     """What a world is called: data of the user's own by its file or folder, a view of it by both.
 
-    >>> from polariscope.worlds.files import File
+    >>> from polariscope.worlds.readers.files import File
     >>> called(File("data/norm.npz")), called(worlds.build("mini-sprites"))
     ('norm', 'mini-sprites')
     """

@@ -36,9 +36,9 @@ from polariscope.training.loop import WEIGHTS_STEP, Diverged, Event, Listeners, 
 from polariscope.training.progress import Progress, Tell, bars, watched
 from polariscope.training.start import begin
 from polariscope.worlds.capacity import check_images, check_weights
-from polariscope.worlds.data_files import data_files
 from polariscope.worlds.given import Data
 from polariscope.worlds.observations import HELD
+from polariscope.worlds.readers.data_files import data_files
 from polariscope.worlds.splits import Split
 from polariscope.worlds.targets import targets_of
 from polariscope.worlds.world import World, to_tensor

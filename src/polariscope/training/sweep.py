@@ -46,8 +46,8 @@ def random_search(
     """The same configuration with ``count`` random choices of some settings, named as in a configuration file.
 
     >>> from polariscope.objectives.slow_vae import SlowVAE
-    >>> from polariscope.worlds.pairs import Pairs
-    >>> from polariscope.worlds.squares import Squares
+    >>> from polariscope.worlds.views.pairs import Pairs
+    >>> from polariscope.worlds.renderers.squares import Squares
     >>> config = RunConfig(Pairs(Squares()), SlowVAE())
     >>> found = random_search(config, {"objective.gamma": (1, 16), "objective.rate": (1, 10)}, count=3)
     >>> [1 <= one.objective.gamma <= 16 for one in found]

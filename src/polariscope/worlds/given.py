@@ -10,10 +10,10 @@ from numpy.typing import ArrayLike
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
-from polariscope.worlds.datasets import dataset_world
-from polariscope.worlds.files import File, Order, read
 from polariscope.worlds.labels import Kinds
 from polariscope.worlds.observations import Arranged, Stored, as_array, as_observations, shaped
+from polariscope.worlds.readers.datasets import dataset_world
+from polariscope.worlds.readers.files import File, Order, read
 from polariscope.worlds.world import ArrayWorld, World, worlds
 
 Data = World | Stored | ArrayLike | Tensor | Dataset[Any] | DataLoader[Any] | str | Path

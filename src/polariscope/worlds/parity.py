@@ -14,8 +14,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from polariscope.worlds.digit_tasks import resize
-from polariscope.worlds.files import read
+from polariscope.worlds.readers.files import read
+from polariscope.worlds.renderers.digit_tasks import resize
 from polariscope.worlds.world import ArrayWorld, World
 
 
@@ -51,7 +51,7 @@ def parity_task(source: World, train: int, test: int, seed: int = 0, size: int |
     of ten. ``size`` resizes the images to ``size`` x ``size``. The net's mean image is taken off all of them before
     they are scaled.
 
-    >>> from polariscope.worlds.digits import Digits
+    >>> from polariscope.worlds.renderers.digits import Digits
     >>> task = parity_task(Digits(count=500, size=14), train=100, test=50)
     >>> task.net.x.shape, int(task.net.y.sum()), round(float((task.test.x[0] ** 2).sum()))
     ((100, 1, 14, 14), 0, 196)

@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 from polariscope.foreign_files import check_regular
 from polariscope.registry import Registry, nearest
 from polariscope.worlds.factors import Factor, numbered
-from polariscope.worlds.numpy_files import read_npy
+from polariscope.worlds.readers.numpy_files import read_npy
 from polariscope.worlds.view import Paired, View, inside
 from polariscope.worlds.world import World, worlds
 
@@ -192,7 +192,7 @@ def usual_split(world: World) -> Split:
 class Part(View):
     """One side of a split as a world of its own, numbered from 0.
 
-    >>> from polariscope.worlds.mini_sprites import MiniSprites
+    >>> from polariscope.worlds.renderers.mini_sprites import MiniSprites
     >>> len(Part(MiniSprites())), len(Part(MiniSprites(), side="train"))
     (130, 1166)
     """
@@ -248,8 +248,8 @@ class Confinable(Protocol):
 def confined(world: World, index: Numbers) -> World:
     """Some observations of a world of pairs, with others from among them alone: what is kept is seen by nobody.
 
-    >>> from polariscope.worlds.mini_sprites import MiniSprites
-    >>> from polariscope.worlds.pairs import Pairs
+    >>> from polariscope.worlds.renderers.mini_sprites import MiniSprites
+    >>> from polariscope.worlds.views.pairs import Pairs
     >>> few = confined(Pairs(MiniSprites(), "lap-nc"), np.arange(12))
     >>> len(few), bool((few.partners(np.arange(12)) < 12).all())
     (12, True)
@@ -299,7 +299,7 @@ def one_ood(world: World, split: Split) -> OneOut:
 
     Continuous factors are never new: no split is along them.
 
-    >>> from polariscope.worlds.mini_sprites import MiniSprites
+    >>> from polariscope.worlds.renderers.mini_sprites import MiniSprites
     >>> found = one_ood(MiniSprites(), Extrapolation({"x": (5,), "y": (4, 5)}))
     >>> np.bincount(found.factor).tolist()  # x in one of 6 positions and y seen; y in two and x seen
     [0, 0, 0, 144, 360]
@@ -376,7 +376,7 @@ def usual_values(world: World, kind: ValueSplit) -> dict[str, tuple[int, ...]]:
 
     Factors that are unordered, continuous, or have two values, are left alone.
 
-    >>> from polariscope.worlds.sprites import Sprites
+    >>> from polariscope.worlds.renderers.sprites import Sprites
     >>> usual_values(Sprites(), "extrapolation")["scale"]
     (4, 5)
     """

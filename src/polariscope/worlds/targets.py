@@ -77,7 +77,7 @@ class Task(View):
     that is categorical, or else the first with a few values. As "values" discrete factors are brought to [0, 1] by
     their range, as is usual in regression.
 
-    >>> from polariscope.worlds.sprites import Sprites
+    >>> from polariscope.worlds.renderers.sprites import Sprites
     >>> task = Task(Sprites(), "shape,x", "values")
     >>> task.target_of([0, len(task) - 1]).tolist()
     [[0.0, 0.0], [1.0, 1.0]]

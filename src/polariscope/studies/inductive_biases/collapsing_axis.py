@@ -23,7 +23,7 @@ from polariscope.studies.study import Bench, Claim, Job, Row, Scale, Study, Tabl
 from polariscope.theory.transitions import collapse_threshold, collapsed_std
 from polariscope.training.config import RunConfig, TrainingConfig
 from polariscope.training.run import load_model
-from polariscope.worlds.sources import Sources
+from polariscope.worlds.points.sources import Sources
 
 RATE, GAMMA = 6.0, 10.0
 SQUARED = 0.5

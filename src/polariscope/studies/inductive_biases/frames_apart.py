@@ -21,8 +21,8 @@ from polariscope.studies.rows import plus_minus
 from polariscope.studies.study import Bench, Claim, Job, Row, Scale, Study, Table, studies
 from polariscope.training.config import RunConfig, TrainingConfig
 from polariscope.training.run import load_model
-from polariscope.worlds.masks import Walkers
-from polariscope.worlds.sequences import FramePairs
+from polariscope.worlds.renderers.masks import Walkers
+from polariscope.worlds.views.sequences import FramePairs
 
 OBJECTIVES: dict[str, Objective] = {"slow-vae": SlowVAE(), "pm-vae": PMVAE()}
 COLOURS = {"slow-vae": "first", "pm-vae": "third"}

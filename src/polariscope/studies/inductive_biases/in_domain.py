@@ -32,13 +32,13 @@ from polariscope.studies.study import Bench, Claim, Job, Row, Scale, Study, Tabl
 from polariscope.training.config import RunConfig, Start, TrainingConfig
 from polariscope.training.run import load_model
 from polariscope.training.start import warm
-from polariscope.worlds.arm3d import Arm3D
-from polariscope.worlds.natural_sprites import NaturalSprites
-from polariscope.worlds.pairs import Pairs
-from polariscope.worlds.shapes3d import Shapes3D
+from polariscope.worlds.renderers.arm3d import Arm3D
+from polariscope.worlds.renderers.natural_sprites import NaturalSprites
+from polariscope.worlds.renderers.shapes3d import Shapes3D
+from polariscope.worlds.renderers.sprites import Sprites
 from polariscope.worlds.splits import Split, benchmark_split
-from polariscope.worlds.sprites import Sprites
 from polariscope.worlds.targets import Task
+from polariscope.worlds.views.pairs import Pairs
 from polariscope.worlds.world import World
 
 SPLITS = ("random", "composition", "interpolation", "extrapolation")

@@ -25,7 +25,7 @@ from polariscope.studies.rows import plus_minus
 from polariscope.studies.study import Bench, Claim, Job, Row, Scale, Study, Table, studies
 from polariscope.training.config import RunConfig, TrainingConfig
 from polariscope.training.run import load_model
-from polariscope.worlds.sources import Sources
+from polariscope.worlds.points.sources import Sources
 
 METHODS = {"slow-flow": "SlowFlow", "pcl": "PCL (MLP)", "pcl (flow)": "PCL (NF)"}
 """Our names of the published rows of non-linear mixing."""

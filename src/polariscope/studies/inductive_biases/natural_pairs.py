@@ -21,7 +21,7 @@ from polariscope.studies.rows import plus_minus
 from polariscope.studies.study import Bench, Claim, Job, Row, Scale, Study, Table, studies
 from polariscope.training.config import RunConfig, TrainingConfig
 from polariscope.training.run import load_model
-from polariscope.worlds.natural_sprites import NaturalSprites
+from polariscope.worlds.renderers.natural_sprites import NaturalSprites
 
 OBJECTIVES: dict[str, Objective] = {"slow-vae": SlowVAE(), "pm-vae": PMVAE()}
 COLOURS = {"slow-vae": "first", "pm-vae": "third"}

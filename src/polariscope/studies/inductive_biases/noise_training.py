@@ -24,10 +24,10 @@ from polariscope.studies.study import Bench, Claim, Job, Row, Scale, Study, Tabl
 from polariscope.training.config import RunConfig, TrainingConfig
 from polariscope.training.run import load_model
 from polariscope.training.start import warm
-from polariscope.worlds.corruptions import SUITES
-from polariscope.worlds.digits import Digits
+from polariscope.worlds.renderers.digits import Digits
 from polariscope.worlds.splits import Part, RandomSplit
 from polariscope.worlds.targets import Task, target_values
+from polariscope.worlds.views.corruptions import SUITES
 
 SUITE = "mnist-c"
 KEPT = 0.2

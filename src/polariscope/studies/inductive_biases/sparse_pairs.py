@@ -28,9 +28,9 @@ from polariscope.studies.rows import duels, plus_minus
 from polariscope.studies.study import Bench, Claim, Job, Row, Scale, Study, Table, studies
 from polariscope.training.config import RunConfig, TrainingConfig
 from polariscope.training.run import load_model
-from polariscope.worlds.pairs import Pairs
-from polariscope.worlds.sprites import Sprites
-from polariscope.worlds.squares import Squares
+from polariscope.worlds.renderers.sprites import Sprites
+from polariscope.worlds.renderers.squares import Squares
+from polariscope.worlds.views.pairs import Pairs
 from polariscope.worlds.world import World
 
 MATCHES = (1.0, 2.0, 4.0, 8.0, 10.0, 16.0)

@@ -22,7 +22,7 @@ from polariscope.kernels.width_sweep import Task, pixel_ridge
 from polariscope.report.figures import LIGHT, styled
 from polariscope.studies.rows import Row, Table, plus_minus
 from polariscope.studies.study import Job
-from polariscope.worlds.digit_tasks import DigitTask, standardise
+from polariscope.worlds.renderers.digit_tasks import DigitTask, standardise
 
 STANDS_FOR = {
     "centred": "mnist",

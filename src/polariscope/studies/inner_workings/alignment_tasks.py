@@ -23,12 +23,12 @@ from polariscope.studies.rows import Row
 from polariscope.studies.study import Job, Scale
 from polariscope.theory.polarised_regime import active_units
 from polariscope.training.config import RunConfig, TrainingConfig
-from polariscope.worlds.blobs import Blobs
-from polariscope.worlds.digits import Digits
-from polariscope.worlds.mini_sprites import MiniSprites
-from polariscope.worlds.points import SquareLinear, SquareNonlinear
+from polariscope.worlds.points.synthetic import SquareLinear, SquareNonlinear
+from polariscope.worlds.renderers.blobs import Blobs
+from polariscope.worlds.renderers.digits import Digits
+from polariscope.worlds.renderers.mini_sprites import MiniSprites
+from polariscope.worlds.renderers.sprites import Sprites
 from polariscope.worlds.splits import Part, RandomSplit
-from polariscope.worlds.sprites import Sprites
 from polariscope.worlds.world import World
 
 Kind = Literal["beta-vae", "vae", "ae", "full-beta-vae"]

@@ -22,7 +22,7 @@ from polariscope.theory.orthogonal_noise import rotation_penalty
 from polariscope.theory.pca import projected_variance
 from polariscope.theory.pca_vae import fit_linear_vae
 from polariscope.training.run import load_model
-from polariscope.worlds.points import SquareLinear
+from polariscope.worlds.points.synthetic import SquareLinear
 
 RATIOS = (1.0, 1.2, 1.5, 2.0)
 SEEDS = {"smoke": range(1), "laptop": range(5, 15), "paper": range(10)}

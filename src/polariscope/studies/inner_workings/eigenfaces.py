@@ -23,7 +23,7 @@ from polariscope.studies.study import Bench, Claim, Job, Row, Scale, Study, Tabl
 from polariscope.theory.polarised_regime import principal_order
 from polariscope.training.config import RunConfig, TrainingConfig
 from polariscope.training.run import load_model
-from polariscope.worlds.shapes3d import Shapes3D
+from polariscope.worlds.renderers.shapes3d import Shapes3D
 from polariscope.worlds.splits import Chosen, RandomSplit
 from polariscope.worlds.world import sample
 

@@ -38,9 +38,9 @@ from polariscope.studies.rows import plus_minus
 from polariscope.studies.study import Bench, Claim, Job, Row, Scale, Study, Table, studies
 from polariscope.theory.polarised_regime import active_units
 from polariscope.training.config import RunConfig, TrainingConfig
-from polariscope.worlds.mini_sprites import MiniSprites
-from polariscope.worlds.points import Plane
-from polariscope.worlds.sprites import Sprites
+from polariscope.worlds.points.synthetic import Plane
+from polariscope.worlds.renderers.mini_sprites import MiniSprites
+from polariscope.worlds.renderers.sprites import Sprites
 from polariscope.worlds.world import World
 
 KINDS = ("original", "modified", "noise")

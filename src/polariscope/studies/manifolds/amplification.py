@@ -39,7 +39,7 @@ from polariscope.studies.manifolds.stripe_nets import (
 )
 from polariscope.studies.study import Bench, Claim, Job, Row, Scale, Study, Table, studies
 from polariscope.theory.amplification import dataset_amplification, median_amplification
-from polariscope.worlds.stripes import FloatArray
+from polariscope.worlds.points.stripes import FloatArray
 
 
 @dataclass(frozen=True)

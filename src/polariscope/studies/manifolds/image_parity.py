@@ -43,8 +43,8 @@ from polariscope.studies.manifolds.label_modes import (
 from polariscope.studies.manifolds.stripe_nets import SOURCE
 from polariscope.studies.rows import difference, plus_minus
 from polariscope.studies.study import Bench, Claim, Job, Row, Scale, Study, Table, studies
-from polariscope.worlds.digits import Digits
 from polariscope.worlds.parity import ParityTask, digit_files, parity_task
+from polariscope.worlds.renderers.digits import Digits
 from polariscope.worlds.world import World
 
 ALPHA = 0.01

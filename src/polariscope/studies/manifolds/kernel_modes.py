@@ -37,7 +37,7 @@ from polariscope.studies.manifolds.label_modes import (
 )
 from polariscope.studies.manifolds.stripe_nets import SOURCE
 from polariscope.studies.study import Bench, Claim, Job, Row, Scale, Study, Table, studies
-from polariscope.worlds.stripes import Stripe
+from polariscope.worlds.points.stripes import Stripe
 
 
 @dataclass(frozen=True)

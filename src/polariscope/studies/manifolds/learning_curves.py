@@ -37,7 +37,7 @@ from polariscope.studies.manifolds.stripe_nets import (
 )
 from polariscope.studies.study import Bench, Claim, Job, Row, Scale, Study, Table, studies
 from polariscope.theory.learning_exponents import compression_exponent, feature_exponent, lazy_exponent
-from polariscope.worlds.stripes import compress
+from polariscope.worlds.points.stripes import compress
 
 LEARNERS = {
     "feature": "network",

@@ -39,7 +39,7 @@ from polariscope.studies.study import Bench, Claim, Job, Row, Scale, Study, Tabl
 from polariscope.theory.amplification import perpendicular_drift
 from polariscope.theory.neuron_flow import Neurons, neuron_flow, population_averages
 from polariscope.theory.stripe import FixedPoint, Layers, attractors, density, intercept_drift
-from polariscope.worlds.stripes import FloatArray
+from polariscope.worlds.points.stripes import FloatArray
 
 STRIPE = Layers()
 NAMES = ("C", "A", "B")

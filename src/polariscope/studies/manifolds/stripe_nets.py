@@ -19,8 +19,8 @@ from polariscope.kernels.gradient_flow import Flow, Training, train_flow
 from polariscope.kernels.learning_curves import LearningCurve
 from polariscope.studies.study import Job, Row, Table
 from polariscope.theory.stripe import FixedPoint, Layers, attractors, ring
-from polariscope.worlds.cylinder import Cylinder
-from polariscope.worlds.stripes import FloatArray, Stripe
+from polariscope.worlds.points.cylinder import Cylinder
+from polariscope.worlds.points.stripes import FloatArray, Stripe
 
 SOURCE = "Paccolat, Petrini, Geiger, Tyloo and Wyart, Compressing invariant manifolds in neural nets (2021)"
 ALPHA = 1e-6

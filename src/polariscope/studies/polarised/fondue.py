@@ -32,9 +32,9 @@ from polariscope.theory.linear_vae import trace_gaps
 from polariscope.training.config import RunConfig, TrainingConfig
 from polariscope.training.loop import Listeners
 from polariscope.training.run import Progress, paced
-from polariscope.worlds.points import Gaussian, RandomDecoder
+from polariscope.worlds.points.synthetic import Gaussian, RandomDecoder
+from polariscope.worlds.renderers.sprites import Sprites
 from polariscope.worlds.splits import RandomSplit
-from polariscope.worlds.sprites import Sprites
 
 SPECTRUM = (5.0, 3.0, 1.5, 0.8, 0.3, 0.1)
 GAMMA = 0.5

@@ -16,10 +16,10 @@ from polariscope.report.figures import LIGHT, MARKERS, SUBJECTS, styled
 from polariscope.report.study_figures import over_seeds
 from polariscope.studies.criteria import Alike, AtLeast, AtMost, Near
 from polariscope.studies.study import Bench, Claim, Job, Row, Scale, Study, Table, studies
-from polariscope.worlds.mini_sprites import MiniSprites
-from polariscope.worlds.points import RandomDecoder
-from polariscope.worlds.solids import SOLIDS, Solids
-from polariscope.worlds.sprites import Sprites
+from polariscope.worlds.points.synthetic import RandomDecoder
+from polariscope.worlds.renderers.mini_sprites import MiniSprites
+from polariscope.worlds.renderers.solids import SOLIDS, Solids
+from polariscope.worlds.renderers.sprites import Sprites
 
 VARIANTS: dict[str, tuple[Average, Literal[1, 2]]] = {"lb": ("lb", 1), "lb-unbiased": ("lb", 2), "mg": ("mg", 1)}
 PUBLISHED: dict[str, Any] = {"average": "mg", "ddof": 2, "anchor": 0.8, "runs": 5}

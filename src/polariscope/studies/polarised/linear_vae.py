@@ -22,7 +22,7 @@ from polariscope.studies.study import Bench, Claim, Job, Row, Scale, Study, Tabl
 from polariscope.theory.linear_vae import LinearVAE, rate_distortion, rotation_gap, solve
 from polariscope.training.config import RunConfig, TrainingConfig
 from polariscope.training.run import load_model
-from polariscope.worlds.points import Gaussian
+from polariscope.worlds.points.synthetic import Gaussian
 from polariscope.worlds.splits import RandomSplit
 
 WORLD = Gaussian(exact=True)

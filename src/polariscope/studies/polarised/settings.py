@@ -7,8 +7,8 @@ from polariscope.nets.autoencoder import AutoencoderConfig
 from polariscope.objectives.objective import Objective
 from polariscope.studies.study import Scale
 from polariscope.training.config import RunConfig, TrainingConfig
-from polariscope.worlds.mini_sprites import MiniSprites
-from polariscope.worlds.sprites import Sprites
+from polariscope.worlds.renderers.mini_sprites import MiniSprites
+from polariscope.worlds.renderers.sprites import Sprites
 
 PUBLISHED_STEPS = 300_000
 TOY_WORLD = MiniSprites(orientations=6, positions=12)  # one for all runs of a process: it keeps what it rendered

@@ -1,6 +1,0 @@
-"""Common corruptions of pictures: the suites of ImageNet-C and MNIST-C, without a file, whole batches at a time."""
-
-from polariscope.worlds.corruptions.corruption import Corruption as Corruption
-from polariscope.worlds.corruptions.corruption import Suite as Suite
-from polariscope.worlds.corruptions.suites import SUITES as SUITES
-from polariscope.worlds.corruptions.suites import corrupt as corrupt

@@ -1,0 +1,1 @@
+"""Views: worlds made of another world (pairs, sequences, augmented and corrupted images)."""
