@@ -42,6 +42,32 @@ def test_freed_blocks_are_kept() -> None:
     assert after < before / 50
 
 
+BORROWED = f"""
+import resource, runpy
+{inspect.getsource(faults)}
+freed_memory_kept = runpy.run_path({memory.__file__!r})["freed_memory_kept"]
+def resident():
+    return int(open("/proc/self/statm").read().split()[1])
+def large(size):
+    return bytearray(8 * size)
+start = resident()
+before = faults(large)
+with freed_memory_kept():
+    with freed_memory_kept():
+        faults(large)
+    inside, held = faults(large), resident() - start
+print(before, inside, held, resident() - start, faults(large))
+"""
+
+
+def test_a_training_keeps_freed_blocks_and_then_gives_them_back() -> None:
+    output = subprocess.run([sys.executable, "-c", BORROWED], capture_output=True, text=True, check=True).stdout
+    before, inside, held, left, after = map(int, output.split())
+    assert before > 100_000 and inside < before / 50, "no page is mapped anew inside, also after an inner use has ended"
+    assert held > 50_000 and left < held / 10, "what was kept goes back to the system"
+    assert after > before / 2, "large blocks are mapped anew again, as in any process"
+
+
 def test_tensors_are_such_blocks() -> None:
     assert memory.keep_freed_memory()
     passes = [faults(lambda size: torch.ones(size, dtype=torch.uint8)) for _ in range(2)]

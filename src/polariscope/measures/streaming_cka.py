@@ -21,7 +21,6 @@ from polariscope.measures.hsic import (
 )
 from polariscope.measures.neighbours import Array, as_samples
 from polariscope.measures.similarity import SimilarityMatrix
-from polariscope.memory import keep_freed_memory
 
 Route = Literal["auto", "moments", "minibatch"]
 
@@ -53,7 +52,6 @@ class StreamingCKA:
             raise ValueError(f"route is 'auto', 'moments' or 'minibatch'; got {route!r}")
         if route == "minibatch" and not debiased:
             raise ValueError("the minibatch route averages unbiased estimates only: pass debiased=True")
-        keep_freed_memory()  # every batch brings activations of the same sizes
         self.route = route
         self.debiased = debiased
         self.samples = 0

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import SGD, Adagrad, Adam, Optimizer
 
+from polariscope.memory import freed_memory_kept
 from polariscope.nets.model import Brief
 from polariscope.objectives.objective import Batch, Need, Objective, players_of
 from polariscope.training.checkpoint import MODEL, TrainingState
@@ -118,7 +119,7 @@ def fit(
         _compile(model)
     # On a CPU there is nothing to wait for; elsewhere a look at the loss would stop the device at every step.
     patient = device_of(config).type != "cpu"
-    with _threads(config.threads), _own_randomness():
+    with _threads(config.threads), _own_randomness(), freed_memory_kept():
         learn(state)
         for step, batches in feed.steps(state.step, config.steps):
             loss = _step(state, objective, batches, step, config)
