@@ -4,7 +4,6 @@ import importlib
 from dataclasses import dataclass
 
 import pytest
-from polariscope.worlds.points.synthetic import Gaussian
 
 from polariscope.nets.architecture import MLP
 from polariscope.nets.autoencoder import AutoencoderConfig
@@ -14,6 +13,7 @@ from polariscope.objectives.dip_vae import DIPVAE
 from polariscope.registry import Registry, from_plain
 from polariscope.training import RunConfig, TrainingConfig
 from polariscope.worlds import worlds
+from polariscope.worlds.points.synthetic import Gaussian
 from polariscope.worlds.splits import RandomSplit
 
 

@@ -4,7 +4,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from polariscope.worlds.points.synthetic import Gaussian
 
 from polariscope.dimension.elbow import downstream_accuracy, elbow, elbow_curves, mean_curve
 from polariscope.dimension.figures import elbow_figure, trace_curves
@@ -18,6 +17,7 @@ from polariscope.objectives.vae import VAE
 from polariscope.representation import Representation
 from polariscope.training.config import RunConfig, TrainingConfig
 from polariscope.worlds.factors import Factor
+from polariscope.worlds.points.synthetic import Gaussian
 from polariscope.worlds.world import ArrayWorld
 
 NS = (1, 2, 3, 5)

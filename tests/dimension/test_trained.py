@@ -7,7 +7,6 @@ import numpy as np
 import pyarrow as pa
 import pytest
 import torch
-from polariscope.worlds.points.synthetic import Gaussian
 
 from polariscope.dimension.results import SCHEMA, dimension_findings, reading_row, result_rows
 from polariscope.dimension.search import Search
@@ -34,6 +33,7 @@ from polariscope.objectives.vae import VAE
 from polariscope.report.markdown import markdown
 from polariscope.theory.linear_vae import solve, trace_gaps
 from polariscope.training.config import RunConfig, TrainingConfig
+from polariscope.worlds.points.synthetic import Gaussian
 from polariscope.worlds.renderers.sprites import Sprites
 from polariscope.worlds.splits import RandomSplit
 from polariscope.worlds.world import ArrayWorld

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 import torch
-from polariscope.worlds.points.synthetic import Plane
 
 from polariscope.examination.corruptions import withstand
 from polariscope.examination.diagnose import Labelled, diagnose
@@ -11,6 +10,7 @@ from polariscope.manipulation.bundle import manipulation_findings, report_on
 from polariscope.manipulation.kinds import build
 from polariscope.manipulation.manipulation import apply
 from polariscope.nets.classifiers import mlp
+from polariscope.worlds.points.synthetic import Plane
 from polariscope.worlds.renderers.digits import Digits
 
 

@@ -4,7 +4,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from polariscope.worlds.points.synthetic import Plane
 
 from polariscope.manipulation import Learned, LocalStructure, Noise, apply, load_bundle, save_bundle
 from polariscope.manipulation.folding import shifted
@@ -13,6 +12,7 @@ from polariscope.nets.autoencoder import AutoencoderConfig
 from polariscope.testing import check_world
 from polariscope.training import TrainingConfig
 from polariscope.worlds import worlds
+from polariscope.worlds.points.synthetic import Plane
 from polariscope.worlds.renderers.mini_sprites import MiniSprites
 
 SPRITES = MiniSprites(scales=2, orientations=2, positions=4)

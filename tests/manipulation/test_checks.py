@@ -1,11 +1,11 @@
 import numpy as np
 import pytest
 import torch
-from polariscope.worlds.points.synthetic import Gaussian, Plane
 
 from polariscope.manipulation import local_global, local_global_of_decoder, manipulate, pca_score, preservation
 from polariscope.manipulation.checks import collisions
 from polariscope.worlds import ArrayWorld, Factor
+from polariscope.worlds.points.synthetic import Gaussian, Plane
 from polariscope.worlds.renderers.blobs import Blobs
 from polariscope.worlds.renderers.mini_sprites import MiniSprites
 

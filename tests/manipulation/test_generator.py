@@ -5,7 +5,6 @@ import copy
 import numpy as np
 import pytest
 import torch
-from polariscope.worlds.points.synthetic import Plane
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from polariscope.manipulation import Learned, Manipulator, apply, learn_manipulator, manipulate, predicted_direction
@@ -15,6 +14,7 @@ from polariscope.nets.architecture import MLP, Conv, Linear
 from polariscope.nets.autoencoder import Autoencoder, AutoencoderConfig
 from polariscope.objectives.beta_vae import BetaVAE
 from polariscope.training import TrainingConfig
+from polariscope.worlds.points.synthetic import Plane
 from polariscope.worlds.renderers.mini_sprites import MiniSprites
 
 WORLD = Plane(count=4000)

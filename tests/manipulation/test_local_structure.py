@@ -1,9 +1,9 @@
 import numpy as np
 import pytest
-from polariscope.worlds.points.synthetic import Plane
 
 from polariscope.manipulation import LocalStructure, PlaneTheory, apply, local_global, manipulate, pca_score
 from polariscope.theory.orthogonal_noise import gram_gap
+from polariscope.worlds.points.synthetic import Plane
 from polariscope.worlds.renderers.blobs import Blobs
 from polariscope.worlds.renderers.mini_sprites import MiniSprites
 

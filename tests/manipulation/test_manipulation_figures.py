@@ -1,7 +1,6 @@
 import numpy as np
 import pytest
 import torch
-from polariscope.worlds.points.synthetic import Plane
 from torch import Tensor, nn
 
 from polariscope.examination.traversals import traverse, traverse_plane
@@ -16,6 +15,7 @@ from polariscope.manipulation import (
 )
 from polariscope.nets.architecture import MLP
 from polariscope.nets.autoencoder import Autoencoder, AutoencoderConfig
+from polariscope.worlds.points.synthetic import Plane
 from polariscope.worlds.renderers.mini_sprites import MiniSprites
 
 

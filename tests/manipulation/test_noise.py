@@ -1,9 +1,9 @@
 import numpy as np
 import pytest
-from polariscope.worlds.points.synthetic import Plane, SquareLinear
 
 from polariscope.manipulation import LocalStructure, Noise, apply, manipulate
 from polariscope.worlds import ArrayWorld
+from polariscope.worlds.points.synthetic import Plane, SquareLinear
 from polariscope.worlds.renderers.blobs import Blobs
 from polariscope.worlds.renderers.mini_sprites import MiniSprites
 

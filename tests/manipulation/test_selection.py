@@ -2,13 +2,13 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from polariscope.worlds.points.synthetic import Plane
 
 from polariscope.manipulation import extremes, train_restarts
 from polariscope.nets.architecture import MLP
 from polariscope.nets.autoencoder import AutoencoderConfig
 from polariscope.objectives.beta_vae import BetaVAE
 from polariscope.training import RunConfig, TrainingConfig
+from polariscope.worlds.points.synthetic import Plane
 
 
 @pytest.mark.spec("003/F3-060")

@@ -4,12 +4,12 @@ import pickle
 
 import numpy as np
 import pytest
-from polariscope.worlds.points.synthetic import Plane
 
 from polariscope.manipulation import Learned, LocalStructure, Noise, apply, load_bundle, save_bundle
 from polariscope.manipulation.view import ManipulatedView
 from polariscope.testing import check_world
 from polariscope.worlds import ArrayWorld, worlds
+from polariscope.worlds.points.synthetic import Plane
 from polariscope.worlds.renderers.mini_sprites import MiniSprites
 from polariscope.worlds.views.augmented import Augmented
 

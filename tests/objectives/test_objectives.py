@@ -5,7 +5,6 @@ import math
 import numpy as np
 import pytest
 import torch
-from polariscope.worlds.points.synthetic import Gaussian
 from torch.optim import Adam
 
 from polariscope.nets import Autoencoder, AutoencoderConfig, Diagonal, Full
@@ -24,6 +23,7 @@ from polariscope.training import RunConfig, TrainingConfig, fit
 from polariscope.training.loop import Listeners, build_state
 from polariscope.training.run import build_model
 from polariscope.worlds import to_tensor
+from polariscope.worlds.points.synthetic import Gaussian
 from polariscope.worlds.renderers.sprites import Sprites
 from polariscope.worlds.splits import RandomSplit
 

@@ -6,7 +6,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from polariscope.worlds.points.synthetic import Gaussian
 
 from polariscope.lab import Store
 from polariscope.measures.mcc import mcc
@@ -23,6 +22,7 @@ from polariscope.training import checkpoint as checkpoints
 from polariscope.training.loop import Listeners, build_state, fit
 from polariscope.training.run import build_model, train_in_memory
 from polariscope.worlds.points.sources import Sources
+from polariscope.worlds.points.synthetic import Gaussian
 
 SEEDS = range(5)
 

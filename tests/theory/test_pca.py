@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
-from polariscope.worlds.points.synthetic import SquareLinear
 from sklearn.decomposition import PCA as Reference
 
 from polariscope.theory.pca import pca, projected_variance
+from polariscope.worlds.points.synthetic import SquareLinear
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,6 @@ import json
 import numpy as np
 import pytest
 import torch
-from polariscope.worlds.points.synthetic import Plane
 
 from polariscope.cli import main
 from polariscope.lab import Store
@@ -25,6 +24,7 @@ from polariscope.training import RunConfig, TrainingConfig, load_model, resume, 
 from polariscope.training.config import Start
 from polariscope.training.run import train_in_memory
 from polariscope.training.start import warm
+from polariscope.worlds.points.synthetic import Plane
 from polariscope.worlds.renderers.mini_sprites import MiniSprites
 from polariscope.worlds.splits import RandomSplit
 from polariscope.worlds.targets import Task

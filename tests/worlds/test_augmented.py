@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 import torch
-from polariscope.worlds.points.synthetic import Plane
 from scipy import ndimage, stats
 
 from polariscope.nets.architecture import MLP
@@ -15,6 +14,7 @@ from polariscope.training.loop import build_state, fit
 from polariscope.training.run import build_model
 from polariscope.worlds import ArrayWorld
 from polariscope.worlds.mask_sequences import centre_and_area
+from polariscope.worlds.points.synthetic import Plane
 from polariscope.worlds.renderers.masks import Walkers
 from polariscope.worlds.renderers.mini_sprites import MiniSprites
 from polariscope.worlds.targets import Task, target_values

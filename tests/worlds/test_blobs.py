@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
-from polariscope.worlds.points.synthetic import Plane, SquareLinear, SquareNonlinear
 
 from polariscope.worlds import worlds
+from polariscope.worlds.points.synthetic import Plane, SquareLinear, SquareNonlinear
 from polariscope.worlds.renderers.blobs import Blobs
 
 

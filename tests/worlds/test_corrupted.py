@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 from PIL import Image
-from polariscope.worlds.points.synthetic import Plane
 
 from polariscope.cli import main
 from polariscope.cli.configuration import parse_run
 from polariscope.testing import check_world
 from polariscope.worlds import ArrayWorld, worlds
+from polariscope.worlds.points.synthetic import Plane
 from polariscope.worlds.renderers.digits import Digits
 from polariscope.worlds.renderers.mini_sprites import MiniSprites
 from polariscope.worlds.splits import Part

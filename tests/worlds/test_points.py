@@ -1,10 +1,10 @@
 import numpy as np
 import pytest
-from polariscope.worlds.points.synthetic import Gaussian, RandomDecoder, SquareLinear, SquareNonlinear, TwoGaussians
 from scipy.stats import norm
 from sklearn.neighbors import NearestNeighbors
 
 from polariscope.worlds import World, worlds
+from polariscope.worlds.points.synthetic import Gaussian, RandomDecoder, SquareLinear, SquareNonlinear, TwoGaussians
 
 SPECTRUM = (5.0, 3.0, 1.5, 0.8, 0.3, 0.1)
 NAMES = ["gaussian", "random-decoder", "square-linear", "square-nonlinear", "two-gaussians"]
