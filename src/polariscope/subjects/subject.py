@@ -210,9 +210,15 @@ class Subject:
 
     def scores(self, x: Tensor) -> Tensor:
         """Class scores ``(n, classes)``, with at least two columns: a model with one output scores the second of two
-        classes, and the first scores 0. Every question about a classifier is asked through this method."""
+        classes, and the first scores 0. Every question about a classifier is asked through this method. Scores that are
+        NaN are refused."""
         output = self.predict(x)
         scores = output.reshape(len(x), -1)
+        if scores.isnan().any():
+            wrong = int(scores.isnan().any(1).sum())
+            raise ValueError(
+                f"{self.name} gives NaN in place of a score for {wrong} of {len(x)} observations: has its training diverged?"
+            )
         return functional.pad(scores, (1, 0)) if scores.shape[1] == 1 else scores
 
     def understood(self, x: Tensor, u: Tensor | None = None, *, decoder: bool = True) -> Subject:

@@ -1,0 +1,67 @@
+"""Images with their classes, checked once for whoever asks a classifier about them: attacks, noise, certificates."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from polariscope.subjects.subject import Subject
+
+
+def labelled_examples(subject: Subject, x: Any, y: Any, box: tuple[float, float] = (0.0, 1.0)) -> tuple[Tensor, Tensor]:
+    """Images ``(n, ...)`` as floats and their classes ``(n,)`` as whole numbers, on the device of the classifier.
+
+    Images keep their precision and memory format. Refused in a sentence: no images, bytes, NaN or infinity, pixels
+    outside of the ``box``; labels that are not one whole number for each image, or that the classifier has no score
+    for.
+
+    >>> from polariscope.subjects import as_subject
+    >>> bright = as_subject(lambda x: x.mean(1) - 0.5)
+    >>> x, y = labelled_examples(bright, np.array([[0.2, 0.4], [0.9, 0.8]]), [[0], [1]])
+    >>> x.dtype, y.tolist()
+    (torch.float64, [0, 1])
+    """
+    images = x if isinstance(x, Tensor) else torch.from_numpy(np.ascontiguousarray(x))
+    if not images.is_floating_point():
+        raise TypeError(
+            f"images are floats from {box[0]:g} to {box[1]:g}, and these are {_kind(images)}: bytes are brought there "
+            "by images / 255"
+        )
+    labels = y if isinstance(y, Tensor) else torch.from_numpy(np.ascontiguousarray(y))
+    labels = labels.squeeze(-1) if labels.ndim == 2 else labels
+    if images.ndim < 2 or labels.shape != images.shape[:1] or not len(labels):
+        raise ValueError(
+            "expected images (n, ...) with a class each, and at least one of them; got images of shape "
+            f"{tuple(images.shape)} and classes of shape {tuple(labels.shape)}"
+        )
+    if labels.is_floating_point() or labels.is_complex():
+        raise TypeError(f"labels are whole numbers, one class each, and these are {_kind(labels)}")
+    _check_pixels(images, box)
+    images, labels = images.to(subject.device), labels.to(subject.device, torch.int64)
+    with subject.at_rest():
+        classes = subject.scores(images[:1]).shape[1]
+    least, most = int(labels.min()), int(labels.max())
+    if least < 0 or most >= classes:
+        raise ValueError(
+            f"{subject.name} scores {classes} classes, 0 to {classes - 1}, and the labels go from {least} to {most}"
+        )
+    return images, labels
+
+
+def _check_pixels(images: Tensor, box: tuple[float, float]) -> None:
+    low, high = (end.item() for end in images.aminmax())
+    if not np.isfinite((low, high)).all():
+        count = int((~images.isfinite()).flatten(1).any(1).sum())
+        raise ValueError(f"{count} of {len(images)} images hold NaN or infinity: leave them out, or repair them")
+    if low < box[0] or high > box[1]:
+        raise ValueError(
+            f"images have pixels from {box[0]:g} to {box[1]:g}, and these go from {low:.4g} to {high:.4g}: bring them "
+            f"to [{box[0]:g}, {box[1]:g}], and let the network normalise them itself"
+        )
+
+
+def _kind(values: Tensor) -> str:
+    return str(values.dtype).removeprefix("torch.")
