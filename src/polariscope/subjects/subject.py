@@ -217,7 +217,8 @@ class Subject:
         if scores.isnan().any():
             wrong = int(scores.isnan().any(1).sum())
             raise ValueError(
-                f"{self.name} gives NaN in place of a score for {wrong} of {len(x)} observations: has its training diverged?"
+                f"{self.name} gives NaN in place of a score for {wrong} of {len(x)} observations: has its training "
+                "diverged?"
             )
         return functional.pad(scores, (1, 0)) if scores.shape[1] == 1 else scores
 
