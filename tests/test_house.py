@@ -39,7 +39,7 @@ MAY_IMPORT = {
     "dimension": GROUND
     | {"measures", "representation", "theory", "training", "worlds", "nets", "objectives", "lab", "report"},
     "kernels": GROUND | {"nets", "theory", "worlds", "objectives", "training"},
-    "robustness": GROUND | {"nets", "training", "worlds", "objectives", "measures", "theory", "report"},
+    "robustness": GROUND | {"nets", "training", "worlds", "objectives", "measures", "theory", "report", "subjects"},
     "examination": GROUND
     | {
         "measures",

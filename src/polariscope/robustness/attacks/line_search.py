@@ -1,0 +1,55 @@
+"""Adversarials on lines from each image."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from polariscope.robustness.attacks.trial import Trial
+
+GRID = 32
+"""Points on a line that are tried in turn."""
+PRECISE = 2e-7
+"""Bisection ends where the length is known this well, relative to it: the precision of single-precision numbers."""
+BISECTIONS = 60
+"""At most so many: a limit for lengths that are next to zero."""
+
+
+def search_line(trial: Trial, rows: Tensor, direction: Tensor, longest: Tensor) -> None:
+    """Ask about clip(x + t direction) at lengths t that rise evenly to ``longest``, up to the first adversarial; then
+    bisect. What lies beyond the first adversarial is of no interest, as it is further away."""
+    x = trial.x[rows]
+
+    def asked(which: Tensor, lengths: Tensor) -> Tensor:
+        moved = x[which] + lengths.to(x.dtype)[:, None] * direction[which]
+        return trial.reached(moved.clamp_(0, 1), rows[which])
+
+    low = torch.zeros_like(longest)
+    high = torch.full_like(longest, torch.inf)
+    left = torch.arange(len(rows), device=rows.device)
+    for number in range(1, GRID + 1):
+        lengths = longest[left] * number / GRID
+        reached = asked(left, lengths)
+        high[left[reached]] = lengths[reached]
+        left = left[~reached]
+        low[left] = lengths[~reached]
+        if not len(left):
+            break
+    between = high.isfinite().nonzero()[:, 0]
+    for _ in range(BISECTIONS):
+        between = between[high[between] - low[between] > PRECISE * high[between]]
+        if not len(between):
+            return
+        middle = (low[between] + high[between]) / 2
+        reached = asked(between, middle)
+        high[between[reached]], low[between[~reached]] = middle[reached], middle[~reached]
+
+
+def search_segment(trial: Trial, rows: Tensor, bisections: int = 12) -> None:
+    """Bisect the segment from each image to its nearest adversarial so far."""
+    x, change = trial.x[rows], trial.best[rows] - trial.x[rows]
+    low, high = torch.zeros_like(change[:, :1]), torch.ones_like(change[:, :1])
+    for _ in range(bisections if len(rows) else 0):
+        middle = (low + high) / 2
+        reached = trial.reached(x + middle * change, rows)[:, None]
+        low, high = torch.where(reached, low, middle), torch.where(reached, middle, high)
