@@ -1,16 +1,22 @@
 """Names, nearest names, and the round trip from objects to plain dictionaries."""
 
 import importlib
+import re
+import subprocess
+import sys
+from collections import Counter
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
+from polariscope import registry
 from polariscope.nets.architecture import MLP
 from polariscope.nets.autoencoder import AutoencoderConfig
 from polariscope.objectives import objectives
 from polariscope.objectives.beta_vae import BetaVAE
 from polariscope.objectives.dip_vae import DIPVAE
-from polariscope.registry import Registry, from_plain
+from polariscope.registry import Place, Registry, from_plain, places
 from polariscope.training import RunConfig, TrainingConfig
 from polariscope.worlds import worlds
 from polariscope.worlds.points.synthetic import Gaussian
@@ -71,16 +77,16 @@ def test_integers_serve_as_floats() -> None:
 
 
 def test_two_things_of_one_name_are_refused() -> None:
-    registry: Registry = Registry("thing", "polariscope.objectives")
+    things: Registry = Registry("thing")
 
-    @registry.register("a")
+    @things.register("a")
     @dataclass(frozen=True)
     class First:
         pass
 
     with pytest.raises(ValueError, match="two things are called 'a'"):
 
-        @registry.register("a")
+        @things.register("a")
         @dataclass(frozen=True)
         class Second:
             pass
@@ -95,15 +101,40 @@ def test_missing_fields_are_said() -> None:
         from_plain(Needs, {}, "thing")
 
 
-def test_a_name_that_is_taken_is_refused_where_a_stranger_registers_it(tmp_path, monkeypatch) -> None:
-    """Not later, when the rooms are first looked through and our own module is in the way."""
-    room = tmp_path / "room_of_things"
-    room.mkdir()
-    (room / "__init__.py").write_text(
-        "from polariscope.registry import Registry\nthings = Registry('thing', 'room_of_things')\n"
-    )
-    (room / "own.py").write_text("from room_of_things import things\n@things.register('a')\nclass Own: ...\n")
-    monkeypatch.syspath_prepend(tmp_path)
-    things = importlib.import_module("room_of_things").things
-    with pytest.raises(ValueError, match="two things are called 'a': room_of_things.own and "):
+def test_a_name_that_is_taken_is_refused_where_a_stranger_registers_it(monkeypatch) -> None:
+    """Not later, when our own module is imported and its name is taken."""
+    monkeypatch.setattr(registry, "places", lambda: {"things": [Place("a", "polariscope.rooms.own", "")]})
+    things: Registry = Registry("thing")
+    with pytest.raises(ValueError, match="two things are called 'a': polariscope.rooms.own and "):
         things.register("a")(type("Stranger", (), {}))
+
+
+def test_two_places_in_the_source_with_one_name_are_refused(monkeypatch) -> None:
+    both = [Place("a", "polariscope.one", ""), Place("a", "polariscope.two", "")]
+    monkeypatch.setattr(registry, "places", lambda: {"things": both})
+    with pytest.raises(ValueError, match="two things are called 'a': polariscope.one and polariscope.two"):
+        Registry("thing").names()
+
+
+def test_registries_find_entries_in_every_room() -> None:
+    """Every decorator in the source is found by its text, and what is found there is what the module registers."""
+    decorators = re.compile(r"^ *@(\w+)\.register\(", re.MULTILINE)
+    root = Path(registry.__file__).parent
+    written = Counter(name for file in root.rglob("*.py") for name in decorators.findall(file.read_text("utf-8")))
+    assert {name: len(found) for name, found in places().items()} == written
+    for plural, found in places().items():
+        for place in found:
+            one = getattr(importlib.import_module(place.module), plural)
+            assert one.plural == plural
+            assert one.get(place.name).__module__ == place.module
+    rooms = {place.module.split(".")[1] for place in places()["worlds"]}
+    assert {"worlds", "manipulation"} <= rooms
+
+
+def test_looking_up_one_name_imports_one_module() -> None:
+    script = (
+        "import sys; from polariscope.worlds.world import worlds; worlds.get('squares'); "
+        "print(len(worlds.names()) > 20, 'polariscope.worlds.renderers.sprites' in sys.modules)"
+    )
+    shown = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
+    assert shown == "True False\n"

@@ -1,9 +1,11 @@
-"""One registry a room: a decorator puts a thing in, a name gets it out, a dictionary builds it.
+"""One registry for each kind of thing: a decorator puts a thing in, a name gets it out, a dictionary builds it.
 
 What is registered is a frozen dataclass whose fields *are* its configuration, so the same class is the Python API,
 the command line (through tyro), the TOML file and the JSON in a run folder. Adding a world, an objective or a study
-is therefore one new file with one decorator: the room's modules are found by name, no list is edited. So are those of
-installed plug-ins; a file of the user's is loaded by name (see :mod:`polariscope.plugins`).
+is therefore one new file with one decorator, in any room: no list is edited. A registry finds its entries by reading
+the source of the package for lines like ``@worlds.register("sprites")``, and imports a module when one of its entries
+is first used. Installed plug-ins are loaded when names are looked up; a file of the user's is loaded by name (see
+:mod:`polariscope.plugins`).
 
 Registered things nest: a field whose type is that of a registry (a :class:`~polariscope.worlds.world.World` in a view,
 an architecture in a model) holds a registered thing, and is described and built by its name like the outer one.
@@ -14,12 +16,14 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import importlib
-import pkgutil
+import re
 import types
 import typing
 from collections.abc import Callable, Iterable, Mapping
 from fnmatch import fnmatchcase
-from typing import Any, Generic, TypeVar
+from functools import cache
+from pathlib import Path
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from polariscope import plugins
 
@@ -81,25 +85,59 @@ class UnknownName(ValueError):
         return ": ".join(self.args)
 
 
-class Registry(Generic[T]):
-    """Names to classes of one kind. The modules of its rooms are imported on the first look-up.
+class Place(NamedTuple):
+    """Where the source of the package registers something."""
 
-    ``of`` is the type that fields have which hold a thing of this kind. ``spelled`` turns a word into a description
-    where more than names are understood, such as paths. A thing without a name may have a ``stand_in`` in descriptions.
+    name: str
+    module: str
+    summary: str
+    """The second argument of the decorator, where it has one."""
+
+
+_DECORATOR = re.compile(r'^@(\w+)\.register\(\s*"([^"]+)"(?:,\s*"([^"]+)")?,?\s*\)', re.MULTILINE)
+
+
+@cache
+def places() -> dict[str, list[Place]]:
+    """What the source of the package registers, by the name of the registry: read from the files, without an import.
+
+    >>> [place.module for place in places()["worlds"] if place.name == "sprites"]
+    ['polariscope.worlds.renderers.sprites']
+    """
+    root = Path(__file__).parent
+    by_registry: dict[str, list[Place]] = {}
+    for file in sorted(root.rglob("*.py")):
+        source = file.read_bytes()
+        if b".register(" in source:
+            module = ".".join(("polariscope", *file.relative_to(root).with_suffix("").parts)).removesuffix(".__init__")
+            for registry, name, summary in _DECORATOR.findall(source.decode()):
+                by_registry.setdefault(registry, []).append(Place(name, module, summary))
+    return by_registry
+
+
+class Registry(Generic[T]):
+    """Names to classes of one kind. The module of an entry is imported when the entry is first used.
+
+    ``kind`` is the noun for error sentences; the registry itself is a variable named after several of that kind
+    (``plural``), since decorators are found by that name. ``of`` is the type that fields have which hold a thing of
+    this kind. ``spelled`` turns a word into a description where more than names are understood, such as paths.
+    ``stand_in`` gives a thing that is not registered another one that is, for its description.
     """
 
     def __init__(
         self,
         kind: str,
-        *rooms: str,
+        *,
+        plural: str = "",
         of: type[Any] | None = None,
         spelled: Callable[[str], dict[str, Any]] | None = None,
+        stand_in: Callable[[Any], T] | None = None,
     ) -> None:
         self.kind = kind
-        self.stand_in: Callable[[Any], T] | None = None
+        self.plural = plural or f"{kind}s"
+        self.stand_in = stand_in
         self.spelled = spelled or (lambda word: {"name": word})
-        self._rooms = rooms
-        self._entries: dict[str, type[T]] = {}
+        self._entries: dict[str, type[T] | Place] = {}
         self._discovered = False
         if of is not None:
             _BY_TYPE[of] = self
@@ -110,12 +148,7 @@ class Registry(Generic[T]):
         def put(entry: type[T]) -> type[T]:
             if not entry.__module__.startswith("polariscope."):
                 self._discover()  # a name that is taken is then refused where the user can do something about it
-            known = self._entries.get(name)
-            if known is not None and (known.__module__, known.__qualname__) != (
-                entry.__module__,
-                entry.__qualname__,
-            ):
-                raise ValueError(f"two {self.kind}s are called {name!r}: {known.__module__} and {entry.__module__}")
+            self._refuse_second(name, entry.__module__, entry.__qualname__)
             self._entries[name] = entry
             return entry
 
@@ -131,16 +164,19 @@ class Registry(Generic[T]):
         self._discover()
         if name not in self._entries:
             raise UnknownName(f"there is no {self.kind} {name!r}", nearest(name, self._entries))
-        return self._entries[name]
+        entry = self._entries[name]
+        if isinstance(entry, Place):
+            importlib.import_module(entry.module)
+            entry = self._entries[name]
+            assert not isinstance(entry, Place), f"{entry.module} does not register the {self.kind} {name!r}"
+        return entry
 
     def knows(self, entry: object) -> bool:
         """Whether the class of ``entry`` is filed here."""
-        self._discover()
         return type(entry) in self._entries.values()
 
     def name_of(self, entry: object) -> str:
         """The name under which the class of ``entry`` (or ``entry`` itself) is filed."""
-        self._discover()
         cls = entry if isinstance(entry, type) else type(entry)
         for name, known in self._entries.items():
             if known is cls:
@@ -161,15 +197,23 @@ class Registry(Generic[T]):
         name = fields.pop("name")
         return from_plain(self.get(name), fields, where=f"{self.kind} {name!r}")
 
+    def _refuse_second(self, name: str, module: str, qualname: str = "") -> None:
+        known = self._entries.get(name)
+        if known is None:
+            return
+        home = known.module if isinstance(known, Place) else known.__module__
+        another = qualname and not isinstance(known, Place) and known.__qualname__ != qualname
+        if home != module or another:
+            raise ValueError(f"two {self.plural} are called {name!r}: {home} and {module}")
+
     def _discover(self) -> None:
         if self._discovered:
             return
-        self._discovered = True  # at once, as the modules may look something up themselves
+        self._discovered = True  # at once, as plug-ins may look something up themselves
         try:
-            for room in self._rooms:
-                paths = getattr(importlib.import_module(room), "__path__", ())
-                for module in pkgutil.walk_packages(paths, f"{room}."):
-                    importlib.import_module(module.name)
+            for place in places().get(self.plural, ()):
+                self._refuse_second(place.name, place.module)
+                self._entries.setdefault(place.name, place)
             plugins.load_installed()
         except BaseException:
             self._discovered = False

@@ -54,7 +54,7 @@ class Manipulation(Protocol):
         """JSON-ready settings."""
 
 
-manipulations: Registry[Manipulation] = Registry("manipulation", "polariscope.manipulation.kinds", of=Manipulation)
+manipulations: Registry[Manipulation] = Registry("manipulation", of=Manipulation)
 
 
 @dataclass(frozen=True)

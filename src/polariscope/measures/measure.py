@@ -67,7 +67,7 @@ class Measure(ABC):
         return number
 
 
-measures: Registry[Measure] = Registry("measure", "polariscope.measures")
+measures: Registry[Measure] = Registry("measure")
 
 
 def meaning(name: str) -> str:

@@ -29,7 +29,7 @@ class Architecture(Protocol):
     def decoder(self, latents: int, shape: Shape) -> nn.Sequential: ...
 
 
-architectures: Registry[Architecture] = Registry("architecture", "polariscope.nets", of=Architecture)
+architectures: Registry[Architecture] = Registry("architecture", of=Architecture)
 
 ACTIVATIONS: dict[str, type[nn.Module]] = {"relu": nn.ReLU, "tanh": nn.Tanh, "leaky_relu": nn.LeakyReLU}
 Activation = Literal["relu", "tanh", "leaky_relu"]

@@ -38,7 +38,7 @@ class Model(Protocol):
     def build(self, brief: Brief) -> nn.Module: ...
 
 
-models: Registry[Model] = Registry("model", "polariscope.nets", of=Model)
+models: Registry[Model] = Registry("model", of=Model)
 
 
 def predicts(brief: Brief, name: str) -> int:

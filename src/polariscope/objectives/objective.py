@@ -138,9 +138,7 @@ class Objective(ABC):
         return {}
 
 
-objectives: Registry[Objective] = Registry(
-    "objective", "polariscope.objectives", "polariscope.robustness", of=Objective
-)
+objectives: Registry[Objective] = Registry("objective", of=Objective)
 
 
 def players_of(objective: Objective, model: nn.Module, brief: Brief) -> dict[str, Player]:

@@ -283,7 +283,7 @@ class Study(ABC):
         return {}
 
 
-studies: Registry[Study] = Registry("study", "polariscope.studies")
+studies: Registry[Study] = Registry("study", plural="studies")
 
 
 def folder(out: Path, name: str, scale: Scale) -> Path:

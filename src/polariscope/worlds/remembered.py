@@ -80,9 +80,6 @@ def remember(world: World) -> Remembered:
     )
 
 
-worlds.stand_in = remember
-
-
 def recalled(world: World, data: World) -> World:
     """The world with the data it was made of, wherever it holds what was remembered of it."""
     if isinstance(world, Remembered):

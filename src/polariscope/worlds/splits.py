@@ -51,7 +51,7 @@ class Split(Protocol):
     def parts(self, world: World) -> Parts: ...
 
 
-splits: Registry[Split] = Registry("split", "polariscope.worlds", of=Split)
+splits: Registry[Split] = Registry("split", of=Split)
 
 
 @splits.register("random")

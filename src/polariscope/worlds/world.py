@@ -58,9 +58,13 @@ def _spelled(word: str) -> dict[str, Any]:
     return {}
 
 
-worlds: Registry[World] = Registry(
-    "world", "polariscope.worlds", "polariscope.manipulation.view", of=World, spelled=_spelled
-)
+def _remembered(world: Any) -> World:
+    from polariscope.worlds.remembered import remember
+
+    return remember(world)
+
+
+worlds: Registry[World] = Registry("world", of=World, spelled=_spelled, stand_in=_remembered)
 
 
 class GridWorld(ABC):

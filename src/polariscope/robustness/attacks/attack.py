@@ -146,7 +146,7 @@ class Attack(ABC):
         )
 
 
-attacks: Registry[Attack] = Registry("attack", "polariscope.robustness.attacks", of=Attack)
+attacks: Registry[Attack] = Registry("attack", of=Attack)
 
 
 def labelled_images(subject: Subject, x: Any, y: Any) -> tuple[Tensor, Tensor]:
