@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from torch import nn
 
 import polariscope
-from polariscope.report.findings import Chart, Pictures
+from polariscope.findings import Chart, Pictures
 
 
 class Net(nn.Module):

@@ -13,13 +13,13 @@ if TYPE_CHECKING:
     from polariscope.examination.compare import compare as compare
     from polariscope.examination.examination import Examination as Examination
     from polariscope.examination.examine import examine as examine
+    from polariscope.findings import Findings as Findings
+    from polariscope.findings import save as save
     from polariscope.lab.store import Run as Run
     from polariscope.lab.store import Store as Store
     from polariscope.nets.autoencoder import Autoencoder as Autoencoder
     from polariscope.nets.autoencoder import AutoencoderConfig as AutoencoderConfig
     from polariscope.plugins import load_plugin as load_plugin
-    from polariscope.report.findings import Findings as Findings
-    from polariscope.report.findings import save as save
     from polariscope.representation import Representation as Representation
     from polariscope.representation import represent as represent
     from polariscope.subjects.subject import Subject as Subject
@@ -38,7 +38,7 @@ _PLACES = {
     "Autoencoder": "nets.autoencoder",
     "Examination": "examination.examination",
     "AutoencoderConfig": "nets.autoencoder",
-    "Findings": "report.findings",
+    "Findings": "findings",
     "Representation": "representation",
     "Run": "lab.store",
     "RunConfig": "training.config",
@@ -54,7 +54,7 @@ _PLACES = {
     "load_weights": "subjects.weights",
     "represent": "representation",
     "resume": "training.run",
-    "save": "report.findings",
+    "save": "findings",
     "train": "training.run",
 }
 

@@ -25,12 +25,12 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 
 from polariscope.damaged_files import damages, run_limited
+from polariscope.findings import Chart
 from polariscope.measures.measure import Invariance, Measure, Undefined, measures
 from polariscope.nets.architecture import MLP, Conv
 from polariscope.nets.model import Brief, Shape
 from polariscope.objectives.objective import Batch, Objective, Terms, Turn, objectives, players_of
 from polariscope.registry import Registry, from_plain, plain
-from polariscope.report.findings import Chart
 from polariscope.representation import Representation
 from polariscope.studies.engine import reproduce
 from polariscope.studies.study import Claim, Scale, Table, studies

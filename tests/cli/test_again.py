@@ -95,7 +95,7 @@ def place(tmp_path_factory):
 def undrawn(monkeypatch):
     """Figures take most of the time, and are looked at elsewhere."""
     monkeypatch.setattr("polariscope.report.page.inline", lambda figure, label, key: "")
-    monkeypatch.setattr("polariscope.report.findings._draw", lambda chart, path: None)
+    monkeypatch.setattr("polariscope.findings._draw", lambda chart, path: None)
 
 
 def pages(folder):

@@ -9,6 +9,7 @@ from sklearn.metrics import mutual_info_score
 from torch import nn
 
 from polariscope.examination.examine import _audit_notes, examine
+from polariscope.findings import Pictures
 from polariscope.measures.factor_information import factor_information
 from polariscope.measures.information import discretise
 from polariscope.measures.measure import meaning, measures
@@ -20,7 +21,6 @@ from polariscope.nets.model import Brief
 from polariscope.objectives import Batch
 from polariscope.objectives.ivae import IVAE
 from polariscope.objectives.slow_vae import SlowVAE
-from polariscope.report.findings import Pictures
 from polariscope.report.page import page
 from polariscope.report.terminal import show
 from polariscope.representation import Representation

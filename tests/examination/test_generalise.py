@@ -9,8 +9,8 @@ import torch
 from torch import nn
 
 from polariscope.examination.generalise import dci_on_training_part, generalise, likeness
+from polariscope.findings import Chart, Records
 from polariscope.measures.generalisation import r_squared
-from polariscope.report.findings import Chart, Records
 from polariscope.report.generalisation_figures import attribution_bars, prediction_ranges
 from polariscope.studies.leaderboard import as_text, datasets, from_text, leaderboard, own_rows
 from polariscope.studies.published import Published, published, read

@@ -7,8 +7,8 @@ import pytest
 
 from polariscope.cli import main
 from polariscope.examination.transitions import TransitionExamination, examine_transitions
+from polariscope.findings import Chart
 from polariscope.measures.transition_statistics import transition_statistics
-from polariscope.report.findings import Chart
 from polariscope.report.page import page
 from polariscope.worlds.points.sources import Sources
 from polariscope.worlds.renderers.masks import Walkers

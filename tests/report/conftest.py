@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from polariscope.examination.examination import Examination, Variable
-from polariscope.report.findings import Value
+from polariscope.findings import Value
 from polariscope.report.page import page
 from polariscope.representation import Representation
 from polariscope.worlds.factors import Factor

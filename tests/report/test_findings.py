@@ -1,6 +1,8 @@
 """The one document of every result: what machines read, what is written where, what a notebook and a terminal show."""
 
 import json
+import subprocess
+import sys
 from io import StringIO
 from pathlib import Path
 
@@ -11,8 +13,8 @@ from PIL import Image
 from rich.console import Console
 from safetensors.numpy import load_file
 
+from polariscope.findings import Chart, Column, Curves, Pictures, Records, Strip, Text, Value, Values
 from polariscope.report import Findings, save
-from polariscope.report.findings import Chart, Column, Curves, Pictures, Records, Strip, Text, Value, Values
 from polariscope.report.markdown import markdown
 from polariscope.report.page import page
 from polariscope.report.terminal import ROWS, show, side_by_side
@@ -49,6 +51,23 @@ def document(title: str = "mine", mig: float | None = 0.5) -> Findings:
         {"seed": 3, "file": Path("x.npz")},
         {"python": "3.11"},
     )
+
+
+def test_a_document_is_made_without_matplotlib() -> None:
+    """Rooms that train or measure import the document, and not what draws it."""
+    made = "import sys; from polariscope.findings import Chart, Findings; Findings('m', 'One.').json()"
+    check = f"{made}; print({{'matplotlib', 'jinja2', 'torch', 'rich'}} & sys.modules.keys())"
+    done = subprocess.run([sys.executable, "-c", check], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "set()"
+
+
+def test_plugins_find_the_document_under_its_former_name() -> None:
+    from polariscope import findings
+    from polariscope.report import findings as former
+
+    names = {name for name in vars(findings) if name[0].isupper() and vars(findings)[name] is vars(former).get(name)}
+    assert names >= {"Findings", "Part", "Values", "Value", "Records", "Column", "Chart", "Curves", "Pictures", "Strip"}
+    assert former.save is findings.save
 
 
 def test_machines_read_values_rows_and_sentences_but_no_pictures() -> None:

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
+from polariscope.findings import Chart, Column, Records, Value, Values
 from polariscope.grammar import counted, listed
 from polariscope.report import Findings
 from polariscope.report.figures import as_svg, styled
-from polariscope.report.findings import Chart, Column, Records, Value, Values
 from polariscope.report.markdown import markdown
 from polariscope.report.page import page
 

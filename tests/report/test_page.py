@@ -22,10 +22,10 @@ from polariscope.dimension.results import dimension_findings
 from polariscope.dimension.trained import Reading, StableDimension, search_dimension
 from polariscope.examination.diagnose import Labelled, diagnose
 from polariscope.examination.examination import Examination, Variable, about_run, held_out_terms
+from polariscope.findings import Chart, Column, Curves, Records, Text, Value, Values
 from polariscope.lab.store import Store
 from polariscope.nets.classifiers import mlp
 from polariscope.report import Findings, figures
-from polariscope.report.findings import Chart, Column, Curves, Records, Text, Value, Values
 from polariscope.report.page import as_toml, page
 from polariscope.report.terminal import side_by_side
 from polariscope.representation import Representation

@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch import nn
 
+from polariscope.findings import Chart, Pictures
 from polariscope.nets.noise_generator import NoiseGenerator
-from polariscope.report.findings import Chart, Pictures
 from polariscope.report.page import page
 from polariscope.robustness.adversarial_noise import NoiseAttack, generator_distances, learn_noise, noise_density
 from polariscope.robustness.noise_distance import noise_distances

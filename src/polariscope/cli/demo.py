@@ -14,13 +14,13 @@ from polariscope.cli.progress import bars
 from polariscope.console import Terminal
 from polariscope.examination.examination import about_run
 from polariscope.examination.examine import examine
+from polariscope.findings import save
 from polariscope.lab.holding import InUseError, hold
 from polariscope.lab.store import Run, Store
 from polariscope.nets.autoencoder import AutoencoderConfig
 from polariscope.objectives.beta_tc_vae import BetaTCVAE
 from polariscope.objectives.beta_vae import BetaVAE
 from polariscope.printable import say
-from polariscope.report import save
 from polariscope.report.terminal import side_by_side
 from polariscope.strict_json import json_text
 from polariscope.training.config import RunConfig, TrainingConfig

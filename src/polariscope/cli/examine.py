@@ -25,12 +25,12 @@ from polariscope.examination.embedding import Shelf
 from polariscope.examination.examination import Examination, about_run
 from polariscope.examination.examine import examine
 from polariscope.examination.next_steps import next_commands, said_next
+from polariscope.findings import save
 from polariscope.lab.holding import InUseError, hold
 from polariscope.lab.results import OWN, Basis, Examined, add
 from polariscope.lab.store import Run, Store, fingerprint
 from polariscope.measures.measure import measures
 from polariscope.printable import say
-from polariscope.report import save
 from polariscope.report.terminal import answer
 from polariscope.training.config import RunConfig
 from polariscope.training.run import config_of

@@ -20,13 +20,13 @@ from polariscope.command import again
 from polariscope.examination.generalise import Generalisation, generalise
 from polariscope.examination.titles import run_title
 from polariscope.examination.transfer import TransferMatrix
+from polariscope.findings import save
 from polariscope.lab.holding import hold
 from polariscope.lab.store import Run, Store
 from polariscope.nets.model import models
 from polariscope.objectives.predict import Regress
 from polariscope.printable import say
 from polariscope.registry import nearest
-from polariscope.report import save
 from polariscope.report.terminal import show
 from polariscope.strict_json import json_text
 from polariscope.studies.leaderboard import SPLITS, leaderboard, own_rows

@@ -25,6 +25,7 @@ from polariscope.examination.diagnose import (
     save_networks,
     train_classifier,
 )
+from polariscope.findings import Findings
 from polariscope.lab.holding import hold
 from polariscope.lab.store import Run, Store
 from polariscope.nets.classifiers import Parametrisation
@@ -33,7 +34,6 @@ from polariscope.nets.predictors import AlexNet, LeNet, Perceptron
 from polariscope.nets.scaled import Scaled, ScaledConfig, loss_scale
 from polariscope.objectives.predict import Classify
 from polariscope.registry import nearest
-from polariscope.report.findings import Findings
 from polariscope.report.terminal import show
 from polariscope.strict_json import json_text
 from polariscope.subjects.weights import load_weights

@@ -227,7 +227,7 @@ class CurveOptions:
 
 def _curves(arguments: list[str]) -> int:
     from polariscope.examination.learning_curves import learning_curves  # figures are heavy, and a listing needs none
-    from polariscope.report import save
+    from polariscope.findings import save
 
     names = _words(arguments)
     options = parse(CurveOptions, arguments, "runs curves")

@@ -14,8 +14,8 @@ import numpy as np
 
 from polariscope.dimension.figures import trace_curves
 from polariscope.dimension.trained import DimensionSearch, Reading, StableDimension
+from polariscope.findings import Chart, Column, Findings, Records
 from polariscope.grammar import counted, listed
-from polariscope.report.findings import Chart, Column, Findings, Records
 
 SCHEMA = ("algorithm", "dataset", "n_mean", "n_sd", "seconds_per_run", "models", "steps", "runs", "trusted")
 

@@ -11,10 +11,10 @@ import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
+from polariscope.findings import Chart, Findings, Value, Values
 from polariscope.measures.polarisation import variable_types
 from polariscope.measures.similarity import SimilarityMatrix, similarity_matrix
 from polariscope.report import figures
-from polariscope.report.findings import Chart, Findings, Value, Values
 from polariscope.representation import represent
 from polariscope.subjects import Subject
 from polariscope.subjects.doors import subject_and_world, subjects_and_world

@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from polariscope.findings import Chart, Column, Findings, Part, Records, Value, Values
 from polariscope.grammar import counted
 from polariscope.measures.corruption_error import corruption_error, group_means, mean_without, top_accuracy
 from polariscope.measures.measure import Undefined
 from polariscope.report import corruption_figures
-from polariscope.report.findings import Chart, Column, Findings, Part, Records, Value, Values
 from polariscope.representation import BATCH
 from polariscope.subjects import Subject
 from polariscope.subjects.doors import subjects_and_world

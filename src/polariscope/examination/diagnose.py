@@ -25,6 +25,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from polariscope.atomic import atomic
+from polariscope.findings import Chart, Column, Findings, Records, Text
 from polariscope.kernels.empirical import Kind, tangent_kernel
 from polariscope.kernels.machine import rank_of_spectrum, solve
 from polariscope.kernels.principal import (
@@ -43,7 +44,6 @@ from polariscope.measures.mutual_information import label_information, permutati
 from polariscope.nets.scaled import Scaled, loss_scale
 from polariscope.objectives.predict import Classify
 from polariscope.report import kernel_figures
-from polariscope.report.findings import Chart, Column, Findings, Records, Text
 from polariscope.subjects.subject import misfit
 from polariscope.tabular import Tabular
 from polariscope.training.config import TrainingConfig

@@ -11,14 +11,7 @@ from typing import Any, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from polariscope.grammar import data_name
-from polariscope.lab.store import Run
-from polariscope.measures.boosting import ROUNDS
-from polariscope.measures.dci import DCI, QUICK_ROUNDS
-from polariscope.measures.measure import Measure
-from polariscope.measures.polarisation import Kind
-from polariscope.report import figures
-from polariscope.report.findings import (
+from polariscope.findings import (
     Chart,
     Column,
     Curves,
@@ -31,6 +24,13 @@ from polariscope.report.findings import (
     Value,
     Values,
 )
+from polariscope.grammar import data_name
+from polariscope.lab.store import Run
+from polariscope.measures.boosting import ROUNDS
+from polariscope.measures.dci import DCI, QUICK_ROUNDS
+from polariscope.measures.measure import Measure
+from polariscope.measures.polarisation import Kind
+from polariscope.report import figures
 from polariscope.representation import Representation
 from polariscope.tabular import Tabular
 from polariscope.worlds.pictures import Limits, limits_of

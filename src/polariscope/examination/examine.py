@@ -17,12 +17,12 @@ from torch import Tensor
 from polariscope.examination.embedding import Shelf, embed
 from polariscope.examination.examination import Examination, Variable
 from polariscope.examination.jacobians import predicted_var
+from polariscope.findings import Value
 from polariscope.measures.chance import Trials
 from polariscope.measures.factor_information import InformationBeyondChance, information_beyond_chance
 from polariscope.measures.mcc import lack_of_latents
 from polariscope.measures.measure import Measure, Undefined, meaning, measures
 from polariscope.measures.polarisation import VariableTypes, per_variable_kl, variable_types
-from polariscope.report.findings import Value
 from polariscope.representation import BATCH, Representation
 from polariscope.subjects import Subject
 from polariscope.subjects.doors import subject_and_world

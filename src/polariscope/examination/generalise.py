@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from polariscope.findings import Chart, Column, Findings, Part, Records, Value, Values
 from polariscope.measures.dci import Probe, dci
 from polariscope.measures.generalisation import (
     Attribution,
@@ -27,7 +28,6 @@ from polariscope.measures.generalisation import (
 from polariscope.measures.measure import Undefined
 from polariscope.measures.similarity import SimilarityMatrix
 from polariscope.report import figures, generalisation_figures
-from polariscope.report.findings import Chart, Column, Findings, Part, Records, Value, Values
 from polariscope.representation import BATCH, represent
 from polariscope.subjects.doors import subject_and_world
 from polariscope.subjects.subject import Subject

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from polariscope.findings import Column, Curves, Findings, Records
 from polariscope.lab.store import Run
 from polariscope.registry import nearest
-from polariscope.report.findings import Column, Curves, Findings, Records
 
 HINT = "Faint line: batches while training. Line with marks: held-out data."
 COLUMNS = (
@@ -20,7 +20,7 @@ COLUMNS = (
 
 
 def learning_curves(runs: Sequence[Run], terms: Sequence[str] = ("loss",)) -> list[Findings]:
-    """A document for each run, whose curves lie over each other where :func:`~polariscope.report.findings.save` writes
+    """A document for each run, whose curves lie over each other where :func:`~polariscope.findings.save` writes
     them on one page. A run that has none of the terms is left out."""
     if not runs:
         raise ValueError(

@@ -16,9 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polariscope.examination.generalise import generalise
+from polariscope.findings import Chart, Column, Findings, Part, Records
 from polariscope.registry import nearest
 from polariscope.report import figures
-from polariscope.report.findings import Chart, Column, Findings, Part, Records
 from polariscope.tabular import Tabular
 from polariscope.worlds.splits import Split
 from polariscope.worlds.world import World

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from polariscope.findings import Chart, Column, Findings, Part, Records
 from polariscope.grammar import listed
 from polariscope.measures.transition_statistics import Dependence, TransitionStatistics, transition_statistics
 from polariscope.report.figures import transition_histogram
-from polariscope.report.findings import Chart, Column, Findings, Part, Records
 from polariscope.report.transition_figures import shape_over_gap, transition_planes
 from polariscope.tabular import Row, Tabular
 from polariscope.worlds.given import Data, as_world

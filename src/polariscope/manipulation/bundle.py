@@ -18,12 +18,12 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
 from polariscope.atomic import atomic
+from polariscope.findings import Chart, Column, Findings, Records
 from polariscope.manipulation.checks import local_global, pca_score, preservation
 from polariscope.manipulation.figures import triptych
 from polariscope.manipulation.generator import Manipulator
 from polariscope.manipulation.manipulation import Manipulated
 from polariscope.nets.architecture import architectures
-from polariscope.report.findings import Chart, Column, Findings, Records
 from polariscope.worlds.factors import Factor
 from polariscope.worlds.observations import Arranged
 from polariscope.worlds.readers.files import read

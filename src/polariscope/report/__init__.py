@@ -1,4 +1,4 @@
-"""The report: the one document of every result, its figures, and how it is shown (page, terminal, Markdown)."""
+"""The report: the figures of results, and how their documents are shown (page, terminal, Markdown)."""
 
-from polariscope.report.findings import Findings as Findings
-from polariscope.report.findings import save as save
+from polariscope.findings import Findings as Findings
+from polariscope.findings import save as save

@@ -25,9 +25,9 @@ from matplotlib.ticker import FuncFormatter, LogFormatter, LogFormatterMathtext,
 from numpy.typing import ArrayLike, NDArray
 from PIL import Image
 
+from polariscope.findings import Metric
 from polariscope.measures.transition_statistics import fitted_factor
 from polariscope.measures.transitions import TransitionFit
-from polariscope.report.findings import Metric
 from polariscope.representation import Representation
 from polariscope.worlds.pictures import Limits, pictured
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from polariscope.report.findings import Chart, Findings, Records, Row, Text, Values
+from polariscope.findings import Chart, Findings, Records, Row, Text, Values
 
 
 def markdown(findings: Findings, level: int = 1, pictures: str | None = "") -> str:

@@ -20,8 +20,8 @@ from markupsafe import Markup, escape
 from matplotlib.figure import Figure
 
 from polariscope import plugins
+from polariscope.findings import Chart, Curves, Findings, Part, Pictures, Records, Strip, Text, Value, Values
 from polariscope.report import figures
-from polariscope.report.findings import Chart, Curves, Findings, Part, Pictures, Records, Strip, Text, Value, Values
 from polariscope.worlds.pictures import Limits
 
 TILE = 64

@@ -8,7 +8,7 @@ from rich.table import Table
 from rich.text import Text as Words
 
 from polariscope.console import Terminal
-from polariscope.report.findings import Findings, Records, Text, Value, Values
+from polariscope.findings import Findings, Records, Text, Value, Values
 from polariscope.strict_json import json_text
 
 ROWS = 30

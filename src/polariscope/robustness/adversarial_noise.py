@@ -10,13 +10,14 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from polariscope.findings import Chart, Column, Findings, Pictures, Records, Strip
 from polariscope.nets.noise_generator import Kernel, NoiseGenerator
 from polariscope.objectives.objective import Batch, Need, Objective, Terms
 from polariscope.objectives.predict import classification, target_of
@@ -25,11 +26,9 @@ from polariscope.robustness.noise_distance import NoiseDistances, noise_distance
 from polariscope.robustness.rescale import rescaled
 from polariscope.training.config import TrainingConfig
 from polariscope.training.loop import WEIGHTS_STEP, Listeners, build_state, fit, seed_step
+from polariscope.worlds.pictures import limits_of
 from polariscope.worlds.splits import RandomSplit
 from polariscope.worlds.targets import Examples
-
-if TYPE_CHECKING:
-    from polariscope.report.findings import Findings
 
 SHOWN = 8
 """Draws of a noise on its page."""
@@ -69,9 +68,7 @@ class LearnedNoise:
 
     def findings(self, size: int = 28) -> Findings:
         """The noise to look at: densities of its channels, and a few draws of ``size`` pixels."""
-        from polariscope.report.findings import Chart, Findings, Pictures, Strip
         from polariscope.report.noise_figures import density_curves
-        from polariscope.worlds.pictures import limits_of
 
         found = noise_density(self.generator, seed=self.seed)
         with torch.no_grad(), torch.random.fork_rng(range(torch.cuda.device_count())):
@@ -161,8 +158,6 @@ class GeneratorDistances:
         return float(self.medians.std(ddof=1)) if math.isfinite(self.mean) else math.inf
 
     def findings(self) -> Findings:
-        from polariscope.report.findings import Column, Findings, Records
-
         rows = [
             {"seed": noise.seed, "norm": noise.norm, "epsilon_star": _told(one.median), "unreachable": one.unreachable}
             for noise, one in zip(self.noises, self.distances, strict=True)

@@ -7,20 +7,18 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from polariscope.findings import Findings, Value, Values
 from polariscope.nets.noise_generator import NoiseGenerator
 from polariscope.robustness.frozen import Predict, as_examples, at_rest, class_scores
 from polariscope.robustness.rescale import within_box
 from polariscope.training.loop import seed_step
-
-if TYPE_CHECKING:
-    from polariscope.report.findings import Findings
 
 Noise = Literal["gaussian", "uniform"] | NoiseGenerator
 STRIDE = 1.8
@@ -57,8 +55,6 @@ class NoiseDistances:
         return float(np.isinf(self.distances).mean())
 
     def findings(self) -> Findings:
-        from polariscope.report.findings import Findings, Value, Values  # with matplotlib, which training can spare
-
         finite = math.isfinite(self.median)
         told = f"a norm of {self.median:.4g}" if finite else "any norm"
         entries = [

@@ -12,8 +12,8 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from polariscope.examination.generalise import Generalisation
+from polariscope.findings import Column, Findings, Records
 from polariscope.registry import nearest
-from polariscope.report.findings import Column, Findings, Records
 from polariscope.studies.published import Published, PublishedTable, names, published, read
 from polariscope.tabular import Tabular
 

@@ -15,12 +15,12 @@ from typing import Any, ClassVar, Literal, get_args
 
 from matplotlib.figure import Figure
 
+from polariscope.findings import Chart, Column, Findings, Part, Records
 from polariscope.grammar import counted
 from polariscope.lab.holding import hold
 from polariscope.lab.store import Run, Store
 from polariscope.nets.autoencoder import Autoencoder
 from polariscope.registry import Registry
-from polariscope.report.findings import Chart, Column, Findings, Part, Records
 from polariscope.studies.criteria import Criterion, Finding
 from polariscope.studies.rows import Row, Table
 from polariscope.tabular import Tabular

@@ -1,0 +1,312 @@
+"""Findings: the one document in which results leave the house.
+
+Typed results are dataclasses to compute with; each has ``findings()``, which makes this document of it: a headline and
+parts (values, tables, figures, pictures, curves, text), notes, facts for machines, arrays, and how all of it was made.
+The page, the terminal, JSON, Markdown and notebooks all show the same document, and :meth:`Findings.save` is what
+writes it. A new kind of result needs a function with a typed result, and nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from html import escape
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+from safetensors.numpy import save_file
+
+from polariscope.atomic import atomic
+from polariscope.command import again
+from polariscope.strict_json import json_text
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+Row = Mapping[str, Any]
+Metric = tuple[int, str, str, float]
+"""A point of a learning curve: step, split, term, value."""
+P = TypeVar("P", bound="Part")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Part:
+    """A section of the document. Parts of one name stand side by side where several findings share a page."""
+
+    name: str
+    """What machines call it: the key in JSON, the anchor on the page, the file of a figure."""
+    title: str
+    hint: str = ""
+    """What one should know to read it."""
+
+    def plain(self) -> Any:
+        """The part for machines; None where it is for eyes only."""
+        return None
+
+
+@dataclass(frozen=True)
+class Value:
+    """One number with its meaning, or the sentence that says why there is none."""
+
+    name: str
+    title: str
+    value: float | None
+    higher_is_better: bool | None = None
+    problem: str = ""
+    meaning: str = ""
+    shares: Mapping[str, int] = field(default_factory=dict)
+    """Counts by kind, shown in place of the number."""
+    interval: tuple[float, float] | None = None
+    """Of 95 %."""
+    chance: float | None = None
+    """What chance alone gives on the same data, for numbers that are not 0 by chance."""
+    within_chance: bool = False
+    """Whether the number is no more than chance can give."""
+
+    def text(self) -> str:
+        """
+        >>> Value("mig", "Mutual information gap", 0.123456).text(), Value("mig", "", None, problem="no factors").text()
+        ('0.1235', 'undefined: no factors')
+        >>> Value("types", "Variables", None, shares={"active": 2, "passive": 1}).text()
+        '2 active / 1 passive'
+        >>> Value("mig", "MIG", 0.5, interval=(0.4, 0.6), chance=0.01).text()
+        '0.5 (0.4 to 0.6; by chance 0.01)'
+        >>> Value("mig", "MIG", 0.02, chance=0.03, within_chance=True).text()
+        'no more than chance: 0.02 (by chance 0.03)'
+        """
+        if self.shares:
+            return " / ".join(f"{count} {kind}" for kind, count in self.shares.items())
+        if self.value is None:
+            return f"undefined: {self.problem}"
+        context = f" ({self.context})" if self.context else ""
+        return f"{'no more than chance: ' if self.within_chance else ''}{self.value:.4g}{context}"
+
+    @property
+    def context(self) -> str:
+        """Interval and chance level, where there are any."""
+        told = [] if self.interval is None else [f"{self.interval[0]:.3g} to {self.interval[1]:.3g}"]
+        return "; ".join([*told, *([] if self.chance is None else [f"by chance {self.chance:.3g}"])])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Values(Part):
+    """Single numbers; of several findings, one column each."""
+
+    entries: Sequence[Value]
+
+    def plain(self) -> dict[str, Any]:
+        return {entry.name: dict(entry.shares) or entry.value for entry in self.entries}
+
+
+@dataclass(frozen=True)
+class Column:
+    """How a key of the rows is shown: as it is, or as a number in a printf form; ``percent`` is one of a share."""
+
+    key: str
+    title: str
+    form: str = ""
+    short: str = ""
+    """For the terminal; the title if not given."""
+    bar: str = ""
+    """A key of the row that names the colour of a bar from 0 to 1 beside the number."""
+    badge: bool = False
+    """Whether the text names a type, which has a colour."""
+    aside: bool = False
+    """Left out where there is little room, such as on the terminal."""
+
+    @property
+    def numeric(self) -> bool:
+        return bool(self.form)
+
+    def text(self, row: Row) -> str:
+        """The cell in plain text.
+
+        >>> Column("share", "Share", "percent").text({"share": 0.123}), Column("dead", "Dead").text({"dead": True})
+        ('12.3 %', 'yes')
+        """
+        value = row.get(self.key)
+        if value is None:
+            return ""
+        if isinstance(value, bool | np.bool_):
+            return "yes" if value else "no"
+        if not self.form or isinstance(value, str):
+            return str(value)
+        return f"{100 * value:.1f} %" if self.form == "percent" else self.form % value
+
+
+@dataclass(frozen=True, kw_only=True)
+class Records(Part):
+    """Rows of the same columns."""
+
+    rows: Sequence[Row]
+    columns: Sequence[Column]
+
+    def plain(self) -> list[dict[str, Any]]:
+        return [dict(row) for row in self.rows]
+
+    @property
+    def shown(self) -> list[Column]:
+        """Columns that any row has something in."""
+        return [column for column in self.columns if any(column.text(row) for row in self.rows)]
+
+    @property
+    def wordy(self) -> bool:
+        """Whether cells hold sentences."""
+        return any(len(column.text(row)) > 60 for column in self.shown for row in self.rows)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Chart(Part):
+    """A figure, drawn when it is asked for."""
+
+    draw: Callable[[], Figure]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Curves(Part):
+    """Terms over the steps of a training; those of several findings lie over each other."""
+
+    metrics: Sequence[Metric]
+
+
+@dataclass(frozen=True, eq=False)
+class Strip:
+    """Images ``(rows, columns, c, h, w)`` in one picture, with its name."""
+
+    images: NDArray[Any]
+    label: str = ""
+    type: str = ""
+    note: str = ""
+    says: str = ""
+    """The picture in words, for those who cannot see it."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Pictures(Part):
+    """Images of the data's kind."""
+
+    strips: Sequence[Strip]
+    limits: tuple[float, float] | None = None
+    """The numbers of floats that are shown as black and as white."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Text(Part):
+    """Sentences."""
+
+    lines: Sequence[str]
+
+    def plain(self) -> list[str]:
+        return list(self.lines)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Findings:
+    """What was found out about one thing, in the form in which it is shown, stored and sent.
+
+    >>> found = Findings("mine", "Two variables are used.", [Values(name="measures", title="Measures",
+    ...     entries=[Value("mig", "Mutual information gap", 0.5, True)])])
+    >>> found.json()["measures"], found
+    ({'mig': 0.5}, <Findings: Two variables are used.>)
+    """
+
+    title: str
+    """What the findings are about."""
+    headline: str
+    """The result in a sentence."""
+    parts: Sequence[Part] = ()
+    notes: Sequence[str] = ()
+    """What a reader must know before trusting the numbers."""
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    """JSON-ready figures for machines that no table shows."""
+    arrays: Mapping[str, NDArray[Any]] = field(default_factory=dict)
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    """How it was made: the configuration of a run, or the options of a command."""
+    environment: Mapping[str, Any] = field(default_factory=dict)
+    command: str = field(default_factory=again)
+    """What to type to get the document again; empty for one that was made in Python."""
+
+    def __repr__(self) -> str:
+        return f"<Findings: {self.headline}>"
+
+    def _repr_html_(self) -> str:
+        from polariscope.report.page import page
+
+        frame = "width: 100%; height: 640px; border: 1px solid #dbe2e9"
+        return f'<iframe srcdoc="{escape(page([self]))}" style="{frame}"></iframe>'
+
+    def of(self, kind: type[P]) -> list[P]:
+        """The parts of one kind."""
+        return [part for part in self.parts if isinstance(part, kind)]
+
+    def json(self) -> dict[str, Any]:
+        """The document for machines: without arrays and pictures, which have files of their own."""
+        parts = {part.name: plain for part in self.parts if (plain := part.plain()) is not None}
+        undefined = {v.name: v.problem for values in self.of(Values) for v in values.entries if v.problem}
+        told = {"title": self.title, "headline": self.headline, **self.facts, **parts, "undefined": undefined}
+        made = {"command": self.command} if self.command else {}
+        return {**told, "notes": list(self.notes), "settings": dict(self.settings), **made}
+
+    def save(self, path: Path | str) -> Path:
+        """Write the document, and give back what to open.
+
+        A path that ends in ``.html`` is the page alone, one in ``.png`` or ``.svg`` the first figure. Anything else is
+        a folder: ``report.html``, ``findings.json``, a picture for each figure, ``arrays.safetensors``.
+        """
+        return save([self], path)
+
+
+def save(several: Sequence[Findings], path: Path | str, title: str = "", figures: bool = True) -> Path:
+    """Write one document of one or several findings; see :meth:`Findings.save`. Without ``figures`` a folder gets no
+    picture files: the page has them."""
+    from polariscope.report.page import page
+
+    path = Path(path)
+    if path.suffix in (".png", ".svg"):
+        charts = [chart for findings in several for chart in findings.of(Chart)]
+        if not charts:
+            raise ValueError(f"{path} is to be a picture, and there is none among these findings: name an .html file")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        _draw(charts[0], path)
+        return path
+    if path.suffix == ".html":
+        path.parent.mkdir(parents=True, exist_ok=True)
+        _write(path, page(several, title))
+        return path
+    path.mkdir(parents=True, exist_ok=True)
+    told = [findings.json() for findings in several]
+    _write(path / "findings.json", json_text(told[0] if len(told) == 1 else told, indent=1) + "\n")
+    arrays = {**_named(several, lambda findings: findings.arrays)}
+    if arrays:
+        with atomic(path / "arrays.safetensors") as draft:
+            save_file({name: np.ascontiguousarray(array) for name, array in arrays.items()}, draft)
+    if figures:
+        charts_of = _named(several, lambda findings: {chart.name: chart for chart in findings.of(Chart)})
+        for name, chart in charts_of.items():
+            _draw(chart, path / f"{name.replace('/', '-')}.png")
+    _write(path / "report.html", page(several, title))
+    return path / "report.html"
+
+
+def _named(several: Sequence[Findings], of: Callable[[Findings], Mapping[str, Any]]) -> dict[str, Any]:
+    """Things of several findings by name, behind the number of the findings where there are several."""
+    pairs: Iterable[tuple[int, Findings]] = enumerate(several, 1)
+    return {
+        name if len(several) == 1 else f"{number}/{name}": item
+        for number, findings in pairs
+        for name, item in of(findings).items()
+    }
+
+
+def _draw(chart: Chart, path: Path) -> None:
+    from polariscope.report.figures import plain_axes
+
+    with atomic(path) as draft:
+        plain_axes(chart.draw()).savefig(draft, format=path.suffix[1:], dpi=130, bbox_inches="tight")
+
+
+def _write(path: Path, text: str) -> None:
+    with atomic(path) as draft:
+        draft.write_text(text, encoding="utf-8")
