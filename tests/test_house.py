@@ -57,7 +57,7 @@ MAY_IMPORT = {
     },
     "manipulation": GROUND
     | {"worlds", "nets", "objectives", "training", "representation", "measures", "examination", "report", "subjects"},
-    "mapping": GROUND | {"nets", "training"},
+    "mapping": GROUND | {"nets", "training", "worlds", "objectives", "measures", "subjects", "theory", "report", "lab"},
     "studies": None,  # everything below
     "testing": GROUND | {"worlds", "objectives", "measures", "representation", "nets", "report", "studies", "subjects"},
     "app": GROUND | {"lab", "report"},

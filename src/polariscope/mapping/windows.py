@@ -1,0 +1,105 @@
+"""Windows over a raster of any size, so that predictions of the windows are exactly those of the whole.
+
+A network with pooling is equivariant to shifts by 2 pixels for each pooling only, and looks at pixels around those it
+predicts. Windows therefore start at multiples of the pooling and read a halo around what they predict; every pixel is
+predicted by one window, once. Nothing is blended, since there is nothing to hide.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+Read = Callable[[int, int, int, int], NDArray[Any]]
+"""Top, left, height and width of a part of a raster, to its pixels ``(bands, height, width)``."""
+
+
+class PixelNetwork(Protocol):
+    """What a network has to tell about itself to be stitched; :class:`~polariscope.nets.unet.UNet` does."""
+
+    padding: str
+
+    @property
+    def multiple(self) -> int: ...
+    @property
+    def margin(self) -> int: ...
+    @property
+    def halo(self) -> int: ...
+    @property
+    def receptive_field(self) -> int: ...
+    def fitting(self, least: int) -> int: ...
+
+
+@dataclass(frozen=True)
+class Window:
+    """Pixels that are predicted, and those that are read for it: rows and columns, the ends excluded. What is read may
+    reach beyond the raster."""
+
+    rows: tuple[int, int]
+    columns: tuple[int, int]
+    read_rows: tuple[int, int]
+    read_columns: tuple[int, int]
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.rows[1] - self.rows[0], self.columns[1] - self.columns[0]
+
+
+def windows(height: int, width: int, network: PixelNetwork, size: int | None = None) -> list[Window]:
+    """Windows of at most ``size`` pixels a side that cover a raster, each pixel once; without a size one for all."""
+    field = network.receptive_field
+    if min(height, width) < field:
+        raise ValueError(
+            f"the raster has {height} x {width} pixels, and the network looks at {field} x {field} at once: it needs a "
+            "raster at least as large"
+        )
+    if size is not None and size < network.multiple:
+        raise ValueError(f"a window has {size} pixels a side: it needs at least {network.multiple}")
+    rows, columns = (_spans(length, network, size) for length in (height, width))
+    return [Window(core, other, seen, also) for core, seen in rows for other, also in columns]
+
+
+def _spans(length: int, network: PixelNetwork, size: int | None) -> list[tuple[tuple[int, int], tuple[int, int]]]:
+    step = length if size is None else size // network.multiple * network.multiple
+    ends = [(start, min(start + step, length)) for start in range(0, length, step)]
+    if network.padding == "valid":
+        return [(core, (core[0] - network.margin, core[0] - network.margin + network.fitting(core[1] - core[0])))
+                for core in ends]  # fmt: skip
+    # Zeros that a convolution adds belong to the edge of the raster: windows there end where it ends.
+    whole = -(-length // network.multiple) * network.multiple
+    seen = [(max(0, start - network.halo), min(whole, stop + network.halo)) for start, stop in ends]
+    return [(core, (top, _up(bottom, network.multiple))) for core, (top, bottom) in zip(ends, seen, strict=True)]
+
+
+def _up(value: int, multiple: int) -> int:
+    return -(-value // multiple) * multiple
+
+
+def read_mirrored(read: Read, window: Window, height: int, width: int) -> NDArray[Any]:
+    """What a window reads; beyond the raster its pixels are mirrored at the edge."""
+    rows, columns = _mirrored(window.read_rows, height), _mirrored(window.read_columns, width)
+    top, left = int(rows.min()), int(columns.min())
+    block = read(top, left, int(rows.max()) - top + 1, int(columns.max()) - left + 1)
+    return np.ascontiguousarray(block[:, (rows - top)[:, None], columns - left])
+
+
+def _mirrored(span: tuple[int, int], length: int) -> NDArray[np.int64]:
+    at = np.arange(*span) % (2 * length)
+    return np.where(at < length, at, 2 * length - 1 - at)
+
+
+def predicted(network: Any, pixels: Tensor, window: Window) -> Tensor:
+    """Probabilities ``(classes, rows, columns)`` of the pixels that a window predicts, from what it reads
+    ``(bands, ...)``."""
+    with torch.no_grad():
+        scores = network(pixels[None])[0]
+    top = 0 if network.padding == "valid" else window.rows[0] - window.read_rows[0]
+    left = 0 if network.padding == "valid" else window.columns[0] - window.read_columns[0]
+    height, width = window.shape
+    return torch.softmax(scores[:, top : top + height, left : left + width].double(), 0)
