@@ -65,6 +65,8 @@ def test_worlds_of_files_and_arrays_keep_the_contract(tmp_path):
 @pytest.mark.parametrize("name", objectives.names())
 @pytest.mark.parametrize("shape", [(1, 16, 16), (3, 8, 8), (6,)], ids=str)
 def test_registered_objectives_keep_the_contract(name, shape):
+    if objectives.get(name).dense and len(shape) != 3:
+        pytest.skip("a mask lives on the pixels of an image")
     check_objective(objectives.get(name)(), shape)
 
 

@@ -405,13 +405,16 @@ def _model(objective: Objective, shape: Shape, latents: int) -> nn.Module:
     known = {field.name for field in dataclasses.fields(usual)}  # type: ignore[arg-type]
     usual = replace(usual, **{key: value for key, value in small.items() if key in known})  # type: ignore[type-var]
     outputs = sum(FACTOR_SIZES) if "target" in objective.needs else 0
-    return objective.build(usual, Brief(shape, outputs, FACTOR_SIZES, objective.posterior))
+    return objective.build(usual, Brief(shape, outputs, FACTOR_SIZES, objective.posterior, objective.dense))
 
 
 def _batch(objective: Objective, shape: Shape, count: int = 16) -> Batch:
     """A random batch with everything an objective may ask for."""
     factors = torch.stack([torch.randint(size, (count,)) for size in FACTOR_SIZES], dim=1)
     x, other = torch.rand(2, count, *shape)
+    if objective.dense:
+        classes = sum(FACTOR_SIZES)
+        return Batch(x, 1000, factors, torch.randint(-1, classes, (count, *shape[1:])), (classes,), (other,))
     return Batch(x, 1000, factors, factors, FACTOR_SIZES, (other,))
 
 

@@ -98,6 +98,8 @@ class Objective(ABC):
     """What a batch must have besides its observations."""
     asks_for: ClassVar[tuple[str, ...]] = ()
     """Methods that a model must have to be trained by it."""
+    dense: ClassVar[bool] = False
+    """Whether its target is a mask: a class for each pixel."""
 
     @abstractmethod
     def __call__(self, *asked: Any, **players: Any) -> Terms:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from numpy.typing import ArrayLike
@@ -26,6 +26,8 @@ BACKGROUND_WEIGHT = 0.01
 class Segment(Supervised):
     """The class of every pixel, by cross-entropy, Dice or focal loss, averaged over the labelled pixels. Where the
     network predicts the middle of an image only, only the middle of the mask counts."""
+
+    dense: ClassVar[bool] = True
 
     loss: Literal["cross-entropy", "dice", "focal"] = "cross-entropy"
     weights: tuple[float, ...] = ()
