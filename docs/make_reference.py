@@ -50,7 +50,7 @@ def _public(tree: ast.Module) -> Iterator[str]:
 
 def _registered(node: ast.FunctionDef | ast.ClassDef) -> str:
     for decorator in node.decorator_list:
-        match = re.fullmatch(r"\w+\.register\('([\w-]+)'\)", ast.unparse(decorator))
+        match = re.fullmatch(r"\w+\.register\('([\w-]+)'(, .*)?\)", ast.unparse(decorator))
         if match:
             return match[1]
     return ""

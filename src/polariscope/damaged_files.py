@@ -9,7 +9,6 @@ from __future__ import annotations
 import faulthandler
 import os
 import re
-import resource
 import signal
 import sys
 import tempfile
@@ -104,6 +103,8 @@ def run_limited(work: Callable[[], Iterable[str]], memory: int, seconds: int) ->
     The child may take ``memory`` bytes more than this process has, and ``seconds`` from one line to the next. What it,
     or a library in it, writes to its output or errors ends it too: nobody asked for that.
     """
+    if not hasattr(os, "fork"):
+        raise OSError("damaged files are read in a fork of this process, which needs Linux or macOS")
     sys.stdout.flush()
     sys.stderr.flush()
     with tempfile.TemporaryFile() as lines, tempfile.TemporaryFile() as noise:
@@ -126,6 +127,8 @@ def run_limited(work: Callable[[], Iterable[str]], memory: int, seconds: int) ->
 
 def _work(work: Callable[[], Iterable[str]], memory: int, seconds: int, lines: int, noise: int) -> None:
     """The life of the child."""
+    import resource
+
     code = 1
     try:
         faulthandler.disable()  # which would write elsewhere

@@ -1,0 +1,33 @@
+"""The contract kit: what worlds, objectives, measures, models, readers and studies promise, checked on yours, too.
+
+Rooms that trust each other's promises need no special cases: training resumes to the same bits because observations
+are a function of their number, tables show a range because the measure declares it. Each check is a plain function
+that returns nothing if the promises hold and raises an :class:`AssertionError` with a sentence if one does not.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from polariscope.lazy import looked_up
+
+if TYPE_CHECKING:
+    from polariscope.testing.measures import check_measure as check_measure
+    from polariscope.testing.measures import synthetic_representation as synthetic_representation
+    from polariscope.testing.objectives import check_objective as check_objective
+    from polariscope.testing.readers import check_reader as check_reader
+    from polariscope.testing.studies import check_study as check_study
+    from polariscope.testing.subjects import check_subject as check_subject
+    from polariscope.testing.worlds import check_world as check_world
+
+_PLACES = {
+    "check_measure": "measures",
+    "check_objective": "objectives",
+    "check_reader": "readers",
+    "check_study": "studies",
+    "check_subject": "subjects",
+    "check_world": "worlds",
+    "synthetic_representation": "measures",
+}
+
+__getattr__, __dir__ = looked_up(__name__, _PLACES)
