@@ -24,7 +24,8 @@ def stitched(net: UNet, raster: np.ndarray, size: int | None) -> np.ndarray:
         pixels = read_mirrored(lambda r, c, h, w: raster[:, r : r + h, c : c + w], window, height, width)
         part = out[:, slice(*window.rows), slice(*window.columns)]
         assert np.isnan(part).all(), "each pixel is predicted once"
-        part[:] = predicted(net, torch.from_numpy(pixels), window).numpy()
+        with torch.no_grad():
+            part[:] = predicted(net, net, torch.from_numpy(pixels), window).numpy()
     assert not np.isnan(out).any(), "and none is left out"
     return out
 

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 
 Read = Callable[[int, int, int, int], NDArray[Any]]
 """Top, left, height and width of a part of a raster, to its pixels ``(bands, height, width)``."""
@@ -81,6 +81,31 @@ def _up(value: int, multiple: int) -> int:
     return -(-value // multiple) * multiple
 
 
+class Stitched(nn.Module):
+    """Any network that maps images to scores of the same size, with what it takes to stitch it.
+
+    ``halo`` is how many pixels around a pixel decide its prediction, ``multiple`` by how many an image may be shifted
+    such that its prediction shifts with it: the product of the network's strides.
+    """
+
+    padding = "same"
+    margin = 0
+
+    def __init__(self, network: nn.Module, halo: int, multiple: int = 1) -> None:
+        super().__init__()
+        if halo < 0 or multiple < 1:
+            raise ValueError(f"halo is {halo} and multiple {multiple}: they are at least 0 and 1")
+        self.network, self.multiple = network, multiple
+        self.halo, self.receptive_field = _up(halo, multiple), 2 * halo + 1
+
+    def fitting(self, least: int) -> int:
+        return _up(least, self.multiple)
+
+    def forward(self, x: Tensor) -> Tensor:
+        scores: Tensor = self.network(x)
+        return scores
+
+
 def read_mirrored(read: Read, window: Window, height: int, width: int) -> NDArray[Any]:
     """What a window reads; beyond the raster its pixels are mirrored at the edge."""
     rows, columns = _mirrored(window.read_rows, height), _mirrored(window.read_columns, width)
@@ -94,12 +119,11 @@ def _mirrored(span: tuple[int, int], length: int) -> NDArray[np.int64]:
     return np.where(at < length, at, 2 * length - 1 - at)
 
 
-def predicted(network: Any, pixels: Tensor, window: Window) -> Tensor:
+def predicted(network: Callable[[Tensor], Tensor], sizes: PixelNetwork, pixels: Tensor, window: Window) -> Tensor:
     """Probabilities ``(classes, rows, columns)`` of the pixels that a window predicts, from what it reads
     ``(bands, ...)``."""
-    with torch.no_grad():
-        scores = network(pixels[None])[0]
-    top = 0 if network.padding == "valid" else window.rows[0] - window.read_rows[0]
-    left = 0 if network.padding == "valid" else window.columns[0] - window.read_columns[0]
+    scores = network(pixels[None])[0]
+    top = 0 if sizes.padding == "valid" else window.rows[0] - window.read_rows[0]
+    left = 0 if sizes.padding == "valid" else window.columns[0] - window.read_columns[0]
     height, width = window.shape
     return torch.softmax(scores[:, top : top + height, left : left + width].double(), 0)

@@ -1,0 +1,302 @@
+"""Map a raster of any size: predict every pixel once, in constant memory, and go on after a kill.
+
+The class of every pixel and the probabilities as bytes lie in two mapped files while the work goes on; a journal has a
+line for each finished window, with its sums. Areas are sums over the journal in the order of the windows, so they do
+not depend on the number of workers, nor on how often the work was interrupted.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+
+from polariscope.lab.executors import in_parallel
+from polariscope.lab.store import fingerprint
+from polariscope.mapping.harden import harden, thresholds_of, without_weights
+from polariscope.mapping.rasters import Grid, Raster, valid_pixels
+from polariscope.mapping.windows import PixelNetwork, Window, predicted, read_mirrored, windows
+from polariscope.strict_json import json_text
+
+NODATA = 255
+"""The class of pixels without data."""
+BYTES = 250
+"""Steps of a probability in a byte: 0.4 % each; 255 is no data."""
+WINDOW = 512
+Progress = Callable[[int, int], None]
+"""Windows that are done, of how many."""
+
+
+@dataclass(frozen=True)
+class MapSettings:
+    """How a raster is mapped."""
+
+    background: int
+    """The class of everything that is not mapped."""
+    threshold: float | tuple[float, ...] = 0.5
+    """Probability above which a pixel gets a class besides the background: one, or one for each class."""
+    weights: tuple[float, ...] = ()
+    """Class weights of the training that are undone before anything is read off the probabilities."""
+    window: int = WINDOW
+    """Pixels a side that are predicted at a time. The map does not depend on it."""
+    white: float | None = None
+    """What a raster's numbers are divided by; bytes by 255, and floats by nothing, if not given."""
+
+
+@dataclass(frozen=True)
+class Sums:
+    """What a window adds to the areas: pixels by class, summed probabilities, and pixels with data."""
+
+    pixels: tuple[int, ...]
+    probability: tuple[float, ...]
+    valid: int
+
+
+@dataclass(frozen=True)
+class RasterMap:
+    """A finished map: its files, and its sums."""
+
+    folder: Path
+    shape: tuple[int, int]
+    classes: int
+    settings: MapSettings
+    grid: Grid | None
+    sums: Sums
+
+    @cached_property
+    def labels(self) -> NDArray[np.uint8]:
+        """The class of every pixel, mapped from the file; 255 without data."""
+        return np.memmap(self.folder / "classes.bin", np.uint8, "r", shape=self.shape)
+
+    @cached_property
+    def probabilities(self) -> NDArray[np.uint8]:
+        """Probabilities ``(classes, height, width)`` in steps of 1/250; 255 without data."""
+        return np.memmap(self.folder / "probabilities.bin", np.uint8, "r", shape=(self.classes, *self.shape))
+
+    def areas(self, pixel_area: float | None = None) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Square metres of each class: by the map, and by the full probabilities."""
+        if pixel_area is None:
+            if self.grid is None:
+                raise ValueError("the raster does not say how large a pixel is: give its area in square metres")
+            pixel_area = self.grid.pixel_area
+        return np.array(self.sums.pixels) * pixel_area, np.array(self.sums.probability) * pixel_area
+
+
+def map_raster(
+    network: nn.Module,
+    raster: Raster,
+    folder: Path | str,
+    settings: MapSettings,
+    *,
+    made_with: str = "",
+    workers: int = 1,
+    progress: Progress | None = None,
+) -> RasterMap:
+    """Predict every pixel of a raster into ``folder``. If the same work was begun there, it goes on; if another was, it
+    is refused. ``made_with`` identifies the weights, so that another network does not go on with this one's work."""
+    sizes = stitching_sizes(network)
+    bands, height, width = raster.shape
+    _check_bands(network, raster, bands)
+    _check_numbers(raster, settings.white)
+    folder = Path(folder)
+    classes = _classes(network, bands, sizes)
+    thresholds_of(settings.threshold, classes, settings.background)
+    plan = windows(height, width, sizes, settings.window)
+    identity = fingerprint(
+        {"made_with": made_with, "raster": raster.name, "shape": raster.shape, "settings": repr(settings)}
+    )
+    journal = Journal(folder / "journal.jsonl", identity, len(plan))
+    finished = journal.read()
+    if not finished:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, count in (("classes.bin", 1), ("probabilities.bin", classes)):
+            with (folder / name).open("wb") as file:
+                file.truncate(count * height * width)
+        journal.begin()
+    left = [number for number in range(len(plan)) if number not in finished]
+    strips = [Strip(network, raster, folder, settings, tuple((n, plan[n]) for n in part), classes)
+              for part in _strips(left, workers)]  # fmt: skip
+
+    def report(_: int, what: tuple[int, Sums]) -> None:
+        number, sums = what
+        journal.add(number, sums)
+        finished[number] = sums
+        if progress is not None:
+            progress(len(finished), len(plan))
+
+    in_parallel(predict_strip, strips, workers, report)
+    total = [finished[number] for number in range(len(plan))]
+    sums = Sums(
+        tuple(int(n) for n in np.sum([one.pixels for one in total], axis=0)),
+        tuple(math.fsum(column) for column in zip(*(one.probability for one in total), strict=True)),
+        sum(one.valid for one in total),
+    )
+    return RasterMap(folder, (height, width), classes, settings, raster.grid, sums)
+
+
+@dataclass(frozen=True, eq=False)
+class Strip:
+    """Windows that one process predicts one after the other."""
+
+    network: nn.Module
+    raster: Raster
+    folder: Path
+    settings: MapSettings
+    windows: tuple[tuple[int, Window], ...]
+    classes: int
+
+
+def predict_strip(strip: Strip, tell: Callable[[Any], None]) -> None:
+    """Predict windows into the files, and report the sums of each once it is on the disk."""
+    _, height, width = strip.raster.shape
+    labels = np.memmap(strip.folder / "classes.bin", np.uint8, "r+", shape=(height, width))
+    shares = np.memmap(strip.folder / "probabilities.bin", np.uint8, "r+", shape=(strip.classes, height, width))
+    training = strip.network.training
+    strip.network.eval()
+    try:
+        for number, window in strip.windows:
+            p, valid = window_probabilities(strip.network, strip.raster, window, strip.settings)
+            hard = np.where(valid, harden(p, strip.settings.threshold, strip.settings.background), np.uint8(NODATA))
+            rows, columns = slice(*window.rows), slice(*window.columns)
+            labels[rows, columns] = hard
+            shares[:, rows, columns] = np.where(valid, np.rint(p * BYTES).astype(np.uint8), np.uint8(NODATA))
+            labels.flush()
+            shares.flush()
+            pixels = np.bincount(hard[valid], minlength=strip.classes)
+            sums = (p * valid).reshape(len(p), -1).sum(1)
+            tell((number, Sums(tuple(pixels.tolist()), tuple(sums.tolist()), int(valid.sum()))))
+    finally:
+        strip.network.train(training)
+
+
+def window_probabilities(
+    network: nn.Module, raster: Raster, window: Window, settings: MapSettings
+) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    """Probabilities ``(classes, rows, columns)`` of a window, and which of its pixels have data. The network is not
+    asked about windows without any."""
+    _, height, width = raster.shape
+    rows, columns = window.rows, window.columns
+    pixels = read_mirrored(raster.read, window, height, width)
+    known = valid_pixels(pixels, raster.nodata)
+    top, left = rows[0] - window.read_rows[0], columns[0] - window.read_columns[0]
+    valid = known[top : top + window.shape[0], left : left + window.shape[1]]
+    sizes = stitching_sizes(network)
+    if not valid.any():
+        empty = np.zeros((_classes(network, len(pixels), sizes), *window.shape))
+        return empty, valid
+    x = as_input(pixels, settings.white)
+    x[:, ~known] = fill_of(network, len(x))[:, None]
+    with torch.no_grad():
+        scores = predicted(network, sizes, torch.from_numpy(x), window)
+    p = scores.numpy()
+    return (without_weights(p, settings.weights) if settings.weights else p), valid
+
+
+def as_input(pixels: NDArray[Any], white: float | None = None) -> NDArray[np.float32]:
+    """Pixels as a network takes them: bytes from 0 to 1, other numbers divided by ``white`` or as they are."""
+    divisor = white if white is not None else 255.0 if pixels.dtype == np.uint8 else 1.0
+    return np.asarray(pixels, np.float32) / np.float32(divisor)
+
+
+def fill_of(network: nn.Module, bands: int) -> NDArray[np.float32]:
+    """What stands for pixels without data: the mean that the network takes off its pixels, or 0."""
+    means = [mean for module in network.modules() if isinstance(mean := getattr(module, "mean", None), torch.Tensor)]
+    if not means:
+        return np.zeros(bands, np.float32)
+    return np.broadcast_to(means[0].detach().cpu().numpy().astype(np.float32).ravel(), (bands,))
+
+
+def stitching_sizes(network: nn.Module) -> PixelNetwork:
+    """The part of a network that knows its halo; a sentence where none does."""
+    for module in network.modules():
+        if all(hasattr(module, name) for name in ("halo", "margin", "multiple", "fitting", "padding")):
+            return module  # type: ignore[return-value]
+    raise ValueError(
+        f"{type(network).__name__} does not say how far around a pixel it looks: wrap it in "
+        "polariscope.mapping.windows.Stitched(network, halo=..., multiple=...)"
+    )
+
+
+class Journal:
+    """Finished windows of a map, a line each, behind a first line that says whose they are."""
+
+    def __init__(self, path: Path, identity: str, count: int) -> None:
+        self.path, self.identity, self.count = path, identity, count
+
+    def read(self) -> dict[int, Sums]:
+        """Windows that are done. A last line that a kill cut short does not count, and is cut off."""
+        if not self.path.exists():
+            return {}
+        lines = self.path.read_bytes().splitlines(keepends=True)
+        whole = [line for line in lines if line.endswith(b"\n")]
+        if not whole or json.loads(whole[0]).get("identity") != self.identity:
+            raise ValueError(
+                f"{self.path.parent} holds another map, or the same with other settings: take another folder with "
+                "--out, or remove it"
+            )
+        if len(whole) < len(lines):
+            os.truncate(self.path, sum(map(len, whole)))
+        entries = [json.loads(line) for line in whole[1:]]
+        return {
+            entry["window"]: Sums(tuple(entry["pixels"]), tuple(entry["probability"]), entry["valid"])
+            for entry in entries
+        }
+
+    def begin(self) -> None:
+        self._append({"identity": self.identity, "windows": self.count}, "wb")
+
+    def add(self, number: int, sums: Sums) -> None:
+        self._append({"window": number, "pixels": sums.pixels, "probability": sums.probability, "valid": sums.valid})
+
+    def _append(self, entry: dict[str, Any], mode: str = "ab") -> None:
+        with self.path.open(mode) as file:
+            file.write(json_text(entry).encode() + b"\n")
+            file.flush()
+            os.fsync(file.fileno())
+
+
+def _strips(numbers: Sequence[int], workers: int) -> Iterator[Sequence[int]]:
+    """Windows in a row for each worker: a few strips each, so that none waits long for the last."""
+    if numbers:
+        size = max(1, math.ceil(len(numbers) / (workers if workers == 1 else 4 * workers)))
+        for start in range(0, len(numbers), size):
+            yield numbers[start : start + size]
+
+
+def _classes(network: nn.Module, bands: int, sizes: PixelNetwork) -> int:
+    """How many classes a network predicts, found by asking it once."""
+    known = getattr(sizes, "classes", None)
+    if isinstance(known, int):
+        return known
+    side = sizes.fitting(1)
+    with torch.no_grad():
+        return int(network(torch.zeros(1, bands, side, side)).shape[1])
+
+
+def _check_bands(network: nn.Module, raster: Raster, bands: int) -> None:
+    first = next((m for m in network.modules() if isinstance(m, nn.Conv2d)), None)
+    if first is not None and first.in_channels != bands:
+        raise ValueError(
+            f"{raster.name} has {bands} bands, and the network was trained on {first.in_channels}: give the layers it "
+            "was trained on, in their order"
+        )
+
+
+def _check_numbers(raster: Raster, white: float | None) -> None:
+    if white is not None and not white > 0:
+        raise ValueError(f"white is {white}: it needs to be above 0")
+    if white is None and raster.dtype != np.uint8 and raster.dtype.kind != "f":
+        raise ValueError(
+            f"{raster.name} has numbers of type {raster.dtype}, whose scale is not known: say with --white what a "
+            "white pixel is, as in training"
+        )

@@ -1,0 +1,323 @@
+"""Rasters: images too large for memory, read by windows, and where their pixels lie on the ground.
+
+GeoTIFFs need the extra ``[geo]`` (rasterio); npy files and pictures do not, and have no place on the ground unless a
+pixel size is given.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from polariscope.foreign_files import check_regular, reading
+from polariscope.worlds.readers.numpy_files import read_npy
+
+GEOTIFF = (".tif", ".tiff")
+PICTURES = (".png", ".jpg", ".jpeg")
+NORTH_UP = 1e-9
+"""Rotation terms of a transform up to which its rows run from west to east."""
+SQUARE = 1e-6
+"""Relative difference of a pixel's sides up to which it is square."""
+Affine = tuple[float, float, float, float, float, float]
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Where pixels lie: x = c + a · column, y = f + e · row, in the units of a coordinate system."""
+
+    a: float
+    c: float
+    e: float
+    f: float
+    crs: str = ""
+    """The coordinate system as WKT; empty for plain pixels of a given size."""
+
+    @property
+    def pixel(self) -> float:
+        """Metres a side."""
+        return self.a
+
+    @property
+    def pixel_area(self) -> float:
+        """Square metres."""
+        return self.a * -self.e
+
+    @classmethod
+    def plain(cls, pixel: float) -> Grid:
+        """Pixels of a size, without a place on the ground."""
+        if not pixel > 0:
+            raise ValueError(f"the pixel size is {pixel}: it needs to be above 0 metres")
+        return cls(pixel, 0.0, -pixel, 0.0)
+
+    @property
+    def affine(self) -> Affine:
+        return (self.a, 0.0, self.c, 0.0, self.e, self.f)
+
+    def part(self, row: int, column: int) -> Grid:
+        """The grid of a part that begins at a pixel."""
+        return Grid(self.a, self.c + column * self.a, self.e, self.f + row * self.e, self.crs)
+
+    def extent(self, height: int, width: int) -> tuple[float, float, float, float]:
+        """Left, bottom, right and top of a raster."""
+        return self.c, self.f + height * self.e, self.c + width * self.a, self.f
+
+
+class Raster(Protocol):
+    """Bands of numbers on pixels, read by windows."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """Bands, height and width."""
+
+    @property
+    def dtype(self) -> np.dtype[Any]: ...
+    @property
+    def grid(self) -> Grid | None: ...
+    @property
+    def nodata(self) -> float | None:
+        """The number of pixels without data; NaN means none in any raster of floats."""
+
+    def read(self, row: int, column: int, height: int, width: int) -> NDArray[Any]:
+        """Pixels ``(bands, height, width)`` of a window inside the raster."""
+
+
+@dataclass(frozen=True, eq=False)
+class ArrayRaster:
+    """A raster in an array ``(bands, height, width)``, in memory or mapped from a file."""
+
+    pixels: NDArray[Any]
+    grid: Grid | None = None
+    nodata: float | None = None
+    name: str = "array"
+
+    def __post_init__(self) -> None:
+        if self.pixels.ndim != 3 or not self.pixels.size:
+            raise ValueError(f"{self.name}: expected pixels (bands, height, width); got shape {self.pixels.shape}")
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        bands, height, width = self.pixels.shape
+        return bands, height, width
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return self.pixels.dtype
+
+    def read(self, row: int, column: int, height: int, width: int) -> NDArray[Any]:
+        return np.asarray(self.pixels[:, row : row + height, column : column + width])
+
+
+@dataclass(frozen=True)
+class GeoRaster:
+    """A GeoTIFF, opened when it is first read, in each process for itself."""
+
+    path: Path
+
+    def __post_init__(self) -> None:
+        check_regular(self.path)
+        _ = self.grid  # refuse what cannot be mapped now
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"path": self.path}
+
+    @property
+    def name(self) -> str:
+        return str(self.path)
+
+    @cached_property
+    def _file(self) -> Any:
+        rasterio = needs_geo()
+        with reading(self.path, "a GeoTIFF"):
+            return rasterio.open(self.path)
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        return self._file.count, self._file.height, self._file.width
+
+    @cached_property
+    def dtype(self) -> np.dtype[Any]:
+        kinds = set(self._file.dtypes)
+        if len(kinds) > 1:
+            raise ValueError(f"{self.path}: the bands have different types ({', '.join(sorted(kinds))}): convert them")
+        return np.dtype(kinds.pop())
+
+    @cached_property
+    def grid(self) -> Grid | None:
+        file = self._file
+        if file.crs is None:
+            raise ValueError(
+                f"{self.path}: the raster has no coordinate system, so its pixels have no area: assign one (gdal_edit "
+                "-a_srs EPSG:2056), or give an npy file with --pixel"
+            )
+        if file.crs.is_geographic:
+            raise ValueError(
+                f"{self.path}: the raster is in degrees ({file.crs.to_string()}), whose pixels have no single area: "
+                "project it first (gdalwarp -t_srs EPSG:2056)"
+            )
+        a, b, c, d, e, f = file.transform[:6]
+        if max(abs(b), abs(d)) > NORTH_UP * abs(a) or not (a > 0 > e):
+            raise ValueError(f"{self.path}: its rows do not run from west to east: warp it north up first")
+        factor = file.crs.linear_units_factor[1]
+        if not math.isclose(factor, 1.0):
+            raise ValueError(f"{self.path}: its coordinates are in units of {factor} m: project it to metres first")
+        if abs(a + e) > SQUARE * a:
+            raise ValueError(f"{self.path}: the pixels are {a:g} x {-e:g} m, and square ones are needed: resample it")
+        return Grid(a, c, e, f, file.crs.to_wkt())
+
+    @property
+    def nodata(self) -> float | None:
+        value = self._file.nodata
+        return None if value is None else float(value)
+
+    def read(self, row: int, column: int, height: int, width: int) -> NDArray[Any]:
+        from rasterio.windows import Window
+
+        with reading(self.path, f"pixels of rows {row} to {row + height}"):
+            return np.asarray(self._file.read(window=Window(column, row, width, height)))
+
+
+def open_raster(path: Path | str, pixel: float | None = None) -> Raster:
+    """A raster by its path: a GeoTIFF, an npy file ``(bands, height, width)`` or ``(height, width)``, or a picture.
+    ``pixel`` is the size of a pixel in metres, for files that do not know it."""
+    path = Path(path)
+    suffix = path.suffix.lower()
+    if suffix in GEOTIFF:
+        if pixel is not None:
+            raise ValueError(f"{path}: a GeoTIFF knows the size of its pixels: leave --pixel out")
+        return GeoRaster(path)
+    grid = None if pixel is None else Grid.plain(pixel)
+    if suffix == ".npy":
+        values = read_npy(path)
+        if values.dtype.kind not in "uif" or values.ndim not in (2, 3):
+            raise ValueError(f"{path}: expected numbers (bands, height, width); got {values.dtype} of {values.shape}")
+        return ArrayRaster(values if values.ndim == 3 else values[None], grid, None, str(path))
+    if suffix in PICTURES:
+        return ArrayRaster(read_picture(path), grid, None, str(path))
+    raise ValueError(
+        f"{path}: expected a GeoTIFF, an npy file or a picture ({', '.join((*GEOTIFF, '.npy', *PICTURES))})"
+    )
+
+
+def read_picture(path: Path) -> NDArray[np.uint8]:
+    """The pixels ``(bands, height, width)`` of a picture of one or three bands."""
+    from PIL import Image
+
+    check_regular(path)
+    with reading(path, "a picture"), Image.open(path) as picture:
+        whole = picture if picture.mode in ("L", "RGB") else picture.convert("RGB")
+        values = np.asarray(whole)
+    return values[None] if values.ndim == 2 else np.ascontiguousarray(np.moveaxis(values, 2, 0))
+
+
+@dataclass(frozen=True, eq=False)
+class Stack:
+    """Layers of several rasters on the pixels of the first: terrain of a coarser grid, near-infrared of another extent.
+
+    A pixel of the first takes what lies at its centre in the others (their nearest pixel), or is without data where one
+    of them ends. Places follow from coordinates alone, so a window has the pixels of the whole.
+    """
+
+    layers: Sequence[Raster]
+
+    def __post_init__(self) -> None:
+        if not self.layers:
+            raise ValueError("a stack needs at least one raster")
+        first = self.layers[0]
+        for other in self.layers[1:]:
+            if first.grid is None or other.grid is None:
+                if first.shape[1:] != other.shape[1:]:
+                    raise ValueError(
+                        f"{other.name} has {other.shape[1]} x {other.shape[2]} pixels and {first.name} "
+                        f"{first.shape[1]} x {first.shape[2]}, and without coordinates they cannot be aligned"
+                    )
+            elif first.grid.crs != other.grid.crs and not _same_crs(first.grid.crs, other.grid.crs):
+                raise ValueError(
+                    f"{other.name} has another coordinate system than {first.name}: warp it to that of the image first"
+                )
+
+    @property
+    def name(self) -> str:
+        return " + ".join(layer.name for layer in self.layers)
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        _, height, width = self.layers[0].shape
+        return sum(layer.shape[0] for layer in self.layers), height, width
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        kinds = {layer.dtype for layer in self.layers}
+        return kinds.pop() if len(kinds) == 1 else np.dtype(np.float32)
+
+    @property
+    def grid(self) -> Grid | None:
+        return self.layers[0].grid
+
+    @property
+    def nodata(self) -> float | None:
+        return self.layers[0].nodata if len(self.layers) == 1 else math.nan
+
+    def read(self, row: int, column: int, height: int, width: int) -> NDArray[Any]:
+        if len(self.layers) == 1:
+            return self.layers[0].read(row, column, height, width)
+        parts = [self._aligned(layer, row, column, height, width) for layer in self.layers]
+        return np.concatenate(parts)
+
+    def _aligned(self, layer: Raster, row: int, column: int, height: int, width: int) -> NDArray[np.float32]:
+        first = self.grid
+        rows, columns = np.arange(row, row + height), np.arange(column, column + width)
+        if layer is not self.layers[0] and first is not None and layer.grid is not None:
+            own = layer.grid
+            rows = np.floor((first.f + (rows + 0.5) * first.e - own.f) / own.e).astype(np.int64)
+            columns = np.floor((first.c + (columns + 0.5) * first.a - own.c) / own.a).astype(np.int64)
+        bands, most_rows, most_columns = layer.shape
+        out = np.full((bands, height, width), np.nan, np.float32)
+        inside_rows = (rows >= 0) & (rows < most_rows)
+        inside_columns = (columns >= 0) & (columns < most_columns)
+        if inside_rows.any() and inside_columns.any():
+            r, c = rows[inside_rows], columns[inside_columns]
+            top, left = int(r.min()), int(c.min())
+            block = layer.read(top, left, int(r.max()) - top + 1, int(c.max()) - left + 1).astype(np.float32)
+            if layer.nodata is not None:
+                block[block == np.float32(layer.nodata)] = np.nan
+            at = np.ix_(np.arange(bands), np.flatnonzero(inside_rows), np.flatnonzero(inside_columns))
+            out[at] = block[:, (r - top)[:, None], c - left]
+        return out
+
+
+def valid_pixels(pixels: NDArray[Any], nodata: float | None) -> NDArray[np.bool_]:
+    """Pixels ``(height, width)`` that have data in every band."""
+    valid = np.ones(pixels.shape[1:], bool)
+    if nodata is not None and not math.isnan(nodata):
+        valid &= ~(pixels == nodata).all(0)
+    if pixels.dtype.kind == "f":
+        valid &= ~np.isnan(pixels).any(0)
+    return valid
+
+
+def needs_geo() -> Any:
+    """The library rasterio; a sentence where the extra is not installed."""
+    try:
+        import rasterio
+    except ImportError as error:
+        raise ValueError(
+            "GeoTIFFs need the library rasterio, which is not installed: pip install 'polariscope[geo]'"
+        ) from error
+    return rasterio
+
+
+def _same_crs(first: str, second: str) -> bool:
+    if not first or not second:
+        return False
+    from rasterio.crs import CRS
+
+    return bool(CRS.from_wkt(first) == CRS.from_wkt(second))
