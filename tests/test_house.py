@@ -39,7 +39,7 @@ MAY_IMPORT = {
     "report": GROUND | {"worlds", "measures", "representation"},
     "dimension": GROUND
     | {"measures", "representation", "theory", "training", "worlds", "nets", "objectives", "lab", "report"},
-    "kernels": GROUND | {"nets", "theory", "worlds", "objectives", "training"},
+    "kernels": GROUND | {"nets", "theory", "worlds", "objectives", "training", "subjects"},
     "robustness": GROUND | {"nets", "training", "worlds", "objectives", "measures", "theory", "report", "subjects"},
     "examination": GROUND
     | {

@@ -98,9 +98,13 @@ def test_the_network_is_left_as_it_was() -> None:
 
 
 def test_bad_input_is_refused() -> None:
-    with pytest.raises(ValueError, match="from 0 to 1 and clipped"):
+    with pytest.raises(ValueError, match="pixels from 0 to 1, and these go from"):
         noise_distances(lambda at: at, torch.randn(4, 3), [0, 1, 2, 0])
     with pytest.raises(ValueError, match="a class each"):
         noise_distances(lambda at: at, torch.rand(4, 3), [0, 1])
+    with pytest.raises(ValueError, match="labels go from 0 to 3"):
+        noise_distances(lambda at: at, torch.rand(4, 3), [0, 1, 2, 3])
+    with pytest.raises(TypeError, match="these are uint8"):
+        noise_distances(lambda at: at, torch.zeros(4, 3, dtype=torch.uint8), [0] * 4)
     with pytest.raises(ValueError, match="'gaussian', 'uniform'"):
         noise_distances(lambda at: at, torch.rand(4, 3), [0] * 4, "pink")

@@ -10,7 +10,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -19,6 +19,7 @@ from torch.func import functional_call, jvp, vjp
 from polariscope.kernels.empirical import as_matrix, jacobian, tangent_kernel
 from polariscope.kernels.machine import Solution, solve
 from polariscope.objectives.predict import Regress
+from polariscope.subjects import as_subject
 from polariscope.training.config import TrainingConfig
 from polariscope.training.loop import Diverged, Listeners, build_state, fit
 from polariscope.worlds.splits import RandomSplit
@@ -239,10 +240,10 @@ def descend(
     return History(losses, diverged, torch.stack(seen) if seen else None)
 
 
-def accuracy(model: Callable[[Tensor], Tensor], x: Tensor, labels: Tensor, batch: int = 1024) -> float:
-    """The share of inputs whose largest output is that of their label; with one output, whose sign is right."""
-    with torch.no_grad():
-        outputs = torch.cat([model(part) for part in x.split(batch)])
-    if outputs.shape[-1] == 1:
-        return float(((outputs[:, 0] > 0.5) == labels.bool()).double().mean())
-    return float((outputs.argmax(-1) == labels).double().mean())
+def accuracy(model: Any, x: Tensor, labels: Tensor, batch: int = 1024) -> float:
+    """The share of inputs whose largest output is that of their label; one output predicts the label itself, 0 or 1."""
+    subject = as_subject(model)
+    with subject.at_rest():
+        outputs = torch.cat([subject.predict(part) for part in x.split(batch)])
+    predicted = (outputs[:, 0] > 0.5).long() if outputs.shape[-1] == 1 else outputs.argmax(-1)
+    return float((predicted == labels).double().mean())

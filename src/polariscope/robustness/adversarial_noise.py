@@ -21,9 +21,9 @@ from polariscope.findings import Chart, Column, Findings, Pictures, Records, Str
 from polariscope.nets.noise_generator import Kernel, NoiseGenerator
 from polariscope.objectives.objective import Batch, Need, Objective, Terms
 from polariscope.objectives.predict import classification, target_of
-from polariscope.robustness.frozen import Predict, as_examples, at_rest, class_scores
-from polariscope.robustness.noise_distance import NoiseDistances, noise_distances
+from polariscope.robustness.noise_distance import NoiseDistances, images_with_classes, noise_distances
 from polariscope.robustness.rescale import rescaled
+from polariscope.subjects import Subject, as_subject
 from polariscope.training.config import TrainingConfig
 from polariscope.training.loop import WEIGHTS_STEP, Listeners, build_state, fit, seed_step
 from polariscope.worlds.pictures import limits_of
@@ -96,15 +96,16 @@ class LearnedNoise:
         )
 
 
-def learn_noise(predict: Predict, x: Any, y: Any, norm: float, attack: NoiseAttack, seed: int = 0) -> LearnedNoise:
-    """Train a new generator against a network, which is left as it is."""
-    x, y = as_examples(predict, x, y)
-    with at_rest(predict), torch.random.fork_rng(range(torch.cuda.device_count())):
+def learn_noise(model: Any, x: Any, y: Any, norm: float, attack: NoiseAttack, seed: int = 0) -> LearnedNoise:
+    """Train a new generator against a classifier, which is left as it is."""
+    subject = as_subject(model)
+    x, y = images_with_classes(subject, x, y)
+    with subject.at_rest(gradients=True):
         seed_step(seed, WEIGHTS_STEP)
         channels = x.shape[1] if x.ndim == 4 else 1
         generator = NoiseGenerator(channels, attack.kernel, attack.depth, attack.width).to(x.dtype)
         with torch.no_grad():
-            classes = class_scores(predict, x[:1]).shape[1]
+            classes = subject.scores(x[:1]).shape[1]
         device: Literal["cpu", "cuda"] = "cuda" if x.is_cuda else "cpu"
         config = TrainingConfig(
             attack.steps,
@@ -117,7 +118,7 @@ def learn_noise(predict: Predict, x: Any, y: Any, norm: float, attack: NoiseAtta
         )
         losses: list[float] = []
         heard = Listeners(metrics=lambda event: losses.append(event.terms["cross_entropy"]))
-        objective, world = Mislead(predict, norm), Examples(x.cpu().numpy(), y[:, None].cpu().numpy(), (classes,))
+        objective, world = Mislead(subject, norm), Examples(x.cpu().numpy(), y[:, None].cpu().numpy(), (classes,))
         fit(build_state(generator, objective, config), objective, world, config, heard, RandomSplit(0.0))
     return LearnedNoise(generator.eval(), norm, seed, tuple(losses))
 
@@ -126,14 +127,14 @@ def learn_noise(predict: Predict, x: Any, y: Any, norm: float, attack: NoiseAtta
 class Mislead(Objective):
     """Raise the cross-entropy of a network by noise of a norm: the generator is the model, the network stays."""
 
-    predict: Predict
+    subject: Subject
     norm: float
 
     needs: ClassVar[tuple[Need, ...]] = ("target",)
 
     def __call__(self, model: NoiseGenerator, batch: Batch, step: int) -> Terms:
         noisy = rescaled(batch.x, model.noise_for(batch.x), self.norm)
-        loss, wrong = classification(self.predict(noisy), target_of(batch), batch.classes)
+        loss, wrong = classification(self.subject.scores(noisy), target_of(batch), batch.classes)
         return Terms(-loss, {"cross_entropy": loss, "error": wrong})
 
 
@@ -187,7 +188,7 @@ def _told(value: float) -> float | None:
 
 
 def generator_distances(
-    predict: Predict,
+    model: Any,
     x: Any,
     y: Any,
     attack: NoiseAttack,
@@ -198,12 +199,12 @@ def generator_distances(
     observations if they are given. Of the norms of the attack, each seed keeps the one with the smallest ε*."""
     if len(set(seeds)) != len(seeds) or len(seeds) < 2:
         raise ValueError(f"the spread over generators needs at least 2 different seeds; got {tuple(seeds)}")
-    kept = []
+    subject, kept = as_subject(model), []
     for seed in seeds:
         tried = []
         for norm in attack.norms:
-            noise = learn_noise(predict, x, y, norm, attack, seed)
-            tried.append((noise, noise_distances(predict, *(on or (x, y)), noise.generator, seed)))
+            noise = learn_noise(subject, x, y, norm, attack, seed)
+            tried.append((noise, noise_distances(subject, *(on or (x, y)), noise.generator, seed)))
         kept.append(min(tried, key=lambda one: one[1].median))
     noises, distances = zip(*kept, strict=True)
     return GeneratorDistances(noises, distances)

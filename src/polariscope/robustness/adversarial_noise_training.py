@@ -18,9 +18,9 @@ from polariscope.nets.model import Brief
 from polariscope.nets.noise_generator import Kernel, NoiseGenerator
 from polariscope.objectives.objective import Batch, Player, Terms, at_least, objectives
 from polariscope.objectives.predict import Supervised, classification, target_of
-from polariscope.robustness.frozen import at_rest
 from polariscope.robustness.noise_training import composition
 from polariscope.robustness.rescale import rescaled
+from polariscope.subjects import as_subject
 from polariscope.theory.clipped_noise import even_clipped_norm
 
 SHARES = (0.5, 0.3, 0.2)
@@ -86,7 +86,7 @@ class AdversarialNoiseTraining(Supervised):
         seen = [x, rescaled(noisy, generator.current.noise_for(noisy), norm)]
         if earlier:
             seen.append(rescaled(replayed, generator.remembered_for(replayed, rounds), norm))
-        with at_rest(model) if alone else nullcontext():
+        with as_subject(model).at_rest(gradients=True) if alone else nullcontext():
             outputs = model(torch.cat(seen))
         target, hit = target_of(batch), slice(clean, clean + current)
         loss, wrong = classification(outputs, target, batch.classes)

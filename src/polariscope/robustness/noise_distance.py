@@ -16,9 +16,10 @@ from torch import Tensor
 
 from polariscope.findings import Findings, Value, Values
 from polariscope.nets.noise_generator import NoiseGenerator
-from polariscope.robustness.frozen import Predict, as_examples, at_rest, class_scores
-from polariscope.robustness.rescale import within_box
+from polariscope.subjects import Subject, as_subject
+from polariscope.subjects.labelled import labelled_examples
 from polariscope.training.loop import seed_step
+from polariscope.worlds.world import to_tensor
 
 Noise = Literal["gaussian", "uniform"] | NoiseGenerator
 STRIDE = 1.8
@@ -78,10 +79,12 @@ class NoiseDistances:
 
 
 def noise_distances(
-    predict: Predict, x: Any, y: Any, noise: Noise = "gaussian", seed: int = 0, batch_size: int = 512
+    model: Any, x: Any, y: Any, noise: Noise = "gaussian", seed: int = 0, batch_size: int = 512
 ) -> NoiseDistances:
     """Search the length of one direction of noise for each observation, up to the first wrong answer.
 
+    The model is a classifier: a :class:`~polariscope.subjects.Subject`, or whatever can be wrapped into one. Images are
+    floats from 0 to 1, or an array of bytes; a network that needs them normalised does that itself.
     A direction is scaled to length 1; powers of 1.8 find the first length that misleads, 40 bisections the least one.
     The noise is clipped with the image, and its norm taken afterwards. ``noise`` may be a generator that was trained to
     mislead (see :mod:`polariscope.robustness.adversarial_noise`).
@@ -91,21 +94,26 @@ def noise_distances(
     >>> round(found.wrong, 2), bool((found.distances[:2] >= 0.05 * 2 - 1e-6).all())
     (0.33, True)
     """
-    x, y = as_examples(predict, x, y)
-    within_box(x)
-    search = _Search(predict, x, y, batch_size)
-    with at_rest(predict), torch.no_grad(), torch.random.fork_rng(range(torch.cuda.device_count())):
+    subject = as_subject(model)
+    x, y = images_with_classes(subject, x, y)
+    search = _Search(subject, x, y, batch_size)
+    with subject.at_rest():
         seed_step(seed, 0)
         search.towards(_draw(noise, x).flatten(1))
     named = noise if isinstance(noise, str) else "learned"
     return NoiseDistances(search.distances.cpu().numpy(), named, seed, search.queries)
 
 
+def images_with_classes(subject: Subject, x: Any, y: Any) -> tuple[Tensor, Tensor]:
+    """Checked examples; an array of bytes, as worlds have them, is brought to [0, 1]."""
+    return labelled_examples(subject, x if isinstance(x, Tensor) else to_tensor(np.asarray(x)), y)
+
+
 class _Search:
     """A line search of all observations at once."""
 
-    def __init__(self, predict: Predict, x: Tensor, y: Tensor, batch_size: int) -> None:
-        self.predict, self.x, self.y, self.batch_size = predict, x, y, batch_size
+    def __init__(self, subject: Subject, x: Tensor, y: Tensor, batch_size: int) -> None:
+        self.subject, self.x, self.y, self.batch_size = subject, x, y, batch_size
         self.distances = torch.full((len(x),), math.inf, dtype=torch.float64, device=x.device)
         self.queries = 0
 
@@ -141,7 +149,7 @@ class _Search:
         """Which observations are told wrongly at these lengths."""
         self.queries += len(rows)
         told = [
-            class_scores(self.predict, self.noisy(some, at)).argmax(1) != self.y[some]
+            self.subject.scores(self.noisy(some, at)).argmax(1) != self.y[some]
             for some, at in zip(rows.split(self.batch_size), lengths.split(self.batch_size), strict=True)
         ]
         return torch.cat(told) if len(rows) else torch.zeros(0, dtype=torch.bool, device=rows.device)

@@ -213,7 +213,7 @@ class Subject:
         classes, and the first scores 0. Every question about a classifier is asked through this method. Scores that are
         NaN are refused."""
         output = self.predict(x)
-        scores = output.reshape(len(x), -1)
+        scores = output[:, None] if output.ndim == 1 else output.flatten(1)
         if scores.isnan().any():
             wrong = int(scores.isnan().any(1).sum())
             raise ValueError(
