@@ -59,7 +59,8 @@ def _check_observations(name: str, world: World, observations: NDArray[Any], cou
     expected = " or ".join(str(np.dtype(kind)) for kind in kinds)
     require(observations.dtype in kinds, f"{name} gives {what} of {observations.dtype}: expected {expected}")
     if observations.dtype == np.uint8:
-        require(1 <= shape[0] <= 4, f"{name} has {shape[0]} channels: images have 1 to 4, and they come first")
+        few = 1 <= shape[0] <= 4 or shape[0] < min(shape[1:])  # the layers of a map may be more than four
+        require(few, f"{name} has {shape[0]} channels of {shape[1]} x {shape[2]} pixels: channels come first")
         brightest = observations.max()
         require(brightest > 1, f"the brightest pixel of {name} is {brightest}: images use the range 0 to 255")
     else:
