@@ -31,8 +31,13 @@ class Architecture(Protocol):
 
 architectures: Registry[Architecture] = Registry("architecture", of=Architecture)
 
-ACTIVATIONS: dict[str, type[nn.Module]] = {"relu": nn.ReLU, "tanh": nn.Tanh, "leaky_relu": nn.LeakyReLU}
-Activation = Literal["relu", "tanh", "leaky_relu"]
+ACTIVATIONS: dict[str, type[nn.Module]] = {
+    "relu": nn.ReLU,
+    "tanh": nn.Tanh,
+    "leaky_relu": nn.LeakyReLU,
+    "softplus": nn.Softplus,
+}
+Activation = Literal["relu", "tanh", "leaky_relu", "softplus"]
 
 
 class Reshape(nn.Module):
@@ -132,11 +137,11 @@ class MLP:
         return self.encoder_widths[-1] if self.encoder_widths else math.prod(shape)
 
     def encoder(self, shape: Shape) -> nn.Sequential:
-        blocks = _dense(math.prod(shape), self.encoder_widths, self.encoder_activation)
+        blocks = dense(math.prod(shape), self.encoder_widths, self.encoder_activation)
         return kaiming(nn.Sequential(OrderedDict(flatten=nn.Flatten(), **blocks)))
 
     def decoder(self, latents: int, shape: Shape) -> nn.Sequential:
-        blocks = _dense(latents, self.decoder_widths, self.decoder_activation)
+        blocks = dense(latents, self.decoder_widths, self.decoder_activation)
         last = self.decoder_widths[-1] if self.decoder_widths else latents
         output = nn.Sequential(nn.Linear(last, math.prod(shape)), Reshape(*shape))
         return kaiming(nn.Sequential(OrderedDict(**blocks, output=output)))
@@ -177,7 +182,8 @@ def _halvings(height: int, width: int) -> tuple[list[int], tuple[int, int]]:
     return [32, 32, 64, 64][-count:], (height, width)
 
 
-def _dense(inputs: int, widths: tuple[int, ...], activation: str) -> OrderedDict[str, nn.Module]:
+def dense(inputs: int, widths: tuple[int, ...], activation: Activation) -> OrderedDict[str, nn.Module]:
+    """Dense layers of some widths, each with its activation, by name."""
     sizes = (inputs, *widths)
     return OrderedDict(
         (f"dense{number}", nn.Sequential(nn.Linear(a, b), ACTIVATIONS[activation]()))

@@ -23,7 +23,7 @@ class AutoencoderConfig:
     """Number of latent variables."""
     architecture: Architecture = field(default_factory=Conv)
     """Encoder and decoder pair: conv, mlp or linear."""
-    posterior: Literal["auto", "diagonal", "constant", "full", "point"] = "auto"
+    posterior: Literal["auto", "diagonal", "constant", "unit", "full", "point"] = "auto"
     """Shape of the posterior; auto takes what the objective is made for."""
     likelihood: Literal["bernoulli", "gaussian"] = "bernoulli"
     """What the decoder's output means: logits of pixels, or means."""

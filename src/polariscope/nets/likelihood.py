@@ -24,6 +24,10 @@ class Bernoulli(nn.Module):
             self.check(x)
         return functional.binary_cross_entropy_with_logits(logits, x, reduction="none").flatten(1).sum(1)
 
+    def distortion(self, logits: Tensor, x: Tensor) -> Tensor:
+        """The negative log-likelihood, which has no constant to leave out."""
+        return self.nll(logits, x)
+
     def check(self, x: Tensor) -> None:
         """Refuse observations that are no probabilities."""
         low, high = (float(end) for end in torch.aminmax(x.detach()))
@@ -64,6 +68,12 @@ class Gaussian(nn.Module):
         squares = (x - mean).flatten(1).square().sum(1)
         dimensions = x[0].numel()
         return 0.5 * (squares / self.var + dimensions * (self.logvar + math.log(2 * math.pi)))
+
+    def distortion(self, mean: Tensor, x: Tensor) -> Tensor:
+        """The negative log-likelihood without its constant: the squared error over 2 var, where var is not learned."""
+        if self.logvar.requires_grad:
+            return self.nll(mean, x)
+        return 0.5 * (x - mean).flatten(1).square().sum(1) / self.var
 
     def expectation(self, mean: Tensor) -> Tensor:
         return mean

@@ -13,7 +13,7 @@ from torch import nn
 from polariscope.registry import Registry
 
 Shape = tuple[int, ...]
-PosteriorKind = Literal["diagonal", "constant", "full", "point"]
+PosteriorKind = Literal["diagonal", "constant", "unit", "full", "point"]
 
 
 @dataclass(frozen=True)
@@ -30,6 +30,8 @@ class Brief:
     """The posterior the objective is made for, for models that have one."""
     dense: bool = False
     """Whether the outputs are wanted for each pixel: the target is a mask."""
+    classes: tuple[int, ...] = ()
+    """Classes of each target, 0 for a number; without any, all outputs are numbers."""
 
 
 class Model(Protocol):

@@ -119,6 +119,14 @@ class ConstantVarianceHead(nn.Module):
         return Diagonal(mean, self.logvar.expand_as(mean))
 
 
+class UnitVarianceHead(nn.Linear):
+    """Features to a mean; the variance is 1 for every latent, and only the means are learned."""
+
+    def forward(self, features: Tensor) -> Diagonal:  # type: ignore[override]
+        mean = super().forward(features)
+        return Diagonal(mean, torch.zeros_like(mean))
+
+
 class FullHead(nn.Module):
     """Features to a mean and a Cholesky factor whose diagonal is positive by an exponential."""
 
@@ -146,6 +154,7 @@ class PointHead(nn.Linear):
 HEADS: dict[str, type[nn.Module]] = {
     "diagonal": DiagonalHead,
     "constant": ConstantVarianceHead,
+    "unit": UnitVarianceHead,
     "full": FullHead,
     "point": PointHead,
 }

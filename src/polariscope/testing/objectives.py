@@ -53,7 +53,8 @@ def _model(objective: Objective, shape: Shape, latents: int) -> nn.Module:
     known = {field.name for field in dataclasses.fields(usual)}  # type: ignore[arg-type]
     usual = replace(usual, **{key: value for key, value in small.items() if key in known})  # type: ignore[type-var]
     outputs = sum(FACTOR_SIZES) if "target" in objective.needs else 0
-    return objective.build(usual, Brief(shape, outputs, FACTOR_SIZES, objective.posterior, objective.dense))
+    classes = () if not outputs else (outputs,) if objective.dense else FACTOR_SIZES
+    return objective.build(usual, Brief(shape, outputs, FACTOR_SIZES, objective.posterior, objective.dense, classes))
 
 
 def _batch(objective: Objective, shape: Shape, count: int = 16) -> Batch:

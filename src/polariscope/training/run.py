@@ -307,6 +307,7 @@ def brief_of(config: RunConfig) -> Brief:
         tuple(factor.size for factor in world.factors),
         objective.posterior,
         dense=any(target.kind == "mask" for target in targets),
+        classes=tuple(target.size for target in targets),
     )
 
 

@@ -1,0 +1,310 @@
+"""Codes that tell a property: the predictor behind a bottleneck, and the autoencoder whose code has two parts.
+
+In the autoencoder, a decoder of the property reads the first part Z0 of the code alone. The decoder of observations
+gets the decoded property, not Z0, beside the second part Z1 (Spec 000, section 6.2): whatever Z0 has to say about an
+observation goes through the property.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from polariscope.nets.architecture import MLP, Activation, Architecture, dense, kaiming
+from polariscope.nets.likelihood import Bernoulli, Gaussian
+from polariscope.nets.model import Brief, PosteriorKind, Shape, models, predicts
+from polariscope.nets.posterior import HEADS, Posterior
+
+Noise = Literal["auto", "diagonal", "constant", "unit", "full", "point"]
+Map = Callable[[Tensor], Tensor]
+DecoderInput = Literal["property", "code"]
+REFERENCE = MLP((256, 256), (512, 512), decoder_activation="relu")
+"""Widths of the reference implementation, which made the published numbers."""
+
+
+@models.register("bottleneck")
+@dataclass(frozen=True)
+class BottleneckConfig:
+    """An encoder to a noisy code, and a network that predicts the target from the code alone."""
+
+    latents: int = 8
+    """Number of latent variables."""
+    architecture: Architecture = field(default_factory=lambda: REFERENCE)
+    """Whose encoder is taken: mlp, conv, linear, ..."""
+    posterior: Noise = "auto"
+    """Noise of the code; auto takes what the objective is made for. With unit it is fixed at 1, with constant it is one
+    free number for each latent."""
+    property_widths: tuple[int, ...] = (512,)
+    """Units of the hidden layers from the code to the target."""
+
+    def __post_init__(self) -> None:
+        check_latents(self.latents)
+
+    def build(self, brief: Brief) -> Bottleneck:
+        kind = brief.posterior if self.posterior == "auto" else self.posterior
+        return Bottleneck(self, brief, kind)
+
+
+@models.register("property-autoencoder")
+@dataclass(frozen=True)
+class PropertyAutoencoderConfig:
+    """An autoencoder whose first latents tell a property. The decoder sees the decoded property and the other latents.
+
+    The defaults are those of the reference implementation on points; ``AS_PRINTED`` has the widths of the text.
+    """
+
+    latents: int = 8
+    """Number of latent variables."""
+    property_latents: int = 3
+    """How many of them the property is decoded from, the first ones (Z0); 0 takes all of them."""
+    architecture: Architecture = field(default_factory=lambda: REFERENCE)
+    """Encoder and decoder pair: mlp, conv, sprite-conv, linear."""
+    posterior: Noise = "auto"
+    """Noise of the code; auto takes what the objective is made for. With unit it is fixed at 1, with constant it is one
+    free number for each latent."""
+    property_widths: tuple[int, ...] = (512,)
+    """Units of the hidden layers of the property decoder."""
+    property_activation: Activation = "relu"
+    property_bounded: bool = False
+    """Whether properties that are numbers lie between 0 and 1: their decoder then ends in a sigmoid."""
+    decoder_input: DecoderInput = "property"
+    """What the decoder of observations sees beside Z1: the decoded property, or Z0 itself, which breaks the design but
+    is what a plain hybrid of VAE and bottleneck does."""
+    likelihood: Literal["bernoulli", "gaussian"] = "gaussian"
+    """What the decoder's output means: logits of pixels, or means."""
+    variance: float = 1.0
+    """Decoder variance of the Gaussian likelihood; 1 weighs the squared error by a half."""
+
+    def __post_init__(self) -> None:
+        check_latents(self.latents)
+        if not 0 <= self.property_latents <= self.latents:
+            raise ValueError(
+                f"property_latents is {self.property_latents}: it needs to be 0 (all) to {self.latents}, the number of "
+                "latents"
+            )
+        if not self.variance > 0:
+            raise ValueError(f"the decoder variance is {self.variance}: it needs to be positive")
+
+    def build(self, brief: Brief) -> PropertyAutoencoder:
+        kind = brief.posterior if self.posterior == "auto" else self.posterior
+        return PropertyAutoencoder(self, brief, kind)
+
+
+class PropertyDecoder(nn.Module):
+    """A code to the property: numbers, and a score for each class of what is a class.
+
+    ``classes`` has the number of classes of each property, 0 for a number.
+
+    >>> decoder = PropertyDecoder(2, (4,), (0, 3))
+    >>> decoder.expectation(decoder(torch.zeros(5, 2)))[:, 1:].sum(1).tolist()  # probabilities of three classes
+    [1.0, 1.0, 1.0, 1.0, 1.0]
+    """
+
+    def __init__(
+        self,
+        inputs: int,
+        widths: tuple[int, ...],
+        classes: tuple[int, ...],
+        activation: Activation = "relu",
+        bounded: bool = False,
+    ) -> None:
+        super().__init__()
+        self.classes, self.bounded = classes, bounded
+        self.sizes = [size or 1 for size in classes]
+        self.outputs = sum(self.sizes)
+        last = widths[-1] if widths else inputs
+        layers = OrderedDict(**dense(inputs, widths, activation), output=nn.Linear(last, self.outputs))
+        self.layers = kaiming(nn.Sequential(layers))
+
+    def forward(self, code: Tensor) -> Tensor:
+        """Values of numbers, scores of classes, side by side."""
+        outputs: Tensor = self.layers(code)
+        if not self.bounded:
+            return outputs
+        return self._by_column(outputs, torch.sigmoid, lambda scores: scores)
+
+    def expectation(self, outputs: Tensor) -> Tensor:
+        """The decoded property: numbers as they are, and the probability of each class."""
+        return self._by_column(outputs, lambda number: number, lambda scores: scores.softmax(1))
+
+    def values(self, target: Tensor) -> Tensor:
+        """Targets ``(n, columns)`` as :meth:`expectation` would give them if it were right."""
+        columns = self._columns(target)
+        ones = [
+            functional.one_hot(column.long(), size) if size else column[:, None]
+            for column, size in zip(columns, self.classes, strict=True)
+        ]
+        return torch.cat([one.to(next(self.parameters())) for one in ones], 1)
+
+    def error(self, outputs: Tensor, target: Tensor) -> Tensor:
+        """Squared error of numbers plus cross-entropy of classes, summed over the properties: one number an example."""
+        terms = [
+            functional.cross_entropy(part, column.long(), reduction="none")
+            if size
+            else (part[:, 0] - column.to(part)).square()
+            for part, column, size in zip(
+                outputs.split(self.sizes, 1), self._columns(target), self.classes, strict=True
+            )
+        ]
+        return torch.stack(terms).sum(0)
+
+    def absolute_error(self, outputs: Tensor, target: Tensor) -> Tensor:
+        """Absolute error of numbers plus the share of wrong classes, summed over the properties."""
+        terms = [
+            (part.argmax(1) != column).to(part) if size else (part[:, 0] - column.to(part)).abs()
+            for part, column, size in zip(
+                outputs.split(self.sizes, 1), self._columns(target), self.classes, strict=True
+            )
+        ]
+        return torch.stack(terms).sum(0)
+
+    def _columns(self, target: Tensor) -> list[Tensor]:
+        if target.ndim != 2 or target.shape[1] != len(self.classes):
+            raise ValueError(
+                f"the property of this model has {len(self.classes)} columns, and targets of shape "
+                f"{tuple(target.shape)} came: give one row for each observation, with these columns"
+            )
+        return list(target.T)
+
+    def _by_column(self, outputs: Tensor, number: Map, scores: Map) -> Tensor:
+        if not any(self.classes):
+            return number(outputs)
+        parts = zip(outputs.split(self.sizes, 1), self.classes, strict=True)
+        return torch.cat([scores(part) if size else number(part) for part, size in parts], 1)
+
+
+class Bottleneck(nn.Module):
+    """``encode`` gives a noisy code, ``forward`` what is predicted from its mean: values, or scores of classes."""
+
+    def __init__(self, config: BottleneckConfig, brief: Brief, posterior: PosteriorKind) -> None:
+        super().__init__()
+        classes = property_classes(brief, "bottleneck")
+        self.shape, self.latents = tuple(brief.observation), config.latents
+        self.encoder = config.architecture.encoder(self.shape)
+        self.head = HEADS[posterior](config.architecture.features(self.shape), config.latents)
+        self.property_decoder = PropertyDecoder(config.latents, config.property_widths, classes)
+
+    def encode(self, x: Tensor) -> Posterior:
+        check_shape(x, self.shape)
+        posterior: Posterior = self.head(self.encoder(x))
+        return posterior
+
+    def forward(self, x: Tensor) -> Tensor:
+        outputs: Tensor = self.property_decoder(self.encode(x).mean)
+        return outputs
+
+
+class PropertyAutoencoder(nn.Module):
+    """``encode`` gives a noisy code (Z0, Z1), ``decode`` takes it to the likelihood's parameters by way of the decoded
+    property, and ``decode_property`` takes a property and Z1 there.
+
+    >>> model = AS_PRINTED.build(Brief((5,), 3, posterior="unit"))
+    >>> [sum(p.numel() for p in part.parameters()) for part in (model.property_decoder, model.decoder)]
+    [1795, 69381]
+    >>> sum(p.numel() for part in (model.encoder, model.head) for p in part.parameters())
+    69384
+    """
+
+    def __init__(self, config: PropertyAutoencoderConfig, brief: Brief, posterior: PosteriorKind) -> None:
+        super().__init__()
+        classes = property_classes(brief, "property-autoencoder")
+        self.config = config
+        self.shape, self.latents = tuple(brief.observation), config.latents
+        self.property_latents = config.property_latents or config.latents
+        self.encoder = config.architecture.encoder(self.shape)
+        self.head = HEADS[posterior](config.architecture.features(self.shape), config.latents)
+        self.property_decoder = PropertyDecoder(
+            self.property_latents, config.property_widths, classes, config.property_activation, config.property_bounded
+        )
+        beside = self.property_decoder.outputs if config.decoder_input == "property" else self.property_latents
+        self.decoder = config.architecture.decoder(beside + self.invariant_latents, self.shape)
+        self.likelihood = Gaussian(config.variance) if config.likelihood == "gaussian" else Bernoulli()
+
+    @property
+    def invariant_latents(self) -> int:
+        """How many latents Z1 has."""
+        return self.latents - self.property_latents
+
+    def encode(self, x: Tensor) -> Posterior:
+        check_shape(x, self.shape)
+        posterior: Posterior = self.head(self.encoder(x))
+        return posterior
+
+    def split(self, z: Tensor) -> tuple[Tensor, Tensor]:
+        """Z0 and Z1 of codes."""
+        z0, z1 = z.split([self.property_latents, self.invariant_latents], 1)
+        return z0, z1
+
+    def property_of(self, z0: Tensor) -> Tensor:
+        """The property that Z0 tells: numbers, and probabilities of classes."""
+        return self.property_decoder.expectation(self.property_decoder(z0))
+
+    def joined(self, value: Tensor, z0: Tensor, z1: Tensor) -> Tensor:
+        """What the decoder of observations gets: the decoded property (or Z0, where the configuration says so), Z1."""
+        return torch.cat([value if self.config.decoder_input == "property" else z0, z1], 1)
+
+    def decode(self, z: Tensor) -> Tensor:
+        """The likelihood's parameters: logits for Bernoulli, means for Gaussian."""
+        z0, z1 = self.split(z)
+        parameters: Tensor = self.decoder(self.joined(self.property_of(z0), z0, z1))
+        return parameters
+
+    def decode_property(self, value: Tensor, z1: Tensor) -> Tensor:
+        """The likelihood's parameters of observations that are to have a property ``(n, outputs)``."""
+        if self.config.decoder_input != "property":
+            raise ValueError(
+                "the decoder of this model sees Z0 and not the property, so that no property can be asked of it: train "
+                "with decoder_input property"
+            )
+        parameters: Tensor = self.decoder(torch.cat([value, z1], 1))
+        return parameters
+
+    def generate(self, z: Tensor) -> Tensor:
+        """The expected observation of latents ``z``, in the data's units."""
+        return self.likelihood.expectation(self.decode(z))
+
+    def predict_property(self, x: Tensor) -> Tensor:
+        """The property that the mean code of observations tells."""
+        return self.property_of(self.split(self.encode(x).mean)[0])
+
+    def reconstruct(self, x: Tensor) -> Tensor:
+        """The expected observation of the posterior mean."""
+        return self.generate(self.encode(x).mean)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.reconstruct(x)
+
+    @property
+    def dimensions(self) -> int:
+        """Numbers in one observation."""
+        return math.prod(self.shape)
+
+
+def property_classes(brief: Brief, name: str) -> tuple[int, ...]:
+    """The classes of each property, 0 for a number; a sentence where there is no property."""
+    outputs = predicts(brief, name)
+    return brief.classes or (0,) * outputs
+
+
+def check_latents(latents: int) -> None:
+    if latents < 1:
+        raise ValueError(f"the latent size is {latents}: it needs to be at least 1")
+
+
+def check_shape(x: Tensor, shape: Shape) -> None:
+    """Refuse observations of another shape than a model was built for."""
+    if tuple(x.shape[1:]) != shape:
+        raise ValueError(f"this model takes observations of shape {shape}; got {tuple(x.shape[1:])}")
+
+
+AS_PRINTED = PropertyAutoencoderConfig(
+    architecture=MLP((256, 256), (256, 256), decoder_activation="relu"), property_widths=(256,)
+)
+"""The network of the text, whose decoders have half the width of the reference (Spec 000, A4)."""
