@@ -13,7 +13,7 @@ class Annealing:
     The reference implementation starts at 1.9 and multiplies by 1.03 every 1000 of 300,000 steps, from step 3000 on:
 
     >>> round(Annealing(1.9, 1.03, 1000, after=3000, until=300_000).at(300_000))
-    12345
+    12343
     """
 
     start: float = 1.0
