@@ -12,7 +12,7 @@ import pytest
 
 import polariscope
 from polariscope import plugins
-from polariscope.cli import main
+from polariscope.cli import commands, main
 from polariscope.lab import Store, in_parallel
 from polariscope.measures.measure import measures
 from polariscope.objectives import objectives
@@ -81,12 +81,15 @@ QUICK += ["--model.architecture.decoder-widths", "8"]
 @pytest.fixture
 def forget(monkeypatch):
     """``forget()``: as in a new process, nothing was loaded. So it is before and after a test."""
-    state = [(registry, dict(registry._entries)) for registry in (worlds, objectives, measures) if registry.names()]
+    state = [
+        (one, dict(one._entries), dict(one._about)) for one in (worlds, objectives, measures, commands) if one.names()
+    ]
     path = list(sys.path)
 
     def fresh() -> None:
-        for registry, entries in state:
-            monkeypatch.setattr(registry, "_entries", dict(entries))
+        for catalogue, entries, about in state:
+            monkeypatch.setattr(catalogue, "_entries", dict(entries))
+            monkeypatch.setattr(catalogue, "_about", dict(about))
         monkeypatch.setattr(plugins, "_FILES", {})
         monkeypatch.setattr(plugins, "_PACKAGES", {})
         for name in [name for name in sys.modules if name.startswith("plugin_")]:
@@ -223,6 +226,44 @@ def test_what_a_plugin_raises_later_has_its_line_too(run, mine) -> None:
     assert code == 2
     assert err.startswith("error: RuntimeError: ")
     assert err.endswith(f"(at {mine}:{line})\n")
+
+
+COMMAND = '''
+from dataclasses import dataclass
+
+from polariscope.cli import commands
+from polariscope.cli.parsing import parse
+from polariscope.printable import say
+
+
+@dataclass(frozen=True)
+class Options:
+    """Greet somebody."""
+
+    name: str = "you"
+    """Who is greeted."""
+
+
+@commands.register("greet", "greet somebody", group="mine")
+def greet(arguments):
+    say(f"hello, {parse(Options, arguments, 'greet').name}")
+    return 0
+'''
+
+
+def test_a_plugin_brings_a_command(run, tmp_path, capsys) -> None:
+    Path("greeting.py").write_text(COMMAND)
+    assert run("greet", "--name", "world", "--plugin", "greeting.py") == (0, "hello, world\n", "")
+    assert "\nmine:\n  greet        greet somebody\n" in run("--help", "--plugin", "greeting.py")[1]
+    assert "greet" not in run("--help")[1]
+    with pytest.raises(SystemExit):
+        run("greet", "--help", "--plugin", "greeting.py")
+    assert "Who is greeted" in capsys.readouterr().out
+    code, _, err = run("gret", "--plugin", "greeting.py")
+    assert (code, err.count("\n")) == (2, 1)
+    assert "there is no command 'gret': did you mean 'greet'?" in err
+    Path("greeting.py").write_text(COMMAND.replace('"greet",', '"train",'))
+    assert "two commands are called 'train': polariscope.cli.train and" in run("--plugin", "greeting.py")[2]
 
 
 JOBS = """

@@ -12,7 +12,6 @@ names is ever run by itself.
 from __future__ import annotations
 
 import hashlib
-import multiprocessing
 import os
 import re
 import shlex
@@ -20,10 +19,13 @@ import sys
 import traceback
 from collections.abc import Iterable, Mapping
 from functools import cache
-from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from polariscope.user_code import UserCodeError, import_file, in_words, user_code
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 GROUP = "polariscope.plugins"
 
@@ -79,6 +81,8 @@ def load_installed() -> None:
                 point.load()
             _PACKAGES[name] = version
         except UserCodeError as error:
+            import multiprocessing
+
             if multiprocessing.parent_process() is None:  # or every worker would say it again
                 print(f"warning: {error}; what it would have registered is missing", file=sys.stderr)
                 if os.environ.get("POLARISCOPE_DEBUG"):
@@ -87,7 +91,30 @@ def load_installed() -> None:
 
 @cache
 def _installed() -> tuple[EntryPoint, ...]:
+    """Entry points of our group. Without any, which is seen by looking at the files, a slow import is spared."""
+    if not any(_declares(place) for place in sys.path):
+        return ()
+    from importlib.metadata import entry_points
+
     return tuple(sorted(entry_points(group=GROUP), key=lambda point: (point.name, point.value)))
+
+
+def _declares(place: str) -> bool:
+    """Whether a package in a place on the path of Python declares an entry point of our group."""
+    if os.path.isfile(place):  # an archive, which only Python itself looks into
+        return True
+    try:
+        packages = [name for name in os.listdir(place or ".") if name.endswith((".dist-info", ".egg-info"))]
+    except OSError:
+        return False
+    return any(GROUP in _text(Path(place, name, "entry_points.txt")) for name in packages)
+
+
+def _text(file: Path) -> str:
+    try:
+        return file.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
 
 
 def files() -> dict[str, str]:

@@ -16,18 +16,19 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import importlib
+import os
 import re
 import types
 import typing
 from collections.abc import Callable, Iterable, Mapping
 from fnmatch import fnmatchcase
 from functools import cache
-from pathlib import Path
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from polariscope import plugins
 
 T = TypeVar("T")
+E = TypeVar("E")
 
 _BY_TYPE: dict[Any, Registry[Any]] = {}
 """The registry that builds what a field of a type holds."""
@@ -86,15 +87,17 @@ class UnknownName(ValueError):
 
 
 class Place(NamedTuple):
-    """Where the source of the package registers something."""
+    """Where the source of the package registers something, and what the decorator says about it."""
 
     name: str
     module: str
-    summary: str
-    """The second argument of the decorator, where it has one."""
+    summary: str = ""
+    group: str = ""
 
 
-_DECORATOR = re.compile(r'^@(\w+)\.register\(\s*"([^"]+)"(?:,\s*"([^"]+)")?,?\s*\)', re.MULTILINE)
+_DECORATOR = re.compile(
+    r'^@(\w+)\.register\(\s*"([^"]+)"(?:,\s*"([^"]+)")?(?:,\s*group="([^"]+)")?,?\s*\)', re.MULTILINE
+)
 
 
 @cache
@@ -104,24 +107,105 @@ def places() -> dict[str, list[Place]]:
     >>> [place.module for place in places()["worlds"] if place.name == "sprites"]
     ['polariscope.worlds.renderers.sprites']
     """
-    root = Path(__file__).parent
+    root = os.path.dirname(__file__)
     by_registry: dict[str, list[Place]] = {}
-    for file in sorted(root.rglob("*.py")):
-        source = file.read_bytes()
-        if b".register(" in source:
-            module = ".".join(("polariscope", *file.relative_to(root).with_suffix("").parts)).removesuffix(".__init__")
-            for registry, name, summary in _DECORATOR.findall(source.decode()):
-                by_registry.setdefault(registry, []).append(Place(name, module, summary))
+    for folder, _, files in os.walk(root):
+        for file in (os.path.join(folder, name) for name in files if name.endswith(".py")):
+            with open(file, "rb") as opened:
+                source = opened.read()
+            if b".register(" in source:
+                parts = os.path.relpath(file, root).removesuffix(".py").split(os.sep)
+                module = ".".join(["polariscope", *parts]).removesuffix(".__init__")
+                for registry, name, summary, group in _DECORATOR.findall(source.decode()):
+                    by_registry.setdefault(registry, []).append(Place(name, module, summary, group))
     return by_registry
 
 
-class Registry(Generic[T]):
-    """Names to classes of one kind. The module of an entry is imported when the entry is first used.
+class Catalogue(Generic[E]):
+    """Names to entries of one kind: classes or functions. Their modules are imported when they are first used.
 
-    ``kind`` is the noun for error sentences; the registry itself is a variable named after several of that kind
-    (``plural``), since decorators are found by that name. ``of`` is the type that fields have which hold a thing of
-    this kind. ``spelled`` turns a word into a description where more than names are understood, such as paths.
-    ``stand_in`` gives a thing that is not registered another one that is, for its description.
+    ``kind`` is the noun for error sentences. The variable that holds the catalogue has the plural of that noun as its
+    name, since decorators are found by it.
+    """
+
+    def __init__(self, kind: str, *, plural: str = "") -> None:
+        self.kind = kind
+        self.plural = plural or f"{kind}s"
+        self._entries: dict[str, E | Place] = {}
+        self._about: dict[str, Place] = {}
+        self._discovered = False
+
+    def register(self, name: str, summary: str = "", group: str = "") -> Callable[[E], E]:
+        """Decorator that files a class or function under ``name``.
+
+        The summary is the line about it in lists that do without an import; ``group`` is the heading it stands under.
+        """
+
+        def put(entry: E) -> E:
+            module, qualname = entry.__module__, getattr(entry, "__qualname__", "")
+            if not module.startswith("polariscope."):
+                self._discover()  # a name that is taken is then refused where the user can do something about it
+            self._refuse_second(name, module, qualname)
+            self._entries[name] = entry
+            self._about[name] = Place(name, module, summary, group)
+            return entry
+
+        return put
+
+    def names(self, pattern: str = "*") -> list[str]:
+        """Registered names that match a shell pattern, sorted."""
+        self._discover()
+        plugins.load_installed()
+        return sorted(name for name in self._entries if fnmatchcase(name, pattern))
+
+    def about(self) -> list[Place]:
+        """What the decorators say about all entries, sorted by name."""
+        return [self._about[name] for name in self.names()]
+
+    def get(self, name: str) -> E:
+        """The entry called ``name``; an unknown name is a :class:`ValueError` that offers the nearest one.
+
+        Plug-ins of installed packages are loaded where the name is none of ours.
+        """
+        self._discover()
+        if name not in self._entries and name not in self.names():
+            raise UnknownName(f"there is no {self.kind} {name!r}", nearest(name, self._entries))
+        entry = self._entries[name]
+        if isinstance(entry, Place):
+            importlib.import_module(entry.module)
+            entry = self._entries[name]
+            assert not isinstance(entry, Place), f"{entry.module} does not register the {self.kind} {name!r}"
+        return entry
+
+    def __contains__(self, name: object) -> bool:
+        self._discover()
+        return name in self._entries or name in self.names()
+
+    def _refuse_second(self, name: str, module: str, qualname: str = "") -> None:
+        known = self._entries.get(name)
+        if known is None:
+            return
+        home = known.module if isinstance(known, Place) else known.__module__
+        another = qualname and not isinstance(known, Place) and getattr(known, "__qualname__", "") != qualname
+        if home != module or another:
+            raise ValueError(f"two {self.plural} are called {name!r}: {home} and {module}")
+
+    def _discover(self) -> None:
+        """Look through the source of the package once."""
+        if not self._discovered:
+            for place in places().get(self.plural, ()):
+                self._refuse_second(place.name, place.module)
+                self._entries.setdefault(place.name, place)
+                self._about.setdefault(place.name, place)
+            self._discovered = True
+
+
+class Registry(Catalogue[type[T]]):
+    """A catalogue of frozen dataclasses, which it describes and builds.
+
+    ``of`` is the type that fields have which hold a thing of this kind. ``spelled`` turns a word into a description
+    where more than names are understood, such as paths. ``stand_in`` gives a thing that is not registered another one
+    that is, for its description.
     """
 
     def __init__(
@@ -133,43 +217,11 @@ class Registry(Generic[T]):
         spelled: Callable[[str], dict[str, Any]] | None = None,
         stand_in: Callable[[Any], T] | None = None,
     ) -> None:
-        self.kind = kind
-        self.plural = plural or f"{kind}s"
+        super().__init__(kind, plural=plural)
         self.stand_in = stand_in
         self.spelled = spelled or (lambda word: {"name": word})
-        self._entries: dict[str, type[T] | Place] = {}
-        self._discovered = False
         if of is not None:
             _BY_TYPE[of] = self
-
-    def register(self, name: str) -> Callable[[type[T]], type[T]]:
-        """Class decorator that files the class under ``name``."""
-
-        def put(entry: type[T]) -> type[T]:
-            if not entry.__module__.startswith("polariscope."):
-                self._discover()  # a name that is taken is then refused where the user can do something about it
-            self._refuse_second(name, entry.__module__, entry.__qualname__)
-            self._entries[name] = entry
-            return entry
-
-        return put
-
-    def names(self, pattern: str = "*") -> list[str]:
-        """Registered names that match a shell pattern, sorted."""
-        self._discover()
-        return sorted(name for name in self._entries if fnmatchcase(name, pattern))
-
-    def get(self, name: str) -> type[T]:
-        """The entry called ``name``; an unknown name is a :class:`ValueError` that offers the nearest one."""
-        self._discover()
-        if name not in self._entries:
-            raise UnknownName(f"there is no {self.kind} {name!r}", nearest(name, self._entries))
-        entry = self._entries[name]
-        if isinstance(entry, Place):
-            importlib.import_module(entry.module)
-            entry = self._entries[name]
-            assert not isinstance(entry, Place), f"{entry.module} does not register the {self.kind} {name!r}"
-        return entry
 
     def knows(self, entry: object) -> bool:
         """Whether the class of ``entry`` is filed here."""
@@ -196,28 +248,6 @@ class Registry(Generic[T]):
             raise ValueError(f"a {self.kind} needs a name {nearest('', self.names())}")
         name = fields.pop("name")
         return from_plain(self.get(name), fields, where=f"{self.kind} {name!r}")
-
-    def _refuse_second(self, name: str, module: str, qualname: str = "") -> None:
-        known = self._entries.get(name)
-        if known is None:
-            return
-        home = known.module if isinstance(known, Place) else known.__module__
-        another = qualname and not isinstance(known, Place) and known.__qualname__ != qualname
-        if home != module or another:
-            raise ValueError(f"two {self.plural} are called {name!r}: {home} and {module}")
-
-    def _discover(self) -> None:
-        if self._discovered:
-            return
-        self._discovered = True  # at once, as plug-ins may look something up themselves
-        try:
-            for place in places().get(self.plural, ()):
-                self._refuse_second(place.name, place.module)
-                self._entries.setdefault(place.name, place)
-            plugins.load_installed()
-        except BaseException:
-            self._discovered = False
-            raise
 
 
 def plain(config: Any) -> dict[str, Any]:

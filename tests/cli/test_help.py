@@ -9,7 +9,7 @@ import textwrap
 
 import pytest
 
-from polariscope.cli import COMMANDS, main
+from polariscope.cli import commands, main
 from polariscope.cli.configuration import CHOSEN, _as_flags, meant
 from polariscope.cli.parsing import plain_words, wrapped
 from polariscope.cli.worlds import describe
@@ -38,7 +38,7 @@ def helped(capsys, *words: str) -> str:
     return capsys.readouterr().out
 
 
-@pytest.mark.parametrize("command", [[name] for name in COMMANDS] + [["worlds", "show"]], ids=" ".join)
+@pytest.mark.parametrize("command", [[name] for name in commands.names()] + [["worlds", "show"]], ids=" ".join)
 def test_every_command_tells_its_options_without_markup(command, capsys) -> None:
     text = helped(capsys, *command)
     assert text.startswith(f"usage: polariscope {' '.join(command)}")

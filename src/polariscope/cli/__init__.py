@@ -1,4 +1,4 @@
-"""The command line: parse, call, print. Each command is one module with ``main(arguments) -> exit code``.
+"""The command line: parse, call, print. A command is a registered function ``main(arguments) -> exit code``.
 
 Exit codes: 0 done; 1 a study's claim did not hold; 2 bad input, said in one sentence; 3 training diverged;
 130 interrupted with Ctrl-C; 141 whoever read our output had enough of it; 143 ended with SIGTERM, as schedulers do.
@@ -7,35 +7,22 @@ After 130 and 143 what a store holds is saved, and the last line is the command 
 
 from __future__ import annotations
 
-import importlib
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from polariscope import plugins
 from polariscope.command import again, carrying_out
 from polariscope.interrupts import terminated_as_interrupted
 from polariscope.memory import available_memory, keep_freed_memory
 from polariscope.printable import say, spell_out
+from polariscope.registry import Catalogue
 
-COMMANDS = {
-    "demo": "train two models on the sprite world, examine both, write a report",
-    "worlds": "list the worlds, or show one as a contact sheet",
-    "train": "train a model on a world or on your own data",
-    "examine": "examine a trained model: latent variables, measures, traversals, in a report",
-    "dimension": "find how many latent variables a model needs",
-    "manipulate": "change a world slightly, with the same factors, to see what models rely on",
-    "compare": "compare two models, layer by layer",
-    "kernel": "diagnose whether a classifier is lazy or learns features",
-    "generalise": "test a model on factor values and combinations it never saw",
-    "corruptions": "measure how robust a classifier is to noise, blur, weather and other corruptions",
-    "transitions": "test whether the factors of a video move sparsely enough for SlowVAE",
-    "studies": "list the published experiments that can be reproduced",
-    "reproduce": "run a published experiment and compare it with what was published",
-    "results": "judge the tables of studies again and write one page about them",
-    "runs": "list, filter and query runs; name, tag and annotate them; overlay their curves",
-    "version": "print the version",
-}
+Command = Callable[[list[str]], int]
+"""Words behind the name of the command to an exit code."""
+commands: Catalogue[Command] = Catalogue("command")
+GROUPS = ("start", "data", "training", "examination", "publications")
+"""Headings of the overview in their order; any other heading follows, and commands without one come last."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -58,21 +45,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _run(arguments: list[str]) -> int:
     try:
-        files = _plugins(arguments)
+        for file in _plugins(arguments):
+            plugins.load_plugin(file)
         if not arguments or arguments[0] in ("-h", "--help"):
             say(overview())
             return 0
         name, *rest = arguments
-        if name not in COMMANDS:
-            from polariscope.registry import nearest
-
-            raise ValueError(f"there is no command {name!r}: {nearest(name, COMMANDS)}")
-        for file in files:
-            plugins.load_plugin(file)
+        command = commands.get(name)
         keep_freed_memory()  # here and in workers, which are processes of ours; a user's own are left alone
-        module = importlib.import_module(f"polariscope.cli.{name}")
-        code: int = module.main(rest)
-        return code
+        return command(rest)
     except KeyboardInterrupt as stop:
         say(str(stop) or f"interrupted; start again with: {again()}", file=sys.stderr)
         return 130
@@ -109,8 +90,14 @@ def _plugins(arguments: list[str]) -> list[str]:
 
 
 def overview() -> str:
-    width = max(map(len, COMMANDS))
-    lines = [f"  {name:<{width}}  {what}" for name, what in COMMANDS.items()]
+    """All commands with a line about each, by their groups."""
+    known = commands.about()
+    width = max(len(one.name) for one in known)
+    others = sorted({one.group for one in known} - {*GROUPS, ""})
+    lines: list[str] = []
+    for group in (*GROUPS, *others, ""):
+        if several := [f"  {one.name:<{width}}  {one.summary}" for one in known if one.group == group]:
+            lines += [f"{group or 'other'}:", *several, ""]
     return "\n".join(
         [
             "usage: polariscope COMMAND [options]",
@@ -118,7 +105,6 @@ def overview() -> str:
             "Train learned representations, take them apart, and put them under load.",
             "",
             *lines,
-            "",
             "'--plugin FILE.py' (with any command, as often as needed) adds what that file registers.",
             "'polariscope COMMAND --help' lists the options of a command.",
             "Set POLARISCOPE_DEBUG=1 to see the traceback behind an error.",

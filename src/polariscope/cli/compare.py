@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
+from polariscope.cli import commands
 from polariscope.cli.configuration import chosen_world, meant, with_world
 from polariscope.cli.named import ModelFlags, is_source, opened, own_subject, run_subject
 from polariscope.cli.parsing import parse, take, take_first
@@ -48,6 +49,7 @@ class Options(ModelFlags):
     """Print JSON for machines."""
 
 
+@commands.register("compare", "compare two models, layer by layer", group="examination")
 def main(arguments: list[str]) -> int:
     arguments = list(arguments)
     names = [name for name in (take_first(arguments), take_first(arguments)) if name is not None]

@@ -6,6 +6,7 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
+from polariscope.cli import commands
 from polariscope.cli.configuration import parse_world
 from polariscope.cli.named import ModelFlags, is_source, opened_classifier, own_subject, run_subject
 from polariscope.cli.parsing import JSON, RUNS, asks_for_help, flag, options_type, parse, take_first
@@ -49,6 +50,11 @@ OF_DATA = [
 ]
 
 
+@commands.register(
+    "corruptions",
+    "measure how robust a classifier is to noise, blur, weather and other corruptions",
+    group="examination",
+)
 def main(arguments: list[str]) -> int:
     arguments = list(arguments)
     name, place = take_first(arguments), take_first(arguments)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from polariscope.cli import commands
 from polariscope.cli.examine import note
 from polariscope.cli.named import run_shelf
 from polariscope.cli.parsing import parse
@@ -49,6 +50,7 @@ class Options:
     """Print JSON for machines."""
 
 
+@commands.register("demo", "train two models on the sprite world, examine both, write a report", group="start")
 def main(arguments: list[str]) -> int:
     options = parse(Options, arguments, "demo")
     store = Store(options.runs)

@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
+from polariscope.cli import commands
 from polariscope.cli.configuration import parse_run
 from polariscope.cli.parsing import check_place, flag
 from polariscope.cli.progress import bars
@@ -54,6 +55,7 @@ EXTRA = [
 ]
 
 
+@commands.register("dimension", "find how many latent variables a model needs", group="training")
 def main(arguments: list[str]) -> int:
     config, options = parse_run(arguments, "dimension", EXTRA)
     check_place(options.runs, "--runs")

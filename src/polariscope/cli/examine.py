@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from polariscope.cli import commands
 from polariscope.cli.configuration import chosen_world, meant, with_world
 from polariscope.cli.named import (
     ModelFlags,
@@ -77,6 +78,9 @@ class Options(ModelFlags):
     """Print JSON for machines."""
 
 
+@commands.register(
+    "examine", "examine a trained model: latent variables, measures, traversals, in a report", group="examination"
+)
 def main(arguments: list[str]) -> int:
     arguments = list(arguments)
     name = take_first(arguments)

@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from polariscope.cli import commands
 from polariscope.cli.configuration import chosen_world, meant, with_world
 from polariscope.cli.named import is_source, opened, own_module
 from polariscope.cli.parsing import check_place, parse, take, take_first
@@ -87,6 +88,7 @@ class Options:
     """Print JSON for machines."""
 
 
+@commands.register("generalise", "test a model on factor values and combinations it never saw", group="examination")
 def main(arguments: list[str]) -> int:
     arguments = list(arguments)
     names = list(iter(lambda: take_first(arguments), None))

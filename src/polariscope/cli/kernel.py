@@ -12,6 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
+from polariscope.cli import commands
 from polariscope.cli.configuration import parse_world
 from polariscope.cli.named import is_source, opened_classifier, own_module
 from polariscope.cli.parsing import asks_for_help, check_place, flag, options_type, parse, take_first
@@ -80,6 +81,7 @@ EXTRA = [
 ]  # fmt: skip
 
 
+@commands.register("kernel", "diagnose whether a classifier is lazy or learns features", group="examination")
 def main(arguments: list[str]) -> int:
     arguments = list(arguments)
     name, place = take_first(arguments), take_first(arguments)

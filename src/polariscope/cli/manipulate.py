@@ -7,6 +7,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
+from polariscope.cli import commands
 from polariscope.cli.configuration import parse_run, parse_world
 from polariscope.cli.parsing import asks_for_help, flag, take, take_first
 from polariscope.cli.progress import bars
@@ -52,6 +53,9 @@ SETTINGS: dict[str, list[tuple[str, Any, Any]]] = {
 }
 
 
+@commands.register(
+    "manipulate", "change a world slightly, with the same factors, to see what models rely on", group="data"
+)
 def main(arguments: list[str]) -> int:
     arguments = list(arguments)
     kind = take(arguments, "--kind") or "local"

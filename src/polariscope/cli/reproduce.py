@@ -12,6 +12,7 @@ from typing import Any, Literal
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from polariscope import plugins
+from polariscope.cli import commands
 from polariscope.cli.parsing import parse, take_first
 from polariscope.console import Terminal
 from polariscope.printable import say
@@ -41,6 +42,9 @@ class Options:
     """Print JSON for machines."""
 
 
+@commands.register(
+    "reproduce", "run a published experiment and compare it with what was published", group="publications"
+)
 def main(arguments: list[str]) -> int:
     command = shlex.join(["polariscope", "reproduce", *arguments, *plugins.flags()])
     arguments = list(arguments)

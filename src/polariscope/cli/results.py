@@ -9,6 +9,7 @@ from typing import Any
 
 from rich.table import Table
 
+from polariscope.cli import commands
 from polariscope.cli.parsing import parse, take_first
 from polariscope.console import Terminal
 from polariscope.printable import say
@@ -31,6 +32,7 @@ class Options:
     """Print JSON for machines."""
 
 
+@commands.register("results", "judge the tables of studies again and write one page about them", group="publications")
 def main(arguments: list[str]) -> int:
     arguments = list(arguments)
     folder = Path(take_first(arguments) or "results")

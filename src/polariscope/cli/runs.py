@@ -12,6 +12,7 @@ from rich.cells import cell_len
 from rich.table import Table
 from rich.text import Text
 
+from polariscope.cli import commands
 from polariscope.cli.parsing import parse, take_first
 from polariscope.console import Terminal
 from polariscope.lab.labels import label
@@ -63,6 +64,9 @@ class Options:
     """Print JSON for machines."""
 
 
+@commands.register(
+    "runs", "list, filter and query runs; name, tag and annotate them; overlay their curves", group="training"
+)
 def main(arguments: list[str]) -> int:
     arguments = list(arguments)
     act = take_first(arguments)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from polariscope.cli import commands
 from polariscope.cli.parsing import parse
 from polariscope.console import Terminal
 from polariscope.strict_json import json_text
@@ -18,6 +19,7 @@ class Options:
     """Print JSON for machines."""
 
 
+@commands.register("studies", "list the published experiments that can be reproduced", group="publications")
 def main(arguments: list[str]) -> int:
     options = parse(Options, arguments, "studies")
     entries = [(name, studies.get(name)) for name in studies.names()]

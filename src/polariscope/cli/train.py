@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from polariscope import plugins
+from polariscope.cli import commands
 from polariscope.cli.configuration import parse_run
 from polariscope.cli.named import opened
 from polariscope.cli.parsing import JSON, RUNS, WORKERS, flag, options_type, parse, take
@@ -38,6 +39,7 @@ WHOLE_HASH = ("whole_hash", flag(bool, "Hash large data files from end to end, a
 CHANGED = ("changed_data_ok", flag(bool, "Go on with a run whose data files have changed since."), False)
 
 
+@commands.register("train", "train a model on a world or on your own data", group="training")
 def main(arguments: list[str]) -> int:
     arguments = list(arguments)
     resumed = []

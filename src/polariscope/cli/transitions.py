@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from polariscope.cli import commands
 from polariscope.cli.configuration import parse_world
 from polariscope.cli.parsing import JSON, flag, take_first
 from polariscope.examination.transitions import examine_transitions
@@ -26,6 +27,7 @@ EXTRA = [
 ]
 
 
+@commands.register("transitions", "test whether the factors of a video move sparsely enough for SlowVAE", group="data")
 def main(arguments: list[str]) -> int:
     arguments = list(arguments)
     name = take_first(arguments)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from polariscope.cli import commands
 from polariscope.cli.parsing import parse
-from polariscope.lab.store import environment
+from polariscope.lab.provenance import environment
 from polariscope.strict_json import json_text
 
 
@@ -17,6 +18,7 @@ class Options:
     """Print JSON for machines."""
 
 
+@commands.register("version", "print the version", group="start")
 def main(arguments: list[str]) -> int:
     options = parse(Options, arguments, "version")
     found = environment()

@@ -8,6 +8,7 @@ from typing import Any
 
 from rich.padding import Padding
 
+from polariscope.cli import commands
 from polariscope.cli.configuration import parse_world
 from polariscope.cli.parsing import JSON, asks_for_help, flag, parse, plain_words, take_first
 from polariscope.console import Terminal
@@ -44,6 +45,7 @@ NAMELESS = ("file", "remembered", "video")
 """What stands for data of the user's own, and is nothing without it."""
 
 
+@commands.register("worlds", "list the worlds, or show one as a contact sheet", group="data")
 def main(arguments: list[str]) -> int:
     if arguments and arguments[0] == "show":
         return show(arguments[1:])
