@@ -25,7 +25,7 @@ from polariscope.robustness.attacks.geometry import Norm
 from polariscope.robustness.attacks.goals import Goal
 from polariscope.robustness.attacks.trial import Need, Trial, finite
 from polariscope.subjects import Subject, as_subject
-from polariscope.worlds.world import to_tensor
+from polariscope.subjects.labelled import labelled_examples
 
 
 class Attack(ABC):
@@ -78,12 +78,13 @@ class Attack(ABC):
             raise ValueError(f"the attack {name} works in {' and '.join(self.norms)}; got the norm {norm!r}")
         subject = as_subject(subject)
         limits = _positive(epsilons)
-        x, y = labelled_images(subject, x, y)
+        x, y = labelled_examples(subject, x, y)
+        x = x.detach().to(torch.promote_types(x.dtype, torch.float32))
         numbers = torch.arange(len(x)) if numbers is None else torch.as_tensor(np.asarray(numbers, np.int64))
         if len(numbers) != len(x):
             raise ValueError(f"{len(x)} images have as many numbers; got {len(numbers)}")
-        starts = None if starts is None else _images(subject, starts, "starts", tuple(x.shape))
-        targets = None if targets is None else _classes(targets, len(x), "targets").to(x.device)
+        starts = None if starts is None else _starts(subject, x, y, starts)
+        targets = None if targets is None else _targets(subject, x, y, targets)
         blocks = []
         for rows in torch.arange(len(x), device=x.device).split(batch_size):
             goal = Goal(y[rows], None if targets is None else targets[rows])
@@ -107,7 +108,6 @@ class Attack(ABC):
     ) -> Attacked:
         with torch.no_grad():
             scores = finite(subject.scores(x), subject)
-        _check_goal(goal, scores.shape[1])
         if reason := self.refuses(scores.shape[1]):
             raise ValueError(f"the attack {name} {reason}")
         open_rows = (~goal.reached(scores)).nonzero()[:, 0]
@@ -149,50 +149,24 @@ class Attack(ABC):
 attacks: Registry[Attack] = Registry("attack", of=Attack)
 
 
-def labelled_images(subject: Subject, x: Any, y: Any) -> tuple[Tensor, Tensor]:
-    """Images as floats from 0 to 1, and a class for each, where the classifier is."""
-    images = _images(subject, x, "images")
-    return images, _classes(y, len(images), "classes").to(images.device)
+def _targets(subject: Subject, x: Tensor, y: Tensor, targets: Any) -> Tensor:
+    try:
+        _, targets = labelled_examples(subject, x, targets)
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"the targets do not fit: {error}") from error
+    if same := int((targets == y).sum()):
+        raise ValueError(f"a target is a class other than the true one; {same} of {len(y)} targets are the true class")
+    return targets
 
 
-def _images(subject: Subject, x: Any, what: str, shape: tuple[int, ...] | None = None) -> Tensor:
-    images = (x if isinstance(x, Tensor) else to_tensor(np.asarray(x))).detach().to(subject.device)
-    if not images.is_floating_point():
-        raise TypeError(f"{what} are floats from 0 to 1; got {images.dtype}: divide bytes by 255")
-    if images.ndim < 2 or not len(images) or (shape is not None and tuple(images.shape) != shape):
-        expected = "(n, ...) with at least one image" if shape is None else f"{shape}, that of the images"
-        raise ValueError(f"{what} have the shape {expected}; got {tuple(images.shape)}")
-    if not images.isfinite().all():
-        raise ValueError(
-            f"{what} are numbers from 0 to 1; {int((~images.isfinite()).sum())} of them are NaN or infinite"
-        )
-    if images.amin() < 0 or images.amax() > 1:
-        raise ValueError(
-            f"{what} go from 0 to 1; these go from {images.amin().item():.4g} to {images.amax().item():.4g}: bring "
-            "them to [0, 1], and normalise inside of the network"
-        )
-    return images.to(images.dtype if images.dtype == torch.float64 else torch.float32)
-
-
-def _classes(y: Any, count: int, what: str) -> Tensor:
-    labels = torch.as_tensor(y).cpu()
-    labels = labels.squeeze(1) if labels.ndim == 2 and labels.shape[1] == 1 else labels
-    if labels.is_floating_point() or labels.dtype == torch.bool:
-        raise TypeError(f"{what} are whole numbers from 0; got {labels.dtype}")
-    if labels.shape != (count,):
-        raise ValueError(f"{count} images need as many {what}; got the shape {tuple(labels.shape)}")
-    return labels.long()
-
-
-def _check_goal(goal: Goal, classes: int) -> None:
-    for what, labels in (("classes", goal.labels), ("targets", goal.targets)):
-        if labels is not None and not bool(((labels >= 0) & (labels < classes)).all()):
-            raise ValueError(
-                f"the classifier has {classes} classes, so {what} are 0 to {classes - 1}; got "
-                f"{int(labels.min())} to {int(labels.max())}"
-            )
-    if goal.targets is not None and bool((goal.targets == goal.labels).any()):
-        raise ValueError("a target is a class other than the true one; some targets are the class of their image")
+def _starts(subject: Subject, x: Tensor, y: Tensor, starts: Any) -> Tensor:
+    try:
+        starts, _ = labelled_examples(subject, starts, y)
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"the starts do not fit: {error}") from error
+    if starts.shape != x.shape:
+        raise ValueError(f"starts have the shape of the images, {tuple(x.shape)}; got {tuple(starts.shape)}")
+    return starts.to(x.dtype)
 
 
 def _positive(epsilons: Sequence[float] | None) -> tuple[float, ...]:

@@ -15,6 +15,8 @@ Norm = Literal["l0", "l2", "linf"]
 NORMS: tuple[Norm, ...] = ("l0", "l2", "linf")
 ROUNDING = 1e-6
 """How far rounding in float32 may carry a perturbation beyond its epsilon."""
+NEWTON = 30
+"""At most so many steps to a plane."""
 
 
 def length(change: Tensor, norm: Norm, channels: int = 1) -> Tensor:
@@ -59,3 +61,31 @@ def clipped(points: Tensor, x: Tensor, epsilon: Tensor, norm: Norm) -> Tensor:
 def reach(x: Tensor, norm: Norm, channels: int = 1) -> Tensor:
     """The distance from each row to the corner of the box that is furthest away."""
     return length(torch.maximum(x, 1 - x), norm, channels)
+
+
+def to_plane(points: Tensor, normal: Tensor, gap: Tensor, norm: Norm) -> Tensor:
+    """The smallest move of each point inside of the box with normal · move = gap, for gaps >= 0; where the box is too
+    small for it, the move that gets furthest.
+
+    Coordinate i moves by min(t |normal_i|, room_i) in L2 and by min(t, room_i) in L∞, where room_i is its way to the
+    bound. What is gained is concave and piecewise linear in t, so that Newton's method reaches the t that is wanted
+    from below in finitely many steps, in practice in a few.
+
+    >>> x, w = torch.tensor([[0.5, 0.9]]), torch.tensor([[1.0, 2.0]])
+    >>> [[round(v, 4) for v in to_plane(x, w, torch.tensor([0.4]), norm)[0].tolist()] for norm in ("l2", "linf")]
+    [[0.2, 0.1], [0.2, 0.1]]
+    """
+    weight = normal.abs()
+    room = torch.where(normal > 0, 1 - points, points)
+    pace = weight if norm == "l2" else torch.ones_like(weight)
+    tiny = torch.finfo(points.dtype).tiny
+    level = torch.zeros_like(gap)[:, None]
+    for _ in range(NEWTON):
+        full = level * pace >= room
+        gained = (weight * room * full).sum(1, keepdim=True)
+        slope = (weight * pace * ~full).sum(1, keepdim=True)
+        after = ((gap[:, None] - gained) / slope.clamp(min=tiny)).clamp(min=0)
+        if torch.equal(after, level):
+            break
+        level = after
+    return normal.sign() * torch.minimum(level * pace, room)

@@ -53,3 +53,33 @@ def margin(scores: Tensor, goal: Goal) -> Tensor:
     own = scores.gather(1, goal.named)[:, 0]
     other = scores.scatter(1, goal.named, -torch.inf).amax(1)
     return other - own if goal.targets is None else own - other
+
+
+def dlr(scores: Tensor, goal: Goal) -> Tensor:
+    """The difference of logits ratio (Croce and Hein 2020), which no rescaling of the scores changes: (best other −
+    label) / (first − third), and with a target (target − label) / (first − (third + fourth) / 2)."""
+    best = scores.topk(min(4, scores.shape[1]), dim=1).values
+    own = scores.gather(1, goal.labels[:, None])[:, 0]
+    if goal.targets is None:
+        gap, spread = scores.scatter(1, goal.named, -torch.inf).amax(1) - own, best[:, 0] - best[:, 2]
+    else:
+        gap, spread = scores.gather(1, goal.named)[:, 0] - own, best[:, 0] - (best[:, 2] + best[:, 3]) / 2
+    return gap / (spread + 1e-12)
+
+
+def class_gaps(count: int) -> Loss:
+    """Values for each of the ``count`` best classes that would reach the goal: how far each is above the class in its
+    way, negative where it is not. With a target that is one class."""
+
+    def gaps(scores: Tensor, goal: Goal) -> Tensor:
+        if goal.targets is not None:
+            return margin(scores, goal)[:, None]
+        others = scores.scatter(1, goal.named, -torch.inf)
+        return others.topk(min(count, scores.shape[1] - 1), dim=1).values - scores.gather(1, goal.named)
+
+    return gaps
+
+
+def rivals(scores: Tensor, labels: Tensor, count: int) -> Tensor:
+    """The classes with the best scores besides the label, best first, ``(n, count)``."""
+    return scores.scatter(1, labels[:, None], -torch.inf).topk(min(count, scores.shape[1] - 1), dim=1).indices

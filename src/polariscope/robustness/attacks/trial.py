@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Sequence
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
+from polariscope.robustness.attacks.attacked import Attacked
 from polariscope.robustness.attacks.draws import Draws
 from polariscope.robustness.attacks.geometry import Norm, length, within
 from polariscope.robustness.attacks.goals import Goal, Loss, cross_entropy, margin
@@ -22,7 +23,8 @@ from polariscope.user_code import UserCodeError
 
 Need = Literal["gradient", "score", "decision"]
 """What an attack must know of a classifier: gradients of its scores, its scores, or the class it decides for."""
-Jacobian = Callable[["Trial", Tensor, Tensor, Loss], tuple[Tensor, Tensor]]
+Jacobian = Callable[["Trial", Tensor, Tensor, Loss, Goal], tuple[Tensor, Tensor]]
+"""Points, their rows, values of scores and the goal these speak of, to gradients ``(n, k, d)`` and scores."""
 
 
 class NoGradient(ValueError):
@@ -31,7 +33,7 @@ class NoGradient(ValueError):
 
 class Trial:
     """Images as rows ``x`` of shape (n, d), none of which reaches the goal yet. Points are asked about by ``rows``, the
-    numbers of the images that they were made from."""
+    numbers of the images that they were made from. Scores and gradients come in the precision of the images."""
 
     def __init__(
         self,
@@ -94,27 +96,52 @@ class Trial:
             scores = self._scores(points, rows)
         if remember:
             self._remember(points, rows, scores)
-        return scores
+        return scores.to(points.dtype)
 
-    def gradient(self, points: Tensor, rows: Tensor, loss: Loss = cross_entropy) -> tuple[Tensor, Tensor]:
-        """The gradient of a loss at points, ``(n, d)``, and the scores there."""
-        jacobian, scores = self.jacobian(points, rows, loss)
+    def gradient(
+        self, points: Tensor, rows: Tensor, loss: Loss = cross_entropy, goal: Goal | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """The gradient of a loss at points, ``(n, d)``, and the scores there. The loss is that of the attack's goal, or
+        of another one with a class for each point."""
+        jacobian, scores = self.jacobian(points, rows, loss, goal)
         return jacobian[:, 0], scores
 
-    def jacobian(self, points: Tensor, rows: Tensor, values: Loss) -> tuple[Tensor, Tensor]:
+    def jacobian(self, points: Tensor, rows: Tensor, values: Loss, goal: Goal | None = None) -> tuple[Tensor, Tensor]:
         """The gradients of several values at points, ``(n, k, d)``, and the scores there. A gradient with NaN or
         infinity is set to zero, and counted among those that are."""
-        jacobian, scores = self._jacobian(self, points, rows, values)
+        jacobian, scores = self._jacobian(self, points, rows, values, goal or self.goal.at(rows))
         jacobian = jacobian.where(jacobian.isfinite().flatten(1).all(1)[:, None, None], 0)
         self.zero_gradients[rows] += (jacobian == 0).flatten(1).all(1)
         self._remember(points, rows, scores)
-        return jacobian, scores
+        return jacobian.to(points.dtype), scores.to(points.dtype)
 
     def differentiated(self, by: Jacobian) -> Trial:
         """The same trial, with gradients from elsewhere."""
         other = copy.copy(self)  # what it remembers and counts is shared
         other._jacobian = by
         return other
+
+    def on(self, subject: Subject) -> Trial:
+        """A trial of the same images on another classifier, of which everything may be known."""
+        images = self.x.reshape(-1, *self.shape)
+        return Trial(subject, images, self.goal, self.norm, draws=self.draws, batch_size=self.batch_size)
+
+    def elsewhere(self, attack: Callable[..., Attacked], subject: Any) -> Tensor:
+        """The images that an attack makes of these ones on another classifier, one which may be wrong about them."""
+        images = self.x.reshape(-1, *self.shape)
+        targets = self.goal.targets
+        crafted = attack(
+            subject,
+            images,
+            self.goal.labels,
+            norm=self.norm,
+            seed=self.draws.seed,
+            epsilons=self.epsilons,
+            targets=targets,
+            numbers=self.draws.numbers,
+            batch_size=self.batch_size,
+        )
+        return crafted.adversarials.to(images).flatten(1)
 
     def ask(self, points: Tensor, rows: Tensor) -> Tensor:
         """Scores as the classifier gives them, with gradients where they are enabled."""
@@ -145,16 +172,16 @@ class Trial:
             self.best[rows[which]] = points[which]
 
 
-def exact_jacobian(trial: Trial, points: Tensor, rows: Tensor, values: Loss) -> tuple[Tensor, Tensor]:
+def exact_jacobian(trial: Trial, points: Tensor, rows: Tensor, values: Loss, goal: Goal) -> tuple[Tensor, Tensor]:
     """Gradients by backpropagation to the input; no gradient of a weight is computed."""
     assert trial.needs == "gradient", "an attack that asks for gradients needs them"
-    parts = zip(points.split(trial.batch_size), rows.split(trial.batch_size), strict=True)
-    both = [_backward(trial, some, of, values) for some, of in parts]
+    parts = torch.arange(len(rows), device=rows.device).split(trial.batch_size)
+    both = [_backward(trial, points[part], rows[part], values, goal.at(part)) for part in parts]
     jacobian, scores = both[0] if len(both) == 1 else map(torch.cat, zip(*both, strict=True))
     return jacobian, scores
 
 
-def _backward(trial: Trial, points: Tensor, rows: Tensor, values: Loss) -> tuple[Tensor, Tensor]:
+def _backward(trial: Trial, points: Tensor, rows: Tensor, values: Loss, goal: Goal) -> tuple[Tensor, Tensor]:
     points = points.detach().requires_grad_()
     missing = NoGradient(
         f"{trial.subject.name} gives no gradient of its scores: use an attack that needs only scores or decisions"
@@ -166,7 +193,7 @@ def _backward(trial: Trial, points: Tensor, rows: Tensor, values: Loss) -> tuple
             if "requires grad" in str(error):  # the classifier leaves torch: x.numpy() refuses
                 raise missing from error
             raise
-        losses = values(scores, trial.goal.at(rows))
+        losses = values(scores, goal)
         losses = losses[:, None] if losses.ndim == 1 else losses
         if not losses.requires_grad:
             raise missing

@@ -1,0 +1,66 @@
+"""The L2 attack of Carlini and Wagner (2017)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from polariscope.robustness.attacks.attack import Attack, attacks
+from polariscope.robustness.attacks.geometry import Norm
+from polariscope.robustness.attacks.goals import margin
+from polariscope.robustness.attacks.trial import Need, Trial
+
+EDGE = 1 - 1e-6
+"""Brightnesses nearer to 0 or 1 have no usable derivative in the space of the search."""
+DECAY = (0.9, 0.999)
+
+
+@attacks.register("carlini-wagner")
+@dataclass(frozen=True)
+class CarliniWagner(Attack):
+    """Adam on ‖δ‖² + c · max(0, −margin) in a space without bounds, x + δ = (1 + tanh w) / 2, with a search for c.
+
+    An image whose search has succeeded continues with a smaller c, any other with a larger one.
+    """
+
+    searches: int = 6
+    """Values of c that are tried."""
+    steps: int = 150
+    learning_rate: float = 0.05
+    first: float = 1.0
+    """The first c."""
+
+    needs: ClassVar[Need] = "gradient"
+    norms: ClassVar[tuple[Norm, ...]] = ("l2",)
+
+    def run(self, trial: Trial) -> None:
+        low = torch.zeros_like(trial.x[:, :1])
+        high = torch.full_like(low, torch.inf)
+        weight = torch.full_like(low, self.first)
+        for _ in range(self.searches):
+            reached = self._descend(trial, weight)[:, None]
+            high = torch.where(reached, weight, high)
+            low = torch.where(reached, low, weight)
+            weight = torch.where(high.isinf(), weight * 10, (low + high) / 2)
+
+    def _descend(self, trial: Trial, weight: Tensor) -> Tensor:
+        """Minimise for one c, and say where an adversarial was found."""
+        x, rows = trial.x, trial.rows
+        w = torch.atanh((2 * (x if trial.starts is None else trial.starts) - 1) * EDGE)
+        first, second = torch.zeros_like(w), torch.zeros_like(w)
+        found = torch.zeros_like(rows, dtype=torch.bool)
+        for step in range(1, self.steps + 1):
+            points = (1 + w.tanh()) / 2
+            gradient, scores = trial.gradient(points, rows, margin)
+            reached = trial.goal.reached(scores)
+            found |= reached
+            slope = 2 * (points - x) - weight * gradient * ~reached[:, None]
+            slope = slope * 2 * points * (1 - points)
+            first = DECAY[0] * first + (1 - DECAY[0]) * slope
+            second = DECAY[1] * second + (1 - DECAY[1]) * slope.square()
+            spread = (second / (1 - DECAY[1] ** step)).sqrt() + 1e-8
+            w = w - self.learning_rate * first / (1 - DECAY[0] ** step) / spread
+        return found | trial.reached((1 + w.tanh()) / 2)
