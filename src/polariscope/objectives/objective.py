@@ -130,6 +130,15 @@ class Objective(ABC):
         return (self,)
 
     @property
+    def reserves(self) -> int:
+        """Observations of the training part that are kept from training for :meth:`settle`, a tenth of it at most."""
+        return 0
+
+    def settle(self, model: Any, batch: Batch | None) -> None:
+        """Called once after the last step, with the observations that were reserved (None if there are none): to
+        calibrate what the loss does not train. The network is in evaluation mode; what changes are its buffers."""
+
+    @property
     def divergence_weight(self) -> float | None:
         """Weight of the divergence of a diagonal posterior from the prior, where the loss is the reconstruction and
         that alone; None for other losses. With it the decoder's slope predicts the posterior variances."""

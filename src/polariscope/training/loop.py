@@ -37,7 +37,7 @@ BLOCK_BYTES = 2**26
 KEPT_BYTES = 2**26
 """Up to this size a training set is kept once rendered."""
 KEPT_AT_ONCE = 4096
-WEIGHTS_STEP, PLAYERS_STEP = 2**32 - 1, 2**32 - 2
+WEIGHTS_STEP, PLAYERS_STEP, SETTLE_STEP = 2**32 - 1, 2**32 - 2, 2**32 - 3
 """Steps no run reaches: weights have draws of their own."""
 
 
@@ -108,7 +108,7 @@ def fit(
     if _stopped_early(state, config):  # before its last checkpoint was written, and nobody could say that it is done
         return state
     listeners = listeners or Listeners()
-    parts = (split or RandomSplit()).parts(world)
+    parts, reserved = apart((split or RandomSplit()).parts(world), objective.reserves)
     # The second observation of a pair is to be one that may be trained on, too.
     seen, index = world, parts.train
     if "other" in objective.needs:
@@ -139,6 +139,8 @@ def fit(
                 state.best = min(state.best, terms["loss"])
                 state.stale = 0 if improved else state.stale + 1
                 last = last or _stopped_early(state, config)
+            if last:
+                _settle(state, objective, Feed(world, reserved, config, objective.needs, len(index)))
             if config.snapshot_every and done % config.snapshot_every == 0:
                 listeners.snapshot(state)
             if done % config.checkpoint_every == 0 or last:
@@ -147,6 +149,28 @@ def fit(
             if last:
                 break
     return state
+
+
+def apart(parts: Parts, reserves: int) -> tuple[Parts, np.ndarray]:
+    """Parts with less to train on, and the observations that are reserved for what is settled after training: a tenth
+    of the training part at most, and the same for every seed.
+
+    >>> parts, reserved = apart(Parts(np.arange(20), np.arange(20, 22)), reserves=500)
+    >>> len(parts.train), parts.held_out.tolist(), reserved.tolist()
+    (18, [20, 21], [2, 16])
+    """
+    train = parts.train
+    kept = np.zeros(len(train), dtype=bool)
+    kept[np.random.default_rng(len(train)).permutation(len(train))[: min(reserves, len(train) // 10)]] = True
+    return Parts(train[~kept], parts.held_out), train[kept]
+
+
+def _settle(state: TrainingState, objective: Objective, feed: Feed) -> None:
+    """Let the objective finish a network that has been trained."""
+    seed_step(feed.config.seed, SETTLE_STEP)
+    state.model.eval()
+    objective.settle(state.model, feed.whole() if len(feed.index) else None)
+    learn(state)
 
 
 def _stopped_early(state: TrainingState, config: TrainingConfig) -> bool:
@@ -279,6 +303,10 @@ class Feed:
         left = np.setdiff1d(np.arange(len(self.index)), seen)
         if len(left):
             yield self._on_device(self._render(self.index[left], self.world))
+
+    def whole(self) -> Batch:
+        """All examples in one batch."""
+        return self._on_device(self._render(self.index, self.world))
 
     def batches(self, start: int, count: int, world: World | None = None) -> list[Batch]:
         """Batches in a row, rendered in one call: cheaper than one at a time."""

@@ -1,0 +1,114 @@
+"""How well a decoder's output explains an image: the energy, which is the negative log-likelihood without constants.
+
+Both energies are linear in the image once a constant of the image is taken out: E(o, x) = A(o) + B(x) - f(o)·x. That is
+what makes the search over thousands of candidates one matrix product. (Spec 001b, sections B1 and B9.)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from torch import Tensor
+from torch.nn import functional
+
+
+class Likelihood(Protocol):
+    """An energy of outputs ``(..., pixels)`` and images ``(..., pixels)``, which broadcast against each other."""
+
+    def energy(self, outputs: Tensor, x: Tensor) -> Tensor:
+        """Negative log-likelihood ``(...)`` without constants."""
+
+    def features(self, outputs: Tensor) -> Tensor:
+        """f(o), which is multiplied with the image."""
+
+    def constants(self, outputs: Tensor) -> Tensor:
+        """A(o), for each output."""
+
+    def image_constants(self, x: Tensor) -> Tensor:
+        """B(x), for each image."""
+
+    def pictures(self, outputs: Tensor) -> Tensor:
+        """Expected images of outputs."""
+
+    def outputs(self, logits: Tensor) -> Tensor:
+        """What a network that ends in a sigmoid hands to the energy."""
+
+
+@dataclass(frozen=True)
+class GaussianLikelihood:
+    """Pixels around the decoder's output with one variance; with 1/2 the energy is the plain squared error.
+
+    >>> import torch
+    >>> GaussianLikelihood().energy(torch.tensor([0.25, 1.0]), torch.tensor([0.25, 0.0]))
+    tensor(1.)
+    """
+
+    variance: float = 0.5
+
+    def __post_init__(self) -> None:
+        if not self.variance > 0:
+            raise ValueError(f"the variance of the pixels is {self.variance}: it needs to be positive")
+
+    def energy(self, outputs: Tensor, x: Tensor) -> Tensor:
+        return (outputs - x).square().sum(-1) / (2 * self.variance)
+
+    def features(self, outputs: Tensor) -> Tensor:
+        return outputs / self.variance
+
+    def constants(self, outputs: Tensor) -> Tensor:
+        return outputs.square().sum(-1) / (2 * self.variance)
+
+    def image_constants(self, x: Tensor) -> Tensor:
+        return x.square().sum(-1) / (2 * self.variance)
+
+    def pictures(self, outputs: Tensor) -> Tensor:
+        return outputs
+
+    def outputs(self, logits: Tensor) -> Tensor:
+        return logits.sigmoid()
+
+
+@dataclass(frozen=True)
+class BernoulliLikelihood:
+    """Pixels that are on with the probability whose logit the decoder gives: the ablation of the Gaussian.
+
+    A pixel that is on where the decoder is sure that it is off costs without bound; a Gaussian one costs at most
+    1/(2 variance) (see :func:`flip_cost`).
+    """
+
+    def energy(self, outputs: Tensor, x: Tensor) -> Tensor:
+        return (functional.softplus(outputs) - x * outputs).sum(-1)
+
+    def features(self, outputs: Tensor) -> Tensor:
+        return outputs
+
+    def constants(self, outputs: Tensor) -> Tensor:
+        return functional.softplus(outputs).sum(-1)
+
+    def image_constants(self, x: Tensor) -> Tensor:
+        return x.new_zeros(x.shape[:-1])
+
+    def pictures(self, outputs: Tensor) -> Tensor:
+        return outputs.sigmoid()
+
+    def outputs(self, logits: Tensor) -> Tensor:
+        return logits
+
+
+def flip_cost(mean: Tensor, likelihood: Likelihood) -> Tensor:
+    """How much the log-likelihood changes if a pixel goes from 0 to 1 where the decoder's mean is ``mean``.
+
+    Gaussian: -(1 - 2g) / (2 variance), never below -1 at variance 1/2. Bernoulli: logit(g), without bound. This is why
+    the background of a Bernoulli model is over-confident. (Spec 001b, section B9.)
+
+    >>> import torch
+    >>> g = torch.tensor([1e-3, 1e-6], dtype=torch.float64)
+    >>> flip_cost(g, GaussianLikelihood()).numpy().round(3).tolist()
+    [-0.998, -1.0]
+    >>> flip_cost(g, BernoulliLikelihood()).numpy().round(3).tolist()
+    [-6.907, -13.816]
+    """
+    outputs = (mean if isinstance(likelihood, GaussianLikelihood) else mean.logit())[..., None]
+    off, on = outputs.new_zeros(outputs.shape), outputs.new_ones(outputs.shape)
+    return likelihood.energy(outputs, off) - likelihood.energy(outputs, on)
