@@ -134,7 +134,7 @@ class Objective(ABC):
         """Observations of the training part that are kept from training for :meth:`settle`, a tenth of it at most."""
         return 0
 
-    def settle(self, model: Any, batch: Batch | None) -> None:
+    def settle(self, model: Any, batch: Batch | None) -> None:  # noqa: B027 - most objectives have nothing to settle
         """Called once after the last step, with the observations that were reserved (None if there are none): to
         calibrate what the loss does not train. The network is in evaluation mode; what changes are its buffers."""
 

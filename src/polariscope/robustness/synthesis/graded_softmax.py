@@ -29,7 +29,7 @@ class GradedSoftmax:
 
     Eta is kept as its logarithm: scores of large images are large, and eta too small for a float.
 
-    >>> scores = torch.log(torch.tensor([[80.0, *[1e-30] * 9], [8.0, *[1e-30] * 9], [1e-30] * 10]))
+    >>> scores = torch.log(torch.tensor([[80.0] + [1e-30] * 9, [8.0] + [1e-30] * 9, [1e-30] * 10]).double())
     >>> GradedSoftmax(log_eta=0.0).probabilities(scores)[:, 0].numpy().round(6).tolist()  # q/eta = 80, 8 and 0
     [0.9, 0.5, 0.1]
     """
@@ -90,7 +90,9 @@ def calibrate(scores: Tensor, labels: Tensor, confidence: float = CONFIDENCE) ->
         raise ValueError("a score is NaN or infinite: no softmax can be calibrated on it")
     classes = scores.shape[1]
     if not 1 / classes < confidence < 1:
-        raise ValueError(f"the median confidence is {confidence}: of {classes} classes it lies between 1/{classes} and 1")
+        raise ValueError(
+            f"the median confidence is {confidence}: of {classes} classes it lies between 1/{classes} and 1"
+        )
     alpha = _alpha(scores, labels)
     softmax = GradedSoftmax(alpha, _log_eta(alpha, scores, confidence))
     return Calibration(

@@ -110,7 +110,7 @@ def descend(
         if gradient is None:
             break
         if tolerance:
-            history.append(values[rows])
+            history.append(values[rows].clone())
             if len(history) > PATIENCE:
                 moving = history.pop(0) - history[-1] >= tolerance
                 if not moving.all():

@@ -81,9 +81,7 @@ def invert(
     return Inversion(*(torch.cat(column) for column in zip(*parts, strict=True)))
 
 
-def invert_model(
-    model: Any, x: Tensor, *, search: Search | None = None, from_encoder: bool = False
-) -> Inversion:
+def invert_model(model: Any, x: Tensor, *, search: Search | None = None, from_encoder: bool = False) -> Inversion:
     """Codes of observations by inverting the decoder of one of the house's autoencoders, under its own likelihood.
 
     ``from_encoder`` begins at the encoder's means in place of random candidates.
@@ -93,8 +91,8 @@ def invert_model(
             f"a {type(model).__name__} has no decode of a known latent size: give its decoder to invert, with the "
             "number of latent variables"
         )
-    own = getattr(model, "likelihood", None)
-    likelihood = GaussianLikelihood(float(own.var)) if hasattr(own, "var") else BernoulliLikelihood()
+    variance = getattr(getattr(model, "likelihood", None), "var", None)
+    likelihood = BernoulliLikelihood() if variance is None else GaussianLikelihood(float(variance))
     start = None
     if from_encoder:
         with torch.no_grad(), at_rest(model):

@@ -42,8 +42,8 @@ class LinearABS(ABSClassifier):
         pixels = torch.Size(shape).numel()
         if weights.ndim != 3 or weights.shape[1] != pixels or means.shape != weights.shape[:2]:
             raise ValueError(
-                f"linear decoders of images of shape {tuple(shape)} need weights (classes, {pixels}, latents) and means "
-                f"(classes, {pixels}); got {tuple(weights.shape)} and {tuple(means.shape)}"
+                f"linear decoders of images of shape {tuple(shape)} need weights (classes, {pixels}, latents) and "
+                f"means (classes, {pixels}); got {tuple(weights.shape)} and {tuple(means.shape)}"
             )
         super().__init__(len(weights), shape, weights.shape[2], GaussianLikelihood(variance), Search(0, 0), binary)
         self.variance = variance

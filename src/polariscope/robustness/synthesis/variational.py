@@ -72,20 +72,26 @@ class VariationalABS(ABSClassifier):
         self._decoded = Decoded()
 
     def evidence(self, x: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-        """Energies and divergences ``(n,)`` of images, each by the autoencoder of its own class and no other."""
+        """Energies and divergences of images, each by the autoencoder of its own class and no other, sorted by class.
+
+        In training a class with a single image in the batch is left out: one image has no batch statistics.
+        """
         order = labels.argsort(stable=True)
         sizes = labels.bincount(minlength=self.classes)
         if self.training:
             self.counts += sizes
         energies, divergences = [], []
-        for number, images in enumerate(x[order].split(sizes.tolist())):
-            if len(images):
-                posterior = self.posterior(number, images)
+        for number, own in enumerate(x[order].split(sizes.tolist())):
+            if len(own) > self.training:
+                posterior = self.posterior(number, own)
                 outputs = self.likelihood.outputs(self.decoders[number](posterior.sample()))
-                energies.append(self.likelihood.energy(outputs.flatten(1), images.flatten(1)))
+                energies.append(self.likelihood.energy(outputs.flatten(1), own.flatten(1)))
                 divergences.append(posterior.kl())
-        back = order.argsort()
-        return torch.cat(energies)[back], torch.cat(divergences)[back]
+        if not energies:
+            raise ValueError(
+                f"a batch of {len(x)} images has no class with two of them, which batch norm needs: take larger batches"
+            )
+        return torch.cat(energies), torch.cat(divergences)
 
     def posterior(self, number: int, x: Tensor) -> Diagonal:
         """What the encoder of a class says about images; used in training only."""
