@@ -15,9 +15,18 @@ from polariscope.objectives.objective import Batch, Objective, Terms, Turn, obje
 from polariscope.testing.promises import FACTOR_SIZES, rebuilt, require
 
 
-def check_objective(objective: Objective, shape: Shape = (1, 16, 16), latents: int = 4, *, seed: int = 0) -> None:
+def check_objective(
+    objective: Objective,
+    shape: Shape = (1, 16, 16),
+    latents: int = 4,
+    *,
+    classes: tuple[int, ...] = FACTOR_SIZES,
+    seed: int = 0,
+) -> None:
     """An objective turns a batch into finite scalars whose gradients reach the networks they are meant for, all of
     them and no others; the same seed gives the same bits; a description builds the same objective again.
+
+    The batch has observations of a ``shape`` and targets with these numbers of ``classes``.
 
     >>> from polariscope.objectives.vae import VAE
     >>> check_objective(VAE(), shape=(6,))
@@ -25,9 +34,9 @@ def check_objective(objective: Objective, shape: Shape = (1, 16, 16), latents: i
     name = type(objective).__name__
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        model = _model(objective, shape, latents)
+        model = _model(objective, shape, latents, classes)
         players = {player: one.module for player, one in players_of(objective, model, Brief(shape)).items()}
-        batch = _batch(objective, shape)
+        batch = _batch(objective, shape, classes)
         learning: set[str] = set()
         for turn in objective.turns():
             for step in (0, 10**9):  # before and after any schedule
@@ -44,7 +53,7 @@ def check_objective(objective: Objective, shape: Shape = (1, 16, 16), latents: i
     require(rebuilt(objectives, objective) == objective, f"{name} built again from its description is another one")
 
 
-def _model(objective: Objective, shape: Shape, latents: int) -> nn.Module:
+def _model(objective: Objective, shape: Shape, latents: int, sizes: tuple[int, ...]) -> nn.Module:
     """The objective's usual model, of a size that suits a check."""
     images = len(shape) == 3
     usual = objective.default_model()
@@ -52,19 +61,19 @@ def _model(objective: Objective, shape: Shape, latents: int) -> nn.Module:
     small |= {"likelihood": "bernoulli" if images else "gaussian"}
     known = {field.name for field in dataclasses.fields(usual)}  # type: ignore[arg-type]
     usual = replace(usual, **{key: value for key, value in small.items() if key in known})  # type: ignore[type-var]
-    outputs = sum(FACTOR_SIZES) if "target" in objective.needs else 0
-    classes = () if not outputs else (outputs,) if objective.dense else FACTOR_SIZES
-    return objective.build(usual, Brief(shape, outputs, FACTOR_SIZES, objective.posterior, objective.dense, classes))
+    outputs = sum(sizes) if "target" in objective.needs else 0
+    classes = () if not outputs else (outputs,) if objective.dense else sizes
+    return objective.build(usual, Brief(shape, outputs, sizes, objective.posterior, objective.dense, classes))
 
 
-def _batch(objective: Objective, shape: Shape, count: int = 16) -> Batch:
+def _batch(objective: Objective, shape: Shape, sizes: tuple[int, ...], count: int = 16) -> Batch:
     """A random batch with everything an objective may ask for."""
-    factors = torch.stack([torch.randint(size, (count,)) for size in FACTOR_SIZES], dim=1)
+    factors = torch.stack([torch.randint(size, (count,)) for size in sizes], dim=1)
     x, other = torch.rand(2, count, *shape)
     if objective.dense:
-        classes = sum(FACTOR_SIZES)
+        classes = sum(sizes)
         return Batch(x, 1000, factors, torch.randint(-1, classes, (count, *shape[1:])), (classes,), (other,))
-    return Batch(x, 1000, factors, factors, FACTOR_SIZES, (other,))
+    return Batch(x, 1000, factors, factors, sizes, (other,))
 
 
 def _seeded(turn: Turn, model: nn.Module, batch: Batch, step: int, players: dict[str, nn.Module], seed: int) -> Terms:

@@ -7,15 +7,16 @@ learned to; a search asks the decoder itself. (Spec 001b, row C-04.)
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from polariscope.robustness.frozen import at_rest
 from polariscope.robustness.synthesis.inference import Candidates, Search, candidate_codes, fits, infer_one
 from polariscope.robustness.synthesis.likelihoods import BernoulliLikelihood, GaussianLikelihood, Likelihood
+from polariscope.subjects import as_subject
 
 AT_ONCE = 256
 
@@ -57,7 +58,7 @@ def invert(
         raise ValueError("an observation has NaN or infinity in it: no code explains it")
     if start is not None and start.shape != (len(x), latents):
         raise ValueError(f"codes to start from need shape {(len(x), latents)}; got {tuple(start.shape)}")
-    with torch.inference_mode(False), torch.no_grad(), at_rest(decoder):
+    with torch.inference_mode(False), torch.no_grad(), _at_rest(decoder):
         flat = x.detach().clone().flatten(1)
         shape = torch.Size(x.shape[1:])
         made = decoder(flat.new_zeros(1, latents))
@@ -95,12 +96,17 @@ def invert_model(model: Any, x: Tensor, *, search: Search | None = None, from_en
     likelihood = BernoulliLikelihood() if variance is None else GaussianLikelihood(float(variance))
     start = None
     if from_encoder:
-        with torch.no_grad(), at_rest(model):
+        with torch.no_grad(), _at_rest(model):
             start = model.encode(x).mean
 
     def decoder(codes: Tensor) -> Tensor:
         outputs: Tensor = model.decode(codes)
         return outputs
 
-    with at_rest(model):
+    with _at_rest(model):
         return invert(decoder, x, model.latents, likelihood=likelihood, search=search, start=start)
+
+
+def _at_rest(thing: object) -> AbstractContextManager[None]:
+    """Evaluation mode for a module; a function is left alone."""
+    return as_subject(thing).at_rest() if isinstance(thing, nn.Module) else nullcontext()
