@@ -215,18 +215,10 @@ def test_a_trained_run_is_a_subject_that_predicts_and_encodes(tmp_path: Path) ->
     torch.testing.assert_close(scores, -load_model(run).infer(x).losses)
 
 
-@pytest.mark.parametrize(
-    ("world", "words"),
-    [
-        (Task(Digits(count=50, size=16), "rotation", "values"), "at least 2 classes"),
-        (Task(Digits(count=50, size=16), "all", "values"), "8 targets"),
-    ],
-)
-def test_worlds_without_one_class_are_refused_in_a_sentence(world: Task, words: str) -> None:
-    made = RunConfig(world, ABSTraining(), ABSConfig(search=QUICK), TrainingConfig(1, batch_size=10))
-    with pytest.raises(ValueError, match=words):
-        state = build_state(build_model(made), made.objective, made.training, brief_of(made))
-        fit(state, made.objective, made.world, made.training)
+@pytest.mark.parametrize("factor", ["rotation", "all"])
+def test_worlds_without_one_class_are_refused_in_a_sentence(factor: str) -> None:
+    with pytest.raises(ValueError, match="for each class of one target"):
+        build_model(RunConfig(Task(Digits(count=50, size=16), factor, "values"), ABSTraining()))
 
 
 def test_a_class_with_one_image_waits_for_another_batch() -> None:

@@ -10,9 +10,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-import torch
-from torch import Tensor
-
 from polariscope.nets.model import Model
 from polariscope.objectives.objective import Batch, Terms, at_least, objectives
 from polariscope.objectives.predict import Supervised, target_of
@@ -60,7 +57,7 @@ class ABSTraining(Supervised):
         return self.kl_start + (self.kl_end - self.kl_start) * done
 
     def __call__(self, model: VariationalABS, batch: Batch, step: int) -> Terms:
-        labels = classes_of(batch)
+        labels = target_of(batch)[:, 0].long()
         if step == 0:
             within_box(batch.x)
         energies, divergences = model.evidence(batch.x, labels)
@@ -76,19 +73,4 @@ class ABSTraining(Supervised):
     def settle(self, model: VariationalABS, batch: Batch | None) -> None:
         model.set_prior()
         if batch is not None:
-            settle(model, batch.x, classes_of(batch))
-
-
-def classes_of(batch: Batch) -> Tensor:
-    """The class of each image ``(n,)``; a sentence where there is more than one target, or it is a number."""
-    target = target_of(batch)
-    if len(batch.classes) != 1 or not batch.classes[0]:
-        raise ValueError(
-            "abs trains an autoencoder for each class of one target, and this world has "
-            f"{'a number to predict' if len(batch.classes) == 1 else f'{len(batch.classes)} targets'}: choose a factor "
-            "with the view task"
-        )
-    labels = target[:, 0].long()
-    if torch.any((labels < 0) | (labels >= batch.classes[0])):
-        raise ValueError(f"a label lies outside of the {batch.classes[0]} classes from 0")
-    return labels
+            settle(model, batch.x, target_of(batch)[:, 0].long())

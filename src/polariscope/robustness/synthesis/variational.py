@@ -46,7 +46,13 @@ class ABSConfig:
         GaussianLikelihood(self.variance)  # says what is wrong with the variance
 
     def build(self, brief: Brief) -> VariationalABS:
-        return VariationalABS(self, images(brief, "abs", SMALLEST), predicts(brief, "abs"))
+        outputs = predicts(brief, "abs")
+        if brief.classes and (len(brief.classes) > 1 or brief.classes[0] < 2):
+            raise ValueError(
+                "abs has an autoencoder for each class of one target, and this world has targets with "
+                f"{', '.join(map(str, brief.classes))} classes (0: a number): choose a factor with the view task"
+            )
+        return VariationalABS(self, images(brief, "abs", SMALLEST), outputs)
 
 
 class VariationalABS(ABSClassifier):
