@@ -40,9 +40,11 @@ MAY_IMPORT = {
     "dimension": GROUND
     | {"measures", "representation", "theory", "training", "worlds", "nets", "objectives", "lab", "report"},
     "kernels": GROUND | {"nets", "theory", "worlds", "objectives", "training", "subjects"},
-    "robustness": GROUND | {"nets", "training", "worlds", "objectives", "measures", "theory", "report", "subjects"},
+    "robustness": GROUND
+    | {"nets", "training", "worlds", "objectives", "measures", "theory", "report", "subjects", "lab"},
     "examination": GROUND
     | {
+        "robustness",
         "measures",
         "representation",
         "worlds",

@@ -323,7 +323,7 @@ def withstand(
     """
     groups, levels = _asked(suite, kinds, severities)
     subjects, world = subjects_and_world([one for one in (subject, reference) if one is not None], data)
-    factor = _class_to_tell(world)
+    factor = class_target(world)
     if count < 1:
         raise ValueError(f"count is {count}: at least 1 example is needed")
     guesses = (1, TOP) if factor.size > TOP else (1,)
@@ -347,7 +347,7 @@ def withstand(
                 shown = changed(images, *cells[place - 1], numbers) if place else images
                 for who, one in enumerate(subjects):
                     scores = _scores(one, shown)
-                    meant, note = _outputs_of(factor, scores.shape[1], one.name)
+                    meant, note = outputs_of(factor, scores.shape[1], one.name)
                     notes |= {note: None} if note else {}
                     right[who, :, place] += [len(numbers) * top_accuracy(scores, meant[positions], k) for k in guesses]
                 tell("corruptions", (start + len(numbers) * (place + 1) / (1 + len(cells))) / len(index))
@@ -382,7 +382,7 @@ def _asked(suite: str, kinds: Sequence[str], severities: Sequence[int]) -> tuple
     return {kind.name: kind.group for kind in chosen}, levels
 
 
-def _class_to_tell(world: World) -> Target:
+def class_target(world: World) -> Target:
     if len(world.shape) != 3:
         raise ValueError(
             f"corruptions are of images, and observations here have shape {tuple(world.shape)}: take a world of images"
@@ -402,7 +402,7 @@ def _scores(subject: Subject, images: NDArray[Any]) -> Floats:
     return np.asarray(subject.scores(to_tensor(images)).detach().cpu().double())
 
 
-def _outputs_of(factor: Target, outputs: int, name: str) -> tuple[NDArray[np.int64], str]:
+def outputs_of(factor: Target, outputs: int, name: str) -> tuple[NDArray[np.int64], str]:
     """The output that stands for each class of the data, and what was assumed about it."""
     if outputs == factor.size:
         return np.arange(factor.size), ""

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from polariscope.atomic import atomic
-from polariscope.findings import markdown_table
-from polariscope.report.markdown import markdown
+from polariscope.report.markdown import markdown, table
 from polariscope.studies.study import UNJUDGED, VERDICTS, Outcome, Row, studies
 
 HOW_JUDGED = """
@@ -62,4 +61,4 @@ def verdicts(outcomes: Sequence[Outcome], linked: bool = False) -> list[str]:
         name = f"[{outcome.name}]({outcome.path.name}/README.md)" if linked else outcome.name
         row: Row = {"study": name, "scale": outcome.scale, "seeds": outcome.origin.seeds or "-"}
         rows.append(row | {verdict: "-" if outcome.scale in UNJUDGED else found.count(verdict) for verdict in VERDICTS})
-    return markdown_table(rows)
+    return table(rows)

@@ -1,0 +1,125 @@
+"""``polariscope robustness``: how robust is this classifier?"""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+from polariscope.cli import commands
+from polariscope.cli.configuration import parse_world
+from polariscope.cli.named import ModelFlags, is_source, opened_classifier, own_subject, run_subject
+from polariscope.cli.parsing import JSON, RUNS, asks_for_help, flag, options_type, parse, take_first
+from polariscope.cli.progress import shares
+from polariscope.examination.robustness import QUESTIONS, THRESHOLDS, robustness
+from polariscope.examination.titles import run_title
+from polariscope.lab.store import Run, Store
+from polariscope.report.terminal import answer
+from polariscope.robustness.attacks import NORMS
+from polariscope.robustness.kept import weights_hash
+from polariscope.robustness.suites import Budget
+from polariscope.subjects import Subject
+from polariscope.training.run import config_of
+from polariscope.worlds.splits import Part
+from polariscope.worlds.targets import Targeted, Task
+from polariscope.worlds.view import inside
+from polariscope.worlds.world import World, worlds
+
+HELP = """polariscope robustness RUN [options], or polariscope robustness FILE.py:NAME DATA [options]
+
+Measures how robust a classifier is: to corruptions, to noise, and to attacks in three norms, with lower bounds where
+they are known and warnings where attacks cannot be trusted.
+
+RUN was trained with --objective classify, and is tested on held-out images. FILE.py:NAME is a classifier of yours: an
+nn.Module, a class or function without arguments that makes one, or a function from images to scores. DATA is a labelled
+world, or a file of images with labels. Results of attacks are kept, so the command goes on where it was stopped."""
+EXTRA = [
+    ("only", flag(str, f"Questions to answer, separated by commas: {', '.join(QUESTIONS)}."), ",".join(QUESTIONS)),
+    ("norms", flag(str, f"Norms of the attacks, separated by commas: {', '.join(NORMS)}."), "l2,linf,l0"),
+    ("budget", flag(Budget, "How many attacks, and how long: quick takes seconds for a small network, full hours."),
+     "standard"),
+    ("l2", flag(float, "L2 size at which accuracy is reported."), THRESHOLDS["l2"]),
+    ("linf", flag(float, "L-infinity size at which accuracy is reported."), THRESHOLDS["linf"]),
+    ("l0", flag(float, "Number of pixels at which accuracy is reported."), THRESHOLDS["l0"]),
+    ("suite", flag(str, "imagenet-c: corruptions of photographs; mnist-c: of digits and the like."), "imagenet-c"),
+    ("count", flag(int, "Images to attack."), 100),
+    ("corrupted", flag(int, "Images to corrupt."), 1000),
+    ("seed", flag(int, "Draws images, starting points and corruptions."), 0),
+    RUNS,
+    ("out", flag(Path | None, "A page (.html), the first figure alone (.png, .svg), or a folder for everything, with "
+     "the adversarials; robustness/ in the run's folder, or here, if not given."), None),
+    JSON,
+]  # fmt: skip
+OF_DATA = [
+    ("weights", flag(Path | None, "Weights for a module of yours: safetensors, or what torch.save wrote."), None),
+    ("label", flag(str | None, "Factor that is the class; the first categorical or discrete one if not given."), None),
+]
+
+
+@commands.register(
+    "robustness",
+    "measure how robust a classifier is to corruptions, noise and attacks, with bounds and warnings",
+    group="examination",
+)
+def main(arguments: list[str]) -> int:
+    arguments = list(arguments)
+    name, place = take_first(arguments), take_first(arguments)
+    helping = asks_for_help(arguments)
+    if name is None and not helping:
+        raise ValueError(
+            "which classifier? 'polariscope robustness RUN', or 'polariscope robustness FILE.py:NAME DATA'"
+        )
+    if name is not None and not is_source(name):
+        if place is not None:
+            raise ValueError(f"a run is tested on its held-out images: leave {place} out, or name FILE.py:NAME")
+        return _of_run(name, parse(options_type(EXTRA, HELP), arguments, "robustness"))
+    if place is None and not helping:
+        raise ValueError("which data? 'polariscope robustness FILE.py:NAME DATA': a labelled world or a file's path")
+    world, options = parse_world(place or "digits", arguments, "robustness", [*EXTRA, *OF_DATA], HELP)
+    assert name is not None
+    task = world if options.label is None and inside(world, Targeted) else Task(world, options.label or "")
+    subject = own_subject(name, ModelFlags(options.weights))
+    described = worlds.describe(world)
+    return _card(subject, task, options, {"model": name, "data": described}, Path("robustness"))
+
+
+def _of_run(name: str, options: Any) -> int:
+    run = opened_classifier(Store(options.runs), name)
+    config = config_of(run)
+    subject = dataclasses.replace(run_subject(run), name=run_title(run))
+    settings = {"run": run.id, "data": worlds.describe(config.world)}
+    return _card(subject, Part(config.world, config.split), options, settings, _folder(run))
+
+
+def _folder(run: Run) -> Path:
+    return run.path / "findings" / "robustness"
+
+
+def _card(subject: Subject, world: World, options: Any, settings: dict[str, Any], place: Path) -> int:
+    only = tuple(word.strip() for word in options.only.split(",") if word.strip())
+    norms = tuple(word.strip() for word in options.norms.split(",") if word.strip())
+    for norm in norms:
+        if norm not in NORMS:
+            raise ValueError(f"there is no norm {norm!r}: {', '.join(NORMS)}")
+    out = options.out or place
+    kept = (out if not out.suffix else place) / "attacks"
+    with shares(quiet=options.json) as tell:
+        card = robustness(
+            subject,
+            world,
+            only=only,
+            norms=norms,
+            budget=options.budget,
+            thresholds={"l2": options.l2, "linf": options.linf, "l0": options.l0},
+            suite=options.suite,
+            count=options.count,
+            corrupted=options.corrupted,
+            seed=options.seed,
+            folder=kept,
+            identity={"weights": weights_hash(subject), "data": settings["data"]},
+            tell=tell,
+        )
+    names = ("only", "norms", "budget", "suite", "count", "corrupted", "seed")
+    findings = card.findings(settings=settings | {key: getattr(options, key) for key in names})
+    answer(findings, findings.save(out), options.json)
+    return 0

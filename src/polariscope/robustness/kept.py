@@ -1,0 +1,100 @@
+"""Kept results of attacks, block by block: an evaluation that was stopped goes on, and a further norm or attack does
+not repeat what was done."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+
+from polariscope.atomic import atomic
+from polariscope.lab.store import fingerprint
+from polariscope.robustness.attacks import Attack, Attacked, Norm, attacks
+from polariscope.strict_json import json_text
+from polariscope.subjects import Subject
+
+ROWS = ("distances", "queries", "gradients", "zero_gradients", "by")
+
+
+@dataclass(frozen=True)
+class KeptAttacks:
+    """A folder with a file for each attack, norm and block of images. ``identity`` says whose results they are: those
+    of which weights and data."""
+
+    folder: Path
+    identity: dict[str, Any]
+
+    def attacked(
+        self,
+        attack: Attack,
+        subject: Any,
+        x: torch.Tensor,
+        y: torch.Tensor,
+        numbers: NDArray[np.int64],
+        *,
+        norm: Norm,
+        seed: int,
+    ) -> Attacked:
+        """The result of an attack on a block of images: read if it is there, else computed and kept."""
+        key = {
+            **self.identity,
+            "attack": attacks.describe(attack),
+            "norm": norm,
+            "seed": seed,
+            "numbers": np.asarray(numbers).tolist(),
+        }
+        path = self.folder / f"{attacks.name_of(attack)}-{norm}-{fingerprint(key)}.safetensors"
+        kept = read_attacked(path)
+        if kept is not None:
+            return kept
+        result = attack(subject, x, y, norm=norm, seed=seed, numbers=numbers)
+        self.folder.mkdir(parents=True, exist_ok=True)
+        write_attacked(path, result)
+        return result
+
+
+def write_attacked(path: Path, result: Attacked) -> None:
+    """Keep a result in a file."""
+    tensors = {name: torch.from_numpy(np.ascontiguousarray(getattr(result, name))) for name in ROWS}
+    tensors["adversarials"] = result.adversarials.contiguous()
+    about = {"attacks": result.attacks, "norm": result.norm, "epsilons": result.epsilons, "notes": result.notes}
+    with atomic(path) as draft:
+        save_file(tensors, draft, {"attacked": json_text(about)})
+
+
+def read_attacked(path: Path) -> Attacked | None:
+    """A kept result; None if there is none, or if its file is damaged, so that it is computed again."""
+    if not path.exists():
+        return None
+    try:
+        with safe_open(path, "pt") as file:
+            about = json.loads(file.metadata()["attacked"])
+            rows = {name: file.get_tensor(name).numpy() for name in ROWS}
+            adversarials = file.get_tensor("adversarials")
+    except (SafetensorError, KeyError, TypeError, ValueError, OSError):
+        return None
+    return Attacked(
+        tuple(about["attacks"]), about["norm"], adversarials, epsilons=tuple(about["epsilons"]),
+        notes=tuple(about["notes"]), **rows,
+    )  # fmt: skip
+
+
+def weights_hash(subject: Subject) -> str:
+    """What tells two classifiers apart: a hash of the names, shapes and numbers of all that a module holds; of anything
+    else than a module its name."""
+    if subject.module is None:
+        return subject.name
+    digest = hashlib.sha256()
+    for name, value in subject.module.state_dict().items():
+        if isinstance(value, torch.Tensor):
+            digest.update(f"{name}{tuple(value.shape)}{value.dtype}".encode())
+            digest.update(value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()[:16]
