@@ -50,6 +50,10 @@ class Attack(ABC):
         """Why it cannot attack a classifier with so many classes, if so."""
         return ""
 
+    def applies(self, subject: Subject) -> bool:
+        """Whether it is made for classifiers of this kind; most attacks are made for all."""
+        return True
+
     @final
     def __call__(
         self,

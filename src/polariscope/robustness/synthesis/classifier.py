@@ -19,6 +19,7 @@ from polariscope.nets.model import Shape
 from polariscope.robustness.synthesis.graded_softmax import GradedSoftmax
 from polariscope.robustness.synthesis.inference import Inference, Search
 from polariscope.robustness.synthesis.likelihoods import Likelihood
+from polariscope.subjects import Subject
 
 AT_ONCE = 256
 """Images whose codes are searched for together."""
@@ -155,3 +156,13 @@ class ABSClassifier(nn.Module, ABC):
                 f"codes to start from need shape {(len(x), self.classes, self.latents)}, one for each image and class; "
                 f"got {tuple(start.shape)}"
             )
+
+
+def classifier_of(subject: Subject, what: str) -> ABSClassifier:
+    """The classifier by synthesis inside of a subject; a sentence that names ``what`` asks for it where it is none."""
+    if not isinstance(subject.module, ABSClassifier):
+        raise ValueError(
+            f"{what} needs a classifier that explains images by codes (analysis by synthesis), and {subject.name} is "
+            "none: train one with --objective abs"
+        )
+    return subject.module
