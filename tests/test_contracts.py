@@ -41,6 +41,7 @@ SETTINGS = {
     ],
     "masks": [{"sequences": 8}],
     "frame-pairs": [{"of": {"name": "masks", "sequences": 8}, "furthest": 5}],
+    "properties": [{"of": "mini-sprites", "factor": "shape,x"}],
     "level-sets": [{"count": 500, "tested": 50, "dimension": dimension} for dimension in (2, 3)],
     "gaussian": [{"count": 500}, {"count": 500, "exact": True, "rotate": False}],
 }

@@ -8,6 +8,7 @@ import shutil
 import numpy as np
 import pytest
 
+from polariscope.measures.summed_error import binary_mean_model_error
 from polariscope.worlds.renderers.sprite_raster import OUTLINES, fill_fans, place
 from polariscope.worlds.renderers.sprites import CachedSprites, Sprites
 from polariscope.worlds.world import World, worlds
@@ -37,15 +38,18 @@ def test_every_real_image_comes_out_in_every_pixel(real_data):
     assert different == []
 
 
-@pytest.mark.spec("001a/DS-01", "002/X01")
+@pytest.mark.spec("001a/DS-01", "002/X01", "000/F074", "000/F077")
 def test_the_whole_set_has_the_known_check_sums_and_715706_distinct_images(monkeypatch):
     """In one pass: what is rendered to find the distinct images is summed up on its way."""
     digest, white, pack = hashlib.sha256(), np.zeros(3, np.int64), Sprites._pack
+    pixels = np.zeros((40, 4096), np.int64)  # white pixels of each orientation
 
     def summed(world, part):
         bits = pack(world, part)
         digest.update(bits)
         white[part.start // 245_760] += np.bitwise_count(bits).sum(dtype=np.int64)
+        orientation = part.start // 1024 % 40 + np.arange(len(bits) // 1024)
+        pixels[orientation] += np.unpackbits(bits, axis=1).reshape(-1, 1024, 4096).sum(axis=1, dtype=np.uint16)
         return bits
 
     monkeypatch.setattr(Sprites, "_pack", summed)
@@ -54,6 +58,10 @@ def test_the_whole_set_has_the_known_check_sums_and_715706_distinct_images(monke
     assert white.tolist() == [53_612_877, 42_070_958, 32_645_027]
     assert white.sum() / (737_280 * 4096) == 0.042494423521889584, "the published mean pixel of dSprites"
     assert digest.hexdigest() == SHA256
+
+    quarter = binary_mean_model_error(pixels[:10].sum(0) / 184_320)
+    assert binary_mean_model_error(pixels.sum(0) / 737_280) == pytest.approx(308.107, abs=5e-4), "the mean model"
+    assert quarter == pytest.approx(308.083, abs=5e-4), "that of the first quarter of the circle"
 
     assert len(distinct) == 715_706
     assert (np.diff(distinct) > 0).all()
