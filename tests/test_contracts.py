@@ -42,10 +42,11 @@ SETTINGS = {
     "masks": [{"sequences": 8}],
     "frame-pairs": [{"of": {"name": "masks", "sequences": 8}, "furthest": 5}],
     "properties": [{"of": "mini-sprites", "factor": "shape,x"}],
+    "toy-molecules": [{"count": 100, "tested": 10}],
     "level-sets": [{"count": 500, "tested": 50, "dimension": dimension} for dimension in (2, 3)],
     "gaussian": [{"count": 500}, {"count": 500, "exact": True, "rotate": False}],
 }
-NEEDS_A_FILE = {"file", "remembered", "video"}
+NEEDS_A_FILE = {"file", "remembered", "video", "molecules", "isomers"}
 
 
 @pytest.mark.parametrize(

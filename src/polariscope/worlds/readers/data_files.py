@@ -1,4 +1,5 @@
-"""Which files a configuration reads: what its worlds and splits name with ``path``, and what lies beside it."""
+"""Which files a configuration reads: what its worlds and splits name with ``path`` (or ``..._path``), and what lies
+beside it."""
 
 from __future__ import annotations
 
@@ -27,7 +28,7 @@ def data_files(description: Any) -> list[str]:
 def _paths(item: Any) -> Iterator[str]:
     if isinstance(item, Mapping):
         for key, value in item.items():
-            if key == "path" and isinstance(value, str) and value:
+            if (key == "path" or key.endswith("_path")) and isinstance(value, str) and value:
                 yield value
             else:
                 yield from _paths(value)

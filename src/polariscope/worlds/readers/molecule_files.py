@@ -1,0 +1,501 @@
+"""Readers of molecules: XYZ, SDF and npz files with geometries, and tables of SMILES, whose geometries rdkit makes.
+
+XYZ and SDF need no library. Properties are columns of a table, data fields of an SDF file, ``name=value`` in the
+comment lines of an XYZ file, or arrays of an npz file. Nothing is downloaded or unpickled, and what cannot be read is
+refused in one sentence with the file and the line.
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from polariscope.foreign_files import check_regular, printable, reading
+from polariscope.registry import nearest
+from polariscope.worlds.bag_of_bonds import CHARGES, bag_of_bonds, checked_molecules
+from polariscope.worlds.capacity import check_unpacked
+from polariscope.worlds.molecules import Molecules, MoleculeWorld, check_apart, check_property, first_of_each
+from polariscope.worlds.readers.numpy_files import npz
+from polariscope.worlds.world import worlds
+
+Floats = NDArray[np.float64]
+HARTREE = 627.5095
+"""kcal/mol of a Hartree."""
+MOST_ATOMS = 2000
+"""Atoms of a molecule; a bag of bonds grows with their square."""
+PAIR = re.compile(r"([A-Za-z_][\w.-]*)\s*=\s*(?:\"([^\"]*)\"|(\S+))")
+CHARGE_KEYS = ("charges", "Z", "z", "atomic_numbers", "numbers")
+POSITION_KEYS = ("positions_angstrom", "positions", "R", "coordinates", "xyz")
+LABEL_KEYS = ("smiles", "names", "labels")
+
+
+@worlds.register("molecules")
+@dataclass(frozen=True)
+class MoleculeFile(MoleculeWorld):
+    """Your own molecules with a property: an XYZ, SDF or npz file, or a CSV table (or .smi file) of SMILES.
+
+    Molecules of several formulas share one bag of bonds, filled up with 0. A random share is held out, the same for the
+    same seed. SMILES need rdkit (``pip install polariscope[chem]``), which makes a seeded geometry of each.
+    """
+
+    path: str = ""
+    properties: str = ""
+    """Names of the properties, separated by commas; may be left out if there is only one."""
+    table_path: str = ""
+    """A CSV table with a row of properties for each molecule, in their order, if the file has none."""
+    factor: float = 1.0
+    """What the properties are multiplied by, such as 627.5095 for Hartree to kcal/mol."""
+    unit: str = ""
+    """The unit that they then have, for tables."""
+    share: float = 0.1
+    """Share of the molecules that is held out."""
+    trained: int = 0
+    """How many molecules are trained on, if fewer than there are: the others are left out."""
+    tested: int = 0
+    """How many molecules are held out, instead of the share."""
+    duplicates: Literal["refuse", "drop"] = "refuse"
+    """What to do with molecules that are the same as others: refuse them where they are on both sides of the split, or
+    keep the first of each."""
+    standardised: bool = True
+    """Whether observations and properties have mean 0 and standard deviation 1 over the molecules trained on."""
+    seed: int = 0
+    """Of the held-out molecules, and of geometries made from SMILES."""
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.share < 1:
+            raise ValueError(f"the held-out share is {self.share}: it needs to be in [0, 1)")
+        for name in ("trained", "tested"):
+            if getattr(self, name) < 0:
+                raise ValueError(f"{name} is {getattr(self, name)}: a number of molecules is at least 0")
+        if not np.isfinite(self.factor) or self.factor == 0:
+            raise ValueError(f"the factor of the property is {self.factor}: it needs to be finite and not 0")
+
+    @cached_property
+    def _read(self) -> tuple[Molecules, NDArray[np.int64]]:
+        """The molecules, and which of them are held out."""
+        found = read_molecules(self.path, self.seed)
+        if self.table_path:
+            found = Molecules(found.charges, found.positions, read_table(self.table_path).numbers(), found.labels)
+        names = chosen_names(self.properties, list(found.properties), self.table_path or self.path)
+        source = self.table_path or self.path
+        columns = {
+            self._called(name): self.factor * check_property(name, found.properties[name], source, len(found))
+            for name in names
+        }
+        found = Molecules(found.charges, found.positions, columns, found.labels)
+        if self.duplicates == "drop":
+            found = found.chosen(np.flatnonzero(_first(found) == np.arange(len(found))))
+        return self._parted(found)
+
+    def _parted(self, found: Molecules) -> tuple[Molecules, NDArray[np.int64]]:
+        tested = self.tested or round(self.share * len(found))
+        trained = self.trained or len(found) - tested
+        if trained < 1 or trained + tested > len(found):
+            raise ValueError(
+                f"{self.path}: expected at least {max(trained, 1) + tested} molecules, to train on {max(trained, 1)} "
+                f"and to test on {tested}, but it has {len(found)}"
+            )
+        order = np.random.default_rng(self.seed).permutation(len(found))[: trained + tested]
+        kept = np.sort(order)
+        held_out = np.flatnonzero(np.isin(kept, order[trained:]))
+        return found.chosen(kept), held_out
+
+    def _called(self, name: str) -> str:
+        return f"{name} ({self.unit})" if self.unit else name
+
+    @property
+    def called(self) -> str:
+        """The name of the data, for tables and headlines."""
+        return Path(self.path).stem
+
+    @property
+    def molecules(self) -> Molecules:
+        return self._read[0]
+
+    @property
+    def chosen_properties(self) -> tuple[str, ...]:
+        return tuple(self.molecules.properties)
+
+    @property
+    def held_out(self) -> NDArray[np.int64] | None:
+        return self._read[1] if len(self._read[1]) else None
+
+    @cached_property
+    def bags(self) -> Floats:
+        with reading(self.path, "molecules whose atoms are apart"):
+            bags = super().bags
+        check_apart(bags, self.molecules.labels, self._read[1], self.path)
+        return bags
+
+    def __getstate__(self) -> dict[str, Any]:
+        """The path and settings: another process reads the file itself."""
+        return {f.name: getattr(self, f.name) for f in fields(self)}
+
+
+@worlds.register("isomers")
+@dataclass(frozen=True)
+class Isomers(MoleculeFile):
+    """Isomers of one formula in an npz file, as in the published experiment: the band gap in kcal/mol, 5750 molecules
+    to train on and 300 to test on.
+
+    Made for the 6094 isomers C7H10O2 of QM9 (Ramakrishnan, Dral, Rupp and von Lilienfeld 2014), whose bag of bonds has
+    190 numbers; any npz file with ``charges``, ``positions`` and properties fits.
+    """
+
+    properties: str = "gap_hartree"
+    factor: float = HARTREE
+    unit: str = "kcal/mol"
+    trained: int = 5750
+    tested: int = 300
+
+    def _called(self, name: str) -> str:
+        return super()._called(name.removesuffix("_hartree"))
+
+
+def read_molecules(path: str | Path, seed: int = 0) -> Molecules:
+    """The molecules in a file, whose kind is told by its name: .xyz, .sdf (or .mol), .npz, .csv or .smi."""
+    if not str(path):
+        raise ValueError("molecules are in a file: give its path, with --world.path for instance")
+    path = Path(path).expanduser()
+    if not path.exists():
+        raise FileNotFoundError(f"there is no file {str(path)!r}; data is never downloaded, give its path")
+    reader = _READERS.get(path.suffix.lower())
+    if reader is None:
+        kinds = ", ".join(_READERS)
+        raise ValueError(f"{path}: expected a file of molecules ({kinds}), but its name ends in {path.suffix!r}")
+    with reading(path, "molecules that can be read"):
+        found: Molecules = reader(path, seed)
+    return found
+
+
+def chosen_names(wanted: str, known: Sequence[str], source: str) -> list[str]:
+    """The properties that are meant; the only one if none is named."""
+    if not known:
+        raise ValueError(f"{source}: expected a property of the molecules, but there is none; give a table_path")
+    if not wanted:
+        if len(known) == 1:
+            return list(known)
+        listing = printable(", ".join(known))
+        raise ValueError(f"{source}: expected one property, but there are {listing}; name those meant with properties")
+    names = [name.strip() for name in wanted.split(",")]
+    for name in names:
+        if name not in known:
+            raise ValueError(f"{source}: there is no property {name!r}: {printable(nearest(name, known, most=20))}")
+    return names
+
+
+# Tables
+
+
+@dataclass(frozen=True, eq=False)
+class TextTable:
+    """The columns of a CSV file as words, by name, and the line of each row."""
+
+    path: Path
+    columns: dict[str, list[str]]
+    lines: list[int]
+
+    def numbers(self) -> dict[str, Floats]:
+        """The columns that are numbers throughout; an empty field is no number."""
+        found = {}
+        for name, words in self.columns.items():
+            numbers = [_number(word) for word in words]
+            if any(number is not None for number in numbers):
+                found[name] = np.array([np.nan if number is None else number for number in numbers])
+        return found
+
+
+def read_table(path: str | Path) -> TextTable:
+    """A CSV table with a header."""
+    path = Path(path).expanduser()
+    if not path.exists():
+        raise FileNotFoundError(f"there is no file {str(path)!r} with the properties of molecules")
+    with reading(path, "a table of values with a header, separated by commas"):
+        rows = csv.reader(_lines(path), strict=True)
+        try:
+            return _text_table(path, rows)
+        except csv.Error as error:
+            raise ValueError(f"line {rows.line_num} cannot be read ({error})") from error
+
+
+def _text_table(path: Path, rows: Any) -> TextTable:
+    header = [name.strip() for name in next(rows, [])]
+    if not header:
+        raise ValueError("it is empty")
+    if len(set(header)) < len(header) or not all(header):
+        raise ValueError(f"its header needs a different name for each column; it is {header}")
+    table: list[list[str]] = []
+    lines: list[int] = []
+    for row in rows:
+        if not row:
+            continue
+        if len(row) != len(header):
+            raise ValueError(f"line {rows.line_num} has {len(row)} fields where the header has {len(header)}")
+        table.append([field.strip() for field in row])
+        lines.append(rows.line_num)
+    if not table:
+        raise ValueError("it has no row below its header")
+    return TextTable(path, {name: [row[i] for row in table] for i, name in enumerate(header)}, lines)
+
+
+def _number(word: str) -> float | None:
+    try:
+        return float(word)
+    except ValueError:
+        return None
+
+
+# Files of geometries
+
+
+def _read_npz(path: Path, seed: int) -> Molecules:
+    with npz(path) as archive:
+        arrays = {name: archive[name] for name in archive.names}
+    charges, positions = (_named(arrays, keys, path) for keys in (CHARGE_KEYS, POSITION_KEYS))
+    table, places = checked_molecules(charges, positions)
+    _check_size(table.shape[1])
+    labels = next((arrays[key] for key in LABEL_KEYS if key in arrays and arrays[key].shape == (len(table),)), None)
+    columns = {
+        name: array.astype(np.float64)
+        for name, array in arrays.items()
+        if array.shape == (len(table),) and array.dtype.kind in "iuf"
+    }
+    return Molecules(table, places, columns, () if labels is None else tuple(str(label) for label in labels))
+
+
+def _named(arrays: Mapping[str, NDArray[Any]], keys: Sequence[str], path: Path) -> NDArray[Any]:
+    for key in keys:
+        if key in arrays:
+            return arrays[key]
+    raise ValueError(f"it has no array called {' or '.join(keys)}, but {printable(', '.join(arrays)) or 'nothing'}")
+
+
+def _read_xyz(path: Path, seed: int) -> Molecules:
+    """A number of atoms, a comment, and a line for each atom; as many molecules as there are."""
+    lines = list(_lines(path))
+    molecules: list[tuple[list[int], list[list[float]]]] = []
+    comments: list[dict[str, str]] = []
+    at = 0
+    while at < len(lines):
+        if not lines[at].strip():
+            at += 1
+            continue
+        count = _count(lines[at], at + 1)
+        if at + 2 + count > len(lines):
+            raise ValueError(f"line {at + 1} announces {count} atoms, and the file ends before the last of them")
+        comment = lines[at + 1]
+        comments.append({name: quoted or plain for name, quoted, plain in PAIR.findall(comment)})
+        atoms = [_atom(line, number) for number, line in enumerate(lines[at + 2 : at + 2 + count], at + 3)]
+        molecules.append(([charge for charge, _ in atoms], [place for _, place in atoms]))
+        at += 2 + count
+    return _padded(molecules, _columns(comments))
+
+
+def _count(line: str, number: int) -> int:
+    try:
+        count = int(line)
+    except ValueError:
+        raise ValueError(f"line {number} should be the number of atoms, and is {printable(line, 40)!r}") from None
+    _check_size(count)
+    if count < 1:
+        raise ValueError(f"line {number} announces {count} atoms")
+    return count
+
+
+def _atom(line: str, number: int) -> tuple[int, list[float]]:
+    words = line.split()
+    if len(words) < 4:
+        raise ValueError(
+            f"line {number} has an atom without coordinates: {printable(line, 40)!r}; expected an element and x, y, z"
+        )
+    return _element(words[0], number), [_coordinate(word, number) for word in words[1:4]]
+
+
+def _element(word: str, number: int) -> int:
+    if word.isdigit() and 0 < int(word) <= len(CHARGES):
+        return int(word)
+    charge = CHARGES.get(word.capitalize())
+    if charge is None:
+        raise ValueError(f"line {number} has the unknown element {printable(word, 20)!r}")
+    return charge
+
+
+def _coordinate(word: str, number: int) -> float:
+    value = _number(word.replace("*^", "e"))  # as the files of QM9 write small numbers
+    if value is None or not np.isfinite(value):
+        raise ValueError(f"line {number} has {printable(word, 20)!r} where a coordinate was expected")
+    return value
+
+
+def _read_sdf(path: Path, seed: int) -> Molecules:
+    """Blocks of version V2000, each with its data fields, that end in ``$$$$``."""
+    lines = list(_lines(path))
+    molecules: list[tuple[list[int], list[list[float]]]] = []
+    data: list[dict[str, str]] = []
+    at = 0
+    while at < len(lines):
+        end = next((i for i in range(at, len(lines)) if lines[i].startswith("$$$$")), len(lines))
+        block = lines[at:end]
+        if any(line.strip() for line in block):
+            molecules.append(_mol_block(block, at))
+            data.append(_data_fields(block))
+        at = end + 1
+    return _padded(molecules, _columns(data))
+
+
+def _mol_block(block: list[str], first: int) -> tuple[list[int], list[list[float]]]:
+    if len(block) < 4 or "V3000" in block[3]:
+        raise ValueError(f"the molecule at line {first + 1} is no block of version V2000")
+    count = _count(block[3][:3], first + 4)
+    if len(block) < 4 + count:
+        raise ValueError(f"line {first + 4} announces {count} atoms, and its block ends before the last of them")
+    if block[1][20:22] == "2D":
+        raise ValueError(
+            f"the molecule at line {first + 1} is drawn in 2-D, so that its atoms have no coordinates in space: give "
+            "3-D geometries, or a table of SMILES"
+        )
+    atoms = [_sdf_atom(line, number) for number, line in enumerate(block[4 : 4 + count], first + 5)]
+    if count > 1 and not any(any(place) for _, place in atoms):
+        raise ValueError(f"the molecule at line {first + 1} has atoms without coordinates: all of them are 0")
+    return [charge for charge, _ in atoms], [place for _, place in atoms]
+
+
+def _sdf_atom(line: str, number: int) -> tuple[int, list[float]]:
+    """Fixed columns: three coordinates of ten characters, then the element."""
+    if len(line) < 32:
+        raise ValueError(f"line {number} has an atom without coordinates: {printable(line, 40)!r}")
+    place = [_coordinate(line[at : at + 10].strip(), number) for at in (0, 10, 20)]
+    return _element(line[31:34].strip(), number), place
+
+
+def _data_fields(block: list[str]) -> dict[str, str]:
+    """What follows a line such as ``>  <gap>``."""
+    found = {}
+    for place, line in enumerate(block[:-1]):
+        match = re.match(r">.*<([^<>]+)>", line)
+        if match:
+            found[match.group(1).strip()] = block[place + 1].strip()
+    return found
+
+
+def _columns(rows: list[dict[str, str]]) -> dict[str, Floats]:
+    """Numbers that the molecules have by name; NaN where one has none."""
+    names = dict.fromkeys(name for row in rows for name in row)
+    columns = {}
+    for name in names:
+        values = [_number(row.get(name, "")) for row in rows]
+        if any(value is not None for value in values):
+            columns[name] = np.array([np.nan if value is None else value for value in values])
+    return columns
+
+
+def _padded(molecules: list[tuple[list[int], list[list[float]]]], columns: dict[str, Floats]) -> Molecules:
+    """Molecules of different sizes in one array, with charge 0 for what is missing."""
+    if not molecules:
+        raise ValueError("there is no molecule in it")
+    most = max(len(charges) for charges, _ in molecules)
+    check_unpacked(len(molecules) * most * 32, "the atoms of all molecules")
+    table = np.zeros((len(molecules), most), np.int64)
+    places = np.zeros((len(molecules), most, 3))
+    for row, (charges, positions) in enumerate(molecules):
+        table[row, : len(charges)], places[row, : len(charges)] = charges, positions
+    return Molecules(*checked_molecules(table, places), columns)
+
+
+def _check_size(atoms: int) -> None:
+    if atoms > MOST_ATOMS:
+        raise ValueError(f"a molecule of {atoms:,} atoms is too large for a bag of bonds; up to {MOST_ATOMS:,} fit")
+
+
+def _first(found: Molecules) -> NDArray[np.int64]:
+    return first_of_each(bag_of_bonds(found.charges, found.positions), found.labels)
+
+
+def _lines(path: Path) -> Iterator[str]:
+    """The lines of a text file."""
+    check_regular(path)
+    check_unpacked(4 * path.stat().st_size, str(path))
+    with path.open(encoding="utf-8", newline="") as file:
+        for line in file:
+            if "\0" in line:
+                raise ValueError("it has a byte 0, which no text has")
+            yield line.rstrip("\r\n")
+
+
+# SMILES
+
+
+def _read_smiles_table(path: Path, seed: int) -> Molecules:
+    table = read_table(path)
+    column = next((name for name in table.columns if name.lower() in ("smiles", "smi")), None)
+    if column is None:
+        raise ValueError(f"it has no column called smiles, but {printable(', '.join(table.columns))}")
+    molecules = conformers(path, table.columns[column], table.lines, seed)
+    labels = tuple(table.columns[column])
+    return Molecules(molecules.charges, molecules.positions, table.numbers(), labels)
+
+
+def _read_smiles_lines(path: Path, seed: int) -> Molecules:
+    """A SMILES at the beginning of each line, perhaps with a name behind it."""
+    found = [(line.split()[0], number) for number, line in enumerate(_lines(path), 1) if line.strip()]
+    if not found:
+        raise ValueError("it is empty")
+    smiles, lines = (list(part) for part in zip(*found, strict=True))
+    molecules = conformers(path, smiles, lines, seed)
+    return Molecules(molecules.charges, molecules.positions, {}, tuple(smiles))
+
+
+def conformers(path: Path, smiles: Sequence[str], lines: Sequence[int], seed: int) -> Molecules:
+    """One geometry for each SMILES, with hydrogens, by rdkit's distance geometry and force field; the same for the same
+    seed and version of rdkit."""
+    chemistry, geometry, forces, logs = rdkit_for(path)
+    molecules = []
+    with logs.BlockLogs():
+        settings = geometry.ETKDGv3()
+        settings.randomSeed = 1 + seed % (2**31 - 2)  # 0 and 1 are the same to its generator
+        for words, line in zip(smiles, lines, strict=True):
+            molecule = chemistry.MolFromSmiles(words)
+            if molecule is None or not molecule.GetNumAtoms():
+                raise ValueError(f"line {line} has the SMILES {printable(words, 60)!r}, which cannot be read")
+            molecule = chemistry.AddHs(molecule)
+            _check_size(molecule.GetNumAtoms())
+            settings.useRandomCoords = False
+            if geometry.EmbedMolecule(molecule, settings) != 0:
+                settings.useRandomCoords = True  # which finds geometries of crowded molecules, too
+                if geometry.EmbedMolecule(molecule, settings) != 0:
+                    raise ValueError(f"line {line} has the SMILES {printable(words, 60)!r}, which has no geometry")
+            if forces.MMFFHasAllMoleculeParams(molecule):
+                forces.MMFFOptimizeMolecule(molecule)
+            charges = [atom.GetAtomicNum() for atom in molecule.GetAtoms()]
+            molecules.append((charges, molecule.GetConformer().GetPositions().tolist()))
+    return _padded(molecules, {})
+
+
+def rdkit_for(path: Path) -> tuple[Any, Any, Any, Any]:
+    """rdkit's modules for molecules, geometries, force fields and logs, or the sentence that says how to get it."""
+    try:
+        from rdkit import Chem, rdBase
+        from rdkit.Chem import rdDistGeom, rdForceFieldHelpers
+    except ImportError as error:
+        raise ModuleNotFoundError(
+            f"{path} holds SMILES, and making geometries of them needs rdkit: pip install polariscope[chem]"
+        ) from error
+    return Chem, rdDistGeom, rdForceFieldHelpers, rdBase
+
+
+_READERS = {
+    ".xyz": _read_xyz,
+    ".sdf": _read_sdf,
+    ".mol": _read_sdf,
+    ".npz": _read_npz,
+    ".csv": _read_smiles_table,
+    ".smi": _read_smiles_lines,
+}
