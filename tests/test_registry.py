@@ -138,3 +138,11 @@ def test_looking_up_one_name_imports_one_module() -> None:
     )
     shown = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
     assert shown == "True False\n"
+
+
+def test_entries_that_were_put_back_after_an_import_are_found_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As tests and plug-in loaders do: the module has registered, the entries are those of before."""
+    names = worlds.names()
+    before = {name: Place(name, worlds.get(name).__module__) for name in names}
+    monkeypatch.setattr(worlds, "_entries", before)
+    assert worlds.get("squares").__name__ == "Squares"

@@ -132,6 +132,7 @@ class Catalogue(Generic[E]):
         self.kind = kind
         self.plural = plural or f"{kind}s"
         self._entries: dict[str, E | Place] = {}
+        self._registered: dict[str, E] = {}
         self._about: dict[str, Place] = {}
         self._discovered = False
 
@@ -146,7 +147,7 @@ class Catalogue(Generic[E]):
             if not module.startswith("polariscope."):
                 self._discover()  # a name that is taken is then refused where the user can do something about it
             self._refuse_second(name, module, qualname)
-            self._entries[name] = entry
+            self._entries[name] = self._registered[name] = entry
             self._about[name] = Place(name, module, summary, group)
             return entry
 
@@ -173,8 +174,8 @@ class Catalogue(Generic[E]):
         entry = self._entries[name]
         if isinstance(entry, Place):
             importlib.import_module(entry.module)
-            entry = self._entries[name]
-            assert not isinstance(entry, Place), f"{entry.module} does not register the {self.kind} {name!r}"
+            # A module registers once: where entries were put back since, what it registered is still known.
+            entry = self._entries[name] = self._registered[name]
         return entry
 
     def __contains__(self, name: object) -> bool:
