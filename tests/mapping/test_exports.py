@@ -1,0 +1,140 @@
+"""Objects joined across strips, and files that independent readers open."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from polariscope.mapping.apply import MapSettings, RasterMap, Sums
+from polariscope.mapping.exports import write_geotiff, write_objects
+from polariscope.mapping.objects import regions
+from polariscope.mapping.polygons import map_objects
+from polariscope.mapping.rasters import Grid, open_raster
+
+rasterio = pytest.importorskip("rasterio")
+pyogrio = pytest.importorskip("pyogrio")
+NAMES = ("landslide", "trail", "background")
+
+
+def wkt(code: int = 2056) -> str:
+    return rasterio.crs.CRS.from_epsg(code).to_wkt()
+
+
+def finished(folder: Path, labels: np.ndarray, crs: str = "") -> RasterMap:
+    labels.astype(np.uint8).tofile(folder / "classes.bin")
+    shares = np.stack([np.where(labels == c, 200, 25) for c in range(3)]).astype(np.uint8)
+    shares.tofile(folder / "probabilities.bin")
+    grid = Grid(0.5, 2_690_000.0, -0.5, 1_160_000.0, crs)
+    pixels = tuple(np.bincount(labels[labels < 3].ravel(), minlength=3).tolist())
+    return RasterMap(folder, labels.shape, 3, MapSettings(2), grid, Sums(pixels, (0.0,) * 3, labels.size))
+
+
+@pytest.fixture
+def labels() -> np.ndarray:
+    rng = np.random.default_rng(0)
+    coarse = rng.choice(3, (20, 15), p=(0.25, 0.25, 0.5))
+    out = np.kron(coarse, np.ones((5, 5), int))
+    out[::7] = rng.choice(3, out[::7].shape)  # ragged, with bridges
+    out[:, 40:43] = 0  # one object from top to bottom
+    out[60:70, 60:70] = 255
+    return out
+
+
+def described(objects: list) -> list[tuple]:
+    rows = [(o.label, o.pixels, round(o.perimeter, 6), round(o.means["row"], 6), o.polygon.bounds) for o in objects]
+    return sorted(rows)
+
+
+@pytest.mark.spec("000/F045")
+@pytest.mark.parametrize("strip", [1, 7, 33])
+def test_objects_do_not_depend_on_the_strip(tmp_path: Path, labels: np.ndarray, strip: int) -> None:
+    found = finished(tmp_path, labels)
+    layers = {"row": np.broadcast_to(np.arange(100.0)[:, None], labels.shape)}
+    whole = list(map_objects(found, least=0, layers=layers, strip=1000))
+    parts = list(map_objects(found, least=0, layers=layers, strip=strip))
+    drawn = np.where(labels == 255, 2, labels)
+    assert len(whole) == regions(drawn, 2).max()
+    assert described(parts) == described(whole)
+    assert sum(one.area for one in parts) == pytest.approx((drawn != 2).sum() * 0.25)
+    for one in parts:
+        assert one.polygon.is_valid
+        assert one.polygon.area == pytest.approx(one.area)
+        assert one.probability == pytest.approx(0.8)
+
+
+@pytest.mark.spec("000/F045")
+def test_small_objects_are_dropped_after_joining(tmp_path: Path) -> None:
+    labels = np.full((40, 40), 2)
+    labels[8:12, 0:4] = 0  # 16 pixels, 4 m², across the border of two strips
+    labels[20:23, 0:5] = 1  # 15 pixels
+    kept = list(map_objects(finished(tmp_path, labels), strip=10))
+    assert [(one.label, one.pixels) for one in kept] == [(0, 16)]
+
+
+def test_the_geotiff_opens_with_its_place_colours_and_gaps(tmp_path: Path, labels: np.ndarray) -> None:
+    found = finished(tmp_path, labels, wkt())
+    path = write_geotiff(found, tmp_path / "map.tif", NAMES)
+    with rasterio.open(path) as file:
+        assert file.crs.to_epsg() == 2056
+        assert file.transform[:6] == (0.5, 0, 2_690_000, 0, -0.5, 1_160_000)
+        assert (file.read(1) == labels).all()
+        assert file.nodata == 255
+        assert file.colormap(1)[0][:3] == (214, 62, 52)
+        assert file.tags()["class_1"] == "trail"
+        assert file.profile["compress"] == "deflate"
+    bands = write_geotiff(found, tmp_path / "p.tif", NAMES, probabilities=True)
+    with rasterio.open(bands) as file:
+        assert file.count == 3
+        assert file.descriptions == NAMES
+        assert (file.read() == found.probabilities).all()
+    again = open_raster(path)
+    assert again.grid == found.grid or again.grid.affine == found.grid.affine
+    assert (again.read(5, 7, 20, 30)[0] == labels[5:25, 7:37]).all()
+    with pytest.raises(ValueError, match="is there already"):
+        write_geotiff(found, path, NAMES)
+
+
+@pytest.mark.parametrize("suffix", [".gpkg", ".shp", ".geojson"])
+def test_objects_open_in_an_independent_reader(tmp_path: Path, labels: np.ndarray, suffix: str) -> None:
+    found = finished(tmp_path, labels, wkt())
+    objects = list(map_objects(found))
+    path = tmp_path / f"objects{suffix}"
+    assert write_objects(iter(objects), path, found.grid.crs, NAMES) == len(objects)
+    about, _, geometries, columns = pyogrio.raw.read(path)
+    table = dict(zip(about["fields"], columns, strict=True))
+    assert len(geometries) == len(objects)
+    assert sorted(table["Area_m2"]) == pytest.approx(sorted(one.area for one in objects))
+    assert set(table["Name"]) == {"landslide", "trail"}
+    left, bottom, right, top = pyogrio.read_info(path)["total_bounds"]
+    if suffix == ".geojson":
+        assert 5 < left < right < 11
+        assert 45 < bottom < top < 48, "Switzerland, in degrees"
+        assert json.loads(path.read_text())["features"][0]["geometry"]["type"] == "Polygon"
+    else:
+        assert 2_690_000 <= left < right <= 2_690_037.5
+
+
+def test_rasters_that_cannot_be_mapped_are_refused_in_a_sentence(tmp_path: Path) -> None:
+    def written(name: str, crs: str | None, transform: tuple) -> Path:
+        path = tmp_path / name
+        profile = {"driver": "GTiff", "height": 40, "width": 40, "count": 1, "dtype": "uint8"}
+        with rasterio.open(path, "w", crs=crs, transform=rasterio.Affine(*transform), **profile) as file:
+            file.write(np.zeros((1, 40, 40), np.uint8))
+        return path
+
+    square = (0.5, 0, 2.69e6, 0, -0.5, 1.16e6)
+    for name, crs, transform, words in (
+        ("none.tif", None, square, "has no coordinate system"),
+        ("degrees.tif", "EPSG:4326", (1e-5, 0, 8, 0, -1e-5, 46), "is in degrees"),
+        ("turned.tif", "EPSG:2056", (0.4, 0.3, 2.69e6, 0.3, -0.4, 1.16e6), "do not run from west to east"),
+        ("oblong.tif", "EPSG:2056", (0.5, 0, 2.69e6, 0, -1.0, 1.16e6), "0.5 x 1 m, and square ones are needed"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            open_raster(written(name, crs, transform))
+    whole = written("good.tif", "EPSG:2056", square)
+    assert open_raster(whole).shape == (1, 40, 40)
+    cut = tmp_path / "cut.tif"
+    cut.write_bytes(whole.read_bytes()[:200])
+    with pytest.raises(ValueError, match="cut.tif"):
+        open_raster(cut).read(0, 0, 40, 40)
