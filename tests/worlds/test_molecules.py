@@ -7,13 +7,14 @@ import numpy as np
 import pytest
 from scipy.spatial.transform import Rotation
 
+from polariscope.cli.configuration import parse_run
 from polariscope.testing import check_reader, check_world
 from polariscope.worlds.bag_of_bonds import CHARGES, BagLayout, bag_of_bonds, layout_of
 from polariscope.worlds.molecules import Scaling, check_apart, first_of_each
 from polariscope.worlds.points.toy_molecules import FORMULA, ToyMolecules, gap, grown
 from polariscope.worlds.readers.data_files import data_files
 from polariscope.worlds.readers.molecule_files import Isomers, MoleculeFile, read_molecules, read_table
-from polariscope.worlds.splits import usual_split
+from polariscope.worlds.splits import OwnSplit, usual_split
 from polariscope.worlds.world import worlds
 
 ISOMER = [6] * 7 + [8] * 2 + [1] * 10
@@ -210,6 +211,14 @@ def test_an_xyz_file_of_several_formulas_is_a_world(tmp_path) -> None:
     assert world.layout.bag_sizes["HH"] == 6
     check_world(world)
     check_world(worlds.build({"name": "molecules", "path": str(path), "properties": "gap,name", "seed": 3}))
+
+
+def test_the_command_line_chooses_the_split_that_the_file_brings(tmp_path) -> None:
+    path = written(tmp_path / "mixed.xyz", xyz())
+    words = ["molecules", "--world.path", str(path), "--world.properties", "gap", "--objective", "dvib"]
+    config, _ = parse_run(words, "train", [])
+    assert isinstance(config.split, OwnSplit)
+    assert len(config.split.parts(config.world).held_out) == 1
 
 
 def test_an_sdf_file_brings_its_data_fields(tmp_path) -> None:

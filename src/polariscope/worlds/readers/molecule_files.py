@@ -126,6 +126,8 @@ class MoleculeFile(MoleculeWorld):
 
     @property
     def held_out(self) -> NDArray[np.int64] | None:
+        if not self.path:  # of settings whose path is still to come: whether there will be any
+            return np.zeros(0, np.int64) if self.tested or self.share else None
         return self._read[1] if len(self._read[1]) else None
 
     @cached_property

@@ -54,8 +54,8 @@ class Properties(View):
             if factor.kind == "periodic":
                 raise ValueError(
                     f"the factor {factor.name!r} comes round, so that one observation has several numbers for it: take "
-                    "another property (for sprites: unambiguous=True, --world.of.unambiguous True, has one quarter of "
-                    "the circle)"
+                    "another property (for sprites: unambiguous=True, --world.of.unambiguous, has one quarter of the "
+                    "circle)"
                 )
             if factor.size == 1:
                 raise ValueError(f"the property {factor.name!r} is constant, so that there is nothing to learn of it")
