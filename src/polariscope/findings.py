@@ -4,12 +4,17 @@ Typed results are dataclasses to compute with; each has ``findings()``, which ma
 parts (values, tables, figures, pictures, curves, text), notes, facts for machines, arrays, and how all of it was made.
 The page, the terminal, JSON, Markdown and notebooks all show the same document, and :meth:`Findings.save` is what
 writes it. A new kind of result needs a function with a typed result, and nothing else.
+
+Parts render themselves. A part of your own derives from :class:`Part` and defines at least one of :meth:`Part.html`,
+:meth:`Part.text` and :meth:`Part.plain`; what it does not define is made from what it does.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -24,6 +29,7 @@ from polariscope.strict_json import json_text
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+    from rich.console import RenderableType
 
 Row = Mapping[str, Any]
 Metric = tuple[int, str, str, float]
@@ -31,9 +37,31 @@ Metric = tuple[int, str, str, float]
 P = TypeVar("P", bound="Part")
 
 
+@dataclass(frozen=True)
+class Place:
+    """Where on a page a part stands."""
+
+    subject: str
+    """The title of the document, for labels."""
+    key: str
+    """What ids inside the part begin with, so that no two of a page are the same."""
+    colour: str = ""
+    """The name of the document's colour."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Part:
-    """A section of the document. Parts of one name stand side by side where several findings share a page."""
+    """A section of the document. Parts of one name stand side by side where several findings share a page.
+
+    A kind of part defines at least one of :meth:`html`, :meth:`text` and :meth:`plain`. One that defines none of them
+    is shown by its title and hint.
+
+    >>> class Poem(Part):
+    ...     def text(self):
+    ...         return "Roses are red,\\nviolets are blue."
+    >>> Findings("mine", "A poem.", [Poem(name="poem", title="A poem")]).json()["poem"]
+    ['Roses are red,', 'violets are blue.']
+    """
 
     name: str
     """What machines call it: the key in JSON, the anchor on the page, the file of a figure."""
@@ -42,8 +70,42 @@ class Part:
     """What one should know to read it."""
 
     def plain(self) -> Any:
-        """The part for machines; None where it is for eyes only."""
-        return None
+        """The part for machines, JSON-ready: by default the lines of its text. None where it is for eyes only."""
+        return self.text().splitlines() if type(self).text is not Part.text else None
+
+    def text(self) -> str:
+        """The part in plain text of one or more lines: by default what machines read. Empty if it has no words."""
+        plain = self.plain() if type(self).plain is not Part.plain else None
+        return "" if plain is None else json_text(plain, indent=1)
+
+    def html(self, place: Place) -> str:
+        """The part on the page, below its title and hint: by default its text. Words in it have to be escaped."""
+        text = self.text()
+        return f'<pre tabindex="0">{escape(text)}</pre>' if text else ""
+
+    def markdown(self, pictures: str | None = "") -> list[str] | None:
+        """Lines of Markdown below the title and the hint; None leaves all of the part out. Figures are files in
+        ``pictures``; with None there are none."""
+        return [f"    {line}" for line in self.text().splitlines()]
+
+    def terminal(self, later: Sequence[Part] = ()) -> Iterable[RenderableType]:
+        """What is printed: by default the title with the text, or with the hint if there is no text. ``later`` are the
+        parts that follow; what they say need not be said twice."""
+        from polariscope.report.terminal import titled
+
+        return titled(self.title, (self.text() or self.hint).splitlines())
+
+    def section(self, parts: Sequence[Part | None], places: Sequence[Place]) -> str:
+        """All of the section on the page: this part, and those of the same name of the documents beside it (None where
+        one has no such part). By default each has a column."""
+        from polariscope.report.blocks import columns
+
+        return columns(parts, places)
+
+    def width(self) -> float:
+        """About how many pixels of the page it fills when nothing stands beside it; endless if it takes what it
+        gets."""
+        return math.inf
 
 
 @dataclass(frozen=True)
@@ -98,6 +160,33 @@ class Values(Part):
 
     def plain(self) -> dict[str, Any]:
         return {entry.name: dict(entry.shares) or entry.value for entry in self.entries}
+
+    def text(self) -> str:
+        return "\n".join(f"{entry.title}: {entry.text()}" for entry in self.entries)
+
+    def html(self, place: Place) -> str:
+        return self.section([self], [place])
+
+    def section(self, parts: Sequence[Part | None], places: Sequence[Place]) -> str:
+        from polariscope.report.blocks import values
+
+        return values(self.title, [part.entries if isinstance(part, Values) else () for part in parts], places)
+
+    def markdown(self, pictures: str | None = "") -> list[str] | None:
+        return [f"- {entry.title}: {entry.text()}" for entry in self.entries] or None
+
+    def terminal(self, later: Sequence[Part] = ()) -> Iterable[RenderableType]:
+        from polariscope.report.terminal import titled
+
+        entries = [*self.entries, *(entry for part in later if isinstance(part, Values) for entry in part.entries)]
+        last = {entry.name: entry for entry in entries}  # a summary repeats some of what follows
+        shown = [entry for entry in self.entries if entry is last[entry.name]]
+        return titled(self.title, [f"{entry.title}: {entry.text()}" for entry in shown])
+
+    def width(self) -> float:
+        if any(entry.meaning or entry.problem for entry in self.entries):
+            return math.inf
+        return 120 + 8.5 * max((len(entry.title) for entry in self.entries), default=0)
 
 
 @dataclass(frozen=True)
@@ -156,6 +245,49 @@ class Records(Part):
         """Whether cells hold sentences."""
         return any(len(column.text(row)) > 60 for column in self.shown for row in self.rows)
 
+    def html(self, place: Place) -> str:
+        from polariscope.report.blocks import records
+
+        return records(self, place)
+
+    def markdown(self, pictures: str | None = "") -> list[str] | None:
+        if not self.rows:
+            return None
+        return markdown_table([{column.title: column.text(row) for column in self.shown} for row in self.rows])
+
+    def terminal(self, later: Sequence[Part] = ()) -> Iterable[RenderableType]:
+        from polariscope.report.terminal import table
+
+        return table(self) if self.rows else ()
+
+    def width(self) -> float:
+        if self.wordy or not self.rows:
+            return math.inf
+        letters = [max(len(c.title) / 2, *(len(c.text(row)) for row in self.rows)) for c in self.shown]
+        return sum(8.5 * count + 22 + 94 * bool(c.bar) for count, c in zip(letters, self.shown, strict=True))
+
+
+def markdown_table(rows: Sequence[Row]) -> list[str]:
+    """Rows of the same columns in Markdown, as they are.
+
+    >>> markdown_table([{"a": 1, "b": "x|y"}])
+    ['| a | b |', '|---|---|', '| 1 | x\\\\|y |']
+    """
+    columns = list(rows[0]) if rows else []
+    cells = [[str(row[name]).replace("|", "\\|").replace("\n", " ") for name in columns] for row in rows]
+    lines = ["| " + " | ".join(columns) + " |", "|---" * len(columns) + "|"]
+    return lines + [f"| {' | '.join(row)} |" for row in cells]
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """A figure as it is shown on pages."""
+
+    svg: str
+    width: float
+    """Pixels of a screen of usual density."""
+    height: float
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Chart(Part):
@@ -163,12 +295,48 @@ class Chart(Part):
 
     draw: Callable[[], Figure]
 
+    @cached_property
+    def drawing(self) -> Drawing:
+        """The figure for pages, drawn once."""
+        from polariscope.report.figures import drawing
+
+        return drawing(self.draw())
+
+    def html(self, place: Place) -> str:
+        from polariscope.report.blocks import figure
+
+        return figure(self.drawing, f"{self.title} of {place.subject}", place.key)
+
+    def markdown(self, pictures: str | None = "") -> list[str] | None:
+        return None if pictures is None else [f"![{self.title}]({pictures}{self.name}.png)"]
+
+    def terminal(self, later: Sequence[Part] = ()) -> Iterable[RenderableType]:
+        return ()
+
+    def width(self) -> float:
+        return round(self.drawing.width)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Curves(Part):
     """Terms over the steps of a training; those of several findings lie over each other."""
 
     metrics: Sequence[Metric]
+
+    def html(self, place: Place) -> str:
+        return self.section([self], [place])
+
+    def section(self, parts: Sequence[Part | None], places: Sequence[Place]) -> str:
+        from polariscope.report.blocks import curves
+
+        # A document without curves keeps its place, and the others with it their colours.
+        return curves([part.metrics if isinstance(part, Curves) else () for part in parts], places, self.name)
+
+    def markdown(self, pictures: str | None = "") -> None:
+        return None
+
+    def terminal(self, later: Sequence[Part] = ()) -> Iterable[RenderableType]:
+        return ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -191,6 +359,17 @@ class Pictures(Part):
     limits: tuple[float, float] | None = None
     """The numbers of floats that are shown as black and as white."""
 
+    def html(self, place: Place) -> str:
+        from polariscope.report.blocks import strips
+
+        return strips(self)
+
+    def markdown(self, pictures: str | None = "") -> None:
+        return None
+
+    def terminal(self, later: Sequence[Part] = ()) -> Iterable[RenderableType]:
+        return ()
+
 
 @dataclass(frozen=True, kw_only=True)
 class Text(Part):
@@ -200,6 +379,18 @@ class Text(Part):
 
     def plain(self) -> list[str]:
         return list(self.lines)
+
+    def text(self) -> str:
+        return "\n".join(self.lines)
+
+    def html(self, place: Place) -> str:
+        return f'<ul class="said">{"".join(f"<li>{escape(line)}</li>" for line in self.lines)}</ul>'
+
+    def markdown(self, pictures: str | None = "") -> list[str] | None:
+        return [f"- {line}" for line in self.lines] or None
+
+    def terminal(self, later: Sequence[Part] = ()) -> Iterable[RenderableType]:
+        return [f"  {line}" for line in self.lines]
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -72,7 +72,10 @@ def parse_run(arguments: list[str], command: str, extra: list[tuple[str, Any, An
     default = RunConfig.build(description)
     fields = [(f.name, *_as_flags(getattr(default, f.name))) for f in dataclasses.fields(RunConfig)]
     options = parse(options_type([*fields, *extra], RUN_HELP.format(command=command)), arguments, command, choices)
-    return RunConfig(**{f.name: meant(getattr(options, f.name)) for f in dataclasses.fields(RunConfig)}), options
+    given = {f.name: meant(getattr(options, f.name)) for f in dataclasses.fields(RunConfig)}
+    # What no flag has changed was built above, and may have read its files by now.
+    same = {name: getattr(default, name) for name, value in given.items() if value == getattr(default, name)}
+    return RunConfig(**given | same), options
 
 
 def choices() -> str:

@@ -25,7 +25,7 @@ from polariscope.printable import say
 from polariscope.report.terminal import side_by_side
 from polariscope.strict_json import json_text
 from polariscope.training.config import RunConfig, TrainingConfig
-from polariscope.training.run import load_model
+from polariscope.training.run import config_of
 from polariscope.training.sweep import finish, prepare
 from polariscope.worlds.renderers.sprites import Sprites
 
@@ -55,7 +55,7 @@ def main(arguments: list[str]) -> int:
     options = parse(Options, arguments, "demo")
     store = Store(options.runs)
     if options.resume is None:
-        configs = [config_of(objective, options) for objective in (BetaVAE(beta=4.0), BetaTCVAE(beta=6.0))]
+        configs = [_config(objective, options) for objective in (BetaVAE(beta=4.0), BetaTCVAE(beta=6.0))]
         runs = prepare(configs, store)
         demo = store.create({"runs": [run.id for run in runs], "examples": options.examples}, "demo", kind="demo")
     else:
@@ -81,7 +81,7 @@ def main(arguments: list[str]) -> int:
 def show(demo: Run, runs: list[Run], options: Options) -> int:
     """Train the two models (or what is left of it), examine them, write and print what was found."""
     console = Terminal(stderr=True)
-    configs = [RunConfig.build(run.config) for run in runs]
+    configs = [config_of(run) for run in runs]
     steps = configs[0].training.steps
     console.print(f"training two models for {steps} steps each, in parallel ...", highlight=False)
     with bars([config.label for config in configs], steps, quiet=options.json) as tells:
@@ -91,7 +91,7 @@ def show(demo: Run, runs: list[Run], options: Options) -> int:
         console.print(f"examining {run.id} ...", highlight=False)
         beta = config.objective.divergence_weight
         asked = {"count": demo.config["examples"], "beta": beta, "shelf": run_shelf(run)}
-        examination = examine(load_model(run), config.world, **asked)
+        examination = examine(run, config.world, **asked)
         note(run, examination)
         several.append(examination.findings(**about_run(run)))
         save(several[-1:], run.path, figures=False)
@@ -106,6 +106,6 @@ def show(demo: Run, runs: list[Run], options: Options) -> int:
     return 0
 
 
-def config_of(objective: Any, options: Options) -> RunConfig:
+def _config(objective: Any, options: Options) -> RunConfig:
     training = TrainingConfig(steps=options.steps, learning_rate=1e-3, evaluate_every=250, checkpoint_every=500)
     return RunConfig(Sprites(size=options.size), objective, AutoencoderConfig(latents=10), training)

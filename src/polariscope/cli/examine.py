@@ -34,7 +34,7 @@ from polariscope.measures.measure import measures
 from polariscope.printable import say
 from polariscope.report.terminal import answer
 from polariscope.training.config import RunConfig
-from polariscope.training.run import config_of
+from polariscope.training.run import config_of, network_of
 from polariscope.worlds.splits import Part
 from polariscope.worlds.world import World, worlds
 
@@ -94,7 +94,7 @@ def main(arguments: list[str]) -> int:
         arguments += [] if folder is None else ["--runs", folder]
         run = opened(Store(Path(folder or "runs")), name)
         config = config_of(run)
-        if "examine" not in next_commands(config):
+        if "examine" not in next_commands(config, network_of(run)):
             raise ValueError(
                 f"the model of run {run.id} gives no codes to examine; what tells about it: {said_next(run)}"
             )

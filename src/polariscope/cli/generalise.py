@@ -33,7 +33,7 @@ from polariscope.strict_json import json_text
 from polariscope.studies.leaderboard import SPLITS, leaderboard, own_rows
 from polariscope.training.config import RunConfig, TrainingConfig
 from polariscope.training.loop import Listeners
-from polariscope.training.run import config_of, load_model, paced, train_module, train_once
+from polariscope.training.run import config_of, paced, train_module, train_once
 from polariscope.worlds.splits import Split, benchmark_split
 from polariscope.worlds.targets import Task
 from polariscope.worlds.view import inside
@@ -217,7 +217,7 @@ def _trained(
 
 
 def _tested(run: Run, world: World, split: Split, options: Any, name: str) -> Generalisation:
-    found = _looked_at(load_model(run), world, split, options, name)
+    found = _looked_at(run, world, split, options, name)
     with hold(run.path):
         run.update(result={"r2": found.score, "r2_seen": float(found.seen_scores.mean())})
     return found

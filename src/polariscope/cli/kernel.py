@@ -39,7 +39,7 @@ from polariscope.report.terminal import show
 from polariscope.strict_json import json_text
 from polariscope.subjects.weights import load_weights
 from polariscope.training.config import RunConfig, TrainingConfig
-from polariscope.training.run import Progress, load_model, train_once
+from polariscope.training.run import Progress, config_of, load_model, network_of, train_once
 from polariscope.worlds.splits import RandomSplit
 from polariscope.worlds.targets import Task, target_values, targets_of
 from polariscope.worlds.world import World, sample_numbers, to_tensor, worlds
@@ -125,9 +125,9 @@ def _of_run(name: str, arguments: list[str]) -> int:
 
 
 def _diagnosed(run: Run, options: Any) -> int:
-    config = RunConfig.build(run.config)
+    config = config_of(run)
     fit, test = _kept(config, options)
-    network, first = load_model(run), load_model(run, 0)
+    network, first = network_of(run), load_model(run, 0)
     before, after = (one.network if isinstance(one, Scaled) else one for one in (first, network))
     found = _look(before, after, fit, test, network, options)
     settings: dict[str, Any] = {"model": models.name_of(config.model), "run": run.id}

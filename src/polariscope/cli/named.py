@@ -92,7 +92,7 @@ def opened_classifier(store: Store, name: str) -> Run:
 
 def run_subject(run: Run, step: int | None = None) -> Subject:
     """The trained model of a run, or its snapshot at a step."""
-    return as_subject(load_model(run, step), name=run.id)
+    return as_subject(run) if step is None else as_subject(load_model(run, step), name=run.id)
 
 
 def run_shelf(run: Run) -> Shelf:

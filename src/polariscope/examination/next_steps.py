@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import shlex
 from pathlib import Path
+from typing import Any
 
 from polariscope import plugins
 from polariscope.lab.store import Run
 from polariscope.objectives.predict import Regress
 from polariscope.subjects import as_subject
 from polariscope.training.config import RunConfig
-from polariscope.training.run import build_model, config_of
+from polariscope.training.run import architecture_of, build_model, config_of
 from polariscope.worlds.targets import targets_of
 
 
-def next_commands(config: RunConfig) -> list[str]:
-    """Commands that take a run of this configuration, the most telling first.
+def next_commands(config: RunConfig, network: Any = None) -> list[str]:
+    """Commands that take a run of this configuration, the most telling first. A ``network`` of it, if there is one, is
+    asked what it can do; else one is built.
 
     >>> from polariscope.nets.predictors import LeNet
     >>> from polariscope.objectives.predict import Classify
@@ -23,9 +25,10 @@ def next_commands(config: RunConfig) -> list[str]:
     >>> next_commands(RunConfig(MiniSprites())), next_commands(RunConfig(MiniSprites(), Classify(), LeNet()))
     (['examine'], ['robustness', 'kernel'])
     """
+    network = build_model(config) if network is None else network
     targets = targets_of(config.world) if "target" in config.objective.needs else ()
-    commands = ["examine"] if as_subject(build_model(config)).encodes is not None else []
-    if len(targets) == 1 and targets[0].size:
+    commands = ["examine"] if as_subject(network).encodes is not None else []
+    if len(targets) == 1 and targets[0].kind == "class":
         commands += ["robustness"] if len(config.world.shape) == 3 else []
         commands += ["kernel"]
     if isinstance(config.objective, Regress):
@@ -35,7 +38,7 @@ def next_commands(config: RunConfig) -> list[str]:
 
 def said_next(run: Run) -> str:
     """Commands that work as pasted, wherever the run lies; where there is none, what shows how it learned."""
-    commands = next_commands(config_of(run))
+    commands = next_commands(config_of(run), architecture_of(run))
     words = [["polariscope", command, run.id] for command in commands] or [["polariscope", "runs", "curves", run.id]]
     folder = run.path.parent
     more = [*plugins.flags(), *([] if folder == Path("runs") else ["--runs", str(folder)])]

@@ -80,6 +80,15 @@ class Run:
     def _record(self) -> dict[str, Any]:
         return read_record(self.path)
 
+    @cached_property
+    def built(self) -> dict[str, Any]:
+        """What was built from the configuration, kept until that changes; :mod:`polariscope.training.run` fills it."""
+        return {}
+
+    def __getstate__(self) -> dict[str, Any]:
+        """For another process, which reads and builds for itself."""
+        return {"path": self.path}
+
     @property
     def config(self) -> dict[str, Any]:
         config: dict[str, Any] = self._record["config"]
@@ -137,7 +146,10 @@ class Run:
 
     def reload(self) -> None:
         """Read the record anew: another process may have changed it."""
-        self.__dict__["_record"] = read_record(self.path)
+        record = read_record(self.path)
+        if self.built and record["config"] != self.config:
+            self.built.clear()
+        self.__dict__["_record"] = record
         self.__dict__.pop("labels", None)
 
     def write_metrics(self, rows: Iterable[Row]) -> None:

@@ -25,7 +25,7 @@ from matplotlib.ticker import FuncFormatter, LogFormatter, LogFormatterMathtext,
 from numpy.typing import ArrayLike, NDArray
 from PIL import Image
 
-from polariscope.findings import Metric
+from polariscope.findings import Drawing, Metric
 from polariscope.measures.transition_statistics import fitted_factor
 from polariscope.measures.transitions import TransitionFit
 from polariscope.representation import Representation
@@ -393,6 +393,12 @@ def as_svg(figure: Figure) -> str:
         warnings.filterwarnings("ignore", "Glyph .* missing")  # the reader's own fonts draw the letters
         figure.savefig(file, format="svg", transparent=True, metadata=nothing)
     return file.getvalue()
+
+
+def drawing(figure: Figure) -> Drawing:
+    """The figure for a page, with its size in pixels."""
+    width, height = figure.get_size_inches() * 96
+    return Drawing(as_svg(figure), float(width), float(height))
 
 
 def as_data_uri(image: Image.Image) -> str:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
+from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text as Words
 
 from polariscope.console import Terminal
-from polariscope.findings import Findings, Records, Text, Value, Values
+from polariscope.findings import Findings, Records, Value, Values
 from polariscope.strict_json import json_text
 
 ROWS = 30
@@ -22,18 +23,9 @@ def show(findings: Findings, saved: object = None, console: Terminal | None = No
     if heading:
         console.print()
         console.print(Words(findings.title, "bold underline"))
-    last = {entry.name: entry for part in findings.of(Values) for entry in part.entries}
-    for part in findings.parts:
-        if isinstance(part, Records) and part.rows:
-            _records(part, console)
-        elif isinstance(part, Values):
-            console.print(Words(part.title, "italic"))  # as rich sets the titles of tables
-            for entry in part.entries:
-                if entry is last[entry.name]:  # a summary repeats some of what follows
-                    console.print(f"  {entry.title}: {entry.text()}")
-        elif isinstance(part, Text):
-            for line in part.lines:
-                console.print(f"  {line}")
+    for number, part in enumerate(findings.parts, 1):
+        for shown in part.terminal(findings.parts[number:]):
+            console.print(shown)
     console.print(Words(findings.headline, "bold"))
     for note in findings.notes:
         console.print(f"note: {note}")
@@ -75,16 +67,23 @@ def _cell(findings: Findings, key: tuple[str, str]) -> str:
     return _short(found[0]) if found else "-"
 
 
-def _records(part: Records, console: Terminal) -> None:
-    table = Table(title=part.title, title_justify="left", box=None)
+def titled(title: str, lines: Iterable[str]) -> Iterator[RenderableType]:
+    """Lines below a title, which is set as rich sets the titles of tables."""
+    yield Words(title, "italic")
+    yield from (f"  {line}" for line in lines)
+
+
+def table(part: Records) -> Iterator[RenderableType]:
+    """Rows below the title, and how many of them there is no room for."""
+    shown = Table(title=part.title, title_justify="left", box=None)
     columns = [column for column in part.shown if not column.aside]
     for column in columns:
-        table.add_column(column.short or column.title, justify="right" if column.numeric else "left", overflow="fold")
+        shown.add_column(column.short or column.title, justify="right" if column.numeric else "left", overflow="fold")
     for row in part.rows[:ROWS]:
-        table.add_row(*(Words(text, STYLES.get(text, "")) for text in (column.text(row) for column in columns)))
-    console.print(table)
+        shown.add_row(*(Words(text, STYLES.get(text, "")) for text in (column.text(row) for column in columns)))
+    yield shown
     if len(part.rows) > ROWS:
-        console.print(f"  and {len(part.rows) - ROWS} more, which the report and --json list")
+        yield f"  and {len(part.rows) - ROWS} more, which the report and --json list"
 
 
 def _short(entry: Value) -> str:

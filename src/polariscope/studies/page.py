@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from polariscope.atomic import atomic
-from polariscope.report.markdown import markdown, table
+from polariscope.findings import markdown_table
+from polariscope.report.markdown import markdown
 from polariscope.studies.study import UNJUDGED, VERDICTS, Outcome, Row, studies
 
 HOW_JUDGED = """
@@ -61,4 +62,4 @@ def verdicts(outcomes: Sequence[Outcome], linked: bool = False) -> list[str]:
         name = f"[{outcome.name}]({outcome.path.name}/README.md)" if linked else outcome.name
         row: Row = {"study": name, "scale": outcome.scale, "seeds": outcome.origin.seeds or "-"}
         rows.append(row | {verdict: "-" if outcome.scale in UNJUDGED else found.count(verdict) for verdict in VERDICTS})
-    return table(rows)
+    return markdown_table(rows)

@@ -383,10 +383,10 @@ def as_subject(
 
 def _loaded(named: Run | Path | str) -> tuple[Run, nn.Module]:
     """A run and its trained network."""
-    from polariscope.training.run import load_model  # here, as training takes a second to import
+    from polariscope.training.run import network_of  # here, as training takes a second to import
 
     run = named if isinstance(named, Run) else Store(Path("runs")).open(named)
-    return run, load_model(run)
+    return run, network_of(run)
 
 
 FLOW = (

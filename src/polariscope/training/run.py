@@ -67,8 +67,20 @@ def train(
     and goes on when it is given again. Of data in files the run has the hash as well, which is that of samples of large
     ones, unless a ``whole_hash`` is asked for.
     """
-    store = as_store(store)
     state = ready(config)  # first, so that what cannot be trained leaves no folder behind
+    return _begun(config, as_store(store), state, tell, run_id, quiet, whole_hash)
+
+
+def _begun(
+    config: RunConfig,
+    store: Store,
+    state: TrainingState,
+    tell: Tell | None,
+    run_id: str | None,
+    quiet: bool = False,
+    whole_hash: bool = False,
+) -> Run:
+    """Train a new run from its first state."""
     run_id = store.new_id(config.label) if run_id is None else run_id
     with hold(store.path_of(run_id)):
         run = create(config, store, run_id, whole_hash=whole_hash)
@@ -82,7 +94,9 @@ def create(
     """The folder of a run that is to be trained, with its configuration and what its data was."""
     description = config.describe()
     data = data_record(data_files(description), whole_hash)
-    return store.create(description, config.label, run_id=run_id, status=status, data=data)
+    run = store.create(description, config.label, run_id=run_id, status=status, data=data)
+    run.built["config"] = config
+    return run
 
 
 def train_once(config: RunConfig, store: Store | Path | str = "runs", tell: Tell | None = None) -> Run:
@@ -93,11 +107,10 @@ def train_once(config: RunConfig, store: Store | Path | str = "runs", tell: Tell
     store = as_store(store)
     run_id = standing_id(config)
     path = store.path_of(run_id)
-    if not path.exists():
-        ready(config)  # what cannot be trained leaves no store behind either
+    state = None if path.exists() else ready(config)  # what cannot be trained leaves no store behind either
     with hold(path, wait=True):
         if not (path / "run.json").exists():
-            return train(config, store, tell, run_id)
+            return _begun(config, store, state or ready(config), tell, run_id)
         run = store.open(run_id)
         if run.config != json.loads(json.dumps(config.describe())):
             raise ValueError(f"the run {path} was made with other settings than its name says: move it away")
@@ -144,8 +157,11 @@ def resume(
                 "--changed-data-ok (in Python changed_data_ok=True)"
             )
         begun = run.checkpoint.exists()
-        model = begin(build_model(config), config.start, weights=not begun)
-        state = build_state(model, config.objective, config.training, brief_of(config))
+        state: TrainingState | None = run.built.pop("state", None)
+        if begun or state is None:
+            model = begin(build_model(config), config.start, weights=not begun)
+            state = build_state(model, config.objective, config.training, brief_of(config))
+        run.built["architecture"] = state.model
         rows: list[Row] = []
         if begun:
             checkpoint.load(state, run.checkpoint, config.training.steps)
@@ -218,9 +234,14 @@ def changed_data(run: Run) -> list[str]:
 
 
 def config_of(run: Run, data: Data | None = None) -> RunConfig:
-    """The configuration of a run. A name in it that is not known here may be one of a plug-in, which is then said."""
+    """The configuration of a run, which is built once. A name in it that is not known here may be one of a plug-in,
+    which is then said."""
+    if data is None and "config" in run.built:
+        known: RunConfig = run.built["config"]
+        return known
     try:
-        return RunConfig.build(run.config, data)
+        config = run.built["config"] = RunConfig.build(run.config, data)
+        return config
     except UnknownName as error:
         made = plugins.missing(run.plugins)
         if not made:
@@ -351,6 +372,25 @@ def load_model(run: Run | Path | str, step: int | None = None, *, store: Store |
             raise ValueError(f"run {run.id} has no snapshot at step {step}; it has {sorted(run.snapshots())}")
         checkpoint.load(TrainingState(model), path, config.training.steps)
     return model.eval()
+
+
+def network_of(run: Run) -> Any:
+    """The trained network of a run, loaded once for everybody who looks at it: :func:`load_model` gives one to change.
+    It is loaded again when the run has been trained further."""
+    about = run.checkpoint.stat() if run.checkpoint.exists() else None
+    stamp = None if about is None else (about.st_mtime_ns, about.st_size)
+    if "network" not in run.built or run.built["network"][0] != stamp:
+        run.built["network"] = (stamp, load_model(run))
+    return run.built["network"][1]
+
+
+def architecture_of(run: Run) -> Any:
+    """A network of a run with whatever weights, built once: to see what such a network can do."""
+    if "network" in run.built:
+        return run.built["network"][1]
+    if "architecture" not in run.built:
+        run.built["architecture"] = build_model(config_of(run))
+    return run.built["architecture"]
 
 
 def as_store(place: Store | Path | str) -> Store:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, is_dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -72,17 +71,22 @@ def train_all(
 def prepare(configs: Sequence[RunConfig], store: Store, whole_hash: bool = False) -> list[Run]:
     """A folder for each configuration, before any is trained: whatever happens then, each has a name to go on by."""
     for config in configs:
-        ready(config)  # first, so that what cannot be trained leaves no folder behind
-    return [create(config, store, status="queued", whole_hash=whole_hash) for config in configs]
+        state = ready(config)  # first, so that what cannot be trained leaves no folder behind
+    runs = [create(config, store, status="queued", whole_hash=whole_hash) for config in configs]
+    if len(runs) == 1:  # it is trained in this process, and several in others
+        runs[0].built["state"] = state
+    return runs
 
 
 def finish(
     runs: Sequence[Run], workers: int | None = None, report: Report | None = None, changed_data_ok: bool = False
 ) -> list[Run]:
     """Train runs to their end, from wherever each of them stands."""
-    in_parallel(_finish, [(run.path, changed_data_ok) for run in runs], workers, report)
+    in_parallel(_finish, [(run, changed_data_ok) for run in runs], workers, report)
     for run in runs:
         run.reload()
+        if len(runs) > 1:  # the networks of all of them may be more than memory has room for
+            run.built.pop("architecture", None)
     return list(runs)
 
 
@@ -124,6 +128,6 @@ def _with(thing: Any, path: str, value: float, whole: str) -> Any:
     return replace(thing, **{name: value})
 
 
-def _finish(job: tuple[Path, bool], tell: Callable[[Any], None]) -> None:
-    path, changed_data_ok = job
-    resume(Run(path), tell, changed_data_ok=changed_data_ok)
+def _finish(job: tuple[Run, bool], tell: Callable[[Any], None]) -> None:
+    run, changed_data_ok = job
+    resume(run, tell, changed_data_ok=changed_data_ok)
