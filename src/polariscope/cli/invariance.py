@@ -1,0 +1,86 @@
+"""``polariscope invariance``: does a model keep a property when the rest of its code changes?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from polariscope.cli import commands
+from polariscope.cli.configuration import chosen_world, meant, with_world
+from polariscope.cli.named import ModelFlags, is_source, opened, own_subject
+from polariscope.cli.parsing import asks_for_help, parse, take, take_first
+from polariscope.examination.invariance import audit_invariance
+from polariscope.examination.titles import run_title
+from polariscope.lab.store import Store
+from polariscope.report.terminal import answer
+from polariscope.worlds.world import worlds
+
+KIND = "invariance"
+"""What findings of this kind are called in the folder of a run."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """polariscope invariance RUN [options], or polariscope invariance FILE.py:NAME --data WORLD [options]
+
+    RUN was trained with conditional-invariance, property-beta-vae or stib. A model of yours encodes and decodes, and
+    --property-latents says how many of its first latents tell the property, which is the target of the data.
+    """
+
+    property_latents: int | None = None
+    """How many of the first latents tell the property; a run knows it."""
+    weights: Path | None = None
+    """Weights for a module of yours: safetensors, or what torch.save wrote."""
+    count: int = 2000
+    """Held-out examples to look at."""
+    samples: int = 1
+    """Observations to generate for each of them."""
+    reach: float = 1.0
+    """How far Z1 is drawn, in standard deviations of its signal."""
+    centred: bool = False
+    """Draw Z1 around its mean; around 0, as published, if not given."""
+    judged_on: int = 2000
+    """Training examples that the judge and the probes learn from."""
+    seed: int = 0
+    """Draws examples and codes."""
+    runs: Path = Path("runs")
+    """Folder of the runs."""
+    out: Path | None = None
+    """A page (.html), the figure alone (.png, .svg) or a folder; for a run its own folder, findings/invariance, if not
+    given."""
+    json: bool = False
+    """Print JSON for machines."""
+
+
+@commands.register(
+    "invariance", "test whether a model keeps a property when the rest of its code changes", group="examination"
+)
+def main(arguments: list[str]) -> int:
+    arguments = list(arguments)
+    name, place = take_first(arguments), take(arguments, "--data")
+    if name is None and not asks_for_help(arguments):
+        raise ValueError("which model? 'polariscope invariance RUN', or '... invariance FILE.py:NAME --data WORLD'")
+    if name is None or not is_source(name):
+        if place is not None:
+            raise ValueError("a run is audited on the data it was trained on: leave --data out")
+        options: Any = parse(Options, arguments, "invariance")
+        run = opened(Store(options.runs), str(name))
+        return _answer(run, None, run_title(run), run.path / "findings" / KIND, options)
+    if place is None:
+        raise ValueError("which data? 'polariscope invariance FILE.py:NAME --data WORLD', a world with a property")
+    options = parse(with_world(Options, chosen_world(arguments, place)), arguments, "invariance")
+    subject = own_subject(name, ModelFlags(options.weights))
+    return _answer(subject, meant(options.world), name, Path("invariance.html"), options)
+
+
+def _answer(model: Any, world: Any, title: str, place: Path, options: Any) -> int:
+    chosen = {
+        key: getattr(options, key)
+        for key in ("property_latents", "count", "samples", "reach", "centred", "judged_on", "seed")
+    }
+    found = audit_invariance(model, world, **chosen)
+    settings = chosen | ({} if world is None else {"data": worlds.describe(world)})
+    findings = found.findings(f"Invariance of {title}", settings)
+    answer(findings, findings.save(options.out or place), options.json)
+    return 0

@@ -1,0 +1,419 @@
+"""Is a property really kept when the rest of a code changes? Four opinions side by side.
+
+The published metric asks the model itself: Z0 is kept, Z1 drawn anew, and the property of the decoded observation is
+told by the model's own code. A model can pass by hiding the property in detail that nobody sees, or by ignoring it
+(Spec 000, section 6.4 and trap T1). Here the model's own opinion therefore stands beside the true property, where it
+can be computed, an independent judge, and a probe that looks for the property in Z1; and it counts only where the code
+tells the property at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol, runtime_checkable
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from torch import Tensor
+
+from polariscope.findings import Chart, Column, Findings, Part, Records, Value, Values
+from polariscope.measures.judge import explained, fit_judge
+from polariscope.measures.summed_error import mean_model_error, summed_absolute_error
+from polariscope.report.invariance_figures import signal_bars
+from polariscope.subjects import Subject
+from polariscope.subjects.doors import subject_and_world
+from polariscope.tabular import Tabular
+from polariscope.worlds.given import Data
+from polariscope.worlds.splits import Split, usual_split
+from polariscope.worlds.targets import target_values, targets_of
+from polariscope.worlds.true_property import true_property
+from polariscope.worlds.view import inside
+from polariscope.worlds.world import World, to_tensor
+
+Floats = NDArray[np.float64]
+Opinion = Literal["model", "truth", "judge"]
+GATE = 0.9
+"""The error of the property counts as small below this share of the mean model's."""
+EXCESS = 2.0
+"""How many times further generated observations have to be from their property than real ones, in the eyes of who is
+not the model, for the property to count as lost."""
+SMALL = 0.1
+"""Deviations below this share of the mean model's error are none, however small those of real observations are."""
+LEAK = 0.3
+"""Z1 counts as knowing the property above this share of the R² that observations themselves reach. It need not be 0:
+on a square, the angle of a point says a little about its level, which is high only in the corners."""
+AT_ONCE = 4096
+
+
+@runtime_checkable
+class OwnUnits(Protocol):
+    """A world whose targets are standardised, and can be brought back to their units."""
+
+    def original_target(self, targets: ArrayLike) -> Floats: ...
+
+
+@dataclass(frozen=True)
+class Deviation:
+    """How far the property is from what the code says, in one opinion: on real observations and on generated ones."""
+
+    opinion: Opinion
+    real: float
+    generated: float
+
+    @property
+    def excess(self) -> float:
+        """How many times further generated ones are; infinite where real ones are not off at all."""
+        return self.generated / self.real if self.real else float("inf")
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class InvarianceAudit(Tabular):
+    """What came out. Errors and deviations are summed over the numbers of a property and averaged over examples."""
+
+    count: int
+    samples: int
+    """Generated observations for each example."""
+    property_latents: int
+    x_error: float
+    mean_x_error: float
+    """Of the mean model."""
+    y_error: float
+    mean_y_error: float
+    deviations: tuple[Deviation, ...]
+    leakage: float
+    """R² of the property from noisy Z1, by a judge fitted to other examples."""
+    leakage_of_means: float
+    """The same from the means, which also shows what the noise of the code covers."""
+    ceiling: float
+    """R² of the property from the observations themselves, by the same kind of judge."""
+    judge_error: float
+    """Error of the property as the judge predicts it from real observations: the baseline."""
+    signal: Floats
+    noise: Floats
+    unit: str = ""
+    notes: tuple[str, ...] = ()
+
+    @property
+    def selected(self) -> NDArray[np.bool_]:
+        """Latents whose signal (standard deviation of the means) exceeds their noise."""
+        return self.signal > self.noise
+
+    @property
+    def selected_counts(self) -> tuple[int, int]:
+        """How many are selected in Z0 and in Z1."""
+        chosen = self.selected
+        return int(chosen[: self.property_latents].sum()), int(chosen[self.property_latents :].sum())
+
+    @property
+    def tells_property(self) -> bool:
+        """Whether the code tells the property, which everything else depends on."""
+        return self.y_error < GATE * self.mean_y_error
+
+    def of(self, opinion: Opinion) -> Deviation | None:
+        """The deviation in one opinion, if there is one."""
+        return next((one for one in self.deviations if one.opinion == opinion), None)
+
+    @property
+    def outside(self) -> Deviation:
+        """The opinion that counts beside the model's own: the truth where it is known, else the judge's."""
+        found = self.of("truth") or self.of("judge")
+        assert found is not None
+        return found
+
+    @property
+    def lost(self) -> bool:
+        """Whether generated observations have another property than was wanted, in the opinion that counts."""
+        other = self.outside
+        return other.excess > EXCESS and other.generated > SMALL * self.mean_y_error
+
+    @property
+    def leaks(self) -> bool:
+        """Whether Z1 knows the property."""
+        return self.leakage > LEAK * self.ceiling
+
+    @property
+    def hidden(self) -> bool:
+        """Whether the model finds its property in what it generates, and nobody else does: steganography."""
+        own = self.of("model")
+        assert own is not None
+        return self.tells_property and self.lost and self.outside.generated > EXCESS * own.generated
+
+    @property
+    def headline(self) -> str:
+        own, other = self.of("model"), self.outside
+        assert own is not None
+        who = "the true property" if other.opinion == "truth" else "an independent judge"
+        if not self.tells_property:
+            return (
+                f"The code does not tell the property (error {self.y_error:.3g}, that of the mean model "
+                f"{self.mean_y_error:.3g}), so that its invariance says nothing"
+            )
+        moved = f"{other.generated:.3g} by {who} ({other.real:.3g} on real observations), {own.generated:.3g} by itself"
+        if self.hidden:
+            return f"The property is hidden, not kept: with a new Z1 it moves by {moved}"
+        verb = "does not keep" if self.lost else "keeps"
+        leak = f"; Z1 knows the property (R² {self.leakage:.2f} of {self.ceiling:.2f})" if self.leaks else ""
+        return f"The model {verb} the property: with a new Z1 it moves by {moved}{leak}"
+
+    def records(self) -> list[dict[str, Any]]:
+        """A row for each latent: its part of the code, its signal and its noise."""
+        rows = zip(self.signal.tolist(), self.noise.tolist(), self.selected.tolist(), strict=True)
+        return [
+            {
+                "latent": number,
+                "part": "Z0" if number < self.property_latents else "Z1",
+                "signal": signal,
+                "noise": noise,
+                "selected": chosen,
+            }
+            for number, (signal, noise, chosen) in enumerate(rows)
+        ]
+
+    def findings(self, title: str = "Invariance", settings: Mapping[str, Any] | None = None) -> Findings:
+        unit = f" ({self.unit})" if self.unit else ""
+        titles = {"model": "the model itself (the published metric)", "truth": "the true property",
+                  "judge": "an independent judge"}  # fmt: skip
+        deviations = [
+            {"opinion": titles[one.opinion], "real": one.real, "generated": one.generated, "excess": one.excess}
+            for one in self.deviations
+        ]
+        values = [
+            Value("x_error", "Error of observations", self.x_error, False, chance=self.mean_x_error),
+            Value("y_error", f"Error of the property{unit}", self.y_error, False, chance=self.mean_y_error),
+            Value("judge_error", f"Error of the judge, from observations{unit}", self.judge_error, False),
+            Value("leakage", "R² of the property from Z1", self.leakage, False),
+            Value("leakage_of_means", "R² of the property from the means of Z1", self.leakage_of_means, False),
+            Value("ceiling", "R² of the property from observations", self.ceiling, True),
+        ]
+        parts: list[Part] = [
+            Records(
+                name="deviations",
+                title="How far the property moves when Z1 is drawn anew",
+                hint="Summed over the numbers of the property. Real observations show how far off each opinion is "
+                "anyway; a model may fool itself, the others it cannot.",
+                rows=deviations,
+                columns=(
+                    Column("opinion", "In the eyes of"),
+                    Column("real", f"Real{unit}", "%.4g"),
+                    Column("generated", f"Generated{unit}", "%.4g"),
+                    Column("excess", "Ratio", "%.2f"),
+                ),
+            ),
+            Values(
+                name="errors",
+                title="Errors and leakage",
+                hint="By chance: the error of the mean model, which says the same of everything.",
+                entries=values,
+            ),
+            Records(
+                name="latents",
+                title="Selected latents",
+                hint="Selected: the signal, the standard deviation of the means, exceeds the noise.",
+                rows=self.records(),
+                columns=(
+                    Column("latent", "No.", "z%d"),
+                    Column("part", "Part"),
+                    Column("signal", "Signal", "%.3g"),
+                    Column("noise", "Noise", "%.3g"),
+                    Column("selected", "Selected"),
+                ),
+            ),
+            Chart(
+                name="signals",
+                title="Signal and noise of each latent",
+                draw=lambda: signal_bars(self.signal, self.noise, self.property_latents),
+            ),
+        ]
+        zero, one = self.selected_counts
+        facts = {
+            "tells_property": self.tells_property,
+            "lost": self.lost,
+            "hidden": self.hidden,
+            "leaks": self.leaks,
+            "selected": {"z0": zero, "z1": one},
+            "count": self.count,
+        }
+        return Findings(title, f"{self.headline}.", parts, self.notes, facts, settings=settings or {})
+
+
+@dataclass(frozen=True, eq=False)
+class SplitCode:
+    """How many latents Z0 has, the first ones, and how it tells the property."""
+
+    latents: int
+    tells: Callable[[Tensor], Tensor]
+    notes: tuple[str, ...] = ()
+
+
+@torch.no_grad()
+def audit_invariance(
+    model: Any,
+    data: Data | None = None,
+    *,
+    property_latents: int | None = None,
+    tells: Callable[[Tensor], Tensor] | None = None,
+    split: Split | None = None,
+    count: int = 2000,
+    samples: int = 1,
+    reach: float = 1.0,
+    centred: bool = False,
+    judged_on: int = 2000,
+    seed: int = 0,
+) -> InvarianceAudit:
+    """Draw Z1 anew with Z0 kept, and ask the model, the truth and a judge whether the property stayed.
+
+    Z1 is uniform within ``reach`` standard deviations of its signal, around 0 as published, or around its mean if
+    ``centred``; each of ``count`` held-out examples gets ``samples`` of them. A model of your own encodes and decodes,
+    and says how many of its first latents are Z0 (``property_latents``); ``tells`` is its function from Z0 to the
+    property. Without it, a judge is fitted from Z0 to the property of training examples, which is then said. The world
+    has the property as its targets, which are numbers. Judge and probes learn from ``judged_on`` training examples.
+    """
+    if samples < 1 or count < 8 or not reach > 0:
+        raise ValueError(
+            f"an audit needs at least 8 examples, 1 sample of each and a positive reach; got {count}, {samples} and "
+            f"{reach}"
+        )
+    subject, world = subject_and_world(model, data)
+    if any(target.kind != "number" for target in targets_of(world)):
+        raise ValueError("the invariance of a property needs targets that are numbers: take the view properties")
+    train, test = _numbers(subject, world, split, judged_on, count, seed)
+    x, known = (to_tensor(world.observe(numbers)) for numbers in (test, train))
+    subject = subject.understood(x)
+    if subject.decodes is None:
+        raise TypeError(f"{subject.name} does not decode, so that nothing can be generated with a new Z1")
+    own = _own_units(world)
+    targets = target_values(world, train)
+    y, y_train = own(target_values(world, test)), own(targets)
+    with subject.at_rest():
+        torch.manual_seed(seed)
+        code, code_train = _encoded(subject, x), _encoded(subject, known)
+        parts = _split_code(subject, code_train["mean"], targets, property_latents, tells, seed)
+        first = parts.latents
+        mean = code["mean"]
+        signal = mean.std(0)
+        predicted = own(parts.tells(mean[:, :first]))
+        reconstructed = _decoded(subject, mean, tuple(world.shape))
+        drawn = reach * signal[first:] * (2 * torch.rand(samples * len(mean), mean.shape[1] - first) - 1)
+        drawn = drawn + mean[:, first:].mean(0) if centred else drawn
+        kept = mean[:, :first].repeat(samples, 1)
+        generated = _decoded(subject, torch.cat([kept, drawn], 1), tuple(world.shape))
+        again = own(parts.tells(_encoded(subject, generated)["mean"][:, :first]))
+        back = own(parts.tells(_encoded(subject, reconstructed)["mean"][:, :first]))
+    noisy, noisy_train = code.get("sample", mean), code_train.get("sample", code_train["mean"])
+    wanted = np.tile(predicted, (samples, 1))
+    judge = fit_judge(known.numpy(), y_train, seed)
+    judged = judge(x.numpy())
+    deviations = [Deviation("model", summed_absolute_error(back, predicted), summed_absolute_error(again, wanted))]
+    truth = true_property(world, generated.numpy())
+    if truth is not None:
+        real = true_property(world, x.numpy())
+        assert real is not None
+        deviations.append(
+            Deviation("truth", summed_absolute_error(own(real), predicted), summed_absolute_error(own(truth), wanted))
+        )
+    seen = judge(generated.numpy())
+    deviations.append(Deviation("judge", summed_absolute_error(judged, predicted), summed_absolute_error(seen, wanted)))
+    return InvarianceAudit(
+        count=len(test),
+        samples=samples,
+        property_latents=first,
+        x_error=summed_absolute_error(reconstructed.numpy(), x.numpy()),
+        mean_x_error=mean_model_error(x.numpy()),
+        y_error=summed_absolute_error(predicted, y),
+        mean_y_error=mean_model_error(y),
+        deviations=tuple(deviations),
+        leakage=_probed(noisy_train, noisy, y_train, y, first, seed),
+        leakage_of_means=_probed(code_train["mean"], mean, y_train, y, first, seed),
+        ceiling=explained(judged, y),
+        judge_error=summed_absolute_error(judged, y),
+        signal=signal.double().numpy(),
+        noise=_noise(code),
+        unit=_unit(world),
+        notes=(*subject.notes, *parts.notes, *(() if truth is not None else (NO_TRUTH,))),
+    )
+
+
+NO_TRUTH = "The true property of generated observations cannot be computed in this world; the judge's opinion counts."
+FITTED = "The model has no function from Z0 to the property, so a judge was fitted to Z0 of training examples."
+
+
+def _numbers(
+    subject: Subject, world: World, split: Split | None, judged_on: int, count: int, seed: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Numbers of training examples for the judge, and of held-out ones."""
+    if split is None and subject.run is not None:
+        from polariscope.training.run import config_of  # here, as training takes a second to import
+
+        split = config_of(subject.run).split
+    parts = (split or usual_split(world)).parts(world)
+    if len(parts.held_out) < 8 or len(parts.train) < 8:
+        raise ValueError(
+            f"an audit needs at least 8 examples to train on and 8 held-out ones; the split has {len(parts.train)} and "
+            f"{len(parts.held_out)}"
+        )
+    generator = np.random.default_rng(seed)
+    train = generator.permutation(parts.train)[:judged_on]
+    return np.sort(train), np.sort(generator.permutation(parts.held_out)[:count])
+
+
+def _split_code(
+    subject: Subject,
+    z: Tensor,
+    y: NDArray[Any],
+    latents: int | None,
+    tells: Callable[[Tensor], Tensor] | None,
+    seed: int,
+) -> SplitCode:
+    module: Any = subject.module
+    if latents is None and hasattr(module, "property_of") and hasattr(module, "property_latents"):
+        if module.property_latents >= module.latents:
+            raise ValueError(f"all latents of {subject.name} are in Z0, so that there is no Z1 to be drawn anew")
+        return SplitCode(module.property_latents, module.property_of)
+    if latents is None or not 0 < latents < z.shape[1]:
+        raise ValueError(
+            f"say how many of the first latents of {subject.name} tell the property (property_latents): 1 to "
+            f"{z.shape[1] - 1}; got {latents}"
+        )
+    if tells is not None:
+        return SplitCode(latents, tells)
+    judge = fit_judge(z[:, :latents].numpy(), y, seed)
+    return SplitCode(latents, lambda z0: torch.from_numpy(judge(z0.numpy())), (FITTED,))
+
+
+def _own_units(world: World) -> Callable[[Any], Floats]:
+    """Properties from the units of the targets to their own."""
+    there = inside(world, OwnUnits)
+
+    def own(values: Any) -> Floats:
+        numbers = np.asarray(values.detach().double().numpy() if isinstance(values, Tensor) else values, np.float64)
+        return numbers if there is None else there[0].original_target(numbers)
+
+    return own
+
+
+def _unit(world: World) -> str:
+    """The unit in the name of the first target, in brackets."""
+    name = targets_of(world)[0].name
+    return name[name.rindex("(") + 1 : -1] if name.endswith(")") and "(" in name else ""
+
+
+def _encoded(subject: Subject, x: Tensor) -> dict[str, Tensor]:
+    parts = [subject.encode(part) for part in x.split(AT_ONCE)]
+    return {name: torch.cat([part[name].float().cpu() for part in parts]) for name in parts[0]}
+
+
+def _decoded(subject: Subject, z: Tensor, shape: tuple[int, ...]) -> Tensor:
+    return torch.cat([subject.generate(part, shape).cpu() for part in z.split(AT_ONCE)])
+
+
+def _noise(code: Mapping[str, Tensor]) -> Floats:
+    """The standard deviation of the noise of each latent; 0 for a code without any."""
+    var = code.get("var")
+    return np.zeros(code["mean"].shape[1]) if var is None else var.double().mean(0).sqrt().numpy()
+
+
+def _probed(z_train: Tensor, z_test: Tensor, y_train: Floats, y: Floats, first: int, seed: int) -> float:
+    """R² of the property from Z1 on held-out examples."""
+    return explained(fit_judge(z_train[:, first:].numpy(), y_train, seed)(z_test[:, first:].numpy()), y)

@@ -1,0 +1,208 @@
+"""The invariance audit on models whose truth is known: an exact one, a forger, one that tells nothing, and a run."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from polariscope.cli import main
+from polariscope.examination.invariance import audit_invariance
+from polariscope.lab import Store
+from polariscope.measures.judge import explained, fit_judge
+from polariscope.nets.architecture import MLP
+from polariscope.nets.property_autoencoder import PropertyAutoencoderConfig
+from polariscope.objectives.bottleneck import HybridDVIB
+from polariscope.objectives.conditional_invariance import ConditionalInvariance
+from polariscope.training import RunConfig, TrainingConfig, train
+from polariscope.worlds.points.level_sets import LevelSets
+from polariscope.worlds.points.toy_molecules import ToyMolecules
+from polariscope.worlds.renderers.mini_sprites import MiniSprites
+
+WORLD = LevelSets(count=900, tested=200, rotated=False, padding=0.0, noise=0.02)
+
+
+class LevelSetModel(nn.Module):
+    """The level and the angle of a point, and back: the perfect model of ellipses."""
+
+    def encode(self, x):
+        square = x[:, :2].double().numpy()
+        level, angle = WORLD.level_of(square), WORLD.angles_of(square)[:, 0]
+        return torch.from_numpy(np.column_stack([level, angle])).float()
+
+    def decode(self, z):
+        u, v = 2 * z[:, 0].clamp_min(0).sqrt() * z[:, 1].cos(), (2 * z[:, 0]).clamp_min(0).sqrt() * z[:, 1].sin()
+        flat = torch.stack([u + v, u - v], 1) / 2**0.5
+        return torch.cat([flat, torch.zeros(len(z), 3)], 1)
+
+    def tells(self, z0):
+        return torch.cat([z0, torch.zeros(len(z0), 2)], 1)
+
+
+class Forger(LevelSetModel):
+    """Its points have any level, and the wanted one in a coordinate that nobody looks at."""
+
+    def encode(self, x):
+        code = super().encode(x)
+        code[:, 0] = torch.where(x[:, 4] > 5e-4, 1e3 * x[:, 4] - 1, code[:, 0])
+        return code
+
+    def decode(self, z):
+        free = torch.cat([(0.25 + 0.24 * torch.sin(7 * z[:, 1:])).abs(), z[:, 1:]], 1)
+        x = super().decode(free)
+        x[:, 4] = 1e-3 * (1 + z[:, 0])
+        return x
+
+
+class Mute(LevelSetModel):
+    """Tells the same of every point."""
+
+    def tells(self, z0):
+        return torch.cat([0 * z0 + 0.25, torch.zeros(len(z0), 2)], 1)
+
+
+def audited(model, **settings):
+    return audit_invariance(model, WORLD, property_latents=1, tells=model.tells, judged_on=400, **settings)
+
+
+@pytest.mark.spec("000/F063", "000/F064")
+def test_an_exact_decoder_of_level_sets_keeps_the_property() -> None:
+    found = audited(LevelSetModel(), samples=2)
+    assert (found.count, found.samples, found.x_error) == (200, 2, pytest.approx(0, abs=1e-5))
+    assert found.of("model").generated == pytest.approx(0, abs=1e-5)
+    assert found.of("truth").generated == pytest.approx(0, abs=1e-5)
+    assert found.tells_property
+    assert not found.hidden
+    assert "keeps the property" in found.headline
+
+
+@pytest.mark.spec("000/F064")
+def test_a_property_in_invisible_detail_is_named_as_hidden() -> None:
+    """Trap T1: the published metric is 0, and the true property is anywhere."""
+    found = audited(Forger())
+    assert found.of("model").generated < 1e-3, "the model fools itself"
+    assert found.of("truth").generated > 0.1
+    assert found.of("truth").real < 1e-3
+    assert found.hidden
+    assert "hidden, not kept" in found.headline
+    assert found.findings().json()["hidden"] is True
+
+
+@pytest.mark.spec("000/F063")
+def test_a_code_that_does_not_tell_the_property_is_gated() -> None:
+    found = audited(Mute())
+    assert found.of("model").generated == 0, "perfect by the published metric"
+    assert found.y_error >= 0.9 * found.mean_y_error
+    assert "does not tell the property" in found.headline
+    assert not found.hidden
+
+
+@pytest.mark.spec("000/F124")
+def test_the_property_is_looked_for_in_z1() -> None:
+    """A second latent that copies the level beside the angle leaks it; the angle alone does not."""
+
+    class Leaking(LevelSetModel):
+        def encode(self, x):
+            code = super().encode(x)
+            return torch.cat([code, code[:, :1]], 1)
+
+        def decode(self, z):
+            return super().decode(z[:, :2])
+
+    clean, leaking = audited(LevelSetModel()), audited(Leaking())
+    assert clean.leakage < 0.3
+    assert leaking.leakage > 0.9
+    assert leaking.ceiling > 0.9
+    assert "Z1 knows the property" in leaking.headline
+
+
+@pytest.mark.spec("000/F062")
+def test_selected_latents_have_more_signal_than_noise() -> None:
+    config = RunConfig(
+        LevelSets(count=600, tested=100),
+        ConditionalInvariance(copies=1),
+        PropertyAutoencoderConfig(5, 2, MLP((8,), (8,)), property_widths=(8,)),
+        TrainingConfig(2, 32),
+    )
+    from polariscope.training.run import train_in_memory
+
+    model = train_in_memory(config)
+    with torch.no_grad():
+        model.head.weight.mul_(torch.tensor([50.0, 0, 0, 50, 0])[:, None])
+    found = audit_invariance(model, config.world, judged_on=200)
+    assert found.noise.tolist() == [1.0] * 5
+    assert found.selected.tolist() == [True, False, False, True, False]
+    assert found.selected_counts == (1, 1)
+    assert [row["part"] for row in found.records()] == ["Z0", "Z0", "Z1", "Z1", "Z1"]
+    (chart,) = (part for part in found.findings().parts if part.name == "signals")
+    assert len(chart.draw().axes[0].patches) == 10
+
+
+def test_a_model_without_a_property_head_gets_a_fitted_one() -> None:
+    found = audit_invariance(LevelSetModel(), WORLD, property_latents=1, judged_on=400)
+    assert any("a judge was fitted to Z0" in note for note in found.notes)
+    assert found.tells_property
+
+
+def test_molecules_are_judged_in_their_own_unit() -> None:
+    world = ToyMolecules(count=300, tested=60)
+    model = PropertyAutoencoderConfig(4, 1, MLP((8,), (8,)), property_widths=(8,))
+    config = RunConfig(world, ConditionalInvariance(copies=1), model, TrainingConfig(2, 32))
+    from polariscope.training.run import train_in_memory
+
+    found = audit_invariance(train_in_memory(config), world, judged_on=200)
+    assert found.unit == "kcal/mol"
+    assert found.mean_y_error > 10
+    assert found.judge_error < found.mean_y_error
+    assert found.of("truth") is None
+    assert any("cannot be computed" in note for note in found.notes)
+
+
+def test_the_judge_learns_and_refuses_what_it_cannot() -> None:
+    rng = np.random.default_rng(0)
+    x = rng.uniform(-1, 1, (300, 3))
+    y = x[:, :1] ** 2 + x[:, 1:2]
+    judge = fit_judge(x[:200], y[:200])
+    assert explained(judge(x[200:]), y[200:]) > 0.9
+    np.testing.assert_array_equal(judge(x[200:]), fit_judge(x[:200], y[:200])(x[200:]))
+    for call, sentence in (
+        (lambda: fit_judge(x, y[:5]), "a row of properties for each of 300"),
+        (lambda: fit_judge(x[:4], y[:4]), "at least 8 examples"),
+        (lambda: fit_judge(x * np.nan, y), "finite numbers"),
+        (lambda: judge(x[:, :2]), "observations of 3 numbers; got 2"),
+        (lambda: explained([[1.0]], [[1.0]]), "a truth that varies"),
+    ):
+        with pytest.raises(ValueError, match=sentence):
+            call()
+
+
+def test_what_cannot_be_audited_is_refused() -> None:
+    with pytest.raises(ValueError, match="targets that are numbers"):
+        audit_invariance(LevelSetModel(), MiniSprites())
+    with pytest.raises(ValueError, match=r"tell the property .property_latents.: 1 to 1; got None"):
+        audit_invariance(LevelSetModel(), WORLD)
+    with pytest.raises(ValueError, match="at least 8 examples"):
+        audit_invariance(LevelSetModel(), WORLD, count=1)
+    hybrid = HybridDVIB().default_model()
+    config = RunConfig(WORLD, HybridDVIB(), hybrid, TrainingConfig(1, 8))
+    from polariscope.training.run import train_in_memory
+
+    with pytest.raises(ValueError, match="no Z1 to be drawn anew"):
+        audit_invariance(train_in_memory(config), WORLD)
+
+
+def test_a_run_is_audited_on_the_command_line(tmp_path, capsys) -> None:
+    config = RunConfig(
+        LevelSets(count=400, tested=60),
+        ConditionalInvariance(copies=1),
+        PropertyAutoencoderConfig(4, 1, MLP((8,), (8,)), property_widths=(8,)),
+        TrainingConfig(3, 16),
+    )
+    run = train(config, Store(tmp_path / "runs"), quiet=True)
+    words = ["invariance", run.id, "--runs", str(tmp_path / "runs"), "--judged-on", "100", "--json"]
+    assert main(words) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["count"] == 60
+    assert (run.path / "findings" / "invariance" / "report.html").exists()
+    assert {row["opinion"].split()[1] for row in told["deviations"]} == {"model", "true", "independent"}
