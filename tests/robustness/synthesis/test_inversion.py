@@ -10,7 +10,7 @@ from polariscope.robustness.synthesis.inversion import invert, invert_model
 from polariscope.robustness.synthesis.likelihoods import BernoulliLikelihood
 from polariscope.theory.linear_vae import optimal_posterior
 
-LONG = Search(candidates=500, steps=400, rate=0.05)
+LONG = Search(candidates=500, steps=250, rate=0.05)
 
 
 def autoencoder(likelihood: str = "gaussian", architecture: object = None) -> Autoencoder:

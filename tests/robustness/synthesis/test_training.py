@@ -12,12 +12,12 @@ from polariscope.objectives.objective import Batch
 from polariscope.robustness.synthesis.inference import Search
 from polariscope.robustness.synthesis.networks import ClassDecoder, class_encoder
 from polariscope.robustness.synthesis.objective import ABSTraining
+from polariscope.robustness.synthesis.trained import abs_config, trained_abs, trained_binary_abs
 from polariscope.robustness.synthesis.variational import ABSConfig, VariationalABS
 from polariscope.subjects import as_subject
-from polariscope.training.config import RunConfig, Start, TrainingConfig
+from polariscope.training.config import RunConfig, TrainingConfig
 from polariscope.training.loop import Listeners, apart, build_state, fit
 from polariscope.training.run import brief_of, build_model, load_model, resume, train
-from polariscope.training.start import warm
 from polariscope.worlds.renderers.digits import Digits
 from polariscope.worlds.splits import RandomSplit
 from polariscope.worlds.targets import Task
@@ -27,9 +27,11 @@ QUICK = Search(candidates=40, steps=5, rate=0.1)
 
 
 def config(steps: int = 8, count: int = 240, **settings) -> RunConfig:
+    """A tiny run that tells even digits from odd ones."""
     objective = ABSTraining(anneal=4, reserved=20)
-    training = TrainingConfig(steps, batch_size=60, seed=3, evaluate_every=0, log_every=2)
-    return RunConfig(Digits(count=count, size=16), objective, ABSConfig(latents=4, search=QUICK, **settings), training)
+    training = TrainingConfig(steps, batch_size=20, seed=3, evaluate_every=0, log_every=2)
+    world = Task(Digits(count=count, size=16), "digit", "parity")
+    return RunConfig(world, objective, ABSConfig(latents=4, search=QUICK, **settings), training)
 
 
 def batch(x: torch.Tensor, labels: torch.Tensor, classes: int, evaluating: bool = False) -> Batch:
@@ -141,7 +143,7 @@ def test_training_raises_the_evidence_and_a_run_resumes_to_the_same_bits(tmp_pat
     ours, theirs = load_model(whole).state_dict(), load_model(resumed).state_dict()
     assert all(torch.equal(ours[name], theirs[name]) for name in ours)
     assert 1.0 != float(ours["alpha"]) != settled
-    assert float(ours["counts"].sum()) == 8 * 60
+    assert float(ours["counts"].sum()) == 8 * 20
 
 
 def test_reserved_images_are_never_trained_on() -> None:
@@ -171,27 +173,6 @@ def test_objectives_without_reserve_train_on_everything(monkeypatch: pytest.Monk
     assert state.model.training
 
 
-@pytest.mark.spec("001b/B-08")
-def test_a_binary_run_takes_the_decoders_of_another_run(tmp_path: Path) -> None:
-    """The decoders are frozen and one step changes the encoders alone, which inference does not use; then the factors
-    are searched and the softmax is calibrated for binarised images."""
-    run = train(config(), tmp_path, quiet=True)
-    other = config(steps=1, binary=True)
-    start = warm(run, freeze=("decoders",))
-    assert isinstance(start, Start)
-    binary = train(
-        RunConfig(other.world, other.objective, other.model, other.training, start=start), tmp_path, quiet=True
-    )
-    plain, made = load_model(run), load_model(binary)
-    decoders, theirs = plain.decoders.state_dict(), made.decoders.state_dict()
-    assert all(torch.equal(decoders[name], theirs[name]) for name in decoders)
-    assert made.binary
-    x = to_tensor(Digits(count=6, size=16).observe(np.arange(6)))
-    binarised = (x >= 0.5).float()
-    torch.testing.assert_close(made(x), -made.gamma * plain.infer(binarised).losses, rtol=0, atol=1e-3)
-    assert 0.96 <= float(made.gamma.min()) <= float(made.gamma.max()) <= 1.06
-
-
 @pytest.mark.spec("001b/B-51")
 def test_the_class_prior_is_the_frequency_in_training() -> None:
     made = config(steps=2, prior="frequencies")
@@ -210,8 +191,8 @@ def test_a_trained_run_is_a_subject_that_predicts_and_encodes(tmp_path: Path) ->
     x = to_tensor(Digits(count=4, size=16).observe(np.arange(4)))
     with subject.at_rest():
         scores, code = subject.scores(x), subject.encode(x)
-    assert scores.shape == (4, 10)
-    assert code["mean"].shape == (4, 40)
+    assert scores.shape == (4, 2)
+    assert code["mean"].shape == (4, 8)
     torch.testing.assert_close(scores, -load_model(run).infer(x).losses)
 
 
@@ -234,3 +215,26 @@ def test_data_outside_of_the_box_is_refused() -> None:
     network = ABSConfig(latents=3).build(Brief((1, 16, 16), 2))
     with pytest.raises(ValueError, match="0 to 1"):
         ABSTraining()(network, batch(3 * torch.ones(4, 1, 16, 16), torch.tensor([0, 1, 0, 1]), 2), 0)
+
+
+@pytest.mark.spec("001b/B-08")
+def test_runs_are_trained_once_and_a_binary_run_takes_their_decoders(tmp_path: Path) -> None:
+    """The decoders are frozen and one step changes the encoders alone, which inference does not use; then the factors
+    are searched and the softmax is calibrated for binarised images."""
+    world = Task(Digits(count=120, size=16), "digit", "parity")
+    settings = abs_config(
+        world, epochs=0.5, anneal=0.2, batch_size=40, reserved=10, model=ABSConfig(latents=3, search=QUICK), seed=5
+    )
+    assert settings.training.steps == 2  # 120 images, 12 held out, 10 reserved: 98 to train on
+    run = trained_abs(settings, tmp_path)
+    assert trained_abs(settings, tmp_path).id == run.id
+    binary = trained_binary_abs(run, tmp_path)
+    assert trained_binary_abs(run, tmp_path).id == binary.id
+    plain, made = load_model(run), load_model(binary)
+    decoders, theirs = plain.decoders.state_dict(), made.decoders.state_dict()
+    assert all(torch.equal(decoders[name], theirs[name]) for name in decoders)
+    assert made.binary
+    x = to_tensor(world.observe(np.arange(6)))
+    losses = plain.infer((x >= 0.5).float()).losses
+    torch.testing.assert_close(made(x), -made.gamma * losses, rtol=0, atol=1e-3)
+    assert 0.96 <= float(made.gamma.min()) <= float(made.gamma.max()) <= 1.06
