@@ -25,6 +25,8 @@ from polariscope.grammar import counted
 from polariscope.report import robustness_figures
 from polariscope.robustness.attacks import Attack, Attacked, NoGradient, Norm, accuracy_at, joined, least
 from polariscope.robustness.attacks.attacked import median_distance
+from polariscope.robustness.bounds import Bounds, BoundSettings, Confrontation, NoBound
+from polariscope.robustness.bounds import bounds as lower_bounds
 from polariscope.robustness.kept import KeptAttacks
 from polariscope.robustness.noise_distance import NoiseDistances, noise_distances
 from polariscope.robustness.suites import Budget, attack_suite, attack_title
@@ -50,16 +52,6 @@ Tell = Callable[[str, float], None]
 
 
 @dataclass(frozen=True, eq=False)
-class LowerBounds:
-    """Distances within which no adversarial exists, image by image: proven, or estimated."""
-
-    distances: NDArray[np.float64]
-    kind: str
-    """"certificate", or "estimated bound" where a global minimum is assumed to be found."""
-    method: str
-
-
-@dataclass(frozen=True, eq=False)
 class NormCard:
     """What is known about one norm."""
 
@@ -69,7 +61,13 @@ class NormCard:
     """By the attack's name with its settings."""
     not_run: Mapping[str, str]
     """Attacks that could not be run, with the reason."""
-    bounds: LowerBounds | None = None
+    bounds: Bounds | NoBound | None = None
+    """Lower bounds, or why none is known; None if they were not asked for."""
+
+    @property
+    def lower(self) -> NDArray[np.float64] | None:
+        """The lower bound of each image, where one is known."""
+        return self.bounds.lower if isinstance(self.bounds, Bounds) else None
 
     @property
     def best(self) -> Attacked | None:
@@ -79,9 +77,9 @@ class NormCard:
     @property
     def violations(self) -> int:
         """Images with an adversarial nearer than their lower bound: none, if the bound is a certificate."""
-        if self.bounds is None or self.best is None:
+        if not isinstance(self.bounds, Bounds) or self.best is None:
             return 0
-        return int((self.best.distances < self.bounds.distances * (1 - 1e-6)).sum())
+        return len(Confrontation(self.bounds, self.best.distances).violated)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -133,17 +131,19 @@ class RobustnessCard:
             rows += [_row(card, name, result, self.seed) for name, result in several.items() if result is not None]
             rows += [{"norm": NORM_NAMES[card.norm], "attack": name, "note": f"not run: {why}"}
                      for name, why in card.not_run.items()]  # fmt: skip
-            if card.bounds is not None:
-                finite = card.bounds.distances
+            if isinstance(card.bounds, Bounds):
                 rows.append(
                     {
                         "norm": NORM_NAMES[card.norm],
-                        "attack": f"{card.bounds.kind}: {card.bounds.method}",
-                        "median": median_distance(finite),
-                        "accuracy": float(accuracy_at(finite, [card.threshold])[0]),
+                        "attack": f"{card.bounds.title}: {card.bounds.method}",
+                        "median": card.bounds.median,
+                        "accuracy": card.bounds.accuracy(card.threshold),
                         "note": f"lower bound; {counted(card.violations, 'violation')} by attacks",
                     }
                 )
+            elif isinstance(card.bounds, NoBound):
+                row = {"norm": NORM_NAMES[card.norm], "attack": "lower bound"}
+                rows.append(row | {"note": f"no bound is known: {card.bounds.reason}"})
         return rows
 
     def findings(self, title: str = "", settings: Mapping[str, Any] | None = None) -> Findings:
@@ -168,8 +168,8 @@ class RobustnessCard:
             if card.best is not None:
                 arrays[f"{card.norm}_adversarials"] = card.best.adversarials.numpy()
                 arrays[f"{card.norm}_distances"] = card.best.distances
-            if card.bounds is not None:
-                arrays[f"{card.norm}_bounds"] = card.bounds.distances
+            if card.lower is not None:
+                arrays[f"{card.norm}_bounds"] = card.lower
         facts = {"examples": self.examples, "budget": self.budget, "clean": self.clean}
         notes = list(self.notes) + [note for card in self.norms if card.best for note in card.best.notes]
         return Findings(
@@ -222,7 +222,7 @@ class RobustnessCard:
                 (
                     NORM_NAMES[card.norm],
                     card.best.distances if card.best is not None else np.zeros(0),
-                    None if card.bounds is None else card.bounds.distances,
+                    card.lower,
                     card.threshold,
                 )
                 for card in shown
@@ -335,9 +335,11 @@ def robustness(
                 warnings += compare_attacks(cards[-1].results)
                 warnings += zero_gradient_warnings(cards[-1].results)
     if "bounds" in only:
-        cards = [_bounded(subject, x, y, card, seed) for card in cards] if cards else cards
-        if not any(card.bounds is not None for card in cards):
-            skipped["bounds"] = "no lower bound is known for this kind of classifier"
+        cards = cards or [NormCard(norm, _threshold(norm, thresholds), {}, {}) for norm in norms]
+        for number, card in enumerate(cards):
+            settings = BoundSettings(seeds=3 if budget == "quick" else 10)
+            cards[number] = replace(card, bounds=lower_bounds(subject, x, y, card.norm, settings))
+            tell("bounds", (number + 1) / len(cards))
     noise: list[NoiseDistances] = []
     if "noise" in only:
         for kind in ("gaussian", "uniform"):
@@ -408,7 +410,7 @@ def _attacked(
             if not attack.refuses(subject_classes(subject, x)):
                 raise
             not_run[name] = str(error)
-    return NormCard(norm, (thresholds or {}).get(norm, THRESHOLDS[norm]), results, not_run)
+    return NormCard(norm, _threshold(norm, thresholds), results, not_run)
 
 
 def _share(tell: Tell, name: str, at: int, count: int, share: float) -> None:
@@ -440,8 +442,8 @@ def subject_classes(subject: Subject, x: Tensor) -> int:
         return int(subject.scores(x[:1]).shape[1])
 
 
-def _bounded(subject: Subject, x: Tensor, y: Tensor, card: NormCard, seed: int) -> NormCard:
-    return card
+def _threshold(norm: Norm, thresholds: Mapping[Norm, float] | None) -> float:
+    return (thresholds or {}).get(norm, THRESHOLDS[norm])
 
 
 def _row(card: NormCard, name: str, result: Attacked, seed: int) -> dict[str, Any]:
