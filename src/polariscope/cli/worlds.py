@@ -41,6 +41,7 @@ SHOW_HELP = """polariscope worlds show NAME [options]
 Draws a contact sheet of a world and says what is in it. NAME is the name of a world, or the path of a file or a folder
 of images. The world options below are those of the named world."""
 
+
 @commands.register("worlds", "list the worlds, or show one as a contact sheet", group="data")
 def main(arguments: list[str]) -> int:
     if arguments and arguments[0] == "show":

@@ -139,6 +139,8 @@ class GroupSplit:
 class FileSplit:
     """The numbers of the observations that are kept stand in a file: .npy, or text with one in a line."""
 
+    examples: ClassVar[tuple[Settings, ...]] = ()  # it needs a file of yours
+
     path: str
 
     def parts(self, world: World) -> Parts:
