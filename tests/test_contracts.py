@@ -16,46 +16,10 @@ from polariscope.objectives.vae import VAE
 from polariscope.testing import check_measure, check_objective, check_world, synthetic_representation
 from polariscope.worlds import ArrayWorld, Factor, FactorGrid, GridWorld, worlds
 
-# Worlds whose default is large, or that look different in several settings; all others are checked as they come.
-SETTINGS = {
-    "sprites": [{"size": 16, "variant": v} for v in ("plain", "colour", "noisy", "textured")]
-    + [{"size": 16, "unambiguous": True}],
-    "shapes3d": [{"size": 16}],
-    "random-decoder": [{"count": 500}, {"count": 500, "size": 16, "dimension": 3}],
-    "task": [{"of": "mini-sprites", "factor": "shape,x", "told": "values"}],
-    "part": [{"of": {"name": "mini-sprites"}, "side": "train", "split": "extrapolation"}],
-    "augmented": [{"of": "mini-sprites", "flip": "both", "shift": 2, "crop": 12, "brightness": 0.2}],
-    "corrupted": [
-        {"of": {"name": "digits", "count": 200}, "kind": "glass", "severity": 1, "suite": "mnist-c"},
-        {"of": {"name": "shapes3d", "size": 16}, "kind": "snow", "seed": 3},
-    ],
-    "factor-codes": [{"of": "mini-sprites"}],
-    "pairs": [{"of": "mini-sprites", "kind": kind} for kind in ("uni", "loc", "lap", "lap-nc")],
-    "manipulated": [
-        {"of": "mini-sprites"},
-        {"of": {"name": "plane", "count": 500}, "by": {"name": "local", "epsilon": 0.3}},
-    ],
-    "natural-sprites": [
-        {"count": 500},
-        {"count": 500, "kind": "discrete", "size": 16, "videos": "kitti", "permuted": True},
-    ],
-    "masks": [{"sequences": 8}],
-    "frame-pairs": [{"of": {"name": "masks", "sequences": 8}, "furthest": 5}],
-    "properties": [{"of": "mini-sprites", "factor": "shape,x"}],
-    "toy-molecules": [{"count": 100, "tested": 10}],
-    "level-sets": [{"count": 500, "tested": 50, "dimension": dimension} for dimension in (2, 3)],
-    "gaussian": [{"count": 500}, {"count": 500, "exact": True, "rotate": False}],
-}
-NEEDS_A_FILE = {"file", "remembered", "video", "molecules", "isomers"}
 
-
-@pytest.mark.parametrize(
-    ("name", "settings"),
-    [(name, s) for name in worlds.names() if name not in NEEDS_A_FILE for s in SETTINGS.get(name, [{}])],
-    ids=str,
-)
-def test_registered_worlds_keep_the_contract(name, settings):
-    check_world(worlds.build({"name": name, **settings}))
+@pytest.mark.parametrize("description", [d for name in worlds.names() for d in worlds.examples(name)], ids=str)
+def test_registered_worlds_keep_the_contract(description):
+    check_world(worlds.build(description))
 
 
 def test_worlds_of_files_and_arrays_keep_the_contract(tmp_path):

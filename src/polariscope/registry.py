@@ -29,6 +29,8 @@ from polariscope import plugins
 
 T = TypeVar("T")
 E = TypeVar("E")
+Settings = Mapping[str, Any]
+"""Values of fields as in a TOML file: numbers, words, lists, and tables for things that are held."""
 
 _BY_TYPE: dict[Any, Registry[Any]] = {}
 """The registry that builds what a field of a type holds."""
@@ -241,6 +243,18 @@ class Registry(Catalogue[type[T]]):
         if self.stand_in is not None and not self.knows(entry):
             entry = self.stand_in(entry)
         return {"name": self.name_of(entry), **plain(entry)}
+
+    def examples(self, name: str) -> list[dict[str, Any]]:
+        """Descriptions of small things to try a class with: from the settings in its class variable ``examples``, or
+        from its defaults."""
+        cls = self.get(name)
+        declared: Iterable[Settings] | None = getattr(cls, "examples", None)
+        if declared is None and (missing := required(cls)):
+            raise ValueError(
+                f"the {self.kind} {name!r} has no default for {' and '.join(missing)}: give example settings in a "
+                "class variable, examples: ClassVar = ({...},)"
+            )
+        return [{"name": name, **settings} for settings in (({},) if declared is None else declared)]
 
     def build(self, description: Mapping[str, Any] | str) -> T:
         """What a dictionary ``{"name": ..., field: value, ...}`` or a word describes. Unknown fields are refused."""

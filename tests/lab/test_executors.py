@@ -16,15 +16,15 @@ import polariscope.lab.executors
 from polariscope.lab.executors import Died, Done, Failed, Told, as_they_come, in_parallel, interrupts_later
 
 PACKAGE = Path(polariscope.lab.executors.__file__).parents[1]
-PLACES = [str(PACKAGE / "lab"), str(Path(__file__).parent), str(PACKAGE.parent)]
+PLACES = [str(Path(__file__).parent), str(PACKAGE.parent)]
 
 
 @pytest.fixture
 def light(monkeypatch):
-    """The module and some jobs, both at top level: a worker that imports them so does not import the whole package."""
+    """The module and some jobs at top level, which a worker imports without anything heavy."""
     for place in PLACES:
         monkeypatch.syspath_prepend(place)
-    return importlib.import_module("executors"), importlib.import_module("jobs")
+    return polariscope.lab.executors, importlib.import_module("jobs")
 
 
 def work(job, tell):
@@ -119,7 +119,7 @@ def test_what_died_is_tried_once_more_after_the_others(scripted) -> None:
 
 
 def test_a_failure_is_raised_once_the_others_have_ended(scripted, monkeypatch) -> None:
-    monkeypatch.setattr(polariscope.lab.executors, "LocalProcesses", lambda workers: scripted)
+    monkeypatch.setitem(polariscope.lab.executors.executors._entries, "processes", lambda workers: scripted)
     heard = []
     with pytest.raises(ValueError, match="no"):
         in_parallel(work, ["wrong", "good", "unlucky"], 2, lambda number, what: heard.append(what))
@@ -172,7 +172,7 @@ def test_a_worker_is_started_as_a_whole() -> None:
 
 
 PARENT = """
-from executors import in_parallel
+from polariscope.lab.executors import in_parallel
 from jobs import sleep_deeply
 
 if __name__ == "__main__":

@@ -13,9 +13,9 @@ from polariscope.cli.configuration import parse_world
 from polariscope.cli.parsing import JSON, asks_for_help, flag, parse, plain_words, take_first
 from polariscope.console import Terminal
 from polariscope.printable import say
+from polariscope.registry import required
 from polariscope.report.contact_sheet import save_contact_sheet
 from polariscope.strict_json import json_text
-from polariscope.worlds.view import View
 from polariscope.worlds.world import World, worlds
 
 
@@ -41,9 +41,6 @@ SHOW_HELP = """polariscope worlds show NAME [options]
 Draws a contact sheet of a world and says what is in it. NAME is the name of a world, or the path of a file or a folder
 of images. The world options below are those of the named world."""
 
-NAMELESS = ("file", "remembered", "video")
-"""What stands for data of the user's own, and is nothing without it."""
-
 
 @commands.register("worlds", "list the worlds, or show one as a contact sheet", group="data")
 def main(arguments: list[str]) -> int:
@@ -54,22 +51,23 @@ def main(arguments: list[str]) -> int:
             f"'polariscope worlds' lists the worlds, and 'polariscope worlds show NAME' draws one: got {arguments[0]!r}"
         )
     options = parse(ListOptions, arguments, "worlds")
-    rows = [describe(name) for name in worlds.names() if name not in NAMELESS]
+    own_data = {name for name in worlds.names() if getattr(worlds.get(name), "examples", None) == ()}
+    rows = [describe(name) for name in worlds.names() if name not in own_data]
     if options.json:
         print(json_text(rows))
         return 0
     console = Terminal(highlight=False)
-    views = []
+    others = []
     for row in rows:
         if row["shape"] is None:
-            views.append(row)
+            others.append(row)
             continue
         shape = "x".join(map(str, row["shape"]))
         console.print(f"[bold]{row['name']}[/bold]  {row['observations']:,} observations of {shape}")
         console.print(Padding(row["about"], (0, 0, 0, 2)), markup=False)
         console.print(Padding(f"[dim]{', '.join(row['factors']) or 'no factors'}[/dim]", (0, 0, 1, 2)))
-    console.print("Views of another world, which --world.of names:")
-    for row in views:
+    console.print("Views of another world, which --world.of names, and worlds whose settings have no defaults:")
+    for row in others:
         console.print(f"[bold]{row['name']}[/bold]  {row['about']}")
     console.print("A path takes the place of a name: IDX, npz, npy, HDF5, MATLAB files and folders of images are read.")
     return 0
@@ -79,7 +77,7 @@ def describe(name: str) -> dict[str, Any]:
     """One world at its default settings, for the list."""
     kind = worlds.get(name)
     about = plain_words(kind.__doc__)
-    if issubclass(kind, View):  # nothing without a world to look at
+    if required(kind):  # nothing without a world to look at
         return {"name": name, "observations": None, "shape": None, "factors": [], "about": about}
     world = kind()
     factors = [f"{f.name} {f.size}" if f.size else f.name for f in world.factors]

@@ -29,6 +29,7 @@ from typing import Any, Protocol, TypeVar
 from polariscope import plugins
 from polariscope.interrupts import as_if_interrupted, once
 from polariscope.memory import keep_freed_memory
+from polariscope.registry import Catalogue
 
 Job = TypeVar("Job")
 Result = TypeVar("Result")
@@ -88,21 +89,28 @@ class Executor(Protocol):
         """Forget what is queued, let what is running save itself for :data:`GRACE` seconds, and leave no process."""
 
 
+executors: Catalogue[Callable[[int], Executor]] = Catalogue("executor")
+
+
 def in_parallel(
-    work: Work[Job, Result], jobs: Sequence[Job], workers: int | None = None, report: Report | None = None
+    work: Work[Job, Result],
+    jobs: Sequence[Job],
+    workers: int | None = None,
+    report: Report | None = None,
+    executor: str = "processes",
 ) -> list[Result]:
     """``work(job, tell)`` for every job; results in the order of the jobs.
 
     ``work`` is a module-level function; what it ``tell``s reaches ``report(job number, what)`` here. A failure is
     raised once the other jobs have ended; Ctrl-C, or an exception of ``report``, ends them all. One worker (or one job)
-    runs in this process.
+    runs in this process, if the executor is that of this machine's processes.
     """
     report = report or (lambda number, what: None)
     workers = min(workers or os.cpu_count() or 1, len(jobs))
-    if workers <= 1:
+    if workers <= 1 and executor == "processes":
         return [work(job, partial(report, number)) for number, job in enumerate(jobs)]
-    with closing(LocalProcesses(workers)) as executor:
-        ends = sorted(as_they_come(executor, work, jobs, report), key=lambda end: end.number)
+    with closing(executors.get(executor)(max(workers, 1))) as place:
+        ends = sorted(as_they_come(place, work, jobs, report), key=lambda end: end.number)
     for end in ends:
         if isinstance(end, Failed):
             raise end.error
@@ -140,6 +148,7 @@ class _Worker:
     job: int | None = None
 
 
+@executors.register("processes")
 class LocalProcesses:
     """Processes of one thread each on this machine: an :class:`Executor`."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, fields
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from polariscope.manipulation.folding import shifted
 from polariscope.manipulation.manipulation import Fitted, Manipulation, check_world
 from polariscope.manipulation.noise import Noise
+from polariscope.registry import Settings
 from polariscope.worlds.view import View
 from polariscope.worlds.world import World, worlds
 
@@ -28,6 +29,11 @@ class ManipulatedView(View):
     >>> bool((abs(view.observe([7]) - view.of.observe([7])) <= 0.1 + 1e-6).all())
     True
     """
+
+    examples: ClassVar[tuple[Settings, ...]] = (
+        {"of": "mini-sprites"},
+        {"of": {"name": "plane", "count": 500}, "by": {"name": "local", "epsilon": 0.3}},
+    )
 
     of: World
     by: Manipulation = field(default_factory=Noise)

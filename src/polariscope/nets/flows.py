@@ -11,13 +11,14 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal, cast
+from typing import ClassVar, Literal, cast
 
 import torch
 from torch import Tensor, nn
 
 from polariscope.nets.model import Brief, Shape, models
 from polariscope.nets.posterior import Point
+from polariscope.registry import Settings
 
 Kind = Literal["additive", "volume-preserving", "affine"]
 
@@ -83,6 +84,10 @@ class CouplingFlowConfig:
     Those that are "volume-preserving" scale by factors whose product is 1 (Sorrenson et al. 2020), "additive" ones only
     shift (Dinh et al. 2014), and "affine" ones scale as they like (Dinh et al. 2017).
     """
+
+    examples: ClassVar[tuple[Settings, ...]] = tuple(
+        {"hidden": [16], "kind": kind} for kind in ("volume-preserving", "additive", "affine")
+    )
 
     blocks: int = 6
     hidden: tuple[int, ...] = (500, 500)

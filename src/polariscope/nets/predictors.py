@@ -59,7 +59,7 @@ class AlexNet:
     """How weights are drawn and scaled."""
 
     def build(self, brief: Brief) -> nn.Sequential:
-        channels, weights = images(brief, "alexnet")[0], Weights(self.parametrisation)
+        channels, weights = images(brief, "alexnet", smallest=63)[0], Weights(self.parametrisation)
         return alexnet(self.width, channels, predicts(brief, "alexnet"), weights, seed=_draw())
 
 

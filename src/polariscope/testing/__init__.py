@@ -1,4 +1,4 @@
-"""The contract kit: what worlds, objectives, measures, models, readers and studies promise, checked on yours, too.
+"""The contract kit: what everything that can be registered promises, and readers and executors, checked on yours too.
 
 Rooms that trust each other's promises need no special cases: training resumes to the same bits because observations
 are a function of their number, tables show a range because the measure declares it. Each check is a plain function
@@ -12,20 +12,28 @@ from typing import TYPE_CHECKING
 from polariscope.lazy import looked_up
 
 if TYPE_CHECKING:
+    from polariscope.testing.executors import check_executor as check_executor
     from polariscope.testing.measures import check_measure as check_measure
     from polariscope.testing.measures import synthetic_representation as synthetic_representation
+    from polariscope.testing.models import check_model as check_model
     from polariscope.testing.objectives import check_objective as check_objective
     from polariscope.testing.readers import check_reader as check_reader
+    from polariscope.testing.splits import check_split as check_split
     from polariscope.testing.studies import check_study as check_study
     from polariscope.testing.subjects import check_subject as check_subject
+    from polariscope.testing.views import check_view as check_view
     from polariscope.testing.worlds import check_world as check_world
 
 _PLACES = {
+    "check_executor": "executors",
     "check_measure": "measures",
+    "check_model": "models",
     "check_objective": "objectives",
     "check_reader": "readers",
+    "check_split": "splits",
     "check_study": "studies",
     "check_subject": "subjects",
+    "check_view": "views",
     "check_world": "worlds",
     "synthetic_representation": "measures",
 }

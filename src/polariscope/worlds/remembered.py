@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass, is_dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from polariscope.registry import held
+from polariscope.registry import Settings, held
 from polariscope.worlds.factors import Factor, Kind
 from polariscope.worlds.world import World, worlds
 
@@ -20,6 +20,8 @@ HASHED_AT_ONCE = 1024
 @dataclass(frozen=True)
 class Remembered:
     """What a run knows of data that was given to it in memory: its hash, its size, its factors; not the data itself."""
+
+    examples: ClassVar[tuple[Settings, ...]] = ()  # it needs data in memory
 
     sha256: str
     count: int

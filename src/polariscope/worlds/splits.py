@@ -12,13 +12,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Literal, Protocol, runtime_checkable
+from typing import ClassVar, Literal, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from polariscope.foreign_files import check_regular
-from polariscope.registry import Registry, nearest
+from polariscope.registry import Registry, Settings, nearest
 from polariscope.worlds.factors import Factor, numbered
 from polariscope.worlds.readers.numpy_files import read_npy
 from polariscope.worlds.view import Paired, View, inside
@@ -139,6 +139,8 @@ class GroupSplit:
 class FileSplit:
     """The numbers of the observations that are kept stand in a file: .npy, or text with one in a line."""
 
+    examples: ClassVar[tuple[Settings, ...]] = ()  # it needs a file of yours
+
     path: str
 
     def parts(self, world: World) -> Parts:
@@ -196,6 +198,8 @@ class Part(View):
     >>> len(Part(MiniSprites())), len(Part(MiniSprites(), side="train"))
     (130, 1166)
     """
+
+    examples: ClassVar[tuple[Settings, ...]] = ({"of": "mini-sprites", "side": "train", "split": "extrapolation"},)
 
     of: World
     split: Split = field(default_factory=RandomSplit)

@@ -7,12 +7,12 @@ A mask lives on the pixels. A view that moves pixels has to move the mask with t
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from polariscope.registry import nearest
+from polariscope.registry import Settings, nearest
 from polariscope.worlds.factors import Factor, numbered
 from polariscope.worlds.view import View, inside
 from polariscope.worlds.world import World, worlds
@@ -82,6 +82,8 @@ class Task(View):
     >>> task.target_of([0, len(task) - 1]).tolist()
     [[0.0, 0.0], [1.0, 1.0]]
     """
+
+    examples: ClassVar[tuple[Settings, ...]] = ({"of": "mini-sprites", "factor": "shape,x", "told": "values"},)
 
     of: World
     factor: str = ""

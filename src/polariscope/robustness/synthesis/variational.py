@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
 
 from polariscope.nets.model import Brief, Shape, images, models, predicts
 from polariscope.nets.posterior import Diagonal
+from polariscope.registry import Settings
 from polariscope.robustness.synthesis.classifier import ABSClassifier
 from polariscope.robustness.synthesis.inference import Candidates, Inference, Search, candidate_codes, fits, infer_one
 from polariscope.robustness.synthesis.likelihoods import BernoulliLikelihood, GaussianLikelihood
@@ -26,6 +27,8 @@ from polariscope.robustness.synthesis.networks import SMALLEST, ClassDecoder, cl
 class ABSConfig:
     """Analysis by synthesis: an autoencoder for each class, and classification by which of them explains an image
     best."""
+
+    examples: ClassVar[tuple[Settings, ...]] = ({"latents": 2, "search": {"candidates": 20, "steps": 3}},)
 
     latents: int = 8
     """Latent variables of each class."""

@@ -10,10 +10,12 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from polariscope.registry import Settings
 from polariscope.worlds.factors import Factor, numbered
 from polariscope.worlds.points.synthetic import POINTS, PointWorld
 from polariscope.worlds.targets import Target
@@ -53,6 +55,10 @@ class LevelSets(PointWorld):
     >>> [round(float(floor), 5) for floor in (world.y_floor, world.x_floor, LevelSets(dimension=3).x_floor)]
     [0.24817, 0.02851, 0.02219]
     """
+
+    examples: ClassVar[tuple[Settings, ...]] = tuple(
+        {"count": 500, "tested": 50, "dimension": dimension} for dimension in (2, 3)
+    )
 
     dimension: int = 2
     """2 for ellipses, 3 for ellipsoids."""

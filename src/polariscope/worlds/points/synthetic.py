@@ -10,12 +10,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.spatial.transform import Rotation
 
+from polariscope.registry import Settings
 from polariscope.worlds.capacity import check_count
 from polariscope.worlds.factors import Factor, numbered
 from polariscope.worlds.world import worlds
@@ -89,6 +90,8 @@ class Gaussian(PointWorld):
     >>> np.linalg.eigvalsh(np.cov(x.T, bias=True)).round(5).tolist()
     [1.0, 4.0]
     """
+
+    examples: ClassVar[tuple[Settings, ...]] = ({"count": 500}, {"count": 500, "exact": True, "rotate": False})
 
     count: int = 10_000
     spectrum: tuple[float, ...] = (5.0, 3.0, 1.5, 0.8, 0.3, 0.1)
@@ -270,6 +273,8 @@ class RandomDecoder(PointWorld):
     they fall short of it, as they do for the factors themselves. Images of 1 or 2 factors come so dense that rounding
     to 8 bits shows (and repeats images): take points there.
     """
+
+    examples: ClassVar[tuple[Settings, ...]] = ({"count": 500}, {"count": 500, "size": 16, "dimension": 3})
 
     count: int = 10_000
     dimension: int = 20

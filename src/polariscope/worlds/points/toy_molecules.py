@@ -11,11 +11,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from polariscope.registry import Settings
 from polariscope.worlds.capacity import check_count
 from polariscope.worlds.molecules import Molecules, MoleculeWorld
 from polariscope.worlds.numbered_draws import uniform
@@ -53,6 +54,8 @@ class ToyMolecules(MoleculeWorld):
     >>> world.shape, world.layout.bag_sizes["CH"], world.targets[0].name
     ((66,), 24, 'gap (kcal/mol)')
     """
+
+    examples: ClassVar[tuple[Settings, ...]] = ({"count": 100, "tested": 10},)
 
     count: int = 2300
     tested: int = 300

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
 import numpy as np
 import tyro
@@ -20,6 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from polariscope.foreign_files import check_regular, printable, reading
 from polariscope.grammar import counted, data_name
+from polariscope.registry import Settings
 from polariscope.worlds.factors import Factor
 from polariscope.worlds.labels import DeclaredKind, Kinds, as_factors
 from polariscope.worlds.observations import Arranged, Resized, Rows, as_observations, held, shaped
@@ -134,6 +135,8 @@ def read(
 @dataclass(frozen=True)
 class File:
     """A file or a folder of images by its path, so that a configuration can name it. It is read when first needed."""
+
+    examples: ClassVar[tuple[Settings, ...]] = ()  # it needs a file of yours
 
     path: str
     size: int | None = None

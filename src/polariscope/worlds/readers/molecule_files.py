@@ -13,13 +13,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from polariscope.foreign_files import check_regular, printable, reading
-from polariscope.registry import nearest
+from polariscope.registry import Settings, nearest
 from polariscope.worlds.bag_of_bonds import CHARGES, bag_of_bonds, checked_molecules
 from polariscope.worlds.capacity import check_unpacked
 from polariscope.worlds.molecules import Molecules, MoleculeWorld, check_apart, check_property, first_of_each
@@ -45,6 +45,8 @@ class MoleculeFile(MoleculeWorld):
     Molecules of several formulas share one bag of bonds, filled up with 0. A random share is held out, the same for the
     same seed. SMILES need rdkit (``pip install polariscope[chem]``), which makes a seeded geometry of each.
     """
+
+    examples: ClassVar[tuple[Settings, ...]] = ()  # it needs a file of yours
 
     path: str = ""
     properties: str = ""

@@ -13,11 +13,12 @@ from dataclasses import dataclass, fields
 from functools import cached_property
 from itertools import groupby
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from polariscope.registry import Settings
 from polariscope.worlds.mask_sequences import FEWEST, Clips, Masks, MaskWorld, visible_runs
 from polariscope.worlds.readers.image_folder import IMAGE_SUFFIXES, open_image
 from polariscope.worlds.readers.numpy_files import npz
@@ -34,6 +35,8 @@ class Video(MaskWorld):
     of mass and the area in a window; the view ``frame-pairs`` makes pairs of it, and
     :func:`polariscope.worlds.views.sequences.transitions` measures how objects move.
     """
+
+    examples: ClassVar[tuple[Settings, ...]] = ()  # it needs a file of yours
 
     path: str = ""
     size: int = 64

@@ -12,12 +12,14 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.signal import lfilter
 from scipy.special import polygamma, psi
 
+from polariscope.registry import Settings
 from polariscope.worlds.capacity import check_count
 from polariscope.worlds.mask_sequences import FEWEST, Clips, Masks, MaskWorld, visible_runs
 from polariscope.worlds.renderers.natural_increments import FACTORS, PUBLISHED
@@ -54,6 +56,8 @@ class Walkers(MaskWorld):
     >>> world.shape, [factor.name for factor in world.factors]
     ((1, 64, 64), ['y', 'x', 'area'])
     """
+
+    examples: ClassVar[tuple[Settings, ...]] = ({"sequences": 8},)
 
     sequences: int = 200
     """Sequences that are drawn; the publication has 2,120."""

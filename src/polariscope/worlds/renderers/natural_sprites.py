@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtr, ndtri
 
+from polariscope.registry import Settings
 from polariscope.worlds.capacity import check_count
 from polariscope.worlds.factors import Factor, FactorGrid, numbered
 from polariscope.worlds.kept import ROOM, Kept
@@ -63,6 +64,11 @@ class NaturalSprites:
     >>> world.shape, (first == second).tolist()
     ((1, 64, 64), [[False, False, False, True, True], [False, False, False, True, True]])
     """
+
+    examples: ClassVar[tuple[Settings, ...]] = (
+        {"count": 500},
+        {"count": 500, "kind": "discrete", "size": 16, "videos": "kitti", "permuted": True},
+    )
 
     kind: Kind = "continuous"
     count: int = 40_000

@@ -17,11 +17,12 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, reduce
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from polariscope.registry import Settings
 from polariscope.worlds.factors import Factor, FactorGrid
 from polariscope.worlds.world import GridWorld, worlds
 
@@ -69,6 +70,8 @@ class Shapes3D(GridWorld):
     >>> world.observe([123456])[0, :, 0, 0].tolist()
     [153, 226, 249]
     """
+
+    examples: ClassVar[tuple[Settings, ...]] = ({"size": 16},)
 
     size: int = 64
 

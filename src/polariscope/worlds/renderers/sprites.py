@@ -13,12 +13,12 @@ import os
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from polariscope.registry import nearest
+from polariscope.registry import Settings, nearest
 from polariscope.worlds.factors import Factor, FactorGrid
 from polariscope.worlds.numbered_draws import counters, mix, random_words
 from polariscope.worlds.renderers.sprite_raster import silhouettes
@@ -55,6 +55,11 @@ class Sprites(GridWorld):
     >>> world.factors_of([541563]).tolist(), int((world.observe([541563]) == 255).sum())
     ([[2, 1, 8, 27, 27]], 83)
     """
+
+    examples: ClassVar[tuple[Settings, ...]] = (
+        *({"size": 16, "variant": variant} for variant in ("plain", "colour", "noisy", "textured")),
+        {"size": 16, "unambiguous": True},
+    )
 
     size: int = 64
     variant: Variant = "plain"

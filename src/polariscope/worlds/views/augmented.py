@@ -5,12 +5,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtri
 
+from polariscope.registry import Settings
 from polariscope.worlds.numbered_draws import uniform
 from polariscope.worlds.targets import UNLABELLED
 from polariscope.worlds.view import View, drawn
@@ -62,6 +63,10 @@ class Augmented(View):
     >>> world.shape, bool((world.drawn(0, 1).observe([5]) == world.drawn(0, 1).observe([4, 5])[1]).all())
     ((1, 12, 12), True)
     """
+
+    examples: ClassVar[tuple[Settings, ...]] = (
+        {"of": "mini-sprites", "flip": "both", "shift": 2, "crop": 12, "brightness": 0.2},
+    )
 
     of: World
     flip: Literal["none", "horizontal", "vertical", "both"] = "none"

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from numpy.typing import ArrayLike, NDArray
 
+from polariscope.registry import Settings
 from polariscope.worlds.view import View
 from polariscope.worlds.views.corruptions.suites import corrupt, suite_named
 from polariscope.worlds.world import World, worlds
@@ -28,6 +29,11 @@ class Corrupted(View):
     >>> world.shape, bool((world.observe([5])[0] == world.observe([4, 5])[1]).all())
     ((1, 28, 28), True)
     """
+
+    examples: ClassVar[tuple[Settings, ...]] = (
+        {"of": {"name": "digits", "count": 200}, "kind": "glass", "severity": 1, "suite": "mnist-c"},
+        {"of": {"name": "shapes3d", "size": 16}, "kind": "snow", "seed": 3},
+    )
 
     of: World
     kind: str = "gaussian"

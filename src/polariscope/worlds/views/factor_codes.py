@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from polariscope.registry import Settings
 from polariscope.worlds.view import View
 from polariscope.worlds.world import World, worlds
 
@@ -24,6 +25,8 @@ class FactorCodes(View):
     >>> FactorCodes(MiniSprites(), size=6, negative=True).observe([1295]).tolist()
     [[-1.0, -1.0, -1.0, -1.0, -1.0, 0.0]]
     """
+
+    examples: ClassVar[tuple[Settings, ...]] = ({"of": "mini-sprites"},)
 
     of: World
     size: int = 10

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from polariscope.registry import Settings
 from polariscope.worlds.factors import Factor, FactorGrid
 from polariscope.worlds.numbered_draws import uniform
 from polariscope.worlds.view import View, drawn
@@ -35,6 +36,10 @@ class Pairs(View):
     >>> (first != second).any(1).tolist(), (first != second)[:, 0].tolist()  # something moves, but never the shape
     ([True, True], [False, False])
     """
+
+    examples: ClassVar[tuple[Settings, ...]] = tuple(
+        {"of": "mini-sprites", "kind": kind} for kind in ("uni", "loc", "lap", "lap-nc")
+    )
 
     of: World
     kind: Literal["uni", "one", "loc", "lap", "lap-nc"] = "lap"

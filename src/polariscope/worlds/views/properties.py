@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from polariscope.registry import nearest
+from polariscope.registry import Settings, nearest
 from polariscope.worlds.factors import Factor
 from polariscope.worlds.renderers.sprites import Sprites
 from polariscope.worlds.targets import Target
@@ -43,6 +44,8 @@ class Properties(View):
     >>> sprites.target_of([0, len(sprites) - 1]).astype(float).round(4).tolist()
     [[0.3333, 0.0], [1.0, 1.0]]
     """
+
+    examples: ClassVar[tuple[Settings, ...]] = ({"of": "mini-sprites", "factor": "shape,x"},)
 
     of: World
     factor: str = ""

@@ -5,11 +5,12 @@ from __future__ import annotations
 from copy import copy
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from polariscope.registry import Settings
 from polariscope.worlds.factors import numbered
 from polariscope.worlds.numbered_draws import uniform
 from polariscope.worlds.splits import Parts, parted, splits
@@ -41,6 +42,8 @@ class FramePairs(View):
     >>> int(steps.min()), int(steps.max())
     (1, 5)
     """
+
+    examples: ClassVar[tuple[Settings, ...]] = ({"of": {"name": "masks", "sequences": 8}, "furthest": 5},)
 
     of: World
     furthest: int = 1
