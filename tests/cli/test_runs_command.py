@@ -143,8 +143,8 @@ def test_a_run_in_use_is_examined_but_not_trained(run, trained, tmp_path) -> Non
             "wait for it, or stop it first\n"
         )
         code, out, err = run("examine", found.id, "--count", "64", "--json")
-        assert code == 0
-        assert "not noted in run.json" in err
+        assert code == 0, err
+        assert any("not noted in run.json: run" in note for note in json.loads(out)["notes"])
         assert (found.path / "report.html").exists()
     code, out, _ = run("train", "--resume", found.id, "--json")
     assert (code, json.loads(out)["status"]) == (0, "done")
@@ -358,10 +358,10 @@ def test_what_can_be_done_next_is_what_the_model_can_do(run, small, tmp_path) ->
     code, out, err = run("train", "sprites", *words, "--training.batch-size", "4")
     assert code == 0, err
     (found,) = Store(tmp_path / "runs").runs()
-    following = f"polariscope corruptions {found.id} or polariscope kernel {found.id}"
+    following = f"polariscope robustness {found.id} or polariscope kernel {found.id}"
     assert out.splitlines()[-1] == f"next: {following}"
     code, _, err = run("examine", found.id)
     assert (code, err) == (
         2,
-        f"error: the model of run {found.id} gives no codes to examine; what tells about it: {following}\n",
+        f"error: the model of run {found.id} gives no codes to examine; what can be done with this run: {following}\n",
     )

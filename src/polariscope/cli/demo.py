@@ -8,13 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from polariscope.cli import commands
-from polariscope.cli.examine import note
-from polariscope.cli.named import run_shelf
 from polariscope.cli.parsing import parse
 from polariscope.cli.progress import bars
 from polariscope.console import Terminal
-from polariscope.examination.examination import about_run
-from polariscope.examination.examine import examine
+from polariscope.examination.examine import examine_run
 from polariscope.findings import save
 from polariscope.lab.holding import InUseError, hold
 from polariscope.lab.store import Run, Store
@@ -87,13 +84,9 @@ def show(demo: Run, runs: list[Run], options: Options) -> int:
     with bars([config.label for config in configs], steps, quiet=options.json) as tells:
         finish(runs, options.workers or None, lambda number, point: tells[number](point))
     several = []
-    for run, config in zip(runs, configs, strict=True):
+    for run in runs:
         console.print(f"examining {run.id} ...", highlight=False)
-        beta = config.objective.divergence_weight
-        asked = {"count": demo.config["examples"], "beta": beta, "shelf": run_shelf(run)}
-        examination = examine(run, config.world, **asked)
-        note(run, examination)
-        several.append(examination.findings(**about_run(run)))
+        several.append(examine_run(run, count=demo.config["examples"]).findings())
         save(several[-1:], run.path, figures=False)
     report = save(several, demo.path / "report.html", "Two models of the sprite world")
     demo.update(status="done")

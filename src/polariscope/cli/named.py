@@ -11,8 +11,8 @@ from typing import Any
 from torch import nn
 
 from polariscope import plugins
+from polariscope.cli.parsing import peek
 from polariscope.command import word_meant
-from polariscope.examination.embedding import Shelf
 from polariscope.lab.store import Run, Store
 from polariscope.printable import say
 from polariscope.subjects import Subject, as_subject
@@ -95,9 +95,9 @@ def run_subject(run: Run, step: int | None = None) -> Subject:
     return as_subject(run) if step is None else as_subject(load_model(run, step), name=run.id)
 
 
-def run_shelf(run: Run) -> Shelf:
-    """Where the representations of a run are kept: with it. Its weights say which of its models one is of."""
-    return Shelf(run.path / "representations", run.id)
+def store_named(arguments: list[str]) -> Store:
+    """The store that ``--runs`` names, before the options are parsed."""
+    return Store(Path(peek(arguments, "--runs") or "runs"))
 
 
 def opened(store: Store, name: str) -> Run:

@@ -172,6 +172,20 @@ def take(arguments: list[str], flag: str) -> str | None:
     return None
 
 
+def peek(arguments: list[str], flag: str) -> str | None:
+    """The value of ``--flag VALUE``, which stays among the words."""
+    return take(list(arguments), flag)
+
+
+def take_data(arguments: list[str]) -> str | None:
+    """Remove what names the data of a command and give it: the first word, ``--data DATA``, or ``--world DATA``."""
+    named = [take_first(arguments), take(arguments, "--data"), take(arguments, "--world")]
+    given = list(dict.fromkeys(word for word in named if word is not None))
+    if len(given) > 1:
+        raise ValueError(f"a command takes one data set, and {' and '.join(given)} are named: leave one out")
+    return given[0] if given else None
+
+
 def asks_for_help(arguments: Collection[str]) -> bool:
     return "-h" in arguments or "--help" in arguments
 

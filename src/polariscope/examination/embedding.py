@@ -17,6 +17,7 @@ from typing import Any
 import torch
 
 from polariscope import plugins
+from polariscope.lab.store import Run
 from polariscope.representation import Representation, represent
 from polariscope.subjects import Subject
 from polariscope.user_code import LIBRARIES, PACKAGE
@@ -44,6 +45,11 @@ class Shelf:
         sources = [_bytes_hash(path.read_bytes()) for path in _sources(file)]
         said = {"reference": reference, "sources": sources, "flags": flags}
         return cls(place / "representations", _hash(said))
+
+
+def run_shelf(run: Run) -> Shelf:
+    """The representations of a run are kept with it. Which of its models one is of, its weights say."""
+    return Shelf(run.path / "representations", run.id)
 
 
 def cache_folder() -> Path | None:

@@ -122,6 +122,8 @@ class Examination(Tabular):
     traversals: NDArray[Any] | None = None
     """One latent moved at a time from an example, ``(latents, steps, c, h, w)``, in the order of ``variables``."""
     notes: list[str] = field(default_factory=list)
+    about: Mapping[str, Any] = field(default_factory=dict)
+    """What the document says besides, unless it is told otherwise: see :meth:`findings` and :func:`about_run`."""
 
     @cached_property
     def limits(self) -> Limits | None:
@@ -158,13 +160,17 @@ class Examination(Tabular):
 
     def findings(
         self,
-        title: str = "model",
+        title: str | None = None,
         settings: Mapping[str, Any] | None = None,
-        metrics: Sequence[Metric] = (),
+        metrics: Sequence[Metric] | None = None,
         environment: Mapping[str, Any] | None = None,
     ) -> Findings:
-        """The document. What else is known of the model (a run's configuration and curves) can be given with it."""
-        settings = settings or {}
+        """The document. What else is known of the model (a configuration, learning curves) can be given with it, and
+        is there already for a run."""
+        title = self.about.get("title", "model") if title is None else title
+        settings = self.about.get("settings", {}) if settings is None else settings
+        metrics = self.about.get("metrics", ()) if metrics is None else metrics
+        environment = self.about.get("environment", {}) if environment is None else environment
         told = any(value.chance is not None for value in self.values)
         measured = Values(
             name="measures", title="Measures", hint=HINTS["measures"] if told else "", entries=self.values
@@ -188,7 +194,7 @@ class Examination(Tabular):
                 "intervals": {v.name: list(v.interval) for v in self.values if v.interval is not None},
             },
             settings=settings,
-            environment=environment or {},
+            environment=environment,
         )
 
     def _headline(self, metrics: Sequence[Metric]) -> Values:

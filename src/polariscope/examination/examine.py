@@ -6,39 +6,55 @@ can be wrapped into a subject; where that decodes as well, it also shows reconst
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Literal
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
-from polariscope.examination.embedding import Shelf, embed
-from polariscope.examination.examination import Examination, Variable
+from polariscope.examination.embedding import Shelf, embed, run_shelf
+from polariscope.examination.examination import Examination, about_run
 from polariscope.examination.jacobians import predicted_var
+from polariscope.examination.next_steps import said_next
+from polariscope.examination.variables import describe_variables, types_of
 from polariscope.findings import Value
+from polariscope.lab.holding import InUseError, hold
+from polariscope.lab.results import OWN, Basis, Examined, add
+from polariscope.lab.store import Run, Store, fingerprint
 from polariscope.measures.chance import Trials
-from polariscope.measures.factor_information import InformationBeyondChance, information_beyond_chance
+from polariscope.measures.factor_information import information_beyond_chance
 from polariscope.measures.mcc import lack_of_latents
 from polariscope.measures.measure import Measure, Undefined, meaning, measures
-from polariscope.measures.polarisation import VariableTypes, per_variable_kl, variable_types
 from polariscope.representation import BATCH, Representation
-from polariscope.subjects import Subject
+from polariscope.subjects import Subject, as_subject
 from polariscope.subjects.doors import subject_and_world
-from polariscope.training.run import config_of
+from polariscope.training.run import as_store, config_of
 from polariscope.user_code import UserCodeError
-from polariscope.worlds.given import Data
+from polariscope.worlds.given import Data, as_world
 from polariscope.worlds.pictures import picture_note
-from polariscope.worlds.world import World, to_tensor
+from polariscope.worlds.remembered import Remembered, remember
+from polariscope.worlds.splits import Part
+from polariscope.worlds.world import World, to_tensor, worlds
 
+Share = Literal["all", "held-out", "training"]
+"""Which of the data of a run."""
+LOOKED_AT = {
+    "all": "The examples are drawn from all data of the run {run}, training and held-out data alike; --part held-out "
+    "(part= in Python) takes the latter only.",
+    "held-out": "The examples are held-out data, which the model was not trained on.",
+    "training": "The examples are training data.",
+}
+OTHER_DATA = "The examples are not from the data that the run was trained on."
 WORDS = {"var": "posterior variances", "sample": "samples", "factors": "known factors"}
 TRAVERSAL_STEPS = 9
 TRAVERSAL_REACH = 2.5
 AUDITED = 256
 """Examples at which the decoder's slope is taken."""
-ALIKE = 0.1
-"""How far the variances of 90 % of the examples may lie apart to be called the same for all."""
 IDLE = 0.1
 """Variance of a variable's mean, as a share of its noise, up to which it says nothing."""
 
@@ -60,9 +76,9 @@ def examine(
     into one, such as a run by its id or ``"latest"``. Data is whatever :func:`~polariscope.worlds.given.as_world`
     takes, and may be left out for a run, which brings its own. ``beta`` is the weight of the divergence with which one
     of our models was trained (1 for a VAE; a run knows it); if it is given, the posterior variances are audited against
-    those the decoder's slope predicts. ``measured`` names the measures to take, by default all for
-    which the model gives what they need. What the model says is kept on a ``shelf``, if there is one, and not asked for
-    again.
+    those the decoder's slope predicts. ``measured`` names the measures to take, where * and ? stand for any letters, by
+    default all for which the model gives what they need. What the model computes is kept on a ``shelf``, if there is
+    one, and not computed again. Nothing is written into the folder of a run: :func:`examine_run` does that.
 
     >>> class Doubling(torch.nn.Module):
     ...     def encode(self, x):
@@ -71,9 +87,107 @@ def examine(
     >>> examine(Doubling(), points).counts
     {'active': 3, 'mixed': 0, 'passive': 0}
     """
-    subject, world = subject_and_world(model, data, factors)
-    if beta is None and subject.run is not None:
-        beta = config_of(subject.run).objective.divergence_weight
+    subject = as_subject(model)
+    asked: dict[str, Any] = {"count": count, "seed": seed, "measured": measured, "shelf": shelf}
+    if subject.run is None:
+        _, world = subject_and_world(subject, data, factors)
+        return _examined(subject, world, beta, **asked)
+    if factors is not None:
+        if data is None:
+            raise ValueError("factors have a row per observation of the data: give the data as well")
+        data = as_world(data, factors)
+    world, sentence, _ = _data_of(subject.run, data, "all")
+    return _examined_run(subject, subject.run, world, sentence, beta, **asked)
+
+
+def examine_run(
+    run: Run | Path | str,
+    *,
+    part: Share = "all",
+    data: Data | None = None,
+    count: int = 10_000,
+    seed: int = 0,
+    measured: Sequence[str] | None = None,
+    keep: bool = True,
+    fresh: bool = False,
+    store: Store | Path | str = "runs",
+) -> Examination:
+    """Examine the trained model of a run, as ``polariscope examine RUN`` does.
+
+    The examples are from the data of the run, from the held-out or the training ``part`` of them, or from other
+    ``data``. With ``keep`` the folder of the run keeps the results, which ``polariscope runs`` lists, and what the
+    model computed, which is read there the next time unless a ``fresh`` look is asked for. Nothing is noted in a run
+    that is being trained. The document of the result has the configuration and the learning curves of the run.
+    """
+    run = run if isinstance(run, Run) else as_store(store).open(run)
+    subject = as_subject(run)
+    if subject.encodes is None:
+        raise ValueError(
+            f"the model of run {run.id} gives no codes to examine; what can be done with this run: {said_next(run)}"
+        )
+    if keep and not os.access(run.path, os.W_OK):
+        raise ValueError(
+            f"the run folder {run.path} cannot be written to: say with --out where the report goes (keep=False in "
+            "Python)"
+        )
+    shelf = run_shelf(run) if keep and not fresh else None
+    world, sentence, other = _data_of(run, data, part)
+    found = _examined_run(subject, run, world, sentence, count=count, seed=seed, measured=measured, shelf=shelf)
+    return replace(found, notes=[*found.notes, *_noted(run, found, part, seed, other)]) if keep else found
+
+
+def _data_of(run: Run, data: Data | None, part: Share) -> tuple[World, str, World | None]:
+    """What to draw examples from, a sentence about it, and the data again if the run was not trained on it. A run on
+    data in memory knows that by its hash."""
+    config = config_of(run)
+    own, world = config.world, config.world if data is None else as_world(data)
+    if not (world == own or (isinstance(own, Remembered) and remember(world) == own)):
+        if part != "all":
+            raise ValueError("--part (part= in Python) is of the data the run was trained on, and other data is given")
+        return world, OTHER_DATA, world
+    if part != "all":
+        return Part(world, config.split, "train" if part == "training" else "held-out"), LOOKED_AT[part], None
+    kept = len(config.split.parts(world).held_out)
+    return world, LOOKED_AT["all" if kept else "training"], None
+
+
+def _examined_run(
+    subject: Subject, run: Run, world: World, sentence: str, beta: float | None = None, **asked: Any
+) -> Examination:
+    """The model of a run on some data, with what the run adds to the document."""
+    beta = config_of(run).objective.divergence_weight if beta is None else beta
+    found = _examined(subject, world, beta, **asked)
+    return replace(found, notes=[sentence.format(run=run.id), *found.notes], about=about_run(run))
+
+
+def _noted(run: Run, found: Examination, part: Share, seed: int, other: World | None) -> list[str]:
+    """Put the results into the record of a run, beside those on other examples, unless another process is writing it: a
+    training would be set back by it. Returns a sentence if they are not there."""
+    described = {} if other is None else worlds.describe(other)
+    data = OWN if other is None else f"{described['name']} {fingerprint(described)}"
+    try:
+        with hold(run.path):
+            run.reload()
+            on = Basis(data, part, found.representation.count, seed, run.result.get("step"))
+            add(run, Examined(on, found.counts, found.measures))
+    except InUseError as error:
+        return [f"These results are not noted in run.json: {error}."]
+    return []
+
+
+def _examined(
+    subject: Subject,
+    world: World,
+    beta: float | None,
+    *,
+    count: int,
+    seed: int,
+    measured: Sequence[str] | None,
+    shelf: Shelf | None,
+) -> Examination:
+    """One subject on one world."""
+    if count < 2:
+        raise ValueError(f"--count (count= in Python) is {count}: at least 2 examples are needed")
     representation = embed(subject, world, shelf, count=count, seed=seed)
     notes = [*representation.notes, *getattr(world, "assumed", ()), *_notes(representation)]
     table = None
@@ -88,7 +202,7 @@ def examine(
     variables = describe_variables(representation, table, predicted)
     values, left_out = measured_values(representation, measured, seed)
     notes += left_out
-    pictures: dict[str, NDArray[Any]] = {}
+    pictures: dict[str, Any] = {}
     if len(world.shape) == 3 and subject.decodes is not None:
         subject = _settled(subject, world, representation)
         if subject.decodes is not None:
@@ -102,16 +216,6 @@ def examine(
     if pictures and (note := picture_note(world.shape, found.limits)):
         notes.append(note)
     return found
-
-
-def types_of(representation: Representation) -> VariableTypes:
-    """Types of the variables, against the model's own prior where it has one."""
-    rep = representation
-    if rep.var is None:
-        raise ValueError("without posterior variances there are no variable types")
-    if rep.prior_var is None:
-        return variable_types(rep.var, mean=rep.mean)
-    return variable_types(rep.var, mean=rep.mean, prior_mean=rep.prior_mean, prior_var=rep.prior_var)
 
 
 def audit(subject: Subject, representation: Representation, beta: float) -> NDArray[np.float32]:
@@ -134,70 +238,15 @@ def _audit_notes(representation: Representation, predicted: NDArray[np.float32])
     return [f"{differ}: training may not be at its optimum yet."]
 
 
-def describe_variables(
-    representation: Representation,
-    table: InformationBeyondChance | None,
-    predicted: NDArray[np.float32] | None = None,
-) -> list[Variable]:
-    """One row per latent variable, the most used first (by posterior variance, then by movement).
-
-    A variable has no factor unless it knows more of it than chance."""
-    rep = representation
-    var_of_mean = rep.mean.var(axis=0)
-    types: VariableTypes | None = None
-    mean_var, kl, details = np.zeros(rep.latents), None, [""] * rep.latents
-    if rep.var is not None:
-        types = types_of(rep)
-        details = _details(rep.var, types)
-        mean_var = rep.var.mean(axis=0)
-        kl = per_variable_kl(rep.mean, rep.var, rep.prior_mean, rep.prior_var)
-    known = None if table is None or not rep.factor_info else table.adjusted
-    order = np.lexsort((-var_of_mean, np.round(mean_var, 3)))
-    rows = []
-    for j in order:
-        factor, information = None, None
-        if known is not None and known[j].any():
-            best = int(np.argmax(known[j]))
-            factor, information = rep.factor_info[best].name, float(known[j, best])
-        rows.append(
-            Variable(
-                number=int(j),
-                type="active" if types is None else types.labels[j],
-                mean_var=float(mean_var[j]),
-                var_of_mean=float(var_of_mean[j]),
-                kl=None if kl is None else float(kl[j]),
-                factor=factor,
-                information=information,
-                predicted_var=None if predicted is None else float(predicted[:, j].mean()),
-                kind="active" if types is None else types.kinds[j],
-                detail=details[j],
-            )
-        )
-    return rows
-
-
-def _details(var: NDArray[np.floating], types: VariableTypes) -> list[str]:
-    """What the variances of variables in between do over the examples."""
-    low, high = np.quantile(var, (0.05, 0.95), axis=0)
-    details = []
-    for kind, share, least, most in zip(types.kinds, types.used_share, low, high, strict=True):
-        if kind == "switching":
-            details.append(f"used for {share:.0%} of them")
-        elif kind == "partly used":
-            alike = most - least <= ALIKE
-            details.append(f"about {(least + most) / 2:.2f} for all" if alike else f"{least:.2f} to {most:.2f}")
-        else:
-            details.append("")
-    return details
-
-
 def measured_values(
     representation: Representation, names: Sequence[str] | None = None, seed: int = 0
 ) -> tuple[list[Value], list[str]]:
     """Values of the named measures, by default of all for which the representation has what they need, each with its
     interval and chance level; and what was left out for want of it, in a sentence."""
     notes: list[str] = []
-    if names is None:
+    if names is not None:
+        names = [name for pattern in names for name in measures.names(pattern) or [pattern]]
+    else:
         missing: dict[str, list[str]] = {}
         for name in measures.names():
             for need in measures.get(name).lacks(representation)[:1]:
