@@ -61,7 +61,8 @@ MAY_IMPORT = {
     | {"worlds", "nets", "objectives", "training", "representation", "measures", "examination", "report", "subjects"},
     "mapping": GROUND | {"nets", "training", "worlds", "objectives", "measures", "subjects", "theory", "report", "lab"},
     "studies": None,  # everything below
-    "testing": GROUND | {"worlds", "objectives", "measures", "representation", "nets", "report", "studies", "subjects"},
+    "testing": GROUND
+    | {"worlds", "objectives", "measures", "representation", "nets", "report", "robustness", "studies", "subjects"},
     "app": GROUND | {"lab", "report"},
     "cli": None,
     "__init__": None,

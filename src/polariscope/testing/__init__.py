@@ -1,4 +1,5 @@
-"""The contract kit: what worlds, objectives, measures, models, readers and studies promise, checked on yours, too.
+"""The contract kit: what worlds, objectives, measures, models, readers, studies and attacks promise, checked on yours,
+too.
 
 Rooms that trust each other's promises need no special cases: training resumes to the same bits because observations
 are a function of their number, tables show a range because the measure declares it. Each check is a plain function
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING
 from polariscope.lazy import looked_up
 
 if TYPE_CHECKING:
+    from polariscope.testing.attacks import check_attack as check_attack
     from polariscope.testing.measures import check_measure as check_measure
     from polariscope.testing.measures import synthetic_representation as synthetic_representation
     from polariscope.testing.objectives import check_objective as check_objective
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from polariscope.testing.worlds import check_world as check_world
 
 _PLACES = {
+    "check_attack": "attacks",
     "check_measure": "measures",
     "check_objective": "objectives",
     "check_reader": "readers",
