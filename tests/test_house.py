@@ -62,7 +62,18 @@ MAY_IMPORT = {
     "mapping": GROUND | {"nets", "training", "worlds", "objectives", "measures", "subjects", "theory", "report", "lab"},
     "studies": None,  # everything below
     "testing": GROUND
-    | {"lab", "worlds", "objectives", "measures", "representation", "nets", "report", "studies", "subjects"},
+    | {
+        "lab",
+        "worlds",
+        "objectives",
+        "measures",
+        "representation",
+        "nets",
+        "report",
+        "robustness",
+        "studies",
+        "subjects",
+    },
     "app": GROUND | {"lab", "report"},
     "cli": None,
     "__init__": None,

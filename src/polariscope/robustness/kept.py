@@ -65,7 +65,7 @@ def write_attacked(path: Path, result: Attacked) -> None:
     """Keep a result in a file."""
     tensors = {name: torch.from_numpy(np.ascontiguousarray(getattr(result, name))) for name in ROWS}
     tensors["adversarials"] = result.adversarials.contiguous()
-    about = {"attacks": result.attacks, "norm": result.norm, "epsilons": result.epsilons, "notes": result.notes}
+    about = {"attacks": result.attacks, "norm": result.norm, "epsilons": result.epsilons}
     with atomic(path) as draft:
         save_file(tensors, draft, {"attacked": json_text(about)})
 
@@ -82,8 +82,7 @@ def read_attacked(path: Path) -> Attacked | None:
     except (SafetensorError, KeyError, TypeError, ValueError, OSError):
         return None
     return Attacked(
-        tuple(about["attacks"]), about["norm"], adversarials, epsilons=tuple(about["epsilons"]),
-        notes=tuple(about["notes"]), **rows,
+        tuple(about["attacks"]), about["norm"], adversarials, epsilons=tuple(about["epsilons"]), **rows
     )  # fmt: skip
 
 

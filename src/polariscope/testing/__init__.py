@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from polariscope.lazy import looked_up
 
 if TYPE_CHECKING:
+    from polariscope.testing.attacks import check_attack as check_attack
     from polariscope.testing.executors import check_executor as check_executor
     from polariscope.testing.measures import check_measure as check_measure
     from polariscope.testing.measures import synthetic_representation as synthetic_representation
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from polariscope.testing.worlds import check_world as check_world
 
 _PLACES = {
+    "check_attack": "attacks",
     "check_executor": "executors",
     "check_measure": "measures",
     "check_model": "models",

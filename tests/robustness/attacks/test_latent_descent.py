@@ -9,7 +9,6 @@ from polariscope.nets.model import Brief
 from polariscope.robustness.attacks import NoGradient
 from polariscope.robustness.attacks.attacked import Attacked
 from polariscope.robustness.attacks.binarised import Binarised
-from polariscope.robustness.attacks.contract import check_attack, curved, curved_examples
 from polariscope.robustness.attacks.deepfool import DeepFool
 from polariscope.robustness.attacks.distal import distal
 from polariscope.robustness.attacks.latent_descent import LatentDescent
@@ -21,6 +20,7 @@ from polariscope.robustness.synthesis.inference import Search
 from polariscope.robustness.synthesis.linear import LinearABS
 from polariscope.robustness.synthesis.pursuit import Pursuit
 from polariscope.robustness.synthesis.variational import ABSConfig, VariationalABS
+from polariscope.testing.attacks import check_attack, curved, curved_examples
 from polariscope.worlds.renderers.digits import Digits
 from polariscope.worlds.world import to_tensor
 

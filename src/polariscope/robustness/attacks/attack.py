@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any, final
 
 import numpy as np
@@ -96,7 +95,7 @@ class Attack(ABC):
             draws = Draws(seed, numbers[rows.cpu()])
             with subject.at_rest(gradients=self.needs == "gradient"):
                 blocks.append(self._block(name, subject, x[rows], goal, norm, draws, limits, some, batch_size))
-        return _noted(joined(blocks))
+        return joined(blocks)
 
     def _block(
         self,
@@ -178,10 +177,3 @@ def _positive(epsilons: Sequence[float] | None) -> tuple[float, ...]:
     if any(not 0 < one < np.inf for one in limits):
         raise ValueError(f"epsilons are positive numbers; got {limits}")
     return limits
-
-
-def _noted(attacked: Attacked) -> Attacked:
-    notes = list(attacked.notes)
-    if (attacked.distances == 0).all():
-        notes.append(f"All {len(attacked)} images are misclassified without an attack, so every distance is 0.")
-    return replace(attacked, notes=tuple(notes))

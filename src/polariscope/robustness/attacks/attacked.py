@@ -34,7 +34,6 @@ class Attacked:
     """Which of the attacks found the nearest adversarial."""
     epsilons: tuple[float, ...] = ()
     """The distances at which success was asked for."""
-    notes: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return len(self.distances)
@@ -44,6 +43,18 @@ class Attacked:
         """Whether there is an adversarial within each epsilon, ``(n, epsilons)``."""
         limits = torch.tensor(self.epsilons, dtype=torch.float64)
         return within(torch.from_numpy(self.distances)[:, None], limits).numpy()
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What to know of the distances, in sentences."""
+        count = len(self)
+        if not self.distances.any():
+            return (f"All {count} images are misclassified without an attack, so every distance is 0.",)
+        missed = int(np.isinf(self.distances).sum())
+        if not missed:
+            return ()
+        hint = "" if self.gradients.any() else "; an attack by decisions needs an adversarial to start from (starts=)"
+        return (f"No adversarial was found for {missed} of {count} images, so their distance is infinite{hint}.",)
 
     @property
     def median(self) -> float:
@@ -101,7 +112,6 @@ def least(results: Sequence[Attacked]) -> Attacked:
         np.sum([one.zero_gradients for one in results], axis=0),
         np.stack([one.by for one in results])[winner, each] + offsets[winner],
         first.epsilons,
-        tuple(dict.fromkeys(note for one in results for note in one.notes)),
     )
 
 
@@ -122,7 +132,6 @@ def joined(results: Sequence[Attacked]) -> Attacked:
         rows("zero_gradients"),
         rows("by"),
         first.epsilons,
-        tuple(dict.fromkeys(note for one in results for note in one.notes)),
     )
 
 

@@ -11,10 +11,11 @@ from torch import Tensor
 from polariscope.robustness.attacks.attack import Attack, attacks
 from polariscope.robustness.attacks.geometry import Norm
 from polariscope.robustness.attacks.goals import margin
+from polariscope.robustness.attacks.line_search import search_segment
 from polariscope.robustness.attacks.trial import Need, Trial
 
-EDGE = 1 - 1e-6
-"""Brightnesses nearer to 0 or 1 have no usable derivative in the space of the search."""
+EDGE = 1 - 1e-4
+"""What is nearer to 0 or 1 has next to no derivative in the space of the search."""
 DECAY = (0.9, 0.999)
 
 
@@ -28,10 +29,11 @@ class CarliniWagner(Attack):
 
     searches: int = 6
     """Values of c that are tried."""
-    steps: int = 150
-    learning_rate: float = 0.05
+    steps: int = 100
+    learning_rate: float = 0.2
+    """Of the first step; it falls to zero, evenly."""
     first: float = 1.0
-    """The first c."""
+    """The first c: how much of a squared distance one unit of the scores is worth."""
 
     needs: ClassVar[Need] = "gradient"
     norms: ClassVar[tuple[Norm, ...]] = ("l2",)
@@ -45,6 +47,7 @@ class CarliniWagner(Attack):
             high = torch.where(reached, weight, high)
             low = torch.where(reached, low, weight)
             weight = torch.where(high.isinf(), weight * 10, (low + high) / 2)
+        search_segment(trial, trial.distance.isfinite().nonzero()[:, 0])
 
     def _descend(self, trial: Trial, weight: Tensor) -> Tensor:
         """Minimise for one c, and say where an adversarial was found."""
@@ -62,5 +65,6 @@ class CarliniWagner(Attack):
             first = DECAY[0] * first + (1 - DECAY[0]) * slope
             second = DECAY[1] * second + (1 - DECAY[1]) * slope.square()
             spread = (second / (1 - DECAY[1] ** step)).sqrt() + 1e-8
-            w = w - self.learning_rate * first / (1 - DECAY[0] ** step) / spread
+            rate = self.learning_rate * (1 - (step - 1) / self.steps)
+            w = w - rate * first / (1 - DECAY[0] ** step) / spread
         return found | trial.reached((1 + w.tanh()) / 2)

@@ -11,6 +11,8 @@ GRID = 32
 """Points on a line that are tried in turn."""
 PRECISE = 2e-7
 """Bisection ends where the length is known this well, relative to it: the precision of single-precision numbers."""
+NEAR = 0.97
+"""The first share of a segment that is tried."""
 BISECTIONS = 60
 """At most so many: a limit for lengths that are next to zero."""
 
@@ -46,10 +48,10 @@ def search_line(trial: Trial, rows: Tensor, direction: Tensor, longest: Tensor) 
 
 
 def search_segment(trial: Trial, rows: Tensor, bisections: int = 12) -> None:
-    """Bisect the segment from each image to its nearest adversarial so far."""
+    """Bisect the segment from each image to its nearest adversarial so far, near which the boundary mostly is."""
     x, change = trial.x[rows], trial.best[rows] - trial.x[rows]
     low, high = torch.zeros_like(change[:, :1]), torch.ones_like(change[:, :1])
-    for _ in range(bisections if len(rows) else 0):
-        middle = (low + high) / 2
+    for number in range(bisections if len(rows) else 0):
+        middle = (low + high) / 2 if number else torch.full_like(low, NEAR)
         reached = trial.reached(x + middle * change, rows)[:, None]
         low, high = torch.where(reached, low, middle), torch.where(reached, middle, high)

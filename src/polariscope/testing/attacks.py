@@ -1,4 +1,4 @@
-"""What every attack promises, checked on yours, too."""
+"""What attacks promise: they stay in the box, report what they changed, and find what does mislead."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from polariscope.robustness.attacks.attack import Attack, attacks
 from polariscope.robustness.attacks.attacked import Attacked, joined
 from polariscope.robustness.attacks.geometry import Norm, length
 from polariscope.subjects import as_subject
+from polariscope.testing.promises import require
 
 CLASSES, SHAPE = 4, (2, 4, 4)
 
@@ -44,8 +45,8 @@ def check_attack(
         result = attack(subject, x, y, norm=norm, seed=seed)
         _check_result(where, subject, result, x, y)
         found = (result.distances > 0) & np.isfinite(result.distances)
-        _require(bool(found.any()), f"{where} found no adversarial of any image")
-        _require(attack.needs == "gradient" or not result.gradients.any(), f"{where} uses gradients and declares none")
+        require(bool(found.any()), f"{where} found no adversarial of any image")
+        require(attack.needs == "gradient" or not result.gradients.any(), f"{where} uses gradients and declares none")
         _check_repeats(where, attack, subject, result, x, y, seed)
         _check_starts(where, attack, subject, result, x, y, seed)
         _check_epsilons(where, attack, subject, result, x, y, seed)
@@ -53,7 +54,7 @@ def check_attack(
     if attacks.knows(attack):
         described = attacks.describe(attack)
         again = attacks.describe(attacks.build(described))
-        _require(again == described, f"{name} built again from its description is another attack")
+        require(again == described, f"{name} built again from its description is another attack")
 
 
 def curved(x: Tensor) -> Tensor:
@@ -83,23 +84,21 @@ def _decided(subject: Any, x: Tensor) -> Tensor:
 
 def _check_result(where: str, subject: Any, result: Attacked, x: Tensor, y: Tensor, goal: Tensor | None = None) -> None:
     images = result.adversarials
-    _require(images.shape == x.shape, f"{where} gave images of shape {tuple(images.shape)} for {tuple(x.shape)}")
-    _require(bool(((images >= 0) & (images <= 1)).all()), f"{where} left the box [0, 1]")
+    require(images.shape == x.shape, f"{where} gave images of shape {tuple(images.shape)} for {tuple(x.shape)}")
+    require(bool(((images >= 0) & (images <= 1)).all()), f"{where} left the box [0, 1]")
     channels = x.shape[1] if x.ndim == 4 else 1
     change = length((images.to(x.dtype) - x).flatten(1), result.norm, channels).numpy()
     found = np.isfinite(result.distances)
-    _require(
+    require(
         np.allclose(change[found], result.distances[found], rtol=1e-6, atol=1e-7),
         f"{where} reports distances other than the norms of its changes",
     )
     decided, clean = _decided(subject, images), _decided(subject, x)
     adversarial = (decided != y if goal is None else decided == goal).numpy()
-    _require(bool(adversarial[found].all()), f"{where} reports images that the classifier does not get wrong")
+    require(bool(adversarial[found].all()), f"{where} reports images that the classifier does not get wrong")
     easy = (clean != y if goal is None else clean == goal).numpy()
-    _require(
-        bool(((result.distances == 0) == easy).all()), f"{where}: distance 0 means misclassified without an attack"
-    )
-    _require(bool((result.queries >= 1).all()), f"{where} counts no question for some images")
+    require(bool(((result.distances == 0) == easy).all()), f"{where}: distance 0 means misclassified without an attack")
+    require(bool((result.queries >= 1).all()), f"{where} counts no question for some images")
 
 
 def _check_repeats(where: str, attack: Attack, subject: Any, whole: Attacked, x: Tensor, y: Tensor, seed: int) -> None:
@@ -112,23 +111,23 @@ def _check_repeats(where: str, attack: Attack, subject: Any, whole: Attacked, x:
     ]
     again = joined(parts)
     same = np.allclose(again.distances, whole.distances, rtol=1e-5, atol=1e-6)
-    _require(same, f"{where} gives other distances in other batches: draws belong to the number of an image")
-    _require(bool((again.queries == whole.queries).all()), f"{where} asks other questions in other batches")
+    require(same, f"{where} gives other distances in other batches: draws belong to the number of an image")
+    require(bool((again.queries == whole.queries).all()), f"{where} asks other questions in other batches")
 
 
 def _check_starts(where: str, attack: Attack, subject: Any, alone: Attacked, x: Tensor, y: Tensor, seed: int) -> None:
     limit = [_typical(alone)]
     result = attack(subject, x, y, norm=alone.norm, seed=seed + 1, starts=alone.adversarials, epsilons=limit)
     _check_result(f"{where} from given starts", subject, result, x, y)
-    _require(not (result.distances > alone.distances).any(), f"{where} ends further away than it started")
+    require(not (result.distances > alone.distances).any(), f"{where} ends further away than it started")
 
 
 def _check_epsilons(where: str, attack: Attack, subject: Any, free: Attacked, x: Tensor, y: Tensor, seed: int) -> None:
     epsilons = (_typical(free) / 2, 2 * _typical(free))
     result = attack(subject, x, y, norm=free.norm, seed=seed, epsilons=epsilons)
     _check_result(f"{where} at epsilons", subject, result, x, y)
-    _require(result.success.shape == (len(x), 2), f"{where} at 2 epsilons has success of shape {result.success.shape}")
-    _require(bool(result.success[:, 1].any()), f"{where} finds nothing at twice the typical distance")
+    require(result.success.shape == (len(x), 2), f"{where} at 2 epsilons has success of shape {result.success.shape}")
+    require(bool(result.success[:, 1].any()), f"{where} finds nothing at twice the typical distance")
 
 
 def _typical(result: Attacked) -> float:
@@ -142,9 +141,4 @@ def _check_targets(where: str, attack: Attack, subject: Any, free: Attacked, x: 
     limit = [4 * _typical(free)]
     result = attack(subject, x, y, norm=free.norm, seed=seed, targets=targets, epsilons=limit)
     _check_result(f"{where} with targets", subject, result, x, y, targets)
-    _require(bool(np.isfinite(result.distances).any()), f"{where} reaches no target")
-
-
-def _require(holds: bool, otherwise: str) -> None:
-    if not holds:
-        raise AssertionError(otherwise)
+    require(bool(np.isfinite(result.distances).any()), f"{where} reaches no target")
