@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # threads of a test that has two wait without eating a core
 os.environ.setdefault("MPLBACKEND", "Agg")
 
 import signal
@@ -25,6 +26,8 @@ settings.register_profile("polariscope", deadline=None, derandomize=True)
 settings.register_profile("deep", deadline=None, derandomize=False, max_examples=2000, print_blob=True)
 settings.load_profile("polariscope")
 
+BLANK = {"svg": b'<svg viewBox="0 0 1 1"></svg>', "png": b"\x89PNG\r\n\x1a\n"}
+"""What is saved of figures that no test looks at."""
 REAL_DATA = Path(os.environ.get("POLARISCOPE_DATA", Path(__file__).resolve().parents[2] / "shared" / "data"))
 
 
@@ -50,6 +53,35 @@ def faults():
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+@pytest.fixture(scope="session")
+def blank_figures():
+    """``blank_figures(patch, "svg")``: figures in these formats are made and saved, but not drawn."""
+
+    def blank(patch: pytest.MonkeyPatch, *formats: str) -> None:
+        from matplotlib.figure import Figure
+
+        draw = Figure.savefig
+
+        def save(figure: Figure, file, **options) -> None:
+            name = options.get("format") or Path(file).suffix[1:]
+            if name not in formats:
+                draw(figure, file, **options)
+            elif isinstance(file, io.StringIO):
+                file.write(BLANK[name].decode())
+            else:
+                Path(file).write_bytes(BLANK[name])
+
+        patch.setattr(Figure, "savefig", save)
+
+    return blank
+
+
+@pytest.fixture
+def undrawn(monkeypatch, blank_figures) -> None:
+    """No figure is drawn, which takes most of the time that a page takes: for tests that do not look at any."""
+    blank_figures(monkeypatch, *BLANK)
 
 
 @pytest.fixture

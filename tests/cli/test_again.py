@@ -17,6 +17,7 @@ from polariscope.report import Findings
 from polariscope.report.page import page
 from polariscope.worlds.world import worlds
 
+pytestmark = pytest.mark.usefixtures("undrawn")
 PLUGIN = """
 from dataclasses import dataclass
 
@@ -89,13 +90,6 @@ def place(tmp_path_factory):
         yield folder
     for name in [name for name in sys.modules if name.startswith("plugin_")]:
         del sys.modules[name]
-
-
-@pytest.fixture(autouse=True)
-def undrawn(monkeypatch):
-    """Figures take most of the time, and are looked at elsewhere."""
-    monkeypatch.setattr("polariscope.report.figures.as_svg", lambda figure: '<svg viewBox="0 0 1 1"></svg>')
-    monkeypatch.setattr("polariscope.findings._draw", lambda chart, path: None)
 
 
 def pages(folder):

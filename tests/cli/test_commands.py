@@ -85,23 +85,24 @@ def test_train_examine_runs(run, tmp_path) -> None:
     assert json.loads(out)[0]["n"] > 0
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_fewer_latents_than_factors_of_pairs_are_said_before_training_and_after(run) -> None:
-    small = ["--world.of", "mini-sprites", "--model.latents", "2", "--training.steps", "2"]
+    small = ["--world.of", "mini-sprites", "--model.latents", "2", "--training.steps", "2", *QUICK]
     code, out, _ = run("train", "pairs", "--objective", "slow-vae", *small)
     assert code == 0
     assert "note: 2 latents cannot hold 5 factors one each: an MCC of 0.40 at most" in out
     code, out, _ = run("examine", "latest", "--count", "200")
     assert "2 latents cannot hold 5 factors" in " ".join(out.split())
-    _, out, _ = run("train", "mini-sprites", "--model.latents", "2", "--training.steps", "2")
+    _, out, _ = run("train", "mini-sprites", "--model.latents", "2", "--training.steps", "2", *QUICK)
     assert "cannot hold" not in out, "a plain VAE promises no latent to each factor"
 
 
-def test_several_seeds_name_their_best(run, monkeypatch) -> None:
+@pytest.mark.usefixtures("one_process")
+def test_several_seeds_name_their_best(run) -> None:
     found = train(run, "--seeds", "2", "--training.seed", "3", "--split.share", "0.01")
     losses = {each["id"]: each["result"]["held_out_loss"] for each in found["runs"]}
     assert len(losses) == 2
     assert found["best"] == min(losses, key=losses.__getitem__)
-    monkeypatch.setattr("os.cpu_count", lambda: 1)  # one after the other, which spares the start of two processes
     code, out, _ = run("train", "sprites", *SMALL, "--seeds", "2")
     assert code == 0
     first, second, following = out.splitlines()

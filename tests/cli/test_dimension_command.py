@@ -45,6 +45,7 @@ def test_it_prints_the_search_and_keeps_figure_and_readings(tmp_path: Path, caps
     assert [search["steps"] for search in record["searches"]] == [150, 300]
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_json_with_seeds_and_a_start_from_the_data(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = [*LINEAR, "--budget", "20", "--once", "--seeds", "2", "--cap", "6", "--json", "--runs", str(tmp_path)]
     assert main([*words, "--statistic", "types"]) == 0
@@ -57,6 +58,7 @@ def test_json_with_seeds_and_a_start_from_the_data(tmp_path: Path, capsys: pytes
 
 
 @pytest.mark.spec("002/D08")
+@pytest.mark.usefixtures("undrawn")
 def test_an_untrained_answer_is_not_trusted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = ["dimension", "sprites", "--model.architecture", "mlp", "--model.architecture.encoder-widths", "8"]
     words += ["--model.architecture.decoder-widths", "8", "--world.size", "16", "--examples", "500", "--first", "2"]

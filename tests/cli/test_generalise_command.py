@@ -65,9 +65,8 @@ def test_a_registered_model_leaves_a_run_that_can_be_tested_again(place, capsys)
     assert not Path("generalise.html").exists()
 
 
-def test_a_second_call_overwrites_no_page_and_every_block_has_its_heading(place, capsys, monkeypatch) -> None:
-    monkeypatch.setattr("polariscope.report.figures.as_svg", lambda figure: '<svg viewBox="0 0 1 1"></svg>')
-    monkeypatch.setattr("polariscope.findings._draw", lambda chart, path: None)
+@pytest.mark.usefixtures("undrawn")
+def test_a_second_call_overwrites_no_page_and_every_block_has_its_heading(place, capsys) -> None:
     asked = ["generalise", "mine.py:three", *SMALL[:-1], "--steps", "2", "--splits", "random", "extrapolation"]
     reports = []
     for _ in range(2):

@@ -40,6 +40,7 @@ def test_the_world_it_writes_trains_like_any_other(tmp_path: Path, capsys: pytes
     assert json.loads(capsys.readouterr().out)["status"] == "done"
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_noise_of_a_part_of_the_world_as_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = [
         "manipulate",
@@ -63,6 +64,7 @@ def test_noise_of_a_part_of_the_world_as_json(tmp_path: Path, capsys: pytest.Cap
 
 
 @pytest.mark.spec("003/F3-058", "003/F3-100")
+@pytest.mark.usefixtures("undrawn")
 def test_learned_between_restarts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*LEARNED, "--out", str(tmp_path / "learned")]) == 0
     captured = capsys.readouterr()

@@ -112,6 +112,7 @@ def test_all_files_of_a_run_have_the_same_mode(run, small, tmp_path) -> None:
     assert {file.name: stat.S_IMODE(file.stat().st_mode) for file in files} == {file.name: 0o640 for file in files}
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_a_run_that_may_not_be_written_is_examined_elsewhere(run, trained, tmp_path, monkeypatch) -> None:
     found = trained()
 
@@ -130,6 +131,7 @@ def test_a_run_that_may_not_be_written_is_examined_elsewhere(run, trained, tmp_p
     assert state() == before
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_a_run_in_use_is_examined_but_not_trained(run, trained, tmp_path) -> None:
     found = trained()
     found.update(status="interrupted")
@@ -155,6 +157,7 @@ def examined(store: Store, name: str) -> dict[str, dict]:
     return {entry["on"]["count"]: entry for entry in store.open(name).record["examinations"]}
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_a_partial_examination_adds_to_what_is_known(run, trained, tmp_path) -> None:
     store, found = Store(tmp_path / "runs"), trained()
     assert run("examine", found.id, "--count", "200", "--measures", "mig,sap")[0] == 0
@@ -302,6 +305,7 @@ def test_a_training_that_was_killed_is_interrupted(run, store) -> None:
     assert (found.status, found.state) == ("running", "interrupted")
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_curves_of_runs_lie_over_each_other(run, tmp_path) -> None:
     store = Store(tmp_path / "runs")
     for number in range(3):

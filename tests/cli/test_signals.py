@@ -72,6 +72,7 @@ def test_what_keeps_nothing_says_the_command_that_starts_again(run, monkeypatch,
     assert again == f"interrupted; start again with: polariscope {shlex.join(words)}"
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_a_generalisation_goes_on_with_what_it_has_trained(run, tmp_path, monkeypatch) -> None:
     monkeypatch.setattr("polariscope.training.run.TELL_EVERY", -1.0)  # every step is told
     words = ["generalise", "mlp", "--world", "mini-sprites", "--splits", "random", "interpolation"]

@@ -45,6 +45,18 @@ def sleep(file, tell):
         raise
 
 
+def sleep_and_save(file, tell):
+    """Sleep until asked to stop, and take a while to save then: being asked twice would cut it short."""
+    try:
+        tell(os.getpid())
+        time.sleep(600)
+    except KeyboardInterrupt:
+        file.write_text("half")
+        time.sleep(0.5)
+        file.write_text("saved")
+        raise
+
+
 def sleep_deeply(job, tell):
     """Sleep whatever is asked."""
     signal.signal(signal.SIGTERM, signal.SIG_IGN)

@@ -172,24 +172,64 @@ def test_a_worker_is_started_as_a_whole() -> None:
 
 
 PARENT = """
-from polariscope.lab.executors import in_parallel
-from jobs import sleep_deeply
+import sys
+from pathlib import Path
+
+import jobs
+
+from polariscope.lab import executors
 
 if __name__ == "__main__":
-    in_parallel(sleep_deeply, [0, 1], 2, lambda number, pid: print(pid, flush=True))
+    executors.GRACE = 600.0  # however busy the machine is
+    work, *files = sys.argv[1:]
+    executors.in_parallel(getattr(jobs, work), [Path(f) for f in files], 2, lambda number, pid: print(pid, flush=True))
 """
 
 
-def test_workers_end_with_their_parent(tmp_path) -> None:
+@pytest.fixture
+def parent(tmp_path):
+    """``parent("sleep", "a", "b")``: a process that has these jobs done in two others, which it starts."""
     script = tmp_path / "parent.py"
     script.write_text(PARENT)
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(PLACES)}
-    with subprocess.Popen([sys.executable, script], stdout=subprocess.PIPE, text=True, env=environment) as parent:
-        assert parent.stdout is not None
-        workers = [int(parent.stdout.readline()) for _ in range(2)]
-        parent.send_signal(signal.SIGKILL)
+    started: list[subprocess.Popen[str]] = []
+
+    def start(*words: str) -> tuple[subprocess.Popen[str], list[int]]:
+        process = subprocess.Popen(
+            [sys.executable, script, *words],
+            cwd=tmp_path,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=environment,
+            start_new_session=True,
+        )
+        started.append(process)
+        assert process.stdout is not None
+        return process, [int(process.stdout.readline()) for _ in range(2)]
+
+    yield start
+    for process in started:
+        with process:
+            process.kill()
+
+
+def test_workers_end_with_their_parent(parent) -> None:
+    process, workers = parent("sleep_deeply", "a", "b")
+    process.kill()
     while any(map(runs, workers)):
         time.sleep(0.05)
+
+
+def test_one_key_reaches_every_worker_once(parent, tmp_path) -> None:
+    """As a terminal does it: the signal goes to every process of the group, workers included."""
+    process, workers = parent("sleep_and_save", "a", "b", "c")
+    os.killpg(process.pid, signal.SIGINT)
+    _, err = process.communicate()
+    assert process.returncode == -signal.SIGINT
+    assert err.count("Traceback") == 1, "of the parent, which has no command line to catch it; no worker's"
+    assert not any(map(runs, workers))
+    assert {file.name: file.read_text() for file in tmp_path.glob("?")} == {"a": "saved", "b": "saved"}
 
 
 def runs(pid: int) -> bool:

@@ -12,10 +12,12 @@ RESULTS = Path(__file__).resolve().parents[2] / "docs" / "results"
 
 
 @pytest.fixture(scope="session")
-def outcome(tmp_path_factory):
+def outcome(tmp_path_factory, blank_figures):
     """``outcome("fondue")``: a study at smoke scale, on data that needs no file, done once.
 
     A smoke run shows that a study works from end to end. It is far too short for a verdict: those are in ``committed``.
+    Trees are boosted for a few rounds only. Figures are drawn once, in their files; on the page, where the same ones
+    would be drawn again, they are blank.
     """
     folder = tmp_path_factory.mktemp("results")
 
@@ -23,6 +25,8 @@ def outcome(tmp_path_factory):
     def run(name: str) -> Outcome:
         with pytest.MonkeyPatch.context() as patch:
             patch.delenv("POLARISCOPE_DATA", raising=False)
+            patch.setattr("polariscope.measures.boosting.ROUNDS", 5)
+            blank_figures(patch, "svg")
             return reproduce(name, "smoke", folder, workers=1)
 
     return run

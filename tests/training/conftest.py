@@ -14,7 +14,7 @@ from polariscope.worlds.splits import RandomSplit
 def small():
     """``small(objective=..., steps=...)``: a configuration on 16x16 sprites with a tiny MLP."""
 
-    def config(objective=None, likelihood="bernoulli", held_out=0.1, **training) -> RunConfig:
+    def config(objective=None, likelihood="bernoulli", held_out=0.0002, **training) -> RunConfig:
         settings = {"steps": 30, "batch_size": 16, "log_every": 7, "evaluate_every": 10, "checkpoint_every": 10}
         return RunConfig(
             Sprites(size=16),

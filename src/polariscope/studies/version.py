@@ -20,7 +20,7 @@ MAKING = ("jobs", "run")
 HOUSE = "polariscope."
 STUDIES = "polariscope.studies."
 MACHINERY = tuple(f"{STUDIES}{name}" for name in ("study", "engine", "criteria", "page", "tables", "version"))
-"""Modules that run and judge all studies. They make no rows."""
+"""Modules and packages that run and judge all studies. They make no rows."""
 
 
 def version_of(study: type) -> str:
@@ -74,14 +74,14 @@ class Reach:
 
     def _visit_base(self, module: str, name: str) -> None:
         origin, own = self._source(module).imports.get(name, (module, name))
-        if origin not in MACHINERY and (origin == module or origin.startswith(STUDIES)):
+        if not _is_machinery(origin) and (origin == module or origin.startswith(STUDIES)):
             self.visit_study(origin, own)
 
     def _visit(self, module: str, name: str) -> None:
         source = self._source(module)
         if name in source.imports:
             origin, own = source.imports[name]
-            if origin in MACHINERY:
+            if _is_machinery(origin):
                 return
             if origin.startswith(STUDIES):
                 self._visit(origin, own)
@@ -103,6 +103,10 @@ class Reach:
         for word in ast.walk(node):
             if isinstance(word, ast.Name):
                 self._visit(module, word.id)
+
+
+def _is_machinery(module: str) -> bool:
+    return any(module == name or module.startswith(f"{name}.") for name in MACHINERY)
 
 
 def _defined(line: ast.stmt) -> Iterator[str]:
