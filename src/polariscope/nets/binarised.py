@@ -1,4 +1,4 @@
-"""Networks that see only whether a pixel is at least one half. (Schott et al. 2019, section 6; Spec 001b, section B4.)"""
+"""Networks that only see whether a pixel is at least one half. (Schott et al. 2019, section 6; Spec 001b, part B4.)"""
 
 from __future__ import annotations
 

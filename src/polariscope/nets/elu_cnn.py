@@ -31,11 +31,12 @@ class EluCNN:
             raise ValueError(f"the numbers of channels are {self.channels}: each needs to be at least 1")
 
     def build(self, brief: Brief) -> nn.Sequential:
-        inputs, *sides = images(brief, "elu-cnn", SMALLEST)
+        inputs, height, width = images(brief, "elu-cnn", SMALLEST)
         blocks: OrderedDict[str, nn.Module] = OrderedDict()
-        for number, (width, kernel, stride) in enumerate(zip(self.channels, KERNELS, STRIDES, strict=True), 1):
-            layer = nn.Conv2d(inputs, width, kernel, stride)
-            blocks[f"conv{number}"] = nn.Sequential(layer, nn.BatchNorm2d(width), nn.ELU())
-            inputs, sides = width, [(side - kernel) // stride + 1 for side in sides]
-        blocks["scores"] = nn.Sequential(nn.Conv2d(inputs, predicts(brief, "elu-cnn"), tuple(sides)), nn.Flatten())
+        for number, (maps, kernel, stride) in enumerate(zip(self.channels, KERNELS, STRIDES, strict=True), 1):
+            layer = nn.Conv2d(inputs, maps, kernel, stride)
+            blocks[f"conv{number}"] = nn.Sequential(layer, nn.BatchNorm2d(maps), nn.ELU())
+            inputs, height, width = maps, (height - kernel) // stride + 1, (width - kernel) // stride + 1
+        last = nn.Conv2d(inputs, predicts(brief, "elu-cnn"), (height, width))
+        blocks["scores"] = nn.Sequential(last, nn.Flatten())
         return nn.Sequential(blocks)

@@ -1,9 +1,9 @@
 """Interval arithmetic for torch modules: what a network can output for any input between two given ones.
 
-An :class:`Interval` is handed to a module in place of a tensor. Torch asks it what each function does to it, so that any
-``forward`` works which uses functions that have a rule here: layers of weights, convolutions, pooling, batch norm in
-evaluation mode, activations, sums, products with constants, and everything that only moves numbers. A function without
-a rule is refused by its name. (Gowal et al. 2018, On the effectiveness of interval bound propagation.)
+An :class:`Interval` is handed to a module in place of a tensor. Torch asks it what each function does to it, so that
+every ``forward`` works which uses functions that have a rule here: layers of weights, convolutions, pooling, batch norm
+in evaluation mode, activations, sums, products with constants, thresholds, and everything that only moves numbers. A
+function without a rule is refused by its name. (Gowal et al. 2018, On the effectiveness of interval bound propagation.)
 """
 
 from __future__ import annotations
@@ -162,6 +162,36 @@ class Interval:
     def clamp(self, *ends: Any, **options: Any) -> Interval:
         return self.moved(lambda part: part.clamp(*ends, **options))
 
+    def round(self, **options: Any) -> Interval:
+        return self.moved(lambda part: part.round(**options))
+
+    def floor(self) -> Interval:
+        return self.moved(torch.floor)
+
+    def ceil(self) -> Interval:
+        return self.moved(torch.ceil)
+
+    def sign(self) -> Interval:
+        return self.moved(torch.sign)
+
+    def detach(self) -> Interval:
+        return self.moved(torch.detach)
+
+    def __ge__(self, other: Any) -> Interval:
+        return self.moved(lambda part: part >= _fixed(other))
+
+    def __gt__(self, other: Any) -> Interval:
+        return self.moved(lambda part: part > _fixed(other))
+
+    def __le__(self, other: Any) -> Interval:
+        return Interval(self.upper <= _fixed(other), self.lower <= other)
+
+    def __lt__(self, other: Any) -> Interval:
+        return Interval(self.upper < _fixed(other), self.lower < other)
+
+    def __bool__(self) -> bool:
+        raise NoRule("there is no interval rule for a decision by what depends on the input")
+
     def __getitem__(self, index: Any) -> Interval:
         return self.moved(lambda part: part[index])
 
@@ -214,6 +244,12 @@ class Interval:
         return least
 
 
+def _fixed(other: Any) -> Any:
+    if isinstance(other, Interval):
+        raise NoRule("there is no interval rule for a comparison of two things that depend on the input")
+    return other
+
+
 def _dual(weight: Tensor, ball: Ball, rows: int | None = None) -> Tensor:
     """How much a change inside of a ball changes weighted sums: radius times the dual norm, ``(n, sums)``.
 
@@ -242,7 +278,13 @@ def _linear(x: Interval, weight: Tensor, bias: Tensor | None = None) -> Interval
 
 def _convolution(function: Callable[..., Tensor]) -> Callable[..., Interval]:
     def rule(
-        x: Interval, weight: Tensor, bias: Tensor | None = None, stride: Any = 1, padding: Any = 0, *rest: Any, **more: Any
+        x: Interval,
+        weight: Tensor,
+        bias: Tensor | None = None,
+        stride: Any = 1,
+        padding: Any = 0,
+        *rest: Any,
+        **more: Any,
     ) -> Interval:
         def applied(part: Tensor, by: Tensor, shift: Tensor | None) -> Tensor:
             return function(part, by, shift, stride, padding, *rest, **more)
@@ -338,12 +380,13 @@ RULES: dict[str, Callable[..., Any]] = {
     "linear": _linear,
     **{name: _convolution(getattr(torch, name)) for name in ("conv1d", "conv2d", "conv3d")},
     "batch_norm": _batch_norm,
-    **{name: _dropout for name in ("dropout", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout")},
+    **dict.fromkeys(("dropout", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout"), _dropout),
     **{name: _rising(getattr(functional, name)) for name in ("relu", "relu6", "selu", "hardtanh", "softplus", "pad")},
     **{name: _rising(getattr(functional, name)) for name in ("logsigmoid", "hardsigmoid", "softsign")},
     "elu": _rising(functional.elu, falls="alpha"),
     "leaky_relu": _rising(functional.leaky_relu, falls="negative_slope"),
     **{name: _rising(getattr(torch, name)) for name in ("sigmoid", "tanh", "clamp", "exp", "arctan")},
+    **{name: _rising(getattr(torch, name)) for name in ("round", "floor", "ceil", "sign")},
     **{f"{kind}_pool{n}d": _rising(getattr(functional, f"{kind}_pool{n}d"))
        for kind in ("max", "avg", "adaptive_max", "adaptive_avg") for n in (1, 2, 3)},
     "softmax": _softmax(logarithm=False),

@@ -134,8 +134,8 @@ def _conv2d(
 
 
 def convolution_norm(weight: Tensor, stride: Any = 1) -> float:
-    """An upper bound on the spectral norm of a convolution ``(outputs, inputs, height, width)`` on maps of any size: the
-    geometric mean of its largest sums of absolute weights into an output and out of an input.
+    """An upper bound on the spectral norm of a convolution ``(outputs, inputs, height, width)`` on maps of any size:
+    the geometric mean of its largest sums of absolute weights into an output and out of an input.
 
     >>> round(convolution_norm(torch.ones(1, 1, 2, 2)), 6), round(convolution_norm(torch.ones(1, 1, 2, 2), 2), 6)
     (4.0, 2.0)
@@ -203,7 +203,7 @@ RULES: dict[str, Callable[..., Steepness]] = {
     "linear": _linear,
     "conv2d": _conv2d,
     "batch_norm": _batch_norm,
-    **{name: _dropout for name in ("dropout", "dropout2d")},
+    **dict.fromkeys(("dropout", "dropout2d"), _dropout),
     **{name: _slower(getattr(functional, name)) for name in ("relu", "relu6", "hardtanh", "softplus", "logsigmoid")},
     "elu": _slower(functional.elu, by="alpha"),
     "leaky_relu": _slower(functional.leaky_relu, by="negative_slope"),

@@ -70,10 +70,7 @@ def interval_distances(network: nn.Module, x: Tensor, y: Tensor, norm: Norm) -> 
             middle = middle.ceil() if norm == "l0" else middle
             holds = verified(network, x, y, middle, norm)
             low, high = torch.where(holds, middle, low), torch.where(holds, high, middle)
-    if norm == "l0":
-        low = torch.where(everywhere, torch.inf, low + 1)
-    else:
-        low = torch.where(everywhere, torch.inf, low)
+    low = torch.where(everywhere, torch.inf, low + (norm == "l0"))
     return torch.where(right, low, 0.0).cpu().numpy()
 
 

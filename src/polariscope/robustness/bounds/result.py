@@ -74,8 +74,8 @@ class Bounds:
         where = " in binarised space" if self.space == "binarised" else ""
         middle = _number(self.median, self.norm)
         return (
-            f"{self.title.capitalize()} in {SPOKEN[self.norm]}{where} by {self.method}: half of {len(self)} images keep "
-            f"their class below {middle}; {MEANING[self.kind]}."
+            f"{self.title.capitalize()} in {SPOKEN[self.norm]}{where} by {self.method}: half of {len(self)} images "
+            f"keep their class below {middle}; {MEANING[self.kind]}."
         )
 
     def records(self) -> list[dict[str, Any]]:
