@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
@@ -46,8 +47,8 @@ class SmoothedConfig:
 
 
 class Smoothed(nn.Module):
-    """Shares of votes in evaluation mode, with the gradient of the mean probabilities; scores of one noisy copy in
-    training. All images get the same draws, so that an answer depends neither on the batch nor on when it is given."""
+    """Logarithms of shares of votes in evaluation mode, with gradients as if votes were probabilities; scores of one
+    noisy copy in training. All images get the same draws, so that an answer depends neither on the batch nor on when it is given."""
 
     def __init__(self, network: nn.Module, sd: float, draws: int = 100, clip: bool = True) -> None:
         super().__init__()
@@ -62,7 +63,8 @@ class Smoothed(nn.Module):
         for scores in self._answers(x, self.draws, 0):
             hard = hard + _votes(scores).sum(0)
             soft = soft + scores.softmax(2).sum(0)
-        return (hard + soft - soft.detach()) / self.draws
+        # One more vote is spread over all classes, so that none has a share of 0.
+        return ((hard + soft - soft.detach() + 1 / hard.shape[1]) / (self.draws + 1)).log()
 
     @torch.no_grad()
     def votes(self, x: Tensor, draws: int, seed: int = 0) -> Tensor:
@@ -75,10 +77,9 @@ class Smoothed(nn.Module):
     def _answers(self, x: Tensor, draws: int, seed: int) -> Iterator[Tensor]:
         """Scores ``(draws, n, classes)`` in parts."""
         for block in range(-(-draws // BLOCK)):
-            generator = torch.Generator().manual_seed((seed << 32) + block)
-            noise = torch.randn(BLOCK, *x.shape[1:], generator=generator)[: draws - block * BLOCK]
-            noise = noise.to(x)
-            for some in noise.split(max(1, AT_ONCE // len(x))):
+            generator = np.random.default_rng((seed, block))
+            drawn = generator.standard_normal((BLOCK, *x.shape[1:]), np.float32)[: draws - block * BLOCK]
+            for some in torch.from_numpy(drawn).to(x).split(max(1, AT_ONCE // len(x))):
                 copies = self._clipped(x + self.sd * some[:, None])
                 scores: Tensor = self.network(copies.flatten(0, 1))
                 yield scores.reshape(len(some), len(x), -1)

@@ -1,8 +1,8 @@
 """Bounds held against attacks: no adversarial may be nearer than a lower bound, and each one that is counts.
 
 A certificate with an attack below it is a bug. An estimated bound with an attack below it has missed a better code: it
-is computed again with ten times the budget, and the adversarial is classified again with ten times the search, as it may
-be one of a search that ends too early. Both results are reported. (Spec 001b, oracle O-B3.)
+is computed again with ten times the budget, and the adversarial is classified again with ten times the search, which
+may have ended too early. Both results are reported. (Spec 001b, oracle O-B3.)
 """
 
 from __future__ import annotations

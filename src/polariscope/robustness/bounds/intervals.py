@@ -225,6 +225,14 @@ class Interval:
             raise NoRule("there is no interval rule for a division by what depends on the input")
         return self * (1 / other)
 
+    def columns(self, first: int, end: int) -> Interval:
+        """Some entries of rows ``(n, entries)``."""
+        rows = None
+        if self.affine is not None:
+            of, weight, bias = self.affine
+            rows = Affine(of, weight[first:end], None if bias is None else bias[first:end])
+        return Interval(self.lower[:, first:end], self.upper[:, first:end], affine=rows)
+
     def differences(self, labels: Tensor) -> Tensor:
         """A lower bound on entry y minus each entry of rows ``(n, classes)``, where y is the label of the row."""
         own = labels[:, None]

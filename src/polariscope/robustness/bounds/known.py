@@ -25,6 +25,7 @@ from polariscope.theory.halfspaces import Norm
 NORMS: tuple[Norm, ...] = ("l0", "l1", "l2", "linf")
 AT_ONCE = 2**22
 """Pixels, for each of ten classes, of the images whose bounds are computed together."""
+LEAST = 16
 Method = Callable[[Any, Tensor, Tensor, Norm, BoundSettings], Bounds | NoBound]
 
 
@@ -68,7 +69,7 @@ def bounds(
     settings = settings or BoundSettings()
     done: list[Bounds] = []
     with subject.at_rest():
-        block = max(16, AT_ONCE // (10 * images[0].numel()))
+        block = max(LEAST, AT_ONCE // (10 * images[0].numel()))
         for some, of in zip(images.split(block), labels.split(block), strict=True):
             try:
                 part = method(model, subject.prepared(some), of, norm, settings)

@@ -92,9 +92,11 @@ class _Problem:
         self.inference = model.infer(x)
         scores = model.offsets - model.gamma * self.inference.losses
         self.right = (scores.argmax(1) == y).cpu().numpy()
+        # Any code of the true class gives a bound, and a better one a larger bound.
+        codes = self.improved(self.inference.codes, self.flat[:, None], settings.rounds * settings.descent)
         with torch.no_grad():
-            own = model.outputs(self.inference.codes).flatten(2)[rows, y]
-        self.own_output, self.own_code = own, self.inference.codes[rows, y]
+            own = model.outputs(codes).flatten(2)[rows, y]
+        self.own_output, self.own_code = own, codes[rows, y]
         self.own_scale, self.own_offset = model.gamma[y], model.offsets[y]
         energy = model.likelihood.energy(own, self.flat)
         self.own_loss = self.own_scale * (energy + 0.5 * self.own_code.square().sum(1)) - self.own_offset
@@ -112,7 +114,8 @@ class _Problem:
             found = self.worst(codes)
             best = np.minimum(best, found.distance)
             if number + 1 < self.settings.rounds:
-                codes = self.improved(codes, self.flat[:, None] + torch.from_numpy(found.change).to(self.flat))
+                images = self.flat[:, None] + torch.from_numpy(found.change).to(self.flat)
+                codes = self.improved(codes, images, self.settings.descent)
         return self.least(best)
 
     def worst(self, codes: Tensor) -> Nearest:
@@ -185,7 +188,7 @@ class _Problem:
         found = descend(energy, codes.flatten(0, 1), self.settings.descent, self.model.search.rate)
         return found.codes.reshape(codes.shape), found.values.reshape(codes.shape[:2]).double().cpu().numpy()
 
-    def improved(self, codes: Tensor, images: Tensor) -> Tensor:
+    def improved(self, codes: Tensor, images: Tensor, steps: int) -> Tensor:
         """Codes that explain images ``(n, K, pixels)``, one for each class, at least as well as those given."""
 
         def energy(rows: Tensor, _: Any) -> Tensor:
@@ -193,8 +196,7 @@ class _Problem:
             distance = self.model.likelihood.energy(self.model.outputs(shaped).flatten(2), images)
             return (distance + 0.5 * shaped.square().sum(2)).flatten()
 
-        found = descend(energy, codes.flatten(0, 1), self.settings.descent, self.model.search.rate)
-        return found.codes.reshape(codes.shape)
+        return descend(energy, codes.flatten(0, 1), steps, self.model.search.rate).codes.reshape(codes.shape)
 
     def starts(self, seed: int, divergence: float) -> Tensor:
         """Codes ``(n, K, L)`` that a search with draws of its own finds for the images as they are."""
