@@ -107,6 +107,16 @@ def test_without_a_box_it_is_the_dual_norm(seed: int) -> None:
         assert nearest_in_halfspace(slope, margin, norm, -far, far).distance == pytest.approx(free.distance)
 
 
+def test_the_channels_of_a_pixel_count_once() -> None:
+    """Three pixels of two channels: the second contributes 0.5 + 0.6, more than any other."""
+    slope, room = np.array([1.0, 0.5, 0.1, 0.0, 0.6, 0.1]), np.ones(6)
+    found = nearest_in_halfspace(slope, 1.05, "l0", -room, room, channels=2)
+    assert found.distance == 1
+    assert found.change.tolist() == [0, 1, 0, 0, 1, 0]
+    assert nearest_in_halfspace(slope, 1.05, "l0", -room, room).distance == 2
+    assert norm_from_l2(1.3, room, "l0", channels=2) == 1
+
+
 def test_batches_and_edge_cases() -> None:
     slope, low, high = np.ones((3, 2)), np.zeros((3, 2)), np.ones((3, 2))
     for norm, expected in (("l2", [0, 0.5**0.5, np.inf]), ("linf", [0, 0.5, np.inf]), ("l0", [0, 1, np.inf])):

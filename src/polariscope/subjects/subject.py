@@ -128,7 +128,7 @@ class Subject:
         state is as it was."""
         modules = list(self.module.modules()) if self.module is not None else []
         modes = [(m, m.training) for m in modules]
-        buffers = [(b, b.clone()) for m in modules for b in m.buffers(recurse=False) if b is not None]
+        buffers = [(b, _writes(b), b.clone()) for m in modules for b in m.buffers(recurse=False) if b is not None]
         try:
             if self.module is not None:
                 self.module.eval()
@@ -139,8 +139,11 @@ class Subject:
             for m, mode in modes:
                 m.training = mode
             with torch.no_grad():
-                for buffer, before in buffers:
-                    buffer.copy_(before)
+                for buffer, writes, before in buffers:
+                    if (
+                        _writes(buffer) != writes or writes is None
+                    ):  # a write breaks a graph that still needs the buffer
+                        buffer.copy_(before)
 
     def raw_code(self, x: Tensor, u: Tensor | None = None) -> Any:
         """What the user's own code returns for observations."""
@@ -323,6 +326,11 @@ class Subject:
             f"({others}); --output (output= in Python) says otherwise."
         )
         return replace(self, meaning=best, notes=(*self.notes, told))  # type: ignore[arg-type]
+
+
+def _writes(tensor: Tensor) -> int | None:
+    """How often a tensor has been written to; None where torch does not count."""
+    return None if tensor.is_inference() else tensor._version
 
 
 def as_subject(

@@ -153,14 +153,16 @@ class LinearGenerators:
             raise ValueError(f"the separate bound is known in l2 and linf, not in {norm}: take the shared bound")
         return _nearest_other(found, labels, self._right(flat, labels))
 
-    def shared(self, x: ArrayLike, y: ArrayLike, norm: Norm, box: bool = False, rounds: int = ROUNDS) -> FloatArray:
+    def shared(
+        self, x: ArrayLike, y: ArrayLike, norm: Norm, box: bool = False, channels: int = 1, rounds: int = ROUNDS
+    ) -> FloatArray:
         """The bound with one change for both classes; in L0 with the bounds of pixels in [0, 1], which it needs."""
         flat, labels = self._examples(x, y)
         own, _ = self._own(flat, labels)
         quadratics = self._fixed_code(flat, labels, own)
         low, high = (-flat, 1 - flat) if box or norm == "l0" else (None, None)
         if norm == "l0":
-            found = fewest_pixels(quadratics, -flat, 1 - flat)
+            found = fewest_pixels(quadratics, -flat, 1 - flat, channels)
         elif not self.shrinkage.any() and not quadratics.curvature.any():  # prototypes: nothing bends
             found = nearest_in_halfspace(2 * quadratics.slope, -quadratics.constant, norm, low, high).distance
         else:

@@ -28,12 +28,18 @@ class Nearest(NamedTuple):
 
 
 def nearest_in_halfspace(
-    slope: ArrayLike, margin: ArrayLike, norm: Norm, low: ArrayLike | None = None, high: ArrayLike | None = None
+    slope: ArrayLike,
+    margin: ArrayLike,
+    norm: Norm,
+    low: ArrayLike | None = None,
+    high: ArrayLike | None = None,
+    channels: int = 1,
 ) -> Nearest:
     """The smallest δ with slope·δ >= margin and low <= δ <= high; slopes are ``(..., N)``, margins ``(...)``.
 
     Without bounds the distance is margin / ‖slope‖ in the dual norm. With bounds (low <= 0 <= high) pixels fill up one
-    after another. L0 counts pixels and needs bounds: without any, one pixel reaches every half-space.
+    after another. L0 counts pixels; the ``channels`` of a pixel lie N / channels apart and count once. It needs bounds:
+    without any, one pixel reaches every half-space.
 
     >>> nearest_in_halfspace([3.0, -4.0], 5.0, "l2").distance.tolist()
     1.0
@@ -50,7 +56,7 @@ def nearest_in_halfspace(
         raise ValueError("the box of changes needs to hold the change 0: low is at most 0 and high at least 0")
     room = np.broadcast_to(np.where(slope > 0, high, -low), slope.shape)
     if norm == "l0":
-        return _fewest(size, sign, room, margin)
+        return _fewest(size, sign, room, margin, channels)
     if norm == "l1":
         return _greedy(size, sign, room, margin)
     return _level(size, sign, room, margin, norm)
@@ -111,16 +117,24 @@ def _greedy(size: FloatArray, sign: FloatArray, room: FloatArray, margin: FloatA
     return Nearest(np.where(met, used.sum(-1), np.inf), sign * change)
 
 
-def _fewest(size: FloatArray, sign: FloatArray, room: FloatArray, margin: FloatArray) -> Nearest:
+def _fewest(size: FloatArray, sign: FloatArray, room: FloatArray, margin: FloatArray, channels: int) -> Nearest:
     """L0: pixels by what they can contribute, the largest first."""
-    gain = size * room
+    gain = by_pixel(size * room, channels)
     order = np.argsort(-gain, axis=-1)
     total = np.cumsum(np.take_along_axis(gain, order, -1), -1)
     count = np.where(margin <= 0, 0, (~_met(total, margin[..., None])).sum(-1) + 1)
     chosen = np.zeros(gain.shape, bool)
     np.put_along_axis(chosen, order, np.arange(gain.shape[-1]) < count[..., None], -1)
     met = _met(total[..., -1], margin)
-    return Nearest(np.where(met, count, np.inf).astype(np.float64), sign * room * chosen)
+    whole = np.concatenate([chosen] * channels, axis=-1)
+    return Nearest(np.where(met, count, np.inf).astype(np.float64), sign * room * whole)
+
+
+def by_pixel(values: FloatArray, channels: int) -> FloatArray:
+    """Sums over the channels of each pixel, ``(..., N)`` to ``(..., N / channels)``."""
+    if channels == 1:
+        return values
+    return np.asarray(values.reshape(*values.shape[:-1], channels, -1).sum(-2))
 
 
 def _met(total: FloatArray, margin: FloatArray) -> NDArray[np.bool_]:
@@ -128,7 +142,7 @@ def _met(total: FloatArray, margin: FloatArray) -> NDArray[np.bool_]:
     return np.asarray(total >= margin * (1 - 1e-12))
 
 
-def norm_from_l2(distance: ArrayLike, room: ArrayLike, norm: Norm) -> FloatArray:
+def norm_from_l2(distance: ArrayLike, room: ArrayLike, norm: Norm, channels: int = 1) -> FloatArray:
     """What an L2 distance is worth in another norm: the smallest change with |δ_i| <= room_i that is as long as that.
 
     ``room`` is the larger of the two distances of each pixel to its bounds, ``(..., N)``. A change of an image that is
@@ -146,7 +160,7 @@ def norm_from_l2(distance: ArrayLike, room: ArrayLike, norm: Norm) -> FloatArray
     if norm == "l1":  # of all changes that long, those along one axis are the shortest in L1
         return np.where(goal <= (room**2).sum(-1), distance, np.inf)
     if norm == "l0":
-        total = np.cumsum(-np.sort(-(room**2), axis=-1), -1)
+        total = np.cumsum(-np.sort(-by_pixel(room**2, channels), axis=-1), -1)
         count = np.where(goal <= 0, 0, (~_met(total, goal[..., None])).sum(-1) + 1)
         return np.where(_met(total[..., -1], goal), count, np.inf).astype(np.float64)
     ends = np.sort(room, axis=-1) ** 2

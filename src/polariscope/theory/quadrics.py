@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from polariscope.theory.halfspaces import FloatArray, Norm, nearest_in_halfspace
+from polariscope.theory.halfspaces import FloatArray, Norm, by_pixel, nearest_in_halfspace
 
 ROUNDS = 40
 """Steps of the ascent on multipliers."""
@@ -189,22 +189,23 @@ class _Dual:
         return np.where(largest < 1, value, -1.0), point, largest
 
 
-def fewest_pixels(quadratics: Quadratics, low: FloatArray, high: FloatArray) -> FloatArray:
+def fewest_pixels(quadratics: Quadratics, low: FloatArray, high: FloatArray, channels: int = 1) -> FloatArray:
     """Lower bounds ``(K, n)`` on the number of pixels in a change with f >= 0 and low <= δ <= high.
 
-    If k pixels change, δᵀPδ <= Σ min(k P_ii, largest bend) δ_i², so that each pixel contributes on its own, and most at
-    one of its bounds: the k largest contributions need to reach −c.
+    If k numbers change, δᵀPδ <= Σ min(k P_ii, largest bend) δ_i², so that each contributes on its own, and most at one
+    of its bounds: the largest contributions need to reach −c. The ``channels`` of a pixel count once.
     """
     constant, slope, curvature, basis, bends = quadratics
     diagonal = (basis**2 * bends[:, None]).sum(-1)[:, None]
     largest = bends.max(-1, initial=0.0)[:, None, None]
-    few, many = np.zeros_like(constant), np.full(constant.shape, slope.shape[-1] + 1.0)
+    pixels = slope.shape[-1] // channels
+    few, many = np.zeros_like(constant), np.full(constant.shape, pixels + 1.0)
     while (many - few > 1).any():
         count = np.floor((few + many) / 2)
-        bend = np.minimum(count[..., None] * diagonal, largest) + curvature[..., None]
+        bend = np.minimum(channels * count[..., None] * diagonal, largest) + curvature[..., None]
         gain = np.maximum(bend * high**2 + 2 * slope * high, bend * low**2 + 2 * slope * low)
-        gain = -np.sort(-np.maximum(gain, 0.0), axis=-1)
+        gain = -np.sort(-by_pixel(np.maximum(gain, 0.0), channels), axis=-1)
         total = np.where(np.arange(gain.shape[-1]) < count[..., None], gain, 0.0).sum(-1)
         enough = total >= -constant * (1 - 1e-12)
         few, many = np.where(enough, few, count), np.where(enough, count, many)
-    return np.where(constant >= 0, 0.0, np.where(many > slope.shape[-1], np.inf, many))
+    return np.where(constant >= 0, 0.0, np.where(many > pixels, np.inf, many))

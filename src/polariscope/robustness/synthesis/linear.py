@@ -15,6 +15,7 @@ from polariscope.nets.model import Shape
 from polariscope.robustness.synthesis.classifier import ABSClassifier
 from polariscope.robustness.synthesis.inference import Inference, Search
 from polariscope.robustness.synthesis.likelihoods import GaussianLikelihood
+from polariscope.theory.certificates import LinearGenerators
 
 
 class LinearABS(ABSClassifier):
@@ -99,6 +100,14 @@ class LinearABS(ABSClassifier):
 
     def decode(self, codes: Tensor) -> Tensor:
         return self.outputs(codes)
+
+    def linear_generators(self) -> LinearGenerators:
+        """The decoders with the factors and offsets of the classes, as certificates take them: in double precision, and
+        with losses that are those of :meth:`forward` times twice the variance of a pixel."""
+        weights, means, gamma, offsets = (
+            part.detach().double().cpu().numpy() for part in (self.weights, self.means, self.gamma, self.offsets)
+        )
+        return LinearGenerators(weights, means, self.variance, gamma, -2 * self.variance * offsets)
 
     def search_codes(self, x: Tensor, start: Tensor | None, search: Search) -> Inference:
         """The exact codes. Of the search only the weight of the divergence counts; nothing is searched."""

@@ -1,0 +1,183 @@
+"""One function picks the bounds of a classifier by what it can do; certificates are in order with what attacks find."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor, nn
+
+from polariscope.nets.nearest_neighbour import NearestNeighbour
+from polariscope.nets.smoothed import Smoothed
+from polariscope.robustness.attacks.pgd import PGD
+from polariscope.robustness.bounds import Bounds, BoundSettings, NoBound, bounds
+from polariscope.robustness.bounds.result import combined
+from polariscope.robustness.synthesis.linear import LinearABS
+from polariscope.subjects import as_subject
+
+QUICK = BoundSettings(seeds=2, rounds=3, descent=5, first=50, draws=200)
+
+
+def linear_classifier(seed: int, latents: int = 2, binary: bool = False) -> tuple[LinearABS, Tensor, Tensor]:
+    """Linear synthesis of near-binary images of 8 pixels, with images that it classifies rightly."""
+    rng = np.random.default_rng(seed)
+    means = torch.from_numpy(rng.beta(0.3, 0.3, (3, 8)))
+    model = LinearABS(torch.from_numpy(rng.normal(0, 0.3, (3, 8, latents))), means, (8,), binary=binary)
+    x = (means[rng.integers(0, 3, 4)] + torch.from_numpy(rng.normal(0, 0.1, (4, 8)))).clamp(0, 1)
+    return model, x, model(x).argmax(1)
+
+
+@pytest.mark.spec("001b/B-11", "001b/B-12", "001b/B-13")
+@settings(max_examples=3)
+@given(st.integers(0, 5000), st.sampled_from(["l2", "linf"]), st.sampled_from([0, 2]))
+def test_separate_shared_exact_and_attack_are_in_order(seed: int, norm: str, latents: int) -> None:
+    """For every image of linear synthesis and of prototypes."""
+    model, x, y = linear_classifier(seed, latents)
+    found = bounds(model, x, y, norm, BoundSettings(box=False))
+    attacked = PGD(steps=8)(model, x, y, norm=norm)
+    assert found.kind == "certificate"
+    separate, shared = (found.by_method[name][0] for name in ("separate", "shared"))
+    assert (separate <= shared + 1e-12).all()
+    if norm == "l2":
+        exact = found.by_method["exact"][0]
+        assert (shared <= exact + 1e-9).all()
+        assert (exact <= attacked.distances * (1 + 1e-5)).all()
+        if not latents:
+            np.testing.assert_allclose(shared, exact, rtol=1e-6)  # the shared bound of prototypes is exact
+    boxed = bounds(model, x, y, norm)
+    assert (boxed.lower >= found.lower * (1 - 1e-3)).all()
+    assert (boxed.lower <= attacked.distances * (1 + 1e-5)).all(), "attacks stay in the box"
+
+
+@pytest.mark.spec("001b/B-10")
+@settings(max_examples=3)
+@given(st.integers(0, 5000), st.sampled_from(["l2", "linf"]))
+def test_a_nearest_neighbour_is_certified_below_every_attack(seed: int, norm: str) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    examples, labels = torch.rand(12, 1, 3, 3, generator=generator), torch.arange(12) % 3
+    model = NearestNeighbour((1, 3, 3), 3, 12)
+    model.remember(examples, nn.functional.one_hot(labels, 3), 0)
+    x = (examples[:5] + 0.1 * torch.randn(5, 1, 3, 3, generator=generator)).clamp(0, 1)
+    y = model(x).argmax(1)
+    found = bounds(model.eval(), x, y, norm)
+    attacked = PGD(steps=8)(model, x, y, norm=norm)
+    assert (found.by_method["separate"] <= found.by_method["shared"] + 1e-12).all()
+    assert (found.lower <= attacked.distances * (1 + 1e-5)).all()
+    if norm == "l2":
+        gaps = torch.cdist(x.flatten(1), examples.flatten(1))
+        own = torch.where(labels == y[:, None], gaps, torch.inf).amin(1)
+        other = torch.where(labels == y[:, None], torch.inf, gaps).amin(1)
+        torch.testing.assert_close(torch.from_numpy(found.by_method["separate"][0]).float(), (other - own) / 2)
+
+
+@pytest.mark.spec("001b/B-46")
+@pytest.mark.parametrize("norm", ["l2", "linf"])
+def test_verified_distances_of_a_network_are_below_attacks(norm: str) -> None:
+    torch.manual_seed(0)
+    network = nn.Sequential(nn.Conv2d(1, 4, 3), nn.ELU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(36, 3)).eval()
+    x = torch.rand(6, 1, 8, 8)
+    y = network(x).argmax(1)
+    found = bounds(network, x, y, norm)
+    attacked = PGD(steps=8)(network, x, y, norm=norm)
+    assert set(found.by_method) == {"interval bound propagation", "cross-Lipschitz"}
+    assert (found.lower > 0).all()
+    assert (found.lower <= attacked.distances * (1 + 1e-5)).all()
+    assert found.accuracy(0.0) == 1
+    assert bounds(network, x, (y + 1) % 3, norm).lower.tolist() == [0] * 6, "what is wrong has no bound"
+
+
+@pytest.mark.spec("001b/B-14", "001b/B-15")
+@settings(max_examples=3)
+@given(st.integers(0, 5000))
+def test_fewer_flips_than_certified_change_no_binary_classifier(seed: int) -> None:
+    """All sets of fewer flips, and the price of the cheapest of them in the image."""
+    model, x, y = linear_classifier(seed, binary=True)
+    model.gamma.copy_(torch.tensor([1.0, 0.96, 1.05]))
+    y = model(x).argmax(1)
+    found = bounds(model, x, y, "l0")
+    bits = (x >= 0.5).double()
+    flips = torch.arange(256)[:, None] >> torch.arange(8) & 1
+    flipped = (bits[:, None] - flips).abs()
+    wrong = model(flipped.flatten(0, 1)).argmax(1).reshape(4, 256) != y[:, None]
+    fewest = torch.where(wrong, flips.sum(1), torch.inf).amin(1).numpy()
+    assert (found.lower >= 1).all()
+    assert (found.lower <= fewest).all()
+    for norm in ("l2", "linf"):
+        raw = bounds(model, x, y, norm)
+        cost = torch.where(
+            wrong, ((x - 0.5).abs()[:, None] * flips).norm(2 if norm == "l2" else torch.inf, dim=2), torch.inf
+        )
+        assert (raw.lower <= cost.amin(1).numpy() + 1e-9).all()
+        assert raw.space == "raw"
+        assert raw.binarised.space == "binarised"
+        inside = torch.where(wrong, flips.double().norm(2 if norm == "l2" else torch.inf, dim=1), torch.inf).amin(1)
+        assert (raw.binarised.lower <= inside.numpy() + 1e-9).all()
+
+
+class Certified(nn.Module):
+    """A model that knows its own bound."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.stack([x.sum(1), 1 - x.sum(1)], 1)
+
+    def certify(self, x: Tensor, y: Tensor, norm: str) -> Bounds:
+        return combined(norm, "certificate", {"its own": np.full(len(x), 0.25)}, np.ones(len(x), bool))
+
+
+class Random(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return x[:, :2] + torch.randn(len(x), 2)
+
+
+def test_what_a_classifier_can_do_decides() -> None:
+    x, y = torch.full((3, 4), 0.5), torch.zeros(3, dtype=torch.int64)
+    own = bounds(Certified(), x, y, "l2")
+    assert (own.method, own.lower.tolist()) == ("its own", [0.25] * 3)
+    for subject, words in (
+        (as_subject(lambda x: x[:, :2]), "plain function"),
+        (Random(), "answers are random"),
+        (nn.Sequential(nn.Linear(4, 3), nn.GELU()), "no interval rule for gelu"),
+    ):
+        found = bounds(subject, x, y, "l2")
+        assert isinstance(found, NoBound)
+        assert words in found.headline
+        assert found.headline.startswith("No bound is known in L2: ")
+        assert words in found.findings().headline
+    with pytest.raises(ValueError, match="norms l0, l1, l2, linf"):
+        bounds(Certified(), x, y, "l3")
+    with pytest.raises(ValueError, match="labels go from"):
+        bounds(Certified(), x, y + 7, "l2")
+    uneven, x, _ = linear_classifier(0)
+    uneven.gamma.copy_(torch.tensor([1.0, 0.9, 1.1]))
+    uneven.linear_generators = None  # as a search sees it
+    found = bounds(uneven, x, torch.zeros(4, dtype=torch.int64), "l2", QUICK)
+    assert isinstance(found, NoBound)
+    assert "different factors" in found.reason
+
+
+def test_blocks_of_images_and_their_order_do_not_matter(monkeypatch) -> None:
+    model, x, y = linear_classifier(3)
+    whole, told = bounds(model, x, y, "l2"), []
+    monkeypatch.setattr("polariscope.robustness.bounds.known.AT_ONCE", 1)
+    monkeypatch.setattr("polariscope.robustness.bounds.known.LEAST", 3)
+    parts = bounds(model, x, y, "l2", tell=lambda done, of: told.append((done, of)))
+    np.testing.assert_allclose(parts.lower, whole.lower, rtol=1e-9)
+    assert told == [(3, 4), (4, 4)]
+    assert parts.by_method.keys() == whole.by_method.keys()
+    turned = bounds(model, x.flip(0), y.flip(0), "l2")
+    np.testing.assert_allclose(turned.lower[::-1], whole.lower, rtol=1e-9)
+
+
+def test_the_document_says_what_kind_of_bound_it_is() -> None:
+    model, x, y = linear_classifier(1)
+    document = bounds(model, x, y, "l2").findings()
+    assert document.headline.startswith("Certificate in L2 by exact: half of 4 images keep their class below a norm of")
+    rows = document.json()["methods"]
+    assert [row["method"] for row in rows] == ["separate", "shared", "exact"]
+    assert all(row["sd"] is None for row in rows)
+    assert document.arrays["lower"].shape == (4,)
+    binary, x, y = linear_classifier(1, binary=True)
+    spaces = [(row["method"], row["space"]) for row in bounds(binary, x, y, "l2").findings().json()["methods"]]
+    assert spaces == [("cheapest flips", "raw"), ("shared, by flips", "binarised"), ("separate", "binarised")]
+    smooth = bounds(Smoothed(nn.Linear(8, 3).double(), 0.25).eval(), x, y, "l2", QUICK)
+    assert smooth.findings().headline.startswith("Certificate at 99.9 % confidence in L2 by randomised smoothing")
