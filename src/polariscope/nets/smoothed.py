@@ -48,7 +48,8 @@ class SmoothedConfig:
 
 class Smoothed(nn.Module):
     """Logarithms of shares of votes in evaluation mode, with gradients as if votes were probabilities; scores of one
-    noisy copy in training. All images get the same draws, so that an answer depends neither on the batch nor on when it is given."""
+    noisy copy in training. All images get the same draws, so that an answer depends neither on the batch nor on when it
+    is given."""
 
     def __init__(self, network: nn.Module, sd: float, draws: int = 100, clip: bool = True) -> None:
         super().__init__()
