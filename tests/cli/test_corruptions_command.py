@@ -135,7 +135,7 @@ def test_a_run_that_does_not_classify_is_refused(trained, run) -> None:
         (["mine.py:bright", "points.npz"], "corruptions are of images"),
         (
             ["mine.py:bright", "factors.npz", "--label", "shade"],
-            "gives 1 scores for an image, and the data has 4 classes",
+            "scores 2 classes, and the data has 4",
         ),
         (["mine.py:nothing", "greys.npz"], "nothing"),
         (["mine.py:bright", "greys.npz", "--weights", "a.pt"], "--weights are for an nn.Module"),

@@ -409,7 +409,7 @@ def outputs_of(factor: Target, outputs: int, name: str) -> tuple[NDArray[np.int6
     meant = np.asarray(factor.values or range(factor.size))
     if outputs < factor.size or (meant != meant.round()).any() or meant.min() < 0 or meant.max() >= outputs:
         raise ValueError(
-            f"{name} gives {outputs} scores for an image, and the data has {factor.size} classes ({factor.name}): give "
+            f"{name} scores {outputs} classes, and the data has {factor.size} ({factor.name}): give "
             "it data with the classes that it was trained for"
         )
     told = f"{name} tells {outputs} classes apart; the {factor.size} of the data are taken as its outputs by number."

@@ -75,7 +75,7 @@ def _check_weights(name: str, network: nn.Module, again: nn.Module, other: nn.Mo
     require(list(again.state_dict()) == list(weights), f"{name} builds networks with other parts each time")
     same = all(torch.equal(values, weights[key]) for key, values in again.state_dict().items())
     require(same, f"the weights of {name} differ for the same seed: draw them with torch alone")
-    if any(parameter.numel() for parameter in network.parameters()):
+    if any(parameter.ndim and parameter.numel() for parameter in network.parameters()):  # a lone scale begins at 1
         differ = any(not torch.equal(values, weights[key]) for key, values in other.state_dict().items())
         require(differ, f"the weights of {name} are the same for every seed: nothing is drawn")
 
