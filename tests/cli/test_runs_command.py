@@ -326,8 +326,8 @@ def test_curves_of_runs_lie_over_each_other(run, tmp_path) -> None:
 
 def test_the_store_is_read_once(run, store, monkeypatch) -> None:
     read = []
-    real = Store.runs
-    monkeypatch.setattr(Store, "runs", lambda self: read.append(1) or real(self))
+    real = Store.folders
+    monkeypatch.setattr(Store, "folders", lambda self: read.append(1) or real(self))
     for words in ([], ["--where", "training_seed = 1"], ["--sql", "select id from runs"]):
         read.clear()
         assert run("runs", *words)[0] == 0

@@ -77,7 +77,7 @@ def main(arguments: list[str]) -> int:
     options = parse(Options, arguments, "runs")
     limits = Limits(options.max_seconds, options.max_megabytes, options.max_rows)
     listing = Store(options.runs).listing()
-    if not listing.runs and not listing.problems:
+    if not listing.ids and not listing.problems:
         say("[]" if options.json else f"no runs in {options.runs}; 'polariscope train sprites' makes one")
         return 0
     try:
@@ -111,7 +111,7 @@ def _filtered(listing: Listing, options: Options, limits: Limits, columns: tuple
 
 
 def _any(listing: Listing, column: str) -> bool:
-    return any(row[column] for row in listing.rows)
+    return any(listing.column(column).to_pylist())
 
 
 def _say_bases(sql: str, bases: dict[str, int]) -> None:

@@ -59,7 +59,8 @@ def over_seeds(listing: Listing, rows: Rows, columns: tuple[str, ...], as_json: 
 def _values(listing: Listing, rows: Rows, columns: Sequence[str]) -> dict[str, dict[str, dict[str, list[float]]]]:
     """Scores by basis, setting and column. Where all measures have one basis, what training gave stands beside them;
     it stands alone, under no basis, where they have several."""
-    entries = {run.id: current(run.record) for run in listing.runs}
+    wanted = {row["id"] for row in rows}
+    entries = {run.id: current(run.record) for run in listing.runs if run.id in wanted}
     measured = [column for column in columns if column.startswith(EXAMINED)]
     texts = [entry.on.text() for row in rows for entry in entries[row["id"]] if entry.values.keys() & set(measured)]
     bases = list(dict.fromkeys(texts))

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -29,24 +30,36 @@ RESULTS = pa.schema(
         *(("step", pa.int64()), ("protocol", pa.string()), ("version", pa.string())),
     ]
 )
+MEASURED = pa.list_(pa.struct([field for field in RESULTS if field.name != "run"]))
+EXACT = {bool: pa.bool_(), int: pa.int64(), float: pa.float64(), str: pa.string()}
+CODED = b"polariscope.json"
+"""Marks a column whose values are kept as JSON."""
 
 
 @dataclass(frozen=True)
 class Listing:
     """Runs, oldest first, and what was wrong with folders that are none."""
 
-    runs: Sequence[Run]
+    root: Path
+    table: pa.Table
+    """A row per run, as :func:`packed` makes them."""
     problems: list[str]
 
     @cached_property
-    def rows(self) -> Rows:
-        """One flat row per run."""
-        return [summary(run, self.problems) for run in self.runs]
+    def ids(self) -> list[str]:
+        ids: list[str] = self.table["=id"].to_pylist()
+        return ids
+
+    @cached_property
+    def runs(self) -> list[Run]:
+        """The runs themselves, which read their records when they are asked."""
+        return [Run(self.root / name) for name in self.ids]
 
     @cached_property
     def columns(self) -> list[str]:
         # Ours, which are in small letters, first: of names that differ in case alone, SQL renames the later ones.
-        return sorted(set(OWN_COLUMNS).union(*self.rows), key=str.swapcase)
+        own = {name.removeprefix("=") for name in self.table.column_names if name.startswith("=")}
+        return sorted(own.union(OWN_COLUMNS), key=str.swapcase)
 
     def where(
         self, condition: str = "true", columns: Sequence[str] | None = None, limits: Limits | None = None
@@ -54,7 +67,7 @@ class Listing:
         """The rows of the runs for which an SQL expression holds, oldest first, with these columns or with all."""
         chosen = self.columns if columns is None else columns
         if condition.strip().lower() == "true":
-            values = [self._column(column).to_pylist() for column in chosen]
+            values = [self.column(column).to_pylist() for column in chosen]
             return [dict(zip(chosen, row, strict=True)) for row in zip(*values, strict=True)] if values else []
         known = [column for column in chosen if column in self.columns]
         rows = where(condition, self._tables(condition), "runs", "created", known, limits)
@@ -67,21 +80,37 @@ class Listing:
     def bases(self, ids: Iterable[str] | None = None) -> dict[str, int]:
         """How many of the runs have their measures from which examples."""
         wanted = None if ids is None else set(ids)
-        rows = (row for row in self.rows if wanted is None or row["id"] in wanted)
-        return dict(Counter(row["examined_on"] for row in rows if row["examined_on"] is not None))
+        rows = zip(self.ids, self.column("examined_on").to_pylist(), strict=True)
+        return dict(Counter(basis for run, basis in rows if basis is not None and (wanted is None or run in wanted)))
+
+    def column(self, name: str) -> pa.Array | pa.ChunkedArray:
+        """A column by its name, of one type: empty if no run has it."""
+        if name == "status":
+            return self._states
+        if f"={name}" not in self.table.column_names:
+            return pa.nulls(len(self.table), pa.list_(pa.string()) if name == "tags" else pa.bool_())
+        values = self.table[f"={name}"]
+        if (self.table.schema.field(f"={name}").metadata or {}).get(CODED):
+            return _column([None if value is None else json.loads(value) for value in values.to_pylist()])
+        return pa.nulls(len(values), pa.bool_()) if values.type == pa.null() else values
+
+    @cached_property
+    def _states(self) -> pa.Array:
+        """What each run is doing now; that is not written anywhere, so no table can keep it."""
+        written = self.table["=status"].to_pylist()
+        return pa.array(
+            [run.state if status == "running" else status for run, status in zip(self.runs, written, strict=True)],
+            pa.string(),
+        )
 
     def _tables(self, text: str) -> dict[str, pa.Table]:
         """What can be asked about. Metrics take a file per run, and are read only if the text has their name in it."""
-        tables = {"runs": pa.table({name: self._column(name) for name in self.columns})}
+        tables = {"runs": pa.table({name: self.column(name) for name in self.columns})}
         if "metrics" in text.lower():
             tables["metrics"] = pa.concat_tables(self._metrics())
         if "results" in text.lower():
-            tables["results"] = pa.Table.from_pylist(list(self._results()), RESULTS)
+            tables["results"] = self._results()
         return tables
-
-    def _column(self, name: str) -> pa.Array:
-        values = [row.get(name) for row in self.rows]
-        return pa.array(values, pa.list_(pa.string())) if name == "tags" else _column(values)
 
     def _metrics(self) -> Iterable[pa.Table]:
         yield METRICS.insert(0, pa.field("run", pa.string())).empty_table()
@@ -93,18 +122,75 @@ class Listing:
                 continue
             yield table.add_column(0, "run", pa.repeat(run.id, len(table)))
 
-    def _results(self) -> Iterable[dict[str, Any]]:
-        for run in self.runs:
-            for entry in examined_of(run.record):
-                about = _about(entry.on) | {"run": run.id}
-                for measure, value in entry.values.items():
-                    with suppress(OverflowError):  # a whole number that is none of ours
-                        yield {**about, "measure": measure, "value": None if value is None else float(value)}
+    def _results(self) -> pa.Table:
+        lists = self.table["results"].combine_chunks()
+        runs = self.table["=id"].combine_chunks().take(lists.value_parent_indices())
+        return pa.table([runs, *lists.flatten().flatten()], schema=RESULTS)
+
+
+def packed(rows: Sequence[Mapping[str, Any]], results: Sequence[Sequence[Mapping[str, Any]]]) -> pa.Table:
+    """Rows of :func:`summary` as a table, each value exactly: a column of several types is kept as JSON.
+
+    Columns are called as in the rows, behind a ``=``; ``results`` has what :func:`results_of` each run gives.
+    """
+    names = list(dict.fromkeys([*OWN_COLUMNS, *(name for row in rows for name in row)]))
+    fields, columns = [], []
+    for name in names:
+        field, column = _packed(f"={name}", [row.get(name) for row in rows])
+        fields.append(field)
+        columns.append(column)
+    fields.append(pa.field("results", MEASURED))
+    return pa.table([*columns, pa.array([list(several) for several in results], MEASURED)], schema=pa.schema(fields))
+
+
+def joined(first: pa.Table, second: pa.Table) -> pa.Table:
+    """The rows of two such tables in one: columns that agree as they are, others value by value."""
+    if not len(first) or not len(second):
+        return second if not len(first) else first
+    fields, columns = [], []
+    for name in dict.fromkeys([*first.column_names, *second.column_names]):
+        sides = [(table, table.schema.field(name)) for table in (first, second) if name in table.column_names]
+        if len(sides) == 2 and sides[0][1].equals(sides[1][1], check_metadata=True):
+            field, column = sides[0][1], pa.chunked_array([*first[name].chunks, *second[name].chunks], sides[0][1].type)
+        else:
+            field, column = _packed(name, [value for table in (first, second) for value in _exact(table, name)])
+        fields.append(field)
+        columns.append(column)
+    return pa.table(columns, schema=pa.schema(fields))
+
+
+def _packed(name: str, values: Sequence[Any]) -> tuple[pa.Field, pa.Array]:
+    if name == "=tags":
+        return pa.field(name, pa.list_(pa.string())), pa.array(values, pa.list_(pa.string()))
+    kinds = {type(value) for value in values if value is not None}
+    if len(kinds) < 2:
+        kind = EXACT[kinds.pop()] if kinds else pa.null()
+        with suppress(OverflowError):  # an integer of more than 64 bits
+            return pa.field(name, kind), pa.array(values, kind)
+    coded = pa.array([None if value is None else json.dumps(value) for value in values], pa.string())
+    return pa.field(name, pa.string(), metadata={CODED: b"1"}), coded
+
+
+def _exact(table: pa.Table, name: str) -> list[Any]:
+    if name not in table.column_names:
+        return [None] * len(table)
+    values: list[Any] = table[name].to_pylist()
+    coded = (table.schema.field(name).metadata or {}).get(CODED)
+    return [None if value is None else json.loads(value) for value in values] if coded else values
+
+
+def results_of(run: Run) -> Iterable[dict[str, Any]]:
+    """Every number that was measured of a run, with what it was computed on."""
+    for entry in examined_of(run.record):
+        about = _about(entry.on)
+        for measure, value in entry.values.items():
+            with suppress(OverflowError):  # a whole number that is none of ours
+                yield {**about, "measure": measure, "value": None if value is None else float(value)}
 
 
 def summary(run: Run, problems: list[str] | None = None) -> dict[str, Any]:
-    """One flat row per run: id, labels, status and time, every setting and result by its last name, and the measures of
-    its largest examination with the examples they are of."""
+    """One flat row per run: id, labels, status as written, time, every setting and result by its last name, and the
+    measures of its largest examination with the examples they are of."""
     record = run.record
     row: dict[str, Any] = {}
 
@@ -133,7 +219,7 @@ def summary(run: Run, problems: list[str] | None = None) -> dict[str, Any]:
         "tags": list(labels.get("tags", ())),
         "note": labels.get("note") or None,
         "kind": record["kind"],
-        "status": run.state,
+        "status": record["status"],
         "data": _data(record["config"].get("world")),
         "created": record["created"],
         "examined_on": None if examined is None else examined.on.text(),

@@ -290,18 +290,18 @@ class Store:
             raise ValueError("a run is opened by its id, its name, 'latest' or its folder; got an empty name")
         if os.path.exists(Path(name, "run.json")):
             path = Path(name)
-            return _checked(path if path.name not in ("", "..") else path.resolve())
+            return checked_run(path if path.name not in ("", "..") else path.resolve())
         if name == "latest":
             found = self.runs()
             if found:
                 return max(found, key=lambda run: (run.record["updated"], run.record["created"]))
-        folders = self._folders()
+        folders = self.folders()
         matches = [path for path in folders if path.name == name] or [p for p in folders if _name_of(p) == name]
         if not matches:
             parts = [path for path in folders if path.name.startswith(name) or path.name.endswith(name)]
             matches = [path for path in parts if (path / "run.json").exists()]
         if len(matches) == 1:
-            return _checked(matches[0])
+            return checked_run(matches[0])
         shown = one_line(repr(name))
         if matches:
             names = ", ".join(one_line(path.name) for path in matches[:5])
@@ -312,23 +312,23 @@ class Store:
         """All readable runs, oldest first."""
         self.problems.clear()
         found = []
-        for path in self._folders():
+        for path in self.folders():
             try:
-                found.append(_checked(path))
+                found.append(checked_run(path))
             except ValueError as error:
                 self.problems.append(str(error))
         return sorted(found, key=lambda run: run._record["created"])
 
     def named(self, name: str) -> list[Run]:
         """The runs with that id or that name; of runs that were copied, there may be several."""
-        own = [path for path in self._folders() if path.name == name]
-        return [_checked(path) for path in own or self._folders() if own or _name_of(path) == name]
+        own = [path for path in self.folders() if path.name == name]
+        return [checked_run(path) for path in own or self.folders() if own or _name_of(path) == name]
 
     def listing(self) -> Listing:
         """The readable runs as they are now, to ask more than one question about."""
-        from polariscope.lab.listing import Listing
+        from polariscope.lab.index import listing
 
-        return Listing(self.runs(), self.problems)
+        return listing(self)
 
     def query(self, sql: str, limits: Limits | None = None) -> Rows:
         """One SELECT statement over three tables: ``runs`` (one row per run, settings as columns), ``metrics`` (run,
@@ -339,7 +339,7 @@ class Store:
         """The rows of ``runs`` for which an SQL expression holds, oldest first."""
         return self.listing().where(condition, limits=limits)
 
-    def _folders(self) -> list[Path]:
+    def folders(self) -> list[Path]:
         """Where runs may be: visible folders."""
         if not self.root.is_dir():
             return []
@@ -423,7 +423,8 @@ def _clear_half_made(path: Path) -> None:
             path.rmdir()
 
 
-def _checked(path: Path) -> Run:
+def checked_run(path: Path) -> Run:
+    """The run of a folder, with its record read."""
     run = Run(path)
     run.reload()
     return run
