@@ -38,7 +38,7 @@ def run(tmp_path, monkeypatch, capsys):
 @pytest.fixture
 def undrawn(monkeypatch) -> None:
     """No pictures, which are most of the time that a small diagnosis takes: only the first test looks at them."""
-    monkeypatch.setattr("polariscope.examination.diagnose.Diagnosis._charts", lambda *_: [])
+    monkeypatch.setattr("polariscope.examination.diagnosis.Diagnosis._charts", lambda *_: [])
 
 
 @pytest.fixture

@@ -8,11 +8,11 @@ from polariscope.nets.predictors import Encoder
 from polariscope.objectives.predict import Regress
 from polariscope.training import RunConfig
 from polariscope.worlds.renderers.mini_sprites import MiniSprites
-from polariscope.worlds.splits import Extrapolation, Part, RandomSplit
+from polariscope.worlds.splits import Extrapolation, RandomSplit, SplitPart
 from polariscope.worlds.targets import Task
 
 PYTHON = RunConfig(
-    Task(Part(MiniSprites(positions=5), RandomSplit(0.25), "train"), "x", "values"),
+    Task(SplitPart(MiniSprites(positions=5), RandomSplit(0.25), "train"), "x", "values"),
     Regress(),
     Encoder(MLP(encoder_widths=(8,))),
     split=Extrapolation({"x": (3, 4)}),

@@ -8,18 +8,14 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from polariscope.examination.diagnose import (
-    RIDGES,
-    Diagnosis,
-    Labelled,
-    Scaled,
-    diagnose,
-    leave_one_out_ridge,
-    train_classifier,
-)
-from polariscope.kernels.machine import rbf, solve
+from polariscope.examination.classifier_training import train_classifier
+from polariscope.examination.diagnose import diagnose
+from polariscope.examination.diagnosis import Diagnosis
+from polariscope.examination.labelled import Labelled
+from polariscope.kernels.machine import RIDGES, leave_one_out_ridge, rbf, solve
 from polariscope.kernels.principal import targets
 from polariscope.nets.classifiers import Weights, lenet, mlp
+from polariscope.nets.scaled import Scaled
 from polariscope.worlds.renderers.digits import Digits
 from polariscope.worlds.world import to_tensor
 
@@ -131,7 +127,7 @@ def test_training_is_the_same_for_the_same_seed_and_leaves_the_random_state_alon
     nets = [mlp(5, (8,), 2) for _ in range(2)]
     losses: list[tuple[int, float]] = []
     for net in nets:
-        train_classifier(net, stripe(100, 0), 5, seed=3, tell=lambda step, loss: losses.append((step, loss)))
+        train_classifier(net, stripe(100, 0), 5, seed=3, tell=lambda at: losses.append((at.step, at.loss)))
     assert torch.equal(torch.random.get_rng_state(), state)
     assert losses[:5] == losses[5:]
     assert [step for step, _ in losses[:5]] == [1, 2, 3, 4, 5]

@@ -17,10 +17,10 @@ from polariscope.objectives.predict import Classify
 from polariscope.training import RunConfig, TrainingConfig, train
 from polariscope.worlds import ArrayWorld
 from polariscope.worlds.renderers.mini_sprites import MiniSprites
-from polariscope.worlds.splits import Part, RandomSplit
+from polariscope.worlds.splits import RandomSplit, SplitPart
 
 SMALL = AutoencoderConfig(latents=3, architecture=MLP((8,), (8,)))
-OTHER = Part(MiniSprites(), RandomSplit(0.5))
+OTHER = SplitPart(MiniSprites(), RandomSplit(0.5))
 TRAINING = TrainingConfig(steps=2, batch_size=8, evaluate_every=0)
 
 

@@ -194,7 +194,7 @@ def test_what_cannot_be_evaluated_is_refused_in_a_sentence() -> None:
         generalise(lambda x: torch.zeros(len(x), sum(SIZES)), world, SPLIT)
     with pytest.raises(ValueError, match="asks for classes of a, c: take Task"):
         generalise(truth, Task(world, "a,c", "classes"), SPLIT)
-    with pytest.raises(ValueError, match="keeps nothing from training"):
+    with pytest.raises(ValueError, match="holds nothing out"):
         generalise(truth, world, RandomSplit(0.0))
     with pytest.raises(ValueError, match="diverged"):
         _ = generalise(lambda x: truth(x) * math.nan, world, SPLIT).scores

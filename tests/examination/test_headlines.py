@@ -5,7 +5,8 @@ import pytest
 import torch
 
 from polariscope.examination.corruptions import withstand
-from polariscope.examination.diagnose import Labelled, diagnose
+from polariscope.examination.diagnose import diagnose
+from polariscope.examination.labelled import Labelled
 from polariscope.manipulation.bundle import manipulation_findings, report_on
 from polariscope.manipulation.kinds import build
 from polariscope.manipulation.manipulation import apply

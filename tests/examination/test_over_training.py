@@ -10,7 +10,7 @@ from polariscope.objectives.slow_flow import SlowFlow
 from polariscope.representation import represent
 from polariscope.training import RunConfig, TrainingConfig, load_model, train
 from polariscope.worlds.points.sources import Sources
-from polariscope.worlds.splits import Part, RandomSplit
+from polariscope.worlds.splits import RandomSplit, SplitPart
 
 WORLD = Sources(2000, 2, coefficient=1.0, start="normal", rate=6.0)
 
@@ -28,7 +28,7 @@ def test_the_curve_of_mcc_stands_beside_that_of_the_loss(tmp_path) -> None:
     rows = found.records()
     assert [row["step"] for row in rows] == [40, 80, 120]
     assert [row["loss"] for row in rows] == run.curve("loss", "held_out")[1]
-    kept = Part(WORLD)
+    kept = SplitPart(WORLD)
     for row in rows:
         rep = represent(load_model(run, row["step"]), kept)
         assert row["mcc"] == pytest.approx(mcc(rep.mean, rep.factors).value, abs=1e-9)

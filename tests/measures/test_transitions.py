@@ -5,7 +5,7 @@ import pytest
 from scipy.stats import gennorm, kurtosis
 
 from polariscope.measures.transitions import fit_transitions
-from polariscope.report.figures import transition_histogram
+from polariscope.report.transition_figures import transition_histogram
 
 
 @pytest.mark.parametrize("alpha", [0.5, 1.0, 2.0])

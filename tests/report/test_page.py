@@ -20,8 +20,9 @@ from rich.console import Console
 
 from polariscope.dimension.results import dimension_findings
 from polariscope.dimension.trained import Reading, StableDimension, search_dimension
-from polariscope.examination.diagnose import Labelled, diagnose
+from polariscope.examination.diagnose import diagnose
 from polariscope.examination.examination import Examination, Variable, about_run, held_out_terms
+from polariscope.examination.labelled import Labelled
 from polariscope.findings import Chart, Column, Curves, Records, Text, Value, Values
 from polariscope.lab.store import Store
 from polariscope.nets.classifiers import mlp

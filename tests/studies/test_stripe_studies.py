@@ -19,7 +19,8 @@ from polariscope.studies.engine import Outcome
 from polariscope.studies.manifolds.amplification import KNOWN_FROM, Amplification, predicted_median
 from polariscope.studies.manifolds.lazy_transition import LazyTransition
 from polariscope.studies.manifolds.learning_curves import LearningCurves, predicted_exponents
-from polariscope.studies.manifolds.neuron_dynamics import crossings, fixed_point_figure
+from polariscope.studies.manifolds.neuron_dynamics import crossings
+from polariscope.studies.manifolds.neuron_figures import fixed_point_figure
 from polariscope.studies.manifolds.stripe_nets import ASYMPTOTIC, curve, draw, trained, world_of
 from polariscope.studies.study import Judgement, Row, studies
 

@@ -11,7 +11,7 @@ from polariscope.worlds import ArrayWorld, worlds
 from polariscope.worlds.points.synthetic import Plane
 from polariscope.worlds.renderers.digits import Digits
 from polariscope.worlds.renderers.mini_sprites import MiniSprites
-from polariscope.worlds.splits import Part
+from polariscope.worlds.splits import SplitPart
 from polariscope.worlds.targets import Task, target_values
 from polariscope.worlds.view import others_of
 from polariscope.worlds.views.corrupted import Corrupted
@@ -56,7 +56,7 @@ def test_both_images_of_a_pair_are_corrupted_alike() -> None:
 
 
 def test_views_nest_and_targets_stay() -> None:
-    task = Task(Corrupted(Part(MiniSprites(), side="train"), "fog", 2), "x", "values")
+    task = Task(Corrupted(SplitPart(MiniSprites(), side="train"), "fog", 2), "x", "values")
     numbers = np.arange(30)
     np.testing.assert_array_equal(target_values(task, numbers), target_values(Task(task.of.of, "x", "values"), numbers))
     check_world(task)

@@ -11,7 +11,7 @@ from PIL import Image
 from polariscope import RunConfig
 from polariscope.testing import check_world
 from polariscope.worlds.readers.files import File, read
-from polariscope.worlds.splits import OwnSplit, Part, RandomSplit
+from polariscope.worlds.splits import OwnSplit, RandomSplit, SplitPart
 from polariscope.worlds.views.augmented import Augmented
 from polariscope.worlds.world import ArrayWorld
 
@@ -66,15 +66,15 @@ def test_the_test_part_is_kept_by_default(tmp_path) -> None:
 
 def test_the_test_part_is_found_through_views_that_number_anew(tmp_path) -> None:
     world = File(str(write_mnist(tmp_path)))
-    half = Part(world, RandomSplit(0.5), "train")
+    half = SplitPart(world, RandomSplit(0.5), "train")
     parts = OwnSplit().parts(half)
     assert {int(half.there([number])[0]) for number in parts.held_out} == set(half.there(np.arange(15))) & set(
         range(22, 30)
     )
     with pytest.raises(ValueError, match="leaves 0 observations to train on"):
-        OwnSplit().parts(Part(world, OwnSplit()))
+        OwnSplit().parts(SplitPart(world, OwnSplit()))
     for other in (ArrayWorld(IMAGES), File(str(tmp_path / "train-images-idx3-ubyte"))):
-        with pytest.raises(ValueError, match=r"came without one: take another \(split=RandomSplit\(\), --split random"):
+        with pytest.raises(ValueError, match=r"use another split \(split=RandomSplit\(\), --split random"):
             OwnSplit().parts(other)
 
 

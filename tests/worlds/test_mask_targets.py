@@ -18,7 +18,7 @@ from polariscope.training.loop import Listeners
 from polariscope.training.run import build_model, train_in_memory
 from polariscope.worlds.factors import Factor
 from polariscope.worlds.renderers.mini_sprites import MiniSprites
-from polariscope.worlds.splits import Part, RandomSplit
+from polariscope.worlds.splits import RandomSplit, SplitPart
 from polariscope.worlds.targets import UNLABELLED, Target, Task, target_values, targets_of
 from polariscope.worlds.view import View
 from polariscope.worlds.views.augmented import Augmented
@@ -84,7 +84,7 @@ def test_changes_of_brightness_leave_a_mask_where_it_is() -> None:
     for view in (
         Augmented(Plots(), brightness=0.5, noise=0.2, blur=1.0, erase=0.3).drawn(0, 1),
         Corrupted(Plots(), "gaussian", 3),
-        Part(Plots(), RandomSplit(0.2)),
+        SplitPart(Plots(), RandomSplit(0.2)),
     ):
         inner = view.there(np.arange(len(view)))
         np.testing.assert_array_equal(target_values(view, np.arange(len(view))), truth[inner])

@@ -21,7 +21,7 @@ from polariscope.worlds import ArrayWorld
 from polariscope.worlds.factors import Factor, FactorGrid
 from polariscope.worlds.points.synthetic import Plane
 from polariscope.worlds.renderers.mini_sprites import MiniSprites
-from polariscope.worlds.splits import Chosen, Composition, Extrapolation, Part, RandomSplit
+from polariscope.worlds.splits import Chosen, Composition, Extrapolation, RandomSplit, SplitPart
 from polariscope.worlds.targets import Task
 from polariscope.worlds.views import pairs
 from polariscope.worlds.views.pairs import Pairs, change_shares, step_probabilities
@@ -214,7 +214,7 @@ def test_pairs_of_a_part_stay_in_it() -> None:
     for split in (Composition(), Extrapolation()):
         allowed = split.parts(whole).train
         for kind in ("uni", "one", "loc", "lap", "lap-nc"):
-            view = Pairs(Part(whole, split, "train"), kind).drawn(0, 1)
+            view = Pairs(SplitPart(whole, split, "train"), kind).drawn(0, 1)
             second = whole.grid.to_index(view.other_factors_of(np.arange(len(view))))
             assert np.isin(second, allowed).all()
             changed = whole.factors_of(second) != view.factors_of(np.arange(len(view)))

@@ -9,7 +9,7 @@ from polariscope.theory.transitions import fit, latent_var
 from polariscope.training.config import TrainingConfig
 from polariscope.training.loop import Feed
 from polariscope.worlds.points.sources import Sources, inverse_smooth_leaky_relu, smooth_leaky_relu
-from polariscope.worlds.splits import Part, RandomSplit
+from polariscope.worlds.splits import RandomSplit, SplitPart
 
 
 def pairs_of(world: Sources) -> tuple[np.ndarray, np.ndarray]:
@@ -115,7 +115,7 @@ def test_no_moment_is_in_two_sequences_and_batches_bring_what_follows() -> None:
 
 def test_a_part_of_the_world_has_its_own_pairs() -> None:
     world = Sources(count=100, dimension=2)
-    part = Part(world, RandomSplit(0.2))
+    part = SplitPart(world, RandomSplit(0.2))
     feed = Feed(part, np.arange(20), TrainingConfig(batch_size=20), needs=("other", "factors"))
     batch = feed.batch(0)
     kept = RandomSplit(0.2).parts(world).held_out[feed.order[0]]

@@ -23,8 +23,8 @@ from polariscope.worlds.splits import (
     FileSplit,
     GroupSplit,
     Interpolation,
-    Part,
     RandomSplit,
+    SplitPart,
     confined,
     one_ood,
     splits,
@@ -337,15 +337,15 @@ def test_values_can_be_named_and_wrong_ones_are_refused() -> None:
 
 def test_splits_that_cannot_be_are_refused_in_a_sentence() -> None:
     world = MiniSprites()
-    with pytest.raises(ValueError, match="every value of 'x' that this composition does not keep .* position 1 never"):
+    with pytest.raises(ValueError, match="composition leaves no training observation with 'x' at position 1,"):
         Composition({"x": (0,)}).parts(world)
     without = Chosen(world, np.flatnonzero(world.factors_of(np.arange(len(world)))[:, 3] != 4))
-    with pytest.raises(ValueError, match="is to test 'x' at position 4, where it has no observation"):
+    with pytest.raises(ValueError, match="holds out 'x' at position 4, but there is no such observation"):
         Extrapolation({"x": (4, 5)}).parts(without)
     # x at 2 only with y at 5, which is kept: x at 2 is not trained on although it should be.
     table = world.factors_of(np.arange(len(world)))
     bound = Chosen(world, np.flatnonzero((table[:, 3] != 2) | (table[:, 4] == 5)))
-    with pytest.raises(ValueError, match="every value of 'x' that this extrapolation .* position 2 never is"):
+    with pytest.raises(ValueError, match="extrapolation leaves no training observation with 'x' at position 2,"):
         Extrapolation({"x": (5,), "y": (5,)}).parts(bound)
     two = ArrayWorld(np.eye(4), np.array([[0, 0], [0, 1], [1, 2], [1, 3]]), ("flag", "x"))
     for split in (Extrapolation({"flag": (1,)}), Interpolation({"flag": (1,)})):
@@ -385,7 +385,7 @@ def test_a_split_comes_back_from_its_description(split) -> None:
 
 def test_parts_are_worlds() -> None:
     world = MiniSprites()
-    train, held_out = Part(world, side="train"), Part(world)
+    train, held_out = SplitPart(world, side="train"), SplitPart(world)
     check_world(held_out)
     parts = RandomSplit().parts(world)
     np.testing.assert_array_equal(held_out.observe([0, 5]), world.observe(parts.held_out[[0, 5]]))
@@ -393,5 +393,5 @@ def test_parts_are_worlds() -> None:
     check_world(Chosen(world, parts.held_out))
     with pytest.raises(ValueError, match="from 0 to 1295"):
         Chosen(world, np.array([1296]))
-    with pytest.raises(ValueError, match="keeps nothing"):
-        Part(world, RandomSplit(0.0))
+    with pytest.raises(ValueError, match="holds nothing out"):
+        SplitPart(world, RandomSplit(0.0))

@@ -7,7 +7,7 @@ from polariscope.worlds import ArrayWorld, Factor
 from polariscope.worlds.renderers.digits import Digits
 from polariscope.worlds.renderers.mini_sprites import MiniSprites
 from polariscope.worlds.renderers.sprites import Sprites
-from polariscope.worlds.splits import Part
+from polariscope.worlds.splits import SplitPart
 from polariscope.worlds.targets import Examples, Task, target_values, targets_of
 from polariscope.worlds.view import drawn, draws
 
@@ -37,7 +37,7 @@ def test_parity_is_that_of_what_a_position_means() -> None:
 
 def test_a_part_keeps_the_task_of_its_world() -> None:
     task = Task(MiniSprites(), "x", "values")
-    part = Part(task)
+    part = SplitPart(task)
     assert targets_of(part) == task.targets
     expected = task.target_of(task.of.grid.to_index(part.factors_of([3, 8])))
     np.testing.assert_array_equal(target_values(part, [3, 8]), expected)

@@ -18,7 +18,7 @@ from polariscope.lab.store import Store
 from polariscope.report.terminal import answer
 from polariscope.subjects import Subject
 from polariscope.training.run import config_of
-from polariscope.worlds.splits import Part
+from polariscope.worlds.splits import SplitPart
 from polariscope.worlds.targets import Targeted, Task
 from polariscope.worlds.view import inside
 from polariscope.worlds.world import World, worlds
@@ -80,7 +80,7 @@ def _of_run(name: str, options: Any) -> int:
     run = opened_classifier(Store(options.runs), name)
     config = config_of(run)
     subject = dataclasses.replace(run_subject(run), name=run_title(run))
-    found = _found(subject, Part(config.world, config.split), options)
+    found = _found(subject, SplitPart(config.world, config.split), options)
     with hold(run.path):
         run.update(result={"accuracy": found.clean, "accuracy_corrupted": found.mean})
     return _said(found, {"run": run.id, "data": worlds.describe(config.world)}, options)

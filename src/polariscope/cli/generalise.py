@@ -30,7 +30,7 @@ from polariscope.printable import say
 from polariscope.registry import nearest
 from polariscope.report.terminal import show
 from polariscope.strict_json import json_text
-from polariscope.studies.leaderboard import SPLITS, leaderboard, own_rows
+from polariscope.studies.leaderboard import SPLITS, leaderboard, own_rows, published_data
 from polariscope.training.config import RunConfig, TrainingConfig
 from polariscope.training.loop import Listeners
 from polariscope.training.run import config_of, paced, train_module, train_once
@@ -41,8 +41,6 @@ from polariscope.worlds.world import World, worlds
 
 KIND = "generalise"
 """What findings of this kind are called in the folder of a run."""
-DATASETS = {"sprites": "dsprites", "shapes3d": "shapes3d", "arm3d": "mpi3d-real", "faces": "celebglow"}
-"""Our worlds by the published data sets they stand for."""
 
 
 @dataclass(frozen=True)
@@ -246,12 +244,7 @@ def _said(
     else:
         several = [found.findings(settings) for row in results.values() for found in row]
     if options.leaderboard:
-        known = DATASETS.get(worlds.name_of(world))
-        if known is None:
-            raise ValueError(f"nothing was published for this world; there are rows for {', '.join(DATASETS)}")
-        if known == "dsprites" and getattr(world, "unambiguous", False):
-            known = "dsprites-quarter"
-        several.insert(0, leaderboard(known, own_rows(results) if results else None).findings(settings))
+        several.insert(0, leaderboard(published_data(world), own_rows(results) if results else None).findings(settings))
     title = f"Does {names[0]} generalise?" if len(names) == 1 else "What biases add" if names else ""
     place = options.out or own
     if place is None and names:

@@ -17,15 +17,10 @@ from polariscope.cli.configuration import parse_world
 from polariscope.cli.named import is_source, opened_classifier, own_module
 from polariscope.cli.parsing import asks_for_help, check_place, flag, options_type, parse, take_first
 from polariscope.cli.progress import bars, shares
-from polariscope.examination.diagnose import (
-    Diagnosis,
-    Form,
-    Labelled,
-    check_examples,
-    diagnose,
-    save_networks,
-    train_classifier,
-)
+from polariscope.examination.classifier_training import save_networks, train_classifier
+from polariscope.examination.diagnose import diagnose
+from polariscope.examination.diagnosis import Diagnosis, Form
+from polariscope.examination.labelled import Labelled, check_examples
 from polariscope.findings import Findings
 from polariscope.lab.holding import hold
 from polariscope.lab.store import Run, Store
@@ -39,9 +34,9 @@ from polariscope.report.terminal import show
 from polariscope.strict_json import json_text
 from polariscope.subjects.weights import load_weights
 from polariscope.training.config import RunConfig, TrainingConfig
-from polariscope.training.run import Progress, config_of, load_model, network_of, train_once
+from polariscope.training.run import config_of, load_model, network_of, train_once
 from polariscope.worlds.splits import RandomSplit
-from polariscope.worlds.targets import Task, target_values, targets_of
+from polariscope.worlds.targets import Task, class_names, target_values
 from polariscope.worlds.world import World, sample_numbers, to_tensor, worlds
 
 HELP = """polariscope kernel RUN [options], or polariscope kernel MODEL DATA [options]
@@ -226,11 +221,6 @@ def _labelled(world: World, numbers: NDArray[np.int64]) -> Labelled:
     return Labelled(x, torch.from_numpy(target_values(world, numbers)[:, 0].astype(np.int64)))
 
 
-def class_names(world: World) -> list[str]:
-    """What the classes are called."""
-    return targets_of(world)[0].names
-
-
 def before_and_after(
     model: nn.Module, data: Labelled, name: str, options: Any
 ) -> tuple[nn.Module, nn.Module, nn.Module]:
@@ -251,7 +241,7 @@ def before_and_after(
             learning_rate=options.learning_rate,
             batch_size=options.batch_size,
             seed=options.seed,
-            tell=lambda step, loss: tell(Progress(step, steps, loss)),
+            tell=tell,
         )
     return initial, model.eval(), network
 

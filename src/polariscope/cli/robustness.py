@@ -20,7 +20,7 @@ from polariscope.robustness.kept import weights_hash
 from polariscope.robustness.suites import Budget
 from polariscope.subjects import Subject
 from polariscope.training.run import config_of
-from polariscope.worlds.splits import Part
+from polariscope.worlds.splits import SplitPart
 from polariscope.worlds.targets import Targeted, Task
 from polariscope.worlds.view import inside
 from polariscope.worlds.world import World, worlds
@@ -88,7 +88,7 @@ def _of_run(name: str, options: Any) -> int:
     config = config_of(run)
     subject = dataclasses.replace(run_subject(run), name=run_title(run))
     settings = {"run": run.id, "data": worlds.describe(config.world)}
-    return _card(subject, Part(config.world, config.split), options, settings, _folder(run))
+    return _card(subject, SplitPart(config.world, config.split), options, settings, _folder(run))
 
 
 def _folder(run: Run) -> Path:

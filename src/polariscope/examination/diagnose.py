@@ -11,23 +11,19 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable
 from functools import partial
-from pathlib import Path
-from typing import Any, Literal
 
 import numpy as np
 import torch
-from matplotlib.figure import Figure
-from numpy.typing import NDArray
-from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from polariscope.atomic import atomic
-from polariscope.findings import Chart, Column, Findings, Records, Text
+from polariscope.examination.classifier_training import save_networks as save_networks
+from polariscope.examination.classifier_training import train_classifier as train_classifier
+from polariscope.examination.diagnosis import Diagnosis, Form, KernelView, Verdict
+from polariscope.examination.labelled import NEIGHBOURS, Labelled, check_examples, output_width
 from polariscope.kernels.empirical import Kind, tangent_kernel
-from polariscope.kernels.machine import rank_of_spectrum, solve
+from polariscope.kernels.machine import leave_one_out_ridge, rank_of_spectrum, solve
 from polariscope.kernels.principal import (
     KernelChange,
     KernelPCA,
@@ -41,20 +37,6 @@ from polariscope.kernels.principal import (
 )
 from polariscope.measures.intrinsic_dimension import mle_from_distances
 from polariscope.measures.mutual_information import label_information, permutation_floor
-from polariscope.nets.scaled import Scaled, loss_scale
-from polariscope.objectives.predict import Classify
-from polariscope.report import kernel_figures
-from polariscope.subjects.subject import misfit
-from polariscope.tabular import Tabular
-from polariscope.training.config import TrainingConfig
-from polariscope.training.loop import Listeners
-from polariscope.training.run import train_module
-from polariscope.user_code import user_code
-from polariscope.worlds.splits import RandomSplit
-from polariscope.worlds.targets import Examples
-
-Verdict = Literal["lazy", "in between", "learns features"]
-Form = Literal["trace", "pseudo"]
 
 STILL = 0.02
 """1 − CKA of the kernels before and after up to which a network counts as lazy: it turned by less than 12 degrees."""
@@ -62,200 +44,6 @@ TURNED = 0.1
 """1 − CKA from which the kernel has turned enough for a network to have learned features."""
 GAINED = 1.2
 """Factor by which the kernel's alignment with the labels must have risen for them to be features of the task."""
-RIDGES = tuple(10.0**power for power in range(-5, 3))
-"""Ridges to choose from; smaller ones would fit the rounding of kernels in single precision."""
-TITLES = {
-    "projections": "Labels in the components",
-    "information": "Information in the components",
-    "scatter": "The plane of two components",
-    "spectrum": "Spectrum",
-}
-NEIGHBOURS = 5
-"""Neighbours of the mutual information, as published."""
-
-
-@dataclass(frozen=True, eq=False)
-class Labelled:
-    """Inputs ``(n, ...)`` as the network takes them, and their classes 0, 1, ... ``(n,)``."""
-
-    x: Tensor
-    y: Tensor
-
-    def __post_init__(self) -> None:
-        if self.y.ndim != 1 or len(self.x) != len(self.y):
-            raise ValueError(f"{len(self.x)} inputs need as many labels, in one column; got {tuple(self.y.shape)}")
-        if self.y.is_floating_point() or self.y.is_complex():
-            raise TypeError(f"labels are whole numbers, one class each; got {self.y.dtype}")
-        if len(self.y) and int(self.y.min()) < 0:
-            raise ValueError(f"classes are counted from 0; the least label is {int(self.y.min())}")
-
-    def __len__(self) -> int:
-        return len(self.y)
-
-    @property
-    def classes(self) -> int:
-        return int(self.y.max()) + 1
-
-
-@dataclass(frozen=True, eq=False)
-class KernelView:
-    """What one kernel sees of the data; components are those of the centred kernel."""
-
-    name: str
-    error: float
-    """Share of held-out examples that ridge regression with this kernel gets wrong. Its loss is the squared one: a
-    network trained on the cross-entropy can be ahead of it even where it is lazy."""
-    ridge: float
-    """Ridge of that regression, relative to the kernel's mean diagonal."""
-    alignment: float
-    """Alignment of the centred kernel with the labels."""
-    projections: list[float]
-    """ω², the share of the labels in each leading component."""
-    captured: float
-    """Their sum: the share of the labels in all leading components shown."""
-    information: list[float]
-    """Bits that each leading component tells about the label."""
-    separability: float
-    """How well neighbours tell the class in the plane of the first two components."""
-    effective_rank: float
-    """That of the centred kernel: how many directions it spreads over."""
-    rkhs_norm: float
-    """Squared norm of the labels, with a ridge of 1e-2 of the trace: smaller is easier to learn."""
-    dimension: float | None
-    """Intrinsic dimension of the examples as the kernel sees them, from two neighbours."""
-    shares: list[float]
-    """Leading eigenvalues as shares of the trace."""
-    scatter: NDArray[np.float64] = field(repr=False)
-    """The first two components ``(n, 2)``."""
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class Diagnosis(Tabular):
-    """The findings about one network."""
-
-    verdict: Verdict
-    reasons: list[str]
-    change: KernelChange
-    """From the initial to the final kernel."""
-    views: list[KernelView]
-    """initial, final and, where the network ends in a dense layer, last layer initial and final."""
-    network_error: float
-    """Share of held-out examples that the network itself gets wrong."""
-    chance: float
-    """Error of always saying the most frequent class."""
-    floor: float
-    """What the estimate of information gives for shuffled labels, in bits."""
-    form: Form
-    labels: NDArray[np.int64] = field(repr=False)
-    """Classes of the examples in the scatter plots."""
-    fitted: int = 0
-    tested: int = 0
-    notes: list[str] = field(default_factory=list)
-
-    @property
-    def headline(self) -> str:
-        return f"{self.verdict}{self._doubt}. {self.reasons[0]}"
-
-    @property
-    def learned(self) -> bool:
-        """Whether the network errs less than the most frequent class does, by more than two standard errors."""
-        noise = math.sqrt(self.chance * (1 - self.chance) / max(self.tested, 1))
-        return self.network_error < self.chance - 2 * noise
-
-    @property
-    def _doubt(self) -> str:
-        """A network that learned nothing says nothing about how it learns."""
-        if self.learned:
-            return ""
-        return (
-            f", but the network has not learned its task: it errs in {self.network_error:.1%}, and always answering "
-            f"the most frequent class in {self.chance:.1%}"
-        )
-
-    def records(self) -> list[dict[str, Any]]:
-        """A row for each kernel, of its single numbers."""
-        return [{k: v for k, v in vars(view).items() if v is None or isinstance(v, str | float)} for view in self.views]
-
-    def view(self, name: str) -> KernelView:
-        return next(view for view in self.views if view.name == name)
-
-    def findings(
-        self, title: str = "network", settings: Mapping[str, Any] | None = None, classes: Sequence[str] = ()
-    ) -> Findings:
-        """The document; ``classes`` are the names of the labels."""
-        labels = np.asarray(classes)[self.labels] if classes else self.labels
-        rows = [{k: v for k, v in vars(view).items() if k != "scatter"} for view in self.views]
-        for row in rows:
-            row |= {"labels_in_first": row["projections"][0], "bits_of_first": row["information"][0]}
-        shown = len(self.views[0].projections)
-        hint = (
-            f"Kernels over {self.fitted} examples. The network gets {self.network_error:.1%} of {self.tested} held-out "
-            f"examples wrong; always answering the most frequent class would get {self.chance:.1%} wrong. With several "
-            f"outputs the kernel is {'their mean' if self.form == 'trace' else 'that of their sum'}."
-        )
-        return Findings(
-            title,
-            f"Verdict: {self.verdict}{self._doubt}.",
-            [
-                Text(name="reasons", title="Why", lines=self.reasons),
-                Records(name="kernels", title="Kernels", hint=hint, rows=rows, columns=_columns(shown)),
-                *self._charts(labels),
-            ],
-            self.notes,
-            {
-                "verdict": self.verdict,
-                "change": asdict(self.change),
-                "network_error": self.network_error,
-                "chance": self.chance,
-                "information_floor": self.floor,
-                "kernel_form": self.form,
-                "examples": {"kernel": self.fitted, "held_out": self.tested},
-                "classes": list(classes) or int(self.labels.max()) + 1,
-            },
-            {"labels": self.labels, **{f"scatter/{view.name}": view.scatter for view in self.views}},
-            settings=settings or {},
-        )
-
-    def _charts(self, labels: NDArray[Any]) -> list[Chart]:
-        def column(key: str) -> dict[str, Any]:
-            return {view.name: getattr(view, key) for view in self.views}
-
-        drawn: dict[str, tuple[str, Callable[[], Figure]]] = {
-            "projections": (
-                "How much of the labels lies in each principal component of each kernel. Learning features moves "
-                "them to the front.",
-                lambda: kernel_figures.projection_bars(column("projections"), 1 / self.fitted),
-            ),
-            "information": (
-                "What each component tells about the label by itself, in any way, not only linearly.",
-                lambda: kernel_figures.information_curves(column("information"), self.floor),
-            ),
-            "scatter": (
-                "The examples in the plane of the first two components. Noise before training and separate clouds "
-                "after it are the mark of compression.",
-                lambda: kernel_figures.component_scatter(column("scatter"), labels, column("separability")),
-            ),
-            "spectrum": (
-                "Eigenvalues of the centred kernels. A network that compresses keeps few directions.",
-                lambda: kernel_figures.spectrum_curves(column("shares")),
-            ),
-        }
-        return [Chart(name=name, title=TITLES[name], hint=hint, draw=draw) for name, (hint, draw) in drawn.items()]
-
-
-def _columns(shown: int) -> list[Column]:
-    return [
-        Column("name", "kernel"),
-        Column("error", "held-out error", "percent", "error"),
-        Column("alignment", "alignment with labels", "%.3f", "align"),
-        Column("labels_in_first", "labels in component 1 (ω²)", "%.3f", "ω² 1"),
-        Column("captured", f"labels in components 1 to {shown}", "%.3f", f"ω² 1-{shown}"),
-        Column("bits_of_first", "information of component 1 (bits)", "%.2f", "bits 1"),
-        Column("separability", "accuracy of neighbours in 2 components", "percent", "2-PC"),
-        Column("effective_rank", "effective rank", "%.1f", "rank"),
-        Column("rkhs_norm", "norm of the labels", "%.3g", "norm"),
-        Column("dimension", "intrinsic dimension", "%.1f", "dim."),
-    ]
 
 
 def diagnose(
@@ -356,49 +144,6 @@ def judge(change: KernelChange, initial: KernelView, final: KernelView, error: f
     return verdict, reasons
 
 
-# --- training a network for the diagnosis --------------------------------------------------------------------------
-
-
-def train_classifier(
-    network: nn.Module,
-    data: Labelled,
-    steps: int,
-    *,
-    alpha: float | None = None,
-    learning_rate: float = 0.05,
-    batch_size: int = 64,
-    seed: int = 0,
-    tell: Callable[[int, float], None] | None = None,
-) -> nn.Module:
-    """Train ``network`` in place by gradient descent with momentum 0.9 on the cross-entropy; returns what classifies.
-
-    With an output scale ``alpha`` the network learns through :class:`Scaled`, which is returned, and the loss is
-    divided by α (by α² above 1), so that the outputs move alike at all scales. ``tell`` is called with step and loss.
-    """
-    if not len(data):
-        raise ValueError("there are no examples to train on")
-    _width(network, data.x, data.classes)
-    predictor = network if alpha is None else Scaled(network, alpha)
-    objective = Classify(1.0 if alpha is None else loss_scale(alpha))
-    config = TrainingConfig(
-        steps, batch_size, learning_rate, "sgd", momentum=0.9, seed=seed, evaluate_every=0, log_every=steps
-    )
-    world = Examples(data.x.numpy(), data.y[:, None].numpy(), (data.classes,))
-    listeners = Listeners(step=lambda step, loss: tell(step, float(loss))) if tell else None
-    return train_module(predictor, objective, world, config, RandomSplit(0.0), listeners).cpu()
-
-
-def save_networks(folder: Path, **networks: nn.Module) -> None:
-    """Weights of networks that were trained for a diagnosis, a file each: they can be diagnosed again, or used."""
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, module in networks.items():
-        with atomic(folder / f"{name}.safetensors") as draft:
-            save_file({key: value.contiguous() for key, value in module.state_dict().items()}, draft)
-
-
-# --- parts ---------------------------------------------------------------------------------------------------------
-
-
 class _Column(nn.Module):
     """A network with outputs ``(n,)`` as one with ``(n, 1)``."""
 
@@ -414,24 +159,6 @@ class _Column(nn.Module):
 def _evaluated(model: nn.Module) -> nn.Module:
     """A copy in evaluation mode, so that nothing of the caller's changes, with outputs in columns."""
     return _Column(copy.deepcopy(model)).eval()
-
-
-def leave_one_out_ridge(gram: Tensor, y: Tensor) -> float:
-    """The ridge, relative to the mean diagonal and from :data:`RIDGES`, that predicts examples best from all others.
-
-    Leaving one out has a closed form: the residual of example i grows by 1 / (1 − H_ii), H = K (K + λ)⁻¹.
-    """
-    values, vectors = torch.linalg.eigh(gram.double())
-    values, rotated = values.clamp_min(0), vectors.T @ y
-    scale = gram.double().diagonal().mean()
-
-    def squares(ridge: float) -> float:
-        shrink = values / (values + ridge * scale)
-        residual = y - vectors @ (shrink[:, None] * rotated)
-        own = vectors.square() @ shrink
-        return (residual / (1 - own)[:, None]).square().sum().item()
-
-    return min(RIDGES, key=squares)
 
 
 def _components(gram: Tensor, name: str) -> KernelPCA:
@@ -480,42 +207,7 @@ def _check(
     shapes = [{n: tuple(p.shape) for n, p in model.named_parameters()} for model in (before, after)]
     if shapes[0] != shapes[1]:
         raise ValueError("the initial and the final network have different parameters: they need one architecture")
-    return classes, _width(after, fit.x, classes)
-
-
-def check_examples(fit: Labelled, test: Labelled) -> int:
-    """The number of classes, or a sentence on why a diagnosis of these examples would say nothing."""
-    if not len(test):
-        raise ValueError("there are no held-out examples to count errors on")
-    counts = fit.y.bincount()
-    if len(counts) < 2 or int(counts.min()) <= NEIGHBOURS:
-        raise ValueError(
-            f"the diagnosis needs at least 2 classes, and more than {NEIGHBOURS} examples of every one; the examples "
-            f"per class are {counts.tolist()}: take more of them (--count)"
-        )
-    if test.classes > len(counts):
-        raise ValueError(f"class {test.classes - 1} is among the held-out examples but not among the others")
-    return len(counts)
-
-
-@torch.no_grad()
-def _width(model: nn.Module, x: Tensor, classes: int) -> int:
-    """The number of outputs, which must be enough for the classes: one each, or one for two."""
-    was_training = model.training
-    try:
-        with user_code("the network", lambda error: misfit(error, tuple(x.shape[1:]))):
-            outputs = model.eval()(x[:2])
-    finally:
-        model.train(was_training)
-    if not isinstance(outputs, Tensor) or outputs.ndim not in (1, 2) or len(outputs) != len(x[:2]):
-        got = tuple(outputs.shape) if isinstance(outputs, Tensor) else type(outputs).__name__
-        raise ValueError(f"the network needs outputs (n, C) or (n,) for n inputs; for {len(x[:2])} it gave {got}")
-    width = 1 if outputs.ndim == 1 else int(outputs.shape[1])
-    if width == 1 and classes > 2:
-        raise ValueError(f"one output tells two classes apart, and there are {classes}")
-    if 1 < width < classes:
-        raise ValueError(f"the network has {width} outputs for {classes} classes; it needs one per class")
-    return width
+    return classes, output_width(after, fit.x, classes)
 
 
 def _scores(outputs: Tensor, classes: int, width: int) -> Tensor:

@@ -38,7 +38,7 @@ from polariscope.user_code import UserCodeError
 from polariscope.worlds.given import Data, as_world
 from polariscope.worlds.pictures import picture_note
 from polariscope.worlds.remembered import Remembered, remember
-from polariscope.worlds.splits import Part
+from polariscope.worlds.splits import SplitPart
 from polariscope.worlds.world import World, to_tensor, worlds
 
 Share = Literal["all", "held-out", "training"]
@@ -146,7 +146,7 @@ def _data_of(run: Run, data: Data | None, part: Share) -> tuple[World, str, Worl
             raise ValueError("--part (part= in Python) is of the data the run was trained on, and other data is given")
         return world, OTHER_DATA, world
     if part != "all":
-        return Part(world, config.split, "train" if part == "training" else "held-out"), LOOKED_AT[part], None
+        return SplitPart(world, config.split, "train" if part == "training" else "held-out"), LOOKED_AT[part], None
     kept = len(config.split.parts(world).held_out)
     return world, LOOKED_AT["all" if kept else "training"], None
 

@@ -33,8 +33,7 @@ from polariscope.subjects.doors import subject_and_world
 from polariscope.subjects.subject import Subject
 from polariscope.tabular import Tabular
 from polariscope.worlds.given import Data
-from polariscope.worlds.splits import Part as WorldPart
-from polariscope.worlds.splits import Split, one_ood, splits
+from polariscope.worlds.splits import Split, SplitPart, one_ood, splits
 from polariscope.worlds.targets import Target, Targeted, Task, targets_of
 from polariscope.worlds.view import inside
 from polariscope.worlds.world import World, to_tensor
@@ -280,12 +279,12 @@ def generalise(
     asked, places = _asked(world)
     parts = split.parts(world)
     if not len(parts.held_out):
-        raise ValueError("this split keeps nothing from training, so there is nothing to test on")
+        raise ValueError("this split holds nothing out, so there is nothing to test on")
     everything = _values_of(world, np.arange(len(world)))
     train, test = everything[parts.train], everything[parts.held_out]
     rng = np.random.default_rng(seed)
-    seen, kept = (np.sort(rng.permutation(part)[:count]) for part in (parts.train, parts.held_out))
-    index = np.concatenate([seen, kept])
+    seen, held_out = (np.sort(rng.permutation(part)[:count]) for part in (parts.train, parts.held_out))
+    index = np.concatenate([seen, held_out])
     alone = np.full(len(world), -1)
     new = one_ood(world, split)
     alone[new.numbers] = places[new.factor]
@@ -359,7 +358,7 @@ def dci_on_training_part(
 ) -> dict[str, float]:
     """Disentanglement of models on the training part alone, the best first: what settings are chosen by, so that
     nothing of the test is seen (Spec 001a, section 9)."""
-    part = WorldPart(world, split, "train")
+    part = SplitPart(world, split, "train")
     found = {}
     for name, model in models.items():
         rep = represent(model, part, count=count, seed=seed)

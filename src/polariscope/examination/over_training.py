@@ -15,7 +15,7 @@ from polariscope.measures.measure import Undefined, measures
 from polariscope.representation import Representation, represent
 from polariscope.tabular import Row, Tabular
 from polariscope.training.run import Run, as_store, config_of, load_model
-from polariscope.worlds.splits import Part
+from polariscope.worlds.splits import SplitPart
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -53,7 +53,7 @@ def over_training(
         raise ValueError(f"run {run.id} has kept no snapshots to measure: train it with --training.snapshot-every")
     config = config_of(run)
     held_out = len(config.split.parts(config.world).held_out) > 0
-    world = Part(config.world, config.split) if held_out else config.world
+    world = SplitPart(config.world, config.split) if held_out else config.world
     losses = dict(zip(*run.curve("loss", "held_out" if held_out else "train"), strict=True))
     rows = []
     for step in steps:

@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 from polariscope.findings import Chart, Column, Findings, Part, Records
 from polariscope.grammar import listed
 from polariscope.measures.transition_statistics import Dependence, TransitionStatistics, transition_statistics
-from polariscope.report.figures import transition_histogram
-from polariscope.report.transition_figures import shape_over_gap, transition_planes
+from polariscope.report.transition_figures import shape_over_gap, transition_histogram, transition_planes
 from polariscope.tabular import Row, Tabular
 from polariscope.worlds.given import Data, as_world
 from polariscope.worlds.views.sequences import Sequenced, transitions

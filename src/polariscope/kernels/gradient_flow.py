@@ -28,7 +28,7 @@ from torch.optim import Optimizer
 from polariscope.atomic import atomic
 from polariscope.kernels.flow_nets import FloatArray, FlowNet, Informative, MeanFieldNet, ModuleNet
 
-Task = tuple[ArrayLike, ArrayLike]
+LabelledInputs = tuple[ArrayLike, ArrayLike]
 """Inputs and labels, -1 or +1."""
 
 FORMAT = "polariscope-flow-1"
@@ -141,7 +141,7 @@ def train_flow(
     flow: Flow | None = None,
     *,
     informative: Informative | None = None,
-    test: Task | None = None,
+    test: LabelledInputs | None = None,
     every: int = 1,
 ) -> Training:
     """Let ``net`` flow on the examples ``x`` with labels ``y`` (-1 or +1).
@@ -227,7 +227,7 @@ def train_flow(
 class _Recorder:
     """Rows of the history as they come."""
 
-    def __init__(self, net: FlowNet, flow: Flow, informative: Informative | None, test: Task | None) -> None:
+    def __init__(self, net: FlowNet, flow: Flow, informative: Informative | None, test: LabelledInputs | None) -> None:
         self.net, self.flow, self.informative = net, flow, informative
         self.rows: list[tuple[float, float, float, int, float, float]] = []
         self.test: tuple[Tensor, FloatArray, Tensor] | None = None

@@ -26,7 +26,7 @@ from polariscope.kernels.regression import ridge_weights
 from polariscope.nets.classifiers import freeze_all_but_last
 from polariscope.registry import nearest
 
-Task = tuple[Tensor, Tensor]
+LabelledInputs = tuple[Tensor, Tensor]
 Build = Callable[[int, int], nn.Module]
 Twin = Literal["standard", "linearised", "solved", "last_layer"]
 TWINS: tuple[Twin, ...] = ("standard", "linearised", "solved", "last_layer")
@@ -116,8 +116,8 @@ def batch_fingerprint(how: Descent, count: int) -> str:
 
 def width_sweep(
     build: Build,
-    train: Task,
-    test: Task,
+    train: LabelledInputs,
+    test: LabelledInputs,
     widths: Sequence[int],
     seeds: Iterable[int] = (0,),
     twins: Sequence[Twin] = ("standard", "linearised"),
@@ -141,7 +141,14 @@ def width_sweep(
 
 
 def fit_twin(
-    build: Build, train: Task, test: Task, width: int, seed: int, twin: Twin, how: Descent, **solver: Any
+    build: Build,
+    train: LabelledInputs,
+    test: LabelledInputs,
+    width: int,
+    seed: int,
+    twin: Twin,
+    how: Descent,
+    **solver: Any,
 ) -> Fit:
     """One network of a :func:`width_sweep`, with its record; ``solver`` is what :func:`solve_exactly` takes."""
     _check_twin(twin)
@@ -189,7 +196,7 @@ def kernel_sweep(build: Build, x: Tensor, widths: Sequence[int], seeds: Iterable
             yield SpectrumRow(width, seed, spectrum(as_matrix(tangent_kernel(build(width, seed), x))))
 
 
-def pixel_ridge(train: Task, test: Task, ridge: float = 1e-2) -> tuple[float, float]:
+def pixel_ridge(train: LabelledInputs, test: LabelledInputs, ridge: float = 1e-2) -> tuple[float, float]:
     """Train and test accuracy of ridge regression on the inputs themselves, relative ridge."""
     classes = int(train[1].max()) + 1
     mean = train[0].mean(0)
@@ -206,7 +213,7 @@ def pixel_ridge(train: Task, test: Task, ridge: float = 1e-2) -> tuple[float, fl
 
 
 def best_descent(
-    build: Callable[[], nn.Module], train: Task, validation: Task, grid: Iterable[Descent]
+    build: Callable[[], nn.Module], train: LabelledInputs, validation: LabelledInputs, grid: Iterable[Descent]
 ) -> tuple[Descent, float]:
     """The descent of the grid with the best validation accuracy, and that accuracy; what diverged is out."""
     best: tuple[Descent, float] | None = None
@@ -227,7 +234,7 @@ def _check_twin(twin: str) -> None:
         raise ValueError(f"there is no twin {twin!r}: {nearest(twin, TWINS)}")
 
 
-def _targets(model: nn.Module, task: Task) -> Tensor:
+def _targets(model: nn.Module, task: LabelledInputs) -> Tensor:
     """One-hot targets of the network's number of outputs; the label itself if it has one output."""
     with torch.no_grad():
         output = model(task[0][:1])

@@ -42,7 +42,7 @@ from polariscope.registry import nearest
 from polariscope.representation import Representation
 
 Probe = Literal["boosting", "gbt", "tree", "forest", "extra_trees"]
-Part = Literal["disentanglement", "completeness", "informativeness"]
+Component = Literal["disentanglement", "completeness", "informativeness"]
 
 PROBES: tuple[str, ...] = get_args(Probe)
 QUICK_ROUNDS = 5
@@ -225,7 +225,7 @@ def _scores_of(representation: Representation, probe: Probe, seed: int, rounds: 
 class DCI(Measure):
     """Does each latent matter for one factor only? By the importances of gradient boosting, from 0 to 1."""
 
-    part: Part = "disentanglement"
+    part: Component = "disentanglement"
     probe: Probe = "boosting"
     seed: int = 0
     rounds: int | None = None
@@ -254,7 +254,7 @@ class DCI(Measure):
 class DCICompleteness(DCI):
     """Is each factor predicted from one latent only? By the importances of gradient boosting, from 0 to 1."""
 
-    part: Part = "completeness"
+    part: Component = "completeness"
 
 
 @measures.register("dci-informativeness")
@@ -262,4 +262,4 @@ class DCICompleteness(DCI):
 class DCIInformativeness(DCI):
     """How well gradient boosting on all latents predicts the factors it has not seen: accuracy, R² if continuous."""
 
-    part: Part = "informativeness"
+    part: Component = "informativeness"

@@ -26,8 +26,6 @@ from numpy.typing import ArrayLike, NDArray
 from PIL import Image
 
 from polariscope.findings import Drawing, Metric
-from polariscope.measures.transition_statistics import fitted_factor
-from polariscope.measures.transitions import TransitionFit
 from polariscope.representation import Representation
 from polariscope.worlds.pictures import Limits, pictured
 
@@ -265,36 +263,6 @@ def variable_histograms(representation: Representation, variables: Sequence[Vari
             axes.spines["left"].set_visible(False)
     for axes, variable in zip(grid[:, 0], variables, strict=False):
         axes.set_ylabel(variable_label(variable), color=LIGHT["ink"])
-    return figure
-
-
-@styled
-def transition_histogram(
-    transitions: Mapping[str, ArrayLike],
-    bins: int = 101,
-    reach: float = 5.0,
-    fits: Mapping[str, TransitionFit] | None = None,
-) -> Figure:
-    """How often factors change by how much, on a logarithmic axis, with the three fitted densities.
-
-    The axis ends ``reach`` standard deviations from 0; what lies beyond is counted in the last bins. ``fits`` are those
-    of a table that stands beside the figure; without them each factor is fitted as such a table would be.
-    """
-    figure = Figure(figsize=(0.6 + 2.6 * len(transitions), 2.6), layout="constrained")
-    row = figure.subplots(1, len(transitions), squeeze=False)[0]
-    for axes, (name, deltas) in zip(row, transitions.items(), strict=True):
-        u = np.asarray(deltas, dtype=float).ravel()
-        fit = fits[name] if fits is not None else fitted_factor(u, name).fit
-        end = reach * u.std()
-        axes.hist(u.clip(-end, end), np.linspace(-end, end, bins + 1), density=True, color=LIGHT["passive"], alpha=0.5)
-        at = np.linspace(-end, end, 401)
-        for colour, family in zip(SUBJECTS, fit.log_likelihood, strict=False):
-            label = f"generalised, α = {fit.alpha:.2f}" if family == "generalised" else family
-            axes.semilogy(at, fit.density(at, family), color=LIGHT[colour], linewidth=1.2, label=label)
-        axes.set_ylim(bottom=0.5 / (len(u) * 2 * end / bins))
-        axes.set_xlim(-end, end)
-        axes.set_xlabel(f"change of {name}")
-        axes.legend(fontsize=7)
     return figure
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import combinations
 
 import numpy as np
@@ -10,12 +10,42 @@ from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure
 from numpy.typing import ArrayLike
 
-from polariscope.measures.transition_statistics import ShapeAtGap, checked, dependence, permuted
+from polariscope.measures.transition_statistics import ShapeAtGap, checked, dependence, fitted_factor, permuted
+from polariscope.measures.transitions import TransitionFit
 from polariscope.report.figures import LIGHT, MARKERS, SUBJECTS, styled
-from polariscope.report.figures import transition_histogram as transition_histogram
 
 REACH = 5.0
 """Standard deviations that are shown; what is beyond is not."""
+
+
+@styled
+def transition_histogram(
+    transitions: Mapping[str, ArrayLike],
+    bins: int = 101,
+    reach: float = 5.0,
+    fits: Mapping[str, TransitionFit] | None = None,
+) -> Figure:
+    """How often factors change by how much, on a logarithmic axis, with the three fitted densities.
+
+    The axis ends ``reach`` standard deviations from 0; what lies beyond is counted in the last bins. ``fits`` are those
+    of a table that stands beside the figure; without them each factor is fitted as such a table would be.
+    """
+    figure = Figure(figsize=(0.6 + 2.6 * len(transitions), 2.6), layout="constrained")
+    row = figure.subplots(1, len(transitions), squeeze=False)[0]
+    for axes, (name, deltas) in zip(row, transitions.items(), strict=True):
+        u = np.asarray(deltas, dtype=float).ravel()
+        fit = fits[name] if fits is not None else fitted_factor(u, name).fit
+        end = reach * u.std()
+        axes.hist(u.clip(-end, end), np.linspace(-end, end, bins + 1), density=True, color=LIGHT["passive"], alpha=0.5)
+        at = np.linspace(-end, end, 401)
+        for colour, family in zip(SUBJECTS, fit.log_likelihood, strict=False):
+            label = f"generalised, α = {fit.alpha:.2f}" if family == "generalised" else family
+            axes.semilogy(at, fit.density(at, family), color=LIGHT[colour], linewidth=1.2, label=label)
+        axes.set_ylim(bottom=0.5 / (len(u) * 2 * end / bins))
+        axes.set_xlim(-end, end)
+        axes.set_xlabel(f"change of {name}")
+        axes.legend(fontsize=7)
+    return figure
 
 
 @styled

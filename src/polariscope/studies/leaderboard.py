@@ -16,10 +16,13 @@ from polariscope.findings import Column, Findings, Records
 from polariscope.registry import nearest
 from polariscope.studies.published import Published, PublishedTable, names, published, read
 from polariscope.tabular import Tabular
+from polariscope.worlds.world import World, worlds
 
 SplitName = Literal["random", "composition", "interpolation", "extrapolation"]
 SPLITS: tuple[SplitName, ...] = get_args(SplitName)
 WORK, TABLE = "inductive_biases", "in-domain-"
+DATASETS = {"sprites": "dsprites", "shapes3d": "shapes3d", "arm3d": "mpi3d-real", "faces": "celebglow"}
+"""The published data set that each of our worlds stands for."""
 OURS = ", ours"
 """What stands behind the name of a row that was not published."""
 Rows = dict[str, dict[str, Published]]
@@ -58,6 +61,14 @@ class Leaderboard(Tabular):
     def text(self) -> str:
         """The table as a file that :func:`from_text` reads."""
         return as_text(self.table)
+
+
+def published_data(world: World) -> str:
+    """The published data set that a world stands for."""
+    name = DATASETS.get(worlds.name_of(world))
+    if name is None:
+        raise ValueError(f"nothing was published for this world; there are rows for {', '.join(DATASETS)}")
+    return "dsprites-quarter" if name == "dsprites" and getattr(world, "unambiguous", False) else name
 
 
 def leaderboard(

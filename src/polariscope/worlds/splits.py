@@ -1,9 +1,9 @@
-"""Which observations are trained on and which are kept: splits have names, and are recorded with a run.
+"""Splits: which observations are trained on and which are held out. Splits have names and are recorded with a run.
 
-A split by values keeps combinations of factors, or parts of their range, out of the training (Spec 001a, section 8.3).
-Values are positions on a factor's grid. Where none are given they are those published for the world, or as many as
-leave about three tenths to train on: from the inside of each ordered factor to interpolate, from its end to
-extrapolate.
+A split by values holds out combinations of factors, or parts of their range (Spec 001a, section 8.3). Values are
+positions on a factor's grid. By default they are the values published for the world; for other worlds, as many as leave
+about three tenths of the observations to train on, from the inside of each ordered factor (interpolation) or from its
+end (extrapolation).
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ Values = Mapping[str, tuple[int, ...]]
 """Positions by the name of the factor."""
 ValueSplit = Literal["interpolation", "extrapolation", "composition"]
 TRAIN_SHARE = 0.3
-"""What the published splits leave to train on, about."""
+"""About the share of the observations that the published splits train on."""
 
 
 @dataclass(frozen=True, eq=False)
 class Parts:
-    """Numbers of the observations to train on, and of those that are kept from training."""
+    """Numbers of the observations to train on, and of those that are held out."""
 
     train: Numbers
     held_out: Numbers
@@ -57,10 +57,10 @@ splits: Registry[Split] = Registry("split", of=Split)
 @splits.register("random")
 @dataclass(frozen=True)
 class RandomSplit:
-    """A random share of the observations is kept: the same for every seed, so that runs compare."""
+    """Hold out a random share of the observations, the same for every seed, so that runs can be compared."""
 
     share: float = 0.1
-    """Share of the world kept for evaluation, never trained on."""
+    """Share of the observations that is held out."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.share < 1:
@@ -69,17 +69,17 @@ class RandomSplit:
     def parts(self, world: World) -> Parts:
         count = len(world)
         order = np.random.default_rng(count).permutation(count)
-        kept = min(round(count * self.share), count - 1)
-        return Parts(order[kept:], order[:kept])
+        held_out = min(round(count * self.share), count - 1)
+        return Parts(order[held_out:], order[:held_out])
 
 
 @splits.register("interpolation")
 @dataclass(frozen=True)
 class Interpolation:
-    """Observations with a value from inside the range of some factor are kept."""
+    """Hold out observations with a value from inside the range of some factor."""
 
     values: dict[str, tuple[int, ...]] = field(default_factory=dict)
-    """Positions that are kept, by factor; spread over the inside of every ordered factor if not given."""
+    """Held-out positions by factor; spread over the inside of every ordered factor if not given."""
 
     def parts(self, world: World) -> Parts:
         return _by_values(world, self.values or usual_values(world, "interpolation"), "interpolation")
@@ -88,10 +88,10 @@ class Interpolation:
 @splits.register("extrapolation")
 @dataclass(frozen=True)
 class Extrapolation:
-    """Observations with a value from the end of the range of some factor are kept."""
+    """Hold out observations with a value from the end of the range of some factor."""
 
     values: dict[str, tuple[int, ...]] = field(default_factory=dict)
-    """Positions that are kept, by factor; from the end of every ordered factor if not given."""
+    """Held-out positions by factor; from the end of every ordered factor if not given."""
 
     def parts(self, world: World) -> Parts:
         return _by_values(world, self.values or usual_values(world, "extrapolation"), "extrapolation")
@@ -100,11 +100,11 @@ class Extrapolation:
 @splits.register("composition")
 @dataclass(frozen=True)
 class Composition:
-    """Trained on are observations with a first value of some factor: every value is seen, most combinations are not."""
+    """Hold out most combinations of values: train on observations in which some factor has one of its first values."""
 
     values: dict[str, tuple[int, ...]] = field(default_factory=dict)
-    """Positions, one of which every observation in training has, by factor; the first of some ordered factors if not
-    given. They need two factors: of one alone, no other value would be seen."""
+    """Positions by factor; every training observation has at least one of them. The first positions of some ordered
+    factors if not given. Name at least two factors: with one, training would see no other value of it."""
 
     def parts(self, world: World) -> Parts:
         return _by_values(world, self.values or usual_values(world, "composition"), "composition")
@@ -113,12 +113,12 @@ class Composition:
 @splits.register("group")
 @dataclass(frozen=True)
 class GroupSplit:
-    """Whole groups are kept: all observations of some values of one factor (a person, a scene, a session)."""
+    """Hold out whole groups: all observations of some values of one factor (a person, a scene, a session)."""
 
     factor: str = ""
     """Factor whose values are the groups; the first if not given."""
     share: float = 0.1
-    """Share of the groups that is kept, at least one."""
+    """Share of the groups that is held out, at least one group."""
 
     def __post_init__(self) -> None:
         if not 0 < self.share < 1:
@@ -130,14 +130,14 @@ class GroupSplit:
         values = np.unique(group)
         if len(values) < 2:
             raise ValueError(f"a split by groups needs at least 2, and {world.factors[column].name} has {len(values)}")
-        kept = np.random.default_rng(len(values)).permutation(values)[: max(1, round(self.share * len(values)))]
-        return parted(np.isin(group, kept))
+        count = max(1, round(self.share * len(values)))
+        return parted(np.isin(group, np.random.default_rng(len(values)).permutation(values)[:count]))
 
 
 @splits.register("file")
 @dataclass(frozen=True)
 class FileSplit:
-    """The numbers of the observations that are kept stand in a file: .npy, or text with one in a line."""
+    """Hold out the observations whose numbers are in a file: .npy, or text with one number per line."""
 
     examples: ClassVar[tuple[Settings, ...]] = ()  # it needs a file of yours
 
@@ -150,52 +150,52 @@ class FileSplit:
             check_regular(path)
             rows = read_npy(path) if path.suffix == ".npy" else np.loadtxt(path, dtype=np.int64, ndmin=1)
         except FileNotFoundError as error:
-            raise ValueError(f"there is no file {path} with the numbers of what is kept from training") from error
+            raise ValueError(f"there is no file {path} with the numbers of the held-out observations") from error
         except ValueError as error:
-            raise ValueError(f"{path} needs whole numbers, one in a line, or an array of them ({error})") from error
-        kept = np.zeros(len(world), dtype=bool)
-        kept[numbered(rows, len(world))] = True
-        return parted(kept)
+            raise ValueError(f"{path} needs whole numbers, one per line, or an array of them ({error})") from error
+        held_out = np.zeros(len(world), dtype=bool)
+        held_out[numbered(rows, len(world))] = True
+        return parted(held_out)
 
 
 @runtime_checkable
 class Divided(Protocol):
-    """A world that knows what its makers kept for tests."""
+    """A world that came with a test set of its own."""
 
     @property
     def held_out(self) -> Numbers | None:
-        """Numbers of the test part; None if there is none."""
+        """Numbers of the observations in the test set; None if there is none."""
 
 
 @splits.register("own")
 @dataclass(frozen=True)
 class OwnSplit:
-    """The test part that the data came with is kept, such as the t10k files of MNIST."""
+    """Hold out the test set that the data came with, such as the t10k files of MNIST."""
 
     def parts(self, world: World) -> Parts:
         divided = inside(world, Divided, np.arange(len(world)))
-        kept = None if divided is None else divided[0].held_out
-        if divided is None or kept is None:
+        held_out = None if divided is None else divided[0].held_out
+        if divided is None or held_out is None:
             raise ValueError(
-                "this split keeps the test part that the data came with, and it came without one: take another "
-                "(split=RandomSplit(), --split random)"
+                "the split 'own' holds out the test set that the data came with, but this data has none: use another "
+                "split (split=RandomSplit(), --split random)"
             )
-        return parted(np.isin(divided[1], kept))
+        return parted(np.isin(divided[1], held_out))
 
 
 def usual_split(world: World) -> Split:
-    """The split where none is named: the data's own if it came with one, else a random one."""
+    """The default split: the data's own test set if it has one, otherwise a random split."""
     divided = inside(world, Divided)
     return RandomSplit() if divided is None or divided[0].held_out is None else OwnSplit()
 
 
 @worlds.register("part")
 @dataclass(frozen=True)
-class Part(View):
-    """One side of a split as a world of its own, numbered from 0.
+class SplitPart(View):
+    """One part of a split as a world of its own, numbered from 0: the held-out part, or the training part.
 
     >>> from polariscope.worlds.renderers.mini_sprites import MiniSprites
-    >>> len(Part(MiniSprites())), len(Part(MiniSprites(), side="train"))
+    >>> len(SplitPart(MiniSprites())), len(SplitPart(MiniSprites(), side="train"))
     (130, 1166)
     """
 
@@ -207,7 +207,7 @@ class Part(View):
 
     def __post_init__(self) -> None:
         if not len(self._index):
-            raise ValueError("this split keeps nothing from training, so there is no held-out part")
+            raise ValueError("this split holds nothing out, so there is no held-out part")
 
     @cached_property
     def _index(self) -> Numbers:
@@ -221,9 +221,13 @@ class Part(View):
         return self._index[numbered(index, len(self))]
 
 
+Part = SplitPart
+"""The earlier name, for plug-ins."""
+
+
 @dataclass(frozen=True, eq=False)
 class Chosen(View):
-    """Some observations of a world by number, renumbered from 0; rendered when asked for, like the world's own."""
+    """Some observations of a world, chosen by number and renumbered from 0. They are rendered on demand."""
 
     of: World
     index: Numbers
@@ -231,7 +235,7 @@ class Chosen(View):
     def __post_init__(self) -> None:
         index = np.asarray(self.index, dtype=np.int64)
         if index.ndim != 1 or not index.size or index.min() < 0 or index.max() >= len(self.of):
-            raise ValueError(f"a part needs numbers of observations from 0 to {len(self.of) - 1}, at least one")
+            raise ValueError(f"a selection needs at least one number of an observation, from 0 to {len(self.of) - 1}")
         object.__setattr__(self, "index", index)
 
     def __len__(self) -> int:
@@ -243,14 +247,14 @@ class Chosen(View):
 
 @runtime_checkable
 class Confinable(Protocol):
-    """A world of pairs that knows itself how to keep to some of them."""
+    """A world of pairs that can restrict itself to some of them."""
 
     def confined(self, index: Numbers) -> World:
-        """The pairs of these numbers, numbered from 0, in which nothing of the others is seen."""
+        """The pairs of these numbers, numbered from 0, made only of their own observations."""
 
 
 def confined(world: World, index: Numbers) -> World:
-    """Some observations of a world of pairs, with others from among them alone: what is kept is seen by nobody.
+    """Some observations of a world of pairs, whose partners come from the same observations: none is held out and seen.
 
     >>> from polariscope.worlds.renderers.mini_sprites import MiniSprites
     >>> from polariscope.worlds.views.pairs import Pairs
@@ -262,7 +266,7 @@ def confined(world: World, index: Numbers) -> World:
         return world.confined(index)
     if not isinstance(world, View) or inside(world, Paired) is None:
         return Chosen(world, index)
-    if isinstance(world, Part | Chosen):
+    if isinstance(world, SplitPart | Chosen):
         return confined(world.of, world.there(index))
     choose = Chosen if isinstance(world, Paired) else confined
     return replace(world, of=choose(world.of, world.there(index)))  # type: ignore[type-var]
@@ -271,16 +275,15 @@ def confined(world: World, index: Numbers) -> World:
 def three_parts(
     count: int, seed: int | np.random.Generator = 0, shares: tuple[float, float, float] = (0.8, 0.1, 0.1)
 ) -> tuple[Numbers, Numbers, Numbers]:
-    """Disjoint random parts of ``count`` observations, to train on, to choose by and to report on, that together are
-    all of them (Spec 003, sections 1.9 and 4.6).
+    """Divide ``count`` observations at random into training, validation and test part (Spec 003, sections 1.9 and 4.6).
 
-    Sizes are the shares rounded; what rounding leaves goes to the training part.
+    Sizes are the rounded shares; the remainder goes to the training part.
 
     >>> [len(part) for part in three_parts(101, seed=0)]
     [81, 10, 10]
     """
     if min(shares) < 0 or not np.isclose(sum(shares), 1):
-        raise ValueError(f"the shares of a split are at least 0 and add up to 1; got {shares}")
+        raise ValueError(f"the shares of a split must be at least 0 and add up to 1; got {shares}")
     _, evaluation, test = (round(share * count) for share in shares)
     for share, size in zip(shares, (count - evaluation - test, evaluation, test), strict=True):
         if share > 0 and size < 1:
@@ -291,7 +294,7 @@ def three_parts(
 
 @dataclass(frozen=True, eq=False)
 class OneOut:
-    """Test observations in which exactly one factor has a value that no training observation has."""
+    """Held-out observations in which exactly one factor has a value that no training observation has."""
 
     numbers: Numbers
     factor: Numbers
@@ -299,13 +302,13 @@ class OneOut:
 
 
 def one_ood(world: World, split: Split) -> OneOut:
-    """The part of the test in which it is known which factor is new (Spec 001a, section 8.4); none for compositions.
+    """Held-out observations with a new value of exactly one factor (Spec 001a, section 8.4); compositions have none.
 
-    Continuous factors are never new: no split is along them.
+    Values of continuous factors never count as new: no split is along them.
 
     >>> from polariscope.worlds.renderers.mini_sprites import MiniSprites
-    >>> found = one_ood(MiniSprites(), Extrapolation({"x": (5,), "y": (4, 5)}))
-    >>> np.bincount(found.factor).tolist()  # x in one of 6 positions and y seen; y in two and x seen
+    >>> out = one_ood(MiniSprites(), Extrapolation({"x": (5,), "y": (4, 5)}))
+    >>> np.bincount(out.factor).tolist()  # x in one of 6 positions and y seen; y in two and x seen
     [0, 0, 0, 144, 360]
     """
     parts = split.parts(world)
@@ -313,9 +316,9 @@ def one_ood(world: World, split: Split) -> OneOut:
     new = np.zeros(held_out.shape, dtype=bool)
     for column, factor in enumerate(world.factors):
         if factor.size:
-            unseen = np.ones(factor.size, dtype=bool)
-            unseen[train[:, column].astype(np.int64)] = False
-            new[:, column] = unseen[held_out[:, column].astype(np.int64)]
+            never_trained = np.ones(factor.size, dtype=bool)
+            never_trained[train[:, column].astype(np.int64)] = False
+            new[:, column] = never_trained[held_out[:, column].astype(np.int64)]
     one = np.flatnonzero(new.sum(1) == 1)
     return OneOut(parts.held_out[one], new[one].argmax(1))
 
@@ -375,10 +378,10 @@ PUBLISHED = {
 
 
 def usual_values(world: World, kind: ValueSplit) -> dict[str, tuple[int, ...]]:
-    """The positions that a split by values goes by where none are given: those published for the world, or else about
-    as many of each factor as leave three tenths of the observations to train on.
+    """The default positions of a split by values: those published for the world, or about as many of each factor as
+    leave three tenths of the observations to train on.
 
-    Factors that are unordered, continuous, or have two values, are left alone.
+    Unordered and continuous factors, and those with two values, are not split.
 
     >>> from polariscope.worlds.renderers.sprites import Sprites
     >>> usual_values(Sprites(), "extrapolation")["scale"]
@@ -390,107 +393,110 @@ def usual_values(world: World, kind: ValueSplit) -> dict[str, tuple[int, ...]]:
 
 
 def _spread_values(world: World, kind: ValueSplit, ordered: Mapping[str, int]) -> dict[str, tuple[int, ...]]:
-    """Each factor takes an even part of what is to go, by the observations there are; those with few values come
-    first, since those with many can make up for their rounding. A composition takes the two with most values."""
+    """Each factor accounts for an equal share of the held-out observations. Factors with few values come first, since
+    those with many can make up for their rounding. A composition uses the two factors with most values."""
     table = world.factors_of(np.arange(len(world)))
     left = np.ones(len(table), dtype=bool)
     wanted = 1 - TRAIN_SHARE if kind == "composition" else TRAIN_SHARE
     names = sorted(ordered, key=lambda name: ordered[name])[-2 if kind == "composition" else 0 :]
-    found = {}
+    chosen: dict[str, tuple[int, ...]] = {}
     for place, name in enumerate(names):
         if not left.any():
             break
         size, column = ordered[name], table[:, _column(world.factors, name)].astype(np.int64)
         counts = np.bincount(column[left], minlength=size)
         share = (wanted / left.mean()) ** (1 / (len(names) - place))
-        # A composition needs both its factors; to go on from what is seen needs two values of it.
+        # A composition needs both of its factors; extrapolation needs two values to train on.
         least, most = (1, size - 1) if kind == "composition" else (0, size - 2)
         choices = [_positions(kind, size, int(n)) for n in np.unique(np.linspace(least, most, 201).astype(int))]
         rest = [1 - counts[list(positions)].sum() / counts.sum() for positions in choices]
-        found[name] = choices[int(np.abs(np.array(rest) - share).argmin())]
-        left &= ~np.isin(column, found[name])
-    return {name: found[name] for name in ordered if found.get(name)}
+        chosen[name] = choices[int(np.abs(np.array(rest) - share).argmin())]
+        left &= ~np.isin(column, chosen[name])
+    return {name: chosen[name] for name in ordered if chosen.get(name)}
 
 
 def _positions(kind: ValueSplit, size: int, count: int) -> tuple[int, ...]:
-    """So many of a factor's positions: the first, the last, or some evenly from between its ends."""
+    """``count`` of a factor's positions: the first, the last, or evenly spaced between its ends."""
     if kind == "interpolation":
         return tuple(int(np.ceil((i + 0.5) * (size - 2) / count)) for i in range(count))
     return tuple(range(count)) if kind == "composition" else tuple(range(size - count, size))
 
 
 def _by_values(world: World, values: Values, kind: ValueSplit) -> Parts:
-    """Observations with a listed value of some factor are kept; in a composition they alone are trained on."""
+    """Hold out observations with a listed value of some factor; a composition trains on these alone."""
     if not values:
         raise ValueError(
-            "this split is along ordered factors with at least three values, and the world has none: name the values, "
-            "or take a random split"
+            "this split needs ordered factors with at least three values, and the world has none: name the values, "
+            "or use a random split"
         )
     columns = {_column(world.factors, name): positions for name, positions in values.items()}
     for column, positions in columns.items():
         _check_positions(world.factors[column], positions, kind)
     table = world.factors_of(np.arange(len(world)))
     listed = np.any([np.isin(table[:, column], positions) for column, positions in columns.items()], axis=0)
-    kept = ~listed if kind == "composition" else listed
-    parts = parted(kept)
+    held_out = ~listed if kind == "composition" else listed
+    parts = parted(held_out)
     for column, positions in columns.items():
-        _check_seen(world.factors[column], table[:, column].astype(np.int64), positions, kept, kind)
+        _check_seen(world.factors[column], table[:, column].astype(np.int64), positions, held_out, kind)
     return parts
 
 
 def _check_positions(factor: Factor, positions: tuple[int, ...], kind: ValueSplit) -> None:
     if not factor.size:
-        raise ValueError(f"a split goes by positions, and factor {factor.name!r} is continuous: name another")
+        raise ValueError(
+            f"a split by values needs positions; factor {factor.name!r} is continuous: name another factor"
+        )
     outside = [p for p in positions if not 0 <= p < factor.size]
     if outside:
         raise ValueError(f"factor {factor.name!r} has positions 0 to {factor.size - 1}; the split has {outside[0]}")
     if factor.size < 3 and kind != "composition":
         raise ValueError(
-            f"an {kind} needs a factor with at least 3 values, one to keep and two to see a direction from, and "
-            f"{factor.name!r} has {factor.size}: name another"
+            f"{kind} needs a factor with at least 3 values, one to hold out and two to train on, and {factor.name!r} "
+            f"has {factor.size}: name another factor"
         )
 
 
 def _check_seen(
-    factor: Factor, column: Numbers, positions: tuple[int, ...], kept: NDArray[np.bool_], kind: ValueSplit
+    factor: Factor, column: Numbers, positions: tuple[int, ...], held_out: NDArray[np.bool_], kind: ValueSplit
 ) -> None:
-    """What is not kept has to be trained on, and what is kept to be tested; a composition trains on every value."""
-    there, trained, tested = (np.bincount(c, minlength=factor.size) > 0 for c in (column, column[~kept], column[kept]))
+    """Each value must be trained on or held out as the split says; a composition trains on every value."""
+    sides = column, column[~held_out], column[held_out]
+    there, trained, tested = (np.bincount(values, minlength=factor.size) > 0 for values in sides)
     listed = np.isin(np.arange(factor.size), positions)
     untrained = there & ~trained & (True if kind == "composition" else ~listed)
     untested = ~tested & (there & ~listed if kind == "composition" else listed)
     if untrained.any():
         raise ValueError(
-            f"every value of {factor.name!r} that this {kind} does not keep is to be trained on, and position "
-            f"{untrained.argmax()} never is: list other values, or those of one more factor"
+            f"this {kind} leaves no training observation with {factor.name!r} at position {untrained.argmax()}, which "
+            "is not held out: list other values, or values of one more factor"
         )
     if untested.any():
         raise ValueError(
-            f"this {kind} is to test {factor.name!r} at position {untested.argmax()}, where it has no observation: "
+            f"this {kind} holds out {factor.name!r} at position {untested.argmax()}, but there is no such observation: "
             "list other values"
         )
 
 
-def parted(kept: NDArray[np.bool_]) -> Parts:
-    """The two parts; neither may be empty."""
-    train, held_out = np.flatnonzero(~kept), np.flatnonzero(kept)
+def parted(chosen: NDArray[np.bool_]) -> Parts:
+    """The two parts of a split that holds out the observations where ``chosen`` is true; neither may be empty."""
+    train, held_out = np.flatnonzero(~chosen), np.flatnonzero(chosen)
     if not len(train) or not len(held_out):
-        raise ValueError(f"the split leaves {len(train)} observations to train on and {len(held_out)} to test on")
-    # Evaluation looks at the first of what is kept: a shuffle makes them a fair sample.
-    return Parts(train, np.random.default_rng(len(kept)).permutation(held_out))
+        raise ValueError(f"the split leaves {len(train)} observations to train on and {len(held_out)} held out")
+    # Evaluation uses the first held-out observations: a shuffle makes them a fair sample.
+    return Parts(train, np.random.default_rng(len(chosen)).permutation(held_out))
 
 
 def _column(factors: tuple[Factor, ...], name: str) -> int:
     known = [factor.name for factor in factors]
     if not known:
-        raise ValueError("this split is by factors, and the world knows none")
+        raise ValueError("this split is by factors, and the world has none")
     if name not in known:
         raise ValueError(f"the world has no factor {name!r}: {nearest(name, known)}")
     return known.index(name)
 
 
 def benchmark_split(kind: str, world: World) -> Split:
-    """A split of the generalisation benchmark by its name; the random one trains on as many as extrapolation does."""
+    """A split of the generalisation benchmark by name; the random one trains on as much data as extrapolation."""
     if kind != "random":
         return splits.build(kind)
     return RandomSplit(len(Extrapolation().parts(world).held_out) / len(world))

@@ -159,6 +159,11 @@ def target_values(world: World, index: ArrayLike) -> NDArray[Any]:
     return Task(world).target_of(index)
 
 
+def class_names(world: World) -> list[str]:
+    """The names of the classes of a world's first target."""
+    return targets_of(world)[0].names
+
+
 @dataclass(frozen=True, eq=False)
 class Examples:
     """Arrays exactly as a network takes them, ``(n, ...)`` of any floats, and what it is to say, ``(n, columns)``.

@@ -25,7 +25,8 @@ from polariscope.training.config import RunConfig, TrainingConfig
 from polariscope.training.run import load_model
 from polariscope.training.start import warm
 from polariscope.worlds.renderers.digits import Digits
-from polariscope.worlds.splits import Part, RandomSplit
+from polariscope.worlds.splits import RandomSplit
+from polariscope.worlds.splits import SplitPart as Part
 from polariscope.worlds.targets import Task, target_values
 from polariscope.worlds.views.corruptions import SUITES
 

@@ -6,7 +6,7 @@ from torch import Tensor
 
 from polariscope.kernels.infinite import Stack
 from polariscope.kernels.machine import largest_rate, one_hot, solve
-from polariscope.kernels.width_sweep import Task
+from polariscope.kernels.width_sweep import LabelledInputs as Task
 from polariscope.nets.classifiers import Weights, lenet
 from polariscope.studies.informed.widths import image_shape
 from polariscope.studies.rows import Row

@@ -18,7 +18,8 @@ import torch
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from polariscope.kernels.width_sweep import Task, pixel_ridge
+from polariscope.kernels.width_sweep import LabelledInputs as Task
+from polariscope.kernels.width_sweep import pixel_ridge
 from polariscope.report.figures import LIGHT, styled
 from polariscope.studies.rows import Row, Table, plus_minus
 from polariscope.studies.study import Job

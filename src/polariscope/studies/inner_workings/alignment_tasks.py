@@ -28,7 +28,8 @@ from polariscope.worlds.renderers.blobs import Blobs
 from polariscope.worlds.renderers.digits import Digits
 from polariscope.worlds.renderers.mini_sprites import MiniSprites
 from polariscope.worlds.renderers.sprites import Sprites
-from polariscope.worlds.splits import Part, RandomSplit
+from polariscope.worlds.splits import RandomSplit
+from polariscope.worlds.splits import SplitPart as Part
 from polariscope.worlds.world import World
 
 Kind = Literal["beta-vae", "vae", "ae", "full-beta-vae"]

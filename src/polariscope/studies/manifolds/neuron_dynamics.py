@@ -8,13 +8,13 @@ changes at the interfaces. (Spec 004, sections 6.2 to 6.4, 7, E1, E3, E4, E6 and
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
 import torch
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from scipy.stats import kstest
@@ -22,12 +22,27 @@ from scipy.stats import kstest
 from polariscope.kernels.flow_nets import MeanFieldNet, split
 from polariscope.kernels.gradient_flow import Training, train_flow
 from polariscope.kernels.neurons import clusters, dead, growth_rates, near, neurons
-from polariscope.report.figures import LIGHT, SUBJECTS, styled
-from polariscope.report.study_figures import log_axes, plain_ticks, side_by_side
-from polariscope.studies.criteria import All, AtLeast, AtMost, Near
+from polariscope.report.figures import styled
+from polariscope.studies.manifolds.neuron_claims import (
+    arrow_claims,
+    compressing_claims,
+    fitting_claims,
+    noise_claim,
+    read_arrows,
+    read_compressing,
+    read_fitting,
+    read_noise,
+)
+from polariscope.studies.manifolds.neuron_figures import (
+    arrow_figure,
+    decision_figure,
+    fixed_point_figure,
+    loss_figure,
+    neuron_figure,
+    path_figure,
+)
 from polariscope.studies.manifolds.stripe_nets import (
     ALPHA,
-    INFORMATIVE,
     SOURCE,
     draw,
     flow_of,
@@ -38,13 +53,12 @@ from polariscope.studies.manifolds.stripe_nets import (
 from polariscope.studies.study import Bench, Claim, Job, Row, Scale, Study, Table, studies
 from polariscope.theory.amplification import perpendicular_drift
 from polariscope.theory.neuron_flow import Neurons, neuron_flow, population_averages
-from polariscope.theory.stripe import FixedPoint, Layers, attractors, density, intercept_drift
+from polariscope.theory.stripe import FixedPoint, Layers, attractors
 from polariscope.worlds.points.stripes import FloatArray
 
 STRIPE = Layers()
 NAMES = ("C", "A", "B")
 """The attractors, from the fastest to the slowest, as Spec 004 calls them."""
-WEIGHTS = ("ω₁", "ω⊥", "b", "β")
 AXIS = np.linspace(-2.5, 2.5, 1001)
 EDGES = np.linspace(-3.0, 3.0, 61)
 When = Literal["t_star", "largest", "end"]
@@ -110,14 +124,14 @@ class NeuronDynamics(Study):
         return [job | row for row in parts[job["part"]](job)]
 
     def claims(self, scale: Scale) -> list[Claim]:
-        return [*_compressing_claims(), *_fitting_claims(), *_arrow_claims(), _noise_claim()]
+        return [*compressing_claims(points()), *fitting_claims(), *arrow_claims(LAZY_ALPHA), noise_claim()]
 
     def readings(self, table: Table) -> Table:
-        read = {
-            "compressing": _read_compressing,
-            "fitting": _read_fitting,
-            "arrows": _read_arrows,
-            "noise": _read_noise,
+        read: dict[str, Callable[[Table], Iterable[Row]]] = {
+            "compressing": partial(read_compressing, goals=points()),
+            "fitting": read_fitting,
+            "arrows": read_arrows,
+            "noise": read_noise,
         }
         return Table([row for part, rows in table.by("part") for row in read[part](rows)])
 
@@ -142,16 +156,17 @@ class NeuronDynamics(Study):
     @styled
     def figures(self, table: Table) -> dict[str, Figure]:
         arrows = table.where(part="arrows", seed=0)
+        names = {str(when): words for when, words in TIMES.items()}
         return {
-            "single-neurons": _neuron_figure(table.where(part="compressing", seed=0)),
+            "single-neurons": neuron_figure(table.where(part="compressing", seed=0)),
             "fixed-points": fixed_point_figure(),
-            "trajectories": _path_figure(table.where(part="compressing", seed=0)),
-            "decision": _decision_figure(table.where(part="fitting", seed=0)),
-            "loss": _loss_figure(table.where(part="fitting", seed=0)),
-            "arrows-stripe": _arrow_figure(
+            "trajectories": path_figure(table.where(part="compressing", seed=0), points()),
+            "decision": decision_figure(table.where(part="fitting", seed=0), names, AXIS[::10], EDGES, points()),
+            "loss": loss_figure(table.where(part="fitting", seed=0)),
+            "arrows-stripe": arrow_figure(
                 {f"α = {alpha:g}": (rows, (0, 1)) for alpha, rows in arrows.where(task="stripe").by("alpha")}
             ),
-            "arrows-cylinder": _arrow_figure(
+            "arrows-cylinder": arrow_figure(
                 {
                     "informative plane": (arrows.where(task="cylinder"), (0, 1)),
                     "across it": (arrows.where(task="cylinder"), (0, 2)),
@@ -240,47 +255,6 @@ def _beside_theory(
     return row
 
 
-def _read_compressing(table: Table) -> list[Row]:
-    """Rows with the rate that theory gives their attractor."""
-    rates = {name: point.growth_rate for name, point in points().items()}
-    return [row | {"predicted_rate": rates.get(row["attractor"])} for row in table.rows]
-
-
-def _compressing_claims() -> Iterator[Claim]:
-    goals = points()
-    yield Claim(
-        "Neurons gather at three points",
-        "figure 3c: the predicted attractors, z = "
-        + ", ".join(f"{name} {goal.position:.2f}" for name, goal in goals.items())
-        + "; slow neurons have not arrived by the onset",
-        AtLeast("arrived", 0.75, called="share of neurons within 0.1 of one at t*"),
-    )
-    yield Claim(
-        "A neuron follows its equation of motion up to the onset",
-        "figure 3a: network and equations 5 and 7 agree, while all points are active",
-        All(
-            AtMost("gap", 0.25, each="attractor", called="median relative difference of the weights"),
-            AtLeast("signs", 0.95, called="share of weights of the same sign"),
-        ),
-    )
-    yield Claim(
-        "At an attractor neurons grow exponentially, at its own rate",
-        "equation 14, per τ: " + ", ".join(f"{name} {goal.growth_rate:.3f}" for name, goal in goals.items()),
-        Near("rate", "predicted_rate", by=0.03, called="growth rate", to="theory's", digits=3),
-    )
-    yield Claim(
-        "The fastest attractor carries the network at the onset",
-        "section 3.2: all but a vanishing part of the squared weights",
-        AtLeast("share", 0.99, where={"attractor": NAMES[0]}, called="its share of the squares", digits=4),
-    )
-    yield Claim(
-        "Neurons that see no training point stay put",
-        "section 3.2.1",
-        AtMost("idle_moved", 0, of="every", called="change of their weights"),
-        provided=AtLeast("idle", 1, called="the number of such neurons", digits=0),
-    )
-
-
 # --- after the onset ------------------------------------------------------------------------------------------------
 
 
@@ -324,48 +298,6 @@ def crossings(at: FloatArray, values: FloatArray) -> FloatArray:
     return np.asarray(at[left] + share * (at[left + 1] - at[left]))
 
 
-def _read_fitting(table: Table) -> Iterator[Row]:
-    """A row a network: where its output changes sign in the end, and what became of clusters, error and loss."""
-    for seed, run in table.by("seed"):
-        course = run.where(when="course").rows[0]
-        row: Row = {"seed": seed, "error_at_end": course["error"][-1], "loss_at_end": course["loss"][-1]}
-        if course.get("onset") is not None:
-            row["error_at_onset"] = float(np.interp(course["onset"], course["times"], course["error"]))
-        for end in run.where(when="end").rows:
-            row["sign_changes"] = len(end["zeros"])
-            if len(end["zeros"]) == len(STRIPE.interfaces):
-                row["off"] = float(np.abs(np.subtract(end["zeros"], STRIPE.interfaces)).max())
-            for onset in run.where(when="t_star").rows:
-                row["clusters_gained"] = abs(end["clusters"] - onset["clusters"])
-        yield row
-
-
-def _fitting_claims() -> Iterator[Claim]:
-    first, second = STRIPE.interfaces
-    yield Claim(
-        "The sign of the output changes at the interfaces, and nowhere else",
-        f"figure 4: {first:g} and {second:.5f}",
-        All(
-            Near("sign_changes", 2, by=0, of="every", called="number of changes of sign", digits=0),
-            AtMost("off", 0.05, of="every", called="distance from an interface", digits=3),
-        ),
-    )
-    yield Claim(
-        "Clusters of neurons move to fit the interfaces, and their number stays",
-        "figure 4",
-        AtMost("clusters_gained", 0, of="median", called="clusters more or less at the end than at the onset"),
-    )
-    yield Claim(
-        "Loss and test error fall after the onset",
-        "figure 4, right",
-        All(
-            AtLeast("error_at_onset", 0.3),
-            AtMost("error_at_end", 0.01, digits=4),
-            AtMost("loss_at_end", 0.1, digits=3),
-        ),
-    )
-
-
 # --- arrows ---------------------------------------------------------------------------------------------------------
 
 
@@ -397,43 +329,6 @@ def _arrows(job: Job) -> Iterator[Row]:
         }
 
 
-def _read_arrows(table: Table) -> Iterator[Row]:
-    """Frames, the last ones with how far the weights have turned since the first."""
-    starts = {(row["task"], row["alpha"], row["seed"]): row["alignment"] for row in table.where(stage="start").rows}
-    for row in table.rows:
-        start = starts[row["task"], row["alpha"], row["seed"]]
-        yield row | ({"turned": abs(row["alignment"] - start)} if row["stage"] == "end" else {})
-
-
-def _arrow_claims() -> Iterator[Claim]:
-    share = "informative share of the squared weights"
-    for task, dimension, space, figure, least in (
-        ("stripe", 2, "direction", "figure 1", 0.99),
-        ("cylinder", 3, "plane", "figure 6", 0.97),
-    ):
-        here, isotropic = {"task": task, "alpha": ALPHA}, INFORMATIVE[task] / dimension
-        yield Claim(
-            f"Weights turn into the informative {space} ({task})",
-            f"{figure}: isotropic at first, aligned after training",
-            All(
-                Near(
-                    "alignment",
-                    isotropic,
-                    by=0.05,
-                    where=here | {"stage": "start"},
-                    called=share,
-                    to="isotropic weights",
-                ),
-                AtLeast("alignment", least, where=here | {"stage": "end"}, called=share, digits=4),
-            ),
-        )
-    yield Claim(
-        "Lazy training leaves the weights where they are",
-        "figure 1",
-        AtMost("turned", 0.02, of="every", where={"alpha": LAZY_ALPHA}, called=f"change of the {share}"),
-    )
-
-
 # --- the noise of finite data ---------------------------------------------------------------------------------------
 
 
@@ -456,141 +351,6 @@ def _noise(job: Job) -> list[Row]:
             "histogram": counts.tolist(),
         }
     ]
-
-
-def _read_noise(table: Table) -> list[Row]:
-    """Nothing is trained: what a seed has is many draws, of which the p-value is made."""
-    return [
-        row | {"seed": None, "of_seeds": row["draws"], "moment_gap": abs(row["second_moment"] - row["active"])}
-        for row in table.rows
-    ]
-
-
-def _noise_claim() -> Claim:
-    return Claim(
-        "What p points add to the weights across is Gaussian, of variance D/p",
-        "appendix C.3: μ² + σ² = D, the share of points that a neuron sees",
-        All(
-            AtMost("moment_gap", 1e-6, of="every", called="difference of the two sides"),
-            AtLeast("p_value", 0.01, of="every", called="p of Kolmogorov and Smirnov"),
-        ),
-    )
-
-
-# --- pictures -------------------------------------------------------------------------------------------------------
-
-
-def _neuron_figure(table: Table) -> Figure:
-    """One neuron an attractor: lines are the network, dashes the equation."""
-    rows = [row for row in table.rows if row.get("neuron")]
-    figure = side_by_side(len(rows), 2.9, 2.7)
-    for axes, row in zip(figure.axes, rows, strict=True):
-        neuron = row["neuron"]
-        for number, name in enumerate(WEIGHTS):
-            colour = LIGHT[SUBJECTS[number]]
-            axes.plot(neuron["time"], neuron["network"][number], color=colour, label=name)
-            axes.plot(neuron["time"], neuron["theory"][number], "--", color=LIGHT["ink"], linewidth=0.9)
-        axes.set(title=f"to {row['attractor']}", xlabel="time / τ", yscale="symlog")
-        plain_ticks(axes)
-    figure.axes[0].set_ylabel("weights (dashes: equations 5, 7)")
-    figure.axes[0].legend()
-    return figure
-
-
-@styled
-def fixed_point_figure(dimension: int = 2) -> Figure:
-    """G(ζ) on either side, dashed where neurons cannot align (Figure 3b); dots are the attractors."""
-    zeta = np.linspace(-2.5, 2.5, 1001)
-    figure = Figure(figsize=(4.2, 2.8), layout="constrained")
-    axes = figure.subplots()
-    for side, colour in ((1, LIGHT["first"]), (-1, LIGHT["second"])):
-        _, c_1 = STRIPE.half_line(zeta, side)
-        drift = intercept_drift(STRIPE, dimension, zeta, side)
-        aligns = np.abs(c_1) > np.sign(c_1) * side * STRIPE(zeta) * density(zeta)
-        label = f"ω₁ {'>' if side > 0 else '<'} 0"
-        axes.plot(zeta, np.where(aligns, drift, np.nan), color=colour, label=label)
-        axes.plot(zeta, np.where(aligns, np.nan, drift), "--", color=colour, linewidth=1)
-    for point in attractors(STRIPE, dimension):
-        axes.plot(point.position, 0, "o", color=LIGHT["ink"], markersize=4)
-    axes.axhline(0, color=LIGHT["muted"], linewidth=0.7)
-    axes.set(xlabel="intercept ζ", ylabel="d C_b + ζ C₁", title=f"fixed points, d = {dimension}")
-    axes.legend()
-    return figure
-
-
-def _path_figure(table: Table) -> Figure:
-    (row,) = [row for row in table.rows if row.get("paths")]
-    figure = Figure(figsize=(4.4, 3.4), layout="constrained")
-    axes = figure.subplots()
-    for path in np.array(row["paths"]):
-        axes.plot(*path.T, color=LIGHT["active"], alpha=0.5, linewidth=0.7)
-        axes.plot(*path[-1], ".", color=LIGHT["active"], markersize=3)
-    for name, point in points().items():
-        axes.plot(point.position, 0, "o", color=LIGHT["ink"], markersize=5)
-        axes.annotate(name, (point.position, 0), (3, 5), textcoords="offset points")
-    axes.set(xlim=(-2.5, 2.5), ylim=(-2, 2), xlabel="z₁", ylabel="z⊥", title="neurons up to the onset")
-    return figure
-
-
-def _decision_figure(table: Table) -> Figure:
-    rows = [row for row in table.rows if row["when"] in TIMES]
-    figure = side_by_side(len(rows), 2.8, 2.8)
-    for axes, row in zip(figure.axes, rows, strict=True):
-        output = np.array(row["output"])
-        height = np.abs(output).max()
-        heights = np.array(row["intercepts"]) / max(row["intercepts"])
-        axes.bar(EDGES[:-1], heights, np.diff(EDGES), bottom=-1, align="edge", color=LIGHT["line"])
-        axes.plot(AXIS[::10], output / height, color=LIGHT["active"])
-        for place in STRIPE.interfaces:
-            axes.axvline(place, color=LIGHT["mixed"], linestyle="--", linewidth=0.9)
-        if row["when"] == "t_star":
-            axes.plot([p.position for p in points().values()], [-1] * 3, "x", color=LIGHT["ink"], clip_on=False)
-        axes.axhline(0, color=LIGHT["muted"], linewidth=0.7)
-        axes.set(title=f"{TIMES[row['when']]}, {row['time']:.0f} τ", xlabel="x₁", xlim=(-2.5, 2.5), ylim=(-1, 1.05))
-    figure.axes[0].set_ylabel("output / its largest; ζ below")
-    return figure
-
-
-def _loss_figure(table: Table) -> Figure:
-    (row,) = table.where(when="course").rows
-    figure = Figure(figsize=(4.2, 2.6), layout="constrained")
-    axes = figure.subplots()
-    for name, colour, label in (("loss", "first", "training loss"), ("error", "second", "test error")):
-        axes.plot(row["times"][1:], np.maximum(row[name], 1e-5)[1:], color=LIGHT[colour], label=label)
-    if row["onset"]:
-        axes.axvline(row["onset"], color=LIGHT["ink"], linestyle="--", linewidth=0.9, label="onset t*")
-    log_axes(axes)
-    axes.set_xlabel("time / τ")
-    axes.legend()
-    return figure
-
-
-def _arrow_figure(strips: dict[str, tuple[Table, tuple[int, int]]]) -> Figure:
-    """A row a strip of frames, seen in a plane; arrows along βω, their lengths the square root of its norm."""
-    columns = max(len(rows) for rows, _ in strips.values())
-    figure = Figure(figsize=(0.4 + 1.9 * columns, 2.1 * len(strips)), layout="constrained")
-    grid = figure.subplots(len(strips), columns, squeeze=False)
-    for cells, (name, (rows, plane)) in zip(grid, strips.items(), strict=True):
-        for axes in cells[len(rows) :]:
-            axes.set_axis_off()
-        for axes, row in zip(cells, rows.rows, strict=False):
-            _frame(axes, row, plane)
-        cells[0].set_ylabel(name)
-    return figure
-
-
-def _frame(axes: Axes, row: Row, plane: tuple[int, int]) -> None:
-    x, y = draw(world_of(row), 300, row["seed"], "train")
-    for label, colour in ((1, LIGHT["active"]), (-1, LIGHT["mixed"])):
-        first, second = x[y == label][:, plane].T
-        axes.scatter(first, second, s=2, color=colour, alpha=0.35, linewidths=0)
-    arrows = np.array(row["arrows"])[:, plane]
-    size = np.linalg.norm(arrows, axis=1, keepdims=True)
-    arrows = 2.4 * arrows / np.sqrt(np.where(size > 0, size, 1.0))
-    origin = np.zeros(len(arrows))
-    axes.quiver(origin, origin, *arrows.T, angles="xy", scale_units="xy", scale=1, width=0.008, color=LIGHT["ink"])
-    axes.set(xlim=(-3, 3), ylim=(-3, 3), xticks=[], yticks=[], aspect="equal")
-    axes.set_title(f"{row['time']:.3g} τ{', ' + row['stage'] if row['stage'] else ''}")
 
 
 def _net(done: Training, when: When) -> MeanFieldNet:

@@ -19,8 +19,8 @@ from polariscope.worlds.factors import Factor, FactorGrid
 from polariscope.worlds.numbered_draws import random_words
 from polariscope.worlds.renderers.bodies import (
     Canvas,
+    Convex,
     Floats,
-    Part,
     applied,
     beam,
     camera,
@@ -180,7 +180,7 @@ class Arm3D(GridWorld):
         return (levels * np.float32(NOISE / 7.5) - np.float32(NOISE)).reshape(-1, *self.shape)
 
 
-def held(shape: str, half: Floats) -> Part:
+def held(shape: str, half: Floats) -> Convex:
     """Objects of one shape about the origin, by half their heights ``(n,)``."""
     count = len(half)
     if shape == "sphere":

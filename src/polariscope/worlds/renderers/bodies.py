@@ -22,7 +22,7 @@ SAMPLES = 2  # rays a pixel along each axis
 _RAYS = 1 << 20  # cast at a time: memory stays small, and calls few
 
 
-class Part(Protocol):
+class Convex(Protocol):
     """One convex part of each of ``n`` bodies."""
 
     @property
@@ -110,7 +110,7 @@ class Canvas:
         self.bright = np.ones((count, fine, fine), np.float32)
         self.paint = np.zeros((count, fine, fine), np.uint8)
 
-    def draw(self, part: Part, paint: int, number: ArrayLike | None = None) -> None:
+    def draw(self, part: Convex, paint: int, number: ArrayLike | None = None) -> None:
         """A part of each scene, or of those numbered, where nothing drawn before is nearer."""
         scene = np.arange(len(self.height)) if number is None else np.asarray(number)
         if not len(scene):

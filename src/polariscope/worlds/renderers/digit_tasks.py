@@ -19,7 +19,7 @@ from polariscope.worlds.factors import Factor
 from polariscope.worlds.renderers.digits import Digits
 from polariscope.worlds.world import World, worlds
 
-Task = Literal["centred", "shifted", "shifted-resized", "colour"]
+Variant = Literal["centred", "shifted", "shifted-resized", "colour"]
 Labels = Literal["digit", "zero", "random"]
 TASKS = ("centred", "shifted", "shifted-resized", "colour")
 LABELS = ("digit", "zero", "random")
@@ -43,7 +43,7 @@ class TaskView:
     """
 
     source: World
-    task: Task = "centred"
+    task: Variant = "centred"
     labels: Labels = "digit"
     shift: int = 7
     seed: int = 0
@@ -133,7 +133,7 @@ class DigitTask:
     (2, 3, 28, 28)
     """
 
-    task: Task = "shifted"
+    task: Variant = "shifted"
     labels: Labels = "digit"
     count: int = 10_000
     size: int = 28

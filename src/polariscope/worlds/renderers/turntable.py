@@ -17,9 +17,9 @@ from polariscope.worlds.factors import Factor, FactorGrid
 from polariscope.worlds.numbered_draws import uniform
 from polariscope.worlds.renderers.bodies import (
     Canvas,
+    Convex,
     Faceted,
     Floats,
-    Part,
     beam,
     box,
     camera,
@@ -39,7 +39,7 @@ BODY, GLASS, TYRE, HUB, FRONT_LIGHT, TAIL_LIGHT = range(1, 7)  # paints; 0 is th
 CAR_COLOURS = ((245, 245, 245), (0, 0, 0), (66, 84, 104), (38, 38, 42), (190, 192, 196), (255, 244, 190), (200, 25, 25))
 TOY_GREYS = ((200,), (225,))
 
-Painted = tuple[Part, int]
+Painted = tuple[Convex, int]
 
 
 @worlds.register("cars")
@@ -195,7 +195,7 @@ def car(draws: Floats) -> list[Painted]:
     return parts
 
 
-def truck(draws: Floats) -> list[Part]:
+def truck(draws: Floats) -> list[Convex]:
     u = draws.T
     length, width, wheel = 0.75 + 0.15 * u[0], 0.28 + 0.08 * u[1], 0.13 + 0.04 * u[2]
     cab, load = 0.22 + 0.12 * u[3], 0.3 + 0.35 * u[4]  # half the length of the cab, height of the load
@@ -221,13 +221,13 @@ def truck(draws: Floats) -> list[Part]:
     return [*parts, *wheels]
 
 
-def aeroplane(draws: Floats) -> list[Part]:
+def aeroplane(draws: Floats) -> list[Convex]:
     u = draws.T
     length, girth = 0.85 + 0.15 * u[0], 0.11 + 0.06 * u[1]
     span, chord, sweep = 0.7 + 0.3 * u[2], 0.16 + 0.12 * u[3], 0.45 * u[4]
     height = -0.4 * girth + 0.9 * girth * (u[5] > 0.7)  # wings below, or in every third above
     tail, fin = 0.28 + 0.15 * u[6], 0.25 + 0.2 * u[7]
-    parts: list[Part] = [ellipsoid(np.zeros(3), _points(length, girth, girth))]
+    parts: list[Convex] = [ellipsoid(np.zeros(3), _points(length, girth, girth))]
     for side in (-1, 1):
         for root, reach, wide, back in ((0.1, span, chord, sweep), (-0.85, tail, 0.5 * chord, 0.5 * sweep)):
             corners = [
@@ -247,13 +247,13 @@ def aeroplane(draws: Floats) -> list[Part]:
     return parts
 
 
-def animal(draws: Floats) -> list[Part]:
+def animal(draws: Floats) -> list[Convex]:
     u = draws.T
     length, girth = 0.45 + 0.2 * u[0], 0.17 + 0.13 * u[1]
     legs, neck, head = 0.25 + 0.35 * u[2], 0.4 * u[3], 0.13 + 0.07 * u[4]
     back = legs + girth - (legs + 1.5 * girth + neck + 2 * head) / 2
     top = _points(length + 0.5 * head + 0.3 * neck, 0, back + 0.5 * girth + neck)
-    parts: list[Part] = [
+    parts: list[Convex] = [
         ellipsoid(_points(0, 0, back), _points(length, girth, girth)),
         ellipsoid(top, _points(1.3 * head, 0.8 * head, head)),
         ellipsoid(
@@ -272,14 +272,14 @@ def animal(draws: Floats) -> list[Part]:
     return parts
 
 
-def human(draws: Floats) -> list[Part]:
+def human(draws: Floats) -> list[Convex]:
     u = draws.T
     legs, trunk, head = 0.6 + 0.2 * u[0], 0.33 + 0.06 * u[1], 0.15 + 0.04 * u[2]  # the trunk by its half
     wide, deep = 0.2 + 0.1 * u[3], 0.13 + 0.08 * u[4]
     stride, raised, brim = 0.3 * u[5], u[6], head + 0.12 * u[7]
     hip = legs - (legs + 2 * trunk + 2 * head) / 2
     shoulder = hip + 1.7 * trunk
-    parts: list[Part] = [
+    parts: list[Convex] = [
         ellipsoid(_points(0, 0, hip + trunk), _points(deep, wide, 1.1 * trunk)),
         ellipsoid(_points(0.03, 0, hip + 2.1 * trunk + head), _points(0.9 * head, 0.85 * head, head)),
         ellipsoid(_points(0, 0, hip + 2.1 * trunk + 1.7 * head), _points(brim, brim, 0.05)),
@@ -294,7 +294,7 @@ def human(draws: Floats) -> list[Part]:
     return parts
 
 
-KINDS: dict[str, Callable[[Floats], list[Part]]] = {
+KINDS: dict[str, Callable[[Floats], list[Convex]]] = {
     "animal": animal,
     "human": human,
     "aeroplane": aeroplane,

@@ -1,0 +1,55 @@
+"""Train a classifier for its diagnosis, with an output scale if asked for, and save its weights of before and after."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from safetensors.torch import save_file
+from torch import nn
+
+from polariscope.atomic import atomic
+from polariscope.examination.labelled import Labelled, output_width
+from polariscope.nets.scaled import Scaled, loss_scale
+from polariscope.objectives.predict import Classify
+from polariscope.training.config import TrainingConfig
+from polariscope.training.loop import Listeners
+from polariscope.training.run import Progress, Tell, train_module
+from polariscope.worlds.splits import RandomSplit
+from polariscope.worlds.targets import Examples
+
+
+def train_classifier(
+    network: nn.Module,
+    data: Labelled,
+    steps: int,
+    *,
+    alpha: float | None = None,
+    learning_rate: float = 0.05,
+    batch_size: int = 64,
+    seed: int = 0,
+    tell: Tell | None = None,
+) -> nn.Module:
+    """Train ``network`` in place by gradient descent with momentum 0.9 on the cross-entropy; returns what classifies.
+
+    With an output scale ``alpha`` the network learns through :class:`Scaled`, which is returned, and the loss is
+    divided by α (by α² above 1), so that the outputs move alike at all scales. ``tell`` is called with the progress.
+    """
+    if not len(data):
+        raise ValueError("there are no examples to train on")
+    output_width(network, data.x, data.classes)
+    predictor = network if alpha is None else Scaled(network, alpha)
+    objective = Classify(1.0 if alpha is None else loss_scale(alpha))
+    config = TrainingConfig(
+        steps, batch_size, learning_rate, "sgd", momentum=0.9, seed=seed, evaluate_every=0, log_every=steps
+    )
+    world = Examples(data.x.numpy(), data.y[:, None].numpy(), (data.classes,))
+    listeners = Listeners(step=lambda step, loss: tell(Progress(step, steps, float(loss)))) if tell else None
+    return train_module(predictor, objective, world, config, RandomSplit(0.0), listeners).cpu()
+
+
+def save_networks(folder: Path, **networks: nn.Module) -> None:
+    """Weights of networks that were trained for a diagnosis, a file each: they can be diagnosed again, or used."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, module in networks.items():
+        with atomic(folder / f"{name}.safetensors") as draft:
+            save_file({key: value.contiguous() for key, value in module.state_dict().items()}, draft)

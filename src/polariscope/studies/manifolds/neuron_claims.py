@@ -1,0 +1,158 @@
+"""Claims about single neurons, and what they read from the rows of the study."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+
+from polariscope.studies.criteria import All, AtLeast, AtMost, Near
+from polariscope.studies.manifolds.stripe_nets import ALPHA, INFORMATIVE
+from polariscope.studies.study import Claim, Row, Table
+from polariscope.theory.stripe import FixedPoint, Layers
+
+INTERFACES = Layers().interfaces
+Goals = Mapping[str, FixedPoint]
+"""The attractors by name, from the fastest to the slowest."""
+
+
+def read_compressing(table: Table, goals: Goals) -> list[Row]:
+    """Rows with the rate that theory gives their attractor."""
+    rates = {name: point.growth_rate for name, point in goals.items()}
+    return [row | {"predicted_rate": rates.get(row["attractor"])} for row in table.rows]
+
+
+def compressing_claims(goals: Goals) -> Iterator[Claim]:
+    """Up to the onset: neurons gather at the attractors, along their equations of motion."""
+    yield Claim(
+        "Neurons gather at three points",
+        "figure 3c: the predicted attractors, z = "
+        + ", ".join(f"{name} {goal.position:.2f}" for name, goal in goals.items())
+        + "; slow neurons have not arrived by the onset",
+        AtLeast("arrived", 0.75, called="share of neurons within 0.1 of one at t*"),
+    )
+    yield Claim(
+        "A neuron follows its equation of motion up to the onset",
+        "figure 3a: network and equations 5 and 7 agree, while all points are active",
+        All(
+            AtMost("gap", 0.25, each="attractor", called="median relative difference of the weights"),
+            AtLeast("signs", 0.95, called="share of weights of the same sign"),
+        ),
+    )
+    yield Claim(
+        "At an attractor neurons grow exponentially, at its own rate",
+        "equation 14, per τ: " + ", ".join(f"{name} {goal.growth_rate:.3f}" for name, goal in goals.items()),
+        Near("rate", "predicted_rate", by=0.03, called="growth rate", to="theory's", digits=3),
+    )
+    yield Claim(
+        "The fastest attractor carries the network at the onset",
+        "section 3.2: all but a vanishing part of the squared weights",
+        AtLeast("share", 0.99, where={"attractor": next(iter(goals))}, called="its share of the squares", digits=4),
+    )
+    yield Claim(
+        "Neurons that see no training point stay put",
+        "section 3.2.1",
+        AtMost("idle_moved", 0, of="every", called="change of their weights"),
+        provided=AtLeast("idle", 1, called="the number of such neurons", digits=0),
+    )
+
+
+def read_fitting(table: Table) -> Iterator[Row]:
+    """A row a network: where its output changes sign in the end, and what became of clusters, error and loss."""
+    for seed, run in table.by("seed"):
+        course = run.where(when="course").rows[0]
+        row: Row = {"seed": seed, "error_at_end": course["error"][-1], "loss_at_end": course["loss"][-1]}
+        if course.get("onset") is not None:
+            row["error_at_onset"] = float(np.interp(course["onset"], course["times"], course["error"]))
+        for end in run.where(when="end").rows:
+            row["sign_changes"] = len(end["zeros"])
+            if len(end["zeros"]) == len(INTERFACES):
+                row["off"] = float(np.abs(np.subtract(end["zeros"], INTERFACES)).max())
+            for onset in run.where(when="t_star").rows:
+                row["clusters_gained"] = abs(end["clusters"] - onset["clusters"])
+        yield row
+
+
+def fitting_claims() -> Iterator[Claim]:
+    """After the onset: the sign of the output changes at the interfaces."""
+    first, second = INTERFACES
+    yield Claim(
+        "The sign of the output changes at the interfaces, and nowhere else",
+        f"figure 4: {first:g} and {second:.5f}",
+        All(
+            Near("sign_changes", 2, by=0, of="every", called="number of changes of sign", digits=0),
+            AtMost("off", 0.05, of="every", called="distance from an interface", digits=3),
+        ),
+    )
+    yield Claim(
+        "Clusters of neurons move to fit the interfaces, and their number stays",
+        "figure 4",
+        AtMost("clusters_gained", 0, of="median", called="clusters more or less at the end than at the onset"),
+    )
+    yield Claim(
+        "Loss and test error fall after the onset",
+        "figure 4, right",
+        All(
+            AtLeast("error_at_onset", 0.3),
+            AtMost("error_at_end", 0.01, digits=4),
+            AtMost("loss_at_end", 0.1, digits=3),
+        ),
+    )
+
+
+def read_arrows(table: Table) -> Iterator[Row]:
+    """Frames, the last ones with how far the weights have turned since the first."""
+    starts = {(row["task"], row["alpha"], row["seed"]): row["alignment"] for row in table.where(stage="start").rows}
+    for row in table.rows:
+        start = starts[row["task"], row["alpha"], row["seed"]]
+        yield row | ({"turned": abs(row["alignment"] - start)} if row["stage"] == "end" else {})
+
+
+def arrow_claims(lazy_alpha: float) -> Iterator[Claim]:
+    """Weights turn into the informative directions, except where training is lazy."""
+    share = "informative share of the squared weights"
+    for task, dimension, space, figure, least in (
+        ("stripe", 2, "direction", "figure 1", 0.99),
+        ("cylinder", 3, "plane", "figure 6", 0.97),
+    ):
+        here, isotropic = {"task": task, "alpha": ALPHA}, INFORMATIVE[task] / dimension
+        yield Claim(
+            f"Weights turn into the informative {space} ({task})",
+            f"{figure}: isotropic at first, aligned after training",
+            All(
+                Near(
+                    "alignment",
+                    isotropic,
+                    by=0.05,
+                    where=here | {"stage": "start"},
+                    called=share,
+                    to="isotropic weights",
+                ),
+                AtLeast("alignment", least, where=here | {"stage": "end"}, called=share, digits=4),
+            ),
+        )
+    yield Claim(
+        "Lazy training leaves the weights where they are",
+        "figure 1",
+        AtMost("turned", 0.02, of="every", where={"alpha": lazy_alpha}, called=f"change of the {share}"),
+    )
+
+
+def read_noise(table: Table) -> list[Row]:
+    """Nothing is trained: what a seed has is many draws, of which the p-value is made."""
+    return [
+        row | {"seed": None, "of_seeds": row["draws"], "moment_gap": abs(row["second_moment"] - row["active"])}
+        for row in table.rows
+    ]
+
+
+def noise_claim() -> Claim:
+    """The noise of finite data at an attractor."""
+    return Claim(
+        "What p points add to the weights across is Gaussian, of variance D/p",
+        "appendix C.3: μ² + σ² = D, the share of points that a neuron sees",
+        All(
+            AtMost("moment_gap", 1e-6, of="every", called="difference of the two sides"),
+            AtLeast("p_value", 0.01, of="every", called="p of Kolmogorov and Smirnov"),
+        ),
+    )
