@@ -7,6 +7,7 @@ the criteria look at, ``figures`` draw them. The engine does the rest: processes
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -176,6 +177,10 @@ class Outcome(Tabular):
         return self.origin.study
 
     @property
+    def study_type(self) -> type[Study]:
+        return studies.get(self.name)
+
+    @property
     def scale(self) -> Scale:
         return self.origin.scale
 
@@ -252,6 +257,8 @@ class Study(ABC):
     """What a user learns from it, in a sentence."""
     cost: ClassVar[dict[str, str]]
     """Rough time on two cores for each scale."""
+    training_lengths: ClassVar[Mapping[Scale, int]] = {}
+    """Steps of one training at each scale, where the jobs do not say it."""
 
     @abstractmethod
     def jobs(self, scale: Scale) -> Sequence[Job]:
@@ -273,6 +280,16 @@ class Study(ABC):
         """What a table says about every claim; whether its scale may judge is the engine's to say."""
         readings = self.readings(table)
         return [claim.judge(readings) for claim in self.claims(scale)]
+
+    def steps(self, scale: Scale) -> int | None:
+        """Steps of the longest training at a scale; None where nothing says it."""
+        if scale in self.training_lengths:
+            return self.training_lengths[scale]
+        jobs = self.jobs(scale)
+        known = [job["steps"] for job in jobs if type(job.get("steps")) is int]
+        sweeps = [job for job in jobs if {"epochs", "train", "batch"} <= job.keys()]
+        known += [job["epochs"] * math.ceil(job["train"] / (job["batch"] or job["train"])) for job in sweeps]
+        return max(known, default=None)
 
     def beside(self, table: Table) -> list[Row]:
         """The published table with ours in it: rows of one set of columns, for people to read."""

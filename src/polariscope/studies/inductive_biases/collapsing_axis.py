@@ -82,6 +82,7 @@ class CollapsingAxis(Study):
         "How short may an axis of the data be before a SlowVAE stops encoding it, and does a flow share the fate?"
     )
     cost = {"smoke": "3 s", "laptop": "an hour", "paper": "hours"}
+    training_lengths = {scale: setting.steps for scale, setting in SETTINGS.items()}
 
     def jobs(self, scale: Scale) -> Sequence[Job]:
         setting = SETTINGS[scale]

@@ -59,6 +59,7 @@ class FramesApart(Study):
     )
     question = "How far apart should the frames of a video be that a SlowVAE sees in pairs?"
     cost = {"smoke": "3 s", "laptop": "84 minutes", "paper": "weeks"}
+    training_lengths = {scale: setting.steps for scale, setting in SETTINGS.items()}
 
     def jobs(self, scale: Scale) -> Sequence[Job]:
         setting = SETTINGS[scale]

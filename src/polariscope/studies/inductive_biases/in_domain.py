@@ -124,6 +124,7 @@ class InDomain(Study):
     )
     question = "Does a network that tells the factors of images also tell them outside of the range it was trained on?"
     cost = {"smoke": "3 s", "laptop": "97 minutes", "paper": "20,000 GPU hours"}
+    training_lengths = {scale: setting.steps for scale, setting in SETTINGS.items()}
 
     def jobs(self, scale: Scale) -> Sequence[Job]:
         setting = SETTINGS[scale]

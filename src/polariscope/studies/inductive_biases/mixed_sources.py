@@ -78,6 +78,7 @@ class MixedSources(Study):
     )
     question = "Can independent sources be told from nothing but how they change, and how deep may they be mixed?"
     cost = {"smoke": "3 s", "laptop": "30 minutes", "paper": "days"}
+    training_lengths = {scale: setting.steps for scale, setting in SETTINGS.items()}
 
     def jobs(self, scale: Scale) -> Sequence[Job]:
         setting = SETTINGS[scale]

@@ -61,6 +61,7 @@ class NaturalPairs(Study):
     )
     question = "Does it matter to a SlowVAE that the factors of natural videos move together?"
     cost = {"smoke": "3 s", "laptop": "86 minutes", "paper": "weeks"}
+    training_lengths = {scale: setting.steps for scale, setting in SETTINGS.items()}
 
     def jobs(self, scale: Scale) -> Sequence[Job]:
         return [

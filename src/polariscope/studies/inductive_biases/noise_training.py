@@ -86,6 +86,7 @@ class NoiseTrainingStudy(Study):
     )
     question = "Does training with noise help against corruptions that are no noise, and which noise does it take?"
     cost = {"smoke": "3 s", "laptop": "39 minutes", "paper": "weeks"}
+    training_lengths = {scale: setting.steps for scale, setting in SETTINGS.items()}
 
     def jobs(self, scale: Scale) -> Sequence[Job]:
         return [

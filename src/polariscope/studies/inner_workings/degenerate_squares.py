@@ -42,6 +42,7 @@ class DegenerateSquares(Study):
     source = "Rolinek, Zietlow and Martius 2019; Zietlow's dissertation (2022), section 3.3.4, table 3.4, figure 3.5"
     question = "Does a VAE find independent factors, or directions of unequal variance?"
     cost = {"smoke": "a second", "laptop": "5 minutes", "paper": "hours"}
+    training_lengths = STEPS
 
     def jobs(self, scale: Scale) -> Sequence[Job]:
         exact: list[Job] = [{"scale": scale, "route": "exact", "ratio": ratio} for ratio in RATIOS]

@@ -49,6 +49,7 @@ class LayerSimilarity(Study):
     source = "Bonheme, The polarised regime of variational autoencoders (2023), section 7.4, figures 7.2-7.10, C.1"
     question = "Which layers agree between seeds, over training, under collapse, and across objectives?"
     cost = {"smoke": "3 s", "laptop": "6 minutes", "paper": "months"}
+    training_lengths = STEPS
 
     def jobs(self, scale: Scale) -> Sequence[Job]:
         return [{"scale": scale, "comparison": name} for name in COMPARISONS]
