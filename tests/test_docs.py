@@ -120,7 +120,12 @@ def test_the_steps_of_the_guide_to_the_result_document_work(tmp_path, monkeypatc
     exec(code, names)
     assert set(names["figures"]) == {"factors", "histograms"}
     assert {"report.html", "both.html", "out"} == {path.name for path in tmp_path.iterdir()}
-    files = {"report.html", "findings.json", "factors.png", "histograms.png"}
+    files = {
+        "report.html",
+        "findings.json",
+        "document.json",
+        *(f"{n}.{e}" for n in names["figures"] for e in ("png", "svg")),
+    }
     assert {path.name for path in (tmp_path / "out").iterdir()} == files
 
 

@@ -17,6 +17,7 @@ from matplotlib.figure import Figure
 
 from polariscope.cli import main
 from polariscope.lab import Store
+from polariscope.lab.run_documents import kept_findings
 from polariscope.nets.architecture import MLP
 from polariscope.nets.autoencoder import AutoencoderConfig
 from polariscope.objectives.vae import VAE
@@ -105,7 +106,10 @@ def examine(folder: Path) -> None:
 
 def examined(folder: Path) -> Any:
     (run,) = Store(folder / "runs").runs()
-    told = json.loads((run.path / "findings.json").read_text())
+    told = json.loads((run.path / "findings" / "examine" / "findings.json").read_text())
+    (listed,) = kept_findings(run)
+    assert listed.load()[0].headline == listed.headline == told["headline"]
+    assert "findings/examine/report.html" in (run.path / "report.html").read_text()
     del told["command"]  # which has the folder's path
     (examination,) = run.record["examinations"]
     noted = {name: value for name, value in examination.items() if name not in VOLATILE}

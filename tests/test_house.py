@@ -13,6 +13,7 @@ GROUND = {
     "atomic",
     "command",
     "damaged_files",
+    "documents",
     "findings",
     "foreign_files",
     "grammar",
@@ -80,7 +81,7 @@ MAY_IMPORT = {
     "__main__": {"cli"},
 }
 ORDER = list(MAY_IMPORT)
-SHOWN_BY = {"findings": {"report"}}
+SHOWN_BY = {"findings": {"report"}, "documents": {"report"}}
 """Modules of the ground that import other rooms inside functions: a document is drawn and shown by the report."""
 
 

@@ -6,6 +6,7 @@ leaves its draft behind; the next one that writes to the same folder sees that i
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import hashlib
 import itertools
@@ -75,6 +76,55 @@ def atomic_folder(path: Path | str) -> Iterator[Path]:
                 raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path)) from error
             raise
         _sync_folder(path.parent)
+
+
+@contextmanager
+def replaced_folder(path: Path | str) -> Iterator[Path]:
+    """A hidden folder to fill, which takes the place of the folder ``path`` when the block ends well, if there is one.
+
+    A reader sees all of the old folder or all of the new one. Where the system cannot exchange two names at once, there
+    is a moment without a folder; after a crash in it, :func:`restore_folder` brings the old one back.
+    """
+    path = Path(path)
+    aside = _aside(path)
+    with _drafted(path) as draft:
+        draft.mkdir()
+        yield draft
+        _sync_folder(draft)
+        restore_folder(path)
+        _about_to("rename", path)
+        if not path.is_dir():
+            os.rename(draft, path)
+        elif not _exchanged(draft, path):
+            os.rename(path, aside)
+            _about_to("rename", path)
+            os.rename(draft, path)
+            shutil.rmtree(aside, ignore_errors=True)
+        _sync_folder(path.parent)
+
+
+def restore_folder(path: Path) -> None:
+    """Bring back the folder that a crash left aside while it was to be replaced; remove it if it was replaced."""
+    aside = _aside(path)
+    if aside.is_dir():
+        if path.is_dir():
+            shutil.rmtree(aside, ignore_errors=True)
+        else:
+            os.rename(aside, path)
+
+
+def _aside(path: Path) -> Path:
+    return path.with_name(f".{path.name}.replaced")
+
+
+def _exchanged(one: Path, other: Path) -> bool:
+    """Exchange the names of two folders at once, which Linux can do on most file systems; False where it cannot."""
+    try:
+        rename = ctypes.CDLL(None, use_errno=True).renameat2
+    except (OSError, AttributeError):  # another system
+        return False
+    here, exchange = -100, 2
+    return bool(rename(here, os.fsencode(one), here, os.fsencode(other), exchange) == 0)
 
 
 @contextmanager

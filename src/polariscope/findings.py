@@ -2,8 +2,9 @@
 
 Typed results are dataclasses to compute with; each has ``findings()``, which makes this document of it: a headline and
 parts (values, tables, figures, pictures, curves, text), notes, facts for machines, arrays, and how all of it was made.
-The page, the terminal, JSON, Markdown and notebooks all show the same document, and :meth:`Findings.save` is what
-writes it. A new kind of result needs a function with a typed result, and nothing else.
+The page, the terminal, JSON, Markdown and notebooks all show the same document. :meth:`Findings.save` writes it, and
+:meth:`Findings.load` reads the same document from its folder again (:mod:`polariscope.documents`). A new kind of result
+needs a function with a typed result, and nothing else.
 
 Parts render themselves. A part of your own derives from :class:`Part` and defines at least one of :meth:`Part.html`,
 :meth:`Part.text` and :meth:`Part.plain`; what it does not define is made from what it does.
@@ -12,18 +13,17 @@ Parts render themselves. A part of your own derives from :class:`Part` and defin
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
+from dataclasses import dataclass, field, fields
+from functools import cached_property, partial
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-from safetensors.numpy import save_file
 
-from polariscope.atomic import atomic
 from polariscope.command import again
 from polariscope.strict_json import json_text
 
@@ -47,6 +47,8 @@ class Place:
     """What ids inside the part begin with, so that no two of a page are the same."""
     colour: str = ""
     """The name of the document's colour."""
+    file: str = ""
+    """What files of the part beside the page are called, without the ending; empty where the page stands alone."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,11 +65,24 @@ class Part:
     ['Roses are red,', 'violets are blue.']
     """
 
+    kinds: ClassVar[dict[str, type[Part]]] = {}
+    """Every class of parts that is known by now, by its name: what a document is read back into."""
     name: str
     """What machines call it: the key in JSON, the anchor on the page, the file of a figure."""
     title: str
     hint: str = ""
     """What one should know to read it."""
+
+    def __init_subclass__(cls) -> None:
+        Part.kinds[cls.__name__] = cls
+
+    def kept(self) -> dict[str, Any]:
+        """The fields to read the part back from: numbers, text, lists, mappings, arrays and dataclasses of these."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
+    def files(self) -> Mapping[str, Callable[[Path], object]]:
+        """Files for people beside the page: what writes each, by its ending."""
+        return {}
 
     def plain(self) -> Any:
         """The part for machines, JSON-ready: by default the lines of its text. None where it is for eyes only."""
@@ -204,6 +219,8 @@ class Column:
     """Whether the text names a type, which has a colour."""
     aside: bool = False
     """Left out where there is little room, such as on the terminal."""
+    link: str = ""
+    """A key of the row that holds the address which the text links to."""
 
     @property
     def numeric(self) -> bool:
@@ -223,6 +240,15 @@ class Column:
         if not self.form or isinstance(value, str):
             return str(value)
         return f"{100 * value:.1f} %" if self.form == "percent" else self.form % value
+
+    def address(self, row: Row) -> str:
+        """Where the cell links to: a file near the page or a page of the web; empty if nowhere."""
+        link = str(row.get(self.link) or "")
+        return link if link.startswith(("http://", "https://")) or ":" not in link else ""
+
+    def linked(self, row: Row) -> str:
+        """The cell in Markdown."""
+        return f"[{self.text(row)}]({link})" if (link := self.address(row)) else self.text(row)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -253,7 +279,7 @@ class Records(Part):
     def markdown(self, pictures: str | None = "") -> list[str] | None:
         if not self.rows:
             return None
-        return markdown_table([{column.title: column.text(row) for column in self.shown} for row in self.rows])
+        return markdown_table([{column.title: column.linked(row) for column in self.shown} for row in self.rows])
 
     def terminal(self, later: Sequence[Part] = ()) -> Iterable[RenderableType]:
         from polariscope.report.terminal import table
@@ -289,18 +315,39 @@ class Drawing:
     height: float
 
 
+def _undrawn() -> Figure:
+    raise ValueError("a figure that was read from a document is there as SVG only: name an .svg file")
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Chart(Part):
     """A figure, drawn when it is asked for."""
 
-    draw: Callable[[], Figure]
+    draw: Callable[[], Figure] = _undrawn
+    drawn: Drawing | None = None
+    """What was read back: the figure without what drew it."""
 
     @cached_property
     def drawing(self) -> Drawing:
         """The figure for pages, drawn once."""
         from polariscope.report.figures import drawing
 
-        return drawing(self.draw())
+        return drawing(self.draw()) if self.drawn is None else self.drawn
+
+    def kept(self) -> dict[str, Any]:
+        return {"name": self.name, "title": self.title, "hint": self.hint, "drawn": self.drawing}
+
+    def files(self) -> Mapping[str, Callable[[Path], object]]:
+        return {".png": partial(self.write, kind="png")} if self.drawn is None else {}
+
+    def write(self, path: Path, kind: str) -> None:
+        """Write the figure as a picture, ``png`` or ``svg``."""
+        from polariscope.report.figures import plain_axes
+
+        if self.drawn is not None and kind == "svg":
+            path.write_text(self.drawn.svg, encoding="utf-8")
+        else:
+            plain_axes(self.draw()).savefig(path, format=kind, dpi=130, bbox_inches="tight")
 
     def html(self, place: Place) -> str:
         from polariscope.report.blocks import figure
@@ -369,6 +416,78 @@ class Pictures(Part):
 
     def terminal(self, later: Sequence[Part] = ()) -> Iterable[RenderableType]:
         return ()
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Map(Part):
+    """One large picture, such as a map: a PNG beside the page, with a legend. A page that stands alone has it inside,
+    shrunk if it is very large."""
+
+    image: NDArray[np.uint8]
+    """``(height, width)``, or with 3 or 4 channels last."""
+    legend: Mapping[str, str] = field(default_factory=dict)
+    """What the colours mean: ``{"forest": "#228b22"}``."""
+    extent: tuple[float, float, float, float] | None = None
+    """Left, bottom, right and top edge, in the units of ``reference``."""
+    reference: str = ""
+    """What the extent is in, such as ``EPSG:25832, metres``."""
+    says: str = ""
+    """The picture in words, for those who cannot see it."""
+
+    def __post_init__(self) -> None:
+        image = self.image
+        if image.dtype != np.uint8 or image.ndim not in (2, 3) or (image.ndim == 3 and image.shape[2] not in (3, 4)):
+            raise ValueError(
+                f"a map needs uint8 (height, width) or (height, width, 3 or 4); got {image.dtype} {image.shape}"
+            )
+        for label, colour in self.legend.items():
+            if not re.fullmatch(r"#[0-9a-fA-F]{6}", colour):
+                raise ValueError(f"the colour of {label!r} in the legend is {colour!r}: it needs to be like '#228b22'")
+
+    def plain(self) -> dict[str, Any]:
+        size = {"height": self.image.shape[0], "width": self.image.shape[1]}
+        extent = None if self.extent is None else list(self.extent)
+        return {**size, "legend": dict(self.legend), "extent": extent, "reference": self.reference}
+
+    def text(self) -> str:
+        height, width = self.image.shape[:2]
+        where = [] if self.extent is None else ["from ({:.10g}, {:.10g}) to ({:.10g}, {:.10g}) ".format(*self.extent)]
+        where = [f"{''.join(where)}{self.reference}"] if where or self.reference else []
+        colours = [f"{colour}: {label}" for label, colour in self.legend.items()]
+        return "\n".join([*([self.says] if self.says else []), f"{width} x {height} pixels", *where, *colours])
+
+    def html(self, place: Place) -> str:
+        from polariscope.report.blocks import map_picture
+
+        return map_picture(self, place)
+
+    def markdown(self, pictures: str | None = "") -> list[str] | None:
+        image = [] if pictures is None else [f"![{self.title}]({pictures}{self.name}.png)", ""]
+        return [*image, *(f"- {line}" for line in self.text().splitlines())]
+
+    def files(self) -> Mapping[str, Callable[[Path], object]]:
+        from PIL import Image
+
+        return {".png": partial(Image.fromarray(self.image).save, format="PNG")}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shown(Part):
+    """A part that was read back without the code of its kind, such as that of a plug-in: as it was last shown."""
+
+    kind: str
+    markup: str
+    words: str
+    data: Any = None
+
+    def plain(self) -> Any:
+        return self.data
+
+    def text(self) -> str:
+        return self.words
+
+    def html(self, place: Place) -> str:
+        return self.markup
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -444,60 +563,25 @@ class Findings:
         """Write the document, and give back what to open.
 
         A path that ends in ``.html`` is the page alone, one in ``.png`` or ``.svg`` the first figure. Anything else is
-        a folder: ``report.html``, ``findings.json``, a picture for each figure, ``arrays.safetensors``.
+        a folder: ``report.html``, ``findings.json`` for machines, a picture for each figure and map,
+        ``arrays.safetensors``, and ``document.json``, from which :meth:`load` makes the same document.
         """
         return save([self], path)
+
+    @staticmethod
+    def load(folder: Path | str) -> Findings:
+        """The document that :meth:`save` wrote into a folder; of folders of earlier versions, what machines read."""
+        from polariscope.documents import load
+
+        several = load(folder)
+        if len(several) != 1:
+            raise ValueError(f"{folder} holds {len(several)} documents: polariscope.documents.load reads them all")
+        return several[0]
 
 
 def save(several: Sequence[Findings], path: Path | str, title: str = "", figures: bool = True) -> Path:
     """Write one document of one or several findings; see :meth:`Findings.save`. Without ``figures`` a folder gets no
-    picture files: the page has them."""
-    from polariscope.report.page import page
+    picture files of figures: the page has them."""
+    from polariscope import documents
 
-    path = Path(path)
-    if path.suffix in (".png", ".svg"):
-        charts = [chart for findings in several for chart in findings.of(Chart)]
-        if not charts:
-            raise ValueError(f"{path} is to be a picture, and there is none among these findings: name an .html file")
-        path.parent.mkdir(parents=True, exist_ok=True)
-        _draw(charts[0], path)
-        return path
-    if path.suffix == ".html":
-        path.parent.mkdir(parents=True, exist_ok=True)
-        _write(path, page(several, title))
-        return path
-    path.mkdir(parents=True, exist_ok=True)
-    told = [findings.json() for findings in several]
-    _write(path / "findings.json", json_text(told[0] if len(told) == 1 else told, indent=1) + "\n")
-    arrays = {**_named(several, lambda findings: findings.arrays)}
-    if arrays:
-        with atomic(path / "arrays.safetensors") as draft:
-            save_file({name: np.ascontiguousarray(array) for name, array in arrays.items()}, draft)
-    if figures:
-        charts_of = _named(several, lambda findings: {chart.name: chart for chart in findings.of(Chart)})
-        for name, chart in charts_of.items():
-            _draw(chart, path / f"{name.replace('/', '-')}.png")
-    _write(path / "report.html", page(several, title))
-    return path / "report.html"
-
-
-def _named(several: Sequence[Findings], of: Callable[[Findings], Mapping[str, Any]]) -> dict[str, Any]:
-    """Things of several findings by name, behind the number of the findings where there are several."""
-    pairs: Iterable[tuple[int, Findings]] = enumerate(several, 1)
-    return {
-        name if len(several) == 1 else f"{number}/{name}": item
-        for number, findings in pairs
-        for name, item in of(findings).items()
-    }
-
-
-def _draw(chart: Chart, path: Path) -> None:
-    from polariscope.report.figures import plain_axes
-
-    with atomic(path) as draft:
-        plain_axes(chart.draw()).savefig(draft, format=path.suffix[1:], dpi=130, bbox_inches="tight")
-
-
-def _write(path: Path, text: str) -> None:
-    with atomic(path) as draft:
-        draft.write_text(text, encoding="utf-8")
+    return documents.save(several, path, title, figures)

@@ -93,7 +93,9 @@ def place(tmp_path_factory):
 
 
 def pages(folder):
-    return {path: path.stat().st_mtime_ns for path in folder.rglob("*.html")}
+    """Documents, besides the pages of runs, which list them."""
+    documents = (path for path in folder.rglob("*.html") if not (path.parent / "run.json").exists())
+    return {path: path.stat().st_mtime_ns for path in documents}
 
 
 def told(made):
@@ -127,7 +129,7 @@ def test_the_configuration_on_a_page_trains_the_model_again(place, monkeypatch, 
     (run,) = (path.name for path in place.glob("runs/[!.]*-our-squares-*"))
     assert main([word.replace("latest", run) for word in COMMANDS["examine the latest run"]]) == 0
     record = json.loads((place / "runs" / run / "run.json").read_text(encoding="utf-8"))
-    text = (place / "runs" / run / "report.html").read_text(encoding="utf-8")
+    text = (place / "runs" / run / "findings" / "examine" / "report.html").read_text(encoding="utf-8")
     (toml,) = re.findall(r'<pre class="toml"[^>]*><code>(.*?)</code>', text, re.DOTALL)
     Path("again.toml").write_text(html.unescape(toml), encoding="utf-8")
     _, train = re.findall(r'<pre class="command"[^>]*><code>(.*?)</code>', text)

@@ -37,9 +37,10 @@ def test_it_prints_the_search_and_keeps_figure_and_readings(tmp_path: Path, caps
     assert any(line.split()[:5] == ["FONDUE", "gaussian", "3", "(one", "run)"] for line in out.splitlines())
     (run,) = Store(tmp_path).runs()
     assert (run.status, run.record["kind"], run.result) == ("done", "dimension", {"dimension": 3.0, "models": 6})
-    assert (run.path / "dimension.png").read_bytes().startswith(b"\x89PNG")
-    assert f"report: {run.path / 'report.html'}" in out
-    record = json.loads((run.path / "findings.json").read_text())
+    folder = run.path / "findings" / "dimension"
+    assert "<svg" in (folder / "dimension.svg").read_text()
+    assert f"report: {folder / 'report.html'}" in out
+    record = json.loads((folder / "findings.json").read_text())
     assert record["settings"]["dimension"]["budget"] == 150
     assert [search["visited"] for search in record["searches"]] == [[4, 2, 3], [4, 2, 3]]
     assert [search["steps"] for search in record["searches"]] == [150, 300]

@@ -59,7 +59,7 @@ def test_seven_channels_are_trained_on_resumed_and_examined(run, land, tmp_path,
 
     code, out, err = run("examine", "latest", "--json")
     assert code == 0, err
-    page = (resumed.path / "report.html").read_text(encoding="utf-8")
+    page = (resumed.path / "findings" / "examine" / "report.html").read_text(encoding="utf-8")
     for text in (out, page):
         assert "Pictures show the first 3 of 7 channels, numbers from" in text
         assert "their 7 channels are taken to come last" in text

@@ -108,7 +108,7 @@ def test_all_files_of_a_run_have_the_same_mode(run, small, tmp_path) -> None:
         os.umask(before)
     (found,) = Store(tmp_path / "runs").runs()
     files = [file for file in found.path.rglob("*") if file.is_file()]
-    assert len(files) == 8
+    assert len(files) == 12
     assert {file.name: stat.S_IMODE(file.stat().st_mode) for file in files} == {file.name: 0o640 for file in files}
 
 
@@ -147,7 +147,7 @@ def test_a_run_in_use_is_examined_but_not_trained(run, trained, tmp_path) -> Non
         code, out, err = run("examine", found.id, "--count", "64", "--json")
         assert code == 0, err
         assert any("not noted in run.json: run" in note for note in json.loads(out)["notes"])
-        assert (found.path / "report.html").exists()
+        assert (found.path / "findings" / "examine" / "report.html").exists()
     code, out, _ = run("train", "--resume", found.id, "--json")
     assert (code, json.loads(out)["status"]) == (0, "done")
 

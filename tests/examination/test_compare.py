@@ -122,8 +122,8 @@ def test_the_command_writes_a_page_or_a_heatmap(tmp_path, monkeypatch, capsys) -
     found = json.loads(capsys.readouterr().out)
     assert np.shape(found["values"]) == (len(found["rows"]), len(found["columns"]))
     assert found["latent"]["mean"] == found["values"][found["rows"].index("mean")][found["columns"].index("mean")]
-    assert found["out"] == "compare.html"
-    text = (tmp_path / "compare.html").read_text()
+    assert found["report"] == "runs/run-0/findings/compare/report.html"
+    text = (tmp_path / found["report"]).read_text()
     assert "Layer by layer" in text
     assert "<h1>beta-vae (beta 4) on mini-sprites, seed 0 and beta-vae (beta 4) on mini-sprites, seed 1</h1>" in text
     assert 0 < found["latent"]["untrained"] <= 1

@@ -90,7 +90,7 @@ def test_a_folder_holds_page_numbers_figures_and_arrays(tmp_path) -> None:
     opened = document().save(tmp_path / "deep" / "folder")
     assert opened == tmp_path / "deep" / "folder" / "report.html"
     names = sorted(file.name for file in opened.parent.iterdir())
-    assert names == ["arrays.safetensors", "bars.png", "findings.json", "report.html"], "and no draft"
+    assert names == ["arrays.safetensors", "bars.png", "bars.svg", "document.json", "findings.json", "report.html"]
     written = json.loads((opened.parent / "findings.json").read_text())
     assert written["measures"]["mig"] == 0.5
     assert written["examples"] == 10, "a number of numpy is a number"
@@ -214,7 +214,7 @@ def test_a_document_without_parts_is_whole(tmp_path, parsed) -> None:
     shown = parsed(found.save(tmp_path).read_text(encoding="utf-8"))
     assert [section["id"] for section in shown.of("section")] == ["again"]
     assert "Nothing was found." in shown.text[""]
-    assert sorted(file.name for file in tmp_path.iterdir()) == ["findings.json", "report.html"]
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["document.json", "findings.json", "report.html"]
     assert markdown(found) == "# mine\n\nNothing was found.\n"
     assert told(found).startswith("Nothing was found.")
 

@@ -13,6 +13,7 @@ from polariscope.cli.named import ModelFlags, is_source, opened, own_subject, ru
 from polariscope.cli.parsing import parse, take, take_first
 from polariscope.examination.compare import compare
 from polariscope.examination.titles import distinct_titles, run_title
+from polariscope.lab.run_documents import keep_findings
 from polariscope.lab.store import Run, Store
 from polariscope.report.terminal import answer
 from polariscope.training.run import config_of, load_model
@@ -43,8 +44,9 @@ class Options(ModelFlags):
     """Draws the examples and the noise of the samples."""
     runs: Path = Path("runs")
     """Folder of the runs."""
-    out: Path = Path("compare.html")
-    """A page (.html), the heatmap alone (.png, .svg), or a folder for everything."""
+    out: Path | None = None
+    """A page (.html), the first figure (.png, .svg), or a folder for everything; the run then keeps no document. By
+    default the folder findings/compare of the first run, or the page compare.html here."""
     json: bool = False
     """Print JSON for machines."""
 
@@ -89,9 +91,7 @@ def main(arguments: list[str]) -> int:
     }
     chosen = {key: getattr(options, key) for key in ("count", "measure", "debiased", "seed")}
     findings = found.findings(about | chosen)
-    saved = findings.save(options.out)
-    answer(findings, saved, options.json, "out")
-    return 0
+    return answer(findings, keep_findings(findings, "compare", runs[0], options.out), options.json)
 
 
 def _titles(names: list[str], runs: list[Run | None], steps: Sequence[int | None]) -> list[str]:

@@ -9,12 +9,13 @@ from typing import Any
 from polariscope.cli import commands
 from polariscope.cli.configuration import parse_world
 from polariscope.cli.named import ModelFlags, is_source, opened_classifier, own_subject, run_subject
-from polariscope.cli.parsing import JSON, RUNS, asks_for_help, flag, options_type, parse, take_first
+from polariscope.cli.parsing import JSON, OUT, RUNS, asks_for_help, flag, options_type, parse, take_first
 from polariscope.cli.progress import shares
 from polariscope.examination.corruptions import Withstood, withstand
 from polariscope.examination.titles import run_title
 from polariscope.lab.holding import hold
-from polariscope.lab.store import Store
+from polariscope.lab.run_documents import keep_findings
+from polariscope.lab.store import Run, Store
 from polariscope.report.terminal import answer
 from polariscope.subjects import Subject
 from polariscope.training.run import config_of
@@ -40,10 +41,9 @@ EXTRA = [
     ("against_weights", flag(Path | None, "Weights of --against, if that is a module of yours."), None),
     ("seed", flag(int, "Draws examples and corruptions."), 0),
     RUNS,
-    ("out", flag(Path, "A page (.html), the figure over severity alone (.png, .svg), or a folder for everything."),
-     Path("corruptions.html")),
+    OUT,
     JSON,
-]  # fmt: skip
+]
 OF_DATA = [
     ("weights", flag(Path | None, "Weights for a module of yours: safetensors, or what torch.save wrote."), None),
     ("label", flag(str | None, "Factor that is the class; the first categorical or discrete one if not given."), None),
@@ -73,7 +73,7 @@ def main(arguments: list[str]) -> int:
     assert name is not None
     task = world if options.label is None and inside(world, Targeted) else Task(world, options.label or "")
     found = _found(own_subject(name, ModelFlags(options.weights)), task, options)
-    return _said(found, {"model": name, "data": worlds.describe(world)}, options)
+    return _answer(found, {"model": name, "data": worlds.describe(world)}, options)
 
 
 def _of_run(name: str, options: Any) -> int:
@@ -83,7 +83,7 @@ def _of_run(name: str, options: Any) -> int:
     found = _found(subject, SplitPart(config.world, config.split), options)
     with hold(run.path):
         run.update(result={"accuracy": found.clean, "accuracy_corrupted": found.mean})
-    return _said(found, {"run": run.id, "data": worlds.describe(config.world)}, options)
+    return _answer(found, {"run": run.id, "data": worlds.describe(config.world)}, options, run)
 
 
 def _reference(options: Any) -> Subject | None:
@@ -114,9 +114,7 @@ def _found(subject: Subject, world: World, options: Any) -> Withstood:
         )
 
 
-def _said(found: Withstood, settings: dict[str, Any], options: Any) -> int:
+def _answer(found: Withstood, settings: dict[str, Any], options: Any, run: Run | None = None) -> int:
     chosen = {key: getattr(options, key) for key in ("suite", "kinds", "severities", "count", "against", "seed")}
     findings = found.findings(settings=settings | chosen)
-    saved = findings.save(options.out)
-    answer(findings, saved, options.json)
-    return 0
+    return answer(findings, keep_findings(findings, "corruptions", run, options.out), options.json)

@@ -12,15 +12,14 @@ from polariscope.cli.parsing import parse
 from polariscope.cli.progress import bars
 from polariscope.console import Terminal
 from polariscope.examination.examine import examine_run
-from polariscope.findings import save
 from polariscope.lab.holding import InUseError, hold
+from polariscope.lab.run_documents import keep_findings
 from polariscope.lab.store import Run, Store
 from polariscope.nets.autoencoder import AutoencoderConfig
 from polariscope.objectives.beta_tc_vae import BetaTCVAE
 from polariscope.objectives.beta_vae import BetaVAE
 from polariscope.printable import say
-from polariscope.report.terminal import side_by_side
-from polariscope.strict_json import json_text
+from polariscope.report.terminal import answer, side_by_side
 from polariscope.training.config import RunConfig, TrainingConfig
 from polariscope.training.run import config_of
 from polariscope.training.sweep import finish, prepare
@@ -87,15 +86,13 @@ def show(demo: Run, runs: list[Run], options: Options) -> int:
     for run in runs:
         console.print(f"examining {run.id} ...", highlight=False)
         several.append(examine_run(run, count=demo.config["examples"]).findings())
-        save(several[-1:], run.path, figures=False)
-    report = save(several, demo.path / "report.html", "Two models of the sprite world")
+        keep_findings(several[-1], "examine", run)
     demo.update(status="done")
+    report = keep_findings(several, "examine", demo, title="Two models of the sprite world")
     if options.json:
-        told = {findings.title: findings.json() for findings in several}
-        print(json_text({"report": str(report), "runs": [run.id for run in runs], "findings": told}))
-    else:
-        side_by_side(several)
-        say(f"report: {report}")
+        return answer(several, report, True, runs=[run.id for run in runs])
+    side_by_side(several)
+    say(f"report: {report}")
     return 0
 
 

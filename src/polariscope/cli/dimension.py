@@ -26,9 +26,9 @@ from polariscope.dimension import (
     type_count_dimension,
 )
 from polariscope.grammar import counted
+from polariscope.lab.run_documents import keep_findings
 from polariscope.lab.store import Store
-from polariscope.report.terminal import show
-from polariscope.strict_json import json_text
+from polariscope.report.terminal import answer
 from polariscope.training.config import RunConfig, called
 from polariscope.training.loop import Listeners
 from polariscope.training.run import paced
@@ -149,13 +149,9 @@ def _report(config: RunConfig, options: Any, start: int, found: list[StableDimen
     about = config.describe() | {"dimension": settings}
     run = Store(options.runs).create(about, f"dimension {config.label}", "dimension")
     findings = dimension_findings(found, called(config.world), start, about)
-    saved = findings.save(run.path)
     answers = [one.answer for one in found if one.last.trusted]
     dimension = sum(answers) / len(answers) if answers else None
     run.update(status="done", result={"dimension": dimension, "models": sum(one.models for one in found)})
-    if options.json:
-        print(json_text({"run": run.id, "report": str(saved), **findings.json()}))
-        return 0
+    saved = keep_findings(findings, "dimension", run)
     console.print()
-    show(findings, saved, console)
-    return 0
+    return answer(findings, saved, options.json, run=run.id)

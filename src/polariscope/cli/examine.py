@@ -12,7 +12,7 @@ from polariscope.cli.named import ModelFlags, flags_of, is_codes_file, is_source
 from polariscope.cli.parsing import asks_for_help, check_place, parse, take_data, take_first
 from polariscope.examination.embedding import Shelf
 from polariscope.examination.examine import Share, examine, examine_run
-from polariscope.findings import save
+from polariscope.lab.run_documents import keep_findings
 from polariscope.report.terminal import answer
 from polariscope.training.run import config_of
 from polariscope.worlds.world import worlds
@@ -42,8 +42,8 @@ class Options(ModelFlags):
     runs: Path = Path("runs")
     """Folder of the runs."""
     out: Path | None = None
-    """A page (.html), a figure (.png, .svg) or a folder; then nothing is written to the run. By default the folder of
-    the run, or report.html here."""
+    """A page (.html), the first figure (.png, .svg), or a folder for everything; the run then keeps no document. By
+    default the folder findings/examine of the run, or the page examine.html here."""
     fresh: bool = False
     """Run the model again, even if its codes of these examples are stored."""
     json: bool = False
@@ -74,17 +74,14 @@ def main(arguments: list[str]) -> int:
         keep = options.out is None
         result = examine_run(run, part=options.part, data=world, keep=keep, fresh=options.fresh, **asked)
         findings = result.findings()
-        saved = save([findings], run.path, figures=False) if keep else findings.save(options.out)
     else:
         assert name is not None
         if options.part != "all":
             raise ValueError("--part is for the data of a run, which knows what it was trained on")
-        check_place(options.out or Path("report.html"), "--out")
+        check_place(options.out or Path("examine.html"), "--out")
         subject = own_subject(name, options)
         shelf = None if options.fresh or is_codes_file(name) else Shelf.of_source(name, **flags_of(options))
         result = examine(subject, world, shelf=shelf, **asked)
         about = {"model": name, "data": data, "world": worlds.describe(world)}
         findings = result.findings(name.rpartition(":")[2], about)
-        saved = findings.save(options.out or Path("report.html"))
-    answer(findings, saved, options.json)
-    return 0
+    return answer(findings, keep_findings(findings, "examine", run, options.out), options.json)

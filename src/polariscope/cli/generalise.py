@@ -21,15 +21,13 @@ from polariscope.command import again
 from polariscope.examination.generalise import Generalisation, generalise
 from polariscope.examination.titles import run_title
 from polariscope.examination.transfer import TransferMatrix
-from polariscope.findings import save
 from polariscope.lab.holding import hold
+from polariscope.lab.run_documents import keep_findings
 from polariscope.lab.store import Run, Store
 from polariscope.nets.model import models
 from polariscope.objectives.predict import Regress
-from polariscope.printable import say
 from polariscope.registry import nearest
-from polariscope.report.terminal import show
-from polariscope.strict_json import json_text
+from polariscope.report.terminal import answer
 from polariscope.studies.leaderboard import SPLITS, leaderboard, own_rows, published_data
 from polariscope.training.config import RunConfig, TrainingConfig
 from polariscope.training.loop import Listeners
@@ -80,8 +78,9 @@ class Options:
     runs: Path = Path("runs")
     """Folder of the runs."""
     out: Path | None = None
-    """A page (.html) or a folder. If not given: for a run its own folder, findings/generalise; for models that are
-    trained here the folder of a new run; the published leaderboard alone is only printed."""
+    """A page (.html), the first figure (.png, .svg), or a folder for everything; the run then keeps no document. By
+    default the folder findings/generalise of the run, which is a new one if models are trained here; the published
+    leaderboard alone is only printed."""
     json: bool = False
     """Print JSON for machines."""
 
@@ -106,13 +105,13 @@ def main(arguments: list[str]) -> int:
         check_place(options.runs, "--runs")
     if len(names) == 1 and _is_run(names[0]):
         run = opened(Store(options.runs), names[0])
-        return _said(world, {run_title(run): _of_run(run, options)}, biases, options, run.path / "findings" / KIND)
+        return _answer(world, {run_title(run): _of_run(run, options)}, biases, options, run)
     try:
         results = {_short(name): _of_model(name, world, options) for name in names}
     except KeyboardInterrupt:
         kept = not all(map(is_source, names))  # a module of yours has no name to be kept by
         raise KeyboardInterrupt(f"interrupted; {'go on' if kept else 'start again'} with: {again()}") from None
-    return _said(world, results, biases, options)
+    return _answer(world, results, biases, options)
 
 
 def _short(name: str) -> str:
@@ -225,11 +224,11 @@ def _looked_at(model: Any, world: World, split: Split, options: Any, name: str) 
     return generalise(model, world, split, count=options.count, seed=options.seed, name=name)
 
 
-def _said(
-    world: World, results: dict[str, list[Generalisation]], biases: Biases, options: Any, own: Path | None = None
+def _answer(
+    world: World, results: dict[str, list[Generalisation]], biases: Biases, options: Any, run: Run | None = None
 ) -> int:
-    """Print what was found, and save it: where ``--out`` says, in the folder of the run that was tested (``own``), or
-    in that of a new run, so that no call overwrites the page of another."""
+    """Print the result, and save it: where ``--out`` says, with the run that was tested, or with a new run, so that no
+    call overwrites the page of another."""
     names = list(results)
     told = names[0] if len(names) == 1 else names or None
     first = next(iter(results.values()), None)
@@ -246,18 +245,7 @@ def _said(
     if options.leaderboard:
         several.insert(0, leaderboard(published_data(world), own_rows(results) if results else None).findings(settings))
     title = f"Does {names[0]} generalise?" if len(names) == 1 else "What biases add" if names else ""
-    place = options.out or own
-    if place is None and names:
-        run = Store(options.runs).create(settings, f"{KIND} {' '.join(names)}", KIND)
-        run.update(status="done")
-        place = run.path
-    saved = None if place is None else save(several, place, title)
-    if options.json:
-        page = None if saved is None else str(saved)
-        print(json_text({"report": page, "findings": [findings.json() for findings in several]}))
-        return 0
-    for findings in several:
-        show(findings, heading=True)
-    if saved is not None:
-        say(f"report: {saved}")
-    return 0
+    if options.out is None and run is None and names:
+        run = Store(options.runs).create(settings, f"{KIND} {' '.join(names)}", KIND, status="done")
+    belongs = options.out is not None or run is not None
+    return answer(several, keep_findings(several, KIND, run, options.out, title) if belongs else None, options.json)

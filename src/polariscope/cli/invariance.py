@@ -12,12 +12,10 @@ from polariscope.cli.named import ModelFlags, is_source, opened, own_subject
 from polariscope.cli.parsing import asks_for_help, parse, take, take_first
 from polariscope.examination.invariance import audit_invariance
 from polariscope.examination.titles import run_title
-from polariscope.lab.store import Store
+from polariscope.lab.run_documents import keep_findings
+from polariscope.lab.store import Run, Store
 from polariscope.report.terminal import answer
 from polariscope.worlds.world import worlds
-
-KIND = "invariance"
-"""What findings of this kind are called in the folder of a run."""
 
 
 @dataclass(frozen=True)
@@ -47,8 +45,8 @@ class Options:
     runs: Path = Path("runs")
     """Folder of the runs."""
     out: Path | None = None
-    """A page (.html), the figure alone (.png, .svg) or a folder; for a run its own folder, findings/invariance, if not
-    given."""
+    """A page (.html), the first figure (.png, .svg), or a folder for everything; the run then keeps no document. By
+    default the folder findings/invariance of the run, or the page invariance.html here."""
     json: bool = False
     """Print JSON for machines."""
 
@@ -66,15 +64,15 @@ def main(arguments: list[str]) -> int:
             raise ValueError("a run is audited on the data it was trained on: leave --data out")
         options: Any = parse(Options, arguments, "invariance")
         run = opened(Store(options.runs), str(name))
-        return _answer(run, None, run_title(run), run.path / "findings" / KIND, options)
+        return _answer(run, None, run_title(run), run, options)
     if place is None:
         raise ValueError("which data? 'polariscope invariance FILE.py:NAME --data WORLD', a world with a property")
     options = parse(with_world(Options, chosen_world(arguments, place)), arguments, "invariance")
     subject = own_subject(name, ModelFlags(options.weights))
-    return _answer(subject, meant(options.world), name, Path("invariance.html"), options)
+    return _answer(subject, meant(options.world), name, None, options)
 
 
-def _answer(model: Any, world: Any, title: str, place: Path, options: Any) -> int:
+def _answer(model: Any, world: Any, title: str, run: Run | None, options: Any) -> int:
     chosen = {
         key: getattr(options, key)
         for key in ("property_latents", "count", "samples", "reach", "centred", "judged_on", "seed")
@@ -82,5 +80,4 @@ def _answer(model: Any, world: Any, title: str, place: Path, options: Any) -> in
     found = audit_invariance(model, world, **chosen)
     settings = chosen | ({} if world is None else {"data": worlds.describe(world)})
     findings = found.findings(f"Invariance of {title}", settings)
-    answer(findings, findings.save(options.out or place), options.json)
-    return 0
+    return answer(findings, keep_findings(findings, "invariance", run, options.out), options.json)

@@ -21,8 +21,8 @@ from polariscope.examination.classifier_training import save_networks, train_cla
 from polariscope.examination.diagnose import diagnose
 from polariscope.examination.diagnosis import Diagnosis, Form
 from polariscope.examination.labelled import Labelled, check_examples
-from polariscope.findings import Findings
 from polariscope.lab.holding import hold
+from polariscope.lab.run_documents import keep_findings
 from polariscope.lab.store import Run, Store
 from polariscope.nets.classifiers import Parametrisation
 from polariscope.nets.model import Brief, Model, models
@@ -30,8 +30,7 @@ from polariscope.nets.predictors import AlexNet, LeNet, Perceptron
 from polariscope.nets.scaled import Scaled, ScaledConfig, loss_scale
 from polariscope.objectives.predict import Classify
 from polariscope.registry import nearest
-from polariscope.report.terminal import show
-from polariscope.strict_json import json_text
+from polariscope.report.terminal import answer
 from polariscope.subjects.weights import load_weights
 from polariscope.training.config import RunConfig, TrainingConfig
 from polariscope.training.run import config_of, load_model, network_of, train_once
@@ -108,7 +107,7 @@ def main(arguments: list[str]) -> int:
         save_networks(folder, initial=initial, final=final)
     if run is not None:
         run.update(status="done", result={"verdict": found.verdict, "cka": found.change.cka})
-    return _said(findings, folder, options.json)
+    return answer(findings, keep_findings(findings, "kernel", run, options.out), options.json)
 
 
 def _of_run(name: str, arguments: list[str]) -> int:
@@ -131,11 +130,10 @@ def _diagnosed(run: Run, options: Any) -> int:
         key: run.config["training"][key] for key in ("steps", "batch_size", "learning_rate", "optimiser", "seed")
     }
     settings |= {"alpha": getattr(config.model, "alpha", None), "form": options.form, "ridge": options.ridge}
-    folder = options.out or run.path
     with hold(run.path):
         run.update(result={"verdict": found.verdict, "cka": found.change.cka})
     findings = found.findings(f"Kernels of {settings['model']}", settings, class_names(config.world))
-    return _said(findings, folder, options.json)
+    return answer(findings, keep_findings(findings, "kernel", run, options.out), options.json)
 
 
 def _kept(config: RunConfig, options: Any) -> tuple[Labelled, Labelled]:
@@ -156,15 +154,6 @@ def _look(
         return diagnose(
             before, after, fit, test, network=network, tell=lambda name, share: tell(f"kernel, {name}", share), **chosen
         )
-
-
-def _said(findings: Findings, folder: Path, as_json: bool) -> int:
-    saved = findings.save(folder)
-    if as_json:
-        print(json_text({"out": str(folder), **findings.json()}))
-    else:
-        show(findings, saved)
-    return 0
 
 
 def _trained(name: str, task: Task, options: Any) -> Run:

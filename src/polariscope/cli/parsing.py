@@ -28,6 +28,15 @@ def flag(kind: Any, words: str) -> Any:
 
 RUNS = ("runs", flag(Path, "Folder of the runs."), Path("runs"))
 WORKERS = ("workers", flag(int, "Processes, one thread each; 0 takes one per core."), 0)
+OUT = (
+    "out",
+    flag(
+        Path | None,
+        "A page (.html), the first figure (.png, .svg), or a folder for everything; the run then keeps no document. By "
+        "default the folder findings/COMMAND of the run, or the page COMMAND.html here.",
+    ),
+    None,
+)
 JSON = ("json", flag(bool, "Print JSON for machines."), False)
 
 

@@ -13,6 +13,7 @@ from polariscope.cli.parsing import JSON, RUNS, asks_for_help, flag, options_typ
 from polariscope.cli.progress import shares
 from polariscope.examination.robustness import QUESTIONS, THRESHOLDS, robustness
 from polariscope.examination.titles import run_title
+from polariscope.lab.run_documents import keep_findings
 from polariscope.lab.store import Run, Store
 from polariscope.report.terminal import answer
 from polariscope.robustness.attacks import NORMS
@@ -47,7 +48,7 @@ EXTRA = [
     ("seed", flag(int, "Draws images, starting points and corruptions."), 0),
     RUNS,
     ("out", flag(Path | None, "A page (.html), the first figure alone (.png, .svg), or a folder for everything, with "
-     "the adversarials; robustness/ in the run's folder, or here, if not given."), None),
+     "the adversarials; findings/robustness in the run's folder, or robustness here, if not given."), None),
     JSON,
 ]  # fmt: skip
 OF_DATA = [
@@ -80,7 +81,7 @@ def main(arguments: list[str]) -> int:
     task = world if options.label is None and inside(world, Targeted) else Task(world, options.label or "")
     subject = own_subject(name, ModelFlags(options.weights))
     described = worlds.describe(world)
-    return _card(subject, task, options, {"model": name, "data": described}, Path("robustness"))
+    return _card(subject, task, options, {"model": name, "data": described}, Path("robustness") / "attacks")
 
 
 def _of_run(name: str, options: Any) -> int:
@@ -88,21 +89,19 @@ def _of_run(name: str, options: Any) -> int:
     config = config_of(run)
     subject = dataclasses.replace(run_subject(run), name=run_title(run))
     settings = {"run": run.id, "data": worlds.describe(config.world)}
-    return _card(subject, SplitPart(config.world, config.split), options, settings, _folder(run))
+    return _card(subject, SplitPart(config.world, config.split), options, settings, run.path / "attacks", run)
 
 
-def _folder(run: Run) -> Path:
-    return run.path / "findings" / "robustness"
-
-
-def _card(subject: Subject, world: World, options: Any, settings: dict[str, Any], place: Path) -> int:
+def _card(
+    subject: Subject, world: World, options: Any, settings: dict[str, Any], kept: Path, run: Run | None = None
+) -> int:
     only = tuple(word.strip() for word in options.only.split(",") if word.strip())
     norms = tuple(word.strip() for word in options.norms.split(",") if word.strip())
     for norm in norms:
         if norm not in NORMS:
             raise ValueError(f"there is no norm {norm!r}: {', '.join(NORMS)}")
-    out = options.out or place
-    kept = (out if not out.suffix else place) / "attacks"
+    if options.out is not None and not options.out.suffix:
+        kept = options.out / "attacks"
     with shares(quiet=options.json) as tell:
         card = robustness(
             subject,
@@ -121,5 +120,5 @@ def _card(subject: Subject, world: World, options: Any, settings: dict[str, Any]
         )
     names = ("only", "norms", "budget", "suite", "count", "corrupted", "seed")
     findings = card.findings(settings=settings | {key: getattr(options, key) for key in names})
-    answer(findings, findings.save(out), options.json)
-    return 0
+    out = options.out or (Path("robustness") if run is None else None)
+    return answer(findings, keep_findings(findings, "robustness", run, out), options.json)

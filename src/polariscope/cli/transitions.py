@@ -6,8 +6,9 @@ from pathlib import Path
 
 from polariscope.cli import commands
 from polariscope.cli.configuration import parse_world
-from polariscope.cli.parsing import JSON, flag, take_first
+from polariscope.cli.parsing import JSON, OUT, flag, take_first
 from polariscope.examination.transitions import examine_transitions
+from polariscope.lab.run_documents import keep_findings
 from polariscope.report.terminal import answer
 from polariscope.worlds.views.sequences import Sequenced
 from polariscope.worlds.world import worlds
@@ -22,7 +23,7 @@ EXTRA = [
     ("gaps", flag(tuple[int, ...], "Distances in time at which the shape is fitted once more."), ()),
     ("count", flag(int, "Pairs to draw from a world of pairs."), 20_000),
     ("seed", flag(int, "Draws the pairs, and the order of the permuted control."), 0),
-    ("out", flag(Path, "A page (.html), a picture (.png) or a folder."), Path("transitions.html")),
+    OUT,
     JSON,
 ]
 
@@ -47,6 +48,4 @@ def main(arguments: list[str]) -> int:
     found = examine_transitions(world, options.furthest, options.gaps, options.count, options.seed)
     settings = {"world": worlds.describe(world), "furthest": options.furthest, "gaps": list(options.gaps)}
     findings = found.findings(f"Transitions of {name}", settings)
-    saved = findings.save(options.out)
-    answer(findings, saved, options.json)
-    return 0
+    return answer(findings, keep_findings(findings, "transitions", out=options.out), options.json)

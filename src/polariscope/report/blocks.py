@@ -15,12 +15,15 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
+from PIL import Image
 
-from polariscope.findings import Drawing, Metric, Part, Pictures, Place, Records, Strip, Value
+from polariscope.findings import Drawing, Map, Metric, Part, Pictures, Place, Records, Strip, Value
 from polariscope.report import figures
 
 TILE = 64
 """Width in pixels that pictures are shown at, at least."""
+LARGEST_MAP = 2048
+"""Pixels a side of a map inside a page that stands alone; beside a page it has all of them."""
 
 
 @dataclass(frozen=True)
@@ -93,6 +96,15 @@ def records(part: Records, place: Place) -> Markup:
 
 def strips(part: Pictures) -> Markup:
     return Markup(_macros().strips([_picture(strip, part.limits) for strip in part.strips]))
+
+
+def map_picture(part: Map, place: Place) -> Markup:
+    """A link to the file beside the page, or the picture itself where the page stands alone."""
+    if place.file:
+        return Markup(_macros().map(part, f"{place.file}.png"))
+    image = Image.fromarray(part.image)
+    image.thumbnail((LARGEST_MAP, LARGEST_MAP))
+    return Markup(_macros().map(part, figures.as_data_uri(image)))
 
 
 def curves(several: Sequence[Sequence[Metric]], places: Sequence[Place], name: str) -> Markup:

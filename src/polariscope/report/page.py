@@ -17,7 +17,8 @@ from typing import Any
 from markupsafe import Markup
 
 from polariscope import plugins
-from polariscope.findings import Findings, Part, Place
+from polariscope.documents import file_name
+from polariscope.findings import Findings, Map, Part, Place
 from polariscope.report import figures
 from polariscope.report.blocks import Cell, Line, templates
 
@@ -45,8 +46,9 @@ class Section:
         return self.width <= HALF
 
 
-def page(several: Sequence[Findings], title: str = "") -> str:
-    """One self-contained HTML file about one thing, or several side by side."""
+def page(several: Sequence[Findings], title: str = "", beside: bool = False) -> str:
+    """One HTML file about one thing, or several side by side: self-contained, unless ``beside`` says that files of the
+    parts lie beside it."""
     if not several:
         raise ValueError("a page needs at least one document of findings; got none")
     names = distinct([findings.title for findings in several])
@@ -60,7 +62,7 @@ def page(several: Sequence[Findings], title: str = "") -> str:
             names=names,
             several=several,
             palette=figures.PALETTE,
-            sections=_paired([_section(name, several, names, colours) for name in _order(several)]),
+            sections=_paired([_section(name, several, names, colours, beside) for name in _order(several)]),
             notes=[(name, note) for name, findings in zip(names, several, strict=True) for note in findings.notes],
             commands=list(dict.fromkeys(findings.command for findings in several if findings.command)),
             again=[
@@ -71,6 +73,7 @@ def page(several: Sequence[Findings], title: str = "") -> str:
             train=shlex.join(["polariscope", "train", "--config", "again.toml", *plugins.flags()]),
             settings=_side_by_side(settings),
             environment=_side_by_side([dict(findings.environment) for findings in several]),
+            whole=not (beside and any(findings.of(Map) for findings in several)),
         )
     )
 
@@ -89,10 +92,13 @@ def _order(several: Sequence[Findings]) -> list[str]:
     return order
 
 
-def _section(name: str, several: Sequence[Findings], names: Sequence[str], colours: Sequence[str]) -> Section:
+def _section(
+    name: str, several: Sequence[Findings], names: Sequence[str], colours: Sequence[str], beside: bool
+) -> Section:
     parts: list[Part | None] = [next((p for p in f.parts if p.name == name), None) for f in several]
     places = [
-        Place(subject, f"s{i}-{name}", colour) for i, (subject, colour) in enumerate(zip(names, colours, strict=True))
+        Place(subject, f"s{i}-{name}", colour, file_name(several, i, name) if beside else "")
+        for i, (subject, colour) in enumerate(zip(names, colours, strict=True))
     ]
     first = next(part for part in parts if part is not None)
     content = Markup(first.section(parts, places))

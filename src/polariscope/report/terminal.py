@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 from rich.console import RenderableType
 from rich.table import Table
@@ -33,12 +34,19 @@ def show(findings: Findings, saved: object = None, console: Terminal | None = No
         console.print(f"report: {saved}", soft_wrap=True)
 
 
-def answer(findings: Findings, saved: object, as_json: bool, place: str = "report") -> None:
-    """What a command says: the findings for people, or as one line of JSON with the place of the page."""
+def answer(findings: Findings | Sequence[Findings], saved: object, as_json: bool, **more: Any) -> int:
+    """What a command ends with: the findings for people, or one line of JSON. That has the place of the page
+    (``report``), whatever ``more`` there is, and the document, or several as ``findings``. Returns exit code 0."""
+    several = [findings] if isinstance(findings, Findings) else list(findings)
     if as_json:
-        print(json_text({place: str(saved), **findings.json()}))
-    else:
-        show(findings, saved)
+        told = several[0].json() if isinstance(findings, Findings) else {"findings": [one.json() for one in several]}
+        print(json_text({"report": None if saved is None else str(saved), **more, **told}))
+        return 0
+    for one in several:
+        show(one, heading=len(several) > 1 or not isinstance(findings, Findings))
+    if saved is not None:
+        Terminal(markup=False, emoji=False, highlight=False).print(f"report: {saved}", soft_wrap=True)
+    return 0
 
 
 def side_by_side(several: Sequence[Findings], console: Terminal | None = None) -> None:
