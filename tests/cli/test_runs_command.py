@@ -369,3 +369,21 @@ def test_what_can_be_done_next_is_what_the_model_can_do(run, small, tmp_path) ->
         2,
         f"error: the model of run {found.id} gives no codes to examine; what can be done with this run: {following}\n",
     )
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_the_documents_about_a_run_are_listed(run, trained) -> None:
+    found = trained()
+    code, out, err = run("runs", "findings", found.id)
+    assert (code, err) == (0, "")
+    assert "0 examinations" in out
+    assert run("examine", found.id, "--count", "64", "--measures", "")[0] == 0
+    code, out, err = run("runs", "findings", found.id, "--json")
+    listed = json.loads(out)
+    assert listed["run"] == found.id
+    assert listed["report"] == str(Path("runs", found.id, "report.html"))
+    ((kind, page, headline),) = [(one["kind"], one["page"], one["headline"]) for one in listed["findings"]]
+    assert (kind, page) == ("examine", "findings/examine/report.html")
+    assert "latent variables on 64 examples" in headline
+    assert headline.split(":")[0] in run("runs", "findings", found.id)[1]
+    assert run("runs", "findings")[0] == 2

@@ -37,7 +37,7 @@ class Options:
     anything with --sql over the tables runs, metrics and results (what was measured on which examples).
 
     polariscope runs name RUN NAME, runs tag RUN TAG ..., runs note RUN "TEXT" label a run; runs curves [RUN ...] --out
-    curves.html draws learning curves over each other.
+    curves.html draws learning curves over each other; runs findings RUN lists the documents about a run.
     """
 
     where: str = "true"
@@ -260,7 +260,31 @@ def _words(arguments: list[str]) -> list[str]:
     return words
 
 
+@dataclass(frozen=True)
+class DocumentOptions:
+    """polariscope runs findings RUN [options]: the documents about a run, with their headlines and pages."""
+
+    runs: Path = Path("runs")
+    """Folder of the runs."""
+    json: bool = False
+    """Print JSON for machines."""
+
+
+def _findings(arguments: list[str]) -> int:
+    from polariscope.lab.run_documents import run_findings
+    from polariscope.report.terminal import answer
+
+    words = _words(arguments)
+    options = parse(DocumentOptions, arguments, "runs findings")
+    if len(words) != 1:
+        raise ValueError("which run? 'polariscope runs findings RUN' lists the documents about it")
+    run = Store(options.runs).open(words[0])
+    page = run.path / "report.html"
+    return answer(run_findings(run), page if page.is_file() else None, options.json, run=run.id)
+
+
 ACTS = {
+    "findings": _findings,
     "name": lambda arguments: _labelled("name", arguments),
     "tag": lambda arguments: _labelled("tag", arguments),
     "note": lambda arguments: _labelled("note", arguments),
