@@ -4,6 +4,7 @@ import json
 import os
 import platform
 import stat
+from pathlib import Path
 
 import pytest
 from filelock import FileLock
