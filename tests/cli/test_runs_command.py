@@ -109,7 +109,7 @@ def test_all_files_of_a_run_have_the_same_mode(run, small, tmp_path) -> None:
         os.umask(before)
     (found,) = Store(tmp_path / "runs").runs()
     files = [file for file in found.path.rglob("*") if file.is_file()]
-    assert len(files) == 12
+    assert len(files) == 13
     assert {file.name: stat.S_IMODE(file.stat().st_mode) for file in files} == {file.name: 0o640 for file in files}
 
 
