@@ -183,6 +183,17 @@ def test_largest_beta_in_closed_form() -> None:
     assert all((value <= 1) == (beta <= exact) for beta, value in found.log)
 
 
+@pytest.mark.spec("002/D20")
+def test_largest_beta_of_four_latents_is_that_of_the_table() -> None:
+    """Spectrum of Spec 002, section 5.5, with γ = 0.5 and n = 4: β* = 0.8163. One latent less allows a larger β."""
+    answers = {}
+    for latents in (3, 4):
+        search = fondue_over_beta(lambda beta, n=latents: solve(SPECTRUM, n, 0.5, beta).trace_gap, precision=1.00001)
+        answers[latents] = search.answer
+    assert answers[4] == pytest.approx(0.8163, abs=5e-5)
+    assert answers[3] == pytest.approx(1 / (0.5 * 1.2), rel=1e-4)
+
+
 def test_edges_of_the_search_over_beta() -> None:
     assert fondue_over_beta(lambda beta: 2.0).answer is None
     everything = fondue_over_beta(lambda beta: 0.0, high=8.0)

@@ -27,7 +27,7 @@ from polariscope.theory.polarised_regime import polarised_share, principal_order
 # --- orthogonal decoders ---------------------------------------------------------------------------------------------
 
 
-# Proves 003/F3-065, 003/F3-003 and 003/F3-004 once the table of orthogonal-decoders is there.
+@pytest.mark.spec("003/F3-065", "003/F3-003", "003/F3-004")
 @pytest.mark.parametrize(("name", "stands_for"), [("square-nonlinear", "Synth. Non-Lin."), ("blobs", "Gaussian blobs")])
 def test_the_diagonal_posterior_has_the_most_orthogonal_decoder(committed, name, stands_for) -> None:
     """R4 and R5: the diagonal posterior aligns; autoencoders are turned at random, as far as Haar's rotations are."""

@@ -17,6 +17,7 @@ def beside(world, images):
     return (images == np.array(background, np.uint8)[:, None, None]).all(1)
 
 
+@pytest.mark.spec("002/X07")
 @pytest.mark.parametrize(
     ("world", "count", "names", "sizes", "categories"),
     [
