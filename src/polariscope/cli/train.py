@@ -18,6 +18,7 @@ from polariscope.lab.store import Run, Store
 from polariscope.measures.mcc import lack_of_latents
 from polariscope.printable import say
 from polariscope.strict_json import json_text
+from polariscope.training.collapse import COLLAPSED
 from polariscope.training.config import SECTIONS, RunConfig
 from polariscope.training.run import config_of, extend
 from polariscope.training.sweep import best_run, finish, over_seeds, prepare
@@ -129,6 +130,7 @@ def _show_all(labels: list[str], runs: list[Run], as_json: bool) -> int:
         return 0
     for words, run in zip(labels, runs, strict=True):
         say(f"{words}{' (best)' if run is best else ''}: {run.id}: {_summary(run)}")
+        _warn(run)
     say(f"next: {said_next(best)}")
     return 0
 
@@ -138,8 +140,14 @@ def _show(run: Run, as_json: bool) -> int:
         print(json_text(_about(run)))
         return 0
     say(f"{run.id}: {_summary(run)}")
+    _warn(run)
     say(f"next: {said_next(run)}")
     return 0
+
+
+def _warn(run: Run) -> None:
+    if "collapsed_since" in run.result:
+        say(f"warning: {COLLAPSED.format(step=run.result['collapsed_since'])}")
 
 
 def _about(run: Run) -> dict[str, Any]:

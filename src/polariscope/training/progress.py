@@ -23,6 +23,7 @@ class Progress:
     step: int
     steps: int
     loss: float
+    warning: str = ""
 
 
 Tell = Callable[[Progress], None]
@@ -64,6 +65,8 @@ def bars(names: Sequence[str], steps: int, quiet: bool = False) -> Iterator[list
             started = time.monotonic()
 
             def tell(point: Progress) -> None:
+                if point.warning:
+                    progress.console.print(f"{names[task]}: warning: {point.warning}", highlight=False)
                 rate = point.step / max(time.monotonic() - started, 1e-9)
                 progress.update(progress.task_ids[task], completed=point.step, loss=point.loss, rate=rate)
 
@@ -80,7 +83,7 @@ def _lines(console: Terminal, name: str, every: float = 30.0) -> Tell:
     def tell(point: Progress) -> None:
         nonlocal due
         now = time.monotonic()
-        if now >= due or point.step == point.steps:
+        if now >= due or point.step == point.steps or point.warning:
             due = now + every
             console.print(_line(name, point, now - started), highlight=False)
 
@@ -102,7 +105,8 @@ def _line(name: str, point: Progress, seconds: float) -> str:
     rate = point.step / max(seconds, 1e-9)
     left = (point.steps - point.step) / rate
     done = f"step {point.step} of {point.steps}, {rate:.1f} steps/s, {left:.0f} s left"
-    return f"{name}: {done}, loss {point.loss:.1f}"
+    warning = f"; warning: {point.warning}" if point.warning else ""
+    return f"{name}: {done}, loss {point.loss:.1f}{warning}"
 
 
 def _notebook() -> Callable[..., Any] | None:

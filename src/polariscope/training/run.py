@@ -31,6 +31,7 @@ from polariscope.objectives.objective import Objective, objectives
 from polariscope.registry import UnknownName
 from polariscope.training import checkpoint
 from polariscope.training.checkpoint import TrainingState
+from polariscope.training.collapse import COLLAPSED, collapsed_since
 from polariscope.training.config import RunConfig, TrainingConfig
 from polariscope.training.loop import WEIGHTS_STEP, Diverged, Event, Listeners, build_state, fit, seed_step
 from polariscope.training.progress import Progress, Tell, bars, watched
@@ -404,8 +405,14 @@ def _drive(run: Run, config: RunConfig, state: TrainingState, rows: list[Row], t
     told = paced(tell, config.training.steps)
     begun_at = state.step
 
+    warned = collapsed_since(rows) is not None
+
     def record(event: Event) -> None:
+        nonlocal warned
         rows.extend((event.step, event.split, term, value) for term, value in event.terms.items())
+        if not warned and (since := collapsed_since(rows)) is not None:
+            tell(Progress(event.step, config.training.steps, event.terms["loss"], COLLAPSED.format(step=since)))
+            warned = True
 
     def save(state: TrainingState) -> None:
         # Metrics first: rows beyond the checkpoint are dropped on resume, rows missing from it could not be made up.
@@ -442,6 +449,8 @@ def _drive(run: Run, config: RunConfig, state: TrainingState, rows: list[Row], t
     for split in ("train", "held_out"):
         last = max((step for step, s, _, _ in rows if s == split), default=None)
         result |= {f"{split}_{term}": value for step, s, term, value in rows if s == split and step == last}
+    if (since := collapsed_since(rows)) is not None:
+        result["collapsed_since"] = since
     run.update(status="done", result=result)
     return run
 
