@@ -257,7 +257,7 @@ class Study(ABC):
     """What a user learns from it, in a sentence."""
     cost: ClassVar[dict[str, str]]
     """Rough time on two cores for each scale."""
-    training_lengths: ClassVar[Mapping[Scale, int]] = {}
+    training_lengths: ClassVar[Mapping[str, int]] = {}
     """Steps of one training at each scale, where the jobs do not say it."""
 
     @abstractmethod
