@@ -29,7 +29,7 @@ from polariscope.worlds.world import World, worlds
 HELP = """polariscope robustness RUN [options], or polariscope robustness FILE.py:NAME DATA [options]
 
 Measures how robust a classifier is: to corruptions, to noise, and to attacks in three norms, with lower bounds where
-they are known and warnings where attacks cannot be trusted.
+they are known and warnings where attacks cannot be trusted. 'polariscope corruptions' measures corruptions alone.
 
 RUN was trained with --objective classify, and is tested on held-out images. FILE.py:NAME is a classifier of yours: an
 nn.Module, a class or function without arguments that makes one, or a function from images to scores. DATA is a labelled
@@ -39,9 +39,14 @@ EXTRA = [
     ("norms", flag(str, f"Norms of the attacks, separated by commas: {', '.join(NORMS)}."), "l2,linf,l0"),
     ("budget", flag(Budget, "How many attacks, and how long: quick takes seconds for a small network, full hours."),
      "standard"),
-    ("l2", flag(float, "L2 size at which accuracy is reported."), THRESHOLDS["l2"]),
-    ("linf", flag(float, "L-infinity size at which accuracy is reported."), THRESHOLDS["linf"]),
-    ("l0", flag(float, "Number of pixels at which accuracy is reported."), THRESHOLDS["l0"]),
+    ("l2", flag(tuple[float, ...], "L2 sizes at which accuracy is reported."), THRESHOLDS["l2"]),
+    ("linf", flag(tuple[float, ...], "L-infinity sizes at which accuracy is reported."), THRESHOLDS["linf"]),
+    ("l0", flag(tuple[float, ...], "Numbers of changed pixels at which accuracy is reported."), THRESHOLDS["l0"]),
+    ("also", flag(str, "Further attacks by name, separated by commas, such as those of a --plugin."), ""),
+    ("substitute", flag(str | None, "A classifier whose adversarials are tried on this one: a run, or FILE.py:NAME."),
+     None),
+    ("draws", flag(int, "Draws over which a classifier with random answers is averaged; without them it is not "
+     "attacked."), 0),
     ("suite", flag(str, "imagenet-c: corruptions of photographs; mnist-c: of digits and the like."), "imagenet-c"),
     ("count", flag(int, "Images to attack."), 100),
     ("corrupted", flag(int, "Images to corrupt."), 1000),
@@ -92,6 +97,16 @@ def _of_run(name: str, options: Any) -> int:
     return _card(subject, SplitPart(config.world, config.split), options, settings, run.path / "attacks", run)
 
 
+def _substitute(options: Any) -> Subject | None:
+    """The classifier that --substitute names."""
+    if options.substitute is None:
+        return None
+    if is_source(options.substitute):
+        return own_subject(options.substitute, ModelFlags())
+    run = opened_classifier(Store(options.runs), options.substitute)
+    return dataclasses.replace(run_subject(run), name=run_title(run))
+
+
 def _card(
     subject: Subject, world: World, options: Any, settings: dict[str, Any], kept: Path, run: Run | None = None
 ) -> int:
@@ -110,6 +125,9 @@ def _card(
             norms=norms,
             budget=options.budget,
             thresholds={"l2": options.l2, "linf": options.linf, "l0": options.l0},
+            also=tuple(word.strip() for word in options.also.split(",") if word.strip()),
+            substitute=_substitute(options),
+            draws=options.draws,
             suite=options.suite,
             count=options.count,
             corrupted=options.corrupted,
@@ -118,7 +136,8 @@ def _card(
             identity={"weights": weights_hash(subject), "data": settings["data"]},
             tell=tell,
         )
-    names = ("only", "norms", "budget", "suite", "count", "corrupted", "seed")
+    names = ("only", "norms", "budget", "l2", "linf", "l0", "also", "substitute", "draws", "suite", "count",
+             "corrupted", "seed")  # fmt: skip
     findings = card.findings(settings=settings | {key: getattr(options, key) for key in names})
     out = options.out or (Path("robustness") if run is None else None)
     return answer(findings, keep_findings(findings, "robustness", run, out), options.json)

@@ -1,14 +1,14 @@
 """How robust is this classifier? One card: corruptions, noise, attacks in three norms, lower bounds, and warnings where
 the evaluation cannot be trusted.
 
-Attacks bound the distance of the nearest adversarial from above, certificates from below; the card shows both for every
-norm, image by image (Schott, Rauber, Bethge and Brendel 2019; Spec 001b, sections B6 and B7).
+What takes long is kept block by block, so that an evaluation that was stopped goes on, and a further norm or attack
+repeats nothing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -20,275 +20,101 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from polariscope.examination.corruptions import Withstood, class_target, outputs_of, withstand
-from polariscope.findings import Chart, Column, Findings, Part, Pictures, Records, Strip, Value, Values
-from polariscope.grammar import counted
-from polariscope.report import robustness_figures
-from polariscope.robustness.attacks import Attack, Attacked, NoGradient, Norm, accuracy_at, joined, least
+from polariscope.examination.robustness_card import (
+    NORM_NAMES,
+    LearnedDistances,
+    NormCard,
+    RobustnessCard,
+    median_interval,
+    minimal_adversarials,
+    noise_gallery,
+    quantile_gallery,
+)
+from polariscope.robustness.adversarial_noise import NoiseAttack, generator_distances
+from polariscope.robustness.attacks import Attack, Attacked, NoGradient, Norm, attacks, joined
 from polariscope.robustness.attacks.attacked import median_distance
-from polariscope.robustness.bounds import Bounds, BoundSettings, Confrontation, NoBound
+from polariscope.robustness.attacks.distal import Distal, distal
+from polariscope.robustness.attacks.geometry import reach
+from polariscope.robustness.attacks.pgd import PGD
+from polariscope.robustness.attacks.transfer import Transfer
+from polariscope.robustness.bounds import Bounds, BoundSettings, NoBound, confront
 from polariscope.robustness.bounds import bounds as lower_bounds
-from polariscope.robustness.kept import KeptAttacks
+from polariscope.robustness.bounds.known import joined_bounds
+from polariscope.robustness.expectation import averaged, confirmed
+from polariscope.robustness.kept import KeptAttacks, Stored
 from polariscope.robustness.noise_distance import NoiseDistances, noise_distances
+from polariscope.robustness.rejection import Rejection, rejection
 from polariscope.robustness.suites import Budget, attack_suite, attack_title
-from polariscope.robustness.trust import Warning, compare_attacks, probe, zero_gradient_warnings
-from polariscope.subjects import Subject
+from polariscope.robustness.trust import (
+    Warning,
+    compare_attacks,
+    has_gradient,
+    is_random,
+    more_steps_do_worse,
+    probe,
+    zero_gradient_warnings,
+)
+from polariscope.subjects import Subject, as_subject
 from polariscope.subjects.doors import subject_and_world
 from polariscope.subjects.labelled import labelled_examples
 from polariscope.worlds.given import Data
 from polariscope.worlds.targets import target_values
+from polariscope.worlds.views.corruptions import corrupt
+from polariscope.worlds.views.corruptions.suites import suite_named
 from polariscope.worlds.world import World, sample_numbers, to_tensor
+
+__all__ = [
+    "NORM_NAMES",
+    "QUESTIONS",
+    "THRESHOLDS",
+    "NormCard",
+    "RobustnessCard",
+    "median_interval",
+    "minimal_adversarials",
+    "noise_gallery",
+    "quantile_gallery",
+    "robustness",
+]
 
 Question = Literal["corruptions", "noise", "attacks", "bounds"]
 QUESTIONS: tuple[Question, ...] = ("corruptions", "noise", "attacks", "bounds")
-THRESHOLDS: dict[Norm, float] = {"l2": 1.5, "linf": 0.3, "l0": 12.0}
-"""Distances at which accuracy is told if none are given: those of the work, for digits of 28 x 28 pixels."""
-NORM_NAMES: dict[Norm, str] = {"l2": "L2", "linf": "L∞", "l0": "L0"}
+THRESHOLDS: dict[Norm, tuple[float, ...]] = {"l2": (1.5,), "linf": (0.3,), "l0": (12.0,)}
+"""Distances at which accuracy is reported if none are given: those of the work, for digits of 28 x 28 pixels."""
 BLOCK = 50
 """Images that are attacked and kept together."""
-RESAMPLES = 1000
-GALLERY = 10
-"""Adversarials that are shown, over the quantiles of their distance."""
+STEPS = (10, 40)
+"""Steps of the two attacks that are compared: more of them must not do worse."""
+LEARNED: dict[Budget, tuple[int, tuple[float, ...], int]] = {
+    "quick": (2, (0.7,), 60),
+    "standard": (4, (0.5, 1.0), 150),
+    "full": (4, (0.35, 0.7, 1.0), 300),
+}
+"""Generators of noise, norms that each is trained at (as shares of ε* by Gaussian noise), and steps of the training."""
+TRAINED_ON = 500
+"""Images that generators of noise are trained on."""
+DISTAL_STEPS: dict[Budget, int] = {"quick": 50, "standard": 200, "full": 1000}
 Tell = Callable[[str, float], None]
 
 
 @dataclass(frozen=True, eq=False)
-class NormCard:
-    """What is known about one norm."""
+class _Examination:
+    """What all questions share: the classifier, images with their classes and numbers, and where results are kept."""
 
-    norm: Norm
-    threshold: float
-    results: Mapping[str, Attacked]
-    """By the attack's name with its settings."""
-    not_run: Mapping[str, str]
-    """Attacks that could not be run, with the reason."""
-    bounds: Bounds | NoBound | None = None
-    """Lower bounds, or why none is known; None if they were not asked for."""
-
-    @property
-    def lower(self) -> NDArray[np.float64] | None:
-        """The lower bound of each image, where one is known."""
-        return self.bounds.lower if isinstance(self.bounds, Bounds) else None
-
-    @property
-    def best(self) -> Attacked | None:
-        """The nearest adversarials over all attacks."""
-        return least(list(self.results.values())) if self.results else None
-
-    @property
-    def violations(self) -> int:
-        """Images with an adversarial nearer than their lower bound: none, if the bound is a certificate."""
-        if not isinstance(self.bounds, Bounds) or self.best is None:
-            return 0
-        return len(Confrontation(self.bounds, self.best.distances).violated)
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class RobustnessCard:
-    """How robust a classifier is, with what it was measured on."""
-
-    name: str
-    examples: int
-    clean: float
+    subject: Subject
+    world: World
+    index: NDArray[np.int64]
+    x: Tensor
+    y: Tensor
     budget: Budget
-    norms: tuple[NormCard, ...]
-    noise: tuple[NoiseDistances, ...] = ()
-    corruptions: Withstood | None = None
-    warnings: tuple[Warning, ...] = ()
-    skipped: Mapping[str, str] = field(default_factory=dict)
-    """Questions that were not asked or could not be answered, with the reason."""
-    images: Tensor | None = None
-    labels: NDArray[np.int64] | None = None
-    seed: int = 0
-    notes: tuple[str, ...] = ()
-
-    def of(self, norm: Norm) -> NormCard:
-        """The part of one norm."""
-        for card in self.norms:
-            if card.norm == norm:
-                return card
-        raise ValueError(f"the norm {norm} was not asked for: {', '.join(card.norm for card in self.norms)} were")
+    seed: int
+    kept: KeptAttacks
+    tell: Tell
+    draws: int = 0
+    """Draws over which a random classifier is averaged."""
 
     @property
-    def headline(self) -> str:
-        told = []
-        for card in self.norms:
-            if card.best is not None:
-                at = accuracy_at(card.best.distances, [card.threshold])[0]
-                told.append(f"{at:.0%} within {NORM_NAMES[card.norm]} {card.threshold:g}")
-        parts = [f"{self.name} classifies {self.clean:.0%} of {counted(self.examples, 'image')} right"]
-        if told:
-            parts.append(f"after attacks {', '.join(told)}")
-        if self.corruptions is not None:
-            parts.append(f"{self.corruptions.mean:.0%} under corruptions")
-        doubt = f" {counted(len(self.warnings), 'warning')}: do not trust the attacks alone." if self.warnings else ""
-        return f"{'; '.join(parts)}.{doubt}"
-
-    def records(self) -> list[dict[str, Any]]:
-        """A row for each attack, and one for all of a norm together."""
-        rows = []
-        for card in self.norms:
-            several = {**card.results, **({"all attacks": card.best} if card.best is not None else {})}
-            rows += [_row(card, name, result, self.seed) for name, result in several.items() if result is not None]
-            rows += [{"norm": NORM_NAMES[card.norm], "attack": name, "note": f"not run: {why}"}
-                     for name, why in card.not_run.items()]  # fmt: skip
-            if isinstance(card.bounds, Bounds):
-                rows.append(
-                    {
-                        "norm": NORM_NAMES[card.norm],
-                        "attack": f"{card.bounds.title}: {card.bounds.method}",
-                        "median": card.bounds.median,
-                        "accuracy": card.bounds.accuracy(card.threshold),
-                        "note": f"lower bound; {counted(card.violations, 'violation')} by attacks",
-                    }
-                )
-            elif isinstance(card.bounds, NoBound):
-                row = {"norm": NORM_NAMES[card.norm], "attack": "lower bound"}
-                rows.append(row | {"note": f"no bound is known: {card.bounds.reason}"})
-        return rows
-
-    def findings(self, title: str = "", settings: Mapping[str, Any] | None = None) -> Findings:
-        """The document."""
-        parts: list[Part] = [Values(name="summary", title="Robustness", entries=self._values(), hint=SUMMARY)]
-        if self.warnings:
-            rows = [{"name": w.name, "evidence": w.evidence, "advice": w.advice} for w in self.warnings]
-            columns = [Column("name", "Warning"), Column("evidence", "Evidence"), Column("advice", "What to do")]
-            parts.append(Records(name="warnings", title="Can it be trusted?", rows=rows, columns=columns, hint=TRUST))
-        parts += self._attack_parts()
-        if self.noise:
-            parts.append(self._noise_part())
-        if self.corruptions is not None:
-            about = self.corruptions.findings()
-            parts += [replace(part, name=f"corruptions_{part.name}") for part in about.parts]
-        if self.skipped:
-            rows = [{"question": name, "reason": why} for name, why in self.skipped.items()]
-            columns = [Column("question", "Question"), Column("reason", "Reason")]
-            parts.append(Records(name="not_run", title="Not run", rows=rows, columns=columns))
-        arrays = {}
-        for card in self.norms:
-            if card.best is not None:
-                arrays[f"{card.norm}_adversarials"] = card.best.adversarials.numpy()
-                arrays[f"{card.norm}_distances"] = card.best.distances
-            if card.lower is not None:
-                arrays[f"{card.norm}_bounds"] = card.lower
-        facts = {"examples": self.examples, "budget": self.budget, "clean": self.clean}
-        notes = list(self.notes) + [note for card in self.norms if card.best for note in card.best.notes]
-        return Findings(
-            title or f"Robustness of {self.name}", self.headline, parts, list(dict.fromkeys(notes)), facts, arrays,
-            settings=settings or {},
-        )  # fmt: skip
-
-    def _values(self) -> list[Value]:
-        entries = [Value("clean", "Accuracy without attack", self.clean, True, meaning=f"Of {self.examples} images.")]
-        for card in self.norms:
-            if card.best is None:
-                continue
-            name, distances = NORM_NAMES[card.norm], card.best.distances
-            median, interval = median_distance(distances), median_interval(distances, self.seed)
-            finite = np.isfinite(median)
-            entries.append(
-                Value(
-                    f"{card.norm}_median",
-                    f"Median {name} distance of the nearest adversarial",
-                    median if finite else None,
-                    True,
-                    "" if finite else "attacks find no adversarial for half of the images",
-                    "Half of the images are misclassified within it; an upper bound, as attacks may miss nearer ones.",
-                    interval=interval if np.isfinite(interval).all() else None,
-                )
-            )
-            at = float(accuracy_at(distances, [card.threshold])[0])
-            entries.append(Value(f"{card.norm}_accuracy", f"Accuracy within {name} {card.threshold:g}", at, True))
-        return entries
-
-    def _attack_parts(self) -> list[Part]:
-        rows = self.records()
-        if not rows:
-            return []
-        columns = (
-            Column("norm", "Norm"),
-            Column("attack", "Attack"),
-            Column("needs", "Needs", aside=True),
-            Column("median", "Median distance", "%.4g", "median"),
-            Column("interval", "95 % interval", aside=True),
-            Column("accuracy", "Accuracy at the threshold", "percent", "accuracy"),
-            Column("success", "Adversarials found", "percent", "found", aside=True),
-            Column("queries", "Queries per image", "%.0f", "queries"),
-            Column("note", "Note"),
-        )
-        parts: list[Part] = [Records(name="attacks", title="Attacks", rows=rows, columns=columns, hint=ATTACKS)]
-        shown = [card for card in self.norms if card.best is not None]
-        if shown:
-            curves = [
-                (
-                    NORM_NAMES[card.norm],
-                    card.best.distances if card.best is not None else np.zeros(0),
-                    card.lower,
-                    card.threshold,
-                )
-                for card in shown
-            ]
-            parts.append(
-                Chart(
-                    name="sandwich",
-                    title="Accuracy over the size of the perturbation",
-                    hint=SANDWICH,
-                    draw=lambda: robustness_figures.sandwich(curves),
-                )
-            )
-        if self.images is not None and self.images.ndim == 4:
-            parts += [part for card in shown if (part := self._gallery(card)) is not None]
-        return parts
-
-    def _gallery(self, card: NormCard) -> Pictures | None:
-        """Images above their nearest adversarials, from the nearest to the farthest."""
-        assert self.images is not None
-        assert card.best is not None
-        reached = np.flatnonzero(np.isfinite(card.best.distances) & (card.best.distances > 0))
-        if not len(reached):
-            return None
-        order = reached[np.argsort(card.best.distances[reached], kind="stable")]
-        picked = order[np.linspace(0, len(order) - 1, min(GALLERY, len(order))).astype(int)]
-        pair = torch.stack([self.images[picked].cpu(), card.best.adversarials[picked].cpu()])
-        pixels = (pair.clamp(0, 1) * 255).round().to(torch.uint8).numpy()
-        distances = ", ".join(f"{d:.3g}" for d in card.best.distances[picked])
-        strip = Strip(
-            pixels, NORM_NAMES[card.norm], note=f"distances {distances}", says="images and their adversarials"
-        )
-        return Pictures(
-            name=f"adversarials_{card.norm}",
-            title=f"Nearest adversarials, {NORM_NAMES[card.norm]}",
-            hint="Images above, their nearest adversarials below, over the quantiles of the distance.",
-            strips=[strip],
-        )
-
-    def _noise_part(self) -> Values:
-        entries = [
-            Value(
-                f"{one.noise}_median",
-                f"Median L2 norm of misleading {one.noise} noise (ε*)",
-                one.median if np.isfinite(one.median) else None,
-                True,
-                "" if np.isfinite(one.median) else "more than half of the images are classified right at any norm",
-            )
-            for one in self.noise
-        ]
-        return Values(name="noise", title="Noise", entries=entries, hint=NOISE)
-
-
-SUMMARY = "Distances are between images with pixels from 0 to 1; misclassified images have distance 0."
-TRUST = (
-    "Signs that attacks fail although the classifier is not robust. With any of them, low accuracy after attacks can "
-    "be believed, high accuracy cannot."
-)
-ATTACKS = (
-    "A row is an attack at its own settings, and the nearest of all of them. Queries are per image, with or without a "
-    "gradient."
-)
-SANDWICH = (
-    "Upper line: accuracy after all attacks; lower line: accuracy that a lower bound guarantees. What is true lies in "
-    "the shaded gap. Without a bound the gap reaches down to 0."
-)
-NOISE = "The least norm along one random direction of noise for each image; larger is more robust."
+    def numbers(self) -> dict[str, Any]:
+        return {"numbers": self.index.tolist(), "seed": self.seed}
 
 
 def robustness(
@@ -298,7 +124,10 @@ def robustness(
     only: Sequence[Question] = QUESTIONS,
     norms: Sequence[Norm] = ("l2", "linf", "l0"),
     budget: Budget = "standard",
-    thresholds: Mapping[Norm, float] | None = None,
+    thresholds: Mapping[Norm, float | Sequence[float]] | None = None,
+    also: Sequence[Attack | str] = (),
+    substitute: Any = None,
+    draws: int = 0,
     suite: str = "imagenet-c",
     count: int = 100,
     corrupted: int = 1000,
@@ -310,107 +139,124 @@ def robustness(
     """Measure how robust a classifier is.
 
     ``data`` has images with pixels from 0 to 1 and one class to predict. ``count`` images are attacked in each of the
-    ``norms``, ``corrupted`` ones are shown under the corruptions of a ``suite``. Results of attacks are kept in
-    ``folder``, under the ``identity`` of weights and data, so that an evaluation that was stopped goes on and a further
-    norm does not repeat another. ``tell`` hears what is done, and what share of it.
+    ``norms``, ``corrupted`` ones are shown under the corruptions of a ``suite``. The ``budget`` names the attacks;
+    ``also`` are further ones, and with a ``substitute`` attacks on that classifier are transferred. A classifier that
+    draws random numbers is attacked as the mean over so many ``draws``, and not attacked without them. Results are kept
+    in ``folder``, under the ``identity`` of weights and data, so that an evaluation that was stopped goes on and a
+    further norm or attack does not repeat another. ``tell`` hears what is done, and what share of it.
     """
-    unknown = [one for one in only if one not in QUESTIONS]
-    if unknown:
-        raise ValueError(f"there is no question {unknown[0]!r}: {', '.join(QUESTIONS)}")
-    if count < 1:
-        raise ValueError(f"count is {count}: at least 1 image is needed")
+    _check(only, norms, count)
     subject, world = subject_and_world(model, data)
     index, x, y = _examples(subject, world, count, seed)
     skipped: dict[str, str] = {one: "not asked for" for one in QUESTIONS if one not in only}
+    warnings = probe(subject, x, y, seed=seed)
+    notes = subject.notes
+    if is_random(warnings):
+        if draws < 2:
+            why = "the classifier draws random numbers: its mean over draws can be attacked, with draws=20 (--draws 20)"
+            skipped |= {one: why for one in only if one != "corruptions"}
+            only = tuple(one for one in only if one == "corruptions")
+        else:
+            subject = averaged(subject, draws, seed)
+            warnings = [one for one in warnings if one.name != "random outputs"] + probe(subject, x, y, seed=seed)
+            notes += (f"The classifier draws random numbers: what is attacked is its mean over {draws} draws, and an "
+                      "adversarial counts if the mean over other draws gets it wrong, too.",)  # fmt: skip
     with subject.at_rest():
         clean = float((subject.scores(x).argmax(1) == y).double().mean())
-    warnings: list[Warning] = []
-    cards: list[NormCard] = []
-    if "attacks" in only:
-        warnings += probe(subject, x, y, seed=seed)
-        with TemporaryDirectory() as spare:
-            kept = KeptAttacks(folder or Path(spare), {"model": subject.name, **(identity or {})})
-            for norm in norms:
-                cards.append(_attacked(subject, x, y, index, norm, budget, seed, kept, thresholds, tell))
-                warnings += compare_attacks(cards[-1].results)
-                warnings += zero_gradient_warnings(cards[-1].results)
-    if "bounds" in only:
-        cards = cards or [NormCard(norm, _threshold(norm, thresholds), {}, {}) for norm in norms]
-        for number, card in enumerate(cards):
-            settings = BoundSettings(seeds=3 if budget == "quick" else 10)
-            cards[number] = replace(card, bounds=lower_bounds(subject, x, y, card.norm, settings))
-            tell("bounds", (number + 1) / len(cards))
-    noise: list[NoiseDistances] = []
-    if "noise" in only:
-        for kind in ("gaussian", "uniform"):
-            noise.append(noise_distances(subject, x, y, kind, seed))
-            tell("noise", 0.5 * len(noise))
-    corruptions = None
+    limits = {norm: _thresholds(norm, thresholds) for norm in norms}
+    with TemporaryDirectory() as spare:
+        whose = {"model": subject.name, **(identity or {})} | ({"draws": draws} if draws else {})
+        kept = KeptAttacks(folder or Path(spare), whose)
+        asked = _Examination(subject, world, index, x, y, budget, seed, kept, tell, draws)
+        cards = [NormCard(norm, limits[norm], {}, {}) for norm in norms] if {"attacks", "bounds"} & set(only) else []
+        distal_images: Distal | None = None
+        if "attacks" in only:
+            extra = _further(also, substitute)
+            for number, card in enumerate(cards):
+                cards[number] = _attacked(asked, card, warnings, extra, substitute)
+                warnings += _judged(asked, cards[number])
+            distal_images = _distal(asked, skipped)
+        if "bounds" in only:
+            for number, card in enumerate(cards):
+                cards[number] = _bounded(asked, card, number, len(cards))
+        noise: list[NoiseDistances] = []
+        learned: LearnedDistances | None = None
+        if "noise" in only:
+            noise, learned = _noise(asked, skipped)
+        rejected = _rejection(asked, suite, distal_images) if "noise" in only else None
+    corruptions: Withstood | None = None
     if "corruptions" in only:
         try:
             corruptions = withstand(subject, world, suite, count=corrupted, seed=seed, tell=tell)
         except ValueError as error:
             skipped["corruptions"] = str(error)
     return RobustnessCard(
-        subject.name, len(x), clean, budget, tuple(cards), tuple(noise), corruptions,
-        tuple({warning.name: warning for warning in warnings}.values()), skipped, x.cpu(), y.cpu().numpy(), seed,
-        subject.notes,
+        subject.name, len(x), clean, budget, tuple(cards), tuple(noise), learned, corruptions, distal_images, rejected,
+        tuple({warning.name: warning for warning in warnings}.values()), skipped, x.cpu(), y.cpu().numpy(),
+        _decided(subject, cards), seed, notes,
     )  # fmt: skip
 
 
-def median_interval(distances: NDArray[np.float64], seed: int = 0) -> tuple[float, float]:
-    """A 95 % bootstrap interval of the median distance.
+def _check(only: Sequence[str], norms: Sequence[str], count: int) -> None:
+    unknown = [one for one in only if one not in QUESTIONS]
+    if unknown or not only:
+        asked = repr(unknown[0]) if unknown else "nothing"
+        raise ValueError(f"there is no question {asked}: {', '.join(QUESTIONS)}")
+    wrong = [norm for norm in norms if norm not in THRESHOLDS]
+    if wrong or not norms:
+        raise ValueError(f"there is no norm {wrong[0] if wrong else ''!r}: l0, l2, linf")
+    if count < 1:
+        raise ValueError(f"count is {count}: at least 1 image is needed")
 
-    >>> median_interval(np.full(9, 2.0))
-    (2.0, 2.0)
-    """
-    rng = np.random.default_rng(seed)
-    medians = np.median(rng.choice(distances, (RESAMPLES, len(distances))), axis=1)
-    low, high = np.quantile(medians, [0.025, 0.975], method="nearest")
-    return float(low), float(high)
+
+def _further(also: Sequence[Attack | str], substitute: Any) -> list[Attack]:
+    extra = [attacks.build({"name": one}) if isinstance(one, str) else one for one in also]
+    if substitute is not None:
+        extra.append(Transfer(as_subject(substitute)))
+    return extra
 
 
 def _examples(subject: Subject, world: World, count: int, seed: int) -> tuple[NDArray[np.int64], Tensor, Tensor]:
     """Images and the numbers of the classifier's outputs that are right for them."""
-    target = class_target(world)
     index = sample_numbers(world, count, seed)
+    return index, *_labelled(subject, world, index)
+
+
+def _labelled(subject: Subject, world: World, index: NDArray[np.int64]) -> tuple[Tensor, Tensor]:
+    target = class_target(world)
     x = to_tensor(world.observe(index))
     with subject.at_rest():
         outputs = subject.scores(x[:1]).shape[1]
     meant, _ = outputs_of(target, outputs, subject.name)
     y = torch.from_numpy(meant[target_values(world, index)[:, 0].astype(np.int64)])
-    x, y = labelled_examples(subject, x, y)
-    return index, x, y
+    return labelled_examples(subject, x, y)
 
 
 def _attacked(
-    subject: Subject,
-    x: Tensor,
-    y: Tensor,
-    index: NDArray[np.int64],
-    norm: Norm,
-    budget: Budget,
-    seed: int,
-    kept: KeptAttacks,
-    thresholds: Mapping[Norm, float] | None,
-    tell: Tell,
+    asked: _Examination, card: NormCard, warnings: Sequence[Warning], also: Sequence[Attack], substitute: Any
 ) -> NormCard:
-    suite = attack_suite(norm, budget)
+    suite = attack_suite(card.norm, asked.budget, asked.subject, gradients=has_gradient(warnings), also=also)
     results: dict[str, Attacked] = {}
     not_run: dict[str, str] = {}
-    blocks = torch.arange(len(x)).split(BLOCK)
+    needs: dict[str, str] = {}
     for number, attack in enumerate(suite):
         name = attack_title(attack)
+        share = partial(_share, asked.tell, f"attacks in {NORM_NAMES[card.norm]}", number, len(suite))
         try:
-            share = partial(_share, tell, f"{norm} attacks", number, len(suite))
-            results[name] = _blocks(attack, subject, x, y, index, norm, seed, kept, blocks, share)
+            results[name] = _blocks(asked, attack, card.norm, share)
+            needs[name] = attack.needs
         except NoGradient as error:
             not_run[name] = str(error)
         except ValueError as error:
-            if not attack.refuses(subject_classes(subject, x)):
+            if not attack.refuses(_classes(asked)):
                 raise
             not_run[name] = str(error)
-    return NormCard(norm, _threshold(norm, thresholds), results, not_run)
+    for attack in also:
+        if card.norm not in attack.norms:
+            not_run[attack_title(attack)] = f"it works in {' and '.join(attack.norms)}"
+    if substitute is None and card.norm != "l0":
+        not_run["transfer"] = "no substitute was given (--substitute)"
+    return replace(card, results=results, not_run=not_run, needs=needs)
 
 
 def _share(tell: Tell, name: str, at: int, count: int, share: float) -> None:
@@ -418,44 +264,217 @@ def _share(tell: Tell, name: str, at: int, count: int, share: float) -> None:
 
 
 def _blocks(
-    attack: Attack,
-    subject: Subject,
-    x: Tensor,
-    y: Tensor,
-    index: NDArray[np.int64],
-    norm: Norm,
-    seed: int,
-    kept: KeptAttacks,
-    blocks: Sequence[Tensor],
-    tell: Callable[[float], None],
+    asked: _Examination, attack: Attack, norm: Norm, tell: Callable[[float], None], epsilons: tuple[float, ...] = ()
 ) -> Attacked:
+    """An attack on all images, block by block."""
     parts = []
+    blocks = torch.arange(len(asked.x)).split(BLOCK)
     for done, rows in enumerate(blocks, 1):
-        parts.append(kept.attacked(attack, subject, x[rows], y[rows], index[rows.numpy()], norm=norm, seed=seed))
+        x, y, numbers = asked.x[rows], asked.y[rows], asked.index[rows.numpy()]
+        part = asked.kept.attacked(
+            attack, asked.subject, x, y, numbers, norm=norm, seed=asked.seed, epsilons=epsilons
+        )  # fmt: skip
+        parts.append(confirmed(part, averaged(asked.subject, asked.draws, asked.seed + 1), y) if asked.draws else part)
         tell(done / len(blocks))
     return joined(parts)
 
 
-def subject_classes(subject: Subject, x: Tensor) -> int:
-    """How many classes a classifier scores."""
+def _classes(asked: _Examination) -> int:
+    with asked.subject.at_rest():
+        return int(asked.subject.scores(asked.x[:1]).shape[1])
+
+
+def _judged(asked: _Examination, card: NormCard) -> list[Warning]:
+    """What the results of attacks in one norm say about whether they can be trusted."""
+    warnings = compare_attacks(card.results, card.needs) + zero_gradient_warnings(card.results)
+    typical = median_distance(card.best.distances) if card.best is not None else 0.0
+    if card.norm == "l0" or "gradient" not in card.needs.values() or not 0 < typical < np.inf:
+        return warnings
+    few, many = (
+        _blocks(asked, PGD(steps, 2.5 / steps, random_start=False), card.norm, lambda share: None, (typical,))
+        for steps in STEPS
+    )
+    return warnings + more_steps_do_worse(few, many, STEPS)
+
+
+def _distal(asked: _Examination, skipped: dict[str, str]) -> Distal | None:
+    """An image of each class that began as noise."""
+    classes = np.unique(asked.y.cpu().numpy())[:10]
+    shape = tuple(asked.x.shape[1:])
+    key = {"shape": list(shape), "classes": classes.tolist(), "steps": DISTAL_STEPS[asked.budget], **asked.numbers}
+
+    def compute() -> Stored:
+        made = distal(asked.subject, classes, shape, steps=DISTAL_STEPS[asked.budget], near=asked.x, seed=asked.seed)
+        assert made.distances is not None
+        arrays = {"images": made.images.numpy(), "labels": made.labels, "confidences": made.confidences,
+                  "steps": made.steps, "distances": made.distances}  # fmt: skip
+        return arrays, {"asked": made.asked}
+
+    try:
+        arrays, facts = asked.kept.kept("distal", key, compute)
+    except NoGradient as error:
+        skipped["distal images"] = str(error)
+        return None
+    asked.tell("distal images", 1.0)
+    images = torch.from_numpy(arrays["images"])
+    return Distal(images, arrays["labels"], arrays["confidences"], arrays["steps"], facts["asked"],
+                  arrays["distances"], asked.subject.name, asked.seed)  # fmt: skip
+
+
+def _bounded(asked: _Examination, card: NormCard, number: int, count: int) -> NormCard:
+    """Lower bounds, block by block, held against the attacks."""
+    settings = BoundSettings(seeds=3 if asked.budget == "quick" else 10)
+    blocks = torch.arange(len(asked.x)).split(BLOCK)
+    parts: list[Bounds] = []
+    for done, rows in enumerate(blocks, 1):
+        part = _kept_bounds(asked, card.norm, rows, settings)
+        if isinstance(part, NoBound):
+            return replace(card, bounds=part)
+        parts.append(part)
+        asked.tell("bounds", (number + done / len(blocks)) / count)
+    known = joined_bounds(parts)
+    best = card.best
+    if best is None:
+        return replace(card, bounds=known)
+    held = confront(known, asked.subject, asked.x, asked.y, best.adversarials, best.distances, settings)
+    return replace(card, bounds=known, confrontation=held)
+
+
+def _kept_bounds(asked: _Examination, norm: Norm, rows: Tensor, settings: BoundSettings) -> Bounds | NoBound:
+    key = {"norm": norm, "settings": repr(settings), "numbers": asked.index[rows.numpy()].tolist()}
+
+    def compute() -> Stored:
+        return stored_bounds(lower_bounds(asked.subject, asked.x[rows], asked.y[rows], norm, settings))
+
+    return bounds_of(norm, asked.kept.kept("bounds", key, compute))
+
+
+def stored_bounds(known: Bounds | NoBound) -> Stored:
+    """Bounds as arrays and facts."""
+    if isinstance(known, NoBound):
+        return {}, {"reason": known.reason}
+    arrays: dict[str, NDArray[Any]] = {"lower": known.lower}
+    methods = list(known.by_method)
+    arrays |= {f"method {place}": known.by_method[name] for place, name in enumerate(methods)}
+    if known.abstained is not None:
+        arrays["abstained"] = known.abstained
+    facts = {"kind": known.kind, "method": known.method, "methods": methods, "seeds": list(known.seeds),
+             "confidence": known.confidence, "space": known.space, "notes": list(known.notes)}  # fmt: skip
+    if known.binarised is not None:
+        inner, about = stored_bounds(known.binarised)
+        arrays |= {f"binarised {name}": value for name, value in inner.items()}
+        facts["binarised"] = about
+    return arrays, facts
+
+
+def bounds_of(norm: Norm, stored: Stored) -> Bounds | NoBound:
+    """Bounds of arrays and facts."""
+    arrays, facts = stored
+    if "reason" in facts:
+        return NoBound(norm, facts["reason"])
+    inner = {name.removeprefix("binarised "): value for name, value in arrays.items() if name.startswith("binarised ")}
+    binarised = bounds_of(norm, (inner, facts["binarised"])) if "binarised" in facts else None
+    assert not isinstance(binarised, NoBound)
+    methods = {name: arrays[f"method {place}"] for place, name in enumerate(facts["methods"])}
+    return Bounds(
+        norm, facts["kind"], facts["method"], arrays["lower"], methods, tuple(facts["seeds"]), facts["confidence"],
+        arrays.get("abstained"), facts["space"], binarised, tuple(facts["notes"]),
+    )  # fmt: skip
+
+
+def _noise(asked: _Examination, skipped: dict[str, str]) -> tuple[list[NoiseDistances], LearnedDistances | None]:
+    """ε* by Gaussian and uniform noise, and by noise that new generators learn against the classifier."""
+    noise = []
+    for kind in ("gaussian", "uniform"):
+        compute = partial(_stored_noise, asked, kind)
+        arrays, facts = asked.kept.kept(f"{kind}-noise", asked.numbers, compute)
+        noise.append(
+            NoiseDistances(arrays["distances"], kind, asked.seed, facts["queries"], torch.from_numpy(arrays["noisy"]))
+        )
+        asked.tell("noise", 0.1 * len(noise))
+    generators, shares, steps = LEARNED[asked.budget]
+    typical = noise[0].median
+    if not np.isfinite(typical) or typical == 0:
+        typical = float(reach(asked.x.flatten(1), "l2").median()) / 2
+    attack = NoiseAttack(tuple(round(share * typical, 4) for share in shares), steps=steps)
+    key = {"norms": list(attack.norms), "steps": steps, "generators": generators, **asked.numbers}
+    try:
+        arrays, facts = asked.kept.kept("learned-noise", key, partial(_stored_generators, asked, attack, generators))
+    except (NoGradient, RuntimeError) as error:
+        skipped["learned noise"] = f"generators of noise learn from gradients of the classifier: {error}"
+        return noise, None
+    asked.tell("noise", 1.0)
+    noise.append(
+        NoiseDistances(arrays["distances"], "learned", asked.seed, facts["queries"], torch.from_numpy(arrays["noisy"]))
+    )
+    return noise, LearnedDistances(tuple(facts["seeds"]), tuple(facts["norms"]), arrays["medians"])
+
+
+def _stored_noise(asked: _Examination, kind: Literal["gaussian", "uniform"]) -> Stored:
+    measured = noise_distances(asked.subject, asked.x, asked.y, kind, asked.seed)
+    assert measured.noisy is not None
+    return {"distances": measured.distances, "noisy": measured.noisy.numpy()}, {"queries": measured.queries}
+
+
+def _stored_generators(asked: _Examination, attack: NoiseAttack, generators: int) -> Stored:
+    """New generators, trained on images of their own where there are any."""
+    rest = np.setdiff1d(sample_numbers(asked.world, TRAINED_ON + len(asked.index), asked.seed + 1), asked.index)
+    index = rest[:TRAINED_ON] if len(rest) >= len(asked.index) else asked.index
+    x, y = _labelled(asked.subject, asked.world, index)
+    with asked.subject.at_rest(gradients=True):
+        if not asked.subject.scores(x[:1].clone().requires_grad_()).requires_grad:
+            raise NoGradient(f"{asked.subject.name} gives no gradient of its scores")
+    measured = generator_distances(
+        asked.subject, x, y, attack, tuple(range(generators)), on=(asked.x, asked.y),
+        tell=lambda share: asked.tell("noise", 0.2 + 0.8 * share),
+    )  # fmt: skip
+    worst = measured.distances[int(measured.medians.argmin())]
+    assert worst.noisy is not None
+    arrays = {"medians": measured.medians, "distances": worst.distances, "noisy": worst.noisy.numpy()}
+    facts = {"seeds": [one.seed for one in measured.noises], "norms": [one.norm for one in measured.noises],
+             "queries": worst.queries}  # fmt: skip
+    return arrays, facts
+
+
+def _rejection(asked: _Examination, suite: str, distal_images: Distal | None) -> Rejection | None:
+    """Confidence on the images beside that on noise, distal images and corrupted ones."""
+    if asked.x.ndim != 4:
+        return None
+    generator = torch.Generator().manual_seed(asked.seed)
+    noise = torch.rand(asked.x.shape, generator=generator, dtype=torch.float32).to(asked.x)
+    others: dict[str, Any] = {"uniform noise": noise}
+    if distal_images is not None:
+        others["distal images"] = distal_images.images.to(asked.x)
+    pixels = (asked.x * 255).round().to(torch.uint8).cpu().numpy()
+    changed, labels = [], []
+    known = suite_named(suite)
+    for kind in known.benchmark:
+        severity = (known.kinds[kind].severities + 1) // 2
+        try:
+            images = corrupt(pixels, kind, severity, suite=suite, seed=asked.seed, index=asked.index)
+        except ValueError:
+            continue  # an image too small for one corruption still has the others
+        changed.append(to_tensor(np.asarray(images)))
+        labels.append(asked.y.cpu())
+    if changed:
+        others[suite] = (torch.cat(changed).to(asked.x), torch.cat(labels))
+    return rejection(asked.subject, asked.x, asked.y, others)
+
+
+def _decided(subject: Subject, cards: Sequence[NormCard]) -> dict[Norm, NDArray[np.int64]]:
+    """The classes at the nearest adversarials."""
+    decided: dict[Norm, NDArray[np.int64]] = {}
     with subject.at_rest():
-        return int(subject.scores(x[:1]).shape[1])
+        for card in cards:
+            if card.best is not None:
+                parts = [subject.scores(part).argmax(1).cpu() for part in card.best.adversarials.split(250)]
+                decided[card.norm] = torch.cat(parts).numpy()
+    return decided
 
 
-def _threshold(norm: Norm, thresholds: Mapping[Norm, float] | None) -> float:
-    return (thresholds or {}).get(norm, THRESHOLDS[norm])
-
-
-def _row(card: NormCard, name: str, result: Attacked, seed: int) -> dict[str, Any]:
-    median = median_distance(result.distances)
-    low, high = median_interval(result.distances, seed)
-    return {
-        "norm": NORM_NAMES[card.norm],
-        "attack": name,
-        "median": median if np.isfinite(median) else None,
-        "interval": f"{low:.3g} to {high:.3g}",
-        "accuracy": float(accuracy_at(result.distances, [card.threshold])[0]),
-        "success": float(np.isfinite(result.distances).mean()),
-        "queries": float(result.queries.mean()),
-        "note": "" if np.isfinite(median) else "no adversarial for half of the images: the median is infinite",
-    }
+def _thresholds(norm: Norm, given: Mapping[Norm, float | Sequence[float]] | None) -> tuple[float, ...]:
+    asked = (given or {}).get(norm, THRESHOLDS[norm])
+    several = tuple(float(one) for one in (asked if isinstance(asked, Sequence) else (asked,)))
+    if not several or min(several) <= 0:
+        raise ValueError(f"thresholds are one or more positive sizes of a perturbation; got {several} for {norm}")
+    return several

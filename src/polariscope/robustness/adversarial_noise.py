@@ -8,7 +8,7 @@ generators that are new to the network. (Rusak et al. 2020, sections 3.2 and 3.3
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -194,9 +194,11 @@ def generator_distances(
     attack: NoiseAttack,
     seeds: Sequence[int] = (0, 1, 2, 3),
     on: tuple[Any, Any] | None = None,
+    tell: Callable[[float], None] = lambda share: None,
 ) -> GeneratorDistances:
-    """Train new generators of several seeds on ``(x, y)``, and measure what the network stands of their noise, on other
-    observations if they are given. Of the norms of the attack, each seed keeps the one with the smallest ε*."""
+    """Train new generators of several seeds on ``(x, y)``, and measure how robust the network is to their noise, on
+    other observations if they are given. Of the norms of the attack, each seed keeps the one with the smallest ε*.
+    ``tell`` hears what share of the work is done."""
     if len(set(seeds)) != len(seeds) or len(seeds) < 2:
         raise ValueError(f"the spread over generators needs at least 2 different seeds; got {tuple(seeds)}")
     subject, kept = as_subject(model), []
@@ -205,6 +207,7 @@ def generator_distances(
         for norm in attack.norms:
             noise = learn_noise(subject, x, y, norm, attack, seed)
             tried.append((noise, noise_distances(subject, *(on or (x, y)), noise.generator, seed)))
+            tell((len(kept) + len(tried) / len(attack.norms)) / len(seeds))
         kept.append(min(tried, key=lambda one: one[1].median))
     noises, distances = zip(*kept, strict=True)
     return GeneratorDistances(noises, distances)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,8 @@ from polariscope.robustness.attacks import Attack, Attacked, Norm, attacks
 from polariscope.strict_json import json_text
 from polariscope.subjects import Subject
 
+Stored = tuple[dict[str, NDArray[Any]], dict[str, Any]]
+"""Arrays by name, and what else there is to know as JSON."""
 ROWS = ("distances", "queries", "gradients", "zero_gradients", "by")
 
 
@@ -42,6 +45,7 @@ class KeptAttacks:
         *,
         norm: Norm,
         seed: int,
+        epsilons: tuple[float, ...] = (),
     ) -> Attacked:
         """The result of an attack on a block of images: read if it is there, else computed and kept."""
         key = {
@@ -51,14 +55,41 @@ class KeptAttacks:
             "seed": seed,
             "numbers": np.asarray(numbers).tolist(),
         }
+        if epsilons:
+            key["epsilons"] = list(epsilons)
         path = self.folder / f"{attacks.name_of(attack)}-{norm}-{fingerprint(key)}.safetensors"
         kept = read_attacked(path)
         if kept is not None:
             return kept
-        result = attack(subject, x, y, norm=norm, seed=seed, numbers=numbers)
+        result = attack(subject, x, y, norm=norm, seed=seed, numbers=numbers, epsilons=epsilons or None)
         self.folder.mkdir(parents=True, exist_ok=True)
         write_attacked(path, result)
         return result
+
+    def kept(self, name: str, key: dict[str, Any], compute: Callable[[], Stored]) -> Stored:
+        """Arrays and facts of another kind of measurement: read if they are there, else computed and kept."""
+        path = self.folder / f"{name}-{fingerprint({**self.identity, 'measurement': name, **key})}.safetensors"
+        if (stored := read_stored(path)) is not None:
+            return stored
+        stored = compute()
+        self.folder.mkdir(parents=True, exist_ok=True)
+        arrays, facts = stored
+        tensors = {part: torch.from_numpy(np.array(value)) for part, value in arrays.items()}
+        with atomic(path) as draft:
+            save_file(tensors, draft, {"facts": json_text(facts)})
+        return stored
+
+
+def read_stored(path: Path) -> Stored | None:
+    """Kept arrays and facts; None if there are none, or if their file is damaged."""
+    if not path.exists():
+        return None
+    try:
+        with safe_open(path, "pt") as file:
+            facts = json.loads(file.metadata()["facts"])
+            return {name: file.get_tensor(name).numpy() for name in file.keys()}, facts  # noqa: SIM118 - no mapping
+    except (SafetensorError, KeyError, TypeError, ValueError, OSError):
+        return None
 
 
 def write_attacked(path: Path, result: Attacked) -> None:

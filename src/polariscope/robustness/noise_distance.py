@@ -39,6 +39,8 @@ class NoiseDistances:
     seed: int
     queries: int
     """Observations that the network was asked about."""
+    noisy: Tensor | None = None
+    """Each observation with the least noise that misleads; as it is where none is needed or none does."""
 
     @property
     def median(self) -> float:
@@ -101,7 +103,7 @@ def noise_distances(
         seed_step(seed, 0)
         search.towards(_draw(noise, x).flatten(1))
     named = noise if isinstance(noise, str) else "learned"
-    return NoiseDistances(search.distances.cpu().numpy(), named, seed, search.queries)
+    return NoiseDistances(search.distances.cpu().numpy(), named, seed, search.queries, search.least.cpu())
 
 
 def images_with_classes(subject: Subject, x: Any, y: Any) -> tuple[Tensor, Tensor]:
@@ -116,6 +118,7 @@ class _Search:
         self.subject, self.x, self.y, self.batch_size = subject, x, y, batch_size
         self.distances = torch.full((len(x),), math.inf, dtype=torch.float64, device=x.device)
         self.queries = 0
+        self.least = x.clone()
 
     def towards(self, noise: Tensor) -> None:
         """Fill in the distances along one direction for each observation."""
@@ -138,7 +141,8 @@ class _Search:
             misled = self.misled(rows, middle)
             low[rows] = torch.where(misled, low[rows], middle)
             high[rows] = torch.where(misled, middle, high[rows])
-        change = self.noisy(rows, high[rows]) - self.x[rows]
+        self.least[rows] = self.noisy(rows, high[rows])
+        change = self.least[rows] - self.x[rows]
         self.distances[rows] = change.flatten(1).double().norm(dim=1)
 
     def noisy(self, rows: Tensor, lengths: Tensor) -> Tensor:

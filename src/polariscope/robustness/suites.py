@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Sequence
 from typing import Any, Literal
 
 from polariscope.robustness.attacks import Attack, Norm, attacks
+from polariscope.robustness.attacks.binarised import Binarised
+from polariscope.robustness.synthesis.classifier import ABSClassifier
+from polariscope.subjects import Subject
 
 Budget = Literal["quick", "standard", "full"]
 Chosen = tuple[tuple[str, dict[str, Any]], ...]
@@ -56,12 +61,131 @@ FULL: dict[Norm, Chosen] = {
 }
 SUITES: dict[Budget, dict[Norm, Chosen]] = {"quick": QUICK, "standard": STANDARD, "full": FULL}
 
+# A classifier that gives no gradient is attacked by its scores in place of them.
+BY_SCORES: dict[Budget, dict[Norm, Chosen]] = {
+    "quick": {
+        "l2": (("estimated", {"of": "fast-gradient", "method": "nes", "samples": 25, "sizes": [0.1]}),),
+        "linf": (("square", {"steps": 200}),),
+        "l0": (),
+    },
+    "standard": {
+        "l2": (
+            ("estimated", {"of": "fast-gradient", "method": "nes"}),
+            ("estimated", {"of": {"name": "ddn", "steps": 20}, "method": "nes", "sizes": [0.1]}),
+            ("square", {"steps": 500}),
+        ),
+        "linf": (
+            ("estimated", {"of": "fast-gradient", "method": "nes"}),
+            ("estimated", {"of": {"name": "pgd", "steps": 10}, "method": "nes", "sizes": [0.1]}),
+        ),
+        "l0": (),
+    },
+    "full": {
+        "l2": (
+            ("estimated", {"of": "fast-gradient"}),
+            ("estimated", {"of": "deepfool"}),
+            ("estimated", {"of": {"name": "ddn", "steps": 50}, "sizes": [0.1]}),
+        ),
+        "linf": (
+            ("estimated", {"of": "fast-gradient"}),
+            ("estimated", {"of": "deepfool"}),
+            ("estimated", {"of": {"name": "pgd", "steps": 20}, "sizes": [0.1]}),
+        ),
+        "l0": (),
+    },
+}
 
-def attack_suite(norm: Norm, budget: Budget) -> list[Attack]:
-    """The attacks of a budget in a norm, the cheapest first."""
+# A classifier that searches for codes to answer is attacked on a shorter search, with its gradient at the codes found
+# (the envelope theorem); its full search decides what counts.
+BY_SYNTHESIS: dict[Budget, dict[Norm, Chosen]] = {
+    "quick": {
+        "l2": (("latent-descent", {"form": "segment"}), ("verified", {"of": {"name": "deepfool", "steps": 10}})),
+        "linf": (("latent-descent", {"form": "segment"}), ("verified", {"of": {"name": "deepfool", "steps": 10}})),
+        "l0": (("verified", {"of": {"name": "pointwise", "restarts": 1}}),),
+    },
+    "standard": {
+        "l2": (
+            ("latent-descent", {"form": "segment"}),
+            ("latent-descent", {"step": 0.05, "steps": 60}),
+            ("verified", {"of": "fast-gradient"}),
+            ("verified", {"of": {"name": "deepfool", "steps": 20}}),
+            ("verified", {"of": {"name": "ddn", "steps": 50}}),
+            ("verified", {"of": {"name": "gaussian-noise", "repeats": 1}}),
+            ("verified", {"of": {"name": "boundary", "steps": 300}}),
+        ),
+        "linf": (
+            ("latent-descent", {"form": "segment"}),
+            ("verified", {"of": "fast-gradient"}),
+            ("verified", {"of": {"name": "deepfool", "steps": 20}}),
+            ("verified", {"of": {"name": "pgd", "steps": 20}}),
+            ("verified", {"of": {"name": "mim", "steps": 20}}),
+        ),
+        "l0": (
+            ("verified", {"of": {"name": "sigma-zero", "steps": 100}}),
+            ("verified", {"of": {"name": "pointwise", "restarts": 1}}),
+        ),
+    },
+    "full": {
+        "l2": (
+            ("latent-descent", {"form": "segment"}),
+            ("latent-descent", {}),
+            ("verified", {"of": "fast-gradient"}),
+            ("verified", {"of": "deepfool"}),
+            ("verified", {"of": {"name": "ddn", "steps": 200}}),
+            ("verified", {"of": {"name": "pgd", "steps": 40}}),
+            ("verified", {"of": "gaussian-noise"}),
+            ("verified", {"of": {"name": "pointwise", "restarts": 1}}),
+            ("verified", {"of": {"name": "boundary", "steps": 5000}}),
+        ),
+        "linf": (
+            ("latent-descent", {}),
+            ("verified", {"of": "fast-gradient"}),
+            ("verified", {"of": "deepfool"}),
+            ("verified", {"of": {"name": "pgd", "steps": 40}}),
+            ("verified", {"of": {"name": "mim", "steps": 40}}),
+            ("verified", {"of": {"name": "apgd", "steps": 50}}),
+        ),
+        "l0": (
+            ("verified", {"of": {"name": "sigma-zero", "steps": 300}}),
+            ("verified", {"of": "salt-and-pepper"}),
+            ("verified", {"of": {"name": "pointwise", "restarts": 10}}),
+        ),
+    },
+}
+
+
+def attack_suite(
+    norm: Norm,
+    budget: Budget,
+    subject: Subject | None = None,
+    *,
+    gradients: bool = True,
+    also: Sequence[Attack] = (),
+) -> list[Attack]:
+    """The attacks of a budget in a norm, the cheapest first; ``also`` are further ones, as far as they have the norm.
+
+    What is known of the classifier decides: one by synthesis that searches for its codes has attacks of its own, and
+    without ``gradients`` attacks by scores take the place of those that need them. For a classifier that binarises its
+    images, every attack then undoes what the threshold hides.
+    """
     if budget not in SUITES:
         raise ValueError(f"the budget is {budget!r}: quick, standard or full")
-    return [attacks.build({"name": name, **settings}) for name, settings in SUITES[budget][norm]]
+    module = None if subject is None else subject.module
+    searches = isinstance(module, ABSClassifier) and not callable(getattr(module, "linear_generators", None))
+    chosen = list((BY_SYNTHESIS if searches else SUITES)[budget][norm])
+    if isinstance(module, ABSClassifier) and not searches and norm != "l0":
+        chosen.append(("latent-descent", {}))
+    suite = [attacks.build({"name": name, **settings}) for name, settings in chosen]
+    if not gradients:
+        suite += [attacks.build({"name": name, **settings}) for name, settings in BY_SCORES[budget][norm]]
+    suite += [attack for attack in also if norm in attack.norms]
+    if norm != "l0" and _binarises(module):
+        suite = [Binarised(attack, float(getattr(module, "threshold", 0.5))) for attack in suite]
+    return suite
+
+
+def _binarises(module: Any) -> bool:
+    return callable(getattr(module, "binarised", None)) and bool(getattr(module, "binary", True))
 
 
 def attack_title(attack: Attack) -> str:
@@ -69,8 +193,20 @@ def attack_title(attack: Attack) -> str:
 
     >>> attack_title(attack_suite("linf", "quick")[1])
     'pgd steps=20'
+    >>> attack_title(attacks.build({"name": "binarised", "of": {"name": "pgd", "steps": 20}}))
+    'binarised pgd steps=20'
     """
     name = attacks.name_of(attack)
-    usual, own = (attacks.describe(one) for one in (attacks.build({"name": name}), attack))
-    changed = [f"{key}={value}" for key, value in own.items() if usual.get(key) != value]
-    return " ".join([name, *changed])
+    words = [name]
+    for one in dataclasses.fields(attack):  # type: ignore[arg-type]  # attacks are dataclasses
+        value = getattr(attack, one.name)
+        if isinstance(value, Attack):
+            words.append(attack_title(value))
+        elif value != _default(one):
+            words.append(f"{one.name}={value.name if isinstance(value, Subject) else value}")
+    return " ".join(words)
+
+
+def _default(setting: dataclasses.Field[Any]) -> Any:
+    made = setting.default_factory is not dataclasses.MISSING
+    return setting.default_factory() if made else setting.default  # type: ignore[misc]

@@ -7,7 +7,7 @@ the classifier answers (:func:`probe`), and how the results of attacks compare (
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -96,6 +96,16 @@ def probe(subject: Subject, x: Tensor, y: Tensor, *, seed: int = 0) -> list[Warn
     return warnings
 
 
+def is_random(warnings: Sequence[Warning]) -> bool:
+    """Whether a classifier was found to draw random numbers."""
+    return any(warning.name == "random outputs" for warning in warnings)
+
+
+def has_gradient(warnings: Sequence[Warning]) -> bool:
+    """Whether a classifier was not found to be without gradients."""
+    return not any(warning.name == "no gradient" for warning in warnings)
+
+
 def _slopes(subject: Subject, x: Tensor, y: Tensor, seed: int) -> list[Warning]:
     """Warnings from gradients beside finite differences along random directions."""
     with subject.at_rest(gradients=True):
@@ -154,15 +164,18 @@ def _slopes(subject: Subject, x: Tensor, y: Tensor, seed: int) -> list[Warning]:
     return warnings
 
 
-def compare_attacks(results: Mapping[str, Attacked], *, boundless: bool = True) -> list[Warning]:
+def compare_attacks(
+    results: Mapping[str, Attacked], needs: Mapping[str, str] | None = None, *, boundless: bool = True
+) -> list[Warning]:
     """Warnings from attacks in one norm, by name: attacks that know less win, and attacks without a limit fail.
 
+    ``needs`` says what each attack knows of the classifier: gradient, score or decision; without it the name decides.
     ``boundless`` says that the attacks looked for the nearest adversarial at any distance.
     """
     kinds: dict[str, list[Attacked]] = {"gradient": [], "score": [], "decision": [], "transfer": []}
     for name, result in results.items():
         base = name.split(" ")[0]
-        kind = "transfer" if base == "transfer" else _needs(base)
+        kind = "transfer" if base == "transfer" else (needs or {}).get(name) or _needs(base)
         kinds[kind].append(result)
     warnings = []
     white = _nearest(kinds["gradient"])
@@ -226,7 +239,8 @@ def zero_gradient_warnings(results: Mapping[str, Attacked]) -> list[Warning]:
 
 
 def _needs(name: str) -> str:
-    return str(attacks.get(name).needs) if name in attacks.names() else "decision"
+    declared = attacks.get(name).needs if name in attacks.names() else "decision"
+    return declared if isinstance(declared, str) else "gradient"  # an attack that holds another needs what that needs
 
 
 def _nearest(results: list[Attacked]) -> Any:

@@ -79,7 +79,7 @@ def bounds(
                 return part
             done.append(part)
             tell(sum(map(len, done)), len(images))
-    return _joined(done)
+    return joined_bounds(done)
 
 
 def _method(model: Any) -> Method | str:
@@ -118,7 +118,7 @@ def network_bounds(model: nn.Module, x: Tensor, y: Tensor, norm: Norm, settings:
     return combined(norm, "certificate", methods, np.ones(len(x), bool), notes=notes)  # what is wrong has 0 already
 
 
-def _joined(parts: list[Bounds]) -> Bounds:
+def joined_bounds(parts: list[Bounds]) -> Bounds:
     """Bounds of several blocks of images as one."""
     first = parts[0]
     if len(parts) == 1:
@@ -141,6 +141,6 @@ def _joined(parts: list[Bounds]) -> Bounds:
         first.confidence,
         np.concatenate(left) if left else None,
         first.space,
-        _joined(inner) if inner else None,
+        joined_bounds(inner) if inner else None,
         tuple(dict.fromkeys(note for part in parts for note in part.notes)),
     )

@@ -1,0 +1,542 @@
+"""What is known about the robustness of a classifier, and the document that shows it.
+
+Attacks bound the distance of the nearest adversarial from above, certificates from below; the card shows both for every
+norm, image by image (Schott, Rauber, Bethge and Brendel 2019; Spec 001b, sections B6 and B7).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from polariscope.examination.corruptions import Withstood
+from polariscope.findings import Chart, Column, Findings, Part, Pictures, Records, Strip, Value, Values
+from polariscope.grammar import counted
+from polariscope.report import robustness_figures
+from polariscope.robustness.attacks import Attacked, Norm, accuracy_at, least
+from polariscope.robustness.attacks.attacked import median_distance
+from polariscope.robustness.attacks.distal import Distal
+from polariscope.robustness.bounds import Bounds, Confrontation, NoBound
+from polariscope.robustness.distances import QUARTERS, distribution, quarters
+from polariscope.robustness.noise_distance import NoiseDistances
+from polariscope.robustness.rejection import Rejection
+from polariscope.robustness.suites import Budget
+from polariscope.robustness.trust import Warning
+
+NORM_NAMES: dict[Norm, str] = {"l2": "L2", "linf": "L∞", "l0": "L0"}
+RESAMPLES = 1000
+GALLERY = 6
+"""Adversarials that are shown of each quarter."""
+SIGMAS = (0.1, 0.2, 0.3, 0.5, 0.8)
+"""Standard deviations of the Gaussian noise in the gallery of noise."""
+SHOWN = 4
+"""Images in the gallery of noise."""
+
+
+@dataclass(frozen=True, eq=False)
+class NormCard:
+    """What is known about one norm."""
+
+    norm: Norm
+    thresholds: tuple[float, ...]
+    results: Mapping[str, Attacked]
+    """By the attack's name with its settings."""
+    not_run: Mapping[str, str]
+    """Attacks that could not be run, with the reason."""
+    bounds: Bounds | NoBound | None = None
+    """Lower bounds, or why none is known; None if they were not asked for."""
+    needs: Mapping[str, str] = field(default_factory=dict)
+    """What each attack knows of the classifier: gradient, score or decision."""
+    confrontation: Confrontation | None = None
+    """Bounds beside the nearest adversarials, computed again at ten times the budget where one is below its bound."""
+
+    @property
+    def lower(self) -> NDArray[np.float64] | None:
+        """The lower bound of each image, where one is known."""
+        return self.bounds.lower if isinstance(self.bounds, Bounds) else None
+
+    @property
+    def best(self) -> Attacked | None:
+        """The nearest adversarials over all attacks."""
+        return least(list(self.results.values())) if self.results else None
+
+    @property
+    def violations(self) -> int:
+        """Images with an adversarial nearer than their lower bound: none, if the bound is a certificate."""
+        if self.confrontation is not None:
+            return len(self.confrontation.violated)
+        if not isinstance(self.bounds, Bounds) or self.best is None:
+            return 0
+        return len(Confrontation(self.bounds, self.best.distances).violated)
+
+
+@dataclass(frozen=True, eq=False)
+class LearnedDistances:
+    """ε* by noise that new generators learned against the classifier: one number for each generator."""
+
+    seeds: tuple[int, ...]
+    norms: tuple[float, ...]
+    """The norm at which each generator was trained, the most harmful one that was tried."""
+    medians: NDArray[np.float64]
+
+    @property
+    def mean(self) -> float:
+        return float(self.medians.mean())
+
+    @property
+    def sd(self) -> float:
+        return float(self.medians.std(ddof=1)) if np.isfinite(self.mean) else float("inf")
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class RobustnessCard:
+    """How robust a classifier is, with what it was measured on."""
+
+    name: str
+    examples: int
+    clean: float
+    budget: Budget
+    norms: tuple[NormCard, ...]
+    noise: tuple[NoiseDistances, ...] = ()
+    learned: LearnedDistances | None = None
+    corruptions: Withstood | None = None
+    distal: Distal | None = None
+    rejection: Rejection | None = None
+    warnings: tuple[Warning, ...] = ()
+    skipped: Mapping[str, str] = field(default_factory=dict)
+    """Questions that were not asked or could not be answered, with the reason."""
+    images: Tensor | None = None
+    labels: NDArray[np.int64] | None = None
+    predicted: Mapping[Norm, NDArray[np.int64]] = field(default_factory=dict)
+    """The class that the classifier decides for at the nearest adversarial of each image."""
+    seed: int = 0
+    notes: tuple[str, ...] = ()
+
+    def of(self, norm: Norm) -> NormCard:
+        """The part of one norm."""
+        for card in self.norms:
+            if card.norm == norm:
+                return card
+        raise ValueError(f"the norm {norm} was not asked for: {', '.join(card.norm for card in self.norms)} were")
+
+    @property
+    def headline(self) -> str:
+        after = []
+        for card in self.norms:
+            if card.best is not None:
+                at = accuracy_at(card.best.distances, [card.thresholds[0]])[0]
+                after.append(f"{at:.0%} within {NORM_NAMES[card.norm]} {card.thresholds[0]:g}")
+        parts = [f"{self.name} classifies {self.clean:.0%} of {counted(self.examples, 'image')} right"]
+        if after:
+            parts.append(f"after attacks {', '.join(after)}")
+        if self.corruptions is not None:
+            parts.append(f"{self.corruptions.mean:.0%} under corruptions")
+        doubt = f" {counted(len(self.warnings), 'warning')}: do not trust the attacks alone." if self.warnings else ""
+        return f"{'; '.join(parts)}.{doubt}"
+
+    def records(self, norm: Norm | None = None) -> list[dict[str, Any]]:
+        """A row for each attack, and one for all of a norm together; of one norm, or of all."""
+        rows = []
+        for card in self.norms:
+            if norm is not None and card.norm != norm:
+                continue
+            several = {**card.results, **({"all attacks": card.best} if card.best is not None else {})}
+            rows += [_row(card, name, result, self.seed) for name, result in several.items()]
+            rows += [{"norm": NORM_NAMES[card.norm], "attack": name, "note": f"not run: {why}"}
+                     for name, why in card.not_run.items()]  # fmt: skip
+            rows += _bound_rows(card)
+        return rows
+
+    def findings(self, title: str = "", settings: Mapping[str, Any] | None = None) -> Findings:
+        """The document."""
+        parts: list[Part] = [Values(name="summary", title="Robustness", entries=self._values(), hint=SUMMARY)]
+        if self.warnings:
+            rows = [{"name": w.name, "evidence": w.evidence, "advice": w.advice} for w in self.warnings]
+            columns = [Column("name", "Warning"), Column("evidence", "Evidence"), Column("advice", "What to do")]
+            parts.append(Records(name="warnings", title="Can it be trusted?", rows=rows, columns=columns, hint=TRUST))
+        parts += self._attack_parts()
+        if self.distal is not None:
+            parts += [
+                replace(part, name=f"distal_{part.name}", hint=DISTAL) for part in self.distal.findings().of(Pictures)
+            ]
+        parts += self._noise_parts()
+        if self.rejection is not None:
+            parts += [replace(part, name=f"rejection_{part.name}") for part in self.rejection.findings().parts]
+        if self.corruptions is not None:
+            about = self.corruptions.findings()
+            parts += [_renamed(part) for part in about.parts]
+        if self.skipped:
+            rows = [{"question": name, "reason": why} for name, why in self.skipped.items()]
+            columns = [Column("question", "Question"), Column("reason", "Reason")]
+            parts.append(Records(name="not_run", title="Not run", rows=rows, columns=columns))
+        facts = {"examples": self.examples, "budget": self.budget, "clean": self.clean}
+        notes = list(self.notes)
+        for card in self.norms:
+            notes += card.best.notes if card.best is not None else ()
+            if card.confrontation is not None and len(card.confrontation.violated):
+                notes.append(card.confrontation.headline)
+        return Findings(
+            title or f"Robustness of {self.name}", self.headline, parts, list(dict.fromkeys(notes)), facts,
+            self._arrays(), settings=settings or {},
+        )  # fmt: skip
+
+    def _arrays(self) -> dict[str, NDArray[Any]]:
+        """Images, adversarials and distances for further use."""
+        arrays: dict[str, NDArray[Any]] = {}
+        if self.images is not None:
+            arrays["images"] = self.images.numpy()
+        if self.labels is not None:
+            arrays["labels"] = self.labels
+        for card in self.norms:
+            if card.best is not None:
+                arrays[f"{card.norm}_adversarials"] = card.best.adversarials.numpy()
+                arrays[f"{card.norm}_distances"] = card.best.distances
+            if card.lower is not None:
+                arrays[f"{card.norm}_bounds"] = card.lower
+        for one in self.noise:
+            arrays[f"{one.noise}_noise_distances"] = one.distances
+        if self.distal is not None:
+            arrays["distal_images"] = self.distal.images.numpy()
+        return arrays
+
+    def _values(self) -> list[Value]:
+        entries = [Value("clean", "Accuracy without attack", self.clean, True, meaning=f"Of {self.examples} images.")]
+        for card in self.norms:
+            if card.best is None:
+                continue
+            name, distances = NORM_NAMES[card.norm], card.best.distances
+            median, interval = median_distance(distances), median_interval(distances, self.seed)
+            finite = np.isfinite(median)
+            entries.append(
+                Value(
+                    f"{card.norm}_median",
+                    f"Median {name} distance of the nearest adversarial",
+                    median if finite else None,
+                    True,
+                    "" if finite else "attacks find no adversarial for half of the images",
+                    "Half of the images are misclassified within it; an upper bound, as attacks may miss nearer ones.",
+                    interval=interval if np.isfinite(interval).all() else None,
+                )
+            )
+            for number, threshold in enumerate(card.thresholds):
+                key = f"{card.norm}_accuracy" + (f"_at_{threshold:g}" if number else "")
+                at = float(accuracy_at(distances, [threshold])[0])
+                if card.norm == "l0":
+                    fewer = float((distances >= threshold).mean())
+                    entries.append(Value(key, f"Accuracy with up to {threshold:g} pixels changed", at, True))
+                    title = f"Accuracy with fewer than {threshold:g} pixels changed"
+                    entries.append(Value(f"{key}_fewer", title, fewer, True))
+                else:
+                    entries.append(Value(key, f"Accuracy within {name} {threshold:g}", at, True))
+        return entries
+
+    def _attack_parts(self) -> list[Part]:
+        parts: list[Part] = []
+        curves = [(NORM_NAMES[card.norm], self._upper(card), card.lower, _kind(card), card.thresholds)
+                  for card in self.norms if card.best is not None or card.lower is not None]  # fmt: skip
+        if curves:
+            parts.append(
+                Chart(
+                    name="sandwich",
+                    title="Accuracy over the size of the perturbation",
+                    hint=SANDWICH,
+                    draw=lambda: robustness_figures.sandwich(curves),
+                )
+            )
+        for card in self.norms:
+            if rows := self.records(card.norm):
+                name = NORM_NAMES[card.norm]
+                columns = _columns(card.thresholds)
+                parts.append(
+                    Records(name=f"attacks_{card.norm}", title=f"Attacks, {name}", rows=rows, columns=columns,
+                            hint=ATTACKS)
+                )  # fmt: skip
+        shown = [card for card in self.norms if card.best is not None]
+        if shown:
+            bars = []
+            for card in shown:
+                assert card.best is not None
+                d = distribution(card.best.distances)
+                bars.append((NORM_NAMES[card.norm], d.edges, d.counts, d.zero, d.infinite))
+            parts.append(
+                Chart(
+                    name="distances",
+                    title="Distances of the nearest adversarials",
+                    hint=DISTANCES,
+                    draw=lambda: robustness_figures.distance_bars(bars),
+                )
+            )
+        if self.images is not None and self.images.ndim == 4:
+            for card in shown:
+                parts += [part for part in (quantile_gallery(self, card.norm),) if part is not None]
+            parts += [part for part in (minimal_adversarials([self], card.norm) for card in shown[:1]) if part]
+        return parts
+
+    def _upper(self, card: NormCard) -> NDArray[np.float64]:
+        """Distances of the nearest adversarials; without attacks, infinity for what is classified right."""
+        if card.best is not None:
+            return card.best.distances
+        assert card.lower is not None
+        wrong = np.arange(len(card.lower)) >= round(self.clean * len(card.lower))
+        return np.where(wrong, 0.0, np.inf)
+
+    def _noise_parts(self) -> list[Part]:
+        if not self.noise:
+            return []
+        entries = [
+            Value(
+                f"{one.noise}_median",
+                f"Median L2 norm of misleading {one.noise} noise (ε*)",
+                one.median if np.isfinite(one.median) else None,
+                True,
+                "" if np.isfinite(one.median) else "more than half of the images are classified right at any norm",
+                interval=interval if np.isfinite(interval := median_interval(one.distances, self.seed)).all() else None,
+            )
+            for one in self.noise
+            if one.noise != "learned"
+        ]
+        if self.learned is not None:
+            finite = np.isfinite(self.learned.mean)
+            spread = f"mean of {len(self.learned.seeds)} new generators, sd {self.learned.sd:.2g}"
+            entries.append(
+                Value(
+                    "learned_median",
+                    "Median L2 norm of noise learned against the classifier (ε*)",
+                    self.learned.mean if finite else None,
+                    True,
+                    "" if finite else "a generator's noise reaches less than half of the images",
+                    spread if finite else "",
+                )
+            )
+        parts: list[Part] = [Values(name="noise", title="Noise", entries=entries, hint=NOISE)]
+        if self.images is not None and self.images.ndim == 4:
+            parts.append(noise_gallery(self.images, self.noise, seed=self.seed))
+        return parts
+
+
+def _renamed(part: Part) -> Part:
+    """A part of the document of corruptions, whose names are not those of the attacked images."""
+    part = replace(part, name=f"corruptions_{part.name}")
+    if isinstance(part, Values):
+        part = replace(part, entries=[replace(entry, name=f"corruptions_{entry.name}") for entry in part.entries])
+    return part
+
+
+def quantile_gallery(card: RobustnessCard, norm: Norm, seed: int | None = None) -> Pictures | None:
+    """Images, their nearest adversarials and the changes, a strip for each quarter of the distances. Images of a
+    quarter are drawn by the seed."""
+    best = card.of(norm).best
+    assert best is not None
+    assert card.images is not None
+    group = quarters(best.distances)
+    rng = np.random.default_rng(card.seed if seed is None else seed)
+    strips = []
+    for quarter, name in enumerate(QUARTERS):
+        members = np.flatnonzero(group == quarter)
+        if not len(members):
+            continue
+        picked = rng.choice(members, min(GALLERY, len(members)), replace=False)
+        picked = picked[np.argsort(best.distances[picked], kind="stable")]
+        images, adversarials = card.images[picked].cpu(), best.adversarials[picked].cpu().to(card.images.dtype)
+        change = 0.5 + (adversarials - images) / 2
+        d = best.distances[picked]
+        strips.append(
+            Strip(
+                _bytes(torch.stack([images, adversarials, change])),
+                name,
+                note=f"distances {d.min():.3g} to {d.max():.3g}",
+                says=f"images of the quarter {name}, their nearest adversarials, and the changes",
+            )
+        )
+    if not strips:
+        return None
+    return Pictures(
+        name=f"adversarials_{norm}",
+        title=f"Nearest adversarials, {NORM_NAMES[norm]}",
+        hint="A strip for each quarter of the distances, the nearest first. From above: images, their nearest "
+        "adversarials, and the changes (grey: none).",
+        strips=strips,
+    )
+
+
+def minimal_adversarials(cards: Sequence[RobustnessCard], norm: Norm, seed: int | None = None) -> Pictures | None:
+    """For each class one image, drawn by the seed, above its nearest adversarial for each classifier. The classifiers
+    were attacked on the same images."""
+    first = cards[0]
+    if first.images is None or first.labels is None:
+        raise ValueError("the card has no images to show")
+    for card in cards[1:]:
+        if card.images is None or not torch.equal(card.images, first.images):
+            raise ValueError(f"{card.name} and {first.name} were attacked on other images: give both the same seed")
+    bests = [card.of(norm).best for card in cards]
+    if any(best is None for best in bests):
+        return None
+    rng = np.random.default_rng(first.seed if seed is None else seed)
+    known = np.all([np.isfinite(best.distances) & (best.distances > 0) for best in bests if best is not None], axis=0)
+    picked = []
+    for label in np.unique(first.labels):
+        members = np.flatnonzero((first.labels == label) & known)
+        picked += [int(rng.choice(members))] if len(members) else []
+    if not picked:
+        return None
+    strips = [Strip(_bytes(first.images[picked].cpu()[None]), "image", note=_classes(first.labels[picked]),
+                    says="one image of each class")]  # fmt: skip
+    for card, best in zip(cards, bests, strict=True):
+        assert best is not None
+        decided = card.predicted.get(norm)
+        words = [] if decided is None else [_classes(decided[picked])]
+        words.append("distances " + ", ".join(f"{d:.3g}" for d in best.distances[picked]))
+        strips.append(
+            Strip(
+                _bytes(best.adversarials[picked].cpu()[None]),
+                card.name,
+                note="; ".join(words),
+                says=f"the nearest adversarial of each of these images for {card.name}",
+            )
+        )
+    return Pictures(
+        name="minimal_adversarials",
+        title=f"One image of each class and its nearest adversarial, {NORM_NAMES[norm]}",
+        hint="The numbers below are classes: of the images, and those that the classifier decides for.",
+        strips=strips,
+    )
+
+
+def noise_gallery(
+    images: Tensor, noise: Sequence[NoiseDistances], sigmas: Sequence[float] = SIGMAS, seed: int = 0
+) -> Pictures:
+    """Images under Gaussian noise of rising strength, and with the least noise of each kind that misleads. The L2 norms
+    of what was added, after clipping, stand beside them."""
+    shown = images[:SHOWN].cpu()
+    generator = torch.Generator().manual_seed(seed)
+    direction = torch.randn(shown.shape, generator=generator, dtype=torch.float32).to(shown.dtype)
+    strips = [Strip(_bytes(shown[None]), "clean", says="images without noise")]
+    for sigma in sigmas:
+        noisy = (shown + sigma * direction).clamp(0, 1)
+        strips.append(_noisy_strip(f"Gaussian, σ {sigma:g}", shown, noisy))
+    for one in noise:
+        if one.noisy is not None:
+            strips.append(_noisy_strip(f"{one.noise}, at ε*", shown, one.noisy[:SHOWN].to(shown.dtype)))
+    return Pictures(
+        name="noise_gallery",
+        title="Noise",
+        hint="Gaussian noise of rising standard deviation, then the least noise of each kind that misleads the "
+        "classifier, with L2 norms after clipping.",
+        strips=strips,
+    )
+
+
+def _noisy_strip(label: str, clean: Tensor, noisy: Tensor) -> Strip:
+    norms = (noisy - clean).flatten(1).double().norm(dim=1)
+    note = "norms " + ", ".join(f"{float(norm):.3g}" for norm in norms)
+    return Strip(_bytes(noisy[None]), label, note=note, says=f"the same images, {label}")
+
+
+def median_interval(distances: NDArray[np.float64], seed: int = 0) -> tuple[float, float]:
+    """A 95 % bootstrap interval of the median distance.
+
+    >>> median_interval(np.full(9, 2.0))
+    (2.0, 2.0)
+    """
+    rng = np.random.default_rng(seed)
+    medians = np.median(rng.choice(distances, (RESAMPLES, len(distances))), axis=1)
+    low, high = np.quantile(medians, [0.025, 0.975], method="nearest")
+    return float(low), float(high)
+
+
+def _bytes(images: Tensor) -> NDArray[np.uint8]:
+    return (images.clamp(0, 1) * 255).round().to(torch.uint8).numpy()
+
+
+def _classes(labels: NDArray[np.int64]) -> str:
+    return " ".join(str(int(label)) for label in labels)
+
+
+def _kind(card: NormCard) -> str:
+    return card.bounds.kind if isinstance(card.bounds, Bounds) else ""
+
+
+def _columns(thresholds: Sequence[float]) -> list[Column]:
+    return [
+        Column("attack", "Attack"),
+        Column("needs", "Needs", aside=True),
+        Column("median", "Median distance", "%.4g", "median"),
+        Column("interval", "95 % interval", aside=True),
+        *(Column(f"accuracy {one:g}", f"Accuracy at {one:g}", "percent", f"at {one:g}") for one in thresholds),
+        Column("success", "Adversarials found", "percent", "found", aside=True),
+        Column("queries", "Queries per image", "%.0f", "queries"),
+        Column("gradients", "Gradients per image", "%.0f", aside=True),
+        Column("note", "Note"),
+    ]
+
+
+def _row(card: NormCard, name: str, result: Attacked, seed: int) -> dict[str, Any]:
+    median = median_distance(result.distances)
+    low, high = median_interval(result.distances, seed)
+    at = accuracy_at(result.distances, card.thresholds)
+    return {
+        "norm": NORM_NAMES[card.norm],
+        "attack": name,
+        "needs": card.needs.get(name, ""),
+        "median": median if np.isfinite(median) else None,
+        "interval": f"{low:.3g} to {high:.3g}",
+        **{f"accuracy {one:g}": float(share) for one, share in zip(card.thresholds, at, strict=True)},
+        "success": float(np.isfinite(result.distances).mean()),
+        "queries": float(result.queries.mean()),
+        "gradients": float(result.gradients.mean()),
+        "note": "" if np.isfinite(median) else "no adversarial for half of the images: the median is infinite",
+    }
+
+
+def _bound_rows(card: NormCard) -> list[dict[str, Any]]:
+    """The lower bound, that of binarised space if there is one, or why no bound is known."""
+    norm = {"norm": NORM_NAMES[card.norm]}
+    if isinstance(card.bounds, NoBound):
+        return [norm | {"attack": "lower bound", "note": f"no bound is known: {card.bounds.reason}"}]
+    if not isinstance(card.bounds, Bounds):
+        return []
+    rows = []
+    for bound in (card.bounds, card.bounds.binarised):
+        if bound is None:
+            continue
+        where = " in binarised space" if bound.space == "binarised" else ""
+        sd = bound.sd_over_seeds()
+        spread = "" if sd is None else f"; mean {bound.mean:.4g}, sd over {len(bound.seeds)} seeds {sd:.2g}"
+        against = "" if where or card.best is None else f"; {counted(card.violations, 'violation')} by attacks"
+        again = card.confrontation
+        if against and again is not None and again.again is not None:
+            against += f", {len(again.violated_again)} at ten times the budget"
+        rows.append(
+            {
+                **norm,
+                "attack": f"{bound.title}{where}: {bound.method}",
+                "median": bound.median if np.isfinite(bound.median) else None,
+                **{f"accuracy {one:g}": bound.accuracy(one) for one in card.thresholds},
+                "note": f"lower bound{spread}{against}",
+            }
+        )
+    return rows
+
+
+SUMMARY = "Distances are between images with pixels from 0 to 1; misclassified images have distance 0."
+TRUST = (
+    "Signs that attacks fail although the classifier is not robust. With any of them, low accuracy after attacks can "
+    "be believed, high accuracy cannot."
+)
+ATTACKS = (
+    "A row is an attack at its own settings, then the nearest adversarials of all of them, then the lower bound. Queries "
+    "are per image, with or without a gradient. Accuracy is the share of images without an adversarial up to that size."
+)
+SANDWICH = (
+    "Upper line: accuracy after all attacks; lower line: accuracy that a lower bound guarantees. The true accuracy lies "
+    "in the shaded gap; without a bound the gap reaches down to 0. Dotted: the thresholds of the tables."
+)
+DISTANCES = "Grey bars: images that are misclassified without an attack, and images for which no adversarial was found."
+DISTAL = "Noise that was changed until the classifier is sure of a class, and how sure it is of it."
+NOISE = "The least norm along one random direction of noise for each image; larger is more robust."

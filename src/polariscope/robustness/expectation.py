@@ -1,0 +1,57 @@
+"""Classifiers that draw random numbers, attacked as what they are on average (expectation over transformation; Athalye,
+Engstrom, Ilyas and Kwok 2018, Synthesizing robust adversarial examples).
+
+A single answer of such a classifier says little: an attack that follows one draw is misled by it, and an image that one
+draw gets wrong need not mislead the next one. The mean over many draws has a gradient, the mean of theirs, and decides
+for the class that is most probable over draws.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from polariscope.robustness.attacks import Attacked
+from polariscope.subjects import Subject
+
+TINY = 1e-30
+"""Probabilities below this count as this: the scores are their logarithms."""
+PRIME = 2_147_483_647
+
+
+def averaged(subject: Subject, draws: int, seed: int = 0) -> Subject:
+    """The classifier whose scores are the logarithms of class probabilities averaged over ``draws`` answers. The draws
+    are fixed by the seed, so that the same batch gets the same scores.
+
+    >>> from polariscope.subjects import as_subject
+    >>> noisy = as_subject(lambda x: torch.stack([x[:, 0] + torch.randn(len(x)), torch.zeros(len(x))], 1))
+    >>> mean = averaged(noisy, 64)
+    >>> x = torch.tensor([[2.0], [-2.0]])
+    >>> torch.equal(mean.scores(x), mean.scores(x)), mean.scores(x).argmax(1).tolist()
+    (True, [0, 1])
+    """
+    if draws < 2:
+        raise ValueError(f"a random classifier is averaged over at least 2 draws; got {draws}")
+
+    def scores(x: Tensor) -> Tensor:
+        total: Tensor | None = None
+        with torch.random.fork_rng(range(torch.cuda.device_count())):
+            for number in range(draws):
+                torch.manual_seed((seed * draws + number) % PRIME)
+                one = subject.scores(x).softmax(1)
+                total = one if total is None else total + one
+        assert total is not None
+        return (total / draws).clamp(min=TINY).log()
+
+    return replace(subject, predicts=scores)
+
+
+def confirmed(result: Attacked, fresh: Subject, y: Tensor) -> Attacked:
+    """A result with only those adversarials that another average, over draws that the attack did not see, gets wrong
+    as well."""
+    with fresh.at_rest():
+        right = (fresh.scores(result.adversarials).argmax(1).cpu() == y.cpu()).numpy()
+    return replace(result, distances=np.where(right, np.inf, result.distances))
