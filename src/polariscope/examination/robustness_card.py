@@ -530,12 +530,12 @@ TRUST = (
     "be believed, high accuracy cannot."
 )
 ATTACKS = (
-    "A row is an attack at its own settings, then the nearest adversarials of all of them, then the lower bound. Queries "
-    "are per image, with or without a gradient. Accuracy is the share of images without an adversarial up to that size."
+    "A row is an attack at its own settings, then the nearest adversarials of all of them, then the lower bound. "
+    "Queries are per image, with or without a gradient. Accuracy is the share of images without an adversarial up to that size."
 )
 SANDWICH = (
-    "Upper line: accuracy after all attacks; lower line: accuracy that a lower bound guarantees. The true accuracy lies "
-    "in the shaded gap; without a bound the gap reaches down to 0. Dotted: the thresholds of the tables."
+    "Upper line: accuracy after all attacks; lower line: accuracy that a lower bound guarantees. The true accuracy "
+    "lies in the shaded gap; without a bound the gap reaches down to 0. Dotted: the thresholds of the tables."
 )
 DISTANCES = "Grey bars: images that are misclassified without an attack, and images for which no adversarial was found."
 DISTAL = "Noise that was changed until the classifier is sure of a class, and how sure it is of it."

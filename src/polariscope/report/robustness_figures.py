@@ -14,8 +14,8 @@ from polariscope.report.figures import LIGHT, SUBJECTS, styled
 
 Floats = NDArray[np.float64]
 Curve = tuple[str, Floats, Floats | None, str, Sequence[float]]
-"""Name of the norm, distances of the nearest adversarials, lower bounds if there are any, what these are called, and the
-thresholds."""
+"""Name of the norm, distances of the nearest adversarials, lower bounds if there are any, what these are called, and
+the thresholds."""
 Bars = tuple[str, Floats, NDArray[np.int64], int, int]
 """Name of the norm, edges, counts between them, images with distance 0, images without an adversarial."""
 

@@ -201,7 +201,8 @@ def generator_distances(
     ``tell`` hears what share of the work is done."""
     if len(set(seeds)) != len(seeds) or len(seeds) < 2:
         raise ValueError(f"the spread over generators needs at least 2 different seeds; got {tuple(seeds)}")
-    subject, kept = as_subject(model), []
+    subject = as_subject(model)
+    kept: list[tuple[LearnedNoise, NoiseDistances]] = []
     for seed in seeds:
         tried = []
         for norm in attack.norms:

@@ -1,5 +1,5 @@
-"""Adversarial distances of a set of images, read as a whole: their distribution, their quarters, and where the curves of
-two classifiers cross.
+"""Adversarial distances of a set of images, read as a whole: their distribution, their quarters, and where the curves
+of two classifiers cross.
 
 Distances follow the conventions of :class:`~polariscope.robustness.attacks.Attacked`: 0 for an image that is
 misclassified without an attack, infinite for one without a known adversarial. (Schott et al. 2019, section 6 and
@@ -122,7 +122,9 @@ class CurveComparison:
             median = median_distance(values)
             row = {"classifier": name, "median": median if np.isfinite(median) else None}
             at = accuracy_at(values, self.thresholds)
-            rows.append(row | {f"accuracy {one:g}": float(share) for one, share in zip(self.thresholds, at, strict=True)})
+            rows.append(
+                row | {f"accuracy {one:g}": float(share) for one, share in zip(self.thresholds, at, strict=True)}
+            )
         columns = [Column("classifier", "Classifier"), Column("median", "Median distance", "%.4g")]
         columns += [Column(f"accuracy {one:g}", f"Accuracy at {one:g}", "percent") for one in self.thresholds]
         crossed = [{"first": one, "second": other, "epsilon": at} for one, other, at in self.changes()]
@@ -151,9 +153,7 @@ class CurveComparison:
         )
 
 
-def compare_curves(
-    distances: Mapping[str, Floats], thresholds: Sequence[float], norm: str = "linf"
-) -> CurveComparison:
+def compare_curves(distances: Mapping[str, Floats], thresholds: Sequence[float], norm: str = "linf") -> CurveComparison:
     """Hold the distances of several classifiers on the same images side by side."""
     checked = {name: _checked(values) for name, values in distances.items()}
     if len(checked) < 2 or len({len(values) for values in checked.values()}) > 1:

@@ -59,8 +59,8 @@ class Rejection:
         return float(roc_auc_score(labels, np.concatenate([clean, odd])))
 
     def risk(self, kind: Confidence = "probability") -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Coverage and risk over all images that have a class: the share of wrong answers among the share of images with
-        the highest confidence. Equal confidences are answered or rejected in their order."""
+        """Coverage and risk over all images that have a class: the share of wrong answers among the share of images
+        with the highest confidence. Equal confidences are answered or rejected in their order."""
         several = [one for one in (self.clean, *self.others.values()) if one.right is not None]
         confidence = np.concatenate([one.confidence[kind] for one in several])
         right = np.concatenate([one.right for one in several if one.right is not None])
@@ -160,8 +160,8 @@ def rejection(
     x, y = labelled_examples(subject, x, y)
     answered: dict[str, Answers] = {}
     for name, images in others.items():
-        pair = images if isinstance(images, tuple) else (images, None)
-        answered[name] = _answers(subject, *pair, softmax)
+        odd, classes = images if isinstance(images, tuple) else (images, None)
+        answered[name] = _answers(subject, odd, classes, softmax)
     return Rejection(subject.name, _answers(subject, x, y, softmax), answered)
 
 

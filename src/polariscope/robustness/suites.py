@@ -208,5 +208,6 @@ def attack_title(attack: Attack) -> str:
 
 
 def _default(setting: dataclasses.Field[Any]) -> Any:
-    made = setting.default_factory is not dataclasses.MISSING
-    return setting.default_factory() if made else setting.default  # type: ignore[misc]
+    if setting.default is not dataclasses.MISSING:
+        return setting.default
+    return None if setting.default_factory is dataclasses.MISSING else setting.default_factory()

@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from polariscope.robustness.attacks.geometry import Norm, within
+from polariscope.robustness.attacks.geometry import ROUNDING, Norm, within
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,12 +79,15 @@ def accuracy_at(distances: NDArray[np.float64], epsilons: Sequence[float] | NDAr
     """Accuracy under perturbations of at most epsilon, for each epsilon: the share of distances above it.
 
     At epsilon 0 this is the accuracy without an attack, as a misclassified image has the distance 0. Between its steps
-    the curve is flat, and its area is the mean distance.
+    the curve is flat, and its area is the mean distance. What rounding carries beyond epsilon is within it, as it is
+    for attacks that look for an adversarial within epsilon.
 
     >>> accuracy_at(np.array([0, 0.5, 0.5, np.inf]), [0, 0.4, 0.5, 1]).tolist()
     [0.75, 0.75, 0.25, 0.25]
     """
-    return (np.asarray(distances)[:, None] > np.asarray(epsilons, float)).mean(0)
+    limits = np.asarray(epsilons, float)
+    limits = np.where(limits > 0, limits * (1 + ROUNDING) + ROUNDING, 0.0)
+    return (np.asarray(distances)[:, None] > limits).mean(0)
 
 
 def accuracy_curve(distances: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

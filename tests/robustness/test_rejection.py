@@ -1,0 +1,75 @@
+"""Does confidence tell what a classifier should not answer about?"""
+
+import numpy as np
+import pytest
+import torch
+from sklearn.linear_model import LogisticRegression
+from torch import nn
+
+from polariscope.robustness.attacks.distal import distal
+from polariscope.robustness.rejection import rejection, risk_coverage
+from polariscope.robustness.synthesis.calibration import settle
+from polariscope.robustness.synthesis.linear import LinearABS
+from polariscope.worlds.renderers.digits import Digits
+from polariscope.worlds.views.corruptions import corrupt
+from polariscope.worlds.world import to_tensor
+
+SIZE = 16
+KINDS = ("impulse", "stripe")
+
+
+def drawn(count: int, seed: int) -> tuple[torch.Tensor, torch.Tensor]:
+    world = Digits(count=count, size=SIZE, seed=seed)
+    numbers = np.arange(count)
+    return to_tensor(world.observe(numbers)), torch.from_numpy(world.factors_of(numbers)[:, 0]).long()
+
+
+@pytest.mark.spec("001b/B-47")
+def test_synthesis_with_a_gaussian_likelihood_rejects_what_a_plain_classifier_is_sure_of() -> None:
+    """AUROC and risk over coverage on noise, distal images and corrupted digits, the same images for both."""
+    x, y = drawn(600, 0)
+    held, labels = drawn(200, 1)
+    synthetic = LinearABS.fit(x, y, latents=6, variance=0.1)
+    settle(synthetic, *drawn(300, 2))
+    fitted = LogisticRegression(max_iter=200).fit(x.flatten(1).numpy(), y.numpy())
+    plain = nn.Sequential(nn.Flatten(), nn.Linear(SIZE**2, 10))
+    plain[1].weight.data.copy_(torch.from_numpy(fitted.coef_))
+    plain[1].bias.data.copy_(torch.from_numpy(fitted.intercept_))
+    pixels = (held * 255).round().byte().numpy()
+    corrupted = to_tensor(np.concatenate([corrupt(pixels, kind, 1, suite="mnist-c") for kind in KINDS]))
+    noise = torch.rand(200, 1, SIZE, SIZE, generator=torch.Generator().manual_seed(0))
+    odd = distal(plain, list(range(10)), (1, SIZE, SIZE), steps=60, rate=0.1)
+    assert odd.reached.all()
+    others = {"noise": noise, "distal": odd.images, "mnist-c": (corrupted, labels.repeat(2))}
+    models = {"synthetic": synthetic, "plain": plain}
+    found = {name: rejection(model, held, labels, others) for name, model in models.items()}
+    own, other = found["synthetic"], found["plain"]
+    assert own.kinds == ("probability", "evidence")
+    assert other.kinds == ("probability",)
+    for images in ("noise", "mnist-c"):
+        assert own.auroc(images, "evidence") > 0.99
+        assert own.auroc(images, "evidence") > other.auroc(images) + 0.02
+    assert own.auroc("distal", "evidence") > 0.99, "what the plain classifier is sure of, no class explains"
+    assert other.auroc("distal") < 0.6
+    for result in found.values():
+        coverage, risk = result.risk()
+        assert coverage[-1] == 1.0
+        assert len(risk) == 600, "clean and corrupted images have classes, noise has none"
+        rights = np.concatenate([result.clean.right, result.others["mnist-c"].right])
+        assert risk[-1] == pytest.approx(1 - rights.mean())
+        assert risk[len(risk) // 3] < risk[-1], "what it is sure of is right more often"
+    rows = own.findings().json()["confidence"]
+    assert [row["images"] for row in rows] == ["clean", "noise", "distal", "mnist-c"]
+    assert rows[1]["auroc evidence"] == own.auroc("noise", "evidence")
+
+
+def test_auroc_and_risk_by_hand() -> None:
+    scores = {1.0: [[5.0, 0.0]], 0.5: [[1.0, 0.0]], 0.0: [[0.0, 0.1]]}
+    model = lambda x: torch.cat([torch.tensor(scores[float(v)]) for v in x[:, 0]])  # noqa: E731
+    found = rejection(model, torch.tensor([[1.0], [0.5]]), [0, 1], {"odd": torch.tensor([[0.5], [0.0]])})
+    assert found.auroc("odd") == 0.875, "of four pairs three are in order and one is a tie"
+    coverage, risk = found.risk()
+    assert coverage.tolist() == [0.5, 1.0]
+    assert risk.tolist() == [0.0, 0.5]
+    with pytest.raises(ValueError, match="for each image"):
+        risk_coverage(np.ones(3), np.ones(2, bool))
