@@ -531,7 +531,8 @@ TRUST = (
 )
 ATTACKS = (
     "A row is an attack at its own settings, then the nearest adversarials of all of them, then the lower bound. "
-    "Queries are per image, with or without a gradient. Accuracy is the share of images without an adversarial up to that size."
+    "Queries are per image, with or without a gradient. Accuracy is the share of images without an adversarial up to "
+    "that size."
 )
 SANDWICH = (
     "Upper line: accuracy after all attacks; lower line: accuracy that a lower bound guarantees. The true accuracy "
