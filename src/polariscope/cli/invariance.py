@@ -10,17 +10,25 @@ from polariscope.cli import commands
 from polariscope.cli.configuration import chosen_world, meant, with_world
 from polariscope.cli.named import ModelFlags, is_source, opened, own_subject
 from polariscope.cli.parsing import asks_for_help, parse, take, take_first
+from polariscope.examination.awakening import awakening
+from polariscope.examination.frontier import audit_frontier
 from polariscope.examination.invariance import audit_invariance
+from polariscope.examination.property_traversals import traverse_property
 from polariscope.examination.titles import run_title
 from polariscope.lab.run_documents import keep_findings
 from polariscope.lab.store import Run, Store
 from polariscope.report.terminal import answer
 from polariscope.worlds.world import worlds
 
+CHOSEN = ("property_latents", "count", "samples", "reach", "centred", "judged_on", "seed")
+"""Options that an audit takes."""
+
 
 @dataclass(frozen=True)
 class Options:
-    """polariscope invariance RUN [options], or polariscope invariance FILE.py:NAME --data WORLD [options]
+    """polariscope invariance RUN [RUN ...] [options], or polariscope invariance FILE.py:NAME --data WORLD [options]
+
+    Several runs are compared where their errors match, as frontiers with intervals over their seeds.
 
     RUN was trained with conditional-invariance, property-beta-vae or stib. A model of yours encodes and decodes, and
     --property-latents says how many of its first latents tell the property, which is the target of the data.
@@ -62,9 +70,14 @@ def main(arguments: list[str]) -> int:
     if name is None or not is_source(name):
         if place is not None:
             raise ValueError("a run is audited on the data it was trained on: leave --data out")
+        others = []
+        while (other := take_first(arguments)) is not None:
+            others.append(other)
         options: Any = parse(Options, arguments, "invariance")
-        run = opened(Store(options.runs), str(name))
-        return _answer(run, None, run_title(run), run, options)
+        runs = [opened(Store(options.runs), str(each)) for each in (name, *others)]
+        if others:
+            return _compare(runs, options)
+        return _answer(runs[0], None, run_title(runs[0]), runs[0], options)
     if place is None:
         raise ValueError("which data? 'polariscope invariance FILE.py:NAME --data WORLD', a world with a property")
     options = parse(with_world(Options, chosen_world(arguments, place)), arguments, "invariance")
@@ -72,12 +85,19 @@ def main(arguments: list[str]) -> int:
     return _answer(subject, meant(options.world), name, None, options)
 
 
+def _compare(runs: list[Run], options: Any) -> int:
+    chosen = {key: getattr(options, key) for key in CHOSEN}
+    findings = audit_frontier(runs, **chosen).findings("Invariance of several runs", chosen)
+    return answer(findings, keep_findings(findings, "frontier", None, options.out), options.json)
+
+
 def _answer(model: Any, world: Any, title: str, run: Run | None, options: Any) -> int:
-    chosen = {
-        key: getattr(options, key)
-        for key in ("property_latents", "count", "samples", "reach", "centred", "judged_on", "seed")
-    }
-    found = audit_invariance(model, world, **chosen)
+    chosen = {key: getattr(options, key) for key in CHOSEN}
+    audit = audit_invariance(model, world, **chosen)
+    walked = {key: chosen[key] for key in ("property_latents", "count", "seed")}
+    more = traverse_property(model, world, **walked).parts()
+    woken = None if run is None else awakening(run)
+    more += [] if woken is None else woken.parts()
     settings = chosen | ({} if world is None else {"data": worlds.describe(world)})
-    findings = found.findings(f"Invariance of {title}", settings)
+    findings = audit.findings(f"Invariance of {title}", settings, more)
     return answer(findings, keep_findings(findings, "invariance", run, options.out), options.json)

@@ -9,7 +9,7 @@ tells the property at all.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, runtime_checkable
 
@@ -23,7 +23,7 @@ from polariscope.measures.judge import explained, fit_judge
 from polariscope.measures.summed_error import mean_model_error, summed_absolute_error
 from polariscope.report.invariance_figures import signal_bars
 from polariscope.subjects import Subject
-from polariscope.subjects.doors import subject_and_world
+from polariscope.subjects.doors import OWN_DATA, subject_and_world
 from polariscope.tabular import Tabular
 from polariscope.worlds.given import Data
 from polariscope.worlds.splits import Split, usual_split
@@ -171,7 +171,10 @@ class InvarianceAudit(Tabular):
             for number, (signal, noise, chosen) in enumerate(rows)
         ]
 
-    def findings(self, title: str = "Invariance", settings: Mapping[str, Any] | None = None) -> Findings:
+    def findings(
+        self, title: str = "Invariance", settings: Mapping[str, Any] | None = None, more: Sequence[Part] = ()
+    ) -> Findings:
+        """The document, with ``more`` sections at its end."""
         unit = f" ({self.unit})" if self.unit else ""
         titles = {"model": "the model itself (the published metric)", "truth": "the true property",
                   "judge": "an independent judge"}  # fmt: skip
@@ -235,7 +238,7 @@ class InvarianceAudit(Tabular):
             "selected": {"z0": zero, "z1": one},
             "count": self.count,
         }
-        return Findings(title, f"{self.headline}.", parts, self.notes, facts, settings=settings or {})
+        return Findings(title, f"{self.headline}.", [*parts, *more], self.notes, facts, settings=settings or {})
 
 
 @dataclass(frozen=True, eq=False)
@@ -278,7 +281,7 @@ def audit_invariance(
     subject, world = subject_and_world(model, data)
     if any(target.kind != "number" for target in targets_of(world)):
         raise ValueError("the invariance of a property needs targets that are numbers: take the view properties")
-    train, test = _numbers(subject, world, split, judged_on, count, seed)
+    train, test = audited_numbers(subject, world, split, judged_on, count, seed)
     x, known = (to_tensor(world.observe(numbers)) for numbers in (test, train))
     subject = subject.understood(x)
     if subject.decodes is None:
@@ -288,19 +291,19 @@ def audit_invariance(
     y, y_train = own(target_values(world, test)), own(targets)
     with subject.at_rest():
         torch.manual_seed(seed)
-        code, code_train = _encoded(subject, x), _encoded(subject, known)
-        parts = _split_code(subject, code_train["mean"], targets, property_latents, tells, seed)
+        code, code_train = encoded(subject, x), encoded(subject, known)
+        parts = split_code(subject, code_train["mean"], targets, property_latents, tells, seed)
         first = parts.latents
         mean = code["mean"]
         signal = mean.std(0)
         predicted = own(parts.tells(mean[:, :first]))
-        reconstructed = _decoded(subject, mean, tuple(world.shape))
+        reconstructed = decoded(subject, mean, tuple(world.shape))
         drawn = reach * signal[first:] * (2 * torch.rand(samples * len(mean), mean.shape[1] - first) - 1)
         drawn = drawn + mean[:, first:].mean(0) if centred else drawn
         kept = mean[:, :first].repeat(samples, 1)
-        generated = _decoded(subject, torch.cat([kept, drawn], 1), tuple(world.shape))
-        again = own(parts.tells(_encoded(subject, generated)["mean"][:, :first]))
-        back = own(parts.tells(_encoded(subject, reconstructed)["mean"][:, :first]))
+        generated = decoded(subject, torch.cat([kept, drawn], 1), tuple(world.shape))
+        again = own(parts.tells(encoded(subject, generated)["mean"][:, :first]))
+        back = own(parts.tells(encoded(subject, reconstructed)["mean"][:, :first]))
     noisy, noisy_train = code.get("sample", mean), code_train.get("sample", code_train["mean"])
     wanted = np.tile(predicted, (samples, 1))
     judge = fit_judge(known.numpy(), y_train, seed)
@@ -331,15 +334,21 @@ def audit_invariance(
         signal=signal.double().numpy(),
         noise=_noise(code),
         unit=_unit(world),
-        notes=(*subject.notes, *parts.notes, *(() if truth is not None else (NO_TRUTH,))),
+        notes=(*own_notes(subject), *parts.notes, *(() if truth is not None else (NO_TRUTH,))),
     )
+
+
+def own_notes(subject: Subject) -> tuple[str, ...]:
+    """What was assumed about a subject; that it is shown all data is not so here, where examples are held-out ones."""
+    told = OWN_DATA.format(run=subject.run.id) if subject.run is not None else ""
+    return tuple(note for note in subject.notes if note != told)
 
 
 NO_TRUTH = "The true property of generated observations cannot be computed in this world; the judge's opinion counts."
 FITTED = "The model has no function from Z0 to the property, so a judge was fitted to Z0 of training examples."
 
 
-def _numbers(
+def audited_numbers(
     subject: Subject, world: World, split: Split | None, judged_on: int, count: int, seed: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Numbers of training examples for the judge, and of held-out ones."""
@@ -358,7 +367,7 @@ def _numbers(
     return np.sort(train), np.sort(generator.permutation(parts.held_out)[:count])
 
 
-def _split_code(
+def split_code(
     subject: Subject,
     z: Tensor,
     y: NDArray[Any],
@@ -399,12 +408,12 @@ def _unit(world: World) -> str:
     return name[name.rindex("(") + 1 : -1] if name.endswith(")") and "(" in name else ""
 
 
-def _encoded(subject: Subject, x: Tensor) -> dict[str, Tensor]:
+def encoded(subject: Subject, x: Tensor) -> dict[str, Tensor]:
     parts = [subject.encode(part) for part in x.split(AT_ONCE)]
     return {name: torch.cat([part[name].float().cpu() for part in parts]) for name in parts[0]}
 
 
-def _decoded(subject: Subject, z: Tensor, shape: tuple[int, ...]) -> Tensor:
+def decoded(subject: Subject, z: Tensor, shape: tuple[int, ...]) -> Tensor:
     return torch.cat([subject.generate(part, shape).cpu() for part in z.split(AT_ONCE)])
 
 

@@ -165,6 +165,18 @@ class MoleculeWorld(ABC):
         """Properties in their own units."""
         return self.scaling[1].original(targets)
 
+    @property
+    def property_names(self) -> tuple[str, ...]:
+        return self.chosen_properties
+
+    def shown_property(self, targets: ArrayLike) -> Floats:
+        """The same as :meth:`original_target`."""
+        return self.original_target(targets)
+
+    def property_target(self, values: ArrayLike) -> Floats:
+        """Targets of properties in their own units."""
+        return self.scaling[1].scaled(values)
+
 
 def check_property(name: str, values: ArrayLike, source: str, count: int) -> Floats:
     """A property of ``count`` molecules as numbers; what cannot be learned is refused in a sentence."""

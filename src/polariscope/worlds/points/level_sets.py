@@ -164,6 +164,18 @@ class LevelSets(PointWorld):
         """Levels ``(n,)`` of properties ``(n, 3)``."""
         return np.asarray(properties, dtype=np.float64) @ self.rotations[1][0]
 
+    @property
+    def property_names(self) -> tuple[str, ...]:
+        return ("level",)
+
+    def shown_property(self, targets: ArrayLike) -> Floats:
+        """Levels ``(n, 1)``, the one property, of the three numbers in which it is hidden."""
+        return self.unembed_level(targets)[:, None]
+
+    def property_target(self, values: ArrayLike) -> Floats:
+        """Targets ``(n, 3)`` of levels ``(n, 1)``."""
+        return self.embed_level(np.asarray(values, dtype=np.float64)[:, 0])
+
     def property_of(self, observations: NDArray[np.float32]) -> NDArray[np.float32]:
         """The true property ``(n, 3)`` of any observations, generated ones among them."""
         return self.embed_level(self.level_of(self.unembed(observations))).astype(np.float32)

@@ -1,0 +1,287 @@
+"""Invariance compared fairly: as a frontier over the errors of observations and of the property, never as one row.
+
+A model that tells less of its observations keeps a property more easily. Models are therefore compared where their
+errors match (Spec 000, sections 6.4 and 6.5, F110). Each setting of a model (a compression, a weight of what makes it
+invariant) is a point with an interval over its seeds; a model's points are its frontier. Between two points of a
+frontier the deviation is interpolated, beyond its ends nothing is said.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from scipy import stats
+
+from polariscope.examination.examination import called
+from polariscope.examination.invariance import audit_invariance
+from polariscope.findings import Chart, Column, Findings, Part, Records
+from polariscope.grammar import counted
+from polariscope.lab.store import Run, fingerprint
+from polariscope.report.invariance_figures import frontier_plot
+from polariscope.tabular import Tabular
+
+SEEDS = 5
+"""Seeds of each point from which on a comparison is decided."""
+TOLERANCE = 0.1
+"""Share by which the errors of observations and property may exceed the smallest ones and still count as matched."""
+
+
+@dataclass(frozen=True)
+class Audited:
+    """One trained model: what it is, and what an audit found."""
+
+    model: str
+    setting: float | str
+    """The weight (or compression) that is varied along the frontier, or its name."""
+    seed: int
+    x_error: float
+    y_error: float
+    deviation: float
+    """Of the property of generated observations, in the opinion that counts."""
+
+
+@dataclass(frozen=True)
+class Point:
+    """A setting of a model over its seeds."""
+
+    model: str
+    setting: float | str
+    seeds: int
+    x_error: float
+    y_error: float
+    deviation: float
+    interval: tuple[float, float]
+    """Of 95 %, Student's; the point itself for one seed."""
+
+
+@dataclass(frozen=True)
+class Matched:
+    """Two models where their errors of observations are the same."""
+
+    model: str
+    rival: str
+    x_error: float
+    deviation: float
+    rival_deviation: float
+    decided: bool
+    """Whether the intervals do not overlap, each of at least five seeds."""
+
+    @property
+    def ratio(self) -> float:
+        return self.deviation / self.rival_deviation if self.rival_deviation else float("inf")
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Frontier(Tabular):
+    """Points of several models, and their matched comparisons."""
+
+    points: tuple[Point, ...]
+    tolerance: float = TOLERANCE
+
+    def of(self, model: str) -> list[Point]:
+        """The points of a model, from small to large errors of observations."""
+        return sorted((point for point in self.points if point.model == model), key=lambda point: point.x_error)
+
+    @property
+    def models(self) -> list[str]:
+        return list(dict.fromkeys(point.model for point in self.points))
+
+    def matched(self, model: str, rival: str) -> Matched | None:
+        """Both where their frontiers overlap, at the smallest error of observations that both reach and whose errors of
+        the property are within the tolerance; None where they do not meet."""
+        ours, theirs = self.of(model), self.of(rival)
+        at = max(ours[0].x_error, theirs[0].x_error)
+        if at > (1 + self.tolerance) * min(ours[-1].x_error, theirs[-1].x_error):
+            return None
+        one, other = _at(ours, at), _at(theirs, at)
+        y = one[3], other[3]
+        if max(y) > (1 + self.tolerance) * min(y):
+            return None
+        apart = one[2][0] > other[2][1] or one[2][1] < other[2][0]
+        enough = min(point.seeds for point in (*ours, *theirs)) >= SEEDS
+        return Matched(model, rival, at, one[1], other[1], apart and enough)
+
+    @property
+    def comparisons(self) -> list[Matched]:
+        names = self.models
+        pairs = [(a, b) for place, a in enumerate(names) for b in names[place + 1 :]]
+        return [found for a, b in pairs if (found := self.matched(a, b)) is not None]
+
+    @property
+    def headline(self) -> str:
+        found = self.comparisons
+        if len(self.models) < 2:
+            return f"{self.models[0]} alone: a comparison needs a second model"
+        if not found:
+            return "The models reach no common error of observations and property, so that nothing can be compared"
+        best = found[0]
+        verb = "keeps" if best.deviation < best.rival_deviation else "does not keep"
+        sure = "" if best.decided else " (not decided: intervals overlap, or fewer than five seeds)"
+        return (
+            f"At the same error of observations ({best.x_error:.3g}), {best.model} {verb} the property better than "
+            f"{best.rival}: it moves by {best.deviation:.3g} against {best.rival_deviation:.3g}{sure}"
+        )
+
+    def records(self) -> list[dict[str, Any]]:
+        return [
+            {
+                "model": point.model,
+                "setting": point.setting,
+                "seeds": point.seeds,
+                "x_error": point.x_error,
+                "y_error": point.y_error,
+                "deviation": point.deviation,
+                "low": point.interval[0],
+                "high": point.interval[1],
+            }
+            for point in self.points
+        ]
+
+    def findings(self, title: str = "Invariance frontier", settings: Mapping[str, Any] | None = None) -> Findings:
+        groups = {
+            name: [(point.x_error, point.deviation, point.interval) for point in self.of(name)] for name in self.models
+        }
+        parts: list[Part] = [
+            Chart(
+                name="frontier",
+                title="Invariance over the error of observations",
+                draw=lambda: frontier_plot(groups, "deviation of the property"),
+            ),
+            Records(
+                name="matched",
+                title="Compared at the same error of observations",
+                hint=f"Errors of the property within {self.tolerance:.0%} of each other. Pairs that never meet are "
+                "left out.",
+                rows=[
+                    {
+                        "model": one.model,
+                        "rival": one.rival,
+                        "x_error": one.x_error,
+                        "deviation": one.deviation,
+                        "rival_deviation": one.rival_deviation,
+                        "ratio": one.ratio,
+                        "decided": one.decided,
+                    }
+                    for one in self.comparisons
+                ],
+                columns=(
+                    Column("model", "Model"),
+                    Column("rival", "Rival"),
+                    Column("x_error", "Error of observations", "%.4g"),
+                    Column("deviation", "Deviation", "%.4g"),
+                    Column("rival_deviation", "of the rival", "%.4g"),
+                    Column("ratio", "Ratio", "%.2f"),
+                    Column("decided", "Decided"),
+                ),
+            ),
+            Records(
+                name="points",
+                title="Points of the frontiers",
+                hint="Means over seeds, with 95 % intervals of the deviation.",
+                rows=self.records(),
+                columns=(
+                    Column("model", "Model"),
+                    Column("setting", "Setting", "%.4g"),
+                    Column("seeds", "Seeds", "%d"),
+                    Column("x_error", "Error of observations", "%.4g"),
+                    Column("y_error", "Error of the property", "%.4g"),
+                    Column("deviation", "Deviation", "%.4g"),
+                    Column("low", "From", "%.4g"),
+                    Column("high", "To", "%.4g"),
+                ),
+            ),
+        ]
+        notes = [f"{counted(len(self.points), 'setting')} of {counted(len(self.models), 'model')}."]
+        return Findings(title, f"{self.headline}.", parts, notes, settings=settings or {})
+
+
+def frontier(rows: Iterable[Audited], tolerance: float = TOLERANCE) -> Frontier:
+    """Audits of many trained models as frontiers: rows of one model and setting are its seeds.
+
+    >>> rows = [Audited(name, w, s, x, 0.25, d + s / 1000) for name, d in (("ours", 0.01), ("theirs", 0.05))
+    ...         for w, x in ((1.0, 0.1), (2.0, 0.2)) for s in range(5)]
+    >>> found = frontier(rows).matched("ours", "theirs")
+    >>> round(found.ratio, 2), found.decided
+    (0.23, True)
+    """
+    groups: dict[tuple[str, float | str], list[Audited]] = {}
+    for row in rows:
+        groups.setdefault((row.model, row.setting), []).append(row)
+    if not groups:
+        raise ValueError("a frontier needs at least one audited model")
+    points = []
+    for (model, setting), own in groups.items():
+        values = np.array([row.deviation for row in own])
+        mean = float(values.mean())
+        half = 0.0
+        if len(values) > 1:
+            half = float(stats.t.ppf(0.975, len(values) - 1) * values.std(ddof=1) / np.sqrt(len(values)))
+        points.append(
+            Point(
+                model,
+                setting,
+                len({row.seed for row in own}),
+                float(np.mean([row.x_error for row in own])),
+                float(np.mean([row.y_error for row in own])),
+                mean,
+                (mean - half, mean + half),
+            )
+        )
+    return Frontier(tuple(points), tolerance)
+
+
+def audit_frontier(runs: Sequence[Run], tolerance: float = TOLERANCE, **settings: Any) -> Frontier:
+    """The frontier of trained runs: those of one objective are a model, those that differ in their seed alone a point.
+
+    ``settings`` are those of :func:`~polariscope.examination.invariance.audit_invariance`.
+    """
+    rows = []
+    for run in runs:
+        audit = audit_invariance(run, **settings)
+        plain = {key: value for key, value in run.config.items() if key != "training"}
+        training = {key: value for key, value in run.config.get("training", {}).items() if key != "seed"}
+        setting = f"{called(run.config.get('objective'))} #{fingerprint({"run": plain, "training": training})[:4]}"
+        name = str(run.config.get("objective", {}).get("name", run.id))
+        seed = int(run.config.get("training", {}).get("seed", 0))
+        rows.append(Audited(name, setting, seed, audit.x_error, audit.y_error, audit.outside.generated))
+    return frontier(rows, tolerance)
+
+
+def raise_weight(
+    audit: Callable[[float], Audited], weights: Sequence[float], tolerance: float = TOLERANCE
+) -> tuple[list[Audited], Audited]:
+    """The published protocol: raise the weight of what makes a model invariant until the error of observations or of
+    the property exceeds that of the first weight by the tolerance. All audits on the way, and the last within it.
+
+    ``audit`` trains with a weight and audits; ``weights`` grow, the first (0, usually) being what errors are compared
+    with. The search stops at the first weight that costs too much.
+    """
+    if not weights or any(b <= a for a, b in pairwise(weights)):
+        raise ValueError(f"the weights need to grow from the first on; got {list(weights)}")
+    curve: list[Audited] = []
+    chosen: Audited | None = None
+    for weight in weights:
+        point = audit(weight)
+        curve.append(point)
+        start = curve[0]
+        allowed = point.x_error <= (1 + tolerance) * start.x_error and point.y_error <= (1 + tolerance) * start.y_error
+        if not allowed:
+            break
+        chosen = point
+    assert chosen is not None
+    return curve, chosen
+
+
+def _at(points: Sequence[Point], x: float) -> tuple[float, float, tuple[float, float], float]:
+    """Deviation, its interval and the error of the property of a frontier at an error of observations."""
+    places = np.array([point.x_error for point in points])
+
+    def between(values: Sequence[float]) -> float:
+        return float(np.interp(x, places, values))
+
+    low, high = between([p.interval[0] for p in points]), between([p.interval[1] for p in points])
+    return x, between([p.deviation for p in points]), (low, high), between([p.y_error for p in points])

@@ -1,0 +1,364 @@
+"""Generated samples with their properties in several opinions: as a table, as a document, and as files."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv as arrow_csv
+import pyarrow.parquet as parquet
+from numpy.typing import NDArray
+
+from polariscope.atomic import atomic
+from polariscope.examination.way_back import ReturnedMolecules
+from polariscope.findings import Chart, Column, Findings, Part, Pictures, Records, Strip, Value, Values
+from polariscope.report.figures import image_grid
+from polariscope.report.generation_figures import level_plot, property_histograms
+from polariscope.tabular import Tabular
+from polariscope.worlds.chemistry import xyz_text
+from polariscope.worlds.points.level_sets import LevelSets
+from polariscope.worlds.property_scale import PropertyScale
+
+Floats = NDArray[np.float64]
+Predictor = Literal["judge", "model"]
+LISTED = 12
+"""Samples that a document lists."""
+SHOWN = 64
+"""Pictures of samples that a document shows."""
+COLUMNS = 64
+"""Numbers up to which an observation has columns of its own in the table of samples."""
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """How many of the intervals hold what they are to hold."""
+
+    wanted: float
+    real: tuple[float, ...]
+    """Share of held-out examples that the intervals were not made with, for each property."""
+    real_count: int
+    generated: tuple[float, ...] | None
+    """Share of the samples, by their true property; None where that cannot be computed."""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Generated(Tabular):
+    """Samples ``(n, *shape)`` with their properties ``(n, k)`` in several opinions, in the unit of the property."""
+
+    scale: PropertyScale
+    observations: NDArray[Any]
+    codes: Floats
+    """Z1 of each sample."""
+    wanted: Floats
+    model: Floats
+    """The property that the model's own code tells of each sample."""
+    judge: Floats
+    truth: Floats | None
+    low: Floats
+    high: Floats
+    """Ends of the interval of each sample's property."""
+    coverage: Coverage
+    predictor: Predictor
+    mean_error: Floats
+    """Mean absolute error of the predictor on held-out examples, for each property."""
+    trained: tuple[Floats, Floats]
+    """Smallest and largest value of each property that the code told of training examples."""
+    neighbours: NDArray[np.int64]
+    """Number of the training example nearest to each sample."""
+    distances: Floats
+    far: NDArray[np.bool_]
+    warnings: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    labels: tuple[str, ...] = ()
+    """A word for each sample's neighbour, such as a SMILES."""
+    level_sets: LevelSets | None = None
+    returned: ReturnedMolecules | None = None
+
+    def __len__(self) -> int:
+        return len(self.observations)
+
+    @property
+    def opinion(self) -> Floats:
+        """The property by who is to be believed: the truth where it is known, else who the intervals are made with."""
+        if self.truth is not None:
+            return self.truth
+        return self.judge if self.predictor == "judge" else self.model
+
+    @property
+    def deviations(self) -> Floats:
+        """Mean distance from the wanted property, for each property, in that opinion."""
+        return np.asarray(np.abs(self.opinion - self.wanted).mean(axis=0))
+
+    @property
+    def headline(self) -> str:
+        who = "true property" if self.truth is not None else f"property by the {self.predictor}"
+        parts = []
+        for place, (name, unit) in enumerate(zip(self.scale.names, self.scale.units, strict=True)):
+            asked = self.wanted[:, place]
+            value = f"{asked[0]:.4g}" if np.ptp(asked) < 1e-9 else f"{asked.min():.3g} to {asked.max():.3g}"
+            unit = f" {unit}" if unit else ""
+            mean = self.opinion[:, place].mean()
+            parts.append(f"{name} {value}{unit} (mean {mean:.4g}, off by {self.deviations[place]:.3g} on average)")
+        outside = " Outside of what was trained." if self.warnings else ""
+        return f"{len(self):,} samples asked for {'; '.join(parts)}, by their {who}.{outside}"
+
+    def records(self) -> list[dict[str, Any]]:
+        """A row for each sample."""
+        columns = self.columns()
+        return [
+            dict(zip(columns, row, strict=True)) for row in zip(*(c.tolist() for c in columns.values()), strict=True)
+        ]
+
+    def columns(self) -> dict[str, NDArray[Any]]:
+        """The table of samples, column by column."""
+        table: dict[str, NDArray[Any]] = {"sample": np.arange(len(self))}
+        for place, name in enumerate(self.scale.names):
+            opinions = {"wanted": self.wanted, "model": self.model, "judge": self.judge, "true": self.truth,
+                        "low": self.low, "high": self.high}  # fmt: skip
+            table |= {f"{name}_{who}": values[:, place] for who, values in opinions.items() if values is not None}
+        table |= {"far": self.far, "neighbour": self.neighbours, "distance": self.distances}
+        if self.labels:
+            table["neighbour_label"] = np.array(self.labels)
+        if self.returned is not None:
+            pending = len(self) - len(self.returned.structures)
+            words = [None if one is None else one.smiles for one in self.returned.structures]
+            back = self.returned.back
+            table["smiles"] = np.array(
+                [word if came else None for word, came in zip(words, back, strict=True)] + [None] * pending,
+                dtype=object,
+            )
+        flat = self.observations.reshape(len(self), -1)
+        if flat.shape[1] <= COLUMNS:
+            table |= {f"x_{place + 1}": flat[:, place] for place in range(flat.shape[1])}
+        return table
+
+    def to_arrow(self) -> pa.Table:
+        return pa.table({name: pa.array(column.tolist() if column.dtype == object else column)
+                         for name, column in self.columns().items()})  # fmt: skip
+
+    @property
+    def pictured(self) -> bool:
+        """Whether samples are images."""
+        return self.observations.ndim == 4 and self.observations.shape[1] in (1, 3)
+
+    def findings(self, title: str = "Generated samples", settings: Mapping[str, Any] | None = None) -> Findings:
+        kind = "the judge" if self.predictor == "judge" else "the model"
+        level = f"{self.coverage.wanted:.0%}"
+        rows = [self._summary(place) for place in range(len(self.scale.names))]
+        parts: list[Part] = [
+            Records(
+                name="properties",
+                title="Wanted and what came",
+                hint=f"Means over the samples, with the mean distance from the wanted value. The interval is that of "
+                f"{kind}, whose error on held-out examples is in the last column.",
+                rows=rows,
+                columns=(
+                    Column("property", "Property"),
+                    Column("wanted", "Wanted"),
+                    Column("truth", "True"),
+                    Column("judge", "Judge"),
+                    Column("model", "The model itself"),
+                    Column("radius", "Interval ±", "%.4g"),
+                    Column("holds", "Intervals with the wanted value", "percent"),
+                    Column("error", "Error on real data", "%.4g", aside=True),
+                ),
+            ),
+            Values(
+                name="coverage",
+                title=f"Coverage of the {level} intervals",
+                hint=self._coverage_hint,
+                entries=self._coverages(),
+            ),
+            Chart(
+                name="properties-chart",
+                title="The property of the samples",
+                draw=lambda: property_histograms(self.scale.titles, self.wanted, self._opinions(), self.low, self.high),
+            ),
+        ]
+        if self.level_sets is not None:
+            points = self.level_sets.unembed(self.observations)
+            parts.append(
+                Chart(
+                    name="level-sets",
+                    title="Samples on the level sets",
+                    draw=lambda: level_plot(self.level_sets, points, np.unique(self.wanted[:, 0])),
+                )
+            )
+        if self.pictured:
+            side = int(np.ceil(np.sqrt(min(SHOWN, len(self)))))
+            parts.append(Pictures(name="samples", title="Samples", strips=[Strip(self._grid(side), says="samples")]))
+        if self.returned is not None:
+            parts += self.returned.parts()
+        parts.append(self._listed())
+        facts = {
+            "count": len(self),
+            "far": float(self.far.mean()),
+            "warnings": list(self.warnings),
+            "trained_range": {
+                name: [float(self.trained[0][place]), float(self.trained[1][place])]
+                for place, name in enumerate(self.scale.names)
+            },
+        }
+        arrays = {"observations": self.observations, "codes": self.codes}
+        if self.returned is not None:
+            arrays["positions"] = self.returned.geometries.positions
+        return Findings(title, self.headline, parts, (*self.warnings, *self.notes), facts, arrays, settings or {})
+
+    def save(
+        self, place: Path | str, title: str = "Generated samples", settings: Mapping[str, Any] | None = None
+    ) -> Path:
+        """Write the samples, and give back what to open.
+
+        A path that ends in .csv or .parquet is the table alone, one in .xyz or .sdf the molecules alone, one in .html,
+        .png or .svg the page or the first figure. Anything else is a folder with all of them: the page, findings.json,
+        samples.csv and samples.parquet, the observations (arrays.safetensors), pictures, geometries.xyz, molecules.sdf.
+        """
+        path = Path(place)
+        written = {".csv": self._write_csv, ".parquet": self._write_parquet, ".xyz": self._write_xyz,
+                   ".sdf": self._write_sdf}.get(path.suffix)  # fmt: skip
+        if written is not None:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            written(path)
+            return path
+        page = self.findings(title, settings).save(path)
+        if path.suffix not in (".html", ".png", ".svg"):
+            self._write_csv(path / "samples.csv")
+            self._write_parquet(path / "samples.parquet")
+            if self.pictured:
+                self._write_pictures(path / "pictures")
+            if self.returned is not None:
+                self._write_xyz(path / "geometries.xyz")
+                self._write_sdf(path / "molecules.sdf")
+        return page
+
+    def _write_csv(self, path: Path) -> None:
+        with atomic(path) as draft:
+            arrow_csv.write_csv(self.to_arrow(), draft)
+
+    def _write_parquet(self, path: Path) -> None:
+        with atomic(path) as draft:
+            parquet.write_table(self.to_arrow(), draft)
+
+    def _write_pictures(self, folder: Path) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        for number in range(min(SHOWN, len(self))):
+            with atomic(folder / f"{number:05d}.png") as draft:
+                image_grid(self._shown(self.observations[number : number + 1])[None]).save(draft, format="PNG")
+
+    def _write_xyz(self, path: Path) -> None:
+        back = self._molecules("XYZ")
+        geometries = back.geometries
+        text = "".join(
+            xyz_text(geometries.charges.tolist(), place, f"sample={number} misfit={misfit:.5f} {self._told(number)}")
+            for number, (place, misfit) in enumerate(zip(geometries.positions, geometries.misfit, strict=True))
+        )
+        with atomic(path) as draft:
+            draft.write_text(text, encoding="utf-8")
+
+    def _write_sdf(self, path: Path) -> None:
+        back = self._molecules("SDF")
+        blocks = [
+            one.block(f"sample {number}", {"smiles": one.smiles, **dict(self._values(number))})
+            for number, (one, came) in enumerate(zip(back.structures, back.back, strict=True))
+            if came and one is not None
+        ]
+        with atomic(path) as draft:
+            draft.write_text("".join(blocks), encoding="utf-8")
+
+    def _molecules(self, kind: str) -> ReturnedMolecules:
+        if self.returned is None:
+            raise ValueError(
+                f"these samples have no geometries to be written as {kind}: they are no molecules of one formula, or "
+                "the way back was not gone (it needs rdkit, pip install polariscope[chem], and molecules above 0)"
+            )
+        return self.returned
+
+    def _values(self, number: int) -> list[tuple[str, str]]:
+        names = self.scale.names
+        return [
+            *((f"{name}_wanted", f"{self.wanted[number, place]:.6g}") for place, name in enumerate(names)),
+            *((f"{name}_judge", f"{self.judge[number, place]:.6g}") for place, name in enumerate(names)),
+            *((f"{name}_low", f"{self.low[number, place]:.6g}") for place, name in enumerate(names)),
+            *((f"{name}_high", f"{self.high[number, place]:.6g}") for place, name in enumerate(names)),
+        ]
+
+    def _told(self, number: int) -> str:
+        return " ".join(f"{key.replace(' ', '_')}={value}" for key, value in self._values(number))
+
+    def _opinions(self) -> dict[str, Floats]:
+        own = {"judge": self.judge, "the model itself": self.model}
+        return own if self.truth is None else {"truth": self.truth, **own}
+
+    def _summary(self, place: int) -> dict[str, Any]:
+        wanted = self.wanted[:, place]
+
+        def told(values: Floats | None) -> str | None:
+            if values is None:
+                return None
+            return f"{values[:, place].mean():.4g} (off {np.abs(values[:, place] - wanted).mean():.3g})"
+
+        radius = (self.high - self.low)[:, place].mean() / 2
+        return {
+            "property": self.scale.titles[place],
+            "wanted": f"{wanted[0]:.4g}" if np.ptp(wanted) < 1e-9 else f"{wanted.min():.3g} to {wanted.max():.3g}",
+            "truth": told(self.truth),
+            "judge": told(self.judge),
+            "model": told(self.model),
+            "radius": float(radius),
+            "holds": float(((wanted >= self.low[:, place]) & (wanted <= self.high[:, place])).mean()),
+            "error": float(self.mean_error[place]),
+        }
+
+    @property
+    def _coverage_hint(self) -> str:
+        if self.coverage.generated is None:
+            return "On the samples themselves it is unknown: their true property cannot be computed here."
+        return "On the samples it is that of the true property, which has no noise, so that it may be higher."
+
+    def _coverages(self) -> list[Value]:
+        entries = []
+        for place, name in enumerate(self.scale.names):
+            of = f" of {name}" if len(self.scale.names) > 1 else ""
+            entries.append(
+                Value(
+                    f"real_{name}",
+                    f"On {self.coverage.real_count:,} other held-out examples{of}",
+                    self.coverage.real[place],
+                )
+            )
+            if self.coverage.generated is not None:
+                entries.append(Value(f"generated_{name}", f"On the samples{of}", self.coverage.generated[place]))
+        entries.append(Value("far", "Share of samples far from the training data", float(self.far.mean()), False))
+        return entries
+
+    def _listed(self) -> Records:
+        first = self.scale.names[0]
+        columns = [
+            Column("sample", "No.", "%d"),
+            Column(f"{first}_wanted", f"Wanted {first}", "%.4g"),
+            Column(f"{first}_true", "True", "%.4g"),
+            Column(f"{first}_judge", "Judge", "%.4g"),
+            Column(f"{first}_model", "Model", "%.4g"),
+            Column(f"{first}_low", "From", "%.4g"),
+            Column(f"{first}_high", "To", "%.4g"),
+            Column("far", "Far from the data"),
+            Column("neighbour", "Nearest example", "%d"),
+            Column("neighbour_label", "which is"),
+        ]
+        table = self.to_arrow().slice(0, LISTED).to_pylist()
+        return Records(name="listed", title=f"The first {len(table)} samples", rows=table, columns=columns)
+
+    def _grid(self, side: int) -> NDArray[Any]:
+        some = self._shown(self.observations[: side * side])
+        rows = -(-len(some) // side)
+        padded = np.zeros((rows * side, *some.shape[1:]), some.dtype)
+        padded[: len(some)] = some
+        return padded.reshape(rows, side, *some.shape[1:])
+
+    @staticmethod
+    def _shown(images: NDArray[Any]) -> NDArray[Any]:
+        return np.clip(images, 0, 1).astype(np.float32)

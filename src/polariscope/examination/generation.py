@@ -1,0 +1,353 @@
+"""New observations with a wanted property, and what can be said about whether they have it.
+
+A model whose code has a part for the property (Z0) and one for everything else (Z1) decodes a wanted property with any
+Z1. Each sample then has the property in several opinions: the model's own, which may fool itself; that of an
+independent judge; and the true one, where the world can compute it. A conformal interval says how far the judge (or the
+model) is off on real held-out examples. Its coverage is measured, on other real examples, and on the samples where the
+truth is known: samples are not drawn from the data, so that no theorem covers them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from polariscope.examination.generated import Coverage, Generated, Predictor
+from polariscope.examination.invariance import (
+    AT_ONCE,
+    SplitCode,
+    audited_numbers,
+    decoded,
+    encoded,
+    own_notes,
+    split_code,
+)
+from polariscope.examination.way_back import ReturnedMolecules, recover, returned
+from polariscope.measures.conformal import conformal_radius, covered_share
+from polariscope.measures.judge import fit_judge
+from polariscope.subjects import Subject
+from polariscope.subjects.doors import subject_and_world
+from polariscope.worlds.chemistry import has_rdkit
+from polariscope.worlds.given import Data
+from polariscope.worlds.molecules import MoleculeWorld
+from polariscope.worlds.points.level_sets import LevelSets
+from polariscope.worlds.property_scale import PropertyScale, property_scale
+from polariscope.worlds.splits import Split
+from polariscope.worlds.targets import target_values
+from polariscope.worlds.true_property import true_property
+from polariscope.worlds.view import inside
+from polariscope.worlds.world import World, to_tensor
+
+Floats = NDArray[np.float64]
+Draw = Literal["examples", "uniform"]
+Asked = str | Mapping[str, float] | Sequence[float] | float
+FAR = 0.95
+"""A sample is far from the data if its nearest training example is further away than that of this share of held-out
+examples."""
+JUDGED_NUMBERS = 512
+"""Numbers of an observation up to which the judge sees all of them."""
+COMPONENTS = 64
+"""Principal components of larger ones that it sees."""
+
+
+@torch.no_grad()
+def generate_with_property(
+    model: Any,
+    data: Data | None = None,
+    *,
+    wanted: Asked | None = None,
+    like: int | None = None,
+    count: int = 100,
+    draw: Draw = "examples",
+    reach: float = 1.0,
+    spread: float = 0.1,
+    interval: Predictor = "judge",
+    coverage: float = 0.9,
+    molecules: int = 100,
+    property_latents: int | None = None,
+    tells: Callable[[Tensor], Tensor] | None = None,
+    split: Split | None = None,
+    judged_on: int = 2000,
+    seed: int = 0,
+) -> Generated:
+    """Generate ``count`` observations that are to have a property.
+
+    ``wanted`` has a value for each property, in its own unit; properties that are not named take those of training
+    examples. ``like`` is the number of an observation of the data. Together with ``wanted``, samples keep everything
+    else of it: their Z1 lies within ``spread`` standard deviations of its own. Without ``wanted``, they have the
+    property that its code tells, and everything else is drawn. Z1 is drawn from the codes of training ``examples``, or
+    ``uniform`` within ``reach`` standard deviations of its mean, as published.
+
+    The ``interval`` is that of the independent judge, or of the model itself, with a nominal ``coverage``. Of molecules
+    of one formula, the first ``molecules`` samples go the way back to geometries and bonds. A model of your own encodes
+    and decodes, and says how many of its first latents tell the property (``property_latents``), and how (``tells``).
+    """
+    _check(count, reach, spread, coverage, wanted, like)
+    subject, world = subject_and_world(model, data)
+    scale = property_scale(world)
+    asked = {} if wanted is None else scale.asked(wanted)
+    train, held = audited_numbers(subject, world, split, judged_on, 4 * judged_on, seed)
+    if like is not None and not 0 <= like < len(world):
+        raise ValueError(f"there is no observation {like} in the data, which has {len(world):,}: they begin with 0")
+    known = to_tensor(world.observe(train))
+    subject = subject.understood(known[:64])
+    if subject.decodes is None:
+        raise TypeError(f"{subject.name} does not decode, so that it generates nothing")
+    generator = np.random.default_rng((seed, count))
+    shape = tuple(world.shape)
+    targets = target_values(world, train)
+    with subject.at_rest():
+        torch.manual_seed(seed)
+        code = encoded(subject, known)["mean"]
+        parts = split_code(subject, code, targets, property_latents, tells, seed)
+        told = scale.shown(_array(parts.tells(code[:, : parts.latents])))
+        origin = None
+        if like is not None:
+            origin = encoded(subject, to_tensor(world.observe(np.array([like]))))["mean"][0]
+        values = _wanted_values(asked, scale, told, origin, parts, count, generator)
+        z1 = _drawn(code[:, parts.latents :], origin, parts.latents, bool(asked), count, draw, reach, spread, generator)
+        observations, by_neighbour = _decoded_with(subject, parts, scale, values, z1, code, told, shape)
+        own = scale.shown(_array(parts.tells(encoded(subject, observations)["mean"][:, : parts.latents])))
+        x_held = to_tensor(world.observe(held))
+        own_held = scale.shown(_array(parts.tells(encoded(subject, x_held)["mean"][:, : parts.latents])))
+    y, y_held = scale.shown(targets), scale.shown(target_values(world, held))
+    view = _reduced(known)
+    judge = fit_judge(view(known), y, seed)
+    judged, judged_held = judge(view(observations)), judge(view(x_held))
+    predicted, predicted_held = (judged, judged_held) if interval == "judge" else (own, own_held)
+    radius, real, tested = _calibrated(np.abs(predicted_held - y_held), coverage, generator)
+    truth = true_property(world, observations.numpy())
+    shown_truth = None if truth is None else scale.shown(truth)
+    low, high = predicted - radius, predicted + radius
+    neighbours, distances, far = _neighbourhood(known, x_held, observations)
+    trained = told.min(axis=0), told.max(axis=0)
+    warnings = tuple(_unreachable(asked, scale, trained))
+    notes = [*parts.notes, *own_notes(subject)]
+    if by_neighbour:
+        notes.append(BY_NEIGHBOUR)
+    if view(known).shape[1] < known[0].numel():
+        notes.append(f"The judge sees {view(known).shape[1]} principal components of the observations.")
+    inner = inside(world, MoleculeWorld, train)
+    level = inside(world, LevelSets)
+    back: ReturnedMolecules | None = None
+    labels: tuple[str, ...] = ()
+    if inner is not None:
+        molecular, trained_on = inner
+        labels = _labels(molecular, trained_on[neighbours])
+        back, why = _way_back(molecular, observations, train, held, world, molecules)
+        notes += [why] if why else []
+    return Generated(
+        scale=scale,
+        observations=observations.numpy(),
+        codes=z1.double().numpy(),
+        wanted=values,
+        model=own,
+        judge=judged,
+        truth=shown_truth,
+        low=low,
+        high=high,
+        coverage=Coverage(
+            coverage,
+            tuple(real.tolist()),
+            tested,
+            None if shown_truth is None else tuple(covered_share(shown_truth, low, high).tolist()),
+        ),
+        predictor=interval,
+        mean_error=np.abs(predicted_held - y_held).mean(axis=0),
+        trained=trained,
+        neighbours=train[neighbours],
+        distances=distances,
+        far=far,
+        warnings=warnings,
+        notes=tuple(notes),
+        labels=labels,
+        level_sets=None if level is None else level[0],
+        returned=back,
+    )
+
+
+BY_NEIGHBOUR = (
+    "The decoder of this model sees Z0 and not the property, so each sample has the Z0 of the training example whose "
+    "code tells the nearest property."
+)
+
+
+def _check(count: int, reach: float, spread: float, coverage: float, wanted: Asked | None, like: int | None) -> None:
+    if count < 1:
+        raise ValueError(f"{count} samples were asked for: it needs to be at least 1")
+    if wanted is None and like is None:
+        raise ValueError(
+            "which property? give a value (--property VALUE), or an observation to be like (--like NUMBER)"
+        )
+    if not reach > 0 or not spread >= 0:
+        raise ValueError(f"reach needs to be positive and spread at least 0; got {reach} and {spread}")
+    if not 0 < coverage < 1:
+        raise ValueError(f"the coverage of the intervals is {coverage}: it needs to lie between 0 and 1")
+
+
+def _wanted_values(
+    asked: Mapping[str, float],
+    scale: PropertyScale,
+    told: Floats,
+    origin: Tensor | None,
+    parts: SplitCode,
+    count: int,
+    generator: np.random.Generator,
+) -> Floats:
+    """The properties ``(count, k)`` of the samples: those asked for, the others from an example or from training."""
+    if origin is not None:
+        own = scale.shown(_array(parts.tells(origin[None, : parts.latents])))
+        values = np.repeat(own, count, axis=0)
+    else:
+        values = told[generator.integers(len(told), size=count)].copy()
+    for name, value in asked.items():
+        values[:, scale.names.index(name)] = value
+    return values
+
+
+def _drawn(
+    z1: Tensor,
+    origin: Tensor | None,
+    latents: int,
+    asked: bool,
+    count: int,
+    draw: Draw,
+    reach: float,
+    spread: float,
+    generator: np.random.Generator,
+) -> Tensor:
+    """Z1 of the samples."""
+    signal = z1.std(0)
+    if origin is not None and asked:
+        around = torch.from_numpy(generator.uniform(-1, 1, (count, z1.shape[1]))).float()
+        return origin[latents:] + spread * signal * around
+    if draw == "examples":
+        return z1[torch.from_numpy(generator.integers(len(z1), size=count))]
+    around = torch.from_numpy(generator.uniform(-1, 1, (count, z1.shape[1]))).float()
+    return z1.mean(0) + reach * signal * around
+
+
+def _decoded_with(
+    subject: Subject,
+    parts: SplitCode,
+    scale: PropertyScale,
+    values: Floats,
+    z1: Tensor,
+    code: Tensor,
+    told: Floats,
+    shape: tuple[int, ...],
+) -> tuple[Tensor, bool]:
+    """Observations with these properties, and whether Z0 had to be taken from training examples."""
+    module: Any = subject.module
+    fed = getattr(getattr(module, "config", None), "decoder_input", None) == "property"
+    if fed and hasattr(module, "decode_property") and parts.latents == getattr(module, "property_latents", None):
+        asked = torch.from_numpy(scale.target(values)).to(subject.dtype)
+        pairs = zip(asked.split(AT_ONCE), z1.split(AT_ONCE), strict=True)
+        return torch.cat(
+            [
+                module.likelihood.expectation(module.decode_property(y.to(subject.device), z.to(subject.device))).cpu()
+                for y, z in pairs
+            ]
+        ), False
+    spread = np.where(told.std(axis=0) > 0, told.std(axis=0), 1.0)
+    nearest = np.concatenate(
+        [
+            np.square((part[:, None] - told[None]) / spread).sum(axis=2).argmin(axis=1)
+            for part in np.array_split(values, -(-len(values) // 512))
+        ]
+    )
+    z0 = code[torch.from_numpy(nearest), : parts.latents]
+    return decoded(subject, torch.cat([z0, z1], 1), shape), True
+
+
+def _calibrated(errors: Floats, coverage: float, generator: np.random.Generator) -> tuple[Floats, Floats, int]:
+    """The radius from one half of the held-out examples, and its coverage on the other half."""
+    order = generator.permutation(len(errors))
+    half = (len(errors) + 1) // 2
+    radius = conformal_radius(errors[order[:half]], coverage)
+    other = errors[order[half:]]
+    if not np.isfinite(radius).all():
+        raise ValueError(
+            f"{half} held-out examples are too few for intervals of coverage {coverage:g}: hold out more, or ask for a "
+            "lower coverage"
+        )
+    return radius, covered_share(other, np.zeros_like(other), np.broadcast_to(radius, other.shape)), len(other)
+
+
+def _reduced(known: Tensor) -> Callable[[Tensor], Floats]:
+    """Observations as the judge sees them: as they are, or as principal components of the known ones."""
+    flat = known.flatten(1)
+    if flat.shape[1] <= JUDGED_NUMBERS:
+        return lambda x: x.flatten(1).double().numpy()
+    mean = flat.mean(0)
+    _, _, directions = torch.svd_lowrank(flat - mean, q=min(COMPONENTS, *flat.shape), niter=4)
+    return lambda x: ((x.flatten(1) - mean) @ directions).double().numpy()
+
+
+def _neighbourhood(known: Tensor, held: Tensor, samples: Tensor) -> tuple[NDArray[np.int64], Floats, NDArray[np.bool_]]:
+    """The nearest training example of each sample, how far it is, and whether that is far."""
+    flat = known.flatten(1)
+    spread = flat.std(0)
+    scaled = flat / torch.where(spread > 1e-9, spread, torch.ones_like(spread))
+    scale = torch.where(spread > 1e-9, spread, torch.ones_like(spread))
+
+    def nearest(x: Tensor) -> tuple[Tensor, Tensor]:
+        found = [torch.cdist(part / scale, scaled).min(1) for part in x.flatten(1).split(1024)]
+        return torch.cat([one.values for one in found]), torch.cat([one.indices for one in found])
+
+    apart, numbers = nearest(samples)
+    usual = torch.quantile(nearest(held)[0].double(), FAR)
+    return numbers.numpy(), apart.double().numpy(), (apart > usual).numpy()
+
+
+def _unreachable(asked: Mapping[str, float], scale: PropertyScale, trained: tuple[Floats, Floats]) -> list[str]:
+    warnings = []
+    for name, value in asked.items():
+        place = scale.names.index(name)
+        low, high = trained[0][place], trained[1][place]
+        if not low <= value <= high:
+            unit = f" {scale.units[place]}" if scale.units[place] else ""
+            warnings.append(
+                f"The {name} asked for, {value:g}{unit}, is outside of what the model told of training examples "
+                f"({low:.4g} to {high:.4g}{unit}): it may be unreachable."
+            )
+    return warnings
+
+
+def _labels(world: MoleculeWorld, numbers: NDArray[np.int64]) -> tuple[str, ...]:
+    labels = world.molecules.labels
+    return tuple(labels[number] for number in numbers) if labels else ()
+
+
+def _way_back(
+    world: MoleculeWorld,
+    observations: Tensor,
+    train: NDArray[np.int64],
+    held: NDArray[np.int64],
+    shown: World,
+    most: int,
+) -> tuple[ReturnedMolecules | None, str]:
+    """The first samples as molecules, or why not."""
+    if most < 1:
+        return None, ""
+    if not has_rdkit():
+        return None, "No sample became a molecule: the way back needs rdkit (pip install polariscope[chem])."
+    there = inside(shown, MoleculeWorld, train), inside(shown, MoleculeWorld, held)
+    assert there[0] is not None
+    assert there[1] is not None
+    bags = world.original(observations[:most].numpy())
+    try:
+        recovery = recover(world, there[1][1][:most], there[0][1])
+    except ValueError as error:
+        return None, f"No sample became a molecule: {error}."
+    return returned(world, bags, there[0][1], recovery), ""
+
+
+def _array(values: Any) -> Floats:
+    told = values.detach().double().cpu().numpy() if isinstance(values, Tensor) else values
+    return np.asarray(told, dtype=np.float64)

@@ -1,0 +1,199 @@
+"""From bags of bonds back to molecules, and how far that way can be trusted.
+
+A generated bag of bonds is no molecule yet. The way back has three steps: distances, which the bag has in sorted order
+and without the atoms they belong to; a geometry with these distances, fitted from the geometries of the nearest real
+molecules; and bonds, which rdkit finds in a geometry. Before anything is said about generated molecules the whole way
+is gone with real ones that were held out: the share of them that comes back as what it was is reported first. Bonds can
+be found in many a wrong geometry, so that a valid molecule is no sign that the way back worked.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from polariscope.findings import Column, Part, Records
+from polariscope.measures.generated_sets import novelty, uniqueness
+from polariscope.worlds.bag_geometry import Geometries, bag_distances, fit_geometries, formula_charges
+from polariscope.worlds.chemistry import Structure, canonical_smiles, internal_diversity, structure_of
+from polariscope.worlds.molecules import MoleculeWorld
+
+Floats = NDArray[np.float64]
+MISFIT = 0.01
+"""Largest root mean square relative error of the distances with which a geometry counts as that of a bag."""
+STARTS = 4
+"""Nearest real molecules whose geometries are starting points."""
+TRUSTED = 0.5
+"""Share of real molecules that has to come back before generated ones are counted."""
+
+
+@dataclass(frozen=True, eq=False)
+class Recovery:
+    """What became of held-out real molecules on the way to their bag of bonds and back."""
+
+    tried: int
+    bonded: int
+    """Of how many the bonds were found in their true geometry."""
+    fitted: int
+    """Of how many a geometry with the right distances was found."""
+    valid: int
+    """Of how many the fitted geometry has bonds of some molecule."""
+    recovered: int
+    """How many came back as the molecule that they were."""
+    misfit: float
+    """Median root mean square relative error of the distances."""
+
+    @property
+    def rate(self) -> float:
+        return self.recovered / self.tried
+
+    @property
+    def trusted(self) -> bool:
+        """Whether enough came back to speak about generated molecules."""
+        return self.rate >= TRUSTED
+
+    @property
+    def sentence(self) -> str:
+        return (
+            f"Of {self.tried} real held-out molecules, {self.recovered} came back from their bag of bonds as what they "
+            f"were; {self.fitted} had a geometry with the right distances (median error {self.misfit:.1%}), and "
+            f"{self.valid} had bonds of some molecule. From the true geometry, the bonds of {self.bonded} were right."
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class ReturnedMolecules:
+    """Generated bags on their way back: a geometry for each of the first ones, and a molecule where there is one."""
+
+    geometries: Geometries
+    possible: NDArray[np.bool_]
+    """Whether the entries of the bag are those of distances at all."""
+    structures: tuple[Structure | None, ...]
+    recovery: Recovery
+    known: frozenset[str]
+    """SMILES of the molecules that were trained on."""
+
+    @property
+    def back(self) -> NDArray[np.bool_]:
+        """Which came back: a possible bag, a geometry with its distances, and the bonds of a molecule."""
+        bonded = np.array([one is not None for one in self.structures], dtype=bool)
+        return self.possible & (self.geometries.misfit <= MISFIT) & bonded
+
+    @property
+    def molecules(self) -> list[Structure]:
+        """Those that came back."""
+        return [one for one, back in zip(self.structures, self.back, strict=True) if back and one is not None]
+
+    def scores(self) -> list[dict[str, Any]]:
+        """Validity, uniqueness, novelty and diversity, or why they are not applicable."""
+        words = [one.smiles for one in self.molecules]
+        count = len(self.structures)
+        reason = ""
+        if not self.recovery.trusted:
+            reason = f"not applicable: {self.recovery.recovered} of {self.recovery.tried} real molecules came back"
+        elif not words:
+            reason = "not applicable: no generated molecule came back"
+        rows: list[tuple[str, float | None, str]] = [
+            ("validity: share that came back", len(words) / count if count else None, "no sample was tried"),
+            ("uniqueness", uniqueness(words), "no molecule came back"),
+            ("uniqueness at 1,000", uniqueness(words, 1000), f"{len(words)} molecules came back"),
+            ("uniqueness at 10,000", uniqueness(words, 10_000), f"{len(words)} molecules came back"),
+            ("novelty: not among those trained on", novelty(words, self.known), "no molecule came back"),
+            ("internal diversity", internal_diversity(self.molecules), "fewer than two molecules came back"),
+        ]
+        return [
+            {"score": name, "value": reason or (f"not applicable: {why}" if value is None else f"{value:.3f}")}
+            for name, value, why in rows
+        ]
+
+    def parts(self) -> list[Part]:
+        recovery = self.recovery
+        return [
+            Records(
+                name="recovery",
+                title="The way back, tried with real molecules first",
+                hint=recovery.sentence,
+                rows=[
+                    {"step": "bonds found in the true geometry", "share": recovery.bonded / recovery.tried},
+                    {"step": "geometry with the right distances", "share": recovery.fitted / recovery.tried},
+                    {"step": "bonds of some molecule", "share": recovery.valid / recovery.tried},
+                    {"step": "the same molecule as before", "share": recovery.rate},
+                ],
+                columns=(Column("step", "Step"), Column("share", "Share of real molecules", "percent")),
+            ),
+            Records(
+                name="molecules",
+                title=f"Molecules among the first {len(self.structures)} samples",
+                hint=f"{int(self.back.sum())} came back: their distances fit within {MISFIT:.0%}, and they have bonds. "
+                "Scores of other samples would be scores of the way back.",
+                rows=self.scores(),
+                columns=(Column("score", "Score"), Column("value", "Value")),
+            ),
+        ]
+
+
+def recover(world: MoleculeWorld, numbers: NDArray[np.int64], trained: NDArray[np.int64]) -> Recovery:
+    """Go the way back with real molecules ``numbers``, from the geometries of those ``trained`` on."""
+    charges = formula_charges(world.layout)
+    geometries = fit_geometries(
+        world.bags[numbers], world.layout, starting_geometries(world, world.bags[numbers], trained)
+    )
+    truth = ordered_positions(world, numbers)
+    bonded = valid = recovered = 0
+    for place, number in enumerate(numbers):
+        own = structure_of(charges, truth[place])
+        label = canonical_smiles(world.molecules.labels[number]) if world.molecules.labels else None
+        wanted = label or (own.smiles if own is not None else None)
+        bonded += own is not None and own.smiles == wanted
+        fitted = structure_of(charges, geometries.positions[place])
+        valid += fitted is not None
+        close = geometries.misfit[place] <= MISFIT
+        recovered += bool(close and fitted is not None and fitted.smiles == wanted)
+    close_ones = int((geometries.misfit <= MISFIT).sum())
+    return Recovery(len(numbers), bonded, close_ones, valid, recovered, float(np.median(geometries.misfit)))
+
+
+def returned(world: MoleculeWorld, bags: Floats, trained: NDArray[np.int64], recovery: Recovery) -> ReturnedMolecules:
+    """Generated bags ``(n, dimension)`` on their way back."""
+    charges = formula_charges(world.layout)
+    geometries = fit_geometries(bags, world.layout, starting_geometries(world, bags, trained))
+    _, possible = bag_distances(bags, world.layout)
+    structures = tuple(structure_of(charges, positions) for positions in geometries.positions)
+    return ReturnedMolecules(geometries, possible, structures, recovery, known_smiles(world, trained))
+
+
+def known_smiles(world: MoleculeWorld, numbers: NDArray[np.int64]) -> frozenset[str]:
+    """Canonical SMILES of molecules of a world, from their labels, or from their geometries."""
+    labels = world.molecules.labels
+    if labels:
+        return frozenset(smiles for number in numbers if (smiles := canonical_smiles(labels[number])))
+    charges, places = formula_charges(world.layout), ordered_positions(world, numbers)
+    structures = (structure_of(charges, positions) for positions in places)
+    return frozenset(one.smiles for one in structures if one is not None)
+
+
+def starting_geometries(world: MoleculeWorld, bags: Floats, trained: NDArray[np.int64]) -> Floats:
+    """Geometries ``(n, STARTS, atoms, 3)`` of the real molecules whose distances are nearest to those of bags."""
+    wanted, _ = bag_distances(bags, world.layout)
+    there, _ = bag_distances(world.bags[trained], world.layout)
+    logs, others = np.log(wanted), np.log(there)
+    starts = min(STARTS, len(trained))
+    nearest = np.empty((len(logs), starts), dtype=np.int64)
+    for at in range(0, len(logs), 256):
+        part = logs[at : at + 256]
+        squares = np.square(part).sum(1)[:, None] - 2 * part @ others.T + np.square(others).sum(1)
+        nearest[at : at + 256] = np.argsort(squares, axis=1)[:, :starts]
+    positions = ordered_positions(world, trained[nearest.ravel()])
+    return positions.reshape(len(logs), starts, *positions.shape[1:])
+
+
+def ordered_positions(world: MoleculeWorld, numbers: NDArray[np.int64]) -> Floats:
+    """Positions of molecules with their atoms in the order of the layout's elements."""
+    rank = {charge: place for place, charge in enumerate(world.layout.elements)}
+    charges = world.molecules.charges[numbers]
+    places = np.vectorize(lambda charge: rank.get(int(charge), len(rank)), otypes=[np.int64])(charges)
+    order = np.argsort(places, axis=1, kind="stable")[:, : len(formula_charges(world.layout))]
+    return np.asarray(np.take_along_axis(world.molecules.positions[numbers], order[:, :, None], axis=1))

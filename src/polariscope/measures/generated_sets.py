@@ -1,0 +1,33 @@
+"""How varied and how new a set of generated things is, by a word for each (a SMILES, a hash).
+
+Brown, Fiscato, Segler and Vaucher, GuacaMol: benchmarking models for de novo molecular design (2019); Polykovskiy,
+Zhebrak, Sanchez-Lengeling and others, Molecular sets (MOSES) (2020).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+
+def uniqueness(words: Sequence[str], first: int | None = None) -> float | None:
+    """The share of different ones among the ``first`` words: 1 if no two are alike. None if there are fewer.
+
+    The share falls as more are drawn, so that it is compared only at the same number (uniqueness at 1000, say).
+
+    >>> uniqueness(["a", "b", "a", "c"]), uniqueness(["a", "a"], 2), uniqueness(["a"], 1000)
+    (0.75, 0.5, None)
+    """
+    count = len(words) if first is None else first
+    if not count or len(words) < count:
+        return None
+    return len(set(words[:count])) / count
+
+
+def novelty(words: Sequence[str], known: Collection[str]) -> float | None:
+    """The share of the different words that are not known: 1 if all are new. None if there are none.
+
+    >>> novelty(["a", "b", "b"], {"a"})
+    0.5
+    """
+    different = set(words)
+    return len(different - set(known)) / len(different) if different else None

@@ -1,0 +1,159 @@
+"""Properties as people name them: a level, a band gap in kcal/mol; and the targets that a model is trained with.
+
+A world may standardise its targets, or embed a number in several of them. A user who asks for a property says it in its
+own unit, and gets it back in that unit.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from polariscope.registry import nearest
+from polariscope.worlds.targets import targets_of
+from polariscope.worlds.view import View
+from polariscope.worlds.world import World
+
+Floats = NDArray[np.float64]
+NUMBER = re.compile(r"\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)\s*(.*?)\s*")
+
+
+@runtime_checkable
+class ScaledProperty(Protocol):
+    """A world whose targets are another form of its properties."""
+
+    @property
+    def property_names(self) -> tuple[str, ...]:
+        """Names of the properties, each with its unit in brackets if it has one."""
+
+    def shown_property(self, targets: ArrayLike) -> Floats:
+        """Properties ``(n, k)`` of targets ``(n, columns)``."""
+
+    def property_target(self, values: ArrayLike) -> Floats:
+        """Targets ``(n, columns)`` of properties ``(n, k)``."""
+
+
+@dataclass(frozen=True, eq=False)
+class PropertyScale:
+    """What properties are called, and the way between them and targets."""
+
+    names: tuple[str, ...]
+    units: tuple[str, ...]
+    shown: Callable[[ArrayLike], Floats]
+    """Properties of targets."""
+    target: Callable[[ArrayLike], Floats]
+    """Targets of properties."""
+
+    @property
+    def titles(self) -> tuple[str, ...]:
+        """Names with their units."""
+        return tuple(f"{name} ({unit})" if unit else name for name, unit in zip(self.names, self.units, strict=True))
+
+    def asked(self, words: str | Mapping[str, float] | Sequence[float] | float) -> dict[str, float]:
+        """The properties that somebody asks for, by name.
+
+        In words they are numbers in the order of the properties (``150`` or ``0.3,0.7``), or ``x=0.3,scale=0.7``; a
+        number may have its unit behind it.
+
+        >>> scale = PropertyScale(("gap",), ("kcal/mol",), np.asarray, np.asarray)
+        >>> scale.asked("150 kcal/mol"), scale.asked("gap=150"), scale.asked(150)
+        ({'gap': 150.0}, {'gap': 150.0}, {'gap': 150.0})
+        """
+        known = ", ".join(self.titles)
+        if isinstance(words, str):
+            parts = [part for part in words.split(",") if part.strip()]
+            pairs = [self._named(part, place, len(parts)) for place, part in enumerate(parts)]
+            asked = dict(pairs)
+            if len(asked) < len(pairs):
+                raise ValueError(f"the property asked for is {words!r}, which names one property twice")
+        elif isinstance(words, Mapping):
+            asked = {self._known(str(name)): float(value) for name, value in words.items()}
+        else:
+            values = np.atleast_1d(np.asarray(words, dtype=np.float64))
+            if values.shape != (len(self.names),):
+                raise ValueError(
+                    f"the property asked for has shape {values.shape}, and this model was trained with "
+                    f"{len(self.names)}: {known}"
+                )
+            asked = dict(zip(self.names, values.tolist(), strict=True))
+        if not asked:
+            raise ValueError(f"no property was asked for: give a value of {known}")
+        for name, value in asked.items():
+            if not np.isfinite(value):
+                raise ValueError(f"the property asked for needs to be a finite number, and {name} is {value}")
+        return asked
+
+    def _named(self, part: str, place: int, count: int) -> tuple[str, float]:
+        name, equals, number = part.partition("=")
+        if not equals:
+            if count != len(self.names):
+                raise ValueError(
+                    f"{count} values were given for {len(self.names)} properties ({', '.join(self.titles)}): give one "
+                    "for each in this order, or name those that are meant, as in "
+                    f"{self.names[0]}=0.5"
+                )
+            name, number = self.names[place], part
+        name = self._known(name.strip())
+        match = NUMBER.fullmatch(number)
+        if match is None:
+            raise ValueError(f"the property {name} needs a number; got {number.strip()!r}")
+        unit = self.units[self.names.index(name)]
+        if match.group(2) and match.group(2) != unit:
+            has = f"has the unit {unit}" if unit else "has no unit"
+            raise ValueError(f"the property {name} {has}; got {number.strip()!r}")
+        return name, float(match.group(1))
+
+    def _known(self, name: str) -> str:
+        if name not in self.names:
+            raise ValueError(f"this model knows no property {name!r}: {nearest(name, self.names)}")
+        return name
+
+
+def property_scale(world: World) -> PropertyScale:
+    """The properties of a world as people name them; its targets as they are, where it says nothing else.
+
+    >>> from polariscope.worlds.points.level_sets import LevelSets
+    >>> scale = property_scale(LevelSets(count=10, tested=2))
+    >>> scale.names, scale.target([[0.5]]).shape, scale.shown(scale.target([[0.5]])).round(9).tolist()
+    (('level',), (1, 3), [[0.5]])
+    """
+    targets = targets_of(world)
+    if any(target.kind != "number" for target in targets):
+        classes = next(target.name for target in targets if target.kind != "number")
+        raise ValueError(
+            f"a property that can be asked for is a number, and {classes!r} is a {_kind(targets, classes)}: take the "
+            "view properties, which makes numbers of factors"
+        )
+    while isinstance(world, View) and not isinstance(world, ScaledProperty):
+        if "target_of" in vars(type(world)):  # its targets are its own
+            break
+        world = world.of
+    if isinstance(world, ScaledProperty):
+        pairs = [_without_unit(name) for name in world.property_names]
+        names, units = zip(*pairs, strict=True)
+        return PropertyScale(names, units, world.shown_property, world.property_target)
+    pairs = [_without_unit(target.name) for target in targets]
+    names, units = zip(*pairs, strict=True)
+    return PropertyScale(names, units, _as_they_are, _as_they_are)
+
+
+def _kind(targets: Sequence[Any], name: str) -> str:
+    return next(str(target.kind) for target in targets if target.name == name)
+
+
+def _as_they_are(values: ArrayLike) -> Floats:
+    return np.asarray(values, dtype=np.float64)
+
+
+def _without_unit(name: str) -> tuple[str, str]:
+    """
+    >>> _without_unit("gap (kcal/mol)"), _without_unit("x")
+    (('gap', 'kcal/mol'), ('x', ''))
+    """
+    match = re.fullmatch(r"(.*\S)\s*\(([^()]*)\)", name)
+    return (match.group(1), match.group(2)) if match else (name, "")
