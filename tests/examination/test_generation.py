@@ -1,0 +1,299 @@
+"""Samples with a wanted property, on models whose truth is known, on runs, and through the command line."""
+
+import json
+import math
+
+import numpy as np
+import pyarrow.csv as arrow_csv
+import pyarrow.parquet as parquet
+import pytest
+import torch
+from torch import nn
+
+from polariscope.cli import main
+from polariscope.examination.generation import generate_with_property
+from polariscope.lab import Store
+from polariscope.measures.conformal import conformal_radius, covered_share
+from polariscope.measures.generated_sets import novelty, uniqueness
+from polariscope.nets.architecture import MLP
+from polariscope.nets.property_autoencoder import PropertyAutoencoderConfig
+from polariscope.objectives.bottleneck import HybridDVIB
+from polariscope.objectives.conditional_invariance import ConditionalInvariance, PropertyBetaVAE
+from polariscope.objectives.stib import STIB
+from polariscope.training import RunConfig, TrainingConfig, train
+from polariscope.training.run import build_model
+from polariscope.worlds.points.level_sets import LevelSets
+from polariscope.worlds.points.toy_molecules import ToyMolecules
+from polariscope.worlds.property_scale import property_scale
+from polariscope.worlds.renderers.mini_sprites import MiniSprites
+from polariscope.worlds.targets import Task
+from polariscope.worlds.views.properties import Properties
+
+WORLD = LevelSets(count=1200, tested=400, rotated=False, padding=0.0, noise=0.02)
+SMALL = PropertyAutoencoderConfig(5, 2, MLP((8,), (8,)), property_widths=(8,))
+
+
+class LevelSetModel(nn.Module):
+    """The level and the angle of a point, and back: the perfect model of ellipses."""
+
+    def encode(self, x):
+        square = x[:, :2].double().numpy()
+        return torch.from_numpy(np.column_stack([WORLD.level_of(square), WORLD.angles_of(square)[:, 0]])).float()
+
+    def decode(self, z):
+        u, v = 2 * z[:, 0].clamp_min(0).sqrt() * z[:, 1].cos(), (2 * z[:, 0]).clamp_min(0).sqrt() * z[:, 1].sin()
+        flat = torch.stack([u + v, u - v], 1) / 2**0.5
+        return torch.cat([flat, torch.zeros(len(z), 3)], 1)
+
+    def tells(self, z0):
+        return torch.cat([z0, torch.zeros(len(z0), 2)], 1)
+
+
+def generated(model=None, **settings):
+    model = LevelSetModel() if model is None else model
+    return generate_with_property(model, WORLD, property_latents=1, tells=model.tells, judged_on=400, **settings)
+
+
+def trained(tmp_path, world, objective, model, steps=3):
+    return train(RunConfig(world, objective, model, TrainingConfig(steps, 32)), Store(tmp_path / "runs"), quiet=True)
+
+
+# What comes out of a perfect model
+
+
+def test_a_perfect_model_generates_the_level_set_that_was_asked_for() -> None:
+    found = generated(wanted=0.3, count=300)
+    assert len(found) == 300
+    assert found.truth == pytest.approx(0.3, abs=5e-3), "the nearest Z0 of 400 examples"
+    assert found.model == pytest.approx(found.truth, abs=1e-5)
+    angle = WORLD.angles_of(found.observations[:, :2])[:, 0]
+    assert np.histogram(angle, 6, (-math.pi, math.pi))[0].min() > 10, "everything else is drawn"
+    assert "level 0.3" in found.headline
+    assert not found.warnings
+
+
+def test_intervals_have_the_coverage_that_was_asked_for_and_it_is_measured() -> None:
+    """Split conformal: at least 0.8 of real examples in expectation; 200 of them, so within four standard errors."""
+    for interval in ("judge", "model"):
+        found = generated(wanted=0.3, count=100, coverage=0.8, interval=interval)
+        assert found.coverage.real_count == 200
+        assert found.coverage.real[0] == pytest.approx(0.8, abs=4 * math.sqrt(0.8 * 0.2 / 200) + 0.03)
+        share = ((found.truth >= found.low) & (found.truth <= found.high)).mean()
+        assert found.coverage.generated == (pytest.approx(share),)
+        radius = (found.high - found.low) / 2
+        assert np.ptp(radius) == pytest.approx(0, abs=1e-9)
+    assert radius[0, 0] == pytest.approx(1.28 * WORLD.noise, rel=0.4), "the noise of the property is what is left"
+
+
+def test_like_an_example_keeps_the_rest_or_the_property() -> None:
+    number = 1000
+    x = WORLD.observe([number])
+    level, angle = WORLD.level_of(x[:, :2])[0], WORLD.angles_of(x[:, :2])[0, 0]
+    kept = generated(wanted=0.5, like=number, count=50, spread=0.0)
+    assert kept.truth == pytest.approx(0.5, abs=0.02)
+    assert WORLD.angles_of(kept.observations[:, :2])[:, 0] == pytest.approx(angle, abs=1e-4)
+    free = generated(like=number, count=50)
+    assert free.wanted == pytest.approx(level, abs=1e-4)
+    assert free.truth == pytest.approx(level, abs=0.02)
+    assert np.std(WORLD.angles_of(free.observations[:, :2])) > 1
+
+
+def test_values_outside_of_the_trained_range_are_warned_of() -> None:
+    found = generated(wanted=7.0, count=20)
+    (warning,) = found.warnings
+    low, high = found.trained[0][0], found.trained[1][0]
+    assert "7" in warning
+    assert f"{high:.4g}" in warning
+    assert 0 <= low < 0.05
+    assert high == pytest.approx(1.0, abs=0.15), "the corner of the square has level 1"
+    assert found.findings().json()["warnings"] == [warning]
+
+
+def test_samples_far_from_the_data_are_marked() -> None:
+    class Far(LevelSetModel):
+        def decode(self, z):
+            return 30 + super().decode(z)
+
+    assert generated(Far(), wanted=0.3, count=20).far.all()
+    assert generated(wanted=0.3, count=200).far.mean() < 0.3
+
+
+def test_the_same_seed_gives_the_same_samples() -> None:
+    first, again, other = (generated(wanted=0.3, count=20, seed=seed) for seed in (3, 3, 4))
+    assert np.array_equal(first.observations, again.observations)
+    assert not np.array_equal(first.observations, other.observations)
+
+
+def test_uniform_codes_stay_within_their_reach() -> None:
+    found = generated(wanted=0.3, count=500, draw="uniform", reach=0.5)
+    angles = WORLD.angles_of(WORLD.observe(np.arange(800))[:, :2])[:, 0]
+    assert np.abs(found.codes - angles.mean()).max() < 0.5 * angles.std() * 1.2
+
+
+# Models of ours, several properties, units
+
+
+@pytest.mark.parametrize("objective", [ConditionalInvariance(copies=1), PropertyBetaVAE(), STIB()])
+def test_every_objective_with_a_property_generates(tmp_path, objective) -> None:
+    run = trained(tmp_path, LevelSets(count=900, tested=100), objective, SMALL)
+    found = generate_with_property(run, wanted=0.3, count=10, judged_on=200)
+    assert found.observations.shape == (10, 5)
+    assert (found.wanted == 0.3).all()
+    assert not any("all data of the run" in note for note in found.notes)
+
+
+def test_the_wanted_property_itself_is_decoded() -> None:
+    """A decoder that gets the property is given the target of exactly the value that was asked for."""
+    world = LevelSets(count=900, tested=100)
+    model = build_model(RunConfig(world, ConditionalInvariance(copies=1), SMALL, TrainingConfig(1)))
+    seen = []
+    decode = model.decode_property
+    model.decode_property = lambda value, z1: seen.append(value) or decode(value, z1)
+    generate_with_property(model, world, wanted=0.42, count=7, judged_on=200)
+    assert torch.cat(seen).numpy() == pytest.approx(np.tile(world.embed_level(0.42), (7, 1)), abs=1e-6)
+
+
+def test_a_decoder_of_the_code_takes_the_code_that_tells_the_nearest_property(tmp_path) -> None:
+    model = PropertyAutoencoderConfig(5, 2, MLP((8,), (8,)), property_widths=(8,), decoder_input="code")
+    run = trained(tmp_path, LevelSets(count=900, tested=100), HybridDVIB(), model)
+    found = generate_with_property(run, wanted=0.3, count=5, judged_on=200)
+    assert any("the nearest property" in note for note in found.notes)
+
+
+def test_several_properties_and_those_that_are_not_named(tmp_path) -> None:
+    world = Properties(MiniSprites(), "x,scale")
+    run = trained(tmp_path, world, ConditionalInvariance(copies=1), PropertyAutoencoderConfig(
+        6, 2, MLP((8,), (8,)), property_widths=(8,)))  # fmt: skip
+    both = generate_with_property(run, wanted="x=0.2,scale=0.8", count=4, judged_on=200)
+    assert both.wanted.tolist() == [[0.2, 0.8]] * 4
+    one = generate_with_property(run, wanted={"scale": 0.8}, count=40, judged_on=200)
+    assert (one.wanted[:, 1] == 0.8).all()
+    assert np.ptp(one.wanted[:, 0]) > 0, "x is as the code tells of training examples"
+    place = one.save(tmp_path / "out")
+    assert place == tmp_path / "out" / "report.html"
+    assert len(list((tmp_path / "out" / "pictures").glob("*.png"))) == 40
+    page = place.read_text()
+    assert "data:image/png" in page
+
+
+def test_molecules_are_asked_for_in_their_unit(tmp_path) -> None:
+    world = ToyMolecules(count=400, tested=80)
+    run = trained(tmp_path, world, ConditionalInvariance(copies=1), PropertyAutoencoderConfig(
+        4, 1, MLP((8,), (8,)), property_widths=(8,)))  # fmt: skip
+    found = generate_with_property(run, wanted="100 kcal/mol", count=6, judged_on=200, molecules=0)
+    assert found.scale.titles == ("gap (kcal/mol)",)
+    values = world.values[:, 0]
+    assert found.judge.mean() == pytest.approx(values.mean(), abs=3 * values.std()), "not in standard deviations"
+    assert found.truth is None
+    assert "unknown" in found.findings().of(type(found.findings().parts[1]))[0].hint
+
+
+# Refusals
+
+
+def asked(world, words):
+    return property_scale(world).asked(words)
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        ("", "no property was asked for"),
+        ("high", "needs a number"),
+        ("nan", "needs a number"),
+        (float("nan"), "finite number"),
+        ("0.1,0.2", "2 values were given for 1 properties"),
+        ([0.1, 0.2], "has shape"),
+        ("levle=0.3", "did you mean level|knows no property"),
+        ("0.3 m", "has no unit"),
+        ("level=0.1,level=0.2", "twice"),
+    ],
+)
+def test_what_cannot_be_asked_for_is_refused_in_a_sentence(words, sentence) -> None:
+    with pytest.raises(ValueError, match=sentence) as caught:
+        asked(LevelSets(count=20, tested=4), words)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_wrong_unit_and_a_class_are_refused() -> None:
+    with pytest.raises(ValueError, match="has the unit kcal/mol; got '5 eV'"):
+        asked(ToyMolecules(count=40, tested=4), "5 eV")
+    with pytest.raises(ValueError, match="is a class: take the view properties"):
+        property_scale(Task(MiniSprites(), "shape"))
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        ({}, "which property"),
+        ({"wanted": 0.3, "count": 0}, "at least 1"),
+        ({"wanted": 0.3, "like": 5000}, "no observation 5000"),
+        ({"wanted": 0.3, "coverage": 1.0}, "between 0 and 1"),
+        ({"wanted": 0.3, "coverage": 0.999}, "too few for intervals"),
+        ({"wanted": 0.3, "reach": 0.0}, "reach needs to be positive"),
+    ],
+)
+def test_settings_that_make_no_sense_are_refused(settings, sentence) -> None:
+    with pytest.raises(ValueError, match=sentence):
+        generated(**settings)
+
+
+# Conformal intervals and sets
+
+
+def test_the_conformal_radius_is_the_order_statistic_that_covers() -> None:
+    """Over many splits the coverage of a new example is ⌈(n + 1)c⌉ / (n + 1) exactly."""
+    generator = np.random.default_rng(0)
+    errors = generator.exponential(size=(4000, 20))
+    radii = np.array([conformal_radius(row[:19, None], 0.9)[0] for row in errors])
+    assert (errors[:, 19] <= radii).mean() == pytest.approx(18 / 20, abs=4 * math.sqrt(0.9 * 0.1 / 4000))
+    with pytest.raises(ValueError, match="between 0 and 1"):
+        conformal_radius([[1.0]], 1.5)
+    with pytest.raises(ValueError, match="finite"):
+        conformal_radius([[np.nan]], 0.5)
+    assert covered_share([[1.0], [3.0]], [[0.0]] * 2, [[2.0]] * 2).tolist() == [0.5]
+
+
+def test_uniqueness_and_novelty_count_words() -> None:
+    words = ["a"] * 500 + [str(number) for number in range(500)]
+    assert uniqueness(words, 1000) == pytest.approx(501 / 1000)
+    assert uniqueness(words, 10_000) is None
+    assert novelty(words, {"a", "0"}) == pytest.approx(499 / 501)
+
+
+# Through the command line
+
+
+def test_generate_writes_tables_pictures_and_findings(tmp_path, monkeypatch, capsys) -> None:
+    monkeypatch.chdir(tmp_path)
+    run = trained(tmp_path, LevelSets(count=900, tested=100), ConditionalInvariance(copies=1), SMALL)
+    assert main(["generate", run.id, "--property", "0.3", "--n", "25", "--judged-on", "200", "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["count"] == 25
+    assert document["settings"]["property"] == "0.3"
+    folder = run.path / "findings" / "generate"
+    table = parquet.read_table(folder / "samples.parquet")
+    assert table.num_rows == 25
+    assert {"level_wanted", "level_model", "level_judge", "level_true", "level_low", "level_high", "x_5"} <= set(
+        table.column_names
+    )
+    assert arrow_csv.read_csv(folder / "samples.csv").num_rows == 25
+    assert (folder / "arrays.safetensors").exists()
+    assert (folder / "properties-chart.png").exists()
+    assert (folder / "level-sets.png").exists()
+    assert main(["generate", run.id, "--like", "3", "--n", "4", "--judged-on", "200", "--out", "some.csv"]) == 0
+    assert arrow_csv.read_csv(tmp_path / "some.csv").num_rows == 4
+
+
+def test_the_command_refuses_in_a_sentence(tmp_path, monkeypatch, capsys) -> None:
+    monkeypatch.chdir(tmp_path)
+    run = trained(tmp_path, LevelSets(count=900, tested=100), ConditionalInvariance(copies=1), SMALL)
+    for words, sentence in (
+        ([], "which model?"),
+        ([run.id], "which property?"),
+        ([run.id, "--property", "much"], "needs a number"),
+        ([run.id, "--property", "0.3", "--data", "sprites"], "leave --data out"),
+        (["model.py:make"], "which data?"),
+    ):
+        assert main(["generate", *words]) == 2
+        assert sentence in capsys.readouterr().err
