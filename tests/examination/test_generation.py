@@ -11,8 +11,10 @@ import torch
 from torch import nn
 
 from polariscope.cli import main
+from polariscope.examination.generated import SampleTable
 from polariscope.examination.generation import generate_with_property
 from polariscope.lab import Store
+from polariscope.lab.run_documents import kept_findings
 from polariscope.measures.conformal import conformal_radius, covered_share
 from polariscope.measures.generated_sets import novelty, uniqueness
 from polariscope.nets.architecture import MLP
@@ -171,7 +173,7 @@ def test_several_properties_and_those_that_are_not_named(tmp_path) -> None:
     assert np.ptp(one.wanted[:, 0]) > 0, "x is as the code tells of training examples"
     place = one.save(tmp_path / "out")
     assert place == tmp_path / "out" / "report.html"
-    assert len(list((tmp_path / "out" / "pictures").glob("*.png"))) == 40
+    assert len(list((tmp_path / "out").glob("pictures-*.png"))) == 40
     page = place.read_text()
     assert "data:image/png" in page
 
@@ -279,8 +281,13 @@ def test_generate_writes_tables_pictures_and_findings(tmp_path, monkeypatch, cap
     )
     assert arrow_csv.read_csv(folder / "samples.csv").num_rows == 25
     assert (folder / "arrays.safetensors").exists()
-    assert (folder / "properties-chart.png").exists()
-    assert (folder / "level-sets.png").exists()
+    (kept,) = kept_findings(run)
+    assert kept.kind == "generate"
+    again = kept.load()[0]
+    assert {"properties", "coverage", "properties-chart", "level-sets", "samples"} <= {
+        part.name for part in again.parts
+    }
+    assert len(again.of(SampleTable)[0].samples["level_true"]) == 25
     assert main(["generate", run.id, "--like", "3", "--n", "4", "--judged-on", "200", "--out", "some.csv"]) == 0
     assert arrow_csv.read_csv(tmp_path / "some.csv").num_rows == 4
 

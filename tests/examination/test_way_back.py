@@ -130,8 +130,8 @@ def test_generated_molecules_are_written_as_xyz_and_sdf(tmp_path, monkeypatch, c
     geometries = read_molecules(folder / "geometries.xyz")
     assert len(geometries) == 10
     assert set(geometries.properties) >= {"sample", "misfit", "gap_wanted", "gap_low"}
-    back = [row for row in document["listed"] if row.get("smiles")]
-    blocks = (folder / "molecules.sdf").read_text().count("$$$$")
+    back = [row for row in document["samples"] if row.get("smiles")]
+    blocks = (folder / "geometries.sdf").read_text().count("$$$$")
     assert blocks >= len(back)
 
 

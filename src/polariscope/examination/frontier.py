@@ -244,7 +244,7 @@ def audit_frontier(runs: Sequence[Run], tolerance: float = TOLERANCE, **settings
         audit = audit_invariance(run, **settings)
         plain = {key: value for key, value in run.config.items() if key != "training"}
         training = {key: value for key, value in run.config.get("training", {}).items() if key != "seed"}
-        setting = f"{called(run.config.get('objective'))} #{fingerprint({"run": plain, "training": training})[:4]}"
+        setting = f"{called(run.config.get('objective'))} #{fingerprint({'run': plain, 'training': training})[:4]}"
         name = str(run.config.get("objective", {}).get("name", run.id))
         seed = int(run.config.get("training", {}).get("seed", 0))
         rows.append(Audited(name, setting, seed, audit.x_error, audit.y_error, audit.outside.generated))

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -29,8 +30,58 @@ LISTED = 12
 """Samples that a document lists."""
 SHOWN = 64
 """Pictures of samples that a document shows."""
+ROW = 8
+"""Pictures side by side."""
 COLUMNS = 64
 """Numbers up to which an observation has columns of its own in the table of samples."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class SampleTable(Records):
+    """The first samples on the page, and all of them in files beside it: .csv and .parquet."""
+
+    samples: Mapping[str, Any]
+    """A column of values for each name."""
+
+    def arrow(self) -> pa.Table:
+        return pa.table({name: pa.array(column) for name, column in self.samples.items()})
+
+    def files(self) -> Mapping[str, Callable[[Path], object]]:
+        return {
+            ".csv": lambda path: arrow_csv.write_csv(self.arrow(), path),
+            ".parquet": lambda path: parquet.write_table(self.arrow(), path),
+        }
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class SamplePictures(Pictures):
+    """Pictures of samples on the page, and each in a file beside it."""
+
+    def files(self) -> Mapping[str, Callable[[Path], object]]:
+        images = [image for strip in self.strips for row in strip.images for image in row]
+        return {f"-{number:05d}.png": partial(self._write, image) for number, image in enumerate(images)}
+
+    @staticmethod
+    def _write(image: NDArray[Any], path: Path) -> None:
+        image_grid(image[None, None]).save(path, format="PNG")
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class TextFiles(Part):
+    """Files beside the page, by their endings, and what they are."""
+
+    contents: Mapping[str, str]
+    lines: Sequence[str] = ()
+
+    def text(self) -> str:
+        return "\n".join(self.lines)
+
+    def files(self) -> Mapping[str, Callable[[Path], object]]:
+        return {ending: partial(self._write, text) for ending, text in self.contents.items()}
+
+    @staticmethod
+    def _write(text: str, path: Path) -> None:
+        path.write_text(text, encoding="utf-8")
 
 
 @dataclass(frozen=True)
@@ -189,10 +240,23 @@ class Generated(Tabular):
                 )
             )
         if self.pictured:
-            side = int(np.ceil(np.sqrt(min(SHOWN, len(self)))))
-            parts.append(Pictures(name="samples", title="Samples", strips=[Strip(self._grid(side), says="samples")]))
+            shown = np.clip(self.observations[:SHOWN], 0, 1).astype(np.float32)
+            lines = [shown[at : at + ROW] for at in range(0, len(shown), ROW)]
+            strips = [Strip(line[None], says="samples") for line in lines]
+            parts.append(SamplePictures(name="pictures", title="Samples", strips=strips))
         if self.returned is not None:
             parts += self.returned.parts()
+            parts.append(
+                TextFiles(
+                    name="geometries",
+                    title="Geometries",
+                    contents={".xyz": self.xyz(), ".sdf": self.sdf()},
+                    lines=[
+                        "geometries.xyz: the fitted geometry of each sample that went the way back, with its misfit",
+                        "geometries.sdf: those that came back as molecules, with their bonds",
+                    ],
+                )
+            )
         parts.append(self._listed())
         facts = {
             "count": len(self),
@@ -215,59 +279,38 @@ class Generated(Tabular):
 
         A path that ends in .csv or .parquet is the table alone, one in .xyz or .sdf the molecules alone, one in .html,
         .png or .svg the page or the first figure. Anything else is a folder with all of them: the page, findings.json,
-        samples.csv and samples.parquet, the observations (arrays.safetensors), pictures, geometries.xyz, molecules.sdf.
+        samples.csv and samples.parquet, the observations (arrays.safetensors), pictures, geometries.xyz and .sdf.
         """
         path = Path(place)
-        written = {".csv": self._write_csv, ".parquet": self._write_parquet, ".xyz": self._write_xyz,
-                   ".sdf": self._write_sdf}.get(path.suffix)  # fmt: skip
-        if written is not None:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            written(path)
-            return path
-        page = self.findings(title, settings).save(path)
-        if path.suffix not in (".html", ".png", ".svg"):
-            self._write_csv(path / "samples.csv")
-            self._write_parquet(path / "samples.parquet")
-            if self.pictured:
-                self._write_pictures(path / "pictures")
-            if self.returned is not None:
-                self._write_xyz(path / "geometries.xyz")
-                self._write_sdf(path / "molecules.sdf")
-        return page
-
-    def _write_csv(self, path: Path) -> None:
+        if path.suffix not in (".csv", ".parquet", ".xyz", ".sdf"):
+            return self.findings(title, settings).save(path)
+        path.parent.mkdir(parents=True, exist_ok=True)
         with atomic(path) as draft:
-            arrow_csv.write_csv(self.to_arrow(), draft)
+            if path.suffix == ".csv":
+                arrow_csv.write_csv(self.to_arrow(), draft)
+            elif path.suffix == ".parquet":
+                parquet.write_table(self.to_arrow(), draft)
+            else:
+                draft.write_text(self.xyz() if path.suffix == ".xyz" else self.sdf(), encoding="utf-8")
+        return path
 
-    def _write_parquet(self, path: Path) -> None:
-        with atomic(path) as draft:
-            parquet.write_table(self.to_arrow(), draft)
-
-    def _write_pictures(self, folder: Path) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
-        for number in range(min(SHOWN, len(self))):
-            with atomic(folder / f"{number:05d}.png") as draft:
-                image_grid(self._shown(self.observations[number : number + 1])[None]).save(draft, format="PNG")
-
-    def _write_xyz(self, path: Path) -> None:
-        back = self._molecules("XYZ")
-        geometries = back.geometries
-        text = "".join(
-            xyz_text(geometries.charges.tolist(), place, f"sample={number} misfit={misfit:.5f} {self._told(number)}")
+    def xyz(self) -> str:
+        """The fitted geometries of samples that went the way back, as an XYZ file."""
+        geometries = self._molecules("XYZ").geometries
+        charges = geometries.charges.tolist()
+        return "".join(
+            xyz_text(charges, place, f"sample={number} misfit={misfit:.5f} {self._told(number)}")
             for number, (place, misfit) in enumerate(zip(geometries.positions, geometries.misfit, strict=True))
         )
-        with atomic(path) as draft:
-            draft.write_text(text, encoding="utf-8")
 
-    def _write_sdf(self, path: Path) -> None:
+    def sdf(self) -> str:
+        """The samples that came back as molecules, as an SDF file."""
         back = self._molecules("SDF")
-        blocks = [
+        return "".join(
             one.block(f"sample {number}", {"smiles": one.smiles, **dict(self._values(number))})
             for number, (one, came) in enumerate(zip(back.structures, back.back, strict=True))
             if came and one is not None
-        ]
-        with atomic(path) as draft:
-            draft.write_text("".join(blocks), encoding="utf-8")
+        )
 
     def _molecules(self, kind: str) -> ReturnedMolecules:
         if self.returned is None:
@@ -349,16 +392,9 @@ class Generated(Tabular):
             Column("neighbour", "Nearest example", "%d"),
             Column("neighbour_label", "which is"),
         ]
-        table = self.to_arrow().slice(0, LISTED).to_pylist()
-        return Records(name="listed", title=f"The first {len(table)} samples", rows=table, columns=columns)
-
-    def _grid(self, side: int) -> NDArray[Any]:
-        some = self._shown(self.observations[: side * side])
-        rows = -(-len(some) // side)
-        padded = np.zeros((rows * side, *some.shape[1:]), some.dtype)
-        padded[: len(some)] = some
-        return padded.reshape(rows, side, *some.shape[1:])
-
-    @staticmethod
-    def _shown(images: NDArray[Any]) -> NDArray[Any]:
-        return np.clip(images, 0, 1).astype(np.float32)
+        table = self.to_arrow()
+        rows = table.slice(0, LISTED).to_pylist()
+        samples = {name: table.column(name).to_pylist() for name in table.column_names}
+        return SampleTable(
+            name="samples", title=f"The first {len(rows)} samples", rows=rows, columns=columns, samples=samples
+        )
