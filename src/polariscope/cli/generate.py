@@ -63,8 +63,8 @@ class Options:
     runs: Path = Path("runs")
     """Folder of the runs."""
     out: Path | None = None
-    """A folder for everything, or one file (.csv, .parquet, .xyz, .sdf, .html, .png); then the run keeps none. By default
-    the folder findings/generate of the run, or the folder generated here."""
+    """A folder for everything, or one file (.csv, .parquet, .xyz, .sdf, .html, .png); the run then keeps no document.
+    By default the folder findings/generate of the run, or the folder generated here."""
     json: bool = False
     """Print JSON for machines."""
 
