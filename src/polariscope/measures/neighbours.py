@@ -10,20 +10,22 @@ precision.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+T = TypeVar("T")
 Array = NDArray[Any] | Tensor
 Duplicates = Literal["remove", "reject"]
 
 _SPARE = 5  # nominees beyond k: what separates them from the k-th is the room for rounding
-_PRODUCT_NUMBERS = 1 << 23  # size of one block of products
+_PRODUCT_NUMBERS = 1 << 22  # size of one block of products
 _DIRECT_NUMBERS = 1 << 19  # size of one block of differences: small enough to stay in the processor's cache
 
 
@@ -79,13 +81,12 @@ def distinct_rows(x: Tensor) -> Tensor:
     kind = {1: torch.uint8, 4: torch.int32, 8: torch.int64}[x.dtype.itemsize]
     weights = torch.from_numpy(np.random.default_rng(0).integers(1 << 62, size=x.shape[1])).to(x.device)
     # Integer sums wrap around but never round, so equal rows have equal keys whatever the order of summation.
-    keys = torch.cat(
-        [
-            # Adding zero turns -0.0 into 0.0, which is equal to it but looks different.
-            ((x[rows] + 0).contiguous().view(kind).to(torch.int64) * weights).sum(1)
-            for rows in blocks(len(x), x.shape[1], _DIRECT_NUMBERS)
-        ]
-    )
+
+    def keys_of(rows: slice) -> Tensor:
+        # Adding zero turns -0.0 into 0.0, which is equal to it but looks different.
+        return ((x[rows] + 0).contiguous().view(kind).to(torch.int64) * weights).sum(1)
+
+    keys = torch.cat(side_by_side(keys_of, blocks(len(x), x.shape[1], _DIRECT_NUMBERS), x.device))
     _, group = torch.unique(keys, return_inverse=True)
     order = torch.arange(len(x), device=x.device)
     first = torch.full_like(order, len(x)).scatter_reduce(0, group, order, "amin")[group]
@@ -134,6 +135,22 @@ def blocks(count: int, width: int, numbers: int) -> Iterator[slice]:
     return (slice(start, min(start + step, count)) for start in range(0, count, step))
 
 
+def side_by_side(work: Callable[[slice], T], parts: Iterator[slice], device: torch.device) -> list[T]:
+    """The results of ``work`` on every part, in order; on a CPU each thread takes the next part when it is free.
+
+    Inside one torch operation the threads wait for each other: with another process on one of the cores, both are as
+    slow as that core. Here each operation has one thread, and the free core does more of the parts.
+    """
+    threads = torch.get_num_threads()
+    if threads == 1 or device.type != "cpu":
+        return [work(part) for part in parts]
+    try:
+        with ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,)) as pool:
+            return list(pool.map(work, parts))
+    finally:
+        torch.set_num_threads(threads)  # the number that a worker sets is also that of threads to come
+
+
 def _search(points: Tensor, k: int) -> tuple[Tensor, Tensor]:
     count, features = points.shape
     # Distances do not see the shift, and products of small numbers have small rounding errors.
@@ -149,16 +166,17 @@ def _search(points: Tensor, k: int) -> tuple[Tensor, Tensor]:
 
     distances = torch.empty(count, k, dtype=torch.float64, device=points.device)
     indices = torch.empty(count, k, dtype=torch.int64, device=points.device)
-    doubtful = []
-    for part in blocks(count, count, _PRODUCT_NUMBERS):
+
+    def search(part: slice) -> Tensor:
+        """Fill in the rows of a part; returns those for which a neighbour can have been overlooked."""
         rows = torch.arange(part.start, part.stop, device=points.device)
         far, nominees = _nominate(single[part], single, half_squares, rows, wanted)
         distances[part], indices[part] = _nearest_of(points, rows, nominees, k)
         # All are nominated, or the k-th is nearer than anything left out can be.
         kth = (distances[part, -1].square() - lengths[part].square()) / 2
-        if wanted < count - 1:
-            doubtful.append(rows[~(kth <= far.to(torch.float64) - error[part])])
-    again = torch.cat(doubtful) if doubtful else torch.empty(0, dtype=torch.int64, device=points.device)
+        return rows[~(kth <= far.to(torch.float64) - error[part])] if wanted < count - 1 else rows[:0]
+
+    again = torch.cat(side_by_side(search, blocks(count, count, _PRODUCT_NUMBERS), points.device))
     if len(again):
         double = centred.to(torch.float64)
         exact_halves = lengths.square() / 2
