@@ -50,6 +50,8 @@ FEW_LATENTS = 4096
 OVER_THE_RUN = ("linear", "late-linear", "cosine")
 """Schedules that depend on the number of steps of the whole run."""
 TELL_EVERY = 0.1  # seconds: a word to another process costs as much as a small step
+WRITE_CURVES_EVERY = 2.0
+"""Seconds between two writes of the learning curves while a run trains, for whoever watches it."""
 
 
 def train(
@@ -405,14 +407,17 @@ def _drive(run: Run, config: RunConfig, state: TrainingState, rows: list[Row], t
     told = paced(tell, config.training.steps)
     begun_at = state.step
 
-    warned = collapsed_since(rows) is not None
+    warned, written = collapsed_since(rows) is not None, started
 
     def record(event: Event) -> None:
-        nonlocal warned
+        nonlocal warned, written
         rows.extend((event.step, event.split, term, value) for term, value in event.terms.items())
         if not warned and (since := collapsed_since(rows)) is not None:
             tell(Progress(event.step, config.training.steps, event.terms["loss"], COLLAPSED.format(step=since)))
             warned = True
+        if time.monotonic() - written > WRITE_CURVES_EVERY:  # rows beyond the checkpoint are dropped on resume
+            run.write_metrics(rows)
+            written = time.monotonic()
 
     def save(state: TrainingState) -> None:
         # Metrics first: rows beyond the checkpoint are dropped on resume, rows missing from it could not be made up.
