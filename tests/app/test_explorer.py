@@ -156,9 +156,10 @@ def test_a_training_is_started_watched_stopped_and_resumed(page, served, trained
 
 def test_a_report_is_opened(page, served, trained):
     from polariscope.findings import Findings
+    from polariscope.lab.run_documents import keep_findings
 
     run = trained[1]["second"]
-    Findings("second", "A finding to be seen.").save(run.path / "findings" / "kernel")
+    keep_findings(Findings("second", "A finding to be seen."), "kernel", run)
     visit(page, served, f"run/{run.id}/documents", "document.querySelector('iframe')?.src")
     assert page.ask("document.querySelector('[data-kind]').textContent") == "Kernel"
     assert page.ask("document.querySelector('iframe').getAttribute('sandbox')") == ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from io import BytesIO
 from pathlib import Path
@@ -23,6 +23,7 @@ from polariscope.examination.latent_space import LatentSpace, latent_space
 from polariscope.examination.next_steps import next_commands, said_next
 from polariscope.examination.titles import run_title
 from polariscope.lab.listing import summary
+from polariscope.lab.run_documents import kept_findings
 from polariscope.lab.store import NAME, Run, Store
 from polariscope.subjects import Subject, as_subject
 from polariscope.training.run import architecture_of, config_of
@@ -31,6 +32,11 @@ from polariscope.worlds.splits import Part
 from polariscope.worlds.targets import Target, target_values, targets_of
 from polariscope.worlds.world import World, sample_numbers
 
+COLUMNS = (
+    *("id", "name", "tags", "kind", "status", "data", "created", "objective", "model", "step", "held_out_loss"),
+    *("train_loss", "training_steps", "training_seed", "measures_mig"),
+)
+"""What the table of runs shows."""
 EXAMPLES = 1500
 """Examples on the map."""
 MOST_OPEN = 4
@@ -91,7 +97,7 @@ class OpenedRuns:
     def rows(self) -> tuple[list[dict[str, Any]], list[str]]:
         """One flat row per run, the newest first, and what is wrong with folders that are none."""
         listing = self.store.listing()
-        rows = [_row(run) for run in listing.runs]
+        rows = [_told(row) for row in listing.where(columns=COLUMNS)]
         return rows[::-1], list(listing.problems)
 
     def about(self, run_id: str) -> dict[str, Any]:
@@ -99,7 +105,8 @@ class OpenedRuns:
         run = self.run(run_id)
         record = run.record
         told: dict[str, Any] = {
-            **_row(run),
+            **_told(summary(run)),
+            "updated": record["updated"],
             "config": record["config"],
             "environment": record["environment"],
             "result": record["result"],
@@ -239,26 +246,22 @@ def told_space(space: LatentSpace) -> dict[str, Any]:
 
 
 def documents(run: Run) -> list[dict[str, Any]]:
-    """The reports in a run folder, by what they are about."""
-    folder = run.path / "findings"
-    kinds = sorted(path.name for path in folder.iterdir() if NAME.fullmatch(path.name)) if folder.is_dir() else []
-    found = []
-    for kind in ["", *kinds]:
-        file = document(run, kind)
-        if file is not None:
-            about = file.stat()
-            found.append({"kind": kind or "latest", "bytes": about.st_size, "updated": about.st_mtime})
-    return found
+    """The documents about a run."""
+    return [
+        {"kind": one.kind, "title": one.title, "headline": one.headline, "made": one.made}
+        for one in kept_findings(run)
+        if _lies_in(run, one.page)
+    ]
 
 
 def document(run: Run, kind: str) -> Path | None:
     """The page of one examination of a run, if it is a regular file that lies in the run's own folder."""
-    if kind and kind != "latest" and not NAME.fullmatch(kind):
-        return None
-    place = run.path if kind in ("", "latest") else run.path / "findings" / kind
-    file, home = Path(os.path.realpath(place / "report.html")), os.path.realpath(run.path)
-    inside = os.path.commonpath([file, home]) == home
-    return file if inside and file.is_file() else None
+    return next((one.page for one in kept_findings(run) if one.kind == kind and _lies_in(run, one.page)), None)
+
+
+def _lies_in(run: Run, file: Path) -> bool:
+    home = os.path.realpath(run.path)
+    return os.path.commonpath([os.path.realpath(file), home]) == home and file.is_file()
 
 
 def as_png(images: NDArray[Any], limits: tuple[float, float] | None = None) -> bytes:
@@ -289,22 +292,7 @@ def own_threads() -> None:
     torch.set_num_threads(1)
 
 
-def _row(run: Run) -> dict[str, Any]:
-    """What the table of runs shows."""
-    flat = summary(run)
-    training = run.config.get("training")
-    training = training if isinstance(training, dict) else {}
-    names = ("id", "name", "tags", "kind", "status", "data", "created", "examined_on", "objective", "model")
-    told = {name: flat.get(name) for name in names}
-    results = {key: flat.get(key) for key in ("step", "held_out_loss", "train_loss", "held_out_accuracy")}
-    measures = {key.removeprefix("measures_"): flat[key] for key in flat if key.startswith("measures_")}
-    counts = {key.removeprefix("types_"): flat[key] for key in flat if key.startswith("types_")}
-    return {
-        **told,
-        **results,
-        "steps": training.get("steps"),
-        "seed": training.get("seed"),
-        "updated": run.record["updated"],
-        "measures": {key: measures[key] for key in ("mig", "dci_disentanglement", "sap") if key in measures},
-        "types": counts,
-    }
+def _told(flat: Mapping[str, Any]) -> dict[str, Any]:
+    """A row of the table of runs."""
+    row = {name: flat.get(name) for name in COLUMNS}
+    return {**row, "steps": row.pop("training_steps"), "seed": row.pop("training_seed"), "mig": row.pop("measures_mig")}

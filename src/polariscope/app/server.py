@@ -6,7 +6,7 @@ import asyncio
 import base64
 import math
 import socket
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from functools import cache
 from importlib.resources import files
@@ -38,8 +38,9 @@ from polariscope.lab.labels import check_name, label
 from polariscope.lab.store import Store
 from polariscope.printable import one_line
 from polariscope.registry import required
-from polariscope.robustness.attacks import NORMS, attacks
+from polariscope.robustness.attacks import NORMS, Norm, attacks
 from polariscope.strict_json import json_text
+from polariscope.studies.board import board
 from polariscope.training.sweep import prepare
 from polariscope.worlds.world import to_tensor
 
@@ -75,7 +76,7 @@ class Walk(BaseModel):
 class AttackWish(BaseModel):
     number: int
     attack: str = Field(max_length=100)
-    norm: str = Field(max_length=10)
+    norm: Norm
     steps: int = Field(default=30, ge=2, le=60)
 
 
@@ -226,8 +227,8 @@ def attack(request: Request, run_id: str, wish: AttackWish) -> Response:
     opened = _runs(request).classifier(run_id)
     found = opened.classifier
     assert found is not None
-    if wish.number not in found.numbers or wish.norm not in NORMS or wish.attack not in attacks.names():
-        raise ValueError("expected an image, an attack and a norm of those the page lists")
+    if wish.number not in found.numbers or wish.attack not in attacks.names():
+        raise ValueError("expected an image and an attack of those the page lists")
     chosen = attacks.get(wish.attack)()
     at = int(np.flatnonzero(found.numbers == wish.number)[0])
     image = to_tensor(found.world.observe([wish.number]))[0].numpy()
@@ -238,7 +239,7 @@ def attack(request: Request, run_id: str, wish: AttackWish) -> Response:
             int(found.labels[at]),
             chosen,
             norm=wish.norm,
-            steps=wish.steps,  # type: ignore[arg-type]
+            steps=wish.steps,
         )
     )
     change = played.images - played.images[:1]
@@ -273,6 +274,19 @@ def report(request: Request, run_id: str, kind: str) -> Response:
         raise NotHere("the run has no such report")
     headers = {"content-security-policy": DOCUMENT_POLICY, "x-frame-options": "SAMEORIGIN"}
     return FileResponse(file, media_type="text/html; charset=utf-8", headers=headers)
+
+
+@router.get("/api/board")
+def claims(request: Request) -> Response:
+    """Every claim of every table, judged by the present code: once, as that takes a while."""
+    runs, state = _runs(request), request.app.state
+    if state.board is None:
+        folders = [folder for folder in state.results if folder.is_dir()]
+        if not folders:
+            raise NotHere("there are no results here: 'polariscope reproduce NAME' writes a table to results")
+        found = runs.computed(lambda: board(folders))
+        state.board = {"headline": found.headline, "rows": found.records(), "problems": list(found.problems)}
+    return answer(state.board)
 
 
 @router.get("/api/forms")
@@ -351,8 +365,15 @@ def _sentence(error: Exception) -> Response:
     return answer({"error": one_line(str(error))}, 404 if isinstance(error, NotHere) else 400)
 
 
-def explorer(runs: Path | str | Store, host: str = "127.0.0.1", port: int = 8265, token: str = "") -> Application:
-    """The explorer of a folder of runs as an ASGI application, guarded for the address it will be served at."""
+def explorer(
+    runs: Path | str | Store,
+    host: str = "127.0.0.1",
+    port: int = 8265,
+    token: str = "",
+    results: Sequence[Path] = (Path("docs/results"), Path("results")),
+) -> Application:
+    """The explorer of a folder of runs as an ASGI application, guarded for the address it will be served at. Tables of
+    studies are looked for in the folders of ``results``."""
     store = runs if isinstance(runs, Store) else Store(Path(runs))
     started = Jobs(store.root)
 
@@ -364,6 +385,7 @@ def explorer(runs: Path | str | Store, host: str = "127.0.0.1", port: int = 8265
 
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None, lifespan=lifespan)
     app.state.runs, app.state.jobs = OpenedRuns(store), started
+    app.state.board, app.state.results = None, tuple(results)
     app.include_router(router)
     for kind in (ValueError, TypeError, OSError, ImportError, RequestValidationError, HTTPException):
         app.add_exception_handler(kind, lambda request, error: _sentence(error))

@@ -113,7 +113,6 @@ async function variables(place, state) {
   if (space.notes.length) place.append(h("div", { class: "card" }, h("h2", {}, "To know"), h("ul", {}, space.notes.map((note) => h("li", {}, note)))));
 }
 
-const KINDS = { latest: "Latest report" };
 async function documents(place, state) {
   const about = state.about();
   if (!about.documents.length) {
@@ -121,14 +120,15 @@ async function documents(place, state) {
     return;
   }
   const frame = h("iframe", { class: "report", sandbox: "", title: "Report" });
-  const buttons = about.documents.map((one) => h("button", { type: "button", "data-kind": one.kind, onclick: () => show(one.kind) }, KINDS[one.kind] || one.kind[0].toUpperCase() + one.kind.slice(1)));
-  const away = h("a", { target: "_blank", rel: "noopener" }, "Open it alone");
-  function show(kind) {
-    frame.src = away.href = `/documents/${encodeURIComponent(state.id)}/${encodeURIComponent(kind)}`;
-    buttons.forEach((button) => button.setAttribute("aria-pressed", button.dataset.kind === kind));
+  const buttons = about.documents.map((one) => h("button", { type: "button", "data-kind": one.kind, onclick: () => show(one) }, one.kind[0].toUpperCase() + one.kind.slice(1)));
+  const away = h("a", { target: "_blank", rel: "noopener" }, "Open it alone"), words = h("p");
+  function show(one) {
+    frame.src = away.href = `/documents/${encodeURIComponent(state.id)}/${encodeURIComponent(one.kind)}`;
+    words.replaceChildren(h("b", {}, one.headline), h("span", { class: "small" }, `made ${ago(one.made)}`));
+    buttons.forEach((button) => button.setAttribute("aria-pressed", button.dataset.kind === one.kind));
   }
-  place.append(h("div", { class: "row" }, buttons, away), h("p"), frame);
-  show(about.documents[0].kind);
+  place.append(h("div", { class: "row" }, buttons, away), h("p"), words, frame);
+  show(about.documents[0]);
 }
 
 async function settings(place, state) {

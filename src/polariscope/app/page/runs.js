@@ -8,8 +8,8 @@ const COLUMNS = [
   ["objective", "Objective", (run) => h("td", {}, run.objective || run.kind)],
   ["step", "Steps", (run) => h("td", { class: "number", "data-label": "steps" }, number(run.step))],
   ["held_out_loss", "Held-out loss", (run) => h("td", { class: "number", "data-label": "held-out loss" }, number(run.held_out_loss ?? run.train_loss, 4))],
-  ["mig", "MIG", (run) => h("td", { class: "number", "data-label": "MIG" }, number(run.measures.mig))],
-  ["updated", "Changed", (run) => h("td", { class: "number" }, h("span", { title: run.updated }, ago(run.updated)))],
+  ["mig", "MIG", (run) => h("td", { class: "number", "data-label": "MIG" }, number(run.mig))],
+  ["age", "Made", (run) => h("td", { class: "number" }, h("span", { title: run.created }, ago(run.created)))],
 ];
 
 export async function runsPage(place, _, onLeave) {
@@ -33,7 +33,7 @@ export async function runsPage(place, _, onLeave) {
     }
   }
 
-  function value(run, key) { return key === "mig" ? run.measures.mig : key === "held_out_loss" ? run.held_out_loss ?? run.train_loss : run[key]; }
+  function value(run, key) { return key === "age" ? run.created : key === "held_out_loss" ? run.held_out_loss ?? run.train_loss : run[key]; }
 
   function draw() {
     const words = search.value.toLowerCase().split(/\s+/).filter(Boolean);
