@@ -1,4 +1,5 @@
-"""The command line: parse, call, print. A command is a registered function ``main(arguments) -> exit code``.
+"""The command line: parse, call, print. A command is a registered function ``main(arguments) -> exit code``, or a
+registered examination (:mod:`polariscope.examination.catalogue`).
 
 Exit codes: 0 done; 1 a study's claim did not hold; 2 bad input, said in one sentence; 3 training diverged;
 130 interrupted with Ctrl-C; 141 whoever read our output had enough of it; 143 ended with SIGTERM, as schedulers do.
@@ -10,9 +11,11 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from polariscope import plugins
 from polariscope.command import again, carrying_out
+from polariscope.examination.catalogue import examinations
 from polariscope.interrupts import terminated_as_interrupted
 from polariscope.memory import available_memory, keep_freed_memory
 from polariscope.printable import say, spell_out
@@ -51,7 +54,7 @@ def _run(arguments: list[str]) -> int:
             say(overview())
             return 0
         name, *rest = arguments
-        command = commands.get(name)
+        command = commands.get(name) if name in commands or name not in examinations else _examination(name)
         keep_freed_memory()  # here and in workers, which are processes of ours; a user's own are left alone
         return command(rest)
     except KeyboardInterrupt as stop:
@@ -78,6 +81,13 @@ def _run(arguments: list[str]) -> int:
         return 2
 
 
+def _examination(name: str) -> Command:
+    """The command that a registered examination is."""
+    from polariscope.cli.examination import main as examine
+
+    return partial(examine, name)
+
+
 def _plugins(arguments: list[str]) -> list[str]:
     """Take ``--plugin FILE``, which every command knows, away from the words, as often as it is there."""
     files: list[str] = []
@@ -91,7 +101,7 @@ def _plugins(arguments: list[str]) -> list[str]:
 
 def overview() -> str:
     """All commands with a line about each, by their groups."""
-    known = commands.about()
+    known = [*commands.about(), *(one._replace(group=one.group or "examination") for one in examinations.about())]
     width = max(len(one.name) for one in known)
     others = sorted({one.group for one in known} - {*GROUPS, ""})
     lines: list[str] = []

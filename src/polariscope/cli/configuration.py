@@ -41,11 +41,13 @@ may also be what the chosen model holds: --model readout --model.from RUN --star
 CHOSEN: dict[str, Registry[Any]] = {"world": worlds, "split": splits, "objective": objectives, "model": models}
 
 
-def parse_run(arguments: list[str], command: str, extra: list[tuple[str, Any, Any]]) -> tuple[RunConfig, Any]:
+def parse_run(
+    arguments: list[str], command: str, extra: list[tuple[str, Any, Any]], base: type = object
+) -> tuple[RunConfig, Any]:
     """A run's configuration from ``WORLD --config FILE``, the names of its parts, and flags for each of them.
 
-    ``extra`` are further fields (name, type, default) of the command's own; they come back as attributes of the second
-    result.
+    ``extra`` are further fields (name, type, default) of the command's own, and those of a ``base`` class; they come
+    back as attributes of the second result.
     """
     arguments = list(arguments)
     description = read_toml(take(arguments, "--config"))
@@ -71,7 +73,8 @@ def parse_run(arguments: list[str], command: str, extra: list[tuple[str, Any, An
         description[section] = choose(arguments, f"--{section}", registry, known)
     default = RunConfig.build(description)
     fields = [(f.name, *_as_flags(getattr(default, f.name))) for f in dataclasses.fields(RunConfig)]
-    options = parse(options_type([*fields, *extra], RUN_HELP.format(command=command)), arguments, command, choices)
+    kind = options_type([*fields, *extra], RUN_HELP.format(command=command), base)
+    options = parse(kind, arguments, command, choices)
     given = {f.name: meant(getattr(options, f.name)) for f in dataclasses.fields(RunConfig)}
     # What no flag has changed was built above, and may have read its files by now.
     same = {name: getattr(default, name) for name, value in given.items() if value == getattr(default, name)}
@@ -119,12 +122,17 @@ def _begin(description: dict[str, Any], word: str | None, run: Run) -> None:
 
 
 def parse_world(
-    name: str, arguments: list[str], command: str, extra: list[tuple[str, Any, Any]], help_text: str = ""
+    name: str,
+    arguments: list[str],
+    command: str,
+    extra: list[tuple[str, Any, Any]],
+    help_text: str = "",
+    base: type = object,
 ) -> tuple[World, Any]:
-    """A world from its name and ``--world.*`` flags, with further fields of the command's own."""
+    """A world from its name and ``--world.*`` flags, with further fields of the command's own, or of a ``base``."""
     arguments = list(arguments)
     field = _as_flags(chosen_world(arguments, name))
-    options = parse(options_type([("world", *field), *extra], help_text), arguments, command)
+    options = parse(options_type([("world", *field), *extra], help_text, base), arguments, command)
     return meant(options.world), options
 
 

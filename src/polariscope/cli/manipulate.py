@@ -2,26 +2,29 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, get_args, get_type_hints
+
+import tyro
 
 from polariscope.cli import commands
 from polariscope.cli.configuration import parse_run, parse_world
-from polariscope.cli.parsing import asks_for_help, flag, take, take_first
+from polariscope.cli.parsing import JSON, asks_for_help, flag, take, take_data
 from polariscope.cli.progress import bars
 from polariscope.command import option_meant
 from polariscope.manipulation.bundle import manipulation_findings, new_folder, report_on, save_bundle
 from polariscope.manipulation.kinds import build
 from polariscope.manipulation.manipulation import Tell, apply, manipulations
 from polariscope.printable import say
-from polariscope.report.terminal import show
-from polariscope.strict_json import json_text
+from polariscope.registry import held
+from polariscope.report.terminal import answer
 from polariscope.training.run import Progress
 from polariscope.worlds.world import World, worlds
 
-HELP = """polariscope manipulate WORLD [--kind local|noise|learned] [options]
+HELP = """polariscope manipulate WORLD [--kind {kinds}] [options]
 
 Changes the observations of a world a little, keeps its factors, and writes the result to a folder to train on. WORLD is
 a name ('polariscope worlds' lists them) or a file's path. The options below are those of the chosen kind and world;
@@ -29,28 +32,12 @@ a name ('polariscope worlds' lists them) or a file's path. The options below are
 
 EXTRA = [
     ("out", flag(Path, "New folder for the world, the report and the picture."), Path("manipulated")),
-    ("epsilon", flag(float, "Largest change of any coordinate; for images a share of the grey range."), 0.1),
     ("seed", flag(int, "Seeds the manipulation itself."), 0),
     ("count", flag(int | None, "Observations to draw from the world; all of them if not given."), None),
-    ("json", flag(bool, "Print the report as JSON for machines."), False),
+    JSON,
 ]
-SETTINGS: dict[str, list[tuple[str, Any, Any]]] = {
-    "noise": [],
-    "local": [
-        ("frequency", flag(float, "How quickly the wave runs as the factors change."), 2.0),
-        ("factors", flag(tuple[str, ...], "Factors whose sum it follows; all if not given."), ()),
-        ("stripes", flag(int, "Periods of the wave across an image."), 4),
-    ],
-    "learned": [
-        ("restarts", flag(int, "Models to train, of which the extremes are taken."), 10),
-        ("pairs", flag(int, "Most and least disentangled models to play against each other."), 1),
-        ("score", flag(str, "Measure that says how disentangled a model is."), "mig"),
-        ("steps", flag(int, "Updates of the manipulation."), 5000),
-        ("samples", flag(int, "Draws from each posterior."), 5),
-        ("learning_rate", flag(float, "Of the manipulation and the decoders."), 1e-4),
-        ("local_only", flag(bool, "Take the linear part off the change."), False),
-    ],
-}
+TRAINED = ("objective", "model", "training")
+"""Settings of a manipulation that trains models: the options of 'polariscope train' give them."""
 
 
 @commands.register(
@@ -59,42 +46,44 @@ SETTINGS: dict[str, list[tuple[str, Any, Any]]] = {
 def main(arguments: list[str]) -> int:
     arguments = list(arguments)
     kind = take(arguments, "--kind") or "local"
-    manipulations.get(kind)  # says which manipulation was meant
-    world, options, more = _parsed(kind, arguments)
-    names = ["epsilon", *(name for name, _, _ in SETTINGS[kind])]
-    manipulation = build(kind, {name: getattr(options, name) for name in names} | more)
+    world, options, settings = _parsed(manipulations.get(kind), arguments)
     folder = new_folder(options.out)
     option_meant("--out", f"{folder}-again")  # this one is taken then
     with _progress(options.json) as tell:
-        manipulated = apply(world, manipulation, kind, seed=options.seed, count=options.count, tell=tell)
+        manipulated = apply(world, build(kind, settings), kind, seed=options.seed, count=options.count, tell=tell)
     report = report_on(manipulated)
     file = save_bundle(manipulated, folder, report)
     findings = manipulation_findings(manipulated, report)
-    saved = findings.save(folder)
-    if options.json:
-        print(json_text({"world": str(file), "report": str(saved), **findings.json()}))
-        return 0
-    show(findings, saved)
-    say(f"next: polariscope train {file}")
+    answer(findings, findings.save(folder), options.json, world=str(file))
+    if not options.json:
+        say(f"next: polariscope train {file}")
     return 0
 
 
-def _parsed(kind: str, arguments: list[str]) -> tuple[World, Any, dict[str, Any]]:
-    """The world, the options, and for a learned manipulation what its models are trained with."""
-    extra = [*EXTRA, *SETTINGS[kind]]
-    if kind == "learned":
-        config, options = parse_run(arguments, "manipulate", extra)
-        trained = {"objective": config.objective, "model": config.model, "training": config.training}
-        return config.world, options, trained
-    name = take_first(arguments) or take(arguments, "--world")
+def _parsed(kind: Any, arguments: list[str]) -> tuple[World, Any, dict[str, Any]]:
+    """The world, the options, and the settings of the manipulation: those that are plain are options, and those of
+    models that it trains are the options of a training. Other things that it holds have no option."""
+    fields = [field.name for field in dataclasses.fields(kind) if field.init]
+    hidden = [name for name in held(kind) if name not in TRAINED]
+    plain = [name for name in fields if name not in (*hidden, *TRAINED)]
+    extra = [*EXTRA, *((name, Annotated[Any, tyro.conf.Suppress], None) for name in hidden)]
+    hints = get_type_hints(kind)
+    words = [f for f in dataclasses.fields(kind) if type(f.default) is str and str in get_args(hints[f.name])]
+    extra += [(field.name, str, field.default) for field in words]  # of words or functions, the command line has words
+    if getattr(kind, "trains", False):
+        config, options = parse_run(arguments, "manipulate", extra, kind)
+        more = {name: getattr(config, name) for name in TRAINED if name in fields}
+        return config.world, options, {name: getattr(options, name) for name in plain} | more
+    name = take_data(arguments)
     if name is None:
         if not asks_for_help(arguments):
             raise ValueError(
                 f"which world? 'polariscope manipulate WORLD': {', '.join(worlds.names())}, or a file's path"
             )
         name = "plane"
-    world, options = parse_world(name, arguments, "manipulate", extra, HELP)
-    return world, options, {}
+    help_text = HELP.format(kinds="|".join(manipulations.names()))
+    world, options = parse_world(name, arguments, "manipulate", extra, help_text, kind)
+    return world, options, {name: getattr(options, name) for name in plain}
 
 
 @contextmanager

@@ -216,10 +216,10 @@ def read_toml(path: str | None) -> dict[str, Any]:
         raise ValueError(f"the configuration file {path} is not valid TOML: {error}") from error
 
 
-def options_type(fields: list[tuple[str, Any, Any]], help_text: str = "") -> Any:
-    """A dataclass of (name, type, default) fields: what tyro turns into flags."""
-    options = dataclasses.make_dataclass(
-        "Options", [(name, kind, dataclasses.field(default=value)) for name, kind, value in fields], frozen=True
-    )
+def options_type(fields: list[tuple[str, Any, Any]], help_text: str = "", base: type = object) -> Any:
+    """A dataclass of (name, type, default) fields besides those of its base: what tyro turns into flags. A default
+    may be empty (``inspect.Parameter.empty``): then the option has to be given."""
+    given = [(n, k) if v is inspect.Parameter.empty else (n, k, dataclasses.field(default=v)) for n, k, v in fields]
+    options = dataclasses.make_dataclass("Options", given, bases=(base,), frozen=True, kw_only=True)
     options.__doc__ = help_text
     return options

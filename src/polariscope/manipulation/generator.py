@@ -86,6 +86,7 @@ class Learned:
 
     trains: ClassVar[bool] = True
     epsilon: float = 0.1
+    """Largest change of any coordinate; for images a share of the grey range."""
     restarts: int = 10
     """Models to train, of which the extremes are taken."""
     pairs: int = 1

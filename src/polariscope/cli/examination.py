@@ -1,0 +1,79 @@
+"""The command of a registered examination: its options are the keyword arguments of the function."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import typing
+from typing import Any
+
+from polariscope.cli.configuration import chosen_world, meant, with_world
+from polariscope.cli.named import ModelFlags, is_source, opened, own_subject, run_subject, store_named
+from polariscope.cli.parsing import (
+    JSON,
+    OUT,
+    RUNS,
+    asks_for_help,
+    options_type,
+    parse,
+    plain_words,
+    take_data,
+    take_first,
+)
+from polariscope.examination.catalogue import examinations
+from polariscope.examination.titles import run_title
+from polariscope.findings import Findings
+from polariscope.lab.run_documents import keep_findings
+from polariscope.lab.store import Run
+from polariscope.report.terminal import answer
+from polariscope.training.run import config_of
+from polariscope.worlds.splits import SplitPart
+from polariscope.worlds.world import World, worlds
+
+HELP = """polariscope {name} RUN [DATA] [options], or polariscope {name} FILE.py:NAME DATA [options]
+
+{about}
+
+A run is shown its held-out data, or other DATA, the name of a world or the path of a file."""
+
+
+def main(name: str, arguments: list[str]) -> int:
+    """Carry out the examination of a name."""
+    examination = examinations.get(name)
+    arguments = list(arguments)
+    model, data = take_first(arguments), take_data(arguments)
+    helping = asks_for_help(arguments)
+    if model is None and not helping:
+        raise ValueError(f"which model? 'polariscope {name} RUN', or 'polariscope {name} FILE.py:NAME DATA'")
+    run = None if model is None or is_source(model) else opened(store_named(arguments), model)
+    if run is None and data is None and not helping:
+        raise ValueError(f"which data? 'polariscope {name} {model} DATA': the name of a world or the path of a file")
+    default = config_of(run).world if run is not None and data is None else chosen_world(arguments, data or "sprites")
+    asked = _keywords(examination)
+    help_text = HELP.format(name=name, about=plain_words(examination.__doc__))
+    kind = options_type([*asked, OUT, RUNS, JSON], help_text, ModelFlags)
+    options: Any = parse(with_world(kind, default), arguments, name)
+    world = meant(options.world)
+    chosen = {key: getattr(options, key) for key, _, _ in asked}
+    subject = own_subject(str(model), options) if run is None else run_subject(run)
+    subject = subject if run is None else dataclasses.replace(subject, name=run_title(run))
+    result = examination(subject, _held_out(run, world), **chosen)
+    findings: Findings = result if isinstance(result, Findings) else result.findings()
+    about = {"model" if run is None else "run": model if run is None else run.id, "data": worlds.describe(world)}
+    findings = dataclasses.replace(findings, settings={**about, **chosen, **findings.settings})
+    return answer(findings, keep_findings(findings, name, run, options.out), options.json)
+
+
+def _keywords(examination: Any) -> list[tuple[str, Any, Any]]:
+    """The options of an examination: name, type and default of its keyword arguments."""
+    hints = typing.get_type_hints(examination, include_extras=True)
+    parameters = inspect.signature(examination).parameters.values()
+    return [(p.name, hints.get(p.name, str), p.default) for p in parameters if p.kind is p.KEYWORD_ONLY]
+
+
+def _held_out(run: Run | None, world: World) -> World:
+    """What a run was not trained on, where the data is its own and the split keeps anything."""
+    if run is None or world != config_of(run).world:
+        return world
+    part = SplitPart(world, config_of(run).split)
+    return part if len(part) else world
