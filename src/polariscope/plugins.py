@@ -50,6 +50,31 @@ def load_plugin(file: Path | str, sha256: str | None = None) -> None:
         raise ValueError(
             f"the plug-in {path} was changed while it was in use: leave it alone, and give the command again"
         )
+    _load(path, source, found)
+
+
+def load_sent(sent: Mapping[str, tuple[str, bytes]]) -> None:
+    """Load what :func:`sources` gave in a process of another machine, under the path it has there."""
+    for file, (sha256, source) in sent.items():
+        if hashlib.sha256(source).hexdigest() != sha256:
+            raise ValueError(f"the plug-in {file} was changed on the way: its SHA-256 is not {sha256[:12]}")
+        _load(Path(file), source, sha256)
+
+
+def sources() -> dict[str, tuple[str, bytes]]:
+    """Files that were loaded, with hash and content, for a machine that may not have them."""
+    sent = {}
+    for file, sha256 in _FILES.items():
+        source = Path(file).read_bytes()
+        if hashlib.sha256(source).hexdigest() != sha256:
+            raise ValueError(
+                f"the plug-in {file} was changed while it was in use: leave it alone, and give the command again"
+            )
+        sent[file] = (sha256, source)
+    return sent
+
+
+def _load(path: Path, source: bytes, found: str) -> None:
     if _FILES.get(str(path)) == found:
         return
     # The same name in every process, so that what it makes can be sent from one to another.

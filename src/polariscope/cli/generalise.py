@@ -16,6 +16,7 @@ from polariscope.cli import commands
 from polariscope.cli.configuration import chosen_world, meant, with_world
 from polariscope.cli.named import is_source, opened, own_module
 from polariscope.cli.parsing import check_place, parse, take, take_first
+from polariscope.cli.place import PlaceOptions, place_of
 from polariscope.cli.progress import bars
 from polariscope.command import again
 from polariscope.examination.generalise import Generalisation, generalise
@@ -32,6 +33,7 @@ from polariscope.studies.leaderboard import SPLITS, leaderboard, own_rows, publi
 from polariscope.training.config import RunConfig, TrainingConfig
 from polariscope.training.loop import Listeners
 from polariscope.training.run import config_of, paced, train_module, train_once
+from polariscope.training.sweep import train_all_once
 from polariscope.worlds.splits import Split, benchmark_split
 from polariscope.worlds.targets import Task
 from polariscope.worlds.view import inside
@@ -42,7 +44,7 @@ KIND = "generalise"
 
 
 @dataclass(frozen=True)
-class Options:
+class Options(PlaceOptions):
     """polariscope generalise MODEL --world WORLD [options], or polariscope generalise --leaderboard [--world WORLD]
 
     MODEL is a registered model (cnn, coordconv, resnet, ...), FILE.py:NAME of yours, or a run that was trained with
@@ -107,6 +109,7 @@ def main(arguments: list[str]) -> int:
         run = opened(Store(options.runs), names[0])
         return _answer(world, {run_title(run): _of_run(run, options)}, biases, options, run)
     try:
+        _train_elsewhere(names, world, options)
         results = {_short(name): _of_model(name, world, options) for name in names}
     except KeyboardInterrupt:
         kept = not all(map(is_source, names))  # a module of yours has no name to be kept by
@@ -180,15 +183,37 @@ def _of_run(run: Run, options: Any) -> list[Generalisation]:
     return [_tested(run, config.world, config.split, options, run_title(run))]
 
 
+def _train_elsewhere(names: list[str], world: World, options: Any) -> None:
+    """Train all models that have a name at once, if --executor or --workers ask for it; else each in its turn."""
+    place = place_of(options)
+    known = [name for name in names if not is_source(name)]
+    if place.executor == "processes" and place.workers in (None, 1):
+        return
+    configs = [_config(name, world, split, options) for name in known for split in _splits(world, options).values()]
+    labels = [f"{name}, {kind}" for name in known for kind in options.splits]
+    with bars(labels, options.steps, quiet=options.json) as tells:
+        train_all_once(configs, Store(options.runs), place, lambda number, point: tells[number](point))
+
+
+def _config(name: str, world: World, split: Split, options: Any) -> RunConfig:
+    task = world if inside(world, Task) is not None else Task(world, "all", "values")
+    return RunConfig(task, Regress(), models.get(name)(), _training(options), split)
+
+
+def _splits(world: World, options: Any) -> dict[str, Split]:
+    return {kind: benchmark_split(kind, world) for kind in options.splits}
+
+
+def _training(options: Any) -> TrainingConfig:
+    return TrainingConfig(options.steps, options.batch_size, options.learning_rate, seed=options.seed, evaluate_every=0)
+
+
 def _of_model(name: str, world: World, options: Any) -> list[Generalisation]:
     """A model of a name, or of the user's, on every split that was asked for."""
     task = world if inside(world, Task) is not None else Task(world, "all", "values")
-    training = TrainingConfig(
-        options.steps, options.batch_size, options.learning_rate, seed=options.seed, evaluate_every=0
-    )
+    training = _training(options)
     found = []
-    splits = {kind: benchmark_split(kind, world) for kind in options.splits}  # what cannot be split is not trained on
-    for kind, split in splits.items():
+    for kind, split in _splits(world, options).items():  # what cannot be split is not trained on
         if is_source(name) and options.weights is not None:
             module = own_module(name, options.weights)
             found.append(_looked_at(module, world, split, options, _short(name)))
@@ -198,8 +223,7 @@ def _of_model(name: str, world: World, options: Any) -> list[Generalisation]:
                 trained = _trained(name, task, split, training, paced(tell, options.steps))
                 found.append(_looked_at(trained, world, split, options, _short(name)))
                 continue
-            model = models.get(name)()
-            run = train_once(RunConfig(task, Regress(), model, training, split), options.runs, tell)
+            run = train_once(_config(name, world, split, options), options.runs, tell)
         found.append(_tested(run, world, split, options, name))
     return found
 

@@ -9,22 +9,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-
 from polariscope import plugins
 from polariscope.cli import commands
 from polariscope.cli.parsing import parse, take_first
-from polariscope.console import Terminal
+from polariscope.cli.place import PlaceOptions, place_of
+from polariscope.cli.study_progress import watched
 from polariscope.printable import say
-from polariscope.report.terminal import show
+from polariscope.report.terminal import answer, show
 from polariscope.strict_json import json_text
 from polariscope.studies import reproduce, studies
 from polariscope.studies.engine import Outcome, write_overview
-from polariscope.studies.study import UNJUDGED
+from polariscope.studies.estimate import estimate
+from polariscope.studies.study import UNJUDGED, folder
 
 
 @dataclass(frozen=True)
-class Options:
+class Options(PlaceOptions):
     """polariscope reproduce NAME|all [options]
 
     Run a published experiment, or go on with it where it stopped, and hold it against what was published.
@@ -34,8 +34,8 @@ class Options:
     """smoke shows that it runs and judges nothing, laptop takes minutes to an hour, paper what the publication took."""
     out: Path = Path("results")
     """Folder of the results."""
-    workers: int = 0
-    """Processes, one thread each; 0 takes one per core."""
+    estimate: bool = False
+    """Do the first job only, and say what all of them would cost."""
     strict: bool = False
     """Exit with 1 if a claim did not hold. Refused at smoke scale, which judges nothing."""
     json: bool = False
@@ -58,6 +58,9 @@ def main(arguments: list[str]) -> int:
             "leave out --strict, or take --scale laptop"
         )
     names = studies.names() if name == "all" else [name]
+    place_of(options)
+    if options.estimate:
+        return _estimated(names, options)
     outcomes: list[Outcome] = []
     failures: dict[str, Exception] = {}
     for each in names:
@@ -81,6 +84,13 @@ def main(arguments: list[str]) -> int:
     return int(options.strict and not all(outcome.held for outcome in outcomes))
 
 
+def _estimated(names: list[str], options: Options) -> int:
+    for name in names:
+        path = folder(options.out, name, options.scale)
+        answer(estimate(studies.get(name)(), name, options.scale, path).findings(), None, options.json)
+    return 0
+
+
 def _sentence(error: BaseException) -> str:
     """An exception in a line; one that was not meant for people has its kind in front."""
     text = " ".join(str(error).split())
@@ -88,31 +98,9 @@ def _sentence(error: BaseException) -> str:
 
 
 def run(name: str, options: Options) -> Outcome:
-    console = Terminal(stderr=True, highlight=False)
     study = studies.get(name)()
-    jobs = study.jobs(options.scale)
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
-        TextColumn("{task.fields[now]}"),
-    )
-    console.print(f"{name}: {study.title} ({len(jobs)} jobs at {options.scale} scale)")
-    with Progress(*columns, console=console, disable=options.json or not console.is_terminal) as progress:
-        task = progress.add_task(name, total=len(jobs), now="")
-        parts: dict[int, float] = {}
-
-        def report(number: int, what: Any) -> None:
-            # A job may train several models, one after the other: it counts whole when it is done, and never back.
-            share = 1.0 if what is None else 0.9 * what.step / what.steps
-            parts[number] = max(parts.get(number, 0.0), share)
-            now = "" if what is None else f"job {number + 1}: step {what.step} of {what.steps}, loss {what.loss:.1f}"
-            progress.update(task, completed=sum(parts.values()), now=now)
-
-        outcome = reproduce(name, options.scale, options.out, options.workers or None, report)
-        progress.update(task, completed=len(jobs), now="")
+    with watched(name, study, options.scale, options.json) as report:
+        outcome = reproduce(name, options.scale, options.out, place_of(options), report)
     if not options.json:
         show(outcome.findings(figures=False), outcome.path / "report.html")
     return outcome

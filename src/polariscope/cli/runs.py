@@ -6,7 +6,7 @@ import os
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from rich.cells import cell_len
 from rich.table import Table
@@ -15,10 +15,11 @@ from rich.text import Text
 from polariscope.cli import commands
 from polariscope.cli.parsing import parse, take_first
 from polariscope.console import Terminal
+from polariscope.grammar import counted
 from polariscope.lab.labels import label
 from polariscope.lab.listing import EXAMINED, Listing
 from polariscope.lab.query import Limits, Rows
-from polariscope.lab.store import Store
+from polariscope.lab.store import Run, Store
 from polariscope.printable import say
 from polariscope.registry import nearest
 from polariscope.strict_json import json_text
@@ -37,7 +38,8 @@ class Options:
     anything with --sql over the tables runs, metrics and results (what was measured on which examples).
 
     polariscope runs name RUN NAME, runs tag RUN TAG ..., runs note RUN "TEXT" label a run; runs curves [RUN ...] --out
-    curves.html draws learning curves over each other; runs findings RUN lists the documents about a run.
+    curves.html draws learning curves over each other; runs findings RUN lists the documents about a run; runs export
+    [RUN ...] writes TensorBoard event files or CSV.
     """
 
     where: str = "true"
@@ -65,7 +67,9 @@ class Options:
 
 
 @commands.register(
-    "runs", "list, filter and query runs; name, tag and annotate them; overlay their curves", group="training"
+    "runs",
+    "list, filter and query runs; name, tag and annotate them; overlay and export their curves",
+    group="training",
 )
 def main(arguments: list[str]) -> int:
     arguments = list(arguments)
@@ -236,13 +240,7 @@ def _curves(arguments: list[str]) -> int:
     names = _words(arguments)
     options = parse(CurveOptions, arguments, "runs curves")
     store = Store(options.runs)
-    if names:
-        runs = [store.open(name) for name in names]
-    else:
-        listing = store.listing()
-        rows = listing.where(options.where, ("id", "tags"))
-        wanted = {row["id"] for row in rows if set(options.tag) <= set(row["tags"] or ())}
-        runs = [run for run in listing.runs if run.id in wanted]
+    runs = _chosen(store, names, options.where, options.tag)
     several = learning_curves(runs, options.term)
     saved = save(several, options.out, "Learning curves")
     if options.json:
@@ -250,6 +248,51 @@ def _curves(arguments: list[str]) -> int:
     else:
         say(f"{len(several)} runs: {', '.join(options.term)}\nreport: {saved}")
     return 0
+
+
+@dataclass(frozen=True)
+class ExportOptions:
+    """polariscope runs export [RUN ...] [options]: curves and results of runs for other programs."""
+
+    to: Literal["tensorboard", "csv"] = "tensorboard"
+    """TensorBoard event files (look at them with 'tensorboard --logdir OUT'), or two CSV tables of runs and metrics."""
+    where: str = "true"
+    """Which runs, if none is named: an SQL condition on their columns."""
+    tag: tuple[str, ...] = ()
+    """Only runs that have all of these tags."""
+    out: Path = Path("export")
+    """Folder to write to."""
+    runs: Path = Path("runs")
+    """Folder of the runs."""
+    json: bool = False
+    """Print JSON for machines."""
+
+
+def _export(arguments: list[str]) -> int:
+    from polariscope.lab.exports import export
+
+    names = _words(arguments)
+    options = parse(ExportOptions, arguments, "runs export")
+    store = Store(options.runs)
+    runs = _chosen(store, names, options.where, options.tag)
+    if not runs:
+        raise ValueError(f"no runs match in {options.runs}: 'polariscope runs' lists those there are")
+    files = export(runs, options.out, options.to)
+    if options.json:
+        print(json_text({"files": [str(file) for file in files]}))
+    else:
+        say(f"{counted(len(runs), 'run')} written to {options.out}")
+    return 0
+
+
+def _chosen(store: Store, names: list[str], where: str, tags: tuple[str, ...]) -> list[Run]:
+    """Runs by name, or all that meet a condition and have some tags."""
+    if names:
+        return [store.open(name) for name in names]
+    listing = store.listing()
+    rows = listing.where(where, ("id", "tags"))
+    wanted = {row["id"] for row in rows if set(tags) <= set(row["tags"] or ())}
+    return [run for run in listing.runs if run.id in wanted]
 
 
 def _words(arguments: list[str]) -> list[str]:
@@ -289,4 +332,5 @@ ACTS = {
     "tag": lambda arguments: _labelled("tag", arguments),
     "note": lambda arguments: _labelled("note", arguments),
     "curves": _curves,
+    "export": _export,
 }

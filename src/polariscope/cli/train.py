@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,8 @@ from polariscope import plugins
 from polariscope.cli import commands
 from polariscope.cli.configuration import parse_run
 from polariscope.cli.named import opened
-from polariscope.cli.parsing import JSON, RUNS, WORKERS, flag, options_type, parse, take
+from polariscope.cli.parsing import JSON, RUNS, flag, options_type, parse, take
+from polariscope.cli.place import PLACE, place_of
 from polariscope.cli.progress import bars
 from polariscope.examination.next_steps import said_next
 from polariscope.lab.labels import Labels, check_name, label
@@ -22,6 +24,7 @@ from polariscope.training.collapse import COLLAPSED
 from polariscope.training.config import SECTIONS, RunConfig
 from polariscope.training.run import config_of, extend
 from polariscope.training.sweep import best_run, finish, over_seeds, prepare
+from polariscope.training.trackers import ASKED, check
 
 SEEDS = ("seeds", flag(int, "Train with so many seeds, side by side, and name the best by its held-out loss."), 1)
 
@@ -36,6 +39,7 @@ LABELS = [
 ]
 
 
+TRACK = ("track", flag(str, "Send curves to wandb or mlflow, if that is installed; by default nothing is sent."), "")
 WHOLE_HASH = ("whole_hash", flag(bool, "Hash large data files from end to end, and not in samples."), False)
 CHANGED = ("changed_data_ok", flag(bool, "Go on with a run whose data files have changed since."), False)
 
@@ -49,13 +53,17 @@ def main(arguments: list[str]) -> int:
     if resumed:
         steps = take(arguments, "--training.steps")
         _check_resumed(arguments)
-        options = parse(options_type([RUNS, JSON, WORKERS, CHANGED]), arguments, "train --resume RUN")
+        options = parse(options_type([RUNS, JSON, *PLACE, CHANGED, TRACK]), arguments, "train --resume RUN")
         runs = [opened(Store(options.runs), name) for name in resumed]
         for run in runs if steps is not None else ():
             extend(run, _whole(steps))
     else:
-        config, options = parse_run(arguments, "train", [RUNS, JSON, SEEDS, WORKERS, WHOLE_HASH, *LABELS])
+        config, options = parse_run(arguments, "train", [RUNS, JSON, SEEDS, *PLACE, WHOLE_HASH, TRACK, *LABELS])
+        place_of(options)  # before a folder is made
+        check(options.track)
         runs = _prepared(over_seeds(config, options.seeds), Store(options.runs), options)
+    if options.track:
+        os.environ[ASKED] = options.track
     several = len(runs) > 1
     try:
         configs = [config_of(run) for run in runs]
@@ -65,7 +73,7 @@ def main(arguments: list[str]) -> int:
                 say(f"note: {note}")
         with bars(labels, max(config.training.steps for config in configs), quiet=options.json) as tells:
             mixed = getattr(options, "changed_data_ok", False)
-            finish(runs, options.workers or None, lambda number, point: tells[number](point), mixed)
+            finish(runs, place_of(options), lambda number, point: tells[number](point), mixed)
     except KeyboardInterrupt:
         raise KeyboardInterrupt(f"interrupted; go on with: {_command(runs, options.runs)}") from None
     except OSError as error:  # a full disk, most often: what was trained until then is there

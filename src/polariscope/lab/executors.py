@@ -15,16 +15,16 @@ import signal
 import threading
 import time
 import traceback
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
 from multiprocessing.reduction import ForkingPickler
-from typing import Any, Protocol, TypeVar
+from typing import Any, Literal, Protocol, TypeVar
 
 from polariscope import plugins
 from polariscope.interrupts import as_if_interrupted, once
@@ -89,15 +89,37 @@ class Executor(Protocol):
         """Forget what is queued, let what is running save itself for :data:`GRACE` seconds, and leave no process."""
 
 
-executors: Catalogue[Callable[[int], Executor]] = Catalogue("executor")
+@dataclass(frozen=True)
+class Place:
+    """Where jobs are done, and with what: an executor by its name, and what it needs to know.
+
+    Whatever takes a number of ``workers`` takes a place as well.
+    """
+
+    executor: str = "processes"
+    workers: int | None = None
+    """Jobs at once; None takes one per core."""
+    address: str = ""
+    """Of a cluster: empty for one of its own on this machine."""
+    cpus: float = 1.0
+    """Cores that a job is given on a cluster."""
+    gpus: float = 0.0
+    shared: Literal["auto", "yes", "no"] = "auto"
+    """Whether the workers of a cluster see the same files as this process."""
+    deaths: int = 1
+    """Deaths of its process, or of the machine it is on, after which a job is tried again."""
+
+
+Workers = int | Place | None
+"""How many jobs at once in processes of this machine, or where else."""
+executors: Catalogue[Callable[[Place], Executor]] = Catalogue("executor")
 
 
 def in_parallel(
     work: Work[Job, Result],
     jobs: Sequence[Job],
-    workers: int | None = None,
+    workers: Workers = None,
     report: Report | None = None,
-    executor: str = "processes",
 ) -> list[Result]:
     """``work(job, tell)`` for every job; results in the order of the jobs.
 
@@ -106,11 +128,15 @@ def in_parallel(
     runs in this process, if the executor is that of this machine's processes.
     """
     report = report or (lambda number, what: None)
-    workers = min(workers or os.cpu_count() or 1, len(jobs))
-    if workers <= 1 and executor == "processes":
-        return [work(job, partial(report, number)) for number, job in enumerate(jobs)]
-    with closing(executors.get(executor)(max(workers, 1))) as place:
-        ends = sorted(as_they_come(place, work, jobs, report), key=lambda end: end.number)
+    place = workers if isinstance(workers, Place) else Place(workers=workers)
+    if not jobs:
+        return []
+    if place.executor == "processes":
+        place = replace(place, workers=min(place.workers or os.cpu_count() or 1, len(jobs)))
+        if place.workers == 1:
+            return [work(job, partial(report, number)) for number, job in enumerate(jobs)]
+    with closing(executors.get(place.executor)(place)) as executor:
+        ends = sorted(as_they_come(executor, work, jobs, report, place.deaths), key=lambda end: end.number)
     for end in ends:
         if isinstance(end, Failed):
             raise end.error
@@ -118,22 +144,24 @@ def in_parallel(
 
 
 def as_they_come(
-    executor: Executor, work: Work[Job, Result], jobs: Sequence[Job], report: Report
+    executor: Executor, work: Work[Job, Result], jobs: Sequence[Job], report: Report, deaths: int = 1
 ) -> Iterator[Done | Failed]:
-    """How each job ended, as soon as it did. A job whose process died is tried once more, after the others."""
+    """How each job ended, as soon as it did. A job whose process died is tried again, after the others, so many times
+    as it may die."""
     for number, job in enumerate(jobs):
         executor.submit(number, work, job)
-    died: set[int] = set()
+    died: Counter[int] = Counter()
     for event in executor.events():
         match event:
             case Told(number, what):
                 report(number, what)
-            case Died(number, how) if number in died:
-                sentence = f"the process of job {number + 1} of {len(jobs)} ended without a word, twice ({how})"
+            case Died(number, how) if died[number] >= deaths:
+                times = "twice" if deaths == 1 else f"{deaths + 1} times"
+                sentence = f"the process of job {number + 1} of {len(jobs)} ended without a word, {times} ({how})"
                 advice = "fewer at once need less memory: --workers 1 (in Python workers=1) does one after the other"
                 yield Failed(number, ChildProcessError(f"{sentence}; {advice}"))
             case Died(number):
-                died.add(number)
+                died[number] += 1
                 executor.submit(number, work, jobs[number])
             case Done() | Failed():
                 yield event
@@ -152,9 +180,10 @@ class _Worker:
 class LocalProcesses:
     """Processes of one thread each on this machine: an :class:`Executor`."""
 
-    def __init__(self, workers: int) -> None:
+    def __init__(self, workers: int | Place) -> None:
         self._workers: list[_Worker] = []
-        self._most = workers
+        most = workers.workers if isinstance(workers, Place) else workers
+        self._most = most or os.cpu_count() or 1
         self._queue: deque[tuple[int, dict[str, str], bytes]] = deque()
 
     def submit(self, number: int, work: Work[Any, Any], job: Any) -> None:

@@ -14,6 +14,7 @@ from polariscope.findings import Column, Findings, Records
 from polariscope.grammar import counted
 from polariscope.report.board import Claimed, ClaimsPart, Entry, Picture, pictures
 from polariscope.studies.engine import judge_all
+from polariscope.studies.own import OwnStudy
 from polariscope.studies.page import HOW_JUDGED
 from polariscope.studies.study import VERDICTS, Outcome, Study, studies
 from polariscope.tabular import Tabular
@@ -37,13 +38,13 @@ class Board(Tabular):
     def headline(self) -> str:
         verdicts = [_verdict(claim.verdict) for outcome in self.outcomes for claim in outcome.claims]
         counts = ", ".join(f"{verdicts.count(verdict)} {verdict}" for verdict in _known(verdicts))
-        works = len({work_of(outcome.study_type) for outcome in self.outcomes})
+        works = len({work_of(type(outcome.study)) for outcome in self.outcomes})
         return f"{counted(len(verdicts), 'claim')} of {counted(works, 'work')}: {counts}."
 
     def records(self) -> list[dict[str, Any]]:
         """A row for each claim."""
         return [
-            {"work": work_of(outcome.study_type), "study": outcome.name, "scale": outcome.scale, **claim.record()}
+            {"work": work_of(type(outcome.study)), "study": outcome.name, "scale": outcome.scale, **claim.record()}
             for outcome in self.outcomes
             for claim in outcome.claims
         ]
@@ -52,7 +53,7 @@ class Board(Tabular):
         """The page: works counted, all claims with filters, and a line for every study, with or without a table."""
         drawn: dict[str, list[Picture]] = {}
         if figures:
-            made = {str(o.path): o.study_type().figures(o.table) for o in self.outcomes}
+            made = {str(o.path): o.study.figures(o.table) for o in self.outcomes}
             drawn = pictures(made, WEIGHT)
         entries = [_entry(outcome, drawn.get(str(outcome.path), ())) for outcome in self.outcomes]
         order = {work: number for number, work in enumerate(sorted({entry.work for entry in entries}))}
@@ -86,13 +87,12 @@ class Board(Tabular):
     def _systems(self) -> list[dict[str, Any]]:
         """A line for every study of the house and of the tables: the question, and how its claims came out."""
         lines = []
-        known = {outcome.name: outcome.study_type for outcome in self.outcomes}
-        for name in sorted({*studies.names(), *known}, key=lambda n: (work_of(known.get(n) or studies.get(n)), n)):
-            study = known.get(name) or studies.get(name)
+        known = {name: studies.get(name)() for name in studies.names()} | {o.name: o.study for o in self.outcomes}
+        for name, study in sorted(known.items(), key=lambda pair: (work_of(type(pair[1])), pair[0])):
             own = [outcome for outcome in self.outcomes if outcome.name == name]
             answer = "; ".join(outcome.headline.partition(": ")[2] for outcome in own) or "no table yet"
             command = f"polariscope reproduce {name}" if name in studies.names() else f"polariscope study {name}.toml"
-            line = {"work": work_of(study), "study": name, "question": study.question, "answer": answer}
+            line = {"work": work_of(type(study)), "study": name, "question": study.question, "answer": answer}
             lines.append(line | {"command": command})
         return lines
 
@@ -127,6 +127,8 @@ def share(study: Study, scale: str) -> str:
     >>> share(studies.get("linear-vae")(), "laptop")
     '10,000 of 20,000 published steps a training (50 %)'
     """
+    if isinstance(study, OwnStudy):
+        return "as its file says"
     steps, published = study.steps(scale), study.steps("paper")  # type: ignore[arg-type]
     if scale == "paper":
         return "the published settings"
@@ -137,13 +139,13 @@ def share(study: Study, scale: str) -> str:
 
 
 def _entry(outcome: Outcome, drawn: Sequence[Picture]) -> Entry:
-    study, origin = outcome.study_type(), outcome.origin
+    study, origin = outcome.study, outcome.origin
     note = outcome.path / "note.md"
     lines = note.read_text(encoding="utf-8").splitlines() if note.exists() else []
     words = " ".join(line for line in lines if not line.startswith("!["))
     return Entry(
         study=outcome.name,
-        work=work_of(outcome.study_type),
+        work=work_of(type(outcome.study)),
         title=study.title,
         question=study.question,
         source=study.source.rstrip("."),
@@ -152,7 +154,7 @@ def _entry(outcome: Outcome, drawn: Sequence[Picture]) -> Entry:
         share=share(study, outcome.scale),
         cost=f"{origin.seconds / 60:.1f} minutes of one core",
         seeds=counted(origin.seeds, "seed") if origin.seeds else "",
-        command=f"polariscope reproduce {outcome.name} --scale {outcome.scale}",
+        command=outcome.command,
         table=table_hash(outcome.path / "table.parquet"),
         claims=[
             Claimed(c.text, c.tested, c.published, c.measured, _verdict(c.verdict), c.note) for c in outcome.claims

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +18,13 @@ import pyarrow.csv as csv
 import torch
 
 from polariscope.atomic import atomic
-from polariscope.lab.executors import in_parallel
+from polariscope.lab.executors import Workers, in_parallel
 from polariscope.lab.provenance import environment
 from polariscope.lab.store import Store, fingerprint
+from polariscope.lab.travel import Luggage, travels
 from polariscope.report.markdown import markdown
+from polariscope.studies.own import FILE as OWN_FILE
+from polariscope.studies.own import OwnStudy
 from polariscope.studies.page import verdicts
 from polariscope.studies.study import (
     UNJUDGED,
@@ -38,34 +41,44 @@ from polariscope.studies.study import (
     studies,
 )
 from polariscope.studies.tables import read_table, write_table
-from polariscope.studies.version import version_of
 
 
 def reproduce(
-    name: str, scale: Scale, out: Path, workers: int | None = None, report: Callable[[int, Any], None] | None = None
+    name: str,
+    scale: Scale,
+    out: Path,
+    workers: Workers = None,
+    report: Callable[[int, Any], None] | None = None,
 ) -> Outcome:
-    """Do (or finish) a study, telling ``report`` how far each job is (None: done).
+    """Do (or finish) a registered study, telling ``report`` how far each job is (None: done).
 
     Its table (Parquet and CSV) and its document (page, JSON, Markdown, figures) are written to a folder below ``out``.
     """
-    study = studies.get(name)()
-    path = folder(out, name, scale)
+    return run_study(studies.get(name)(), name, scale, folder(out, name, scale), workers, report)
+
+
+def run_study(
+    study: Study,
+    name: str,
+    scale: Scale,
+    path: Path,
+    workers: Workers = None,
+    report: Callable[[int, Any], None] | None = None,
+) -> Outcome:
+    """Do (or finish) a study in a folder."""
     (path / "jobs").mkdir(parents=True, exist_ok=True)
-    jobs = list(study.jobs(scale))
-    version = version_of(type(study))
-    keys = [fingerprint({"study": name, "job": job}) for job in jobs]
-    files = [path / "jobs" / f"{key}.json" for key in keys]
-    open_jobs = [number for number, file in enumerate(files) if not _made_by(version, file)]
+    tasks = tasks_of(study, name, scale, path)
+    open_tasks = [number for number, task in enumerate(tasks) if not task.is_done]
     if report is not None:
-        for number in set(range(len(jobs))) - set(open_jobs):
+        for number in set(range(len(tasks))) - set(open_tasks):
             report(number, None)
     in_parallel(
-        _do,
-        [(name, version, jobs[number], str(files[number])) for number in open_jobs],
+        do_task,
+        [tasks[number] for number in open_tasks],
         workers,
-        None if report is None else lambda number, what: report(open_jobs[number], what),
+        None if report is None else lambda number, what: report(open_tasks[number], what),
     )
-    records = [json.loads(file.read_text(encoding="utf-8")) for file in files]
+    records = [json.loads(task.file.read_text(encoding="utf-8")) for task in tasks]
     table = Table([row for record in records for row in record["rows"]])
     made = [record["made"] for record in records]
     origin = Origin(
@@ -75,16 +88,47 @@ def reproduce(
         seconds=round(_cost(records), 1),
         made={key: _alike([each[key] for each in made]) for key in made[0]},
     )
-    outcome = Outcome(path, table, _judged(study, table, scale), origin)
+    own = study if isinstance(study, OwnStudy) else None
+    outcome = Outcome(path, table, _judged(study, table, scale), origin, own)
     _write(outcome)
     return outcome
+
+
+@dataclass(frozen=True)
+class Task:
+    """A job of a study, with where its rows go."""
+
+    study: Study
+    name: str
+    version: str
+    job: Job
+    file: Path
+
+    @property
+    def is_done(self) -> bool:
+        """Whether its rows are there, whole, and of this version of the study."""
+        try:
+            made = json.loads(self.file.read_text(encoding="utf-8"))["made"]
+        except (FileNotFoundError, json.JSONDecodeError, KeyError):
+            return False
+        return bool(made["study"] == self.version)
+
+
+def tasks_of(study: Study, name: str, scale: Scale, path: Path) -> list[Task]:
+    """All jobs of a study at a scale."""
+    version = study.version()
+    jobs = list(study.jobs(scale))
+    keys = [fingerprint({"study": name, "job": job}) for job in jobs]
+    files = [path / "jobs" / f"{key}.json" for key in keys]
+    return [Task(study, name, version, job, file) for job, file in zip(jobs, files, strict=True)]
 
 
 def judge(path: Path) -> Outcome:
     """What the code of today says about a table made before."""
     table, origin = read_table(path)
-    study = studies.get(origin.study)()
-    return Outcome(path.parent, table, _judged(study, table, origin.scale), origin)
+    own = OwnStudy.read(path.parent / OWN_FILE) if (path.parent / OWN_FILE).exists() else None
+    study = own or studies.get(origin.study)()
+    return Outcome(path.parent, table, _judged(study, table, origin.scale), origin, own)
 
 
 def _judged(study: Study, table: Table, scale: Scale) -> list[Judgement]:
@@ -115,15 +159,6 @@ def write_overview(folder: Path) -> None:
         draft.write_text(overview(folder), encoding="utf-8")
 
 
-def _made_by(version: str, file: Path) -> bool:
-    """Whether a job's rows are there, whole, and of this version of the study."""
-    try:
-        made = json.loads(file.read_text(encoding="utf-8"))["made"]
-    except (FileNotFoundError, json.JSONDecodeError, KeyError):
-        return False
-    return bool(made["study"] == version)
-
-
 def _cost(records: list[dict[str, Any]]) -> float:
     """Seconds of all jobs, with those of trainings that no job did since they were there before, each counted once."""
     earlier: dict[str, float] = {}
@@ -139,28 +174,32 @@ def _alike(values: list[Any]) -> Any:
     return distinct[0] if len(distinct) == 1 else distinct
 
 
-def _do(task: tuple[str, str, Job, str], tell: Callable[[Any], None]) -> None:
+@travels(lambda task: Luggage(task.file.parents[1]))
+def do_task(task: Task, tell: Callable[[Any], None]) -> None:
     """One job in a process of its own; its rows go to disk before anything else is done with them."""
-    name, version, job, file = task
     torch.set_num_threads(1)
     started = time.monotonic()
-    bench = Bench(Store(Path(file).parents[1] / "runs"), tell)
-    rows = studies.get(name)().run(job, bench)
+    bench = Bench(Store(task.file.parents[1] / "runs"), tell)
+    rows = task.study.run(task.job, bench)
     record = {
-        "study": name,
-        "job": job,
+        "study": task.name,
+        "job": task.job,
         "rows": rows,
         "seconds": time.monotonic() - started,
         "earlier": bench.earlier,
-        "made": environment() | {"study": version},
+        "made": environment() | {"study": task.version},
     }
-    with atomic(Path(file)) as draft:
+    task.file.parent.mkdir(parents=True, exist_ok=True)
+    with atomic(task.file) as draft:
         draft.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
     tell(None)
 
 
 def _write(outcome: Outcome) -> None:
     path = outcome.path
+    if isinstance(outcome.own, OwnStudy):
+        with atomic(path / OWN_FILE) as draft:
+            draft.write_text(outcome.own.text, encoding="utf-8")
     write_table(path / "table.parquet", outcome.table, outcome.origin)
     with atomic(path / "table.csv") as draft:
         csv.write_csv(pa.Table.from_pylist(_uniform(outcome.table.rows)), draft)

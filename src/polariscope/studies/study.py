@@ -16,6 +16,7 @@ from typing import Any, ClassVar, Literal, get_args
 
 from matplotlib.figure import Figure
 
+from polariscope.examination.examine import Share, examine_run
 from polariscope.findings import Chart, Column, Findings, Part, Records
 from polariscope.grammar import counted
 from polariscope.lab.holding import hold
@@ -23,7 +24,9 @@ from polariscope.lab.store import Run, Store
 from polariscope.nets.autoencoder import Autoencoder
 from polariscope.registry import Registry
 from polariscope.studies.criteria import Criterion, Finding
+from polariscope.studies.kit import Beside, Declared
 from polariscope.studies.rows import Row, Table
+from polariscope.studies.version import version_of
 from polariscope.tabular import Tabular
 from polariscope.training.config import RunConfig
 from polariscope.training.loop import Listeners
@@ -159,6 +162,8 @@ class Outcome(Tabular):
     table: Table
     claims: list[Judgement]
     origin: Origin
+    own: Study | None = None
+    """The study, where it is not one of those that are registered."""
 
     @property
     def headline(self) -> str:
@@ -177,8 +182,15 @@ class Outcome(Tabular):
         return self.origin.study
 
     @property
-    def study_type(self) -> type[Study]:
-        return studies.get(self.name)
+    def study(self) -> Study:
+        return self.own or studies.get(self.name)()
+
+    @property
+    def command(self) -> str:
+        """What to type to make the table again."""
+        if self.own is not None:
+            return f"polariscope study {self.name}.toml{' --smoke' if self.scale in UNJUDGED else ''}"
+        return f"polariscope reproduce {self.name} --scale {self.scale}"
 
     @property
     def scale(self) -> Scale:
@@ -191,7 +203,7 @@ class Outcome(Tabular):
 
     def findings(self, figures: bool = True) -> Findings:
         """The document: claims beside what was published, the published table with ours in it, figures, origin."""
-        study = studies.get(self.name)()
+        study = self.study
         origin = self.origin
         columns = [column for column in CLAIM_COLUMNS if column.key != "verdict" or self.scale not in UNJUDGED]
         parts: list[Part] = [Records(name="claims", title="Claims", rows=self.records(), columns=columns)]
@@ -209,8 +221,7 @@ class Outcome(Tabular):
             parts,
             [
                 f"Source: {study.source}.",
-                f"Made by polariscope reproduce {self.name} --scale {self.scale}: {size}; "
-                f"{origin.seconds / 60:.1f} minutes of one core.",
+                f"Made by {self.command}: {size}; {origin.seconds / 60:.1f} minutes of one core.",
             ],
             {"study": self.name, "scale": self.scale, "seeds": origin.seeds, "seconds": origin.seconds},
             environment=origin.made,
@@ -242,6 +253,26 @@ class Bench:
             self.earlier.setdefault(run_id, run.result["step"] / pace if pace else 0.0)
             return run
 
+    def scored(
+        self,
+        config: RunConfig,
+        measures: Sequence[str] = (),
+        examples: int = 10_000,
+        part: Share = "all",
+        seed: int = 0,
+    ) -> Row:
+        """A trained configuration in numbers: what training gave, and measures and types of variables, by name.
+
+        A measure that has no value there is None. Without measures nothing is examined, so that any model will do.
+        """
+        run = self.train(config)
+        row: Row = {key: value for key, value in run.result.items() if type(value) in (int, float)}
+        row["steps"] = row.pop("step")
+        if measures:
+            found = examine_run(run, part=part, count=examples, seed=seed, measured=list(measures), keep=False)
+            row |= found.counts | {name: found.measures.get(name) for name in measures}
+        return row
+
     def fit(self, config: RunConfig) -> Autoencoder:
         """A model trained in memory, on a world that has no name to be stored under."""
         return train_in_memory(config, Listeners(step=paced(self.tell, config.training.steps)))
@@ -257,8 +288,12 @@ class Study(ABC):
     """What a user learns from it, in a sentence."""
     cost: ClassVar[dict[str, str]]
     """Rough time on two cores for each scale."""
-    training_lengths: ClassVar[Mapping[str, int]] = {}
+    training_lengths: ClassVar[Mapping[Any, int]] = {}
     """Steps of one training at each scale, where the jobs do not say it."""
+    drawn: ClassVar[Mapping[str, Declared]] = {}
+    """Figures by file name, declared with the kit."""
+    published: ClassVar[Beside | None] = None
+    """The published table to stand beside ours, declared with the kit."""
 
     @abstractmethod
     def jobs(self, scale: Scale) -> Sequence[Job]:
@@ -275,6 +310,10 @@ class Study(ABC):
     def readings(self, table: Table) -> Table:
         """What criteria look at: the rows as they are, or numbers made of several of them, such as slopes."""
         return table
+
+    def version(self) -> str:
+        """What the code is that makes the rows: rows of another version are made again."""
+        return version_of(type(self))
 
     def judge(self, table: Table, scale: Scale) -> list[Judgement]:
         """What a table says about every claim; whether its scale may judge is the engine's to say."""
@@ -293,11 +332,12 @@ class Study(ABC):
 
     def beside(self, table: Table) -> list[Row]:
         """The published table with ours in it: rows of one set of columns, for people to read."""
-        return []
+        return [] if self.published is None else self.published.rows(table)
 
     def figures(self, table: Table) -> dict[str, Figure]:
-        """Pictures of the table, by file name."""
-        return {}
+        """Pictures of the table, by file name: those that the study declares."""
+        made = {name: declared.draw(table) for name, declared in self.drawn.items()}
+        return {name: figure for name, figure in made.items() if figure is not None}
 
 
 studies: Registry[Study] = Registry("study", plural="studies")

@@ -19,7 +19,7 @@ MAKING = ("jobs", "run")
 """Methods of a study that make its rows."""
 HOUSE = "polariscope."
 STUDIES = "polariscope.studies."
-MACHINERY = tuple(f"{STUDIES}{name}" for name in ("study", "engine", "criteria", "page", "tables", "version"))
+MACHINERY = tuple(f"{STUDIES}{name}" for name in ("study", "engine", "criteria", "page", "tables", "version", "kit"))
 """Modules and packages that run and judge all studies. They make no rows."""
 
 

@@ -36,6 +36,7 @@ from polariscope.training.config import RunConfig, TrainingConfig
 from polariscope.training.loop import WEIGHTS_STEP, Diverged, Event, Listeners, build_state, fit, seed_step
 from polariscope.training.progress import Progress, Tell, bars, watched
 from polariscope.training.start import begin
+from polariscope.training.trackers import tracked
 from polariscope.worlds.capacity import check_images, check_weights
 from polariscope.worlds.given import Data
 from polariscope.worlds.observations import HELD
@@ -418,6 +419,7 @@ def _drive(run: Run, config: RunConfig, state: TrainingState, rows: list[Row], t
         if time.monotonic() - written > WRITE_CURVES_EVERY:  # rows beyond the checkpoint are dropped on resume
             run.write_metrics(rows)
             written = time.monotonic()
+        track(event)
 
     def save(state: TrainingState) -> None:
         # Metrics first: rows beyond the checkpoint are dropped on resume, rows missing from it could not be made up.
@@ -435,7 +437,7 @@ def _drive(run: Run, config: RunConfig, state: TrainingState, rows: list[Row], t
 
     listeners = Listeners(metrics=record, checkpoint=save, snapshot=snapshot, step=progress)
     try:
-        with _interrupt_between_steps() as interrupted:
+        with tracked(run) as track, _interrupt_between_steps() as interrupted:
             fit(state, config.objective, config.world, config.training, listeners, config.split)
     except KeyboardInterrupt:
         run.update(status="interrupted", result={"step": state.step})

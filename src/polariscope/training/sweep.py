@@ -9,10 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from polariscope.lab.executors import Report, in_parallel
+from polariscope.lab.executors import Report, Workers, in_parallel
 from polariscope.lab.store import Run, Store
+from polariscope.lab.travel import Luggage, travels
 from polariscope.training.config import RunConfig
-from polariscope.training.run import create, ready, resume
+from polariscope.training.run import create, ready, resume, standing_id, train_once
 
 
 def over_seeds(config: RunConfig, count: int) -> list[RunConfig]:
@@ -62,7 +63,7 @@ def random_search(
 
 
 def train_all(
-    configs: Sequence[RunConfig], store: Store, workers: int | None = None, report: Report | None = None
+    configs: Sequence[RunConfig], store: Store, workers: Workers = None, report: Report | None = None
 ) -> list[Run]:
     """Train every configuration in a process of one thread, to the same bits as alone; runs in the given order."""
     return finish(prepare(configs, store), workers, report)
@@ -79,7 +80,7 @@ def prepare(configs: Sequence[RunConfig], store: Store, whole_hash: bool = False
 
 
 def finish(
-    runs: Sequence[Run], workers: int | None = None, report: Report | None = None, changed_data_ok: bool = False
+    runs: Sequence[Run], workers: Workers = None, report: Report | None = None, changed_data_ok: bool = False
 ) -> list[Run]:
     """Train runs to their end, from wherever each of them stands."""
     in_parallel(_finish, [(run, changed_data_ok) for run in runs], workers, report)
@@ -88,6 +89,15 @@ def finish(
         if len(runs) > 1:  # the networks of all of them may be more than memory has room for
             run.built.pop("architecture", None)
     return list(runs)
+
+
+def train_all_once(
+    configs: Sequence[RunConfig], store: Store, workers: Workers = None, report: Report | None = None
+) -> list[Run]:
+    """The trained run of every configuration, under a name that follows from it: what is there is not trained again."""
+    jobs = [(config, store) for config in configs]
+    in_parallel(_train_once, jobs, workers, report)
+    return [store.open(standing_id(config)) for config in configs]
 
 
 def best_run(runs: Sequence[Run], term: str = "held_out_loss") -> Run:
@@ -128,6 +138,13 @@ def _with(thing: Any, path: str, value: float, whole: str) -> Any:
     return replace(thing, **{name: value})
 
 
+@travels(lambda job: Luggage(job[1].root, (job[1].path_of(standing_id(job[0])),)))
+def _train_once(job: tuple[RunConfig, Store], tell: Callable[[Any], None]) -> None:
+    config, store = job
+    train_once(config, store, tell)
+
+
+@travels(lambda job: Luggage(job[0].path.parent, (job[0].path,)))
 def _finish(job: tuple[Run, bool], tell: Callable[[Any], None]) -> None:
     run, changed_data_ok = job
     resume(run, tell, changed_data_ok=changed_data_ok)

@@ -12,8 +12,8 @@ all seeds together, such as a p-value or a range, says of how many in ``of_seeds
 **Intervals** are 95 % intervals over the seeds: Student's for a mean, Welch's for a difference of groups that do not
 have the same seeds, order statistics for a median (of five seeds the smallest and the largest, which are 94 %).
 
-- A *bound* (``AtLeast``, ``AtMost``, ``Between``): held if the interval lies within it, not held if it lies wholly
-  outside, undecided across it. Asked of *every* number, the worst one decides.
+- A *bound* (``AtLeast``, ``AtMost``, ``Between``, and ``NotWorse`` of a difference): held if the interval lies within
+  it, not held if it lies wholly outside, undecided across it. Asked of *every* number, the worst one decides.
 - An *equality* (``Near``, ``Alike``, ``Flat``, ``PowerLaw``): the same of the difference and the margin, so that much
   scatter is no agreement.
 - An *effect* (``Beats``, ``Rises``, ``Peaks``, ``Correlates``): the mean effect has to reach a least size, else it is
@@ -33,7 +33,7 @@ from polariscope.studies.criteria.cells import (
     shortage,
 )
 from polariscope.studies.criteria.criterion import All, Criterion, Finding, all_of, concluded
-from polariscope.studies.criteria.effects import Beats, Correlates, Peaks, Rises
+from polariscope.studies.criteria.effects import Beats, Correlates, NotWorse, Peaks, Rises
 from polariscope.studies.criteria.equalities import Alike, Flat, Near, PowerLaw
 
 __all__ = [
@@ -50,6 +50,7 @@ __all__ = [
     "Finding",
     "Flat",
     "Near",
+    "NotWorse",
     "Peaks",
     "PowerLaw",
     "Rises",

@@ -88,6 +88,55 @@ class Beats(ColumnCriterion):
 
 
 @dataclass(frozen=True)
+class NotWorse(ColumnCriterion):
+    """One group of rows is not worse than another: at most ``by`` behind it (a share of its mean, if ``relative``).
+
+    It is held if the whole interval of the difference over the seeds lies above that margin, and not held if all of it
+    lies below. Without a margin it can hardly be shown that something is not worse: ``by`` says what counts as nothing.
+
+    >>> rows = [{"seed": s, "model": m, "mcc": 0.9 + s / 100} for s in range(5) for m in "ab"]
+    >>> NotWorse("mcc", {"model": "a"}, {"model": "b"}, by=0.02).judge(Table(rows)).held
+    True
+    """
+
+    column: str
+    first: Where
+    second: Where
+    by: float
+    higher: bool = True
+    relative: bool = False
+
+    @property
+    def sentence(self) -> str:
+        size = f"{100 * self.by:g} %" if self.relative else f"{self.by:g}"
+        worse = "below" if self.higher else "above"
+        return f"{self.subject}: {listed(self.first)} is at most {size} {worse} {listed(self.second)}{self._scope}"
+
+    def _one(self, rows: Table) -> Finding:
+        cells = sides(rows, self.column, self.first, self.second)
+        if not all(cell.values for cell in cells):
+            return Finding("", None, "nothing was measured")
+        first, second = cells
+        sign = 1 if self.higher else -1
+        scale = (abs(second.mean) if self.relative else 1.0) or 1.0
+        text = " against ".join(self._shown(cell.estimate()) for cell in cells)
+        ahead = effect_of(first, second).times(sign / scale)
+        verdict = self._placed(ahead, -self.by, math.inf, " of the difference")
+        return concluded(text, seeds_of_sides(self.first, self.second, cells), [verdict])
+
+    def _good(self) -> list[Row]:
+        return self._apart(0.0)
+
+    def _bad(self) -> list[list[Row]]:
+        return [self._apart(-2.0)]
+
+    def _apart(self, times: float) -> list[Row]:
+        step = times * max(self.by * (10 if self.relative else 1), 0.01) * (1 if self.higher else -1)
+        spread = max(self.by, 0.01) / 100
+        return sided(self.column, self.first, self.second, (10 + step, 10.0), spread=spread)
+
+
+@dataclass(frozen=True)
 class Rises(ColumnCriterion):
     """Means rise (or fall) along a column: from its first to its last value by a least effect.
 

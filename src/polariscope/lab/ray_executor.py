@@ -1,0 +1,267 @@
+"""A Ray cluster as an executor: one actor per job at once, each with a worker process that lives on.
+
+An actor holds the cores and GPUs of a job and keeps one of our own worker processes (:class:`LocalProcesses`), so that
+a job has one thread, is asked to save itself before it is stopped, and takes nothing but its own process along when it
+dies. A dead process, actor or node is a job that died, which is tried again elsewhere. Events of a job come back in one
+stream, in order; :mod:`polariscope.lab.travel` has what becomes of files.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import queue
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Iterator
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from polariscope import plugins
+from polariscope.lab.executors import GRACE, Died, Done, Event, Failed, LocalProcesses, Place, Work, executors
+from polariscope.lab.travel import (
+    Files,
+    Luggage,
+    Parcel,
+    Scratch,
+    do_parcel,
+    gathered,
+    luggage_of,
+    marked,
+    packed,
+    write,
+)
+
+EVERY = 20.0
+"""Seconds between two looks for files to send back, where files travel."""
+OURS = "POLARISCOPE_"
+"""How variables of the environment begin that go along with a job."""
+QUIET = {
+    "RAY_USAGE_STATS_ENABLED": "0",  # nothing is sent to anybody
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+    "RAY_DEDUP_LOGS": "0",
+}
+
+
+@dataclass(frozen=True)
+class Sent:
+    """Files that changed where a job is done."""
+
+    number: int
+    files: Files
+
+
+class Slot:
+    """In an actor: one worker process of ours, and the events of its jobs for whoever listens."""
+
+    def __init__(self) -> None:
+        # A worker of ours would begin by running Ray's own main file, which is of no use to it.
+        vars(sys.modules["__main__"]).pop("__file__", None)
+        self._process = LocalProcesses(1)
+        self._events: queue.Queue[Event | Sent] = queue.Queue()
+
+    def work(self, number: int, parcel: Parcel, every: float) -> None:
+        """Do a job to its end, which is told as all of its events."""
+        scratch = None
+        try:
+            if parcel.mark and not Path(parcel.root, parcel.mark).exists():
+                scratch = Scratch(parcel.files or {})
+            elif parcel.files is not None and not parcel.mark:
+                scratch = Scratch(parcel.files)
+            root = str(scratch.root) if scratch else parcel.root
+            self._process.submit(number, do_parcel, (replace(parcel, files=None), root))
+            stop = threading.Event()
+            sender = threading.Thread(target=self._send, args=(number, scratch, stop, every), daemon=True)
+            sender.start()
+            end: Event | None = None
+            for event in self._process.events():
+                if isinstance(event, Done | Failed | Died):
+                    end = event
+                else:
+                    self._events.put(event)
+            stop.set()
+            sender.join()
+            if scratch is not None:
+                self._events.put(Sent(number, scratch.changed()))
+            self._events.put(end or Died(number, "its process ended without a word"))
+        except BaseException as error:  # noqa: BLE001 - whatever it is, somebody waits for the end of the job
+            self._events.put(Failed(number, ChildProcessError(f"{type(error).__name__}: {error}")))
+        finally:
+            if scratch is not None:
+                scratch.close()
+
+    def _send(self, number: int, scratch: Scratch | None, stop: threading.Event, every: float) -> None:
+        while scratch is not None and not stop.wait(every):
+            files = scratch.changed()
+            if files:
+                self._events.put(Sent(number, files))
+
+    def listen(self) -> list[Event | Sent]:
+        """Wait for a word, and give all there are."""
+        events = [self._events.get()]
+        with suppress(queue.Empty):
+            while True:
+                events.append(self._events.get_nowait())
+        return events
+
+    def stop(self) -> None:
+        """Ask the job to save itself and end."""
+        for worker in list(self._process._workers):
+            worker.process.terminate()
+
+
+@dataclass
+class _Seat:
+    """An actor, what listens to it, and the job it is at."""
+
+    actor: Any
+    heard: Any
+    job: int | None = None
+    refs: list[Any] = field(default_factory=list)
+
+
+@executors.register("ray")
+class RayCluster:
+    """Actors of a Ray cluster: an :class:`~polariscope.lab.executors.Executor`."""
+
+    def __init__(self, place: int | Place) -> None:
+        self._place = place if isinstance(place, Place) else Place("ray", place)
+        self._queue: deque[tuple[int, Work[Any, Any], Any]] = deque()
+        self._jobs: dict[int, Luggage | None] = {}
+        self._came: dict[int, set[str]] = {}
+        self._seats: list[_Seat] = []
+        self._marks: dict[Path, str] = {}
+        self._closing = ExitStack()
+        self._ray = _connected(self._place, self._closing)
+        self._actor = self._ray.remote(Slot).options(
+            num_cpus=self._place.cpus, num_gpus=self._place.gpus, max_concurrency=3, max_restarts=0
+        )
+
+    def submit(self, number: int, work: Work[Any, Any], job: Any) -> None:
+        self._jobs[number] = luggage_of(work, job)
+        self._queue.append((number, work, job))
+
+    def events(self) -> Iterator[Event]:
+        while self._queue or any(seat.job is not None for seat in self._seats):
+            self._hand_out()
+            yield from self._heard()
+
+    def close(self) -> None:
+        self._queue.clear()
+        try:
+            for seat in self._seats:
+                if seat.job is not None:
+                    seat.refs.append(seat.actor.stop.remote())
+            deadline = time.monotonic() + GRACE
+            while any(seat.job is not None for seat in self._seats) and time.monotonic() < deadline:
+                deque(self._heard(max(0.0, deadline - time.monotonic())), maxlen=0)
+        finally:  # also at the second Ctrl-C
+            for seat in self._seats:
+                self._ray.kill(seat.actor)
+            self._seats.clear()
+            self._closing.close()
+
+    def _hand_out(self) -> None:
+        """Give queued jobs to idle actors, as long as there is one or may be one more."""
+        idle = [seat for seat in self._seats if seat.job is None]
+        while self._queue and (idle or len(self._seats) < self._most()):
+            seat = idle.pop() if idle else self._hire()
+            number, work, job = self._queue.popleft()
+            seat.job = number
+            seat.refs = [seat.actor.work.remote(number, self._parcel(number, work, job), EVERY)]
+
+    def _most(self) -> int:
+        """Jobs at once: as many as were asked for, or as the cluster has room for now."""
+        if self._place.workers:
+            return self._place.workers
+        there = self._ray.cluster_resources()
+        rooms = [
+            there.get(name, 0.0) // need
+            for name, need in (("CPU", self._place.cpus), ("GPU", self._place.gpus))
+            if need
+        ]
+        return max(1, int(min(rooms, default=1)))
+
+    def _hire(self) -> _Seat:
+        actor = self._actor.remote()
+        self._seats.append(_Seat(actor, actor.listen.remote()))
+        return self._seats[-1]
+
+    def _parcel(self, number: int, work: Work[Any, Any], job: Any) -> Parcel:
+        luggage = self._jobs[number]
+        root = None if luggage is None else luggage.root
+        variables = {name: value for name, value in os.environ.items() if name.startswith(OURS)}
+        parcel = Parcel(packed(work, job, root), plugins.sources(), variables=variables)
+        if luggage is None:
+            return parcel
+        root = Path(os.path.abspath(luggage.root))
+        mark = "" if self._place.shared == "no" else self._mark(root)
+        if self._place.shared == "yes":
+            return replace(parcel, root=str(root))
+        back = [root / name for name in self._came.get(number, ())]  # what an earlier try sent before it died
+        files = gathered(root, [*luggage.brings, *(file for file in back if file.exists())])
+        return replace(parcel, root=str(root), mark=mark, files=files)
+
+    def _mark(self, root: Path) -> str:
+        if root not in self._marks:
+            self._marks[root] = self._closing.enter_context(marked(root))
+        return self._marks[root]
+
+    def _heard(self, timeout: float | None = None) -> Iterator[Event]:
+        """Wait for a word, or the end, of any actor."""
+        by_ref = {seat.heard: seat for seat in self._seats}
+        ready, _ = self._ray.wait(list(by_ref), num_returns=1, timeout=timeout)
+        for ref in ready:
+            seat = by_ref[ref]
+            try:
+                events = self._ray.get(ref)
+            except self._ray.exceptions.RayError as error:
+                self._seats.remove(seat)
+                if seat.job is not None:
+                    yield Died(seat.job, _first_line(error))
+                continue
+            seat.heard = seat.actor.listen.remote()
+            for event in events:
+                if isinstance(event, Sent):
+                    self._take(event)
+                    continue
+                if isinstance(event, Done | Failed | Died):
+                    seat.job = None
+                yield event
+
+    def _take(self, sent: Sent) -> None:
+        luggage = self._jobs[sent.number]
+        assert luggage is not None
+        write(luggage.root, sent.files)
+        self._came.setdefault(sent.number, set()).update(sent.files)
+
+
+def _connected(place: Place, closing: ExitStack) -> Any:
+    """Ray, connected: to the cluster of the address, to the one this process has already, or to one of its own."""
+    os.environ.update({name: value for name, value in QUIET.items() if name not in os.environ})
+    try:
+        import ray
+    except ImportError as error:
+        raise ValueError("--executor ray needs Ray: pip install 'polariscope[cluster]'") from error
+    if ray.is_initialized():
+        return ray
+    settings: dict[str, Any] = {"log_to_driver": False, "configure_logging": False, "logging_level": logging.ERROR}
+    try:
+        if place.address:
+            ray.init(address=place.address, **settings)
+        else:
+            cores = place.workers or os.cpu_count() or 1
+            ray.init(num_cpus=max(1, int(cores * max(place.cpus, 1))), include_dashboard=False, **settings)
+    except (ConnectionError, RuntimeError, ValueError) as error:
+        where = f"the Ray cluster at {place.address!r}" if place.address else "Ray on this machine"
+        raise ValueError(f"cannot connect to {where}: {_first_line(error)}") from error
+    closing.callback(ray.shutdown)
+    return ray
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0]

@@ -1,0 +1,189 @@
+"""Jobs that are done where the files of this machine may not be: what goes along, and what comes back.
+
+A job's files lie below one folder, its root. Where a worker sees that folder, it is used in place. Where it does not,
+the worker gets the files that the job starts from, works in a folder of its own, and sends back every file that
+changed: now and then while the job runs, and at its end. Paths below the root travel as what they are within it.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import secrets
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from multiprocessing.reduction import ForkingPickler
+from pathlib import Path, PurePath
+from typing import Any, TypeVar
+
+from polariscope import plugins
+from polariscope.atomic import atomic
+
+Files = dict[str, bytes]
+"""Contents by path within the root."""
+Stamps = dict[str, tuple[int, int, int]]
+LAST = ("run.json",)
+"""Files that say that others are complete: written after them."""
+W = TypeVar("W", bound=Callable[..., Any])
+_ROOT: list[Path] = []
+"""Where the root is in this process."""
+
+
+@dataclass(frozen=True)
+class Luggage:
+    """The folder that a job's files lie in, and those that it starts from."""
+
+    root: Path
+    brings: tuple[Path, ...] = ()
+
+
+def travels(luggage: Callable[[Any], Luggage]) -> Callable[[W], W]:
+    """Decorator of a work whose jobs have files: ``luggage(job)`` says where."""
+
+    def marked(work: W) -> W:
+        work.luggage = luggage  # type: ignore[attr-defined]
+        return work
+
+    return marked
+
+
+def luggage_of(work: Callable[..., Any], job: Any) -> Luggage | None:
+    told = getattr(work, "luggage", None)
+    return None if told is None else told(job)
+
+
+@dataclass(frozen=True)
+class Parcel:
+    """A job as it is sent: packed, with plug-ins by their hash, and a mark by which a worker knows a shared folder."""
+
+    packed: bytes
+    plugins: Mapping[str, tuple[str, bytes]]
+    root: str = ""
+    mark: str = ""
+    files: Mapping[str, bytes] | None = None
+    """What the job starts from, for a worker that does not see the root."""
+    variables: Mapping[str, str] = field(default_factory=dict)
+    """Variables of the environment that a job looks at."""
+
+
+def packed(work: Callable[..., Any], job: Any, root: Path | None) -> bytes:
+    """A job as bytes, with paths below its root as what they are within it."""
+    file = io.BytesIO()
+    _Packer(file, root).dump((work, job))
+    return file.getvalue()
+
+
+class _Packer(ForkingPickler):
+    def __init__(self, file: io.BytesIO, root: Path | None) -> None:
+        super().__init__(file)
+        self._root = None if root is None else Path(os.path.abspath(root))
+
+    def reducer_override(self, thing: Any) -> Any:
+        if self._root is not None and isinstance(thing, PurePath):
+            path = Path(os.path.abspath(thing))
+            if path.is_relative_to(self._root):
+                return within, (path.relative_to(self._root).as_posix(),)
+        return NotImplemented
+
+
+def within(relative: str) -> Path:
+    """A path below the root of the job that is being unpacked."""
+    return _ROOT[-1] / relative
+
+
+def do_parcel(parcel: tuple[Parcel, str], tell: Callable[[Any], None]) -> Any:
+    """Unpack a job in this process, with its root at the given place, and do it."""
+    sent, root = parcel
+    plugins.load_sent(sent.plugins)
+    os.environ.update(sent.variables)
+    _ROOT.append(Path(root))
+    try:
+        work, job = ForkingPickler.loads(sent.packed)  # made by the driver of this cluster
+        return work(job, tell)
+    finally:
+        _ROOT.pop()
+
+
+@contextmanager
+def marked(root: Path) -> Iterator[str]:
+    """A file in a folder that tells those who see it that it is the same folder; its name."""
+    name = f".shared-{secrets.token_hex(8)}"
+    root.mkdir(parents=True, exist_ok=True)
+    (root / name).touch()
+    try:
+        yield name
+    finally:
+        (root / name).unlink(missing_ok=True)
+
+
+class Scratch:
+    """A worker's own folder in place of the root, and what has changed in it."""
+
+    def __init__(self, files: Mapping[str, bytes]) -> None:
+        self.root = Path(tempfile.mkdtemp(prefix="polariscope-"))
+        write(self.root, files)
+        self._known = stamps(self.root)
+
+    def changed(self) -> Files:
+        """Files that are new or others since the last time, all of one moment."""
+        while True:
+            now = stamps(self.root)
+            files = {
+                name: read
+                for name, stamp in now.items()
+                if self._known.get(name) != stamp and (read := _read(self.root / name)) is not None
+            }
+            if stamps(self.root) == now:  # nothing was written meanwhile, so that they belong together
+                self._known = now
+                return files
+
+    def close(self) -> None:
+        shutil.rmtree(self.root, ignore_errors=True)
+
+
+def stamps(root: Path) -> Stamps:
+    """The visible files below a folder; hidden ones are locks and drafts, which do not travel."""
+    found: Stamps = {}
+    for folder, folders, names in os.walk(root):
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        for name in names:
+            if not name.startswith("."):
+                path = os.path.join(folder, name)
+                with suppress(FileNotFoundError):
+                    about = os.lstat(path)
+                    found[os.path.relpath(path, root)] = (about.st_mtime_ns, about.st_size, about.st_ino)
+    return found
+
+
+def gathered(root: Path, brings: Sequence[Path]) -> Files:
+    """The visible files of some files and folders below a root."""
+    root = Path(os.path.abspath(root))
+    files: Files = {}
+    for path in (Path(os.path.abspath(each)) for each in brings):
+        inside = [path] if path.is_file() else [path / name for name in stamps(path)]
+        for file in inside:
+            content = _read(file)
+            if content is not None:
+                files[file.relative_to(root).as_posix()] = content
+    return files
+
+
+def write(root: Path, files: Mapping[str, bytes]) -> None:
+    """Put files where they belong below a root, each whole; what says that others are complete comes last."""
+    for name in sorted(files, key=lambda name: (name.startswith("jobs/"), PurePath(name).name in LAST, name)):
+        path = PurePath(name)
+        if path.is_absolute() or ".." in path.parts:
+            raise ValueError(f"a worker sent a file for {name!r}, which is outside of its folder")
+        (root / path).parent.mkdir(parents=True, exist_ok=True)
+        with atomic(root / path) as draft:
+            draft.write_bytes(files[name])
+
+
+def _read(file: Path) -> bytes | None:
+    try:
+        return file.read_bytes()
+    except FileNotFoundError:
+        return None

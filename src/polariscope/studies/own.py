@@ -1,0 +1,330 @@
+"""A study of your own, without Python: a TOML file with a configuration, a grid, what to measure, and claims.
+
+``polariscope study mine.toml`` runs it like a published one: in parallel, resumable, with table, page and verdicts.
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import fnmatch
+import hashlib
+import itertools
+import json
+import math
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from matplotlib.figure import Figure
+
+from polariscope.measures import measures
+from polariscope.registry import nearest
+from polariscope.studies import criteria
+from polariscope.studies.criteria import All, Criterion
+from polariscope.studies.criteria.criterion import plain
+from polariscope.studies.kit import Curve, Declared, Matrix, Restarts, Scatter
+from polariscope.studies.study import Bench, Claim, Job, Row, Scale, Study, Table
+from polariscope.training.config import RunConfig
+
+FILE = "study.toml"
+"""What the file is called beside the results, so that they can be judged again."""
+SMOKE_STEPS = 20
+KEYS = ("title", "question", "source", "base", "grid", "measure", "claims", "figures")
+MEASURE_KEYS = ("measures", "examples", "part", "seed")
+CLAIM_KEYS = ("finding", "published", "weaker", "note")
+TYPES = ("active", "mixed", "passive")
+OF_A_RUN = ("steps", "steps_per_second")
+CRITERIA: dict[str, tuple[type[Criterion], dict[str, Any]]] = {
+    "at least": (criteria.AtLeast, {}),
+    "at most": (criteria.AtMost, {}),
+    "between": (criteria.Between, {}),
+    "beats": (criteria.Beats, {}),
+    "is below": (criteria.Beats, {"higher": False}),
+    "not worse than": (criteria.NotWorse, {}),
+    "rises": (criteria.Rises, {}),
+    "falls": (criteria.Rises, {"falls": True}),
+    "peaks": (criteria.Peaks, {}),
+    "correlates": (criteria.Correlates, {}),
+    "near": (criteria.Near, {}),
+    "alike": (criteria.Alike, {}),
+    "flat": (criteria.Flat, {}),
+    "power law": (criteria.PowerLaw, {}),
+}
+"""Criteria by the words that a file calls them by."""
+FIGURES: dict[str, type[Declared]] = {"curve": Curve, "restarts": Restarts, "matrix": Matrix, "scatter": Scatter}
+
+
+@dataclass(frozen=True)
+class OwnStudy(Study):
+    """What a file says."""
+
+    text: str
+    """The file itself."""
+
+    def __post_init__(self) -> None:
+        self.described()  # what is wrong is said before anything is done
+
+    @classmethod
+    def read(cls, path: Path) -> OwnStudy:
+        """The study of a file, whose name is the name of the study."""
+        try:
+            return cls(path.read_text(encoding="utf-8"))
+        except tomllib.TOMLDecodeError as error:
+            raise ValueError(f"{path} is not a TOML file: {error}") from error
+        except OSError as error:
+            raise ValueError(f"the study {path} cannot be read: {error.strerror or error}") from error
+        except UnicodeDecodeError as error:
+            raise ValueError(f"the study {path} is not a text file: {error.reason}") from error
+
+    def described(self) -> dict[str, Any]:
+        described = tomllib.loads(self.text)
+        _check_keys(described, KEYS, "a study")
+        if "title" not in described:
+            raise ValueError('a study needs a title, such as title = "Does a larger beta prune more?"')
+        if "world" not in described.get("base", {}):
+            raise ValueError("a study needs a configuration to start from: [base.world] with a name, and what differs "
+                             "from the defaults in [base.objective], [base.training] and so on")  # fmt: skip
+        _check_keys(described.get("measure", {}), MEASURE_KEYS, "[measure]")
+        return described
+
+    @property
+    def title(self) -> str:  # type: ignore[override]
+        return str(self.described()["title"])
+
+    @property
+    def question(self) -> str:  # type: ignore[override]
+        return str(self.described().get("question", self.title))
+
+    @property
+    def source(self) -> str:  # type: ignore[override]
+        return str(self.described().get("source", "a study of one's own"))
+
+    @property
+    def cost(self) -> dict[str, str]:  # type: ignore[override]
+        return {}
+
+    def version(self) -> str:
+        """Of what makes rows besides the configurations, which are in the jobs."""
+        asked = json.dumps(self.described().get("measure", {}), sort_keys=True)
+        return hashlib.sha256(f"{ROWS_VERSION}{asked}".encode()).hexdigest()[:12]
+
+    def jobs(self, scale: Scale) -> Sequence[Job]:
+        described = self.described()
+        base, grids = described["base"], described.get("grid", {})
+        jobs: list[Job] = []
+        for one in grids if isinstance(grids, list) else [grids]:
+            seeds, choices = _choices(one)
+            names = _short(list(choices))
+            for values in itertools.product(*choices.values()):
+                for seed in seeds[: 1 if scale == "smoke" else None]:
+                    config = copy.deepcopy(base)
+                    for path, value in zip(choices, values, strict=True):
+                        _put(config, path, value)
+                    _put(config, "training.seed", seed)
+                    if scale == "smoke":
+                        steps = config["training"].get("steps", SMOKE_STEPS)
+                        config["training"]["steps"] = min(SMOKE_STEPS, steps)
+                    cell = {names[path]: _named(value) for path, value in zip(choices, values, strict=True)}
+                    jobs.append({"config": config, "cell": cell, "seed": seed})
+        keys = [json.dumps(job["config"], sort_keys=True, default=str) for job in jobs]
+        if len(set(keys)) < len(keys):
+            raise ValueError("two jobs of the grid are the same: name each value and each seed once")
+        return jobs
+
+    def fingerprint(self) -> str:
+        """Eight digits that name what the file says."""
+        return hashlib.sha256(json.dumps(self.described(), sort_keys=True, default=str).encode()).hexdigest()[:8]
+
+    def check(self) -> None:
+        """Refuse what cannot be run or judged, before the first job: every configuration, measure and claim."""
+        jobs = self.jobs("paper")
+        for job in jobs:
+            RunConfig.build(job["config"])
+        cells = {name for job in jobs for name in job["cell"]}
+        self.measured()
+        for claim in self.claims("paper"):
+            for one in claim.criterion.parts if isinstance(claim.criterion, All) else [claim.criterion]:
+                self._check_columns(one, cells)
+        for name, figure in self._figures(cells).items():
+            for key in ("over", "by", "rows", "columns"):
+                column = getattr(figure, key, "")
+                if column and column not in cells:
+                    raise ValueError(
+                        f"the figure {name} is {key} {column!r}, no setting of the grid: {nearest(column, cells)}"
+                    )
+
+    def _check_columns(self, criterion: Criterion, cells: set[str]) -> None:
+        settings = [getattr(criterion, key, "") for key in ("over", "each")]
+        for key in ("where", "first", "second"):
+            settings += list(getattr(criterion, key, {}))
+        for column in filter(None, settings):
+            if column not in cells:
+                raise ValueError(f"a claim speaks of {column!r}, no setting of the grid: {nearest(column, cells)}")
+        for key in ("column", "other"):
+            column = str(getattr(criterion, key, ""))
+            known = {*cells, *TYPES, *OF_A_RUN, *self.measured()}
+            if column and column not in known and not column.startswith(("train_", "held_out_")):
+                known |= {"held_out_loss", "train_loss"}
+                raise ValueError(f"a claim asks for {column!r}, which is not measured: {nearest(column, known)}")
+
+    def measured(self) -> list[str]:
+        """The names of the measures that are asked for."""
+        patterns = self.described().get("measure", {}).get("measures", [])
+        found: list[str] = []
+        for pattern in [patterns] if isinstance(patterns, str) else patterns:
+            matching = fnmatch.filter(measures.names(), pattern)
+            if not matching:
+                raise ValueError(f"there is no measure {pattern!r}: {nearest(pattern, measures.names())}")
+            found += matching
+        return list(dict.fromkeys(found))
+
+    def run(self, job: Job, bench: Bench) -> list[Row]:
+        asked = dict(self.described().get("measure", {}))
+        names = self.measured()
+        asked.pop("measures", None)
+        row = bench.scored(RunConfig.build(job["config"]), names, **asked)
+        return [{**job["cell"], "seed": job["seed"], **row}]
+
+    def claims(self, scale: Scale) -> list[Claim]:
+        return [_claim(one, number) for number, one in enumerate(self.described().get("claims", []), 1)]
+
+    def steps(self, scale: Scale) -> int | None:
+        return None
+
+    def figures(self, table: Table) -> dict[str, Figure]:
+        cells = list(dict.fromkeys(name for job in self.jobs("paper") for name in job["cell"]))
+        drawn = {name: figure.draw(table) for name, figure in self._figures(cells).items()}
+        return {name: figure for name, figure in drawn.items() if figure is not None}
+
+    def _figures(self, cells: Sequence[str] | set[str]) -> dict[str, Declared]:
+        """The figures that the file declares; else every claimed or measured column over every setting."""
+        declared = self.described().get("figures", [])
+        if declared:
+            return {
+                f"{number}-{one.get('kind', '')}": _made(one, "kind", FIGURES, "figure")
+                for number, one in enumerate(declared, 1)
+            }
+        columns = list(
+            dict.fromkeys([*(str(getattr(c.criterion, "column", "")) for c in self.claims("paper")), *self.measured()])
+        )
+        figures: dict[str, Declared] = {}
+        values = {cell: {json.dumps(job["cell"].get(cell)) for job in self.jobs("paper")} for cell in cells}
+        for column in filter(None, columns or ["held_out_loss"]):
+            for cell in cells:
+                if len(values[cell]) > 1 and column != cell:
+                    numbers = all(
+                        not value.startswith('"') and value not in ("true", "false", "null") for value in values[cell]
+                    )
+                    figures[f"{column}-over-{cell}"] = Curve(column, cell) if numbers else Restarts(column, cell)
+        return figures
+
+
+ROWS_VERSION = 1
+"""Raised when the rows of the same file would be others."""
+
+
+def _check_keys(given: Mapping[str, Any], known: Sequence[str], of: str) -> None:
+    for key in given:
+        if key not in known:
+            raise ValueError(f"{of} has no {key!r}: {nearest(key, known)}")
+
+
+def _choices(grid: Mapping[str, Any]) -> tuple[list[int], dict[str, list[Any]]]:
+    """Seeds, and the values to try by the dotted name of their setting."""
+    given = dict(grid)
+    seeds = given.pop("seeds", 5)
+    seeds = list(range(seeds)) if type(seeds) is int else seeds
+    if not seeds or not all(type(seed) is int and seed >= 0 for seed in seeds):
+        raise ValueError(f"seeds are a number of them or a list of whole numbers; got {grid.get('seeds')!r}")
+    choices = dict(_leaves(given))
+    for path, values in choices.items():
+        if not isinstance(values, list) or not values:
+            raise ValueError(f"the grid has a list of values for each setting, {path} = [1, 2]; got {values!r}")
+    return seeds, choices
+
+
+def _leaves(section: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, Any]]:
+    for key, value in section.items():
+        name = f"{path}.{key}" if path else key
+        if isinstance(value, Mapping):
+            yield from _leaves(value, name)
+        else:
+            yield name, value
+
+
+def _short(paths: Sequence[str]) -> dict[str, str]:
+    """Names of columns: the last word of each setting, or more words where two end alike.
+
+    >>> _short(["objective.beta", "world.size", "model.size"])
+    {'objective.beta': 'beta', 'world.size': 'world_size', 'model.size': 'model_size'}
+    """
+    names = {}
+    for path in paths:
+        words = path.split(".")
+        for count in range(1, len(words) + 1):
+            short = words[-count:]
+            if sum(other.split(".")[-count:] == short for other in paths) == 1:
+                break
+        names[path] = "_".join(short)
+    return names
+
+
+def _put(config: dict[str, Any], path: str, value: Any) -> None:
+    *sections, last = path.split(".")
+    for section in sections:
+        inner = config.setdefault(section, {})
+        if isinstance(inner, str):
+            inner = config[section] = {"name": inner}
+        config = inner
+    config[last] = copy.deepcopy(value)
+
+
+def _named(value: Any) -> Any:
+    """What stands in a table for a value: a whole section by its name and what is set in it."""
+    if not isinstance(value, dict):
+        return json.dumps(value) if isinstance(value, list) else value
+    rest = ", ".join(f"{key} {plain(inner)}" for key, inner in value.items() if key != "name")
+    return " ".join(filter(None, [str(value.get("name", "")), rest]))
+
+
+def _claim(given: Mapping[str, Any], number: int) -> Claim:
+    if not isinstance(given, Mapping) or "finding" not in given:
+        raise ValueError(f'claim {number} of the study needs a sentence: finding = "A larger beta prunes more"')
+    told = {key: str(given[key]) for key in CLAIM_KEYS if key in given}
+    rest = {key: value for key, value in given.items() if key not in CLAIM_KEYS}
+    several = rest.pop("all", None)
+    parts = several if several is not None else [rest]
+    criterion = [_made(part, "criterion", CRITERIA, f"claim {number}") for part in parts]
+    return Claim(**{"published": "-", **told}, criterion=criterion[0] if len(criterion) == 1 else All(*criterion))  # type: ignore[arg-type]
+
+
+def _made(given: Mapping[str, Any], key: str, known: Mapping[str, Any], of: str) -> Any:
+    """A criterion or a figure by its name and its settings."""
+    name = str(given.get(key))
+    if name not in known:
+        raise ValueError(f"{of} has {key} = {given.get(key)!r}: {nearest(name, list(known))}")
+    kind, fixed = known[name] if isinstance(known[name], tuple) else (known[name], {})
+    settings = {entry.name: entry for entry in dataclasses.fields(kind) if entry.name not in fixed}
+    arguments = {word: value for word, value in given.items() if word != key}
+    _check_keys(arguments, list(settings), f"{of} ({name})")
+    needed = [
+        entry.name
+        for entry in settings.values()
+        if entry.default is dataclasses.MISSING and entry.default_factory is dataclasses.MISSING
+    ]
+    missing = [word for word in needed if word not in arguments]
+    if missing:
+        raise ValueError(f"{of} ({name}) needs {' and '.join(missing)}")
+    for word, value in arguments.items():
+        wanted = str(settings[word].type)
+        number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+        if (wanted.startswith("float") and not number and not ("str" in wanted and isinstance(value, str))) or (
+            wanted == "str" and not isinstance(value, str)
+        ):
+            raise ValueError(
+                f"{of} ({name}) needs a {'number' if 'float' in wanted else 'word'} for {word}; got {value!r}"
+            )
+    return kind(**arguments, **fixed)

@@ -1,0 +1,121 @@
+"""Trackers people have: the curves of a training, sent to Weights & Biases or MLflow while it runs.
+
+Nothing is sent unless somebody asks for it, with ``--track wandb`` or the variable ``POLARISCOPE_TRACK``, and has the
+library installed. A tracker of your own is a function of a run with a decorator, in a plug-in::
+
+    @trackers.register("mine")
+    class Mine:
+        def __init__(self, run): ...
+        def metrics(self, event): ...  # event.step, event.split, event.terms
+        def end(self, run): ...
+
+To look at runs afterwards, no tracker is needed: ``polariscope runs export`` writes TensorBoard files and CSV.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Protocol
+
+from polariscope.lab.store import Run
+from polariscope.printable import one_line, say
+from polariscope.registry import Catalogue
+from polariscope.training.loop import Event
+
+ASKED = "POLARISCOPE_TRACK"
+"""The variable with the names of trackers, separated by commas; processes that are started here inherit it."""
+
+
+class Tracker(Protocol):
+    """Whom to tell about one run."""
+
+    def metrics(self, event: Event) -> None:
+        """Mean terms of the last steps, or of held-out data."""
+
+    def end(self, run: Run) -> None:
+        """The run is done, or was stopped; its status says which."""
+
+
+trackers: Catalogue[Callable[[Run], Tracker]] = Catalogue("tracker")
+
+
+def check(names: str) -> None:
+    """Refuse trackers that there are not, before anything is trained."""
+    for name in _split(names):
+        trackers.get(name)
+
+
+@contextmanager
+def tracked(run: Run) -> Iterator[Callable[[Event], None]]:
+    """Whom to tell about the events of a run: everybody who was asked for, which is nobody by default.
+
+    Training goes on whatever becomes of a tracker: one that fails is named in a warning, and left alone from then on.
+    """
+    active: dict[str, Tracker] = {}
+
+    def attempt(name: str, act: Callable[[], Any]) -> Any:
+        try:
+            return act()
+        except Exception as error:  # noqa: BLE001 - a tracker may fail in any way, and hours of training are worth more
+            active.pop(name, None)
+            say(f"warning: the tracker {name} failed and is not used any more: {one_line(error)}", file=sys.stderr)
+
+    def metrics(event: Event) -> None:
+        for name, tracker in list(active.items()):
+            attempt(name, lambda tracker=tracker: tracker.metrics(event))  # type: ignore[misc]
+
+    for name in _split(os.environ.get(ASKED, "")):
+        made = attempt(name, lambda name=name: trackers.get(name)(run))  # type: ignore[misc]
+        if made is not None:
+            active[name] = made
+    try:
+        yield metrics
+    finally:
+        for name, tracker in list(active.items()):
+            attempt(name, lambda tracker=tracker: tracker.end(run))  # type: ignore[misc]
+
+
+def _split(names: str) -> list[str]:
+    return [name.strip() for name in names.split(",") if name.strip()]
+
+
+@trackers.register("wandb")
+class WeightsAndBiases:
+    """A run of Weights & Biases with the name and the configuration of ours."""
+
+    def __init__(self, run: Run) -> None:
+        import wandb
+
+        self._run = wandb.init(project="polariscope", id=run.id, name=run.id, config=run.config, resume="allow")
+
+    def metrics(self, event: Event) -> None:
+        self._run.log({f"{event.split}/{term}": value for term, value in event.terms.items()}, step=event.step)
+
+    def end(self, run: Run) -> None:
+        self._run.finish(exit_code=0 if run.status == "done" else 1)
+
+
+@trackers.register("mlflow")
+class MLflow:
+    """A run of MLflow with the settings of ours as parameters."""
+
+    def __init__(self, run: Run) -> None:
+        import mlflow
+
+        self._mlflow = mlflow
+        self._client = mlflow.MlflowClient()
+        experiment = mlflow.set_experiment("polariscope")
+        self._id = self._client.create_run(experiment.experiment_id, run_name=run.id).info.run_id
+        for section, settings in run.config.items():
+            for name, value in settings.items() if isinstance(settings, dict) else [("", settings)]:
+                self._client.log_param(self._id, f"{section}.{name}".rstrip("."), value)
+
+    def metrics(self, event: Event) -> None:
+        for term, value in event.terms.items():
+            self._client.log_metric(self._id, f"{event.split}/{term}", value, step=event.step)
+
+    def end(self, run: Run) -> None:
+        self._client.set_terminated(self._id, "FINISHED" if run.status == "done" else "KILLED")

@@ -1,0 +1,85 @@
+"""The study kit: grids, declared figures, medians, a published table beside ours, and "not worse than"."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from polariscope.studies.criteria import NotWorse
+from polariscope.studies.kit import Beside, Curve, Matrix, Restarts, Scatter, grid, medians
+from polariscope.studies.rows import Table
+
+ROWS = [
+    {"model": m, "beta": b, "seed": s, "mcc": 0.1 * b + s, "kl": 2.0 * b}
+    for m in ("a", "b")
+    for b in (1, 2, 4)
+    for s in range(3)
+]
+
+
+def test_a_grid_has_every_combination_once() -> None:
+    jobs = grid(model=("a", "b"), beta=[1, 2], seed=range(3), scale="laptop")
+    assert len(jobs) == len({tuple(job.items()) for job in jobs}) == 12
+    assert jobs[0] == {"model": "a", "beta": 1, "seed": 0, "scale": "laptop"}
+    assert grid() == [{}]
+
+
+def test_medians_are_taken_over_seeds_first() -> None:
+    table = medians(Table(ROWS), ["mcc", "none"], by=["model", "beta"])
+    assert len(table) == 6
+    assert table.where(model="b", beta=4).rows == [{"model": "b", "beta": 4, "of_seeds": 3, "mcc": pytest.approx(1.4)}]
+
+
+def test_a_curve_shows_the_median_of_every_point() -> None:
+    figure = Curve("mcc", over="beta", by="model").draw(Table(ROWS))
+    assert figure is not None
+    lines = [
+        line
+        for line in figure.axes[0].get_lines()
+        if len(line.get_xdata()) == 3 and line.get_marker() not in ("|", "_")
+    ]
+    assert any(np.allclose(line.get_ydata(), [1.1, 1.2, 1.4]) for line in lines)
+    assert [text.get_text() for text in figure.axes[0].get_legend().get_texts()] == ["a", "b"]
+
+
+def test_a_matrix_writes_the_means_into_its_cells() -> None:
+    figure = Matrix("kl", rows="model", columns="beta", digits=1).draw(Table(ROWS))
+    assert figure is not None
+    assert [text.get_text() for text in figure.axes[0].texts] == ["2.0", "4.0", "8.0"] * 2
+
+
+def test_dots_of_restarts_and_of_a_scatter_are_the_rows() -> None:
+    dots = Restarts("mcc", by="model", where={"beta": 1}).draw(Table(ROWS))
+    assert dots is not None
+    assert [len(points.get_offsets()) for points in dots.axes[0].collections] == [3, 3]
+    scatter = Scatter("mcc", "kl").draw(Table(ROWS))
+    assert scatter is not None
+    assert len(scatter.axes[0].collections[0].get_offsets()) == len(ROWS)
+
+
+@pytest.mark.parametrize(
+    "figure", [Curve("no", "beta"), Restarts("no", "model"), Matrix("no", "model", "beta"), Scatter("no", "kl")]
+)
+def test_a_figure_of_a_column_that_is_not_there_is_left_out(figure) -> None:
+    assert figure.draw(Table(ROWS)) is None
+
+
+def test_published_and_measured_stand_side_by_side() -> None:
+    table = Table([{"data": "digits", "seed": s, "accuracy": 99.0 + s} for s in range(2)])
+    rows = Beside("informed/kernels", by="data", columns={"accuracy": "nngp"}, names={"digits": "mnist"}).rows(table)
+    assert rows == [{"data": "digits", "nngp, published": "99.40", "nngp, measured": "99.50 ± 0.71 (n=2)"}]
+
+
+@pytest.mark.parametrize(
+    ("behind", "spread", "held"), [(0.0, 0.001, True), (0.01, 0.001, True), (0.05, 0.001, False), (0.019, 0.02, None)]
+)
+def test_not_worse_than_asks_for_the_whole_interval(behind, spread, held) -> None:
+    noise = np.linspace(-1, 1, 5)
+    rows = [{"seed": s, "model": "b", "mcc": 0.5} for s in range(5)]
+    rows += [{"seed": s, "model": "a", "mcc": 0.5 - behind + spread * noise[s]} for s in range(5)]
+    finding = NotWorse("mcc", {"model": "a"}, {"model": "b"}, by=0.02).judge(Table(rows))
+    assert finding.held is held
+    lower = NotWorse("mcc", {"model": "b"}, {"model": "a"}, by=0.02, higher=False).judge(Table(rows))
+    assert lower.held is held, "where lower is better the sides change"
+    sentence = NotWorse("mcc", {"model": "a"}, {"model": "b"}, by=0.02).sentence
+    assert sentence == "mcc: a is at most 0.02 below b"
