@@ -126,7 +126,7 @@ def ray():
     os.environ.update(QUIET)
     where = [str(Path(__file__).parents[2] / "src"), str(Path(__file__).parents[2])]
     os.environ["PYTHONPATH"] = os.pathsep.join([*where, os.environ.get("PYTHONPATH", "")])
-    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, configure_logging=False)
+    ray.init(address="local", num_cpus=2, include_dashboard=False, log_to_driver=False, configure_logging=False)
     yield ray
     ray.shutdown()
 

@@ -255,7 +255,9 @@ def _connected(place: Place, closing: ExitStack) -> Any:
             ray.init(address=place.address, **settings)
         else:
             cores = place.workers or os.cpu_count() or 1
-            ray.init(num_cpus=max(1, int(cores * max(place.cpus, 1))), include_dashboard=False, **settings)
+            # "local", or Ray would join whatever cluster was last started on this machine.
+            own: dict[str, Any] = {"address": "local", "num_cpus": max(1, int(cores * max(place.cpus, 1)))}
+            ray.init(**own, include_dashboard=False, **settings)
     except (ConnectionError, RuntimeError, ValueError) as error:
         where = f"the Ray cluster at {place.address!r}" if place.address else "Ray on this machine"
         raise ValueError(f"cannot connect to {where}: {_first_line(error)}") from error
