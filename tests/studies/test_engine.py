@@ -196,7 +196,7 @@ def test_a_table_is_judged_again_from_its_file_alone(toy, tmp_path):
 
 def test_rows_of_another_version_of_the_study_are_made_again(toy, tmp_path, monkeypatch):
     reproduce("toy", "smoke", tmp_path, workers=1)
-    monkeypatch.setattr("polariscope.studies.engine.version_of", lambda study: "another")
+    monkeypatch.setattr("polariscope.studies.study.version_of", lambda study: "another")
     reproduce("toy", "smoke", tmp_path, workers=1)
     assert len(toy.done) == 12
 
