@@ -415,7 +415,7 @@ def test_reproduce_on_the_command_line(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr("polariscope.studies.engine.in_parallel", sent)
     words = ["reproduce", "similarity-limits", "--scale", "smoke", "--out", str(tmp_path / "results")]
     assert main([*words, "--workers", "2", "--json"]) == 0
-    assert asked == [2]
+    assert [place.workers for place in asked] == [2]
     answer = json.loads(capsys.readouterr().out)
     assert [entry["study"] for entry in answer] == ["similarity-limits"]
     assert {claim["verdict"] for claim in answer[0]["claims"]} == {None}
