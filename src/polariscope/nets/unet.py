@@ -167,6 +167,11 @@ class UNet(nn.Module):
         return length - (2 * self.margin if self.padding == "valid" else 0)
 
     def forward(self, x: Tensor) -> Tensor:
+        scores: Tensor = self.head(self.features(x))
+        return scores.relu() if self.rectified_scores else scores
+
+    def features(self, x: Tensor) -> Tensor:
+        """What the scores are read from: ``root`` numbers for each pixel."""
         skips: list[Tensor] = []
         for level, block in enumerate(self.down):
             x = block(x if level == 0 else self.pool(x))
@@ -177,8 +182,7 @@ class UNet(nn.Module):
             if self.gates is not None:
                 skip = self.gates[level](skip, x)
             x = self.merge[level](torch.cat([skip, x], 1))
-        scores: Tensor = self.head(x)
-        return scores.relu() if self.rectified_scores else scores
+        return x
 
 
 class AttentionGate(nn.Module):

@@ -109,6 +109,9 @@ class Start:
     """Parts of the model that are not trained, by their dotted names."""
     into: str = ""
     """The part of this model that the other run's model becomes, if that is a part only: "of" in a readout."""
+    widen: bool = False
+    """Whether layers may have more input channels than the run's: the further ones begin at zero, so that the model
+    predicts as before until it is trained."""
 
     def __post_init__(self) -> None:
         if (self.parts or self.into) and not self.run:

@@ -25,8 +25,8 @@ from polariscope.training.checkpoint import MODEL, TrainingState
 from polariscope.training.config import TrainingConfig
 from polariscope.worlds.splits import Parts, RandomSplit, Split, confined
 from polariscope.worlds.targets import target_values, targets_of
-from polariscope.worlds.view import drawn, draws, others_of
-from polariscope.worlds.world import Batches, World, to_tensor
+from polariscope.worlds.view import Weighted, drawn, draws, inside, others_of
+from polariscope.worlds.world import Batches, WeightedBatches, World, to_tensor
 
 OPTIMISERS: dict[str, Callable[..., Optimizer]] = {"adam": Adam, "adagrad": Adagrad, "sgd": SGD}
 HELD_OUT_EXAMPLES = 1024
@@ -289,8 +289,12 @@ class Feed:
     """Whether nothing learns from the batches."""
 
     @cached_property
-    def order(self) -> Batches:
-        return Batches(len(self.index), min(self.config.batch_size, len(self.index)), self.config.seed)
+    def order(self) -> Batches | WeightedBatches:
+        size = min(self.config.batch_size, len(self.index))
+        weighted = None if self.evaluating else inside(self.world, Weighted, self.index)
+        if weighted is not None:
+            return WeightedBatches(len(self.index), size, self.config.seed, weighted[0].draw_weights(weighted[1]))
+        return Batches(len(self.index), size, self.config.seed)
 
     def batch(self, number: int) -> Batch:
         return self.batches(number, 1)[0]

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TypeVar
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from polariscope.lab.store import Run
 from polariscope.registry import nearest
@@ -44,6 +44,8 @@ def _take(network: nn.Module, start: Start) -> None:
     for part in start.parts:
         _part(network, part)
     wanted = [name for name in own if not start.parts or any(f"{name}.".startswith(f"{p}.") for p in start.parts)]
+    if start.widen:
+        given = {name: _widened(weight, own[name].shape) if name in own else weight for name, weight in given.items()}
     for name in wanted:
         if name not in given or given[name].shape != own[name].shape:
             known = sorted(
@@ -60,6 +62,16 @@ def _take(network: nn.Module, start: Start) -> None:
     with torch.no_grad():
         for name in wanted:
             own[name].copy_(given[name])
+
+
+def _widened(weight: Tensor, shape: torch.Size) -> Tensor:
+    """Weights of a layer with further input channels behind its own, which are zero; others as they are."""
+    fewer = weight.dim() == len(shape) > 1 and weight.shape[1] < shape[1]
+    if not fewer or weight.shape[:1] + weight.shape[2:] != shape[:1] + shape[2:]:
+        return weight
+    wider = weight.new_zeros(shape)
+    wider[:, : weight.shape[1]] = weight
+    return wider
 
 
 def _part(network: nn.Module, name: str) -> nn.Module:

@@ -203,3 +203,51 @@ class Examples:
 
     def target_of(self, index: ArrayLike) -> NDArray[Any]:
         return self.y[numbered(index, len(self))]
+
+
+@dataclass(frozen=True, eq=False)
+class MaskedImages:
+    """Images ``(n, channels, h, w)`` in memory with a mask ``(n, h, w)`` each: a class for each pixel, -1 unlabelled.
+
+    >>> world = MaskedImages(np.zeros((2, 3, 8, 8), np.uint8), np.zeros((2, 8, 8), int), ("soil", "grass"))
+    >>> world.shape, world.targets[0].size
+    ((3, 8, 8), 2)
+    """
+
+    images: NDArray[Any]
+    masks: NDArray[Any]
+    names: tuple[str, ...]
+    """What the classes are called."""
+
+    def __post_init__(self) -> None:
+        n, _, *sides = self.images.shape
+        if self.images.ndim != 4 or self.masks.shape != (n, *sides):
+            raise ValueError(f"images and masks need the same pixels; got {self.images.shape} and {self.masks.shape}")
+        if self.masks.size and not (self.masks.min() >= UNLABELLED and self.masks.max() < len(self.names)):
+            raise ValueError(
+                f"masks have classes 0 to {len(self.names) - 1}, or -1; got {self.masks.min()} to {self.masks.max()}"
+            )
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.images.shape[1:]
+
+    @property
+    def factors(self) -> tuple[Factor, ...]:
+        return ()
+
+    def __len__(self) -> int:
+        return len(self.images)
+
+    def observe(self, index: ArrayLike) -> NDArray[Any]:
+        return self.images[numbered(index, len(self))]
+
+    def factors_of(self, index: ArrayLike) -> NDArray[Any]:
+        return np.zeros((np.size(index), 0))
+
+    @property
+    def targets(self) -> tuple[Target, ...]:
+        return (Target("class", "mask", len(self.names), self.names),)
+
+    def target_of(self, index: ArrayLike) -> NDArray[Any]:
+        return np.asarray(self.masks[numbered(index, len(self))], np.int64)

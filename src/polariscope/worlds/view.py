@@ -85,6 +85,14 @@ class Paired(Protocol):
         """The second observation of each pair, and further ones of sequences."""
 
 
+@runtime_checkable
+class Weighted(Protocol):
+    """A world that says which of its observations are drawn more often in training."""
+
+    def draw_weights(self, index: ArrayLike) -> NDArray[np.float64]:
+        """How likely each of the observations by number is drawn; their sum is 1."""
+
+
 def inside(world: World, kind: Any, index: ArrayLike = ()) -> tuple[Any, NDArray[np.int64]] | None:
     """The world itself, or the nearest one that it looks at, that can do what ``kind`` says; with the numbers there."""
     while not isinstance(world, kind):

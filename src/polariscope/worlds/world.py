@@ -213,6 +213,33 @@ class Batches:
             step += 1
 
 
+@dataclass(frozen=True, eq=False)
+class WeightedBatches:
+    """A seeded stream of observation numbers drawn with replacement, each as often as its weight says.
+
+    >>> drawn = WeightedBatches(3, 4, 0, np.array([0.0, 1.0, 0.0]))
+    >>> drawn.epoch_steps, drawn[7].tolist()
+    (1, [1, 1, 1, 1])
+    """
+
+    count: int
+    size: int
+    seed: int
+    weights: NDArray[np.float64]
+
+    @property
+    def epoch_steps(self) -> int:
+        return max(1, self.count // self.size)
+
+    @cached_property
+    def _ends(self) -> NDArray[np.float64]:
+        return np.cumsum(self.weights) / np.sum(self.weights)
+
+    def __getitem__(self, step: int) -> NDArray[np.int64]:
+        u = np.random.default_rng((self.seed, step)).random(self.size)
+        return np.minimum(np.searchsorted(self._ends, u, side="right"), self.count - 1)
+
+
 def stream(world: World, batch_size: int, seed: int = 0) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
     """Endless (observations, factors) batches of a world, rendered as they are asked for."""
     for index in Batches(len(world), batch_size, seed):

@@ -12,6 +12,7 @@ known rate and draws them too small, differently every year.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
@@ -66,10 +67,14 @@ class Aerial(GridWorld):
     """Metres a side of a pixel."""
     growth: float = 1.33
     """How much larger the number of sites is in the last year than in the first: 1.33 is an increase by 133 %."""
+    density: float = 1.0
+    """Share of the usual sites that there are: with few of them many tiles have none."""
     labels: Literal["true", "analysed"] = "true"
     """The true masks, or those of an image analysis that misses sites, differently in every year."""
     missed: float = 0.25
     """Share of the sites that the analysis misses."""
+    misses: Literal["sites", "classes"] = "sites"
+    """What it misses: single sites, or all sites of a class in a tile, whose rules were too strict for that image."""
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -80,10 +85,10 @@ class Aerial(GridWorld):
             )
         if not self.years or list(self.years) != sorted(set(self.years)):
             raise ValueError(f"the years need to rise; got {list(self.years)}")
-        if not (self.pixel > 0 and self.growth >= 0 and 0 <= self.missed <= 1):
+        if not (self.pixel > 0 and self.growth >= 0 and 0 <= self.missed <= 1 and 0 < self.density <= 1):
             raise ValueError(
-                f"pixel is {self.pixel}, growth {self.growth} and missed {self.missed}: they are above 0, at least 0, "
-                "and from 0 to 1"
+                f"pixel is {self.pixel}, growth {self.growth}, missed {self.missed} and density {self.density}: they "
+                "are above 0, at least 0, from 0 to 1, and above 0 to 1"
             )
 
     @property
@@ -117,6 +122,33 @@ class Aerial(GridWorld):
         since = (years - years[0]) / max(1.0, np.ptp(years))
         return np.asarray((1 + self.growth * since)[year] / (1 + self.growth))
 
+    @property
+    def side(self) -> tuple[str, ...]:
+        """What is known about an image besides its pixels: where the sun stood, the season, and for each class whether
+        the rules of the analysis were too strict for it."""
+        return ("sun_north", "sun_east", "season", *(f"strict_{name}" for name in CLASSES[:BACKGROUND]))
+
+    def side_of(self, index: ArrayLike) -> NDArray[np.float32]:
+        """Side information ``(n, 7)`` of tiles by number, from 0 to 1."""
+        valley, year, tile = self.grid.to_factors(index).T
+        place = valley * self.tiles + tile
+        azimuth = 2 * np.pi * self.draw("light", year, 5)[:, 0]
+        season = self.draw("season", year, 1)
+        strict = np.column_stack([self.strict(kind, place, year) for kind in range(BACKGROUND)])
+        sun = 0.5 + 0.5 * np.column_stack([-np.cos(azimuth), np.sin(azimuth)])
+        return np.concatenate([sun, season, strict], axis=1).astype(np.float32)
+
+    def strict(self, kind: int, place: NDArray[Any], year: NDArray[Any]) -> NDArray[np.bool_]:
+        """Whether the analysis misses all sites of a class in tiles of a year."""
+        if self.misses != "classes":
+            return np.zeros(len(place), bool)
+        return np.asarray(self.draw(f"strict {kind}", place * len(self.years) + year, 1)[:, 0] < self.missed)
+
+    def draw(self, what: str, numbers: NDArray[Any], count: int) -> Floats:
+        """Uniform numbers of one purpose, a function of the seed and of each number."""
+        key = np.random.SeedSequence((self.seed, *what.encode())).generate_state(1, np.uint64)[0]
+        return uniform(int(key), np.asarray(numbers, np.int64), count)
+
     def scene(self, factors: NDArray[np.int64]) -> Scene:
         """Images and masks of valley, year and tile ``(n, 3)``."""
         valley, year, tile = factors.T
@@ -135,18 +167,15 @@ class Scene:
         self.heights = self._terrain(heading)
         self.rise = np.asarray(np.gradient(self.heights, world.pixel, axis=(1, 2)))  # down the rows, along the columns
         self.steepness = np.hypot(*self.rise)
-        self.density = 0.5 + 0.5 * self._draw("density", valley, len(CLASSES))
+        self.density = world.density * (0.5 + 0.5 * self._draw("density", valley, len(CLASSES)))
         self.mask = np.full((self.count, self.size, self.size), BACKGROUND, np.uint8)
         self.analysed = self.mask.copy()
         self.colour = self._ground(valley)
         self.patchy = np.clip(1 + 0.4 * self._smooth("patches", self.place, 0.5), 0, 2)
         self._draw_sites()
-        self.image = self._image()
 
     def _draw(self, what: str, numbers: NDArray[Any], count: int) -> Floats:
-        """Uniform numbers of one purpose, a function of the seed and of each number."""
-        key = np.random.SeedSequence((self.world.seed, *what.encode())).generate_state(1, np.uint64)[0]
-        return uniform(int(key), np.asarray(numbers, np.int64), count)
+        return self.world.draw(what, numbers, count)
 
     def _smooth(self, what: str, numbers: NDArray[Any], power: float) -> Floats:
         """Noise ``(n, size, size)`` whose amplitude falls with a power of the frequency; mean 0, deviation 1."""
@@ -195,8 +224,11 @@ class Scene:
 
     def _analyse(self, site: NDArray[np.bool_], kind: int, number: int) -> None:
         """What an image analysis of one year has of a site: nothing, or all but its rim."""
-        moment = self.place * len(self.world.years) + self.year
-        seen = self._draw(f"analysed {kind} {number}", moment, 1)[:, 0] >= self.world.missed
+        if self.world.misses == "classes":
+            seen = ~self.world.strict(kind, self.place, self.year)
+        else:
+            moment = self.place * len(self.world.years) + self.year
+            seen = self._draw(f"analysed {kind} {number}", moment, 1)[:, 0] >= self.world.missed
         smaller = ndimage.binary_erosion(site, np.ones((1, 2, 2), bool)) if kind in (LANDSLIDE, SHEET) else site
         self.analysed[smaller & seen[:, None, None]] = kind
 
@@ -255,7 +287,8 @@ class Scene:
         weight = (alpha * site)[:, None]
         self.colour = (1 - weight) * self.colour + weight * np.asarray(colour)[:, None, None]
 
-    def _image(self) -> NDArray[np.uint8]:
+    @cached_property
+    def image(self) -> NDArray[np.uint8]:
         """Colours in the light of the year, with the sensor's noise, and three layers of terrain."""
         light = self._draw("light", self.year, 5)
         azimuth, tint = 2 * np.pi * light[:, 0], 0.9 + 0.2 * light[:, 1:4]

@@ -1,0 +1,90 @@
+"""What is known about an image besides its pixels, as further channels."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from polariscope.registry import Settings, nearest
+from polariscope.worlds.view import View, inside
+from polariscope.worlds.world import World, worlds
+
+
+@runtime_checkable
+class Sided(Protocol):
+    """A world that knows more about an image than it shows: where the sun stood, the season, the rainfall."""
+
+    @property
+    def side(self) -> tuple[str, ...]:
+        """Names of what is known."""
+
+    def side_of(self, index: ArrayLike) -> NDArray[Any]:
+        """Numbers from 0 to 1, ``(n, k)``."""
+
+
+@worlds.register("side-information")
+@dataclass(frozen=True)
+class SideInformation(View):
+    """A world whose images have further channels, each of one number: what is known about the image as a whole.
+
+    ``what`` names facts that the world knows besides its images, or its factors; without names it is all such facts,
+    or else all discrete factors. A network of any kind takes them, and so do masks (Spec 000, row F100).
+
+    >>> from polariscope.worlds.renderers.mini_sprites import MiniSprites
+    >>> SideInformation(MiniSprites(), "scale,x").shape
+    (3, 16, 16)
+    """
+
+    examples: ClassVar[tuple[Settings, ...]] = ({"of": "mini-sprites", "what": "scale,x"},)
+
+    of: World
+    what: str = ""
+
+    def __post_init__(self) -> None:
+        if len(self.of.shape) != 3:
+            raise ValueError(f"side information is added to images, and this world has points of {self.of.shape}")
+        _ = self.names  # refuse what is not known now
+
+    @property
+    def names(self) -> list[str]:
+        found = inside(self.of, Sided)
+        facts = list(found[0].side) if found else []
+        factors = [factor.name for factor in self.of.factors if factor.size]
+        asked = [name.strip() for name in self.what.split(",") if name.strip()] or facts or factors
+        for name in asked:
+            if name not in (*facts, *factors):
+                raise ValueError(f"the world knows no {name!r} about its images: {nearest(name, [*facts, *factors])}")
+        if not asked:
+            raise ValueError("this world knows nothing about its images besides their pixels: take another")
+        return asked
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        channels, height, width = self.of.shape
+        return channels + len(self.names), height, width
+
+    def numbers_of(self, index: ArrayLike) -> NDArray[np.float32]:
+        """What is known, ``(n, k)``, from 0 to 1."""
+        numbers = self.there(index)
+        found = inside(self.of, Sided, numbers)
+        columns: dict[str, NDArray[Any]] = {}
+        if found:
+            columns = dict(zip(found[0].side, np.asarray(found[0].side_of(found[1])).T, strict=True))
+        positions = self.of.factors_of(numbers)
+        for place, factor in enumerate(self.of.factors):
+            if factor.size and factor.name not in columns:
+                columns[factor.name] = positions[:, place] / max(factor.size - 1, 1)
+        return np.column_stack([columns[name] for name in self.names]).astype(np.float32)
+
+    def shown(self, observations: NDArray[Any], index: ArrayLike) -> NDArray[Any]:
+        numbers = self.numbers_of(index)
+        if observations.dtype == np.uint8:
+            numbers = np.rint(255 * numbers)
+        planes = np.broadcast_to(numbers[:, :, None, None], (*numbers.shape, *observations.shape[2:]))
+        return np.concatenate([observations, planes.astype(observations.dtype)], axis=1)
+
+    def shown_target(self, target: NDArray[Any], index: ArrayLike) -> NDArray[Any]:
+        return target  # pixels stay where they are
