@@ -190,11 +190,16 @@ def window_probabilities(
     known = valid_pixels(pixels, raster.nodata)
     top, left = rows[0] - window.read_rows[0], columns[0] - window.read_columns[0]
     valid = known[top : top + window.shape[0], left : left + window.shape[1]]
+    inside = getattr(raster, "inside", None)
+    if inside is not None:  # an area of interest
+        valid = valid & inside(rows[0], columns[0], *window.shape)
     sizes = stitching_sizes(network)
     if not valid.any():
         empty = np.zeros((_classes(network, len(pixels), sizes), *window.shape))
         return empty, valid
     x = as_input(pixels, settings.white)
+    if np.isinf(x[:, known]).any():
+        raise ValueError(f"{raster.name}: there are infinite numbers in rows {rows[0]} to {rows[1]}: mark them as nodata")
     x[:, ~known] = fill_of(network, len(x))[:, None]
     with torch.no_grad():
         scores = predicted(network, sizes, torch.from_numpy(x), window)
@@ -218,6 +223,11 @@ def fill_of(network: nn.Module, bands: int) -> NDArray[np.float32]:
 
 def stitching_sizes(network: nn.Module) -> PixelNetwork:
     """The part of a network that knows its halo; a sentence where none does."""
+    if any(getattr(module, "whole_image", False) for module in network.modules()):
+        raise ValueError(
+            f"{type(network).__name__} looks at an image as a whole, so windows of a raster would not fit together: "
+            "map with a plain unet"
+        )
     for module in network.modules():
         if all(hasattr(module, name) for name in ("halo", "margin", "multiple", "fitting", "padding")):
             return module  # type: ignore[return-value]

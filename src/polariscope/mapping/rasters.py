@@ -294,6 +294,59 @@ class Stack:
         return out
 
 
+@dataclass(frozen=True, eq=False)
+class TerrainLayers:
+    """Layers that follow from heights: height, slope, the direction downhill (north and east parts), and two
+    curvatures. A window reads a rim around it, so it has the values of the whole."""
+
+    heights: Raster
+
+    NAMES = ("height", "slope", "north", "east", "profile", "plan")
+
+    def __post_init__(self) -> None:
+        if self.heights.shape[0] != 1:
+            raise ValueError(f"{self.heights.name}: heights are one band; got {self.heights.shape[0]}")
+        if self.heights.grid is None:
+            raise ValueError(f"{self.heights.name}: heights need coordinates to have a slope")
+
+    @property
+    def name(self) -> str:
+        return f"terrain of {self.heights.name}"
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        return (len(self.NAMES), *self.heights.shape[1:])
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return np.dtype(np.float32)
+
+    @property
+    def grid(self) -> Grid | None:
+        return self.heights.grid
+
+    @property
+    def nodata(self) -> float | None:
+        return math.nan
+
+    def read(self, row: int, column: int, height: int, width: int) -> NDArray[np.float32]:
+        from polariscope.mapping.terrain import HALO, terrain
+
+        _, rows, columns = self.heights.shape
+        top, left = max(0, row - 2 * HALO), max(0, column - 2 * HALO)
+        bottom, right = min(rows, row + height + 2 * HALO), min(columns, column + width + 2 * HALO)
+        z = self.heights.read(top, left, bottom - top, right - left)[0].astype(float)
+        if self.heights.nodata is not None:
+            z[z == self.heights.nodata] = np.nan
+        assert self.heights.grid is not None
+        found = terrain(z, self.heights.grid.pixel)
+        aspect = np.radians(found.aspect)
+        level = np.isnan(found.aspect) & ~np.isnan(found.slope)
+        north, east = (np.where(level, 0.0, part) for part in (np.cos(aspect), np.sin(aspect)))
+        layers = np.stack([z, found.slope, north, east, found.profile_curvature, found.plan_curvature])
+        return layers[:, row - top : row - top + height, column - left : column - left + width].astype(np.float32)
+
+
 def valid_pixels(pixels: NDArray[Any], nodata: float | None) -> NDArray[np.bool_]:
     """Pixels ``(height, width)`` that have data in every band."""
     valid = np.ones(pixels.shape[1:], bool)
