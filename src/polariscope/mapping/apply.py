@@ -199,7 +199,9 @@ def window_probabilities(
         return empty, valid
     x = as_input(pixels, settings.white)
     if np.isinf(x[:, known]).any():
-        raise ValueError(f"{raster.name}: there are infinite numbers in rows {rows[0]} to {rows[1]}: mark them as nodata")
+        raise ValueError(
+            f"{raster.name}: there are infinite numbers in rows {rows[0]} to {rows[1]}: mark them as nodata"
+        )
     x[:, ~known] = fill_of(network, len(x))[:, None]
     with torch.no_grad():
         scores = predicted(network, sizes, torch.from_numpy(x), window)

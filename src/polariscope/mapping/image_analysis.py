@@ -25,9 +25,9 @@ Floats = NDArray[np.float64]
 class ImageAnalysis:
     """Settings of an analysis."""
 
-    samples: int = 40
+    samples: int = 20
     """Segments of each class that an expert picks in the image, where it has as many."""
-    sure: float = 0.6
+    sure: float = 0.7
     """Share of the forest's trees that have to call a segment bare."""
     pure: float = 0.7
     """Share of a segment that its class has to cover for an expert to pick it."""
@@ -55,7 +55,7 @@ def analysed(
     features = segment_features(pixels, numbers, count)
     classes = int(truth.max(initial=background)) + 1
     shares = np.stack([np.bincount(numbers.ravel(), (truth == c).ravel(), count) for c in range(classes)], 1)
-    shares /= np.bincount(numbers.ravel(), minlength=count)[:, None]
+    shares = shares / np.bincount(numbers.ravel(), minlength=count)[:, None]
     rng = np.random.default_rng(how.seed)
     picked = {c: _some(np.flatnonzero(shares[:, c] > how.pure), how.samples, rng) for c in range(classes)}
     sampled = [c for c in picked if c != background and len(picked[c])]

@@ -6,6 +6,7 @@ distribution that is predicted from the image alone.
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 
 import torch
@@ -68,8 +69,7 @@ class ProbabilisticUNet(nn.Module):
             nn.Conv2d(root + latents, root, 1), nn.ReLU(), nn.Conv2d(root, root, 1), nn.ReLU(),
             nn.Conv2d(root, classes, 1),
         )  # fmt: skip
-        del self.unet.head  # the combination takes its place
-        self.unet.head = nn.Identity()
+        self.unet.head = nn.Identity()  # type: ignore[assignment]  # the combination takes its place
 
     def forward(self, x: Tensor) -> Tensor:
         return self.scores(self.unet.features(x), self.prior(x).mean)
@@ -101,7 +101,7 @@ class ImageEncoder(nn.Module):
         super().__init__()
         widths = [channels, *(root * 2**level for level in range(depth))]
         layers: list[nn.Module] = []
-        for level, (before, after) in enumerate(zip(widths, widths[1:], strict=False)):
+        for level, (before, after) in enumerate(itertools.pairwise(widths)):
             layers += [nn.AvgPool2d(2)] if level else []
             layers += [nn.Conv2d(before, after, 3, padding=1), nn.ReLU(), nn.Conv2d(after, after, 3, padding=1)]
             layers += [nn.ReLU()]

@@ -12,6 +12,7 @@ from polariscope.worlds.factors import Factor
 from polariscope.worlds.splits import Parts, splits
 from polariscope.worlds.world import World
 
+Kind = Literal["spatial", "temporal", "spatio-temporal"]
 PLACES, TIMES = ("tile", "place", "site", "region"), ("year", "date", "time")
 
 
@@ -23,7 +24,7 @@ class Transfer:
 
     examples: ClassVar[tuple[Settings, ...]] = ({"kind": "temporal", "place": "x", "time": "y"},)
 
-    kind: Literal["spatial", "temporal", "spatio-temporal"] = "spatio-temporal"
+    kind: Kind = "spatio-temporal"
     place: str = ""
     """Factor whose values are places; tile, place, site or region if not given."""
     time: str = ""

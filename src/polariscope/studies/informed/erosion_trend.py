@@ -33,7 +33,7 @@ from polariscope.studies.informed.erosion import (
 )
 from polariscope.studies.study import Bench, Claim, Job, Row, Scale, Study, Table, studies
 from polariscope.worlds.renderers.aerial import BACKGROUND, CLASSES, Aerial
-from polariscope.worlds.transfer_split import Transfer
+from polariscope.worlds.transfer_split import Kind, Transfer
 
 SETTINGS: dict[Scale, Job] = {
     "smoke": {"tiles": 4, "steps": 4, "batch": 4, "root": 2, "rate": 5e-3, "schedule": "cosine"},
@@ -41,7 +41,7 @@ SETTINGS: dict[Scale, Job] = {
     "paper": {"tiles": 1900, "steps": 20_000, "batch": 20, "root": 32, "rate": 1e-3, "schedule": "constant"},
 }
 SEEDS: dict[Scale, int] = {"smoke": 1, "laptop": 5, "paper": 10}
-KINDS = ("spatial", "temporal", "spatio-temporal")
+KINDS: tuple[Kind, ...] = ("spatial", "temporal", "spatio-temporal")
 PUBLISHED = {"tau 0.3": "201 %", "image analysis": "167 %", "truth": "-"}
 THRESHOLDS = tuple(f"tau {tau:g}" for tau in PUBLISHED_TAUS)
 
@@ -83,8 +83,8 @@ class ErosionTrend(Study):
                     scores = scored(maps, reference[kept])
                     rows.append({"what": "scores", "split": kind, "source": source, "against": name, **scores})
         tested = np.isin(everything.tile, np.unique(everything.tile[parts["spatio-temporal"].held_out]))
-        rows += _areas(world, everything.year[tested], _sources(shares[tested], everything.labels[tested],
-                                                                everything.truth[tested], baseline[tested]))  # fmt: skip
+        pixels = _sources(shares[tested], everything.labels[tested], everything.truth[tested], baseline[tested])
+        rows += _areas(world, everything.year[tested], pixels)
         return [{"seed": job["seed"]} | plain_floats(row) for row in rows]
 
     def claims(self, scale: Scale) -> list[Claim]:

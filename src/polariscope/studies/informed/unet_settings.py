@@ -48,9 +48,7 @@ class UNetSettings(Study):
     cost = {"smoke": "5 s", "laptop": "about 10 minutes", "paper": "days"}
 
     def jobs(self, scale: Scale) -> Sequence[Job]:
-        return [
-            SETTINGS[scale] | {"seed": seed, "variant": name} for seed in range(SEEDS[scale]) for name in VARIANTS
-        ]
+        return [SETTINGS[scale] | {"seed": seed, "variant": name} for seed in range(SEEDS[scale]) for name in VARIANTS]
 
     def run(self, job: Job, bench: Bench) -> list[Row]:
         world = Aerial(valleys=1, tiles=job["tiles"], size=SIDE, seed=job["seed"])

@@ -1,0 +1,279 @@
+"""``polariscope map``: from images and labels to a map, hectares and a trend."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any, Literal
+
+from polariscope.cli import commands
+from polariscope.cli.parsing import JSON, RUNS, asks_for_help, flag, options_type, parse, take_first
+from polariscope.cli.progress import bars, shares
+from polariscope.command import word_meant
+from polariscope.findings import Findings
+from polariscope.lab.store import Run, Store
+from polariscope.mapping.evaluation import MapEvaluation, evaluate_map, mapped_for
+from polariscope.mapping.filters import ObjectFilter
+from polariscope.mapping.scene_maps import MapHow, MapResult, map_scenes
+from polariscope.mapping.scenes import SceneFiles, SceneFolder, scene_of
+from polariscope.mapping.tiles import RasterTiles, tiles_inside
+from polariscope.mapping.training import MapTraining, TrainedMap, train_map
+from polariscope.mapping.trends import map_trend
+from polariscope.nets.unet import Padding
+from polariscope.report.terminal import answer
+from polariscope.training.config import TrainingConfig
+from polariscope.training.run import config_of
+
+HELP = """polariscope map ACTION
+
+Maps classes in large images: from a folder of images and labels to a map, areas in hectares and their trend.
+
+  map all FOLDER                    train, map, evaluate and follow the trend; start it again to go on
+  map train FOLDER                  train a network on the labelled images
+  map apply RUN IMAGE|FOLDER ...    map images of any size
+  map evaluate RUN [FOLDER]         scores on held-out labels (or those of FOLDER), and corrected areas
+  map trend RUN FOLDER              areas over the years, with intervals
+  map example FOLDER                write a rendered valley to try this with
+
+FOLDER has images/ (GeoTIFF, npy or pictures, named PLACE_YEAR), labels/ (polygons or rasters of the same names), and
+perhaps layers/ (rasters for all images; heights become slope and curvature), area.gpkg (an area of interest) and
+classes.toml (what classes are called). 'polariscope map ACTION --help' lists the options."""
+OUT = ("out", flag(Path | None, "Folder for maps and page; by default maps/ and findings/ in the folder of the run."),
+       None)  # fmt: skip
+TRAINING = [
+    ("size", flag(int, "Pixels a side of the training tiles."), 128),
+    ("keep", flag(Literal["all", "mapped"], "Train on all labelled tiles, or only on those with a mapped class."),
+     "all"),
+    ("sampling", flag(Literal["uniform", "balanced"], "Draw all tiles alike, or those of rare classes more often."),
+     "uniform"),
+    ("augment", flag(bool, "Flip tiles at random."), False),
+    ("hold_out", flag(Literal["places", "last-year", "both"], "What is kept from training."), "places"),
+    ("share", flag(float, "Share of the places that are kept from training."), 0.2),
+    ("weights", flag(bool, "Class weights by inverse frequency, the background 0.01; maps undo them."), False),
+    ("loss", flag(Literal["cross-entropy", "dice", "focal"], "What is minimised."), "cross-entropy"),
+    ("depth", flag(int, "Resolutions of the U-Net."), 3),
+    ("root", flag(int, "Filters at the full resolution."), 32),
+    ("padding", flag(Padding, "same keeps the size of tiles, valid predicts their middle."), "same"),
+    ("dropout", flag(float, "Rate before every activation."), 0.1),
+    ("attention", flag(bool, "Attention gates on the skip connections."), False),
+    ("field", flag(str, "Attribute of polygons that says their class; Class, label or name if not given."), ""),
+    ("pixel", flag(float | None, "Metres a side of a pixel, for images without coordinates."), None),
+    ("steps", flag(int, "Batches to train on."), 5000),
+    ("batch_size", flag(int, "Tiles of a batch."), 8),
+    ("learning_rate", flag(float, "Of Adam."), 1e-3),
+    ("drop_every", flag(int, "Steps after which the learning rate is divided by 10; 0 never."), 0),
+    ("seed", flag(int, "Seeds weights and order."), 0),
+]  # fmt: skip
+MAPPING = [
+    ("threshold", flag(tuple[float, ...], "Probability above which a pixel gets a class: one, or one for each class."),
+     (0.5,)),
+    ("undo_weights", flag(bool, "Undo class weights of the training before the threshold."), True),
+    ("least", flag(float, "Square metres of the smallest object."), 4.0),
+    ("only", flag(tuple[str, ...], "Objects to keep, LAYER:LOW:HIGH each, such as slope:15:90."), ()),
+    ("formats", flag(tuple[str, ...], "Files of objects: gpkg, shp, geojson."), ("gpkg",)),
+    ("window", flag(int, "Pixels a side that are predicted at a time; the map does not depend on it."), 512),
+    ("workers", flag(int, "Processes."), 1),
+]  # fmt: skip
+LAYERS = [
+    ("layers", flag(tuple[Path, ...], "Rasters that images get as further bands, as in training."), ()),
+    ("area", flag(Path | None, "Vector file of the area of interest."), None),
+    ("pixel", flag(float | None, "Metres a side of a pixel, for images without coordinates."), None),
+]
+ACTIONS = ("all", "train", "apply", "evaluate", "trend", "example")
+
+
+@commands.register(
+    "map",
+    "map classes in large images: train, apply, evaluate, trend; from GeoTIFFs to hectares",
+    group="examination",
+)
+def main(arguments: list[str]) -> int:
+    arguments = list(arguments)
+    action = take_first(arguments)
+    if action is None and asks_for_help(arguments):
+        print(HELP)
+        return 0
+    if action not in ACTIONS:
+        said = "which action?" if action is None else f"there is no action {action!r}:"
+        raise ValueError(f"{said} polariscope map {' | '.join(ACTIONS)}")
+    return int({"all": _all, "train": _train, "apply": _apply, "evaluate": _evaluate, "trend": _trend,
+                "example": _example}[action](arguments))  # fmt: skip
+
+
+def _train(arguments: list[str]) -> int:
+    folder = take_first(arguments)
+    extra = [*TRAINING, ("start", flag(str | None, "A run to go on from; bands that it lacks begin at zero."), None),
+             RUNS, OUT, JSON]  # fmt: skip
+    words = _help("train FOLDER", "Trains a U-Net on the labelled images of a folder. The same command again goes on.")
+    options = parse(options_type(extra, words), arguments, "map train")
+    trained = _trained(_given(folder, "map train FOLDER"), options, options.start)
+    return _said(trained.findings(), trained.run, "map-train", options)
+
+
+def _apply(arguments: list[str]) -> int:
+    name = take_first(arguments)
+    places = []
+    while (place := take_first(arguments)) is not None:
+        places.append(place)
+    words = _help("apply RUN IMAGE|FOLDER ...", "Maps images of any size. Started again, a killed command goes on.")
+    options = parse(options_type([*MAPPING, *LAYERS, RUNS, OUT, JSON], words), arguments, "map apply")
+    run = _run(name, options, "map apply RUN IMAGE")
+    scenes = _scenes(places, options, run)
+    result = _mapped(run, scenes, options)
+    return _said(result.findings(_page(run, "map-apply", options)), run, "map-apply", options)
+
+
+def _evaluate(arguments: list[str]) -> int:
+    name, folder = take_first(arguments), take_first(arguments)
+    words = _help("evaluate RUN [FOLDER]", "Scores on labels: held-out tiles of the training data, or all of FOLDER.")
+    options = parse(options_type([*MAPPING, RUNS, OUT, JSON], words), arguments, "map evaluate")
+    run = _run(name, options, "map evaluate RUN")
+    own = tiles_inside(config_of(run).world)
+    other = None if folder is None else dataclasses.replace(own, path=folder, keep="all")
+    evaluation, _ = _evaluated(run, other, options)
+    return _said(evaluation.findings(), run, "map-evaluate", options)
+
+
+def _trend(arguments: list[str]) -> int:
+    name, folder = take_first(arguments), take_first(arguments)
+    words = _help("trend RUN FOLDER", "Areas over the years of the images in FOLDER, with intervals.")
+    options = parse(options_type([*MAPPING, RUNS, OUT, JSON], words), arguments, "map trend")
+    run = _run(name, options, "map trend RUN FOLDER")
+    scenes = _scenes([_given(folder, "map trend RUN FOLDER")], options, run)
+    result = _mapped(run, scenes, options)
+    evaluation, _ = _evaluated(run, None, options, result)
+    found = map_trend(result, evaluation, _maps(run, options))
+    return _said(found.findings(_page(run, "map-trend", options)), run, "map-trend", options)
+
+
+def _all(arguments: list[str]) -> int:
+    folder = take_first(arguments)
+    words = _help("all FOLDER", "Trains, maps every image, evaluates and follows the trend. Started again, it goes on.")
+    options = parse(options_type([*TRAINING, *MAPPING, RUNS, OUT, JSON], words), arguments, "map all")
+    place = _given(folder, "map all FOLDER")
+    trained = _trained(place, options, None)
+    run = trained.run
+    scenes = list(SceneFolder(Path(place), options.field, options.pixel).scenes)
+    result = _mapped(run, scenes, options)
+    evaluation, _ = _evaluated(run, None, options, result)
+    page = _page(run, "map", options)
+    try:
+        trends = map_trend(result, evaluation, _maps(run, options))
+    except ValueError as error:
+        trends, lack = None, str(error)
+    parts = [
+        *(trends.parts(page) if trends else []),
+        *result.parts(page),
+        *evaluation.parts(),
+        *trained.findings().parts,
+    ]
+    notes = [*(trends.notes if trends else [f"There is no trend: {lack}."]), *evaluation.notes,
+             *trained.findings().notes]  # fmt: skip
+    headline = f"{trends.headline if trends else ''} {evaluation.headline}".strip()
+    findings = Findings(f"Map of {Path(place).name}", headline, parts, notes,
+                        {"run": run.id, "maps": str(_maps(run, options))}, settings=run.config)  # fmt: skip
+    return _said(findings, run, "map", options)
+
+
+def _example(arguments: list[str]) -> int:
+    from polariscope.mapping.example import write_example
+    from polariscope.worlds.renderers.aerial import Aerial
+
+    folder = take_first(arguments)
+    fields = [("tiles", flag(int, "Parts of the valley, four in a row."), 16),
+              ("size", flag(int, "Pixels a side of a part."), 96),
+              ("labelled", flag(int | None, "Years that have labels; all if not given."), None),
+              ("seed", flag(int, "Draws the valley."), 0)]  # fmt: skip
+    words = _help("example FOLDER", "Writes a rendered alpine valley of five years as GeoTIFFs with polygons.")
+    options = parse(options_type(fields, words), arguments, "map example")
+    world = Aerial(valleys=1, tiles=options.tiles, size=options.size, labels="analysed", seed=options.seed)
+    where = write_example(_given(folder, "map example FOLDER"), world, labelled=options.labelled)
+    print(f"written: {where}; next: polariscope map all {where} --steps 300 --root 8")
+    return 0
+
+
+def _help(usage: str, words: str) -> str:
+    return f"polariscope map {usage} [options]\n\n{words}"
+
+
+def _given(word: str | None, usage: str) -> str:
+    if word is None:
+        raise ValueError(f"something is missing: polariscope {usage}")
+    return word
+
+
+def _run(name: str | None, options: Any, usage: str) -> Run:
+    run = Store(options.runs).open(_given(name, usage))
+    word_meant(str(name), run.id)
+    return run
+
+
+def _trained(folder: str, options: Any, start: str | None) -> TrainedMap:
+    how = MapTraining(**{field.name: getattr(options, field.name) for field in dataclasses.fields(MapTraining)})
+    training = TrainingConfig(
+        steps=options.steps, batch_size=options.batch_size, learning_rate=options.learning_rate, seed=options.seed,
+        schedule="drop" if options.drop_every else "constant", drop_every=options.drop_every,
+        checkpoint_every=min(500, options.steps), evaluate_every=max(1, options.steps // 10),
+    )  # fmt: skip
+    store = Store(options.runs)
+    begun = None if start is None else store.open(start)
+    with bars(["training"], options.steps, quiet=options.json) as (bar,):
+        return train_map(folder, how, training, store, start=begun, tell=bar)
+
+
+def _how(options: Any) -> MapHow:
+    unknown = [name for name in options.formats if name not in ("gpkg", "shp", "geojson")]
+    if unknown or not options.formats:
+        raise ValueError(f"objects are written as gpkg, shp or geojson; got {', '.join(options.formats) or 'nothing'}")
+    if not options.threshold or options.workers < 1:
+        raise ValueError("a map needs a threshold and at least one worker")
+    return MapHow(options.threshold, options.undo_weights, options.least,
+                  tuple(ObjectFilter.spelled(words) for words in options.only), options.formats, options.window,
+                  options.workers)  # fmt: skip
+
+
+def _scenes(places: list[str], options: Any, run: Run) -> list[SceneFiles]:
+    if not places:
+        raise ValueError("which images? polariscope map apply RUN IMAGE or FOLDER")
+    scenes: list[SceneFiles] = []
+    layers = getattr(options, "layers", ())
+    own = tiles_inside(config_of(run).world)
+    for place in map(Path, places):
+        if place.is_dir():
+            pixel = getattr(options, "pixel", None) or own.pixel
+            scenes += SceneFolder(place, own.field, pixel).scenes
+        else:
+            scenes.append(
+                scene_of(place, None, layers, getattr(options, "area", None), getattr(options, "pixel", None))
+            )
+    return scenes
+
+
+def _maps(run: Run, options: Any) -> Path:
+    return Path(options.out) / "maps" if options.out is not None else run.path / "maps"
+
+
+def _page(run: Run, kind: str, options: Any) -> Path:
+    return Path(options.out) if options.out is not None else run.path / "findings" / kind
+
+
+def _mapped(run: Run, scenes: list[SceneFiles], options: Any) -> MapResult:
+    with shares(quiet=options.json) as tell:
+        return map_scenes(run, scenes, _maps(run, options), _how(options), tell)
+
+
+def _evaluated(
+    run: Run, other: RasterTiles | None, options: Any, result: MapResult | None = None
+) -> tuple[MapEvaluation, MapResult]:
+    own = tiles_inside(config_of(run).world)
+    with shares(quiet=options.json) as tell:
+        labelled = mapped_for(run, other or own, _maps(run, options), _how(options), tell)
+    known = {one.scene.image.resolve() for one in labelled.maps}
+    more = [one for one in (result.maps if result else ()) if one.scene.image.resolve() not in known]
+    together = dataclasses.replace(labelled, maps=[*labelled.maps, *more])
+    return evaluate_map(run, together, other), together
+
+
+def _said(findings: Findings, run: Run, kind: str, options: Any) -> int:
+    answer(findings, findings.save(_page(run, kind, options)), options.json)
+    return 0

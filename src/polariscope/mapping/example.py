@@ -1,0 +1,97 @@
+"""An example to try: valleys of the world ``aerial`` as GeoTIFFs with polygons, as a user has them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from polariscope.mapping.rasters import Grid, needs_geo
+from polariscope.worlds.renderers.aerial import BACKGROUND, CLASSES, Aerial
+
+CRS = "EPSG:2056"
+CORNER = (2_690_000.0, 1_160_000.0)
+GAP = 24
+"""Pixels a side of the corner that the camera did not see."""
+
+
+def write_example(
+    folder: Path | str, world: Aerial | None = None, *, across: int = 4, labelled: int | None = None
+) -> Path:
+    """Write the valleys of a world as ``images/valley0_2000.tif`` and so on: tiles side by side, ``across`` in a row,
+    in Swiss coordinates, with nodata in a corner; polygons of the analysis as ``labels/*.gpkg`` for the first
+    ``labelled`` years (all if not given); heights of 2 m as ``layers/heights.tif`` where there is one valley."""
+    rasterio = needs_geo()
+    from pyogrio.raw import write
+    from rasterio.features import shapes
+    from rasterio.transform import Affine
+    from shapely import to_wkb
+    from shapely.geometry import shape
+
+    folder = Path(folder)
+    if (folder / "images").exists():
+        raise ValueError(f"{folder / 'images'} is there already: take another folder, or remove it")
+    world = world or Aerial(valleys=1, tiles=16, size=96, labels="analysed")
+    if world.tiles % across:
+        raise ValueError(f"{world.tiles} tiles do not make rows of {across}: take a number that does")
+    for name in ("images", "labels", "layers"):
+        (folder / name).mkdir(parents=True, exist_ok=True)
+    down = world.tiles // across
+    height, width = down * world.size, across * world.size
+    for valley in range(world.valleys):
+        left = CORNER[0] + valley * (width + 200) * world.pixel
+        grid = Grid(world.pixel, left, -world.pixel, CORNER[1], CRS)
+        profile = {"driver": "GTiff", "height": height, "width": width, "crs": CRS, "tiled": True, "blockxsize": 256,
+                   "blockysize": 256, "compress": "deflate", "transform": Affine(*grid.affine)}  # fmt: skip
+        for number, year in enumerate(world.years):
+            factors = np.column_stack([
+                np.full(world.tiles, valley), np.full(world.tiles, number), np.arange(world.tiles)
+            ])  # fmt: skip
+            scene = world.scene(factors)
+            colours = np.maximum(_mosaic(scene.image[:, :3], across), 1)
+            colours[:, :GAP, :GAP] = 0
+            stem = f"valley{valley}_{year}"
+            path = folder / "images" / f"{stem}.tif"
+            with rasterio.open(path, "w", count=3, dtype="uint8", nodata=0, **profile) as file:
+                file.write(colours)
+            if labelled is None or number < labelled:
+                mask = scene.mask if world.labels == "true" else scene.analysed
+                classes = _mosaic(mask[:, None], across)[0]
+                found = shapes(classes, mask=classes != BACKGROUND, connectivity=4, transform=Affine(*grid.affine))
+                pairs = [(shape(geometry), CLASSES[int(value)]) for geometry, value in found]
+                write(
+                    folder / "labels" / f"{stem}.gpkg",
+                    np.array([to_wkb(polygon) for polygon, _ in pairs], dtype=object),
+                    [np.array([name for _, name in pairs], dtype=object)],
+                    ["Class"],
+                    driver="GPKG",
+                    geometry_type="Polygon",
+                    crs=CRS,
+                )
+            if number == 0 and world.valleys == 1:
+                block = max(1, round(2 / world.pixel))
+                base = 1500 + 800 * scene.elevation[:, None, None] + scene.heights
+                z = _mosaic(base[:, None], across)[0]
+                z = z[: height // block * block, : width // block * block]
+                coarse = z.reshape(height // block, block, width // block, block).mean((1, 3)).astype(np.float32)
+                where = Affine(block * world.pixel, 0, left, 0, -block * world.pixel, CORNER[1])
+                about = profile | {"height": coarse.shape[0], "width": coarse.shape[1], "transform": where}
+                path = folder / "layers" / "heights.tif"
+                with rasterio.open(path, "w", count=1, dtype="float32", **about) as file:
+                    file.write(coarse[None])
+    return folder
+
+
+def true_areas(world: Aerial) -> NDArray[np.float64]:
+    """Square metres ``(valleys, years, classes)`` that are really there."""
+    masks = world.scene(world.grid.to_factors(np.arange(len(world)))).mask
+    masks = masks.reshape(world.valleys, len(world.years), -1)
+    return np.stack([(masks == c).sum(2) for c in range(len(CLASSES))], 2) * world.pixel**2
+
+
+def _mosaic(tiles: NDArray[np.generic], across: int) -> NDArray[np.generic]:
+    """Tiles ``(n, bands, h, w)`` as one image ``(bands, ...)``, ``across`` in a row."""
+    n, bands, h, w = tiles.shape
+    rows = tiles.reshape(n // across, across, bands, h, w)
+    return np.ascontiguousarray(rows.transpose(2, 0, 3, 1, 4).reshape(bands, n // across * h, across * w))

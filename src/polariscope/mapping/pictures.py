@@ -1,0 +1,93 @@
+"""Maps as pictures: classes over the image, with a legend, a scale bar and coordinates, in files beside the page."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from html import escape
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from polariscope.atomic import atomic
+from polariscope.findings import Part, Place
+from polariscope.mapping.apply import RasterMap
+from polariscope.mapping.exports import COLOURS
+from polariscope.mapping.rasters import Raster, valid_pixels
+from polariscope.report.mapping_figures import draw_map
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+MOST = 1200
+"""Pixels a side of a picture."""
+ROWS = 256
+
+
+@dataclass(frozen=True, kw_only=True)
+class PictureFile(Part):
+    """A picture in a file beside the page, which would be too large to stand inside it."""
+
+    file: str
+    """Its place, seen from the page."""
+    says: str = ""
+    """The picture in words, for those who cannot see it."""
+
+    def plain(self) -> dict[str, Any]:
+        return {"file": self.file}
+
+    def text(self) -> str:
+        return self.file
+
+    def html(self, place: Place) -> str:
+        source, words = escape(self.file, quote=True), escape(self.says or self.title, quote=True)
+        return f'<a href="{source}"><img src="{source}" alt="{words}" loading="lazy" style="max-width: 100%"></a>'
+
+    def markdown(self, pictures: str | None = "") -> list[str] | None:
+        return None if pictures is None else [f"![{self.title}]({pictures}{self.file})"]
+
+    def terminal(self, later: Sequence[Part] = ()) -> Iterable[RenderableType]:
+        return ()
+
+
+def overview(
+    read: Callable[[int, int, int, int], NDArray[Any]], height: int, width: int, most: int = MOST
+) -> NDArray[Any]:
+    """Every so many-th pixel ``(bands, h, w)`` of something that is read by windows, in little memory."""
+    step = max(1, math.ceil(max(height, width) / most))
+    rows = max(step, ROWS // step * step)
+    parts = [read(top, 0, min(rows, height - top), width)[:, ::step, ::step] for top in range(0, height, rows)]
+    return np.concatenate(parts, axis=1)
+
+
+def picture_of(raster: Raster, most: int = MOST) -> NDArray[np.float64]:
+    """A raster\'s first three bands (or its first) as colours ``(h, w, 3)`` from 0 to 1; white without data."""
+    bands, height, width = raster.shape
+    small = overview(raster.read, height, width, most)
+    known = valid_pixels(small, raster.nodata)
+    shown = small[:3] if bands >= 3 else small[:1].repeat(3, 0)
+    values = shown.astype(float)
+    if small.dtype == np.uint8:
+        values /= 255
+    elif known.any():
+        low, high = np.quantile(values[:, known], [0.02, 0.98])
+        values = (values - low) / max(high - low, 1e-9)
+    values[:, ~known] = 1
+    return np.asarray(np.moveaxis(np.clip(values, 0, 1), 0, 2))
+
+
+def write_map_picture(found: RasterMap, raster: Raster | None, names: Sequence[str], path: Path, title: str) -> Path:
+    """The map over its image as a PNG."""
+    height, width = found.shape
+    classes = overview(lambda r, c, h, w: np.asarray(found.labels[None, r : r + h, c : c + w]), height, width)[0]
+    extent = found.grid.extent(height, width) if found.grid is not None else (0.0, 0.0, float(width), float(height))
+    unit = "m" if found.grid is not None else "pixels"
+    image = None if raster is None else picture_of(raster)
+    colours = [COLOURS[number % len(COLOURS)] for number in range(len(names))]
+    figure = draw_map(image, classes, names, colours, found.settings.background, extent, title, unit)
+    with atomic(path) as draft:
+        figure.savefig(draft, format="png", dpi=130, bbox_inches="tight")
+    return path

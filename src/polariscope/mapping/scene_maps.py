@@ -1,0 +1,253 @@
+"""Map scenes with a trained run: rasters, objects, areas and a picture for each, which a killed work goes on with."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from polariscope.atomic import atomic
+from polariscope.findings import Column, Findings, Part, Records
+from polariscope.grammar import counted
+from polariscope.lab.store import Run, fingerprint
+from polariscope.mapping.apply import WINDOW, MapSettings, RasterMap, map_raster
+from polariscope.mapping.areas import HECTARE
+from polariscope.mapping.exports import write_geotiff, write_objects
+from polariscope.mapping.filters import ObjectFilter, kept, layer_bands
+from polariscope.mapping.labels import Clipped
+from polariscope.mapping.pictures import PictureFile, write_map_picture
+from polariscope.mapping.polygons import map_objects
+from polariscope.mapping.rasters import Raster
+from polariscope.mapping.scenes import SceneFiles, open_layer
+from polariscope.mapping.tiles import RasterTiles, tiles_inside
+from polariscope.objectives.segment import Segment
+from polariscope.strict_json import json_text
+from polariscope.training.run import config_of, load_model
+
+VERSION = 1
+Tell = Callable[[str, float], None]
+
+
+@dataclass(frozen=True)
+class MapHow:
+    """How scenes are mapped."""
+
+    threshold: tuple[float, ...] = (0.5,)
+    """Probability above which a pixel gets a class besides the background: one, or one for each class."""
+    undo_weights: bool = True
+    """Undo the class weights of the training before anything is read off the probabilities."""
+    least: float = 4.0
+    """Square metres of the smallest object."""
+    filters: tuple[ObjectFilter, ...] = ()
+    """Objects to keep."""
+    formats: tuple[str, ...] = ("gpkg",)
+    """Files of objects: gpkg, shp, geojson."""
+    window: int = WINDOW
+    workers: int = 1
+
+
+@dataclass(frozen=True, eq=False)
+class SceneMap:
+    """A scene that has been mapped, with its files."""
+
+    scene: SceneFiles
+    map: RasterMap
+    names: tuple[str, ...]
+    folder: Path
+    objects: int | None
+    """None where there are no coordinates to draw objects in."""
+    object_areas: tuple[float, ...]
+    """Square metres of each class in the objects that were kept."""
+
+
+@dataclass(frozen=True, eq=False)
+class MapResult:
+    """Maps of several scenes by one run."""
+
+    run: Run
+    maps: Sequence[SceneMap]
+    how: MapHow
+
+    def parts(self, page: Path) -> list[Part]:
+        """The table of areas, and a picture of each map; ``page`` is the folder in which the page will lie."""
+        rows: list[dict[str, Any]] = []
+        for one in self.maps:
+            hard, full = one.map.areas() if one.map.grid is not None else one.map.areas(1.0)
+            unit = HECTARE if one.map.grid is not None else 1.0
+            for c, name in enumerate(one.names):
+                objects = one.object_areas[c] / unit if one.objects is not None else None
+                rows.append({"scene": one.scene.name, "class": name, "area": hard[c] / unit, "full": full[c] / unit,
+                             "objects": objects})  # fmt: skip
+        placed = all(one.map.grid is not None for one in self.maps)
+        unit_name = "ha" if placed else "pixels"
+        columns = [
+            Column("scene", "Scene"), Column("class", "Class"), Column("area", f"Mapped, {unit_name}", "%.3f"),
+            Column("full", f"By full probabilities, {unit_name}", "%.3f"),
+            Column("objects", f"In kept objects, {unit_name}", "%.3f"),
+        ]  # fmt: skip
+        parts: list[Part] = [Records(name="areas", title="Areas", rows=rows, columns=columns,
+                                     hint="As mapped; errors of the map are not corrected here.")]  # fmt: skip
+        for one in self.maps:
+            picture = one.folder / "map.png"
+            if picture.exists():
+                parts.append(PictureFile(
+                    name=f"map-{one.scene.name}", title=f"Map of {one.scene.name}", file=relative(picture, page),
+                    says=f"classes of {one.scene.name} over its image, with a scale bar and coordinates",
+                ))  # fmt: skip
+        return parts
+
+    def findings(self, page: Path) -> Findings:
+        names = self.maps[0].names
+        unit = "ha" if self.maps[0].map.grid is not None else "pixels"
+        background = self.maps[0].map.settings.background
+        total = sum(sum(area for c, area in enumerate(_areas(one)) if c != background) for one in self.maps)
+        shown = total / HECTARE if unit == "ha" else total
+        headline = f"{counted(len(self.maps), 'scene')} mapped: {shown:,.3f} {unit} of {len(names) - 1} classes."
+        notes = [
+            f"The threshold is {', '.join(f'{t:g}' for t in self.how.threshold)}; windows of {self.how.window} pixels "
+            "fit together exactly, and the map does not depend on them.",
+            "polariscope map evaluate corrects areas for the errors of the map.",
+        ]
+        facts = {"run": self.run.id, "files": {one.scene.name: str(one.folder) for one in self.maps}}
+        return Findings(f"Maps by {self.run.id}", headline, self.parts(page), notes, facts,
+                        settings={"run": self.run.id, "threshold": list(self.how.threshold),
+                                  "undo_weights": self.how.undo_weights, "least": self.how.least})  # fmt: skip
+
+
+def _areas(one: SceneMap) -> list[float]:
+    return one.map.areas(None if one.map.grid is not None else 1.0)[0].tolist()
+
+
+def relative(path: Path, folder: Path) -> str:
+    """Where a file lies, seen from a folder."""
+    return Path(*[".."] * _apart(path, folder), *path.resolve().parts[_shared(path, folder) :]).as_posix()
+
+
+def _shared(path: Path, folder: Path) -> int:
+    pairs = zip(path.resolve().parts, folder.resolve().parts, strict=False)
+    return next((n for n, (a, b) in enumerate(pairs) if a != b), min(len(path.resolve().parts),
+                                                                       len(folder.resolve().parts)))  # fmt: skip
+
+
+def _apart(path: Path, folder: Path) -> int:
+    return len(folder.resolve().parts) - _shared(path, folder)
+
+
+def map_settings(run: Run, how: MapHow) -> tuple[RasterTiles, MapSettings]:
+    """The tiles that a run was trained on, and how a raster is mapped as it was trained."""
+    config = config_of(run)
+    tiles = tiles_inside(config.world)
+    names = tiles.legend.names
+    if not tiles.legend.background:
+        raise ValueError(
+            f"run {run.id} has no background class, and a map needs one: name it in classes.toml and train again"
+        )
+    objective = config.objective
+    weights = objective.weights if isinstance(objective, Segment) and how.undo_weights else ()
+    threshold: float | tuple[float, ...] = how.threshold if len(how.threshold) > 1 else how.threshold[0]
+    dtype = tiles.rasters[0].dtype
+    white = None if dtype == np.uint8 or dtype.kind == "f" else 1.0
+    background = names.index(tiles.legend.background)
+    return tiles, MapSettings(background, threshold, weights, how.window, white)
+
+
+def map_scenes(
+    run: Run, scenes: Sequence[SceneFiles], folder: Path, how: MapHow, tell: Tell | None = None
+) -> MapResult:
+    """Map scenes into folders of their names. What was finished with the same settings is not done again, what was
+    begun goes on, and a folder with another map is refused."""
+    tiles, settings = map_settings(run, how)
+    network = load_model(run)
+    with run.checkpoint.open("rb") as file:
+        made_with = hashlib.file_digest(file, "sha256").hexdigest()
+    names = tiles.legend.names
+    maps = []
+    for scene in scenes:
+        raster = scene.open()
+        _check_like(raster, tiles)
+
+        def progress(done: int, of: int, name: str = scene.name) -> None:
+            if tell is not None:
+                tell(name, done / of)
+
+        place = folder / scene.name
+        found = map_raster(network, raster, place, settings, made_with=made_with, workers=how.workers,
+                           progress=progress)  # fmt: skip
+        maps.append(_exported(scene, raster, found, names, place, how))
+    return MapResult(run, maps, how)
+
+
+def _check_like(raster: Raster, tiles: RasterTiles) -> None:
+    first = tiles.rasters[0]
+    if raster.shape[0] != first.shape[0]:
+        raise ValueError(
+            f"{raster.name} has {raster.shape[0]} bands, and the run was trained on {first.shape[0]}: give the same "
+            "bands and layers, in their order"
+        )
+    if raster.dtype != first.dtype:
+        raise ValueError(
+            f"{raster.name} has numbers of type {raster.dtype}, and the run was trained on {first.dtype}: convert it "
+            "to the numbers of the training images"
+        )
+
+
+def _exported(
+    scene: SceneFiles, raster: Raster, found: RasterMap, names: tuple[str, ...], place: Path, how: MapHow
+) -> SceneMap:
+    """The files of a map; those that are there with these settings stay."""
+    record = place / "map.json"
+    wanted = fingerprint({"version": VERSION, "sums": repr(found.sums), "least": how.least,
+                          "filters": repr(how.filters), "formats": sorted(how.formats)})  # fmt: skip
+    if record.exists():
+        told = json.loads(record.read_text(encoding="utf-8"))
+        if told.get("made") == wanted:
+            return SceneMap(scene, found, names, place, told["objects"], tuple(told["object_areas"]))
+        raise ValueError(
+            f"{place} holds a map whose objects were made with other settings: take another folder with --out, or "
+            "remove it"
+        )
+    count: int | None = None
+    areas = np.zeros(len(names))
+    if found.grid is not None and found.grid.crs:
+        for name, shares in (("map.tif", False), ("probabilities.tif", True)):
+            (place / name).unlink(missing_ok=True)  # of a work that was cut off before its record
+            write_geotiff(found, place / name, names, probabilities=shares)
+        count = _write_objects(scene, raster, found, names, place, how, areas)
+    write_map_picture(found, raster, names, place / "map.png", scene.name)
+    with atomic(record) as draft:
+        told = {"made": wanted, "objects": count, "object_areas": areas.tolist(), "names": list(names),
+                "year": scene.year, "region": scene.region, "image": str(scene.image)}  # fmt: skip
+        draft.write_text(json_text(told, indent=1) + "\n", encoding="utf-8")
+    return SceneMap(scene, found, names, place, count, tuple(areas.tolist()))
+
+
+def _write_objects(
+    scene: SceneFiles, raster: Raster, found: RasterMap, names: tuple[str, ...], place: Path, how: MapHow,
+    areas: Any,
+) -> int:  # fmt: skip
+    plain = raster.of if isinstance(raster, Clipped) else raster
+    layers = layer_bands(plain, [(path.stem, open_layer(path)) for path in scene.layers])
+    grid = found.grid
+    assert grid is not None
+    count = 0
+    for number, suffix in enumerate(how.formats):
+        for old in place.glob("objects.*"):
+            if old.stem == "objects" and (old.suffix == f".{suffix}" or (suffix == "shp" and old.suffix in SHAPEFILE)):
+                old.unlink()
+
+        def counted_objects(first: bool = number == 0) -> Any:
+            for one in kept(map_objects(found, least=how.least, layers=layers), how.filters):
+                if first:
+                    areas[one.label] += one.area
+                yield one
+
+        count = write_objects(counted_objects(), place / f"objects.{suffix}", grid.crs, names)
+    return count
+
+
+SHAPEFILE = (".shp", ".shx", ".dbf", ".prj", ".cpg")

@@ -1,0 +1,117 @@
+"""A folder of scenes: images of places and years, with labels and further layers.
+
+``images/`` has the images, whose names end in a year where there are several (``urseren_2016.tif``); ``labels/`` a
+file of the same name for those that are labelled; ``layers/`` rasters that every image gets as further bands, where
+one called ``heights``, ``dtm`` or ``dem`` becomes slope, direction and curvature; ``area.gpkg`` an area of interest;
+``classes.toml`` what the classes are called. Only ``images/`` has to be there.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from polariscope.mapping.labels import VECTORS, Clipped, Labels, Legend, legend_of, open_labels, read_legend
+from polariscope.mapping.rasters import GEOTIFF, PICTURES, Raster, Stack, TerrainLayers, open_raster
+
+RASTERS = (*GEOTIFF, ".npy", *PICTURES)
+HEIGHTS = ("heights", "dtm", "dem")
+YEAR = re.compile(r"^(?P<region>.*?)[-_ ]?(?P<year>(?:19|20)\d\d)$")
+
+
+@dataclass(frozen=True)
+class SceneFiles:
+    """One image with what belongs to it."""
+
+    image: Path
+    region: str
+    year: int | None
+    labels: Path | None = None
+    layers: tuple[Path, ...] = ()
+    area: Path | None = None
+    pixel: float | None = None
+    """Size of a pixel in metres, for images without coordinates."""
+
+    @property
+    def name(self) -> str:
+        return self.image.stem
+
+    def open(self) -> Raster:
+        """The image with its layers, and within its area."""
+        image = open_raster(self.image, self.pixel)
+        layers = [open_layer(path) for path in self.layers]
+        stack: Raster = Stack([image, *layers]) if layers else image
+        return stack if self.area is None else Clipped(stack, self.area)
+
+    def open_labels(self, raster: Raster, legend: Legend) -> Labels:
+        if self.labels is None:
+            raise ValueError(f"{self.image}: there are no labels for it; put them into labels/ under the same name")
+        return open_labels(self.labels, raster, legend)
+
+
+@dataclass(frozen=True)
+class SceneFolder:
+    """All scenes of a folder."""
+
+    path: Path
+    field: str = ""
+    """The attribute of polygons that says their class."""
+    pixel: float | None = None
+
+    @cached_property
+    def scenes(self) -> tuple[SceneFiles, ...]:
+        images = _files(self.path / "images", RASTERS)
+        if not images:
+            raise ValueError(
+                f"{self.path}: expected a folder with images/ and labels/, and there is no image in "
+                f"{self.path / 'images'}"
+            )
+        labels = {file.stem: file for file in _files(self.path / "labels", (*VECTORS, *RASTERS))}
+        layers = tuple(_files(self.path / "layers", GEOTIFF))
+        area = next((self.path / f"area{suffix}" for suffix in VECTORS if (self.path / f"area{suffix}").exists()), None)
+        unused = sorted(set(labels) - {image.stem for image in images})
+        if unused:
+            raise ValueError(f"{labels[unused[0]]}: there is no image of this name in {self.path / 'images'}")
+        return tuple(scene_of(image, labels.get(image.stem), layers, area, self.pixel) for image in images)
+
+    @property
+    def labelled(self) -> tuple[SceneFiles, ...]:
+        found = tuple(scene for scene in self.scenes if scene.labels is not None)
+        if not found:
+            raise ValueError(f"{self.path / 'labels'}: there is no label file with the name of an image")
+        return found
+
+    @cached_property
+    def legend(self) -> Legend:
+        own = self.path / "classes.toml"
+        if own.exists():
+            return read_legend(own)
+        return legend_of([scene.labels for scene in self.labelled if scene.labels is not None], self.field)
+
+
+def scene_of(
+    image: Path,
+    labels: Path | None = None,
+    layers: Sequence[Path] = (),
+    area: Path | None = None,
+    pixel: float | None = None,
+) -> SceneFiles:
+    """A scene whose name says its region and its year."""
+    dated = YEAR.match(image.stem)
+    region, year = (dated["region"] or "scene", int(dated["year"])) if dated else (image.stem, None)
+    return SceneFiles(image, region, year, labels, tuple(layers), area, pixel)
+
+
+def open_layer(path: Path) -> Raster:
+    """A layer; heights become slope, direction and curvature."""
+    raster = open_raster(path)
+    return TerrainLayers(raster) if path.stem.lower().startswith(HEIGHTS) else raster
+
+
+def _files(folder: Path, suffixes: Sequence[str]) -> list[Path]:
+    if not folder.is_dir():
+        return []
+    return sorted(p for p in folder.iterdir() if p.suffix.lower() in suffixes and not p.name.startswith("."))

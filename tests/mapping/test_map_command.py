@@ -1,0 +1,268 @@
+"""From a folder of GeoTIFFs and polygons to maps, hectares and a trend, through the command line."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from polariscope.cli import main
+from polariscope.lab.store import Store
+from polariscope.mapping.example import write_example
+from polariscope.mapping.filters import ObjectFilter, kept
+from polariscope.mapping.polygons import map_objects
+from polariscope.mapping.scene_maps import MapHow, map_scenes
+from polariscope.mapping.scenes import SceneFolder, scene_of
+from polariscope.mapping.tiles import RasterTiles
+from polariscope.training.run import config_of, load_model
+from polariscope.worlds.renderers.aerial import Aerial
+
+rasterio = pytest.importorskip("rasterio")
+pyogrio = pytest.importorskip("pyogrio")
+WORLD = Aerial(valleys=1, tiles=8, years=(2000, 2010, 2016), size=48, labels="analysed")
+QUICK = ["--size", "32", "--root", "2", "--batch-size", "2", "--threshold", "0.2", "--hold-out", "places", "--share",
+         "0.4", "--json"]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A valley of which the last year has no labels, mapped by one command."""
+    place = tmp_path_factory.mktemp("map")
+    write_example(place / "valley", WORLD, labelled=2)
+    (place / "answer.json").write_text(said(place, ["map", "all", str(place / "valley"), "--steps", "6", *QUICK,
+                                                    "--formats", "gpkg", "shp", "geojson"]))  # fmt: skip
+    return place
+
+
+def said(place: Path, words: list[str], code: int = 0) -> str:
+    import contextlib
+    import io
+
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        assert main([*words, "--runs", str(place / "runs")]) == code, err.getvalue()
+    return out.getvalue() if code == 0 else err.getvalue()
+
+
+def the_run(place: Path):
+    return Store(place / "runs").open("latest")
+
+
+def test_one_command_makes_maps_hectares_and_trend_that_others_can_open(place: Path) -> None:
+    answer = json.loads((place / "answer.json").read_text())
+    run = the_run(place)
+    assert answer["headline"].startswith("Mapped area: valley0, 2000 to 2016")
+    assert {row["year"] for row in answer["areas-by-year"]} == {2000, 2010, 2016}
+    page = Path(answer["report"])
+    assert page == run.path / "findings" / "map" / "report.html"
+    html = page.read_text()
+    assert 'src="../../maps/valley0_2016/map.png"' in html
+    maps = run.path / "maps"
+    assert (page.parent / "../../maps/valley0_2016/map.png").exists()
+    with rasterio.open(maps / "valley0_2016" / "map.tif") as file, rasterio.open(
+        place / "valley" / "images" / "valley0_2016.tif"
+    ) as image:
+        assert file.crs.to_epsg() == 2056
+        assert file.transform == image.transform
+        classes = file.read(1)
+        assert (classes[:24, :24] == 255).all(), "nodata stays nodata"
+        assert ((classes == 255) == (image.read() == 0).all(0)).all()
+    rows = [row for row in answer["areas"] if row["scene"] == "valley0_2016"]
+    hectares = {row["class"]: row["area"] for row in rows}
+    for number, row in enumerate(rows):
+        assert row["area"] * 1e4 == pytest.approx((classes == number).sum() * 0.25)
+    assert sum(hectares.values()) * 1e4 == pytest.approx((classes != 255).sum() * 0.25)
+    for suffix in ("gpkg", "shp", "geojson"):
+        about = pyogrio.read_info(maps / "valley0_2016" / f"objects.{suffix}")
+        assert {"Class", "Name", "Area_m2", "elevation", "slope"} <= set(about["fields"])
+    with rasterio.open(maps / "change-valley0.tif") as file:
+        change = file.read(1)
+        assert set(np.unique(change)) <= {0, 1, 2, 3, 255}
+    with rasterio.open(maps / "valley0_2000" / "map.tif") as file:
+        before = file.read(1)
+    assert ((change == 2) == ((before == 4) & (classes < 4))).all()
+
+
+@pytest.mark.spec("000/F054")
+def test_figures_of_areas_increases_and_thresholds_are_files(place: Path) -> None:
+    folder = the_run(place).path / "findings" / "map"
+    for name in ("areas-valley0", "increases-valley0", "curves"):
+        assert (folder / f"{name}.png").read_bytes().startswith(b"\x89PNG"), name
+    html = (folder / "report.html").read_text()
+    assert "landslide" in html
+    from polariscope.report.mapping_figures import draw_heat
+
+    shares = np.linspace(0, 1, 400).reshape(20, 20)
+    heat = draw_heat(np.full((20, 20, 3), 0.5), shares, (0.3, 0.5), "landslide")
+    assert len(heat.axes) == 3
+    assert [text.get_text() for text in heat.axes[0].get_legend().get_texts()] == ["threshold 0.3", "threshold 0.5"]
+    heat.savefig(folder.parent / "heat.png")
+    assert (folder.parent / "heat.png").stat().st_size > 2000
+
+
+def test_the_same_command_again_finds_everything_done(place: Path) -> None:
+    stamps = {path: path.stat().st_mtime_ns for path in (the_run(place).path / "maps").rglob("*.bin")}
+    said(place, ["map", "all", str(place / "valley"), "--steps", "6", *QUICK, "--formats", "gpkg", "shp", "geojson"])
+    assert len(stamps) == 6
+    assert all(path.stat().st_mtime_ns == stamp for path, stamp in stamps.items())
+    assert len(Store(place / "runs").runs()) == 1
+
+
+def test_normalisation_is_fixed_by_the_training_tiles_and_kept_with_the_run(place: Path) -> None:
+    config = config_of(the_run(place))
+    tiles = RasterTiles(str(place / "valley"), 32)
+    train = config.split.parts(config.world).train
+    mean, sd = tiles.statistics(train)
+    np.testing.assert_allclose(config.model.mean, mean, rtol=1e-6)
+    np.testing.assert_allclose(config.model.sd, sd, rtol=1e-6)
+    assert config.world.fill == tuple(mean.tolist())
+    everything, _ = tiles.statistics(np.arange(len(tiles)))
+    assert np.abs(everything - mean).max() > 0.01, "held-out tiles have no part in it"
+    held_out = config.split.parts(config.world).held_out
+    places = tiles.factors_of(np.arange(len(tiles)))[:, 2]
+    assert not set(places[train]) & set(places[held_out]), "no place is in both, in any year"
+
+
+@pytest.mark.spec("000/F114")
+def test_a_run_goes_on_in_another_valley_with_a_further_band(place: Path, tmp_path: Path) -> None:
+    """The further band begins at zero: before any training the prediction is that of the first run."""
+    first = the_run(place)
+    write_example(tmp_path / "new", Aerial(valleys=1, tiles=8, years=(2000,), size=48, labels="analysed", seed=7))
+    with rasterio.open(tmp_path / "new" / "images" / "valley0_2000.tif") as file:
+        profile, grey = file.profile, file.read(1)[None]
+    (tmp_path / "new" / "layers").mkdir(exist_ok=True)
+    with rasterio.open(tmp_path / "new" / "layers" / "infrared.tif", "w", **{**profile, "count": 1}) as file:
+        file.write(grey)
+    words = ["map", "train", str(tmp_path / "new"), "--steps", "1", "--size", "32", "--batch-size", "2", "--start",
+             first.id, "--json", "--root", "2", "--share", "0.4", "--learning-rate", "1e-12"]  # fmt: skip
+    answer = json.loads(said(place, words))
+    wider = load_model(Store(place / "runs").open(answer["run"]))
+    x = torch.rand(1, 10, 32, 32)
+    order = [0, 1, 2, 3, 4, 5, 6, 7, 8]
+    with torch.no_grad():
+        expected = load_model(first)(x[:, order])
+        assert torch.allclose(wider(x), expected, atol=1e-4)
+    said(place, ["map", "train", str(place / "valley"), "--steps", "2", "--size", "32", "--batch-size", "2", "--root",
+                 "2", "--share", "0.4", "--start", first.id, "--json"])  # fmt: skip
+    again = json.loads(said(place, ["map", "train", str(place / "valley"), "--steps", "2", "--size", "32",
+                                    "--batch-size", "2", "--root", "2", "--share", "0.4", "--start", first.id,
+                                    "--json"]))  # fmt: skip
+    assert [row["score"] for row in again["forgetting"]] == ["accuracy", "mean_iou"]
+    assert again["forgetting"][0]["before"] == pytest.approx(first.result["held_out_accuracy"], abs=1e-6)
+
+
+def test_kill_9_in_the_middle_of_apply_goes_on_to_the_same_bytes(place: Path, tmp_path: Path) -> None:
+    run = the_run(place)
+    image = place / "valley"
+    words = [sys.executable, "-m", "polariscope", "map", "apply", run.id, str(image), "--window", "8", "--json",
+             "--runs", str(place / "runs"), "--threshold", "0.2", "--out", str(tmp_path / "killed")]  # fmt: skip
+    process = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
+                               env={**os.environ, "OMP_NUM_THREADS": "1"})  # fmt: skip
+    journal = tmp_path / "killed" / "maps" / "valley0_2000" / "journal.jsonl"
+    deadline = time.monotonic() + 300
+    while not (journal.exists() and journal.read_bytes().count(b"\n") > 5) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    done = journal.read_bytes().count(b"\n") - 1
+    assert 0 < done < 288, "killed in the middle"
+    scene = SceneFolder(image).scenes[0]
+    seen: list[float] = []
+    how = MapHow((0.2,), window=8)
+    resumed = map_scenes(run, [scene], tmp_path / "killed" / "maps", how, lambda _, share: seen.append(share))
+    assert len(seen) <= 288 - done + 1
+    whole = map_scenes(run, [scene], tmp_path / "whole", how)
+    for name in ("classes.bin", "probabilities.bin"):
+        assert (resumed.maps[0].folder / name).read_bytes() == (whole.maps[0].folder / name).read_bytes()
+    assert resumed.maps[0].map.sums == whole.maps[0].map.sums
+
+
+@pytest.mark.spec("000/F113")
+def test_objects_are_filtered_by_the_ground_and_maps_by_an_area(place: Path) -> None:
+    """Objects on steep ground only: those that fail go, the others stay as they are."""
+    run = the_run(place)
+    one = map_scenes(run, SceneFolder(place / "valley").scenes[:1], run.path / "maps",
+                     MapHow((0.2,), formats=("gpkg", "shp", "geojson"))).maps[0]  # fmt: skip
+    from polariscope.mapping.filters import layer_bands
+    from polariscope.mapping.scenes import open_layer
+
+    scene = one.scene
+    layers = layer_bands(scene.open(), [(path.stem, open_layer(path)) for path in scene.layers])
+    objects = list(map_objects(one.map, layers=layers))
+    assert sum(o.area for o in objects) == pytest.approx(sum(one.object_areas))
+    middle = float(np.median([o.means["slope"] for o in objects]))
+    steep = list(kept(objects, [ObjectFilter("slope", middle, 90)]))
+    assert 0 < len(steep) < len(objects)
+    assert steep == [o for o in objects if o.means["slope"] >= middle]
+    with pytest.raises(ValueError, match="there is no layer 'slop' to filter by: did you mean 'slope'"):
+        list(kept(objects, [ObjectFilter("slop", 0, 1)]))
+    with pytest.raises(ValueError, match="a filter is LAYER:LOW:HIGH"):
+        ObjectFilter.spelled("slope:steep")
+
+
+def test_bad_input_is_one_sentence_on_the_command_line(place: Path, tmp_path: Path) -> None:
+    run = the_run(place)
+    good = place / "valley" / "images" / "valley0_2000.tif"
+    with rasterio.open(good) as file:
+        profile, pixels = file.profile, file.read()
+
+    def raster(name: str, values: np.ndarray, **changes: object) -> str:
+        about = {**profile, "count": len(values), "dtype": values.dtype, "height": values.shape[1],
+                 "width": values.shape[2], **changes}  # fmt: skip
+        if values.shape[1] < 256:
+            about |= {"tiled": False, "blockxsize": None, "blockysize": None}
+        about = {key: value for key, value in about.items() if value is not None}
+        with rasterio.open(tmp_path / name, "w", **about) as opened:
+            opened.write(values)
+        return str(tmp_path / name)
+
+    cut = tmp_path / "cut.tif"
+    cut.write_bytes(good.read_bytes()[:3000])
+    layers = ["--layers", str(place / "valley" / "layers" / "heights.tif")]
+    for words, sentence in (
+        ([raster("bands.tif", pixels[:2]), *layers], "has 8 bands, and the run was trained on 9"),
+        ([raster("small.tif", pixels[:, :20, :20]), *layers], "looks at 32 x 32 at once"),
+        ([str(cut), *layers], "cut.tif: expected"),
+        ([str(tmp_path / "none.tif"), *layers], "none.tif: expected a file that can be read"),
+        ([str(good)], "has 3 bands, and the run was trained on 9"),
+        ([str(good), *layers, "--formats", "kml"], "objects are written as gpkg, shp or geojson; got kml"),
+        ([str(good), *layers, "--threshold", "2"], "expected one threshold from 0 to below 1"),
+    ):
+        heard = said(place, ["map", "apply", run.id, *words, "--out", str(tmp_path / "out"), "--json"], code=2)
+        assert sentence in heard
+        assert heard.startswith("error: ")
+        assert heard.count("\n") == 1
+    heard = said(place, ["map", "apply", run.id, str(good), *layers, "--threshold", "0.4", "--json"], code=2)
+    assert "holds another map, or the same with other settings" in heard
+    empty = raster("empty_2000.tif", np.zeros_like(pixels))
+    answer = json.loads(said(place, ["map", "apply", run.id, empty, *layers, "--out", str(tmp_path / "e"), "--json"]))
+    assert sum(row["area"] for row in answer["areas"]) == 0, "a raster without data has an empty map"
+    assert "there is no action 'aply'" in said(place, ["map", "aply"], code=2)
+    assert "no image in" in said(place, ["map", "train", str(tmp_path)], code=2)
+    assert scene_of(good).year == 2000
+
+
+def test_integers_of_sixteen_bits_are_trained_on_and_mapped_as_they_are(tmp_path: Path) -> None:
+    write_example(tmp_path / "v", Aerial(valleys=1, tiles=4, years=(2000,), size=48, labels="true"))
+    (tmp_path / "v" / "layers" / "heights.tif").unlink()
+    path = tmp_path / "v" / "images" / "valley0_2000.tif"
+    with rasterio.open(path) as file:
+        profile, pixels = file.profile, file.read()
+    with rasterio.open(path, "w", **{**profile, "dtype": "uint16"}) as file:
+        file.write(pixels.astype(np.uint16) * 40)
+    words = ["map", "train", str(tmp_path / "v"), "--steps", "2", "--size", "32", "--batch-size", "2", "--root", "2",
+             "--share", "0.4", "--sampling", "balanced", "--augment", "--weights", "--json"]  # fmt: skip
+    run = Store(tmp_path / "runs").open(json.loads(said(tmp_path, words))["run"])
+    config = config_of(run)
+    assert max(config.model.mean) > 1000
+    assert len(config.objective.weights) == 5
+    assert sum(config.objective.weights) == pytest.approx(1)
+    maps = map_scenes(run, SceneFolder(tmp_path / "v").scenes, tmp_path / "maps", MapHow((0.5,)))
+    assert maps.maps[0].map.settings.white == 1.0
+    assert maps.maps[0].map.settings.weights == config.objective.weights, "which the map undoes"
