@@ -47,7 +47,9 @@ def test_polygons_become_pixels_of_the_same_area(tmp_path: Path, suffix: str) ->
     for name, shape in (("trail", shapes[0]), ("landslide", shapes[1])):
         mask = whole == legend.names.index(name)
         assert abs(mask.sum() * 0.25 - shape.area) <= shape.length * 0.5, "within one pixel of the perimeter"
-        pixels = rasterio.features.shapes(mask.astype(np.uint8), mask=mask, transform=rasterio.Affine(*image().grid.affine))
+        pixels = rasterio.features.shapes(
+            mask.astype(np.uint8), mask=mask, transform=rasterio.Affine(*image().grid.affine)
+        )
         back = shapely.union_all([shapely.geometry.shape(geometry) for geometry, _ in pixels])
         assert abs(back.area - shape.area) <= shape.length * 0.5
         assert back.symmetric_difference(shape).area <= shape.length * 0.5

@@ -129,7 +129,7 @@ def _evaluate(arguments: list[str]) -> int:
     options = parse(options_type([*MAPPING, RUNS, OUT, JSON], words), arguments, "map evaluate")
     run = _run(name, options, "map evaluate RUN")
     own = tiles_inside(config_of(run).world)
-    other = None if folder is None else dataclasses.replace(own, path=folder, keep="all")
+    other = None if folder is None else dataclasses.replace(own, path=folder, keep="all", classes=own.legend.names)
     evaluation, _ = _evaluated(run, other, options)
     return _said(evaluation.findings(), run, "map-evaluate", options)
 

@@ -14,7 +14,16 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from polariscope.mapping.labels import VECTORS, Clipped, Labels, Legend, legend_of, open_labels, read_legend
+from polariscope.mapping.labels import (
+    BACKGROUND,
+    VECTORS,
+    Clipped,
+    Labels,
+    Legend,
+    legend_of,
+    open_labels,
+    read_legend,
+)
 from polariscope.mapping.rasters import GEOTIFF, PICTURES, Raster, Stack, TerrainLayers, open_raster
 
 RASTERS = (*GEOTIFF, ".npy", *PICTURES)
@@ -60,6 +69,8 @@ class SceneFolder:
     field: str = ""
     """The attribute of polygons that says their class."""
     pixel: float | None = None
+    classes: tuple[str, ...] = ()
+    """What the classes are called, in their order; as the labels have them if not given."""
 
     @cached_property
     def scenes(self) -> tuple[SceneFiles, ...]:
@@ -89,6 +100,9 @@ class SceneFolder:
         own = self.path / "classes.toml"
         if own.exists():
             return read_legend(own)
+        if self.classes:
+            codes = {name: number for number, name in enumerate(self.classes)}
+            return Legend(self.classes, codes, BACKGROUND if BACKGROUND in codes else "", self.field)
         return legend_of([scene.labels for scene in self.labelled if scene.labels is not None], self.field)
 
 

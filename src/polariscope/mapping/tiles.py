@@ -63,6 +63,8 @@ class RasterTiles:
     """What bands have where there is no data, in the numbers of the raster; 0 if not given."""
     pixel: float | None = None
     """Size of a pixel in metres, for images without coordinates."""
+    classes: tuple[str, ...] = ()
+    """What the classes are called, in their order; as the labels have them if not given."""
 
     def __post_init__(self) -> None:
         if self.size < 8 or self.stride < 0:
@@ -78,7 +80,7 @@ class RasterTiles:
         path = Path(self.path).expanduser()
         if not path.is_dir():
             raise ValueError(f"there is no folder {path}")
-        return SceneFolder(path, self.field, self.pixel)
+        return SceneFolder(path, self.field, self.pixel, self.classes)
 
     @property
     def legend(self) -> Legend:

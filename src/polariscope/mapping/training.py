@@ -119,7 +119,9 @@ def map_config(
     it goes on with the weights of another run; bands that are new begin at zero."""
     margin = UNet(1, 1, how.depth, 1, how.padding).margin if how.padding == "valid" else 0
     stride = how.size - 2 * margin if margin else 0
-    tiles = RasterTiles(str(folder), how.size, stride, how.keep, how.field, pixel=how.pixel)
+    # A run goes on with its own classes, of which a new valley may lack some.
+    classes = () if start is None else tiles_inside(config_of(start).world).legend.names
+    tiles = RasterTiles(str(folder), how.size, stride, how.keep, how.field, pixel=how.pixel, classes=classes)
     split = split_of(tiles, how)
     parts = split.parts(tiles)
     mean, sd = tiles.statistics(parts.train)
