@@ -164,8 +164,8 @@ class MapEvaluation:
         doubtful = sorted({name for found in self.areas.values() for name in found.doubtful})
         if doubtful:
             notes.append(
-                f"The map misses {', '.join(doubtful)} in fewer than 5 labelled blocks: intervals of these areas are too "
-                "narrow, because so rare an error may not be among the labels at all."
+                f"The map misses {', '.join(doubtful)} in fewer than 5 labelled blocks: intervals of these areas are "
+                "too narrow, because so rare an error may not be among the labels at all."
             )
         return notes
 
