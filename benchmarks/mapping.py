@@ -94,6 +94,11 @@ def apart(side: int, workers: int, what: str, folder: Path) -> dict[str, Any]:
     return told
 
 
+def days(kilometres: float, pixel: float, rate: float) -> float:
+    """Days for an area in square kilometres at pixels a second."""
+    return kilometres * 1e6 / pixel**2 / rate / 86400
+
+
 def main() -> None:
     sides = [int(word) for word in os.environ.get("POLARISCOPE_MAP_SIDES", "2500,5000,10000").split(",")]
     console = Console()
@@ -117,8 +122,7 @@ def main() -> None:
     console.print(f"vectorising {sides[-1]:,} px a side: {vector['seconds']:.1f} s, {vector['objects']:,} objects, "
                   f"{vector['megabytes']:,.0f} MB")  # fmt: skip
     for pixel in (0.5, 0.25):
-        days = KILOMETRES * 1e6 / pixel**2 / rate / 86400
-        console.print(f"{KILOMETRES:,} km² at {pixel} m at the last rate: {days:,.1f} days")
+        console.print(f"{KILOMETRES:,} km² at {pixel} m at the last rate: {days(KILOMETRES, pixel, rate):,.1f} days")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,9 @@
 """A raster is mapped exactly, in windows, by several processes, and after a kill."""
 
+import errno
 import json
+import os
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -158,3 +161,53 @@ def test_bad_input_is_one_sentence(tmp_path: Path) -> None:
         open_raster(tmp_path / "a.bmp")
     np.save(tmp_path / "a.npy", np.zeros((2, 4, 5), np.float32))
     assert open_raster(tmp_path / "a.npy", pixel=0.25).shape == (2, 4, 5)
+
+
+def test_a_full_disk_is_one_sentence_before_anything_is_predicted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "posix_fallocate", full)
+    with pytest.raises(OSError, match=r"the disk is full: .*classes.bin needs 0 MB; free some space"):
+        map_raster(network(), raster(), tmp_path, SETTINGS)
+    monkeypatch.undo()
+    assert not (tmp_path / "journal.jsonl").exists()
+    map_raster(network(), raster(), tmp_path, SETTINGS)
+
+
+def test_without_the_extra_a_sentence_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "rasterio", None)
+    (tmp_path / "a.tif").write_bytes(b"II*\0")
+    with pytest.raises(ValueError, match=r"need the library rasterio, which is not installed: pip install"):
+        open_raster(tmp_path / "a.tif")
+
+
+def test_a_network_that_looks_at_the_whole_image_is_not_stitched(tmp_path: Path) -> None:
+    from polariscope.nets.probabilistic_unet import ProbabilisticUNet
+
+    with pytest.raises(ValueError, match="looks at an image as a whole"):
+        map_raster(ProbabilisticUNet(3, 3, 2, 2), raster(), tmp_path, SETTINGS)
+
+
+def test_infinite_numbers_are_refused_and_nan_is_no_data(tmp_path: Path) -> None:
+    pixels = raster().pixels.astype(np.float32) / 255
+    pixels[0, 5, 5] = np.inf
+    with pytest.raises(ValueError, match="there are infinite numbers in rows 0 to"):
+        map_raster(network(), ArrayRaster(pixels), tmp_path / "inf", SETTINGS)
+
+
+@pytest.mark.spec("000/F116")
+def test_the_benchmark_measures_rate_memory_and_vectors_of_a_raster(tmp_path: Path) -> None:
+    """The figures of a 10,000 pixel raster are in docs/speed.md; here the measurement itself, on a small one."""
+    benchmark = pytest.importorskip("benchmarks.mapping")
+    found = benchmark.measured(96, 1, "map", tmp_path)
+    assert found["rate"] == pytest.approx(96**2 / found["seconds"])
+    assert found["megabytes"] > 50
+    assert (tmp_path / "map-1" / "classes.bin").stat().st_size == 96**2
+    vectors = benchmark.measured(96, 1, "vectors", tmp_path)
+    assert vectors["objects"] > 0
+    assert benchmark.days(20_000, 0.5, rate=1e6) == pytest.approx(20_000e6 / 0.25 / 1e6 / 86400)
+    assert "12 minutes" in benchmark.PUBLISHED
+    assert "30 days" in benchmark.PUBLISHED

@@ -7,6 +7,7 @@ not depend on the number of workers, nor on how often the work was interrupted.
 
 from __future__ import annotations
 
+import errno
 import json
 import math
 import os
@@ -21,6 +22,7 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
+from polariscope.atomic import FullDiskError, is_full
 from polariscope.lab.executors import in_parallel
 from polariscope.lab.store import fingerprint
 from polariscope.mapping.harden import harden, thresholds_of, without_weights
@@ -120,8 +122,7 @@ def map_raster(
     if not finished:
         folder.mkdir(parents=True, exist_ok=True)
         for name, count in (("classes.bin", 1), ("probabilities.bin", classes)):
-            with (folder / name).open("wb") as file:
-                file.truncate(count * height * width)
+            reserve(folder / name, count * height * width)
         journal.begin()
     left = [number for number in range(len(plan)) if number not in finished]
     strips = [Strip(network, raster, folder, settings, tuple((n, plan[n]) for n in part), classes)
@@ -142,6 +143,24 @@ def map_raster(
         sum(one.valid for one in total),
     )
     return RasterMap(folder, (height, width), classes, settings, raster.grid, sums)
+
+
+def reserve(path: Path, size: int) -> None:
+    """A file of so many bytes whose room is taken at once: on a disk that fills up later, writing into a mapped file
+    would end the process without a word."""
+    with path.open("wb") as file:
+        try:
+            os.posix_fallocate(file.fileno(), 0, size)
+        except OSError as error:
+            if is_full(error):
+                path.unlink(missing_ok=True)
+                raise FullDiskError(
+                    f"the disk is full: {path} needs {size / 1e6:,.0f} MB; free some space, or take another folder "
+                    "with --out, then go on"
+                ) from error
+            if error.errno not in (errno.EOPNOTSUPP, errno.EINVAL):
+                raise
+            file.truncate(size)  # file systems that cannot reserve
 
 
 @dataclass(frozen=True, eq=False)

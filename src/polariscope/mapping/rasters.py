@@ -360,10 +360,13 @@ def valid_pixels(pixels: NDArray[Any], nodata: float | None) -> NDArray[np.bool_
 def needs_geo() -> Any:
     """The library rasterio; a sentence where the extra is not installed."""
     try:
+        import pyogrio  # noqa: F401
         import rasterio
+        import shapely  # noqa: F401
     except ImportError as error:
         raise ValueError(
-            "GeoTIFFs need the library rasterio, which is not installed: pip install 'polariscope[geo]'"
+            f"GeoTIFFs and polygons need the library {error.name}, which is not installed: pip install "
+            "'polariscope[geo]'"
         ) from error
     return rasterio
 

@@ -1,0 +1,115 @@
+"""The studies of erosion maps: what they find is read from their committed tables."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from polariscope.mapping.trend import trend
+from polariscope.studies import Table, studies
+from polariscope.studies.informed.erosion import PUBLISHED_TAUS
+from polariscope.studies.informed.erosion_trend import THRESHOLDS, over_thresholds
+from polariscope.studies.informed.erosion_valleys import CELLS, THEIRS
+from polariscope.worlds.renderers.aerial import YEARS
+
+NAMES = ("erosion-trend", "erosion-valleys", "unet-settings", "expert-maps")
+
+
+def claimed(found, change, words):
+    """What a study says of its table with every row changed."""
+    table = Table([change(row) for row in found.table.rows])
+    return replace(found, claims=studies.get(found.name)().judge(table, found.scale)).claim(words)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_claim_has_five_seeds_and_a_figure(committed, name):
+    found = committed(name)
+    assert len(found.table.distinct("seed")) >= 5
+    for claim in found.claims:
+        assert claim.verdict is not None
+        assert claim.measured != "-", claim.text
+
+
+@pytest.mark.spec("000/F051")
+def test_increases_over_thresholds_are_recomputed_from_areas(committed):
+    """The experiment of figure 4.11: four thresholds, five seeds, absolute areas and relative increases."""
+    found = committed("erosion-trend")
+    trends = [row for row in found.table.rows if row["what"] == "trend" and row["class"] == "all"]
+    for seed in found.table.distinct("seed"):
+        own = {row["source"]: row for row in trends if row["seed"] == seed}
+        assert set(THRESHOLDS) == {f"tau {tau:g}" for tau in PUBLISHED_TAUS} <= set(own)
+        for source in THRESHOLDS:
+            areas = [own[source][f"area_{year}"] for year in YEARS]
+            slope, start = np.polyfit(np.array(YEARS) - YEARS[0], areas, 1)
+            if own[source]["increase"] is not None:
+                assert own[source]["increase"] == pytest.approx(slope * (YEARS[-1] - YEARS[0]) / start, rel=1e-6)
+                assert trend(YEARS, areas).relative_increase == pytest.approx(own[source]["increase"])
+        areas = [own[source]["area"] for source in THRESHOLDS]
+        assert areas == sorted(areas, reverse=True), "a higher threshold never maps more"
+        told = over_thresholds([row for row in found.table.rows if row["seed"] == seed])
+        if told["area_ratio"] is not None:
+            assert told["area_ratio"] == pytest.approx(areas[0] / areas[-1])
+    assert found.claim("The absolute area depends strongly").verdict in ("held", "not held")
+    assert found.claim("The relative increase does not depend").measured
+
+
+@pytest.mark.spec("000/F053")
+def test_the_factorial_of_valleys_weights_and_filter_is_there_with_ten_reruns(committed):
+    found = committed("erosion-valleys")
+    cells = {cell: {row["seed"] for row in found.table.rows
+                    if (row["valleys"], row["weights"], row["filter"]) == cell} for cell in CELLS}  # fmt: skip
+    assert all(len(seeds) >= 5 for seeds in cells.values())
+    assert len(cells[THEIRS]) == 10
+    beside = studies.get("erosion-valleys")().beside(found.table)
+    assert any("±" in row["4 valleys + weights + filter"] for row in beside)
+    rows = {weights: [row for row in found.table.rows if row["test"] == "new valley"
+                      and (row["valleys"], row["weights"], row["filter"]) == (4, weights, True)]
+            for weights in (False, True)}  # fmt: skip
+    recall = {weights: np.mean([row["pixel_recall"] for row in several]) for weights, several in rows.items()}
+    assert recall[True] > recall[False], "the weighting effect"
+    assert found.claim("Class weights raise recall").verdict is not None
+
+
+@pytest.mark.spec("000/F099")
+def test_possible_maps_are_nearer_to_the_experts_than_one_map(committed):
+    found = committed("expert-maps")
+    rows = {(row["variant"], row["seed"]): row for row in found.table.rows}
+    seeds = found.table.distinct("seed")
+    gain = [rows["plain", s]["energy_distance"] - rows["probabilistic", s]["energy_distance"] for s in seeds]
+    assert np.mean(gain) > 0
+    assert (
+        min(rows["probabilistic", s]["diversity"] for s in seeds)
+        > 0
+        == max(rows["plain", s]["diversity"] for s in seeds)
+    )
+    assert found.claim("Possible maps are distributed").held is True
+    assert found.claim("The probabilistic U-Net maps as well").held is True
+    assert claimed(found, lambda row: row | {"energy_distance": 1.0}, "Possible maps").held is False
+
+
+@pytest.mark.spec("000/F100")
+def test_side_information_shifts_the_map(committed):
+    found = committed("expert-maps")
+    assert found.claim("Side information shifts the map").held is True
+    assert claimed(found, lambda row: row | {"shift": 0.0}, "Side information").held is False
+
+
+@pytest.mark.spec("000/F121")
+def test_dropout_is_more_uncertain_on_errors(committed):
+    found = committed("expert-maps")
+    assert found.claim("Monte-Carlo dropout").held is True
+    assert claimed(found, lambda row: row | {"uncertainty_ratio": 1.0}, "Monte-Carlo").held is False
+
+
+@pytest.mark.spec("000/F120")
+def test_batch_norm_and_padding_were_compared(committed):
+    """The row asks for the study: verdicts are what they are, with five seeds in every cell."""
+    found = committed("unet-settings")
+    for variant in ("same padding", "valid padding", "batch norm", "attention"):
+        assert len({row["seed"] for row in found.table.rows if row["variant"] == variant}) >= 5
+    for words in ("Batch normalisation has no effect", "Padding has no influence"):
+        claim = found.claim(words)
+        assert claim.verdict in ("held", "not held", "undecided")
+        assert "[" in claim.measured
+    worse = claimed(found, lambda row: row | {"ranking": 0.9 if row["variant"] == "batch norm" else 0.2}, "Batch norm")
+    assert worse.held is False
