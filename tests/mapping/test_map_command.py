@@ -60,9 +60,9 @@ def test_one_command_makes_maps_hectares_and_trend_that_others_can_open(place: P
     page = Path(answer["report"])
     assert page == run.path / "findings" / "map" / "report.html"
     html = page.read_text()
-    assert 'src="../../maps/valley0_2016/map.png"' in html
+    assert 'src="map-valley0_2016.png"' in html, "beside the page, not in it"
     maps = run.path / "maps"
-    assert (page.parent / "../../maps/valley0_2016/map.png").exists()
+    assert (page.parent / "map-valley0_2016.png").stat().st_size > 10_000
     with (
         rasterio.open(maps / "valley0_2016" / "map.tif") as file,
         rasterio.open(place / "valley" / "images" / "valley0_2016.tif") as image,
@@ -92,7 +92,7 @@ def test_one_command_makes_maps_hectares_and_trend_that_others_can_open(place: P
 def test_figures_of_areas_increases_and_thresholds_are_files(place: Path) -> None:
     folder = the_run(place).path / "findings" / "map"
     for name in ("areas-valley0", "increases-valley0", "curves"):
-        assert (folder / f"{name}.png").read_bytes().startswith(b"\x89PNG"), name
+        assert any(file.stat().st_size > 1000 for file in folder.glob(f"{name}.*")), name
     html = (folder / "report.html").read_text()
     assert "landslide" in html
     from polariscope.report.mapping_figures import draw_heat

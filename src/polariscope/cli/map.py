@@ -11,6 +11,7 @@ from polariscope.cli.parsing import JSON, RUNS, asks_for_help, flag, options_typ
 from polariscope.cli.progress import bars, shares
 from polariscope.command import word_meant
 from polariscope.findings import Findings
+from polariscope.lab.run_documents import keep_findings
 from polariscope.lab.store import Run, Store
 from polariscope.mapping.evaluation import MapEvaluation, evaluate_map, mapped_for
 from polariscope.mapping.filters import ObjectFilter
@@ -120,7 +121,7 @@ def _apply(arguments: list[str]) -> int:
     run = _run(name, options, "map apply RUN IMAGE")
     scenes = _scenes(places, options, run)
     result = _mapped(run, scenes, options)
-    return _said(result.findings(_page(run, "map-apply", options)), run, "map-apply", options)
+    return _said(result.findings(), run, "map-apply", options)
 
 
 def _evaluate(arguments: list[str]) -> int:
@@ -163,7 +164,7 @@ def _all(arguments: list[str]) -> int:
         trends, lack = None, str(error)
     parts = [
         *(trends.parts(page) if trends else []),
-        *result.parts(page),
+        *result.parts(),
         *evaluation.parts(),
         *trained.findings().parts,
     ]
@@ -275,5 +276,4 @@ def _evaluated(
 
 
 def _said(findings: Findings, run: Run, kind: str, options: Any) -> int:
-    answer(findings, findings.save(_page(run, kind, options)), options.json)
-    return 0
+    return answer(findings, keep_findings(findings, kind, run, options.out), options.json)

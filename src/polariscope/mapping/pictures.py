@@ -1,56 +1,26 @@
-"""Maps as pictures: classes over the image, with a legend, a scale bar and coordinates, in files beside the page."""
+"""Maps as pictures: classes over the image, with a legend, a scale bar and coordinates."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from html import escape
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from PIL import Image
 
 from polariscope.atomic import atomic
-from polariscope.findings import Part, Place
+from polariscope.findings import Map
 from polariscope.mapping.apply import RasterMap
 from polariscope.mapping.exports import COLOURS
 from polariscope.mapping.rasters import Raster, valid_pixels
 from polariscope.report.mapping_figures import draw_map
 
-if TYPE_CHECKING:
-    from rich.console import RenderableType
-
 MOST = 1200
 """Pixels a side of a picture."""
 ROWS = 256
-
-
-@dataclass(frozen=True, kw_only=True)
-class PictureFile(Part):
-    """A picture in a file beside the page, which would be too large to stand inside it."""
-
-    file: str
-    """Its place, seen from the page."""
-    says: str = ""
-    """The picture in words, for those who cannot see it."""
-
-    def plain(self) -> dict[str, Any]:
-        return {"file": self.file}
-
-    def text(self) -> str:
-        return self.file
-
-    def html(self, place: Place) -> str:
-        source, words = escape(self.file, quote=True), escape(self.says or self.title, quote=True)
-        return f'<a href="{source}"><img src="{source}" alt="{words}" loading="lazy" style="max-width: 100%"></a>'
-
-    def markdown(self, pictures: str | None = "") -> list[str] | None:
-        return None if pictures is None else [f"![{self.title}]({pictures}{self.file})"]
-
-    def terminal(self, later: Sequence[Part] = ()) -> Iterable[RenderableType]:
-        return ()
 
 
 def overview(
@@ -91,3 +61,18 @@ def write_map_picture(found: RasterMap, raster: Raster | None, names: Sequence[s
     with atomic(path) as draft:
         figure.savefig(draft, format="png", dpi=130, bbox_inches="tight")
     return path
+
+
+def map_part(found: RasterMap, picture: Path, names: Sequence[str], name: str) -> Map:
+    """The picture of a map as a part of a document: the page has it in a file beside it."""
+    with Image.open(picture) as opened:
+        image = np.asarray(opened.convert("RGB"))
+    background = found.settings.background
+    legend = {one: "#{:02x}{:02x}{:02x}".format(*COLOURS[c % len(COLOURS)]) for c, one in enumerate(names)}
+    legend.pop(names[background])
+    extent = None if found.grid is None else found.grid.extent(*found.shape)
+    return Map(
+        name=f"map-{name}", title=f"Map of {name}", image=image, legend=legend, extent=extent,
+        reference="metres in the coordinates of the image" if extent else "",
+        says=f"classes of {name} over its image, with a scale bar and coordinates",
+    )  # fmt: skip

@@ -20,7 +20,7 @@ from polariscope.mapping.areas import HECTARE
 from polariscope.mapping.exports import write_geotiff, write_objects
 from polariscope.mapping.filters import ObjectFilter, kept, layer_bands
 from polariscope.mapping.labels import Clipped
-from polariscope.mapping.pictures import PictureFile, write_map_picture
+from polariscope.mapping.pictures import map_part, write_map_picture
 from polariscope.mapping.polygons import map_objects
 from polariscope.mapping.rasters import Raster
 from polariscope.mapping.scenes import SceneFiles, open_layer
@@ -73,8 +73,8 @@ class MapResult:
     maps: Sequence[SceneMap]
     how: MapHow
 
-    def parts(self, page: Path) -> list[Part]:
-        """The table of areas, and a picture of each map; ``page`` is the folder in which the page will lie."""
+    def parts(self) -> list[Part]:
+        """The table of areas, and a picture of each map."""
         rows: list[dict[str, Any]] = []
         for one in self.maps:
             hard, full = one.map.areas() if one.map.grid is not None else one.map.areas(1.0)
@@ -95,13 +95,10 @@ class MapResult:
         for one in self.maps:
             picture = one.folder / "map.png"
             if picture.exists():
-                parts.append(PictureFile(
-                    name=f"map-{one.scene.name}", title=f"Map of {one.scene.name}", file=relative(picture, page),
-                    says=f"classes of {one.scene.name} over its image, with a scale bar and coordinates",
-                ))  # fmt: skip
+                parts.append(map_part(one.map, picture, one.names, one.scene.name))
         return parts
 
-    def findings(self, page: Path) -> Findings:
+    def findings(self) -> Findings:
         names = self.maps[0].names
         unit = "ha" if self.maps[0].map.grid is not None else "pixels"
         background = self.maps[0].map.settings.background
@@ -114,7 +111,7 @@ class MapResult:
             "polariscope map evaluate corrects areas for the errors of the map.",
         ]
         facts = {"run": self.run.id, "files": {one.scene.name: str(one.folder) for one in self.maps}}
-        return Findings(f"Maps by {self.run.id}", headline, self.parts(page), notes, facts,
+        return Findings(f"Maps by {self.run.id}", headline, self.parts(), notes, facts,
                         settings={"run": self.run.id, "threshold": list(self.how.threshold),
                                   "undo_weights": self.how.undo_weights, "least": self.how.least})  # fmt: skip
 
