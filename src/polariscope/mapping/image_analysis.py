@@ -54,8 +54,8 @@ def analysed(
     numbers, count = _numbered([segments(tile[:3], how.cell) for tile in pixels])
     features = segment_features(pixels, numbers, count)
     classes = int(truth.max(initial=background)) + 1
-    shares = np.stack([np.bincount(numbers.ravel(), (truth == c).ravel(), count) for c in range(classes)], 1)
-    shares = shares / np.bincount(numbers.ravel(), minlength=count)[:, None]
+    covered = np.stack([np.bincount(numbers.ravel(), (truth == c).ravel(), count) for c in range(classes)], 1)
+    shares = covered / np.bincount(numbers.ravel(), minlength=count)[:, None]
     rng = np.random.default_rng(how.seed)
     picked = {c: _some(np.flatnonzero(shares[:, c] > how.pure), how.samples, rng) for c in range(classes)}
     sampled = [c for c in picked if c != background and len(picked[c])]
