@@ -113,6 +113,28 @@ def test_the_same_command_again_finds_everything_done(place: Path) -> None:
     assert len(Store(place / "runs").runs()) == 1
 
 
+def test_maps_are_evaluated_and_followed_as_they_were_made(place: Path) -> None:
+    """The threshold of the maps, 0.2, need not be said again."""
+    run = the_run(place)
+    answer = json.loads(said(place, ["map", "evaluate", run.id, "--json"]))
+    assert answer["threshold"] == [0.2]
+    config = config_of(run)
+    tiles = config.split.parts(config.world).held_out
+    assert answer["blocks"] == len(tiles)
+    total = next(row for row in answer["pixel-scores"] if row["class"] == "all classes")
+    maps = {year: rasterio.open(run.path / "maps" / f"valley0_{year}" / "map.tif").read(1) for year in (2000, 2010)}
+    hits = mapped = 0
+    for n in tiles:
+        row, column = (int(getattr(config.world.table, side)[n]) for side in ("row", "column"))
+        part = maps[(2000, 2010)[int(config.world.table.scene[n])]][row : row + 32, column : column + 32]
+        truth = config.world.target_of([n])[0]
+        mine = (part < 4) & (truth >= 0)
+        hits, mapped = hits + (mine & (truth < 4)).sum(), mapped + mine.sum()
+    assert float(total["precision"].split()[0]) == pytest.approx(hits / mapped, abs=6e-3), "a byte may round"
+    answer = json.loads(said(place, ["map", "trend", run.id, str(place / "valley"), "--json"]))
+    assert {row["class"] for row in answer["trend"]} >= {"all classes", "sheet"}
+
+
 def test_normalisation_is_fixed_by_the_training_tiles_and_kept_with_the_run(place: Path) -> None:
     config = config_of(the_run(place))
     tiles = RasterTiles(str(place / "valley"), 32)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 from polariscope.cli import commands
 from polariscope.cli.parsing import JSON, RUNS, asks_for_help, flag, options_type, parse, take_first
@@ -15,7 +15,7 @@ from polariscope.lab.run_documents import keep_findings
 from polariscope.lab.store import Run, Store
 from polariscope.mapping.evaluation import MapEvaluation, evaluate_map, mapped_for
 from polariscope.mapping.filters import ObjectFilter
-from polariscope.mapping.scene_maps import MapHow, MapResult, map_scenes
+from polariscope.mapping.scene_maps import MapHow, MapResult, map_scenes, read_how
 from polariscope.mapping.scenes import SceneFiles, SceneFolder, scene_of
 from polariscope.mapping.tiles import RasterTiles, tiles_inside
 from polariscope.mapping.training import MapTraining, TrainedMap, train_map
@@ -75,6 +75,11 @@ MAPPING = [
     ("window", flag(int, "Pixels a side that are predicted at a time; the map does not depend on it."), 512),
     ("workers", flag(int, "Processes."), 1),
 ]  # fmt: skip
+AS_MAPPED = [
+    (name, Annotated[get_args(kind)[0] | None, *get_args(kind)[1:]], None if name != "workers" else usual)
+    for name, kind, usual in MAPPING
+]
+"""The same for commands that look at maps: what is not given is as the maps of the run were made."""
 LAYERS = [
     ("layers", flag(tuple[Path, ...], "Rasters that images get as further bands, as in training."), ()),
     ("area", flag(Path | None, "Vector file of the area of interest."), None),
@@ -127,7 +132,7 @@ def _apply(arguments: list[str]) -> int:
 def _evaluate(arguments: list[str]) -> int:
     name, folder = take_first(arguments), take_first(arguments)
     words = _help("evaluate RUN [FOLDER]", "Scores on labels: held-out tiles of the training data, or all of FOLDER.")
-    options = parse(options_type([*MAPPING, RUNS, OUT, JSON], words), arguments, "map evaluate")
+    options = parse(options_type([*AS_MAPPED, RUNS, OUT, JSON], words), arguments, "map evaluate")
     run = _run(name, options, "map evaluate RUN")
     own = tiles_inside(config_of(run).world)
     other = None if folder is None else dataclasses.replace(own, path=folder, keep="all", classes=own.legend.names)
@@ -138,7 +143,7 @@ def _evaluate(arguments: list[str]) -> int:
 def _trend(arguments: list[str]) -> int:
     name, folder = take_first(arguments), take_first(arguments)
     words = _help("trend RUN FOLDER", "Areas over the years of the images in FOLDER, with intervals.")
-    options = parse(options_type([*MAPPING, RUNS, OUT, JSON], words), arguments, "map trend")
+    options = parse(options_type([*AS_MAPPED, RUNS, OUT, JSON], words), arguments, "map trend")
     run = _run(name, options, "map trend RUN FOLDER")
     scenes = _scenes([_given(folder, "map trend RUN FOLDER")], options, run)
     result = _mapped(run, scenes, options)
@@ -222,15 +227,13 @@ def _trained(folder: str, options: Any, start: str | None) -> TrainedMap:
         return train_map(folder, how, training, store, start=begun, tell=bar)
 
 
-def _how(options: Any) -> MapHow:
-    unknown = [name for name in options.formats if name not in ("gpkg", "shp", "geojson")]
-    if unknown or not options.formats:
-        raise ValueError(f"objects are written as gpkg, shp or geojson; got {', '.join(options.formats) or 'nothing'}")
-    if not options.threshold or options.workers < 1:
-        raise ValueError("a map needs a threshold and at least one worker")
-    return MapHow(options.threshold, options.undo_weights, options.least,
-                  tuple(ObjectFilter.spelled(words) for words in options.only), options.formats, options.window,
-                  options.workers)  # fmt: skip
+def _how(run: Run, options: Any) -> MapHow:
+    """How to map: as the options say, and where they say nothing as the maps of the run were made."""
+    known = read_how(_maps(run, options)) or MapHow()
+    chosen = {name: value for name, _, _ in MAPPING if name != "only" and (value := getattr(options, name)) is not None}
+    if options.only is not None:
+        chosen["filters"] = tuple(ObjectFilter.spelled(words) for words in options.only)
+    return dataclasses.replace(known, **chosen)
 
 
 def _scenes(places: list[str], options: Any, run: Run) -> list[SceneFiles]:
@@ -260,7 +263,7 @@ def _page(run: Run, kind: str, options: Any) -> Path:
 
 def _mapped(run: Run, scenes: list[SceneFiles], options: Any) -> MapResult:
     with shares(quiet=options.json) as tell:
-        return map_scenes(run, scenes, _maps(run, options), _how(options), tell)
+        return map_scenes(run, scenes, _maps(run, options), _how(run, options), tell)
 
 
 def _evaluated(
@@ -268,7 +271,7 @@ def _evaluated(
 ) -> tuple[MapEvaluation, MapResult]:
     own = tiles_inside(config_of(run).world)
     with shares(quiet=options.json) as tell:
-        labelled = mapped_for(run, other or own, _maps(run, options), _how(options), tell)
+        labelled = mapped_for(run, other or own, _maps(run, options), _how(run, options), tell)
     known = {one.scene.image.resolve() for one in labelled.maps}
     more = [one for one in (result.maps if result else ()) if one.scene.image.resolve() not in known]
     together = dataclasses.replace(labelled, maps=[*labelled.maps, *more])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import json
 from collections.abc import Callable, Sequence
@@ -13,6 +14,7 @@ import numpy as np
 
 from polariscope.atomic import atomic
 from polariscope.findings import Column, Findings, Part, Records
+from polariscope.foreign_files import reading
 from polariscope.grammar import counted
 from polariscope.lab.store import Run, fingerprint
 from polariscope.mapping.apply import WINDOW, MapSettings, RasterMap, map_raster
@@ -30,6 +32,8 @@ from polariscope.strict_json import json_text
 from polariscope.training.run import config_of, load_model
 
 VERSION = 1
+FORMATS = ("gpkg", "shp", "geojson")
+SETTINGS = "settings.json"
 Tell = Callable[[str, float], None]
 
 
@@ -49,6 +53,14 @@ class MapHow:
     """Files of objects: gpkg, shp, geojson."""
     window: int = WINDOW
     workers: int = 1
+
+    def __post_init__(self) -> None:
+        unknown = [name for name in self.formats if name not in FORMATS]
+        if unknown or not self.formats:
+            given = ", ".join(self.formats) or "nothing"
+            raise ValueError(f"objects are written as {', '.join(FORMATS[:-1])} or {FORMATS[-1]}; got {given}")
+        if not self.threshold or self.workers < 1:
+            raise ValueError("a map needs a threshold and at least one worker")
 
 
 @dataclass(frozen=True, eq=False)
@@ -176,7 +188,21 @@ def map_scenes(
         found = map_raster(network, raster, place, settings, made_with=made_with, workers=how.workers,
                            progress=progress)  # fmt: skip
         maps.append(_exported(scene, raster, found, names, place, how))
+    with atomic(folder / SETTINGS) as draft:
+        draft.write_text(json_text(dataclasses.asdict(how), indent=1) + "\n", encoding="utf-8")
     return MapResult(run, maps, how)
+
+
+def read_how(folder: Path) -> MapHow | None:
+    """How the maps in a folder were made; None if there are none."""
+    file = folder / SETTINGS
+    if not file.exists():
+        return None
+    with reading(file, "the settings of maps"):
+        told = json.loads(file.read_text(encoding="utf-8"))
+        filters = tuple(ObjectFilter(**one) for one in told.pop("filters"))
+        told |= {"threshold": tuple(told["threshold"]), "formats": tuple(told["formats"])}
+        return MapHow(filters=filters, **told)
 
 
 def _check_like(raster: Raster, tiles: RasterTiles) -> None:
