@@ -21,6 +21,7 @@ from polariscope.mapping.tiles import RasterTiles, tiles_inside
 from polariscope.mapping.training import MapTraining, TrainedMap, train_map
 from polariscope.mapping.trends import map_trend
 from polariscope.nets.unet import Padding
+from polariscope.printable import say
 from polariscope.report.terminal import answer
 from polariscope.training.config import TrainingConfig
 from polariscope.training.run import config_of
@@ -97,7 +98,7 @@ def main(arguments: list[str]) -> int:
     arguments = list(arguments)
     action = take_first(arguments)
     if action is None and asks_for_help(arguments):
-        print(HELP)
+        say(HELP)
         return 0
     if action not in ACTIONS:
         said = "which action?" if action is None else f"there is no action {action!r}:"
@@ -194,7 +195,7 @@ def _example(arguments: list[str]) -> int:
     options = parse(options_type(fields, words), arguments, "map example")
     world = Aerial(valleys=1, tiles=options.tiles, size=options.size, labels="analysed", seed=options.seed)
     where = write_example(_given(folder, "map example FOLDER"), world, labelled=options.labelled)
-    print(f"written: {where}; next: polariscope map all {where} --steps 300 --root 8")
+    say(f"written: {where}; next: polariscope map all {where} --steps 300 --root 8")
     return 0
 
 
