@@ -582,7 +582,7 @@ class Stand:
         if name != "cnn":
             transfer = Transfer(str(self.run_of("cnn").path), gradient_steps)
         boundary_steps = source.boundary_synthesis if searched else source.boundary
-        one_norm = {
+        one_norm: dict[str, dict[str, Attack | str]] = {
             "L2": {
                 "L2 Transfer": transfer,
                 "L2 Gaussian noise": GaussianNoise(2 if searched else 10),
@@ -612,7 +612,7 @@ class Stand:
                 "L0 Pointwise 10x": Pointwise(1 if searched else source.restarts),
             },
         }
-        asked: dict[str, Attack | str] = dict(one_norm[norm])  # type: ignore[arg-type]
+        asked = dict(one_norm[norm])
         if name not in BY_SYNTHESIS:
             asked.pop("L2 Latent Descent", None)
         if name in LATENTS:
