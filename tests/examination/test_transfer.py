@@ -16,7 +16,7 @@ from polariscope.worlds.renderers.mini_sprites import MiniSprites
 from polariscope.worlds.splits import Composition, Extrapolation
 
 
-@pytest.mark.spec("001a/TX-01")
+@pytest.mark.spec("001a/TX-01", "001b/C-01", "001b/C-02")
 @pytest.mark.parametrize(
     ("gains", "label"),
     [
@@ -40,7 +40,7 @@ def test_the_own_scenario_is_what_decides() -> None:
     assert classify_transfer(gains, "corruptions", 0.05) == "no gain"
 
 
-@pytest.mark.spec("001a/TX-02")
+@pytest.mark.spec("001a/TX-02", "001b/C-02")
 @pytest.mark.parametrize(
     ("combined", "label"),
     [
@@ -67,7 +67,7 @@ def matrix() -> TransferMatrix:
     return TransferMatrix(("plain", "abs", "ant", "both"), scenarios, SCORES, "plain", own, 0.05, made_of)
 
 
-@pytest.mark.spec("001a/TX-03")
+@pytest.mark.spec("001a/TX-03", "001b/C-01")
 def test_every_model_is_scored_in_every_scenario() -> None:
     asked = []
 
