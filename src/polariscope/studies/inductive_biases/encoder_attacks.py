@@ -175,9 +175,7 @@ class InDomainRobustTraining(Study):
 
     title = "Does robust training help within the domain?"
     source = "Schott, thesis (2022), section 3.1.3; Schott et al., Visual representation learning (2022), section 4"
-    question = (
-        "Does training with noise or attacks help to classify combinations and values that were not trained on?"
-    )
+    question = "Does training with noise or attacks help to classify combinations and values that were not trained on?"
     cost = {"smoke": "2 s", "laptop": "5 minutes", "paper": "days"}
 
     def jobs(self, scale: Scale) -> Sequence[Job]:
