@@ -21,11 +21,11 @@ from polariscope.studies.manifolds.image_parity import (
     LEARNERS,
     ImageParity,
     digits_of,
-    mnist_folder,
     two_neighbour_dimension,
 )
 from polariscope.studies.manifolds.kernel_modes import PROTOTYPE, KernelModes
 from polariscope.studies.manifolds.label_modes import MODES, read_modes
+from polariscope.studies.real_digits import mnist_folder
 from polariscope.studies.study import Bench, Row
 
 PICTURES = {

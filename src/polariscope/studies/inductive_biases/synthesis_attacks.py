@@ -59,8 +59,8 @@ from polariscope.robustness.synthesis import (
 )
 from polariscope.robustness.synthesis.trained import abs_config, trained_binary_abs
 from polariscope.studies.criteria import All, AtLeast, AtMost, Beats
-from polariscope.studies.manifolds.image_parity import mnist_folder
 from polariscope.studies.published import published
+from polariscope.studies.real_digits import mnist_folder
 from polariscope.studies.rows import plus_minus
 from polariscope.studies.study import Bench, Claim, Job, Row, Scale, Study, Table, studies
 from polariscope.subjects import Subject, as_subject

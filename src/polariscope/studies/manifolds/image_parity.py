@@ -10,10 +10,8 @@ the four IDX files.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -41,6 +39,7 @@ from polariscope.studies.manifolds.label_modes import (
     scatter_of,
 )
 from polariscope.studies.manifolds.stripe_nets import SOURCE
+from polariscope.studies.real_digits import mnist_folder
 from polariscope.studies.rows import difference, plus_minus
 from polariscope.studies.study import Bench, Claim, Job, Row, Scale, Study, Table, studies
 from polariscope.worlds.parity import ParityTask, digit_files, parity_task
@@ -276,13 +275,6 @@ class ImageParity(Study):
 
     def figures(self, table: Table) -> dict[str, Figure]:
         return {"errors": _errors(table)} | pictures(table.where(size=max(table.distinct("size"))))
-
-
-def mnist_folder() -> Path | None:
-    """The folder of MNIST's files under POLARISCOPE_DATA, if it is set and they are there."""
-    root = os.environ.get("POLARISCOPE_DATA")
-    folder = Path(root) / "mnist" if root else None
-    return folder if folder is not None and any(folder.glob("*images*idx3*.gz")) else None
 
 
 def digits_of(data: str, train: int, test: int, seed: int, pixels: int) -> ParityTask:
