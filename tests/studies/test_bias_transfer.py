@@ -1,0 +1,77 @@
+"""Biases and scenarios: what the committed tables say, computed a second time from their rows."""
+
+import numpy as np
+import pytest
+from scipy.stats import t
+
+from polariscope.studies.inductive_biases import bias_transfer as study
+
+
+def interval(values: np.ndarray) -> tuple[float, float]:
+    """Student's 95 % interval of the mean."""
+    half = t.ppf(0.975, len(values) - 1) * values.std(ddof=1) / np.sqrt(len(values))
+    return float(values.mean() - half), float(values.mean() + half)
+
+
+@pytest.mark.spec("001b/A-16")
+def test_replay_loses_no_point_over_twelve_generators(committed) -> None:
+    """Pairs of the same seed, with noise of at most 5 on 28 x 28 pixels (3.5 on 20 x 20), which erases no digit."""
+    found = committed("noise-replay")
+    rows = found.table.rows
+    assert {row["rounds"] for row in rows} == {12}
+    assert {row["norm"] for row in rows} == {5 * 20 / 28 // 0.5 * 0.5}
+    with_replay, without = ({row["seed"]: row["corrupted"] for row in rows if row["replay"] == which}
+                            for which in ("with", "without"))  # fmt: skip
+    assert sorted(with_replay) == sorted(without) == list(range(5))
+    gains = np.array([with_replay[seed] - without[seed] for seed in range(5)])
+    low, high = interval(gains)
+    assert low >= -1
+    harmless, helpful = found.claim("does no harm"), found.claim("earlier generators helps")
+    assert harmless.measured == f"{gains.mean():.1f} [{low:.1f}, {high:.1f}]"
+    assert (harmless.verdict, helpful.verdict) == ("weaker form held", "not held")
+    assert gains.mean() < 2.2, "the published gain did not come out"
+
+
+@pytest.mark.parametrize("replay", [True, False])
+def test_every_generator_meets_the_classifier_equally_long(replay: bool) -> None:
+    setting = study.SETTINGS["laptop"]
+    objective, steps = study.adversarial_noise(setting, replay)
+    assert objective.replay == replay
+    assert steps == setting.rounds * (objective.alone + objective.refresh)
+    assert setting.rounds >= 10
+
+
+def made_up(gain: float) -> study.Table:
+    """Two seeds of every bias; each gains where it was made for, and a combination loses ``gain`` there."""
+    rows = []
+    for bias in study.BIASES:
+        level = dict.fromkeys(study.SCENARIOS, 50.0)
+        for part in study.MADE_OF.get(bias, (bias,)):
+            if part in study.OWN:
+                level[study.OWN[part]] = 80.0 + (gain if bias in study.MADE_OF else 0)
+        rows += [{"bias": bias, "seed": seed, **level} for seed in range(2)]
+    return study.Table(rows)
+
+
+@pytest.mark.parametrize(("gain", "label"), [(0.0, "orthogonal"), (10.0, "symbiotic"), (-20.0, "exclusive")])
+def test_labels_are_read_off_the_measured_matrix(gain: float, label: str) -> None:
+    table = made_up(gain)
+    matrix = study.matrix_of(table)
+    assert set(matrix.transfer.values()) == {"specific"}
+    assert set(matrix.combinations.values()) == {label}
+    assert list(matrix.combinations) == list(study.MADE_OF)
+    readings = study.BiasTransfer().readings(table)
+    changes = [row["gain least change against the parts"] for row in readings.rows if row.get("bias") in study.MADE_OF
+               and row.get("compared")]  # fmt: skip
+    assert changes == [gain] * 6
+
+
+def test_scenarios_that_rank_seeds_alike_correlate() -> None:
+    rows = [
+        {"bias": "plain", "seed": seed} | {name: float(seed) for name in study.SCENARIOS} | {"L0": -float(seed)}
+        for seed in range(5)
+    ]
+    ranks = study.seed_correlations(study.Table(rows))
+    place = study.SCENARIOS.index("L0")
+    assert np.allclose(np.delete(ranks[place], place), -1)
+    assert ranks[0, 1] == pytest.approx(1)
