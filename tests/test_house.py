@@ -25,7 +25,7 @@ GROUND = {
     "tabular",
     "user_code",
 }
-GROUND |= {"console", "interrupts", "printable"}
+GROUND |= {"console", "interrupts", "printable", "release"}
 MAY_IMPORT = {
     "theory": set(),
     "lab": GROUND,

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from polariscope.nets.autoencoder import Autoencoder as Autoencoder
     from polariscope.nets.autoencoder import AutoencoderConfig as AutoencoderConfig
     from polariscope.plugins import load_plugin as load_plugin
+    from polariscope.release import __version__ as __version__
     from polariscope.representation import Representation as Representation
     from polariscope.representation import represent as represent
     from polariscope.subjects.subject import Subject as Subject
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from polariscope.worlds.world import ArrayWorld as ArrayWorld
 
 _PLACES = {
+    "__version__": "release",
     "ArrayWorld": "worlds.world",
     "Autoencoder": "nets.autoencoder",
     "Examination": "examination.examination",
@@ -57,5 +59,31 @@ _PLACES = {
     "save": "findings",
     "train": "training.run",
 }
+
+__all__ = [
+    "ArrayWorld",
+    "Autoencoder",
+    "AutoencoderConfig",
+    "Examination",
+    "Findings",
+    "Representation",
+    "Run",
+    "RunConfig",
+    "Store",
+    "Subject",
+    "TrainingConfig",
+    "__version__",
+    "as_subject",
+    "as_world",
+    "compare",
+    "examine",
+    "load_model",
+    "load_plugin",
+    "load_weights",
+    "represent",
+    "resume",
+    "save",
+    "train",
+]
 
 __getattr__, __dir__ = looked_up(__name__, _PLACES)

@@ -48,7 +48,7 @@ class Reshape(nn.Module):
         self.shape = shape
 
     def forward(self, x: Tensor) -> Tensor:
-        return x.reshape(len(x), *self.shape)
+        return x.reshape(x.shape[0], *self.shape)  # not len(x), which torch.export would take for a constant
 
 
 class WholeMapConvolution(nn.Conv2d):

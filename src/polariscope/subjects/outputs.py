@@ -74,6 +74,18 @@ def shaped_code(output: Any, roles: Sequence[str] | None = None) -> Code:
     return {"mean": mean, "var": var, "sample": sample}
 
 
+def mean_and_var(output: Any, roles: Sequence[str] | None = None) -> tuple[Tensor, Tensor | None]:
+    """Mean and, where there is one, variance in what ``encode`` returned, by names alone: no value is looked at, so
+    that a recorder of the computation (``torch.export``) can follow."""
+    if isinstance(output, Tensor):
+        return output, None
+    named = dict(zip(roles or ("mean",), output, strict=False)) if unnamed(output) else _named_code(output)[1]
+    _, mean = _first(named, MEANS)
+    if mean is None:
+        raise ValueError(f"encode returned a {type(output).__name__} in which nothing is called mean")
+    return mean, _variance(named)
+
+
 def names_code(output: Any) -> bool:
     """Whether the output of a ``forward`` says by its names that there is a code in it: a mean with a variance, or what
     Hugging Face's encoders call theirs."""
