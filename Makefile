@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-deep test-other-machine lint format bench reproduce clean
+.PHONY: help demo test test-deep test-other-machine lint format bench docs reproduce clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -27,6 +27,11 @@ $(VENV)/.installed-test: $(VENV)/.installed
 $(VENV)/.installed-bench: $(VENV)/.installed
 	@echo "installing the benchmark peers ..."
 	$(PIP) -e '.[bench]'
+	@touch $@
+
+$(VENV)/.installed-docs: $(VENV)/.installed
+	@echo "installing the documentation extras ..."
+	$(PIP) -e '.[docs]'
 	@touch $@
 
 demo: $(VENV)/.installed  ## train two models on the sprite world, examine both, write a report
@@ -62,6 +67,9 @@ format: $(VENV)/.installed-test  ## let ruff rewrite the files
 
 bench: $(VENV)/.installed-bench  ## speed, as ratios against peers in the same run
 	$(BIN)/python -m benchmarks
+
+docs: $(VENV)/.installed-docs  ## the documentation as a site, into site/
+	$(BIN)/mkdocs build --strict
 
 reproduce: $(VENV)/.installed  ## every study at laptop scale (hours), into results/
 	$(BIN)/polariscope reproduce all --scale laptop

@@ -140,3 +140,23 @@ def test_python_in_the_readme_runs_as_printed(tmp_path, monkeypatch) -> None:
         exec(code, names)
         assert (tmp_path / "report.html").stat().st_size > 10_000
         assert sum(names["result"].counts.values()) == len(names["result"].records()) == 10
+
+
+@pytest.mark.parametrize("name", ["how-to.md", "paper-to-claim.md"])
+def test_python_of_the_guides_runs_as_printed(name, tmp_path, monkeypatch) -> None:
+    """The blocks of a page one after another, as a reader would paste them."""
+    monkeypatch.chdir(tmp_path)
+    names: dict = {"__name__": "__main__"}
+    printed = blocks(ROOT / "docs" / name)
+    assert printed
+    for code in printed:
+        exec(code, names)
+
+
+@pytest.mark.deep
+def test_the_site_is_built_without_a_warning(tmp_path) -> None:
+    pytest.importorskip("mkdocs", reason="the extra [docs] is not installed: the site is not built")
+    words = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path / "site")]
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert "examine" in (tmp_path / "site" / "api" / "examination" / "index.html").read_text(encoding="utf-8")
