@@ -1,0 +1,83 @@
+"""Larger latent spaces than needed bring nothing: the same latents are selected (section 5.5.1)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from matplotlib.figure import Figure
+
+from polariscope.report.study_figures import restarts
+from polariscope.studies.criteria import AtMost, Flat
+from polariscope.studies.informed.level_set_codes import SETTINGS, audit_row, audited, config_of_job
+from polariscope.studies.informed.level_sets import FLOOR
+from polariscope.studies.rows import plus_minus
+from polariscope.studies.study import Bench, Claim, Job, Row, Scale, Study, Table, studies
+from polariscope.worlds.points.level_sets import LevelSets
+
+SIZES: dict[Scale, tuple[int, ...]] = {"smoke": (8, 16), "laptop": (8, 16, 32), "paper": (8, 16, 32)}
+
+
+@studies.register("oversized-codes")
+@dataclass(frozen=True)
+class OversizedCodes(Study):
+    """Selected latents and errors of the conditional-invariance model with 8, 16 and 32 latents."""
+
+    title = "Latent spaces larger than needed"
+    source = "Doctoral thesis on informed representation learning (see docs/spec/000), sections 5.5.1 and 5.6"
+    question = "Does it matter how many latents a sparse bottleneck is given?"
+    cost = {"smoke": "3 s", "laptop": "8 minutes", "paper": "weeks"}
+    training_lengths = {scale: setting.steps for scale, setting in SETTINGS.items()}
+
+    def jobs(self, scale: Scale) -> Sequence[Job]:
+        return [
+            {"latents": latents, "seed": seed, "scale": scale}
+            for seed in range(SETTINGS[scale].seeds)
+            for latents in SIZES[scale]
+        ]
+
+    def run(self, job: Job, bench: Bench) -> list[Row]:
+        config = config_of_job("ours", 2, job["seed"], job["scale"], job["latents"])
+        run = bench.train(config)
+        world = config.world
+        assert isinstance(world, LevelSets)
+        row = audit_row(audited(run, world, SETTINGS[job["scale"]]))
+        return [{"latents": job["latents"], "seed": job["seed"], **row}]
+
+    def claims(self, scale: Scale) -> list[Claim]:
+        printed = "section 5.5.1: larger latent spaces bring nothing"
+        return [
+            Claim(
+                "As many latents are selected in a larger space",
+                printed,
+                Flat("selected", "latents", by=0.5, called="the number of selected latents", digits=1),
+            ),
+            Claim(
+                "Observations are told no better in a larger space",
+                printed,
+                Flat("x_error", "latents", by=0.25, relative=True, called="the error of observations", digits=3),
+            ),
+            Claim(
+                "The property is told as well as its noise allows in every space",
+                printed,
+                AtMost("y_error", FLOOR + 0.01, each="latents", called="error of the property", digits=4),
+            ),
+        ]
+
+    def beside(self, table: Table) -> list[Row]:
+        return [
+            {
+                "latents": str(size),
+                "selected Z0": plus_minus(own.column("selected_z0"), 1),
+                "selected Z1": plus_minus(own.column("selected_z1"), 1),
+                "X": plus_minus(own.column("x_error"), 3),
+                "Y": plus_minus(own.column("y_error"), 4),
+                "invariance": plus_minus(own.column("invariance"), 4),
+                "true deviation": plus_minus(own.column("true_deviation"), 4),
+            }
+            for size, own in table.by("latents")
+        ]
+
+    def figures(self, table: Table) -> dict[str, Figure]:
+        groups = [(str(size), own.column("selected"), "first") for size, own in table.by("latents")]
+        return {"selected": restarts(groups, "selected latents", "latents")}
