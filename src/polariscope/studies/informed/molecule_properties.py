@@ -171,4 +171,5 @@ def objective_of(model: str, setting: Setting) -> Objective:
     if model == "beta-vae":
         return PropertyBetaVAE(**shared)
     widths = (setting.property_width, setting.property_width)
-    return STIB(**shared, adversary_widths=widths, adversary_learning_rate=setting.learning_rate)
+    rate = setting.learning_rate
+    return STIB(**shared, invariance_weight=1.0, adversary_widths=widths, adversary_learning_rate=rate)
