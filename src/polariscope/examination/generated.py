@@ -246,15 +246,15 @@ class Generated(Tabular):
             parts.append(SamplePictures(name="pictures", title="Samples", strips=strips))
         if self.returned is not None:
             parts += self.returned.parts()
+            files = {".xyz": ("the fitted geometry of each sample that went the way back, with its misfit", self.xyz())}
+            if self.returned.back.any():
+                files[".sdf"] = ("the samples that came back as molecules, with their bonds", self.sdf())
             parts.append(
                 TextFiles(
                     name="geometries",
-                    title="Geometries",
-                    contents={".xyz": self.xyz(), ".sdf": self.sdf()},
-                    lines=[
-                        "geometries.xyz: the fitted geometry of each sample that went the way back, with its misfit",
-                        "geometries.sdf: those that came back as molecules, with their bonds",
-                    ],
+                    title="Files",
+                    contents={ending: text for ending, (_, text) in files.items()},
+                    lines=[f"geometries{ending}: {words}" for ending, (words, _) in files.items()],
                 )
             )
         parts.append(self._listed())
