@@ -109,7 +109,7 @@ def config_of_job(model: str, dimension: int, seed: int, scale: Scale, latents: 
         seed=seed,
         evaluate_every=0,
         schedule="late-linear",
-        snapshot_every=max(1, setting.steps // 10),
+        snapshot_every=max(2, setting.steps // 10),
         checkpoint_every=max(1, setting.steps // 4),
     )
     world = LevelSets(dimension, count=setting.points, tested=setting.tested)
