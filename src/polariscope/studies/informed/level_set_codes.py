@@ -32,6 +32,8 @@ from polariscope.worlds.points.level_sets import LevelSets
 from polariscope.worlds.world import to_tensor
 
 Floats = NDArray[np.float64]
+FLOOR = 0.24817
+"""Error of the property that no model can go below, summed over its numbers."""
 PUBLISHED_STEPS = 300_000
 MODELS = ("ours", "sparse without cycle", "cycle without sparsity", "beta-vae", "stib")
 """The proposed model, its two ablations, and its rivals; the β-VAE is the ablation of both."""

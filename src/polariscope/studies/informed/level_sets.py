@@ -13,6 +13,7 @@ from polariscope.report.invariance_figures import frontier_plot
 from polariscope.report.study_figures import restarts
 from polariscope.studies.criteria import AtLeast, AtMost, Beats, Near
 from polariscope.studies.informed.level_set_codes import (
+    FLOOR,
     MODELS,
     PUBLISHED_STEPS,
     SETTINGS,
@@ -28,8 +29,6 @@ from polariscope.studies.rows import plus_minus
 from polariscope.studies.study import Bench, Claim, Job, Row, Scale, Study, Table, studies
 from polariscope.worlds.points.level_sets import LevelSets
 
-FLOOR = 0.24817
-"""Error of the property that no model can go below, summed over its numbers."""
 COLOURS = dict(zip(MODELS, ("first", "second", "third", "fourth", "mixed"), strict=True))
 
 

@@ -9,8 +9,7 @@ from matplotlib.figure import Figure
 
 from polariscope.report.study_figures import restarts
 from polariscope.studies.criteria import AtMost, Flat
-from polariscope.studies.informed.level_set_codes import SETTINGS, audit_row, audited, config_of_job
-from polariscope.studies.informed.level_sets import FLOOR
+from polariscope.studies.informed.level_set_codes import FLOOR, SETTINGS, audit_row, audited, config_of_job
 from polariscope.studies.rows import plus_minus
 from polariscope.studies.study import Bench, Claim, Job, Row, Scale, Study, Table, studies
 from polariscope.worlds.points.level_sets import LevelSets
