@@ -90,7 +90,7 @@ def map_objects(
         labels = np.asarray(found.labels[top : top + strip])
         drawn = np.where(labels == NODATA, np.uint8(background), labels)
         numbers = regions(drawn, background)
-        parts = _parts(found, drawn, numbers, top, layers, grid)
+        parts = _parts(found, drawn, numbers, top, layers, grid, least)
         if last_row is not None:
             _join(still_open, parts, last_row, numbers[0], np.asarray(found.labels[top - 1]), labels[0])
         last = top + strip >= height
@@ -107,8 +107,10 @@ def _parts(
     top: int,
     layers: Mapping[str, NDArray[Any]],
     grid: Grid,
+    least: float,
 ) -> dict[int, _Open]:
-    """Every region of a strip by its number."""
+    """The regions of a strip by their number, without those that are complete and too small: of a noisy map they are
+    most, and a polygon takes far longer to draw than to leave out."""
     from rasterio.features import shapes
     from rasterio.transform import Affine
     from shapely.geometry import shape
@@ -122,9 +124,15 @@ def _parts(
     certain = np.bincount(numbers.ravel(), own.ravel(), minlength=count + 1)
     sums = np.array([np.bincount(numbers.ravel(), np.asarray(layer[rows], float).ravel(), minlength=count + 1)
                      for layer in layers.values()]).reshape(len(layers), count + 1)  # fmt: skip
-    parts = {n: _Open(int(classes[n]), [], int(pixels[n]), float(certain[n]), sums[:, n]) for n in range(1, count + 1)}
+    wanted = pixels * grid.pixel_area >= least
+    wanted[numbers[0]] = wanted[numbers[-1]] = True  # these may go on in the next strip
+    wanted[0] = False
+    parts = {
+        int(n): _Open(int(classes[n]), [], int(pixels[n]), float(certain[n]), sums[:, n])
+        for n in np.flatnonzero(wanted)
+    }
     place = Affine(*grid.part(top, 0).affine)
-    for geometry, number in shapes(numbers.astype(np.int32), mask=numbers > 0, connectivity=4, transform=place):
+    for geometry, number in shapes(numbers.astype(np.int32), mask=wanted[numbers], connectivity=4, transform=place):
         parts[int(number)].pieces.append(shape(geometry))
     return parts
 
