@@ -176,6 +176,7 @@ def test_a_run_goes_on_in_another_valley_with_a_further_band(place: Path, tmp_pa
     assert again["forgetting"][0]["before"] == pytest.approx(first.result["held_out_accuracy"], abs=1e-6)
 
 
+@pytest.mark.deep
 def test_kill_9_in_the_middle_of_apply_goes_on_to_the_same_bytes(place: Path, tmp_path: Path) -> None:
     run = the_run(place)
     image = place / "valley"
