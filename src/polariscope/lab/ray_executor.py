@@ -55,6 +55,11 @@ class Sent:
     files: Files
 
 
+@dataclass(frozen=True)
+class Ready:
+    """An actor has its place on the cluster. Until then it gets no job: it may wait for room for ever."""
+
+
 class Slot:
     """In an actor: one worker process of ours, and the events of its jobs for whoever listens."""
 
@@ -62,7 +67,8 @@ class Slot:
         # A worker of ours would begin by running Ray's own main file, which is of no use to it.
         vars(sys.modules["__main__"]).pop("__file__", None)
         self._process = LocalProcesses(1)
-        self._events: queue.Queue[Event | Sent] = queue.Queue()
+        self._events: queue.Queue[Event | Sent | Ready] = queue.Queue()
+        self._events.put(Ready())
 
     def work(self, number: int, parcel: Parcel, every: float) -> None:
         """Do a job to its end, which is told as all of its events."""
@@ -100,7 +106,7 @@ class Slot:
             if files:
                 self._events.put(Sent(number, files))
 
-    def listen(self) -> list[Event | Sent]:
+    def listen(self) -> list[Event | Sent | Ready]:
         """Wait for a word, and give all there are."""
         events = [self._events.get()]
         with suppress(queue.Empty):
@@ -121,6 +127,7 @@ class _Seat:
     actor: Any
     heard: Any
     job: int | None = None
+    ready: bool = False
     refs: list[Any] = field(default_factory=list)
 
 
@@ -166,10 +173,13 @@ class RayCluster:
             self._closing.close()
 
     def _hand_out(self) -> None:
-        """Give queued jobs to idle actors, as long as there is one or may be one more."""
-        idle = [seat for seat in self._seats if seat.job is None]
-        while self._queue and (idle or len(self._seats) < self._most()):
-            seat = idle.pop() if idle else self._hire()
+        """Give queued jobs to actors that are there and idle, and ask for as many more as there may be."""
+        idle = [seat for seat in self._seats if seat.job is None and seat.ready]
+        coming = sum(not seat.ready for seat in self._seats)
+        for _ in range(min(len(self._queue) - len(idle) - coming, self._most() - len(self._seats))):
+            self._hire()
+        while self._queue and idle:
+            seat = idle.pop()
             number, work, job = self._queue.popleft()
             seat.job = number
             seat.refs = [seat.actor.work.remote(number, self._parcel(number, work, job), EVERY)]
@@ -186,10 +196,9 @@ class RayCluster:
         ]
         return max(1, int(min(rooms, default=1)))
 
-    def _hire(self) -> _Seat:
+    def _hire(self) -> None:
         actor = self._actor.remote()
         self._seats.append(_Seat(actor, actor.listen.remote()))
-        return self._seats[-1]
 
     def _parcel(self, number: int, work: Work[Any, Any], job: Any) -> Parcel:
         luggage = self._jobs[number]
@@ -226,6 +235,9 @@ class RayCluster:
                 continue
             seat.heard = seat.actor.listen.remote()
             for event in events:
+                if isinstance(event, Ready):
+                    seat.ready = True
+                    continue
                 if isinstance(event, Sent):
                     self._take(event)
                     continue
