@@ -5,12 +5,38 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 from rich.progress import BarColumn, Progress, TaskID, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
 from polariscope.console import Terminal
 from polariscope.training.progress import bars as bars
+from polariscope.training.run import Progress as Point
+from polariscope.training.run import Tell
+
+
+@contextmanager
+def training_then_shares(
+    name: str, steps: int, quiet: bool = False
+) -> Iterator[tuple[Tell, Callable[[str, float], None]]]:
+    """What to tell the progress of a training, and then the share of each part of a work that follows it. Each shows
+    when it is first told something, one after the other."""
+    with ExitStack() as stack:
+        training: list[Tell] = []
+        parts: list[Callable[[str, float], None]] = []
+
+        def train(point: Point) -> None:
+            if not training:
+                training.extend(stack.enter_context(bars([name], steps, quiet=quiet)))
+            training[0](point)
+
+        def tell(part: str, share: float) -> None:
+            if not parts:
+                stack.close()
+                parts.append(stack.enter_context(shares(quiet)))
+            parts[0](part, share)
+
+        yield train, tell
 
 
 @contextmanager

@@ -81,6 +81,10 @@ class Diagnosis(Tabular):
     fitted: int = 0
     tested: int = 0
     notes: list[str] = field(default_factory=list)
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    """How it was made, for the document."""
+    classes: Sequence[str] = ()
+    """What the labels are called."""
 
     @property
     def headline(self) -> str:
@@ -110,9 +114,11 @@ class Diagnosis(Tabular):
         return next(view for view in self.views if view.name == name)
 
     def findings(
-        self, title: str = "network", settings: Mapping[str, Any] | None = None, classes: Sequence[str] = ()
+        self, title: str = "", settings: Mapping[str, Any] | None = None, classes: Sequence[str] = ()
     ) -> Findings:
-        """The document; ``classes`` are the names of the labels."""
+        """The document; ``classes`` are the names of the labels. A run, or a model of a name, brings all of them."""
+        title = title or (f"Kernels of {self.settings['model']}" if self.settings else "network")
+        settings, classes = self.settings if settings is None else settings, classes or self.classes
         labels = np.asarray(classes)[self.labels] if classes else self.labels
         rows = [{k: v for k, v in vars(view).items() if k != "scatter"} for view in self.views]
         for row in rows:

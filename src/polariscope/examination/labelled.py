@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from polariscope.subjects.subject import misfit
 from polariscope.user_code import user_code
+from polariscope.worlds.targets import target_values
+from polariscope.worlds.world import World, to_tensor
 
 NEIGHBOURS = 5
 """Neighbours of the mutual information, as published: every class needs more examples than these."""
@@ -35,6 +39,12 @@ class Labelled:
     @property
     def classes(self) -> int:
         return int(self.y.max()) + 1
+
+
+def labelled(world: World, numbers: NDArray[np.int64]) -> Labelled:
+    """Observations of a world by number with their classes."""
+    x = to_tensor(world.observe(numbers)).clone(memory_format=torch.contiguous_format)
+    return Labelled(x, torch.from_numpy(target_values(world, numbers)[:, 0].astype(np.int64)))
 
 
 def check_examples(fit: Labelled, test: Labelled) -> int:

@@ -1,0 +1,258 @@
+"""Diagnose runs and models by their kernels, as ``polariscope kernel`` does: choose examples, train where asked."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from polariscope.examination.classifier_training import save_networks, train_classifier
+from polariscope.examination.diagnose import diagnose
+from polariscope.examination.diagnosis import Diagnosis, Form
+from polariscope.examination.labelled import Labelled, check_examples, labelled
+from polariscope.lab.holding import hold
+from polariscope.lab.store import Run, Store
+from polariscope.nets.classifiers import Parametrisation
+from polariscope.nets.model import Brief, Model, models
+from polariscope.nets.predictors import AlexNet, LeNet, Perceptron
+from polariscope.nets.scaled import Scaled, ScaledConfig, loss_scale
+from polariscope.objectives.predict import Classify
+from polariscope.subjects.weights import load_weights
+from polariscope.training.config import RunConfig, TrainingConfig
+from polariscope.training.run import Tell, as_store, config_of, load_model, network_of, train_once
+from polariscope.worlds.splits import RandomSplit
+from polariscope.worlds.targets import Task, class_names
+from polariscope.worlds.world import World, sample_numbers, worlds
+
+BUILT_IN: dict[str, Any] = {"mlp": Perceptron, "lenet": LeNet, "alexnet": AlexNet}
+STEPS = 1000
+Heard = Callable[[str, float], None]
+
+
+def _silent(kernel: str, share: float) -> None:
+    """Nobody listens."""
+
+
+def _check(settings: Any, **least: int) -> None:
+    for name, lowest in least.items():
+        value = getattr(settings, name)
+        if value is not None and value < lowest:
+            raise ValueError(f"--{name.replace('_', '-')} is {value}: at least {lowest} is needed")
+
+
+@dataclass(frozen=True)
+class KernelLook:
+    """How kernels are compared."""
+
+    form: Form = "trace"
+    """With several outputs: the mean of their kernels, or the kernel of their sum."""
+    count: int = 1000
+    """Examples to compare kernels on, and as many to train on."""
+    test: int = 1000
+    """Held-out examples to count errors on."""
+    modes: int = 10
+    """Principal components to look at."""
+    ridge: float | None = None
+    """Ridge over the kernel's mean diagonal; by leave-one-out if not given."""
+    seed: int = 0
+    """Draws weights, examples and batches."""
+
+    def __post_init__(self) -> None:
+        _check(self, count=20, test=1, modes=2)
+
+
+@dataclass(frozen=True)
+class KernelTraining:
+    """How a classifier is trained for its diagnosis, or where its weights are."""
+
+    initial: Path | None = None
+    """safetensors file of the weights before training."""
+    final: Path | None = None
+    """safetensors file of the weights after training; DATA must be new to them."""
+    train: int | None = None
+    """Train here for this many steps (1000 if no --final is given)."""
+    alpha: float | None = None
+    """Train alpha (f - f0): large is lazy, small learns features."""
+    learning_rate: float = 0.05
+    """Rate of gradient descent with momentum 0.9."""
+    batch_size: int = 64
+    """Examples per step."""
+    width: int = 1
+    """Width factor of a built-in model; of mlp, of its two layers of 128."""
+    parametrisation: Parametrisation = "torch"
+    """How a built-in model's weights are drawn and scaled."""
+
+    def __post_init__(self) -> None:
+        _check(self, train=1, width=1, batch_size=1)
+        if self.final is not None and self.train is not None:
+            raise ValueError("--final are the weights after training: leave --train out, or --final")
+        if self.final is not None and self.initial is None:
+            raise ValueError("--final needs --initial: the diagnosis is of what training changed")
+        if self.final is not None and self.alpha is not None:
+            raise ValueError("--alpha is for training here: with --final the network classifies as it is")
+        if self.alpha is not None and not self.alpha > 0:
+            raise ValueError(f"the output scale is {self.alpha}: it needs to be positive")
+
+    @property
+    def steps(self) -> int:
+        return self.train or STEPS
+
+    def model(self, name: str) -> Model:
+        """The configuration of a built-in model."""
+        model: Model = BUILT_IN[name](width=self.width, parametrisation=self.parametrisation)
+        return model if self.alpha is None else ScaledConfig(model, self.alpha)
+
+
+def diagnose_run(
+    run: Run | Path | str, look: KernelLook | None = None, *, store: Store | Path | str = "runs", tell: Heard = _silent
+) -> Diagnosis:
+    """Diagnose a run that was trained to classify, on its held-out data; the run records the verdict."""
+    look = look or KernelLook()
+    run = run if isinstance(run, Run) else as_store(store).open(run)
+    config = config_of(run)
+    fit, test = _held_out(config, look)
+    network = network_of(run)
+    before, after = (one.network if isinstance(one, Scaled) else one for one in (load_model(run, 0), network))
+    result = _diagnosed(before, after, fit, test, network, look, tell)
+    with hold(run.path):
+        run.update(result={"verdict": result.verdict, "cka": result.change.cka})
+    trained = ("steps", "batch_size", "learning_rate", "optimiser", "seed")
+    settings = {
+        "model": models.name_of(config.model),
+        "run": run.id,
+        "data": worlds.describe(config.world),
+        **{key: run.config["training"][key] for key in trained},
+        "alpha": getattr(config.model, "alpha", None),
+        "form": look.form,
+        "ridge": look.ridge,
+    }
+    return replace(result, settings=settings, classes=class_names(config.world))
+
+
+def train_built_in(
+    name: str, task: Task, training: KernelTraining, look: KernelLook, store: Store | Path | str, tell: Tell | None
+) -> Run:
+    """A run of a built-in model on as many examples as kernels are compared on; the rest is held out. The same call
+    goes on with what was cut off."""
+    whole = 2 * look.count + look.test
+    held_out = max(1, round(len(task) * (1 - look.count / max(whole, len(task)))))
+    config = RunConfig(
+        task,
+        Classify(1.0 if training.alpha is None else loss_scale(training.alpha)),
+        training.model(name),
+        TrainingConfig(
+            training.steps,
+            training.batch_size,
+            training.learning_rate,
+            "sgd",
+            momentum=0.9,
+            seed=look.seed,
+            evaluate_every=0,
+        ),
+        RandomSplit(held_out / len(task)),
+    )
+    _held_out(config, look)  # says at once if there will be too few
+    return train_once(config, as_store(store).root, tell)
+
+
+def diagnose_model(
+    name: str,
+    make: Callable[[], nn.Module] | None,
+    task: Task,
+    training: KernelTraining,
+    look: KernelLook,
+    *,
+    train_tell: Tell | None = None,
+    tell: Heard = _silent,
+) -> tuple[Diagnosis, dict[str, nn.Module]]:
+    """Diagnose what ``make`` makes, or a built-in model by its name: with the weights of before and after, or trained
+    here on a part of the data. Also gives the networks of before and after that were trained here."""
+    train, fit, test = _divided(task, look, trained=training.final is None)
+    check_examples(fit, test)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(look.seed)
+        brief = Brief(tuple(task.shape), task.targets[0].size)
+        # Kernels of half precision would be mostly rounding.
+        module = training.model(name).build(brief) if make is None else make().float()
+    if training.initial is not None:
+        load_weights(module, training.initial)
+    initial, network = copy.deepcopy(module).eval(), module
+    if training.final is not None:
+        load_weights(module, training.final)
+    else:
+        network = train_classifier(
+            module,
+            train,
+            training.steps,
+            alpha=training.alpha,
+            learning_rate=training.learning_rate,
+            batch_size=training.batch_size,
+            seed=look.seed,
+            tell=train_tell,
+        )
+    result = _diagnosed(initial, module.eval(), fit, test, network.eval(), look, tell)
+    settings = {"model": name, "data": worlds.describe(task.of), **asdict(training), **asdict(look)}
+    settings |= {"label": task.factor or None, "parity": task.told == "parity"}
+    settings = {key: str(value) if isinstance(value, Path) else value for key, value in settings.items()}
+    networks = {} if training.final is not None else {"initial": initial, "final": module}
+    return replace(result, settings=settings, classes=class_names(task)), networks
+
+
+def new_run(result: Diagnosis, networks: dict[str, nn.Module], store: Store, out: Path | None) -> Run | None:
+    """A run for the diagnosis of a model that is none, with the networks that were trained for it; these go to ``out``
+    if that is given, and then there is no run."""
+    run = None
+    if out is None:
+        run = store.create(result.settings, f"kernel {Path(result.settings['model']).stem}", "kernel", status="done")
+        run.update(result={"verdict": result.verdict, "cka": result.change.cka})
+    if networks:  # they can be diagnosed again, or used
+        save_networks(run.path if run is not None else Path(out or "."), **networks)
+    return run
+
+
+def _diagnosed(
+    before: nn.Module,
+    after: nn.Module,
+    fit: Labelled,
+    test: Labelled,
+    network: nn.Module,
+    look: KernelLook,
+    tell: Heard,
+) -> Diagnosis:
+    chosen: dict[str, Any] = {key: getattr(look, key) for key in ("form", "modes", "ridge", "seed")}
+
+    def heard(kernel: str, share: float) -> None:
+        tell(f"kernel, {kernel}", share)
+
+    return diagnose(before, after, fit, test, network=network, tell=heard, **chosen)
+
+
+def _held_out(config: RunConfig, look: KernelLook) -> tuple[Labelled, Labelled]:
+    """Examples that a run was not trained on: to compare kernels on, and to count errors on."""
+    numbers = config.split.parts(config.world).held_out
+    fit, test = _cut(config.world, numbers, (look.count, look.test))
+    check_examples(fit, test)
+    return fit, test
+
+
+def _divided(task: Task, look: KernelLook, trained: bool) -> list[Labelled]:
+    """Examples to train on (none if weights are given), to compare kernels on and to test on, all different."""
+    sizes = (look.count if trained else 0, look.count, look.test)
+    # Sampling sorts by number, and worlds may be in the order of their classes: the parts are cut from a shuffle.
+    share = min(1.0, len(task) / sum(sizes))
+    numbers = sample_numbers(task, sum(int(share * size) for size in sizes), look.seed)
+    return _cut(task, np.random.default_rng((look.seed, 1)).permutation(numbers), sizes, share)
+
+
+def _cut(world: World, numbers: Any, sizes: Sequence[int], share: float | None = None) -> list[Labelled]:
+    """Parts of these sizes; too few examples are divided in the same proportions."""
+    share = min(1.0, len(numbers) / sum(sizes)) if share is None else share
+    ends = np.cumsum([0, *(int(share * size) for size in sizes)])
+    return [labelled(world, numbers[start:end]) for start, end in itertools.pairwise(ends)]
