@@ -32,7 +32,7 @@ from polariscope.examination.diagnose_models import (
     train_built_in,
 )
 from polariscope.lab.run_documents import keep_findings
-from polariscope.lab.store import Store
+from polariscope.lab.store import Run, Store
 from polariscope.registry import nearest
 from polariscope.report.terminal import answer
 from polariscope.worlds.targets import Task
@@ -95,7 +95,8 @@ def main(arguments: list[str]) -> int:
     with training_then_shares(f"training {name}", training.steps, options.json) as (train_tell, tell):
         if built_in and training.initial is None and training.final is None:
             run = train_built_in(name, task, training, look, store, train_tell)
-            result, kept = diagnose_run(run, look, tell=tell), run
+            kept: Run | None = run
+            result = diagnose_run(run, look, tell=tell)
         else:
             make = partial(own_module, name) if own else None
             result, networks = diagnose_model(name, make, task, training, look, train_tell=train_tell, tell=tell)

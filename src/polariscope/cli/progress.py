@@ -14,16 +14,17 @@ from polariscope.training.progress import bars as bars
 from polariscope.training.run import Progress as Point
 from polariscope.training.run import Tell
 
+Heard = Callable[[str, float], None]
+"""Hears which part of a work is done by which share."""
+
 
 @contextmanager
-def training_then_shares(
-    name: str, steps: int, quiet: bool = False
-) -> Iterator[tuple[Tell, Callable[[str, float], None]]]:
+def training_then_shares(name: str, steps: int, quiet: bool = False) -> Iterator[tuple[Tell, Heard]]:
     """What to tell the progress of a training, and then the share of each part of a work that follows it. Each shows
     when it is first told something, one after the other."""
     with ExitStack() as stack:
         training: list[Tell] = []
-        parts: list[Callable[[str, float], None]] = []
+        parts: list[Heard] = []
 
         def train(point: Point) -> None:
             if not training:
