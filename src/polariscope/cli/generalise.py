@@ -2,41 +2,36 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from torch import nn
 
 from polariscope.cli import commands
 from polariscope.cli.configuration import chosen_world, meant, with_world
 from polariscope.cli.named import is_source, opened, own_module
-from polariscope.cli.parsing import check_place, parse, take, take_first
+from polariscope.cli.parsing import asks_for_help, check_place, parse, take_data, take_first
 from polariscope.cli.place import PlaceOptions, place_of
 from polariscope.cli.progress import bars
 from polariscope.command import again
-from polariscope.examination.generalise import Generalisation, generalise
-from polariscope.examination.titles import run_title
-from polariscope.examination.transfer import TransferMatrix
-from polariscope.lab.holding import hold
+from polariscope.examination.generalise import Generalisation
+from polariscope.examination.generalise_models import (
+    GeneralisationTest,
+    benchmark_configs,
+    generalise_model,
+    generalise_run,
+)
+from polariscope.examination.transfer import Biases, TransferMatrix
 from polariscope.lab.run_documents import keep_findings
 from polariscope.lab.store import Run, Store
 from polariscope.nets.model import models
-from polariscope.objectives.predict import Regress
-from polariscope.registry import nearest
 from polariscope.report.terminal import answer
-from polariscope.studies.leaderboard import SPLITS, leaderboard, own_rows, published_data
-from polariscope.training.config import RunConfig, TrainingConfig
-from polariscope.training.loop import Listeners
-from polariscope.training.run import config_of, paced, train_module, train_once
+from polariscope.studies.leaderboard import leaderboard, own_rows, published_data
 from polariscope.training.sweep import train_all_once
-from polariscope.worlds.splits import Split, benchmark_split
-from polariscope.worlds.targets import Task
-from polariscope.worlds.view import inside
 from polariscope.worlds.world import World, worlds
 
 KIND = "generalise"
@@ -44,8 +39,8 @@ KIND = "generalise"
 
 
 @dataclass(frozen=True)
-class Options(PlaceOptions):
-    """polariscope generalise MODEL --world WORLD [options], or polariscope generalise --leaderboard [--world WORLD]
+class Options(GeneralisationTest, PlaceOptions):
+    """polariscope generalise MODEL ... --data DATA [options], or polariscope generalise --leaderboard [--data DATA]
 
     MODEL is a registered model (cnn, coordconv, resnet, ...), FILE.py:NAME of yours, or a run that was trained with
     --objective regress. Models are trained on each split, to tell every factor as a value from 0 to 1, and tested on
@@ -55,20 +50,8 @@ class Options(PlaceOptions):
     polariscope generalise cnn coordconv --made-for coordconv=composition
     """
 
-    splits: tuple[str, ...] = SPLITS
-    """Splits to train and test on."""
     weights: Path | None = None
     """Weights of a module of yours that is trained already; then nothing is trained."""
-    steps: int = 2000
-    """Training steps on each split."""
-    batch_size: int = 64
-    """Examples a step."""
-    learning_rate: float = 5e-4
-    """Of Adam."""
-    count: int = 5000
-    """Examples of each side of a split to look at."""
-    seed: int = 0
-    """Draws weights, batches and examples."""
     made_for: tuple[str, ...] = ()
     """MODEL=SPLIT: the split that the bias of a model is meant to help with; it then gets a label."""
     combines: tuple[str, ...] = ()
@@ -91,26 +74,30 @@ class Options(PlaceOptions):
 def main(arguments: list[str]) -> int:
     arguments = list(arguments)
     names = list(iter(lambda: take_first(arguments), None))
-    place = take(arguments, "--world") or take(arguments, "--data")
-    helping = "-h" in arguments or "--help" in arguments
-    if not names and "--leaderboard" not in arguments and not helping:
+    data = take_data(arguments)
+    if not names and "--leaderboard" not in arguments and not asks_for_help(arguments):
         raise ValueError(
-            "which model? 'polariscope generalise MODEL --world WORLD', or --leaderboard for the published ones"
+            "which model? 'polariscope generalise MODEL --data DATA', or --leaderboard for the published ones"
         )
-    options: Any = parse(with_world(Options, chosen_world(arguments, place or "sprites")), arguments, "generalise")
+    options: Any = parse(with_world(Options, chosen_world(arguments, data or "sprites")), arguments, "generalise")
     world = meant(options.world)
-    for split in options.splits:
-        if split not in SPLITS:
-            raise ValueError(f"the benchmark has no split {split!r}: {nearest(split, SPLITS)}")
-    biases = _biases(names, options)
+    short = [_short(name) for name in names]
+    runs = [name for name in names if not is_source(name) and name not in models.names()]
+    if len(names) > 1 and runs:
+        raise ValueError(f"{runs[0]} is no registered model or FILE.py:NAME; a run has one split, and is tested alone")
+    if len(names) > 1 and options.weights is not None:
+        raise ValueError("--weights are those of one model: give one")
+    biases = Biases.told(short, options.splits, options.made_for, options.combines)
     if names and options.out is None:
         check_place(options.runs, "--runs")
-    if len(names) == 1 and _is_run(names[0]):
-        run = opened(Store(options.runs), names[0])
-        return _answer(world, {run_title(run): _of_run(run, options)}, biases, options, run)
+    if runs:
+        run = opened(Store(options.runs), runs[0])
+        result = generalise_run(run, count=options.count, seed=options.seed)
+        return _answer(world, {result.name: [result]}, biases, options, run)
+    test = GeneralisationTest(**{name: getattr(options, name) for name in GeneralisationTest.__dataclass_fields__})
     try:
-        _train_elsewhere(names, world, options)
-        results = {_short(name): _of_model(name, world, options) for name in names}
+        _train_elsewhere([name for name in names if not is_source(name)], world, test, options)
+        results = {_short(name): _tested(name, world, test, options) for name in names}
     except KeyboardInterrupt:
         kept = not all(map(is_source, names))  # a module of yours has no name to be kept by
         raise KeyboardInterrupt(f"interrupted; {'go on' if kept else 'start again'} with: {again()}") from None
@@ -122,130 +109,29 @@ def _short(name: str) -> str:
     return name.rpartition(":")[2] if is_source(name) else name
 
 
-@dataclass(frozen=True)
-class Biases:
-    """What several models are compared for."""
-
-    own: dict[str, str]
-    made_of: dict[str, list[str]]
-
-
-def _biases(names: list[str], options: Any) -> Biases:
-    """What was said of the models, checked before any of them is trained."""
-    known = [_short(name) for name in names]
-    if len(set(known)) < len(known):
-        raise ValueError(f"two models have one name: {', '.join(known)}")
-    if len(names) > 1:
-        runs = [name for name in names if _is_run(name)]
-        if runs:
-            raise ValueError(
-                f"{runs[0]} is no registered model or FILE.py:NAME; a run has one split, and is tested alone"
-            )
-        if options.weights is not None:
-            raise ValueError("--weights are those of one model: give one")
-    elif options.made_for or options.combines:
-        raise ValueError("a bias shows against a plain model: name that first, 'polariscope generalise cnn coordconv'")
-    own = _pairs(options.made_for, "made-for", known[1:])
-    for model, split in own.items():
-        if split not in options.splits:
-            raise ValueError(f"{model} was made for {split!r}, which is not tested: {nearest(split, options.splits)}")
-    if own and len(options.splits) < 2:
-        raise ValueError("whether a bias transfers shows on splits it was not made for: test on at least two")
-    made_of = {model: parts.split("+") for model, parts in _pairs(options.combines, "combines", known[1:]).items()}
-    for part in (part for parts in made_of.values() for part in parts):
-        if part not in own:
-            raise ValueError(f"{part!r} is combined: say which split it was made for, --made-for {part}=SPLIT")
-    return Biases(own, made_of)
-
-
-def _pairs(words: tuple[str, ...], flag: str, known: list[str]) -> dict[str, str]:
-    """MODEL=WHAT of each word."""
-    found = {}
-    for word in words:
-        model, equals, what = word.partition("=")
-        if not equals or not what:
-            raise ValueError(f"--{flag} takes MODEL=WHAT; got {word!r}")
-        if model not in known:
-            raise ValueError(f"--{flag}: there is no model {model!r} after the plain one: {nearest(model, known)}")
-        found[model] = what
-    return found
-
-
-def _is_run(name: str) -> bool:
-    return not is_source(name) and name not in models.names()
-
-
-def _of_run(run: Run, options: Any) -> list[Generalisation]:
-    """A run is tested on what its own split kept."""
-    config = config_of(run)
-    if not isinstance(config.objective, Regress):
-        raise ValueError(f"run {run.id} was not trained to tell values: train it with --objective regress and a task")
-    return [_tested(run, config.world, config.split, options, run_title(run))]
-
-
-def _train_elsewhere(names: list[str], world: World, options: Any) -> None:
+def _train_elsewhere(names: list[str], world: World, test: GeneralisationTest, options: Any) -> None:
     """Train all models that have a name at once, if --executor or --workers ask for it; else each in its turn."""
     place = place_of(options)
-    known = [name for name in names if not is_source(name)]
     if place.executor == "processes" and place.workers in (None, 1):
         return
-    configs = [_config(name, world, split, options) for name in known for split in _splits(world, options).values()]
-    labels = [f"{name}, {kind}" for name in known for kind in options.splits]
-    with bars(labels, options.steps, quiet=options.json) as tells:
-        train_all_once(configs, Store(options.runs), place, lambda number, point: tells[number](point))
+    configs = {f"{name}, {kind}": c for name in names for kind, c in benchmark_configs(name, world, test).items()}
+    with bars(list(configs), test.steps, quiet=options.json) as tells:
+        train_all_once(
+            list(configs.values()), Store(options.runs), place, lambda number, point: tells[number](point)
+        )
 
 
-def _config(name: str, world: World, split: Split, options: Any) -> RunConfig:
-    task = world if inside(world, Task) is not None else Task(world, "all", "values")
-    return RunConfig(task, Regress(), models.get(name)(), _training(options), split)
-
-
-def _splits(world: World, options: Any) -> dict[str, Split]:
-    return {kind: benchmark_split(kind, world) for kind in options.splits}
-
-
-def _training(options: Any) -> TrainingConfig:
-    return TrainingConfig(options.steps, options.batch_size, options.learning_rate, seed=options.seed, evaluate_every=0)
-
-
-def _of_model(name: str, world: World, options: Any) -> list[Generalisation]:
-    """A model of a name, or of the user's, on every split that was asked for."""
-    task = world if inside(world, Task) is not None else Task(world, "all", "values")
-    training = _training(options)
-    found = []
-    for kind, split in _splits(world, options).items():  # what cannot be split is not trained on
-        if is_source(name) and options.weights is not None:
-            module = own_module(name, options.weights)
-            found.append(_looked_at(module, world, split, options, _short(name)))
-            continue
-        with bars([f"{name}, {kind}"], options.steps, quiet=options.json) as (tell,):
-            if is_source(name):
-                trained = _trained(name, task, split, training, paced(tell, options.steps))
-                found.append(_looked_at(trained, world, split, options, _short(name)))
-                continue
-            run = train_once(_config(name, world, split, options), options.runs, tell)
-        found.append(_tested(run, world, split, options, name))
-    return found
-
-
-def _trained(
-    name: str, task: World, split: Split, training: TrainingConfig, step: Callable[[int, torch.Tensor], None]
-) -> nn.Module:
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(training.seed)
-        module = copy.deepcopy(own_module(name)).float()
-    return train_module(module, Regress(), task, training, split, Listeners(step=step))
-
-
-def _tested(run: Run, world: World, split: Split, options: Any, name: str) -> Generalisation:
-    found = _looked_at(run, world, split, options, name)
-    with hold(run.path):
-        run.update(result={"r2": found.score, "r2_seen": float(found.seen_scores.mean())})
-    return found
-
-
-def _looked_at(model: Any, world: World, split: Split, options: Any, name: str) -> Generalisation:
-    return generalise(model, world, split, count=options.count, seed=options.seed, name=name)
+def _tested(name: str, world: World, test: GeneralisationTest, options: Any) -> list[Generalisation]:
+    make: Callable[[], nn.Module] | None = partial(own_module, name, options.weights) if is_source(name) else None
+    return generalise_model(
+        _short(name),
+        world,
+        test,
+        make=make,
+        trained=options.weights is not None,
+        store=options.runs,
+        progress=lambda title: bars([title], test.steps, quiet=options.json),
+    )
 
 
 def _answer(

@@ -78,6 +78,51 @@ def classify_combination(
     return "symbiotic" if max(change) > tolerance else "orthogonal"
 
 
+@dataclass(frozen=True)
+class Biases:
+    """What several models are compared for."""
+
+    own: dict[str, str]
+    made_of: dict[str, list[str]]
+
+    @classmethod
+    def told(
+        cls, known: Sequence[str], splits: Sequence[str], made_for: Sequence[str] = (), combines: Sequence[str] = ()
+    ) -> Biases:
+        """From MODEL=SPLIT and MODEL=MODEL+MODEL, checked before any of the ``known`` models is trained; the first of
+        them is the plain one."""
+        if len(set(known)) < len(known):
+            raise ValueError(f"two models have one name: {', '.join(known)}")
+        if len(known) < 2 and (made_for or combines):
+            raise ValueError(
+                "a bias shows against a plain model: name that first, 'polariscope generalise cnn coordconv'"
+            )
+        own = _pairs(made_for, "made-for", known[1:])
+        for model, split in own.items():
+            if split not in splits:
+                raise ValueError(f"{model} was made for {split!r}, which is not tested: {nearest(split, splits)}")
+        if own and len(splits) < 2:
+            raise ValueError("whether a bias transfers shows on splits it was not made for: test on at least two")
+        made_of = {model: parts.split("+") for model, parts in _pairs(combines, "combines", known[1:]).items()}
+        for part in (part for parts in made_of.values() for part in parts):
+            if part not in own:
+                raise ValueError(f"{part!r} is combined: say which split it was made for, --made-for {part}=SPLIT")
+        return cls(own, made_of)
+
+
+def _pairs(words: Sequence[str], flag: str, known: Sequence[str]) -> dict[str, str]:
+    """MODEL=WHAT of each word."""
+    found = {}
+    for word in words:
+        model, equals, what = word.partition("=")
+        if not equals or not what:
+            raise ValueError(f"--{flag} takes MODEL=WHAT; got {word!r}")
+        if model not in known:
+            raise ValueError(f"--{flag}: there is no model {model!r} after the plain one: {nearest(model, known)}")
+        found[model] = what
+    return found
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class TransferMatrix(Tabular):
     """Scores of models (rows) in scenarios (columns), and what that says of the bias of each."""

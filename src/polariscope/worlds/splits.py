@@ -495,6 +495,10 @@ def _column(factors: tuple[Factor, ...], name: str) -> int:
     return known.index(name)
 
 
+BENCHMARK_SPLITS = ("random", "composition", "interpolation", "extrapolation")
+"""Splits of the generalisation benchmark, from the easiest to the hardest."""
+
+
 def benchmark_split(kind: str, world: World) -> Split:
     """A split of the generalisation benchmark by name; the random one trains on as much data as extrapolation."""
     if kind != "random":
