@@ -116,9 +116,7 @@ def _train_elsewhere(names: list[str], world: World, test: GeneralisationTest, o
         return
     configs = {f"{name}, {kind}": c for name in names for kind, c in benchmark_configs(name, world, test).items()}
     with bars(list(configs), test.steps, quiet=options.json) as tells:
-        train_all_once(
-            list(configs.values()), Store(options.runs), place, lambda number, point: tells[number](point)
-        )
+        train_all_once(list(configs.values()), Store(options.runs), place, lambda number, point: tells[number](point))
 
 
 def _tested(name: str, world: World, test: GeneralisationTest, options: Any) -> list[Generalisation]:
