@@ -51,7 +51,9 @@ def test_the_workflow_tests_what_we_say_we_support():
 
 def built(folder: Path) -> tuple[Path, Path]:
     """Wheel and sdist of this checkout."""
-    script = "import sys; from setuptools.build_meta import *; build_sdist(sys.argv[1]); build_wheel(sys.argv[1])"
+    script = (
+        "import sys; from setuptools import build_meta as b; b.build_sdist(sys.argv[1]); b.build_wheel(sys.argv[1])"
+    )
     copy = folder / "source"
     files = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True).stdout.split(b"\0")
     for name in filter(None, map(os.fsdecode, files)):
