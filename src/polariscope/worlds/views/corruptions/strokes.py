@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import ndimage
 
 from polariscope.worlds.views.corruptions.corruption import Draws, Images
@@ -10,6 +11,8 @@ from polariscope.worlds.views.corruptions.resampling import Matrix, blurred, gri
 
 PEN = 2.3
 """Published pixels above and below a drawn line in which there may be ink."""
+AT_ONCE = 2**15
+"""Pixels whose outlines are looked for together: what is computed of them fits into the cache of a core."""
 
 
 def shear(images: Images, draws: Draws, scale: float, angle: float) -> Images:
@@ -98,16 +101,24 @@ def canny(images: Images, draws: Draws, scale: float, sd: float, low: float, hig
     the lines that are left, those that are above ``high`` somewhere.
     """
     planes = blurred(images, sd, scale, "constant").reshape(-1, *images.shape[2:])
+    few = max(1, AT_ONCE // planes[0].size)
+    outlines = [_outlines(planes[at : at + few], low, high) for at in range(0, len(planes), few)]
+    return np.concatenate(outlines).reshape(images.shape)
+
+
+def _outlines(planes: Images, low: float, high: float) -> Images:
+    """The lines of blurred pictures ``(n, height, width)``."""
     down, right = (_sobel(planes, axis) for axis in (1, 2))
     slope = np.hypot(down, right)
-    candidates = _ridges(slope, down, right) & (slope >= low)
+    candidates = slope >= low
     candidates[:, [0, -1]] = candidates[:, :, [0, -1]] = False
+    candidates[candidates] = _ridges(slope, down, right, np.flatnonzero(candidates))
     touching = np.zeros((3, 3, 3), bool)
     touching[1] = True  # within a picture only
     lines, count = ndimage.label(candidates, touching)
     strong = np.zeros(count + 1, bool)
     strong[lines[candidates & (slope >= high)]] = True
-    return strong[lines].reshape(images.shape).astype(np.float32)
+    return strong[lines].astype(np.float32)
 
 
 def _sobel(planes: Images, axis: int) -> Images:
@@ -116,19 +127,19 @@ def _sobel(planes: Images, axis: int) -> Images:
     return np.asarray(ndimage.correlate1d(smooth, [-1, 0, 1], axis, mode="nearest"))
 
 
-def _ridges(slope: Images, down: Images, right: Images) -> np.ndarray:
-    """Whether slopes are no less than those before and behind them, looked up between the nearest two pixels."""
-    count, height, width = slope.shape
-    padded = np.pad(slope, ((0, 0), (1, 1), (1, 1))).reshape(-1)
-    here = (np.arange(count)[:, None, None] * (height + 2) + np.arange(1, height + 1)[:, None]) * (width + 2)
-    here = here + np.arange(1, width + 1)
-    below, beside = np.sign(down).astype(np.intp) * (width + 2), np.sign(right).astype(np.intp)
+def _ridges(slope: Images, down: Images, right: Images, at: NDArray[np.intp]) -> NDArray[np.bool_]:
+    """Whether the slopes at some places inside of pictures are no less than those before and behind them, looked up
+    between the nearest two pixels."""
+    width = slope.shape[2]
+    slope, down, right = slope.reshape(-1), down.reshape(-1)[at], right.reshape(-1)[at]
+    below, beside = np.sign(down).astype(np.intp) * width, np.sign(right).astype(np.intp)
     steep = np.abs(down) >= np.abs(right)
     straight, slanted = np.where(steep, below, beside), below + beside
     larger = np.where(steep, np.abs(down), np.abs(right))
     part = np.where(steep, np.abs(right), np.abs(down)) / np.where(larger > 0, larger, 1)
 
     def beyond(way: int) -> Images:
-        return padded.take(here + way * slanted) * part + padded.take(here + way * straight) * (1 - part)
+        return slope[at + way * slanted] * part + slope[at + way * straight] * (1 - part)
 
-    return np.asarray((slope >= beyond(1)) & (slope >= beyond(-1)))
+    here = slope[at]
+    return np.asarray((here >= beyond(1)) & (here >= beyond(-1)))
