@@ -110,8 +110,10 @@ class Trial:
         """The gradients of several values at points, ``(n, k, d)``, and the scores there. A gradient with NaN or
         infinity is set to zero, and counted among those that are."""
         jacobian, scores = self._jacobian(self, points, rows, values, goal or self.goal.at(rows))
-        jacobian = jacobian.where(jacobian.isfinite().flatten(1).all(1)[:, None, None], 0)
-        self.zero_gradients[rows] += (jacobian == 0).flatten(1).all(1)
+        largest = jacobian.detach().flatten(1).abs().amax(1)  # NaN if any entry is
+        if not largest.isfinite().all():
+            jacobian = jacobian.where(largest.isfinite()[:, None, None], 0)
+        self.zero_gradients[rows] += (largest == 0) | ~largest.isfinite()
         self._remember(points, rows, scores)
         return jacobian.to(points.dtype), scores.to(points.dtype)
 
@@ -206,7 +208,7 @@ def _backward(trial: Trial, points: Tensor, rows: Tensor, values: Loss, goal: Go
     if any(one is None for one in each):
         raise missing
     trial.gradients[rows] += len(each)
-    return torch.stack(each, dim=1), scores.detach()
+    return each[0][:, None] if len(each) == 1 else torch.stack(each, dim=1), scores.detach()
 
 
 def finite(scores: Tensor, subject: Subject) -> Tensor:
