@@ -1,8 +1,8 @@
 """Attacks beside those of foolbox, the Adversarial Robustness Toolbox and AutoAttack: time, and nearest adversarials.
 
-One network is trained on digits, those of a folder of MNIST if the variable POLARISCOPE_MNIST names one. All attacks see
-the same images. The second and third peer are installed into a folder of their own, without their dependencies, which
-they share with us.
+One network is trained on digits, those of a folder of MNIST if the variable POLARISCOPE_MNIST names one. All attacks
+see the same images. The second and third peer are installed into a folder of their own, without their dependencies,
+which they share with us.
 """
 
 from __future__ import annotations
@@ -208,10 +208,10 @@ def nearest(console: Console, network: nn.Module, x: Tensor, y: Tensor) -> None:
             for peer, (theirs, spent) in found.items():
                 fixed = peer == "autoattack" or (peer == "art" and norm == "linf")  # within epsilon, not the nearest
                 nearer = int((theirs < 0.99 * ours).sum())
-                accuracy = [float(accuracy_at(one, [EPSILON[norm]])[0]) for one in (ours, theirs)]
+                accuracy = [f"{float(accuracy_at(one, [EPSILON[norm]])[0]):.2f}" for one in (ours, theirs)]
                 table.add_row(
                     norm, peer, f"{own:.0f}", f"{spent:.0f}", f"{np.median(ours):.4f}",
-                    "-" if fixed else f"{np.median(theirs):.4f}", str(nearer), f"{accuracy[0]:.2f}", f"{accuracy[1]:.2f}",
+                    "-" if fixed else f"{np.median(theirs):.4f}", str(nearer), *accuracy,
                 )  # fmt: skip
     console.print(table)
 

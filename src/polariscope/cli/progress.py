@@ -50,12 +50,17 @@ def shares(quiet: bool = False, every: float = 30.0) -> Iterator[Callable[[str, 
         return
     if not console.is_terminal:
         due = time.monotonic() + every
+        begun: dict[str, tuple[float, float]] = {}
 
         def line(name: str, share: float) -> None:
             nonlocal due
-            if time.monotonic() >= due:
-                due = time.monotonic() + every
-                console.print(f"{name}: {share:.0%}", highlight=False)
+            now = time.monotonic()
+            since, from_share = begun.setdefault(name, (now, share))
+            if now >= due:
+                due = now + every
+                console.print(
+                    f"{name}: {share:.0%}{time_left(now - since, share - from_share, 1 - share)}", highlight=False
+                )
 
         yield line
         return
@@ -69,3 +74,17 @@ def shares(quiet: bool = False, every: float = 30.0) -> Iterator[Callable[[str, 
             progress.update(tasks[name], completed=share)
 
         yield bar
+
+
+def time_left(seconds: float, done: float, left: float) -> str:
+    """How long the rest takes if it goes on as it went: so many seconds for a share that is done.
+
+    >>> time_left(60, 0.25, 0.5), time_left(600, 0.1, 0.9), time_left(3, 0.0, 1.0)
+    (', about 2 min left', ', about 1.5 h left', '')
+    """
+    if done <= 0 or left <= 0:
+        return ""
+    rest = seconds * left / done
+    if rest < 60:
+        return f", about {max(1, round(rest))} s left"
+    return f", about {rest / 60:.0f} min left" if rest < 5400 else f", about {rest / 3600:.1f} h left"

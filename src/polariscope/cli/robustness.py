@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 from pathlib import Path
 from typing import Any
 
@@ -97,6 +98,16 @@ def _of_run(name: str, options: Any) -> int:
     return _card(subject, SplitPart(config.world, config.split), options, settings, run.path / "attacks", run)
 
 
+def _identity(subject: Subject, settings: dict[str, Any]) -> dict[str, Any]:
+    """Whose results are kept: those of which weights, data and, for a classifier of yours, which source. What it
+    computes may change while its weights do not."""
+    identity = {"weights": weights_hash(subject), "data": settings["data"]}
+    if ".py:" in settings.get("model", ""):
+        file = Path(settings["model"].rpartition(":")[0])
+        identity["source"] = hashlib.sha256(file.read_bytes()).hexdigest()[:16]
+    return identity
+
+
 def _substitute(options: Any) -> Subject | None:
     """The classifier that --substitute names."""
     if options.substitute is None:
@@ -133,7 +144,7 @@ def _card(
             corrupted=options.corrupted,
             seed=options.seed,
             folder=kept,
-            identity={"weights": weights_hash(subject), "data": settings["data"]},
+            identity=_identity(subject, settings),
             tell=tell,
         )
     names = ("only", "norms", "budget", "l2", "linf", "l0", "also", "substitute", "draws", "suite", "count",

@@ -41,7 +41,7 @@ from polariscope.robustness.bounds import Bounds, BoundSettings, NoBound, confro
 from polariscope.robustness.bounds import bounds as lower_bounds
 from polariscope.robustness.bounds.known import joined_bounds
 from polariscope.robustness.expectation import averaged, confirmed
-from polariscope.robustness.kept import KeptAttacks, Stored
+from polariscope.robustness.kept import KeptAttacks, Stored, examples_hash
 from polariscope.robustness.noise_distance import NoiseDistances, noise_distances
 from polariscope.robustness.rejection import Rejection, rejection
 from polariscope.robustness.suites import Budget, attack_suite, attack_title
@@ -114,7 +114,7 @@ class _Examination:
 
     @property
     def numbers(self) -> dict[str, Any]:
-        return {"numbers": self.index.tolist(), "seed": self.seed}
+        return {"numbers": self.index.tolist(), "seed": self.seed, "examples": examples_hash(self.x, self.y)}
 
 
 def robustness(
@@ -146,6 +146,7 @@ def robustness(
     further norm or attack does not repeat another. ``tell`` hears what is done, and what share of it.
     """
     _check(only, norms, count)
+    suite_named(suite)
     subject, world = subject_and_world(model, data)
     index, x, y = _examples(subject, world, count, seed)
     skipped: dict[str, str] = {one: "not asked for" for one in QUESTIONS if one not in only}
@@ -341,7 +342,8 @@ def _bounded(asked: _Examination, card: NormCard, number: int, count: int) -> No
 
 
 def _kept_bounds(asked: _Examination, norm: Norm, rows: Tensor, settings: BoundSettings) -> Bounds | NoBound:
-    key = {"norm": norm, "settings": repr(settings), "numbers": asked.index[rows.numpy()].tolist()}
+    examples = examples_hash(asked.x[rows], asked.y[rows])
+    key = {"norm": norm, "settings": repr(settings), "examples": examples}
 
     def compute() -> Stored:
         return stored_bounds(lower_bounds(asked.subject, asked.x[rows], asked.y[rows], norm, settings))

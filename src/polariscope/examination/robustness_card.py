@@ -171,8 +171,11 @@ class RobustnessCard:
         if self.corruptions is not None:
             about = self.corruptions.findings()
             parts += [_renamed(part) for part in about.parts]
-        if self.skipped:
-            rows = [{"question": name, "reason": why} for name, why in self.skipped.items()]
+        rows = [{"question": name, "reason": why} for name, why in self.skipped.items()]
+        for card in self.norms:
+            rows += [{"question": f"{NORM_NAMES[card.norm]}: {name}", "reason": why}
+                     for name, why in card.not_run.items()]  # fmt: skip
+        if rows:
             columns = [Column("question", "Question"), Column("reason", "Reason")]
             parts.append(Records(name="not_run", title="Not run", rows=rows, columns=columns))
         facts = {"examples": self.examples, "budget": self.budget, "clean": self.clean}
@@ -250,13 +253,15 @@ class RobustnessCard:
                 )
             )
         for card in self.norms:
-            if rows := self.records(card.norm):
+            if rows := [row for row in self.records(card.norm) if "queries" in row]:
                 name = NORM_NAMES[card.norm]
                 columns = _columns(card.thresholds)
                 parts.append(
                     Records(name=f"attacks_{card.norm}", title=f"Attacks, {name}", rows=rows, columns=columns,
                             hint=ATTACKS)
                 )  # fmt: skip
+        if bounds := [row for card in self.norms for row in _bound_rows(card)]:
+            parts.append(Records(name="bounds", title="Lower bounds", rows=bounds, columns=BOUND_COLUMNS, hint=BOUNDS))
         shown = [card for card in self.norms if card.best is not None]
         if shown:
             bars = []
@@ -311,7 +316,7 @@ class RobustnessCard:
                     self.learned.mean if finite else None,
                     True,
                     "" if finite else "a generator's noise reaches less than half of the images",
-                    spread if finite else "",
+                    spread.capitalize() + "." if finite else "",
                 )
             )
         parts: list[Part] = [Values(name="noise", title="Noise", entries=entries, hint=NOISE)]
@@ -324,7 +329,11 @@ def _renamed(part: Part) -> Part:
     """A part of the document of corruptions, whose names are not those of the attacked images."""
     part = replace(part, name=f"corruptions_{part.name}")
     if isinstance(part, Values):
-        part = replace(part, entries=[replace(entry, name=f"corruptions_{entry.name}") for entry in part.entries])
+        part = replace(
+            part,
+            title="Accuracy under corruptions",
+            entries=[replace(entry, name=f"corruptions_{entry.name}") for entry in part.entries],
+        )
     return part
 
 
@@ -425,7 +434,7 @@ def noise_gallery(
             strips.append(_noisy_strip(f"{one.noise}, at ε*", shown, one.noisy[:SHOWN].to(shown.dtype)))
     return Pictures(
         name="noise_gallery",
-        title="Noise",
+        title="What the noise looks like",
         hint="Gaussian noise of rising standard deviation, then the least noise of each kind that misleads the "
         "classifier, with L2 norms after clipping.",
         strips=strips,
@@ -469,9 +478,8 @@ def _columns(thresholds: Sequence[float]) -> list[Column]:
         Column("median", "Median distance", "%.4g", "median"),
         Column("interval", "95 % interval", aside=True),
         *(Column(f"accuracy {one:g}", f"Accuracy at {one:g}", "percent", f"at {one:g}") for one in thresholds),
-        Column("success", "Adversarials found", "percent", "found", aside=True),
+        Column("success", "Found", "percent", "found", aside=True),
         Column("queries", "Queries per image", "%.0f", "queries"),
-        Column("gradients", "Gradients per image", "%.0f", aside=True),
         Column("note", "Note"),
     ]
 
@@ -485,54 +493,72 @@ def _row(card: NormCard, name: str, result: Attacked, seed: int) -> dict[str, An
         "attack": name,
         "needs": card.needs.get(name, ""),
         "median": median if np.isfinite(median) else None,
-        "interval": f"{low:.3g} to {high:.3g}",
+        "interval": f"{_short(low)}–{_short(high)}",
         **{f"accuracy {one:g}": float(share) for one, share in zip(card.thresholds, at, strict=True)},
         "success": float(np.isfinite(result.distances).mean()),
         "queries": float(result.queries.mean()),
         "gradients": float(result.gradients.mean()),
-        "note": "" if np.isfinite(median) else "no adversarial for half of the images: the median is infinite",
+        "note": "" if np.isfinite(median) else "infinite: none for half of the images",
     }
+
+
+def _short(value: float) -> str:
+    return f"{value:.3g}" if np.isfinite(value) else "∞"
 
 
 def _bound_rows(card: NormCard) -> list[dict[str, Any]]:
     """The lower bound, that of binarised space if there is one, or why no bound is known."""
     norm = {"norm": NORM_NAMES[card.norm]}
     if isinstance(card.bounds, NoBound):
-        return [norm | {"attack": "lower bound", "note": f"no bound is known: {card.bounds.reason}"}]
+        return [norm | {"bound": "no bound is known", "note": card.bounds.reason}]
     if not isinstance(card.bounds, Bounds):
         return []
     rows = []
     for bound in (card.bounds, card.bounds.binarised):
         if bound is None:
             continue
-        where = " in binarised space" if bound.space == "binarised" else ""
+        inner = bound.space == "binarised"
         sd = bound.sd_over_seeds()
-        spread = "" if sd is None else f"; mean {bound.mean:.4g}, sd over {len(bound.seeds)} seeds {sd:.2g}"
-        against = "" if where or card.best is None else f"; {counted(card.violations, 'violation')} by attacks"
+        notes = [] if sd is None else [f"mean {bound.mean:.4g}, sd over {len(bound.seeds)} seeds {sd:.2g}"]
+        violations = None if inner or card.best is None else card.violations
         again = card.confrontation
-        if against and again is not None and again.again is not None:
-            against += f", {len(again.violated_again)} at ten times the budget"
+        if violations and again is not None and again.again is not None:
+            notes.append(f"at ten times the budget {counted(len(again.violated_again), 'violation')}")
         rows.append(
             {
                 **norm,
-                "attack": f"{bound.title}{where}: {bound.method}",
+                "bound": f"{bound.title}{' in binarised space' if inner else ''}",
+                "method": bound.method,
                 "median": bound.median if np.isfinite(bound.median) else None,
-                **{f"accuracy {one:g}": bound.accuracy(one) for one in card.thresholds},
-                "note": f"lower bound{spread}{against}",
+                "accuracy": ", ".join(f"{bound.accuracy(one):.0%} at {one:g}" for one in card.thresholds),
+                "violations": violations,
+                "note": "; ".join(notes),
             }
         )
     return rows
 
 
+BOUND_COLUMNS = (
+    Column("norm", "Norm"),
+    Column("bound", "Bound"),
+    Column("method", "Method", aside=True),
+    Column("median", "Median", "%.4g"),
+    Column("accuracy", "Guaranteed accuracy"),
+    Column("violations", "Attacks below it", "%d", "below it"),
+    Column("note", "Note"),
+)
+BOUNDS = (
+    "No perturbation below its bound misleads the classifier about an image: of a certificate this is proven, of an "
+    "estimated bound it holds if the search for codes found the best ones. An attack below a certificate is a bug."
+)
 SUMMARY = "Distances are between images with pixels from 0 to 1; misclassified images have distance 0."
 TRUST = (
     "Signs that attacks fail although the classifier is not robust. With any of them, low accuracy after attacks can "
     "be believed, high accuracy cannot."
 )
 ATTACKS = (
-    "A row is an attack at its own settings, then the nearest adversarials of all of them, then the lower bound. "
-    "Queries are per image, with or without a gradient. Accuracy is the share of images without an adversarial up to "
-    "that size."
+    "A row is an attack at its own settings; the last row has the nearest adversarials of all of them. Queries are per "
+    "image, with or without a gradient. Accuracy is the share of images without an adversarial up to that size."
 )
 SANDWICH = (
     "Upper line: accuracy after all attacks; lower line: accuracy that a lower bound guarantees. The true accuracy "

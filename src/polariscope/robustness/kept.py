@@ -54,6 +54,7 @@ class KeptAttacks:
             "norm": norm,
             "seed": seed,
             "numbers": np.asarray(numbers).tolist(),
+            "examples": examples_hash(x, y),
         }
         if epsilons:
             key["epsilons"] = list(epsilons)
@@ -117,12 +118,20 @@ def read_attacked(path: Path) -> Attacked | None:
     )  # fmt: skip
 
 
+def examples_hash(x: torch.Tensor, y: torch.Tensor) -> str:
+    """What tells images with their classes apart from others of the same numbers."""
+    digest = hashlib.sha256(f"{tuple(x.shape)}{x.dtype}".encode())
+    for values in (x, y):
+        digest.update(values.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()[:16]
+
+
 def weights_hash(subject: Subject) -> str:
-    """What tells two classifiers apart: a hash of the names, shapes and numbers of all that a module holds; of anything
-    else than a module its name."""
+    """What tells two classifiers apart: a hash of the layers of a module and of the names, shapes and numbers of all
+    that it holds; of anything else than a module its name. What a forward pass does with them is in its source."""
     if subject.module is None:
         return subject.name
-    digest = hashlib.sha256()
+    digest = hashlib.sha256(repr(subject.module).encode())
     for name, value in subject.module.state_dict().items():
         if isinstance(value, torch.Tensor):
             digest.update(f"{name}{tuple(value.shape)}{value.dtype}".encode())

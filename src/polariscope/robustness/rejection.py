@@ -112,9 +112,12 @@ class Rejection:
                 "given.",
                 rows=risks,
                 columns=[
-                    Column("by", "Confidence"),
-                    *(Column(f"risk {share:g}", f"{share:.0%} answered", "percent") for share in COVERAGES),
-                    Column("area", "Mean over coverage", "percent"),
+                    Column("by", "Confidence", short="by"),
+                    *(
+                        Column(f"risk {share:g}", f"{share:.0%} answered", "percent", f"{share:.0%}")
+                        for share in COVERAGES
+                    ),
+                    Column("area", "Mean over coverage", "percent", "mean"),
                 ],
             )
         )

@@ -17,7 +17,7 @@ from polariscope.testing.attacks import curved, curved_examples
 
 # Settings under which an attack is quick; all others are checked as they come.
 QUICK = {
-    "apgd": [{"steps": 8}, {"steps": 6, "loss": "dlr", "classes": 3}],
+    "apgd": [{"steps": 5}, {"steps": 4, "loss": "dlr", "classes": 2}],
     "boundary": [{"steps": 40}],
     "carlini-wagner": [{"steps": 20, "searches": 2}],
     "ddn": [{"steps": 20}, {"steps": 20, "levels": 256}],
@@ -27,12 +27,12 @@ QUICK = {
     ],
     "fab": [{"steps": 5, "classes": 2, "restarts": 2}],
     "gaussian-noise": [{"repeats": 2}],
-    "mim": [{"steps": 6}],
-    "pgd": [{"steps": 6, "restarts": 2}],
+    "mim": [{"steps": 5}],
+    "pgd": [{"steps": 4, "restarts": 2}],
     "pointwise": [{"restarts": 2, "passes": 2, "bisections": 5}],
     "salt-and-pepper": [{"repeats": 2}],
     "sigma-zero": [{"steps": 40}],
-    "square": [{"steps": 8}],
+    "square": [{"steps": 6}],
 }
 
 
