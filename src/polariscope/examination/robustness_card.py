@@ -162,9 +162,7 @@ class RobustnessCard:
             parts.append(Records(name="warnings", title="Can it be trusted?", rows=rows, columns=columns, hint=TRUST))
         parts += self._attack_parts()
         if self.distal is not None:
-            parts += [
-                replace(part, name=f"distal_{part.name}", hint=DISTAL) for part in self.distal.findings().of(Pictures)
-            ]
+            parts.append(_distal_part(self.distal))
         parts += self._noise_parts()
         if self.rejection is not None:
             parts += [replace(part, name=f"rejection_{part.name}") for part in self.rejection.findings().parts]
@@ -335,6 +333,13 @@ def _renamed(part: Part) -> Part:
             entries=[replace(entry, name=f"corruptions_{entry.name}") for entry in part.entries],
         )
     return part
+
+
+def _distal_part(made: Distal) -> Pictures:
+    """Distal images side by side."""
+    note = ", ".join(f"{label}: {p:.0%}" for label, p in zip(made.labels, made.confidences, strict=True))
+    strip = Strip(_bytes(made.images[None]), "class: confidence", note=note, says="an image of each class from noise")
+    return Pictures(name="distal_images", title="Images that began as noise", hint=DISTAL, strips=[strip])
 
 
 def quantile_gallery(card: RobustnessCard, norm: Norm, seed: int | None = None) -> Pictures | None:
