@@ -69,7 +69,7 @@ if peer == "art":
 else:
     from pyautoattack import AutoAttack
     attack = AutoAttack(network, norm={"l2": "L2", "linf": "Linf"}[norm], eps=float(epsilon), version="standard",
-                        device="cpu", verbose=False)
+                        device="cpu")
     made = [attack.run_standard_evaluation(torch.from_numpy(x), torch.from_numpy(y), bs=len(x)).numpy()]
 seconds = time.perf_counter() - start
 best = np.full(len(x), np.inf)
