@@ -70,7 +70,7 @@ else:
     from pyautoattack import AutoAttack
     attack = AutoAttack(network, norm={"l2": "L2", "linf": "Linf"}[norm], eps=float(epsilon), version="standard",
                         device="cpu")
-    made = [attack.run_standard_evaluation(torch.from_numpy(x), torch.from_numpy(y)).numpy()]
+    made = [attack.run_standard_evaluation(torch.from_numpy(x), torch.from_numpy(y))[0].numpy()]
 seconds = time.perf_counter() - start
 best = np.full(len(x), np.inf)
 with torch.no_grad():
