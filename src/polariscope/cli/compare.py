@@ -10,7 +10,7 @@ from typing import Any, Literal
 from polariscope.cli import commands
 from polariscope.cli.configuration import chosen_world, meant, with_world
 from polariscope.cli.named import ModelFlags, is_source, opened, own_subject, run_subject
-from polariscope.cli.parsing import parse, take, take_first
+from polariscope.cli.parsing import parse, take, take_data, take_first
 from polariscope.examination.compare import compare
 from polariscope.examination.titles import distinct_titles, run_title
 from polariscope.lab.run_documents import keep_findings
@@ -57,7 +57,7 @@ def main(arguments: list[str]) -> int:
     names = [name for name in (take_first(arguments), take_first(arguments)) if name is not None]
     if len(names) != 2 and not {"-h", "--help"} & set(arguments):
         raise ValueError("which models? 'polariscope compare RUN RUN' takes two ('polariscope runs' lists them)")
-    data, folder = take(arguments, "--data"), take(arguments, "--runs")
+    data, folder = take_data(arguments), take(arguments, "--runs")
     store = Store(Path(folder or "runs"))
     runs = [None if is_source(name) else opened(store, name) for name in names]
     options: Any = parse(

@@ -9,7 +9,7 @@ from typing import Any
 from polariscope.cli import commands
 from polariscope.cli.configuration import parse_world
 from polariscope.cli.named import ModelFlags, is_source, opened_classifier, own_subject, run_subject
-from polariscope.cli.parsing import JSON, OUT, RUNS, asks_for_help, flag, options_type, parse, take_first
+from polariscope.cli.parsing import JSON, OUT, RUNS, asks_for_help, flag, options_type, parse, take_data, take_first
 from polariscope.cli.progress import shares
 from polariscope.examination.corruptions import Withstood, withstand
 from polariscope.examination.titles import run_title
@@ -57,7 +57,7 @@ OF_DATA = [
 )
 def main(arguments: list[str]) -> int:
     arguments = list(arguments)
-    name, place = take_first(arguments), take_first(arguments)
+    name, place = take_first(arguments), take_data(arguments)
     asked = asks_for_help(arguments)
     if name is None and not asked:
         raise ValueError(

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from polariscope.cli import commands
 from polariscope.cli.configuration import parse_world
-from polariscope.cli.parsing import JSON, OUT, flag, take_first
+from polariscope.cli.parsing import JSON, OUT, flag, take_data
 from polariscope.examination.transitions import examine_transitions
 from polariscope.lab.run_documents import keep_findings
 from polariscope.report.terminal import answer
@@ -31,7 +31,7 @@ EXTRA = [
 @commands.register("transitions", "test whether the factors of a video move sparsely enough for SlowVAE", group="data")
 def main(arguments: list[str]) -> int:
     arguments = list(arguments)
-    name = take_first(arguments)
+    name = take_data(arguments)
     asked = "-h" in arguments or "--help" in arguments
     if name is None and not asked:
         raise ValueError("which data? 'polariscope transitions DATA': a mask video's folder or npz file, or a world")
