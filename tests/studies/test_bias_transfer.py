@@ -1,8 +1,10 @@
 """Biases and scenarios: what the committed tables say, computed a second time from their rows."""
 
+import re
+
 import numpy as np
 import pytest
-from scipy.stats import t
+from scipy.stats import spearmanr, t
 
 from polariscope.studies.inductive_biases import bias_transfer as study
 
@@ -75,3 +77,40 @@ def test_scenarios_that_rank_seeds_alike_correlate() -> None:
     place = study.SCENARIOS.index("L0")
     assert np.allclose(np.delete(ranks[place], place), -1)
     assert ranks[0, 1] == pytest.approx(1)
+
+
+@pytest.mark.spec("001b/A-40")
+def test_noises_and_the_benchmark_are_compared_over_five_seeds(committed) -> None:
+    """The matrix of noises, and the rank correlation of the benchmark with what is outside of it, from the rows."""
+    found = committed("noise-transfer")
+    rows = found.table.rows
+    assert sorted((row["trained"], row["seed"]) for row in rows) == sorted(
+        (noise, seed) for noise in study.TRAINED_ON for seed in range(5)
+    )
+    gains = {
+        noise: np.array(
+            [
+                min(row[other] - plain[other] for other in study.NOISES if other != noise)
+                for row in rows
+                for plain in rows
+                if row["trained"] == noise and plain["trained"] == "nothing" and row["seed"] == plain["seed"]
+            ]
+        )
+        for noise in study.NOISES
+    }
+    helps = all(interval(own)[0] >= 5 for own in gains.values())
+    assert (found.claim("every other noise").verdict == "held") == helps
+    shown = {row["trained with"]: row for row in study.NoiseTransfer().beside(found.table)}
+    for noise in study.TRAINED_ON:
+        for kind in study.NOISES:
+            values = [row[kind] for row in rows if row["trained"] == noise]
+            assert shown[noise][f"{kind}, %"].startswith(f"{np.mean(values):.1f} ± {np.std(values, ddof=1):.1f}")
+    assert len(study.SUITES[study.SUITE].benchmark) == 15
+    inside = [np.mean([row[kind] for kind in study.SUITES[study.SUITE].benchmark]) for row in rows]
+    outside = [np.mean([row[kind] for kind in study.HELD_OUT]) for row in rows]
+    claim = found.claim("holds for corruptions outside")
+    rho = float(spearmanr(inside, outside).statistic)
+    measured = re.fullmatch(r"Spearman (-?[\d.]+) \[(-?[\d.]+), (-?[\d.]+)\] over 25 rows", claim.measured)
+    assert measured, claim.measured
+    assert float(measured[1]) == pytest.approx(rho, abs=0.006)
+    assert float(measured[2]) < rho < float(measured[3])
