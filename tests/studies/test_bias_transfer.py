@@ -79,9 +79,9 @@ def test_scenarios_that_rank_seeds_alike_correlate() -> None:
     assert ranks[0, 1] == pytest.approx(1)
 
 
-@pytest.mark.spec("001b/A-40")
 def test_noises_and_the_benchmark_are_compared_over_five_seeds(committed) -> None:
-    """The matrix of noises, and the rank correlation of the benchmark with what is outside of it, from the rows."""
+    """The matrix of noises, and the rank correlation of the benchmark with what is outside of it, from the rows. Of the
+    four held-out kinds grey digits have three, so that this does not prove 001b/A-40."""
     found = committed("noise-transfer")
     rows = found.table.rows
     assert sorted((row["trained"], row["seed"]) for row in rows) == sorted(
