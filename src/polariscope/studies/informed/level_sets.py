@@ -43,7 +43,7 @@ class LevelSetStudy(Study):
     training_lengths = {scale: setting.steps for scale, setting in SETTINGS.items()}
     dimension: ClassVar[int]
     models: ClassVar[tuple[str, ...]]
-    published: ClassVar[dict[str, tuple[float, float, float]]]
+    printed: ClassVar[dict[str, tuple[float, float, float]]]
     """X error, Y error and invariance of table 5.1."""
     selected: ClassVar[int]
     """Latents of Z1 that are to be selected."""
@@ -87,7 +87,7 @@ class LevelSetStudy(Study):
 
     def claims(self, scale: Scale) -> list[Claim]:
         ours, beta, stib = ({"model": name} for name in ("ours", "beta-vae", "stib"))
-        printed = self.published
+        printed = self.printed
         return [
             Claim(
                 "The property is told as well as its noise allows, by every model",
@@ -175,7 +175,7 @@ class LevelSetStudy(Study):
         return [
             {
                 "model": model,
-                "published X, Y, invariance": ", ".join(str(value) for value in self.published.get(model, ())) or "-",
+                "published X, Y, invariance": ", ".join(str(value) for value in self.printed.get(model, ())) or "-",
                 "X here": plus_minus(own.column("x_error"), 3),
                 "Y here": plus_minus(own.column("y_error"), 3),
                 "invariance here": plus_minus(own.column("invariance"), 4),
@@ -231,7 +231,7 @@ class LevelSetsOfEllipses(LevelSetStudy):
     dimension = 2
     selected = 1
     models = MODELS
-    published = {"ours": (0.04, 0.25, 0.006), "beta-vae": (0.03, 0.25, 0.058), "stib": (0.03, 0.25, 0.027)}
+    printed = {"ours": (0.04, 0.25, 0.006), "beta-vae": (0.03, 0.25, 0.058), "stib": (0.03, 0.25, 0.027)}
 
     def claims(self, scale: Scale) -> list[Claim]:
         sparse, plain = {"model": "sparse without cycle"}, {"model": "beta-vae"}
@@ -271,4 +271,4 @@ class LevelSetsOfEllipsoids(LevelSetStudy):
     dimension = 3
     selected = 2
     models = ("ours", "beta-vae", "stib")
-    published = {"ours": (0.05, 0.25, 0.006), "beta-vae": (0.02, 0.25, 0.153), "stib": (0.03, 0.25, 0.083)}
+    printed = {"ours": (0.05, 0.25, 0.006), "beta-vae": (0.02, 0.25, 0.153), "stib": (0.03, 0.25, 0.083)}
