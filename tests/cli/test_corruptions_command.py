@@ -129,7 +129,7 @@ def test_a_run_that_does_not_classify_is_refused(trained, run) -> None:
         (["mine.py:bright", "greys.npz", "--count", "0"], "at least 1 example"),
         (["mine.py:bright", "greys.npz", "--label", "lable"], "no factor 'lable': did you mean 'label'"),
         (["mine.py:bright", "bare.npz"], "give data with labels"),
-        (["mine.py:bright", "points.npz"], "corruptions are of images"),
+        (["mine.py:bright", "points.npz"], "corruptions need images"),
         (
             ["mine.py:bright", "factors.npz", "--label", "shade"],
             "scores 2 classes, and the data has 4",

@@ -195,7 +195,7 @@ def test_the_same_seed_gives_the_same_numbers(run, stripe: Path) -> None:
         (["mpl", "digits"], "did you mean 'mlp'?"),
         (["mlp", "digit"], "did you mean"),
         (["mlp", "none.npz"], "there is no file none.npz"),
-        (["mlp", "unlabelled.npy"], "knows no factors"),
+        (["mlp", "unlabelled.npy"], "this world has no factors"),
         (["mlp", "continuous.npz"], "is continuous"),
         (["lenet", "points.npz"], "for images"),
         (["mlp", "points.npz", "--label", "colour"], "no factor 'colour'"),

@@ -226,7 +226,7 @@ NAMES = {"kinds": ("contrast",)}
         (bright, greys(), {"suite": "mnist-c", "severities": (2,)}, "severity is 2.*the only one"),
         (bright, greys(), {"count": 0}, "at least 1 example"),
         (bright, ArrayWorld(np.zeros((4, 12, 12), np.uint8)), NAMES, "give data with labels"),
-        (bright, ArrayWorld(np.zeros((4, 5)), [0, 1, 0, 1]), NAMES, r"have shape \(5,\): take a world of images"),
+        (bright, ArrayWorld(np.zeros((4, 5)), [0, 1, 0, 1]), NAMES, r"have shape \(5,\): use a world of images"),
         (bright, Task(greys(), "label", "values"), NAMES, "asks for the number label"),
         (Linear(3), noisy_world(), NAMES, "scores 3 classes, and the data has 8"),
         (Linear(6), noisy_world(3, 30, (1, 4, 9)), NAMES, "scores 6 classes, and the data has 3"),

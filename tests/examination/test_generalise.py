@@ -192,7 +192,7 @@ def test_what_cannot_be_evaluated_is_refused_in_a_sentence() -> None:
         generalise(lambda x: truth(x)[:, :2], world, SPLIT)
     with pytest.raises(ValueError, match="gives 19 numbers .* it tells classes, and values are asked for"):
         generalise(lambda x: torch.zeros(len(x), sum(SIZES)), world, SPLIT)
-    with pytest.raises(ValueError, match="asks for classes of a, c: take Task"):
+    with pytest.raises(ValueError, match="asks for classes of a, c: use Task"):
         generalise(truth, Task(world, "a,c", "classes"), SPLIT)
     with pytest.raises(ValueError, match="holds nothing out"):
         generalise(truth, world, RandomSplit(0.0))

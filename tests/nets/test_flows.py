@@ -107,10 +107,10 @@ def test_a_subject_generates_by_the_inverse() -> None:
 
 
 def test_bad_input_is_a_sentence() -> None:
-    with pytest.raises(ValueError, match="at least 2 numbers; got 1: take linear-flow"):
+    with pytest.raises(ValueError, match="at least 2 numbers; got 1: use linear-flow"):
         CouplingFlowConfig().build(Brief((1,)))
     with pytest.raises(ValueError, match="at least 1 block; got 0"):
         CouplingFlowConfig(blocks=0)
     other = models.build({"name": "code-encoder", "architecture": "mlp"})
-    with pytest.raises(ValueError, match="needs a model that can encode and invert .* cannot invert: take linear-flow"):
+    with pytest.raises(ValueError, match="needs a model that can encode and invert .* cannot invert: use linear-flow"):
         build_model(RunConfig(Sources(count=10), SlowFlow(), other))

@@ -86,7 +86,7 @@ def test_noise_of_points_and_wrong_shapes() -> None:
     assert NoiseGenerator(1, 3).noise_for(torch.zeros(4, 6)).shape == (4, 6)
     with pytest.raises(ValueError, match="noise of 1 channels"):
         NoiseGenerator(1).noise_for(torch.zeros(4, 3, 8, 8))
-    with pytest.raises(ValueError, match="kernels of 1 or 3"):
+    with pytest.raises(ValueError, match="kernel of 1 or 3"):
         NoiseGenerator(1, 2)
 
 

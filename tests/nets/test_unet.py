@@ -29,7 +29,7 @@ def test_valid_padding_loses_twenty_pixels_at_each_side() -> None:
         if net._fits(length):
             assert net(torch.zeros(1, 6, length, length)).shape[2] == length - 40
         else:
-            with pytest.raises(ValueError, match=f"does not take a side of {length} pixels: take"):
+            with pytest.raises(ValueError, match=f"does not take a side of {length} pixels: use"):
                 net.output_size(length, 388)
 
 
@@ -53,7 +53,7 @@ def test_a_place_at_the_lowest_resolution_sees_its_receptive_field(depth: int, f
 @pytest.mark.spec("000/F035")
 def test_same_padding_keeps_the_size() -> None:
     assert UNet(3, 4, root=2)(torch.zeros(2, 3, 40, 64)).shape == (2, 4, 40, 64)
-    with pytest.raises(ValueError, match="does not take a side of 41 pixels: take 40 or 44"):
+    with pytest.raises(ValueError, match="does not take a side of 41 pixels: use 40 or 44"):
         UNet(3, 4).output_size(41, 64)
 
 

@@ -189,7 +189,7 @@ def test_a_spatial_transformer_begins_as_its_cnn(side) -> None:
 
 @pytest.mark.parametrize("name", IMAGE_MODELS)
 def test_points_are_refused(name) -> None:
-    with pytest.raises(ValueError, match=rf"^{name} is for images, and the data has points of shape \(6,\): use mlp$"):
+    with pytest.raises(ValueError, match=rf"^{name} is for images, but the data has points of shape \(6,\): use mlp$"):
         built(models.get(name)(), 6)
 
 

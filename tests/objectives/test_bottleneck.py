@@ -342,7 +342,7 @@ def test_z0_reaches_an_observation_only_through_the_decoded_property() -> None:
     fed = replace(SMALL, property_latents=2, decoder_input="code").build(brief).double()
     leaking = torch.autograd.functional.jacobian(fed.decode, z)[0, :, 0]
     assert np.linalg.matrix_rank(leaking[:, :2].numpy(), tol=1e-9) == 2
-    with pytest.raises(ValueError, match="no property can be asked of it"):
+    with pytest.raises(ValueError, match="no property can be requested"):
         fed.decode_property(value, z[:, 2:])
 
 

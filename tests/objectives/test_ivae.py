@@ -253,7 +253,7 @@ def test_what_cannot_be_done_is_said_in_a_sentence():
     model, batch = objective.build(SMALL, Brief((6,), factors=SIZES)), batch_of()
     with pytest.raises(ValueError, match="needs the factors of each observation"):
         objective(model, Batch(batch.x, 1000), 0)
-    with pytest.raises(ValueError, match="take a world whose factors are known"):
+    with pytest.raises(ValueError, match="use a world whose factors are known"):
         objective.build(SMALL, Brief((6,)))
     with pytest.raises(TypeError, match="got a Autoencoder"):
         objective(Autoencoder(SMALL, (6,)), batch, 0)

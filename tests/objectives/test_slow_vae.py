@@ -273,7 +273,7 @@ def test_a_latent_that_is_not_used_has_the_width_of_the_spec(rate, gamma, std) -
 
 
 def test_what_it_cannot_learn_from_is_said() -> None:
-    with pytest.raises(ValueError, match="learns from pairs: take a world of pairs"):
+    with pytest.raises(ValueError, match="needs pairs: use a world of pairs"):
         SlowVAE()(small_model(), Batch(torch.zeros(2, 6, dtype=torch.double), 10), 0)
     with pytest.raises(TypeError, match="SlowVAE needs a diagonal posterior"):
         SlowVAE()(small_model(posterior="full"), sequence(2), 0)

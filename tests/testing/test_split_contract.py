@@ -107,5 +107,5 @@ def test_one_world_is_enough() -> None:
     sequence = splits.build("sequence")
     check_split(sequence)
     grid, _, _ = split_worlds()
-    with pytest.raises(AssertionError, match="refuses every world: this split is by sequences"):
+    with pytest.raises(AssertionError, match="refuses every world: this split needs sequences"):
         check_split(sequence, [grid])

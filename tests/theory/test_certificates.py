@@ -238,7 +238,7 @@ def test_bad_input_is_refused_in_a_sentence() -> None:
         generators.shared(x[:, :4], y, "l2")
     with pytest.raises(ValueError, match="classes from 0 to 2"):
         generators.shared(x, y + 5, "l2")
-    with pytest.raises(ValueError, match="take the shared bound"):
+    with pytest.raises(ValueError, match="use the shared bound"):
         generators.separate(x, y, "l0")
     with pytest.raises(ValueError, match="at least two classes"):
         LinearGenerators(np.zeros((1, 3, 1)), np.zeros((1, 3)))

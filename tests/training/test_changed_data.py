@@ -67,7 +67,7 @@ def test_a_standing_run_of_other_data_is_another_one(config, tmp_path) -> None:
 def test_a_standing_run_is_what_its_name_says(config, tmp_path) -> None:
     store = Store(tmp_path / "runs")
     store.create({"world": {"name": "sprites"}}, "x", run_id=standing_id(config), status="done")
-    with pytest.raises(ValueError, match="was made with other settings than its name says"):
+    with pytest.raises(ValueError, match="was made with settings that do not match its name"):
         train_once(config, store)
 
 

@@ -52,7 +52,7 @@ def test_a_rate_that_falls_over_the_run_cannot_be_extended(tmp_path, small, sche
 
 def test_a_run_goes_neither_back_nor_past_an_early_stop(tmp_path, small) -> None:
     run = train(small(steps=6), Store(tmp_path))
-    with pytest.raises(ValueError, match="is at step 6 already and cannot go back to 4"):
+    with pytest.raises(ValueError, match="is at step 6 already and cannot be shortened to 4"):
         resume(run, steps=4)
     stuck = small(steps=60, evaluate_every=2, patience=2, learning_rate=0.5, optimiser="sgd", clip=1e-9)
     run = train(stuck, Store(tmp_path))

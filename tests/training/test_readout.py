@@ -125,13 +125,13 @@ def test_what_a_sibling_task_has_taught_is_tuned_whole_or_at_the_head_only(tmp_p
 
 
 def test_what_cannot_be_read_is_said(tmp_path) -> None:
-    with pytest.raises(ValueError, match="reads the code of a model, and lenet does not encode: take autoencoder"):
+    with pytest.raises(ValueError, match="needs the code of a model, but lenet does not encode: use autoencoder"):
         Readout(LeNet()).build(Brief((1, 12, 12), 3))
     with pytest.raises(ValueError, match="start.into is about another run's model: say which run"):
         Start(into="of")
     with pytest.raises(ValueError, match="the size is 4, and the world has 5 factors"):
         FactorCodes(MiniSprites(), size=4)
-    with pytest.raises(ValueError, match="whose factors are known and discrete"):
+    with pytest.raises(ValueError, match="with known, discrete factors"):
         FactorCodes(Plane(count=10))
     learned = train(RunConfig(MiniSprites(), BetaVAE(), AutoencoderConfig(4, SMALL), QUICK), Store(tmp_path))
     with pytest.raises(ValueError, match="the model has no part 'off': did you mean 'of'"):

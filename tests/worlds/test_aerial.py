@@ -89,7 +89,7 @@ def test_areas_do_not_depend_on_the_resolution() -> None:
 def test_bad_settings_are_refused() -> None:
     for settings, words in (
         ({"size": 8}, "16 pixels a side"),
-        ({"years": (2004, 2000)}, "the years need to rise"),
+        ({"years": (2004, 2000)}, "the years must increase"),
         ({"missed": 2.0}, "from 0 to 1"),
     ):
         with pytest.raises(ValueError, match=words):

@@ -177,7 +177,7 @@ def test_draws_are_spread_over_all_that_is_allowed() -> None:
         (WORLDS["bytes"], {"blur": -1}, "blur is -1"),
         (WORLDS["bytes"], {"noise": float("nan")}, "noise nan"),
         (WORLDS["bytes"], {"erase": 1.5}, "erase is 1.5: it is a share of the image from 0 to 1"),
-        (Plane(count=10), {"flip": "both"}, r"augmentation is of images, and this world has points of shape \(4,\)"),
+        (Plane(count=10), {"flip": "both"}, r"augmentation needs images, but this world has points of shape \(4,\)"),
     ],
 )
 def test_what_makes_no_sense_is_refused(world, settings, sentence) -> None:

@@ -94,9 +94,9 @@ def test_the_command_line_draws_a_corrupted_world(tmp_path, monkeypatch, capsys)
         (lambda: Corrupted(DIGITS, "fog", suite="cifar-c"), "no suite 'cifar-c' of corruptions"),
         (
             lambda: Corrupted(Plane(count=9)).shape,
-            r"corruptions are of images, and this world has points of shape \(4,\)",
+            r"corruptions need images, but this world has points of shape \(4,\)",
         ),
-        (lambda: Corrupted(Plane(count=9)).observe([0]), "corruptions are of pictures"),
+        (lambda: Corrupted(Plane(count=9)).observe([0]), "corruptions need pictures"),
         (lambda: Corrupted(DIGITS, "saturate").observe([0]), "'saturate' changes colours"),
         (
             lambda: Corrupted(ArrayWorld(np.full((4, 9, 9, 1), 300.0), floats=True)).observe([0]),

@@ -181,7 +181,7 @@ def test_what_is_no_data_is_refused_in_a_sentence(tmp_path) -> None:
     for thing in ({"a": 1}, object(), None, print):
         with pytest.raises(TypeError, match=f"a data set, a loader or a path, but a {type(thing).__name__} came"):
             as_world(thing)
-    with pytest.raises(ValueError, match="ArrayWorld is a world: it has its factors"):
+    with pytest.raises(ValueError, match="ArrayWorld is a world: its factors"):
         as_world(ArrayWorld(IMAGES), LABELS)
     with pytest.raises(FileNotFoundError, match="there is no file or folder"):
         len(as_world(tmp_path / "absent.npy"))

@@ -155,7 +155,7 @@ def test_hdf5_with_groups(tmp_path) -> None:
         read(tmp_path / "usps.h5", group="nowhere")
     np.save(tmp_path / "a.npy", IMAGES)
     for path in (tmp_path / "a.npy", tmp_path):
-        with pytest.raises(ValueError, match="group='train' names a part of an HDF5 file, and this is none"):
+        with pytest.raises(ValueError, match="group='train' names a group of an HDF5 file, and this is not one"):
             read(path, group="train")
 
 

@@ -84,11 +84,11 @@ def test_names_may_be_plain_words() -> None:
     [
         (lambda: ArrayWorld(X, PAIR, ("hue",)), "expected 2 different factor_names"),
         (lambda: ArrayWorld(X, PAIR, ("hue", "hue")), "expected 2 different factor_names"),
-        (lambda: ArrayWorld(X, PAIR, (Factor("hue", 4), "size")), "all names or all Factors; got 'size'"),
+        (lambda: ArrayWorld(X, PAIR, (Factor("hue", 4), "size")), "all as names or all as Factors; got 'size'"),
         (lambda: ArrayWorld(X, PAIR, (Factor("hue", 4),)), "1 factor names for 2 columns"),
         (lambda: ArrayWorld(X, DIGITS - 1, (Factor("d", 4),)), "'d' has positions 0 to 3, but the column goes from -1"),
         (lambda: ArrayWorld(X, DIGITS, (Factor("d", 3),)), "'d' has positions 0 to 2, but the column goes from 0 to 3"),
-        (lambda: ArrayWorld(X, DIGITS, (Factor("d", 4),), kinds={"d": "ordinal"}), "the factors have theirs already"),
+        (lambda: ArrayWorld(X, DIGITS, (Factor("d", 4),), kinds={"d": "ordinal"}), "the factors already have kinds"),
         (lambda: ArrayWorld(X, None, ("hue",)), "their values are missing"),
         (lambda: ArrayWorld(X, PAIR, kinds={"factor_2": "ordinal"}), "there is no factor 'factor_2'"),
         (lambda: ArrayWorld(X, DIGITS, kinds={"label": "class"}), "the kind of label is 'class': .*categorical"),
@@ -120,7 +120,7 @@ def test_no_world_has_an_observation_before_the_first(tmp_path) -> None:
             for number in (-1, 60):
                 with pytest.raises(ValueError, match=f"there are 60 observations, 0 to 59; got {number}"):
                     call([0, number])
-            with pytest.raises(TypeError, match="whole ones from 0; got bool"):
+            with pytest.raises(TypeError, match="whole numbers from 0; got bool"):
                 call(DIGITS > 1)
             with pytest.raises(TypeError, match="got float64"):
                 call([0.5])

@@ -187,10 +187,10 @@ def test_scores_are_made_of_sums_over_every_held_out_example() -> None:
 
 def test_models_and_objectives_of_whole_images_refuse_masks() -> None:
     config = RunConfig(Plots(size=28), Classify(), LeNet())
-    with pytest.raises(ValueError, match="lenet predicts one answer for each image"):
+    with pytest.raises(ValueError, match="lenet predicts one answer per image"):
         build_model(config)
     batch = Batch(torch.zeros(2, 1, 4, 4), 2, target=torch.zeros(2, 4, 4, dtype=torch.long), classes=(4,))
-    with pytest.raises(ValueError, match="take an objective for masks"):
+    with pytest.raises(ValueError, match="use an objective for masks"):
         Classify()(PixelNet(), batch, 0)
 
 

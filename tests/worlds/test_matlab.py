@@ -101,7 +101,7 @@ def test_an_array_is_named_where_its_name_does_not_tell(tmp_path) -> None:
         with pytest.raises(ValueError, match=r"name the one with the observations \(key=, --world.key\)$"):
             read(tmp_path / name)
     np.save(tmp_path / "a.npy", IMAGES)
-    with pytest.raises(ValueError, match="key='x' names an array of an npz, HDF5 or MATLAB file, and this is none"):
+    with pytest.raises(ValueError, match="key='x' names an array of an npz, HDF5 or MATLAB file, and this is not one"):
         read(tmp_path / "a.npy", key="x")
 
 
@@ -190,12 +190,14 @@ def test_a_shape_that_does_not_fit_is_a_sentence(tmp_path) -> None:
         (ROWS, (1, 1, 5, 4), "expected a shape of an image"),
         (ROWS, (-5, -4), "expected a shape of an image"),
         (TensorDataset(torch.from_numpy(ROWS)), (5, 4), "TensorDataset: shape= is for arrays and files"),
-        (as_world(ROWS), (5, 4), "ArrayWorld is a world: it has .* shape or floats already"),
+        (as_world(ROWS), (5, 4), "ArrayWorld is a world: .* shape and floats cannot be given again"),
     ):
         with pytest.raises(ValueError, match=sentence):
             as_world(data, shape=shape)
     np.save(tmp_path / "a.npy", ROWS)
-    with pytest.raises(ValueError, match="order='columns' is about numbers that become images; give their shape too"):
+    with pytest.raises(
+        ValueError, match="order='columns' is the order of rows that become images; give their shape too"
+    ):
         read(tmp_path / "a.npy", order="columns")
     with pytest.raises(ValueError, match=r"points of shape \(20,\); .* give their shape too \(shape=, --world.shape"):
         read(tmp_path / "a.npy", size=8)

@@ -196,11 +196,11 @@ def test_a_part_of_the_pairs_has_their_seconds() -> None:
 @pytest.mark.parametrize(
     ("call", "sentence"),
     [
-        (lambda: natural_increments("youtube", 0, 0), "at least once; got n=0"),
+        (lambda: natural_increments("youtube", 0, 0), "at least 1 increment; got n=0"),
         (lambda: natural_increments("tiktok", 5, 0), "youtube.*got 'tiktok'"),
-        (lambda: natural_increments("kitti", 5, 0, dependence=1.0), "from 0 to below 1; got 1.0"),
+        (lambda: natural_increments("kitti", 5, 0, dependence=1.0), "at least 0 and below 1; got 1.0"),
         (lambda: NaturalSprites(count=0), "at least 1 pair .* got 0 of 64"),
-        (lambda: len(NaturalSprites(count=1)), "none of 1 pairs has areas that are not extreme"),
+        (lambda: len(NaturalSprites(count=1)), "none of 1 pairs has moderate areas"),
         (lambda: NaturalSprites(size=4), "8 to 1024 pixels a side; got"),
         (lambda: NaturalSprites(extremes=0.5), "below 0.5; got 0.5"),
         (lambda: NaturalSprites(count=20).observe([20]), "index out of range"),

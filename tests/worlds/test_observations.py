@@ -86,7 +86,7 @@ def test_white_can_be_declared(tmp_path) -> None:
     dark = np.array([[[0, 1], [1, 0]]], np.uint8)
     np.testing.assert_array_equal(ArrayWorld(dark, white=255).observations[0, 0], dark[0])
     for white in (0, -1, np.inf, np.nan):
-        with pytest.raises(ValueError, match="it is the number of a white pixel, above 0"):
+        with pytest.raises(ValueError, match="it must be the value of a white pixel, above 0"):
             ArrayWorld(dark, white=white)
     with pytest.raises(ValueError, match="expected pixels from 0 to 10, but they go from 0 to 16; scale them"):
         ArrayWorld(sixteen, white=10)

@@ -237,13 +237,13 @@ def test_within_a_part_the_law_is_the_same_but_for_what_is_outside() -> None:
 
 
 def test_what_cannot_be_paired_is_said(monkeypatch) -> None:
-    with pytest.raises(ValueError, match="grid of factors, and this one knows none"):
+    with pytest.raises(ValueError, match="grid of factors, but this one has no factors"):
         Pairs(ArrayWorld(np.zeros((5, 8, 8), np.uint8)))
-    with pytest.raises(ValueError, match="grid of factors, and .* of this one is continuous"):
+    with pytest.raises(ValueError, match="grid of factors, but .* of this one is continuous"):
         Pairs(Plane(count=50))
     with pytest.raises(ValueError, match="rate of the steps is 0"):
         Pairs(MiniSprites(), rate=0)
-    with pytest.raises(ValueError, match="lap moves ordered ones only"):
+    with pytest.raises(ValueError, match="lap changes ordered factors only"):
         Pairs(Grid((-3, 1)))
     with pytest.raises(ValueError, match="several observations of this world have the same factors"):
         Pairs(ArrayWorld(np.zeros((5, 8, 8), np.uint8), np.arange(5) % 2), "uni").partners([0])

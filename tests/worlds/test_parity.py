@@ -111,7 +111,7 @@ def test_the_real_files(real_data) -> None:
         (lambda: parity_task(SOURCE, 400, 400), "of digit [0-9]; the source has"),
         (lambda: parity_task(SOURCE, 10, 10, size=0), "at least 1 pixel"),
         (lambda: parity_task(ArrayWorld(np.zeros((40, 8, 8), np.uint8)), 10, 10), "first factor is the digit"),
-        (lambda: parity_task(ArrayWorld(np.zeros((40, 3)), np.arange(40) % 10), 10, 10), "made of images"),
+        (lambda: parity_task(ArrayWorld(np.zeros((40, 3)), np.arange(40) % 10), 10, 10), "needs images"),
         (lambda: parity_task(ArrayWorld(np.zeros((40, 8, 8), np.uint8), np.arange(40) % 10), 10, 10), "mean image"),
         (
             lambda: parity_task(

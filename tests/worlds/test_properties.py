@@ -55,7 +55,7 @@ def test_errors_are_summed_over_numbers() -> None:
 @pytest.mark.parametrize(
     ("call", "sentence"),
     [
-        (lambda: Properties(Sprites(), "orientation"), "'orientation' comes round.*unambiguous"),
+        (lambda: Properties(Sprites(), "orientation"), "'orientation' is periodic.*unambiguous"),
         (lambda: Properties(MiniSprites(), "shpae"), "did you mean 'shape'"),
         (lambda: Properties(ArrayWorld(np.eye(3))), "has no property: give data with a column"),
         (lambda: Properties(ArrayWorld(np.eye(3), np.ones(3), (Factor("gap", 0),))), "'gap' is 1 everywhere"),

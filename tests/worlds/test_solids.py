@@ -215,7 +215,7 @@ def test_observations_are_a_function_of_seed_and_number():
 
 def test_more_orientations_than_there_is_room_for_are_refused(monkeypatch):
     monkeypatch.setattr(solids, "APART", np.radians(20))
-    with pytest.raises(ValueError, match="can be told apart: ask for fewer than 100"):
+    with pytest.raises(ValueError, match="can be distinguished: ask for fewer than 100"):
         orientations(SOLIDS["cylinder"], 100, seed=0)
 
 

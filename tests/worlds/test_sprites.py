@@ -395,7 +395,7 @@ def test_bad_input_is_refused_in_a_sentence():
         ("orientation", math.nan, "orientation needs to be an angle in radians, got nan"),
         ("x", 1.01, r"x needs to lie in \[0, 1\], got 1.01"),
         ("y", math.nan, r"y needs to lie in \[0, 1\]"),
-        ("index", [1, 2], r"index needs one number an image \(1\), got 2"),
+        ("index", [1, 2], r"index needs one number per image \(1\), got 2"),
     ]:
         with pytest.raises(ValueError, match=sentence):
             world.render_continuous(**{**good, name: bad})

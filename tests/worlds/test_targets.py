@@ -52,7 +52,7 @@ def test_a_view_without_draws_stays_itself() -> None:
 @pytest.mark.parametrize(
     ("make", "sentence"),
     [
-        (lambda: Task(ArrayWorld(np.eye(3))), "knows no factors"),
+        (lambda: Task(ArrayWorld(np.eye(3))), "this world has no factors"),
         (lambda: Task(MiniSprites(), "colour"), "no factor 'colour'"),
         (lambda: Task(ArrayWorld(np.eye(3), [0.5, 1.5, 2.5]), ""), "ask for values"),
         (lambda: Task(ArrayWorld(np.eye(3), [0.5, 1.5, 2.5], ("size",)), "size"), "is continuous"),

@@ -142,7 +142,7 @@ class DimensionProbe:
     @property
     def model(self) -> AutoencoderConfig:
         if not isinstance(self.config.model, AutoencoderConfig):
-            raise ValueError("the number of latents is that of an autoencoder: take the model autoencoder")
+            raise ValueError("the number of latents is that of an autoencoder: use the model autoencoder")
         return self.config.model
 
     def at(self, latents: int, steps: int | None = None, seed: int | None = None) -> RunConfig:

@@ -375,7 +375,7 @@ def _asked(world: World) -> tuple[tuple[Target, ...], NDArray[np.int64]]:
     if classes:
         raise ValueError(
             f"generalisation is of values from 0 to 1, and the task of this world asks for classes of "
-            f'{", ".join(classes)}: take Task(world, {",".join(classes)!r}, "values")'
+            f'{", ".join(classes)}: use Task(world, {",".join(classes)!r}, "values")'
         )
     names = [factor.name for factor in asked]
     places = [names.index(factor.name) if factor.name in names else -1 for factor in world.factors]

@@ -55,7 +55,7 @@ def check_examples(fit: Labelled, test: Labelled) -> int:
     if len(counts) < 2 or int(counts.min()) <= NEIGHBOURS:
         raise ValueError(
             f"the diagnosis needs at least 2 classes, and more than {NEIGHBOURS} examples of every one; the examples "
-            f"per class are {counts.tolist()}: take more of them (--count)"
+            f"per class are {counts.tolist()}: use more of them (--count)"
         )
     if test.classes > len(counts):
         raise ValueError(f"class {test.classes - 1} is among the held-out examples but not among the others")

@@ -239,6 +239,6 @@ def split(weights: Tensor, informative: Informative) -> tuple[Tensor, Tensor]:
             f"a basis of informative directions is ({dimension}, k) with k < {dimension}; got {basis.shape}"
         )
     if not torch.allclose(basis.T @ basis, torch.eye(basis.shape[1], dtype=basis.dtype), atol=1e-5):
-        raise ValueError("the basis of informative directions needs orthonormal columns; take the Q of its QR")
+        raise ValueError("the basis of informative directions needs orthonormal columns; use the Q of its QR")
     parallel = weights @ basis
     return parallel, weights - parallel @ basis.T

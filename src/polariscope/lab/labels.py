@@ -90,4 +90,4 @@ def check_name(store: Store, name: str, run: Run | None = None) -> None:
     Labels(name)
     others = [other for other in store.named(name) if run is None or other.path != run.path]
     if others:
-        raise ValueError(f"run {others[0].id} is called {name} already: take another name, or rename that one first")
+        raise ValueError(f"run {others[0].id} is called {name} already: use another name, or rename that one first")

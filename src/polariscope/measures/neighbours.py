@@ -113,7 +113,9 @@ def nearest_neighbours(x: Array, k: int, duplicates: Duplicates = "remove") -> N
     rows = distinct_rows(points)
     repeated = len(points) - len(rows)
     if repeated and duplicates == "reject":
-        raise ValueError(f"{repeated} of {len(points)} samples repeat an earlier one: remove them, or let me do so")
+        raise ValueError(
+            f"{repeated} of {len(points)} samples repeat an earlier one: remove them, or use duplicates='remove'"
+        )
     if not 1 <= k < len(rows):
         raise ValueError(
             f"k = {k} neighbours need k between 1 and the number of distinct samples less one; "

@@ -50,7 +50,7 @@ class ConditionalAutoencoder(Autoencoder):
         if kind not in ("diagonal", "constant"):
             raise ValueError(f"a conditional prior needs a diagonal or constant posterior; got {kind!r}")
         if not factor_sizes:
-            raise ValueError("a conditional prior needs factors to look at: take a world whose factors are known")
+            raise ValueError("a conditional prior needs factors to look at: use a world whose factors are known")
         super().__init__(config, shape, posterior)
         factors = len(factor_sizes)
         self.head = HEADS[kind](config.architecture.features(shape) + factors, config.latents)

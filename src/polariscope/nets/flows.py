@@ -108,7 +108,7 @@ class CouplingFlow(Flow):
     def __init__(self, shape: Shape, blocks: int, hidden: tuple[int, ...], kind: Kind) -> None:
         super().__init__(shape)
         if self.latents < 2:
-            raise ValueError("a coupling flow needs observations of at least 2 numbers; got 1: take linear-flow")
+            raise ValueError("a coupling flow needs observations of at least 2 numbers; got 1: use linear-flow")
         self.blocks = nn.ModuleList([Block(order, hidden, kind) for order in _orders(self.latents, blocks)])
 
     def transform(self, x: Tensor) -> tuple[Tensor, Tensor]:

@@ -47,11 +47,11 @@ def predicts(brief: Brief, name: str) -> int:
     """How many numbers a predicting model gives; a sentence where there is nothing to predict."""
     if brief.outputs < 1:
         raise ValueError(
-            f"the model {name} predicts, and this objective has nothing to predict: take classify or regress"
+            f"the model {name} predicts, but this objective has nothing to predict: use classify or regress"
         )
     if brief.dense:
         raise ValueError(
-            f"the model {name} predicts one answer for each image, and the target of this world is a mask: take a "
+            f"the model {name} predicts one answer per image, but the target of this world is a mask: use a "
             "model that maps every pixel"
         )
     return brief.outputs
@@ -60,7 +60,7 @@ def predicts(brief: Brief, name: str) -> int:
 def images(brief: Brief, name: str, smallest: int = 1) -> tuple[int, int, int]:
     """Channels, height and width, for a model that looks at images; a sentence where there are none it can look at."""
     if len(brief.observation) != 3:
-        raise ValueError(f"{name} is for images, and the data has points of shape {brief.observation}: use mlp")
+        raise ValueError(f"{name} is for images, but the data has points of shape {brief.observation}: use mlp")
     channels, height, width = brief.observation
     if min(height, width) < smallest:
         raise ValueError(

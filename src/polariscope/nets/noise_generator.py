@@ -31,7 +31,7 @@ class NoiseGenerator(nn.Module):
         super().__init__()
         if kernel not in (1, 3) or min(channels, depth, width) < 1:
             raise ValueError(
-                f"a noise generator has kernels of 1 or 3 and at least one channel, layer and unit; got kernel "
+                f"a noise generator needs a kernel of 1 or 3 and at least one channel, layer and unit; got kernel "
                 f"{kernel}, {channels} channels, depth {depth} and width {width}"
             )
         self.channels, self.border = channels, (kernel - 1) // 2

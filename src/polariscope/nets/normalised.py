@@ -27,7 +27,7 @@ class NormalisedConfig:
 
     def __post_init__(self) -> None:
         if not self.sd or not min(self.sd) > 0:
-            raise ValueError(f"pixels are divided by positive standard deviations; got {self.sd}")
+            raise ValueError(f"pixels can only be divided by positive standard deviations; got {self.sd}")
 
     def build(self, brief: Brief) -> Normalised:
         channels = images(brief, "normalised")[0]

@@ -260,7 +260,7 @@ class PropertyAutoencoder(nn.Module):
         """The likelihood's parameters of observations that are to have a property ``(n, outputs)``."""
         if self.config.decoder_input != "property":
             raise ValueError(
-                "the decoder of this model sees Z0 and not the property, so that no property can be asked of it: train "
+                "the decoder of this model sees Z0 but not the property, so no property can be requested: train "
                 "with decoder_input property"
             )
         parameters: Tensor = self.decoder(torch.cat([value, z1], 1))

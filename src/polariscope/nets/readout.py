@@ -31,7 +31,7 @@ class Readout:
         of = None if self.of is None else self.of.build(brief)
         if of is not None and not callable(getattr(of, "encode", None)):
             raise ValueError(
-                f"a readout reads the code of a model, and {models.name_of(self.of)} does not encode: take autoencoder"
+                f"a readout needs the code of a model, but {models.name_of(self.of)} does not encode: use autoencoder"
             )
         return CodeReader(of, brief.observation, self.hidden, outputs)
 

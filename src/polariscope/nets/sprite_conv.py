@@ -63,6 +63,6 @@ def _map_sides(shape: Shape) -> tuple[int, int]:
     if len(shape) != 3 or shape[1] % 16 or shape[2] % 16:
         raise ValueError(
             "the sprite-conv architecture needs images (channels, height, width) with sides that divide by 16; this "
-            f"data has shape {tuple(shape)}: take conv or mlp (--model.architecture mlp), or resize with --world.size"
+            f"data has shape {tuple(shape)}: use conv or mlp (--model.architecture mlp), or resize with --world.size"
         )
     return shape[1] // 16, shape[2] // 16

@@ -49,7 +49,7 @@ class UNetConfig:
         channels, height, width = images(brief, "unet")
         if not brief.dense:
             raise ValueError(
-                "unet predicts a class for every pixel, and the target of this world is not a mask: take a world with "
+                "unet predicts a class for every pixel, and the target of this world is not a mask: use a world with "
                 "masks, or a model that predicts one answer for each image"
             )
         network = UNet(
@@ -162,7 +162,7 @@ class UNet(nn.Module):
             choice = f"{longer}" if shorter is None else f"{shorter} or {longer}"
             raise ValueError(
                 f"a U-Net of depth {self.depth} with {self.padding} padding does not take a side of {length} pixels: "
-                f"take {choice}"
+                f"use {choice}"
             )
         return length - (2 * self.margin if self.padding == "valid" else 0)
 
@@ -203,7 +203,9 @@ def with_channels(network: UNet, channels: int) -> UNet:
     """The same trained network with further input channels behind its own: their weights are zero, so that its
     predictions stay the same until it is trained on."""
     if channels < network.channels:
-        raise ValueError(f"the network has {network.channels} channels, and {channels} are fewer: none is taken away")
+        raise ValueError(
+            f"the network has {network.channels} channels, and {channels} are fewer: channels cannot be removed"
+        )
     block = network.down[0]
     assert isinstance(block, nn.Sequential)
     first = block[0]

@@ -148,7 +148,7 @@ def check_noise(model: Model, kind: Information) -> None:
     noise = getattr(model, "posterior", "auto")
     if kind == "sparse" and noise not in ("auto", *INPUT_FREE):
         raise ValueError(
-            f"the sparse term needs noise that does not depend on the observation, and the posterior is {noise}: take "
+            f"the sparse term needs noise that does not depend on the observation, and the posterior is {noise}: use "
             "unit (fixed noise) or constant (free noise)"
         )
 
@@ -157,7 +157,7 @@ def with_property_decoder(network: nn.Module, objective: str) -> nn.Module:
     """A network as it is, if it decodes a property from its code."""
     if not hasattr(network, "property_decoder"):
         raise ValueError(
-            f"the objective {objective} needs a model that decodes a property from its code: take bottleneck or "
+            f"the objective {objective} needs a model that decodes a property from its code: use bottleneck or "
             "property-autoencoder"
         )
     return network

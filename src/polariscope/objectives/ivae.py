@@ -40,14 +40,14 @@ class IVAE(Autoencoding):
 
     def build(self, model: Model, brief: Brief) -> ConditionalAutoencoder:
         if not isinstance(model, AutoencoderConfig):
-            raise ValueError("the ivae objective gives an autoencoder a prior that knows the factors: take autoencoder")
+            raise ValueError("the ivae objective gives an autoencoder a prior that knows the factors: use autoencoder")
         return ConditionalAutoencoder(model, brief.observation, brief.factors, self.prior_mean, brief.posterior)
 
     def __call__(self, model: Autoencoder, batch: Batch, step: int) -> Terms:
         if not isinstance(model, ConditionalAutoencoder):
             raise TypeError(f"the ivae objective trains the model its build method makes; got a {type(model).__name__}")
         if batch.factors is None:
-            raise ValueError("the ivae objective needs the factors of each observation: take a world that knows them")
+            raise ValueError("the ivae objective needs the factors of each observation: use a world that knows them")
         posterior = model.encode(batch.x, batch.factors)
         assert isinstance(posterior, Diagonal)
         reconstruction = model.likelihood.nll(model.decode(posterior.sample()), batch.x).mean()

@@ -48,6 +48,8 @@ def marked(target: Tensor, classes: tuple[int, ...]) -> Tensor:
     [[0, 1, 1, 0, 0]]
     """
     if not all(classes):
-        raise ValueError("memorise keeps classes, and a target of this world is a number: choose a factor with a task")
+        raise ValueError(
+            "memorise needs classes, but a target of this world is a number: choose a discrete factor with a task"
+        )
     columns = zip(target.long().T, classes, strict=True)
     return torch.cat([functional.one_hot(column, count) for column, count in columns], 1).bool()

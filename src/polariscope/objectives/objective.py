@@ -47,7 +47,7 @@ class Batch:
     def other(self) -> Tensor:
         """The second observation of each pair."""
         if not self.others:
-            raise ValueError("this objective learns from pairs: take a world of pairs")
+            raise ValueError("this objective needs pairs: use a world of pairs")
         return self.others[0]
 
 

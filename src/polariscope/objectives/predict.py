@@ -53,7 +53,7 @@ class Regress(Supervised):
 def classification(outputs: Tensor, target: Tensor, classes: tuple[int, ...]) -> tuple[Tensor, Tensor]:
     """Cross-entropy of the classes, a sum over the targets, and the mean share of wrong predictions."""
     if not all(classes):
-        raise ValueError("classify predicts classes, and a target of this world is a number: use regress, or a task")
+        raise ValueError("classify predicts classes, but a target of this world is a number: use regress, or a task")
     scores = in_columns(outputs, sum(classes))
     columns = list(zip(scores.split(classes, dim=1), target.long().T, strict=True))
     loss = torch.stack([functional.cross_entropy(one, label) for one, label in columns]).sum()
@@ -74,10 +74,10 @@ def in_columns(outputs: Tensor, width: int) -> Tensor:
 def target_of(batch: Batch) -> Tensor:
     """The targets ``(n, columns)`` of a batch; a sentence where there are none, or where they are masks."""
     if batch.target is None:
-        raise ValueError("a supervised objective needs targets: take a world whose factors are known")
+        raise ValueError("a supervised objective needs targets: use a world whose factors are known")
     if batch.target.ndim > 2:
         raise ValueError(
             "this objective predicts one answer for each observation, and the target of this world is a mask with one "
-            "for each pixel: take an objective for masks"
+            "for each pixel: use an objective for masks"
         )
     return batch.target

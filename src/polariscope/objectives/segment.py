@@ -39,7 +39,7 @@ class Segment(Supervised):
     def __post_init__(self) -> None:
         at_least(self.gamma, 0, "gamma")
         if self.weights and not (min(self.weights) >= 0 and max(self.weights) > 0):
-            raise ValueError(f"class weights are at least 0 and not all 0; got {self.weights}")
+            raise ValueError(f"class weights must be at least 0 and not all 0; got {self.weights}")
 
     def default_model(self) -> Model:
         return UNetConfig()
@@ -108,7 +108,8 @@ def mask_of(batch: Batch) -> Tensor:
     """The mask ``(n, height, width)`` of a batch; a sentence where the target is none."""
     if batch.target is None or batch.target.ndim != 3:
         raise ValueError(
-            "segmentation needs masks with a class for each pixel, and the target of this world is none: take a world "
+            "segmentation needs masks with a class for each pixel, but the target of this world is not a mask: use a "
+            "world "
             "with masks, or classify"
         )
     return batch.target.long()

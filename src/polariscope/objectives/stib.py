@@ -73,7 +73,7 @@ class STIB(Objective):
         if not getattr(network, "invariant_latents", 0):
             raise ValueError(
                 "the objective stib keeps the property out of the second part of a code, and all latents of this "
-                "model are in the first: take property-autoencoder with property_latents below latents"
+                "model are in the first: use property-autoencoder with property_latents below latents"
             )
         return network
 

@@ -63,5 +63,5 @@ def _checked(name: str, split: Split, world: World) -> str:
         require(same, f"{what} as {name} gives other parts {where}")
     later = np.random.get_state()  # noqa: NPY002
     untouched = all(np.array_equal(a, b) for a, b in zip(state, later, strict=True))
-    require(untouched, f"{name} draws from numpy's global state: take np.random.default_rng(seed)")
+    require(untouched, f"{name} draws from numpy's global state: use np.random.default_rng(seed)")
     return ""

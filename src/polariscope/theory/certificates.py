@@ -150,7 +150,7 @@ class LinearGenerators:
         elif norm == "linf":
             found = self._separate_linf(flat, own, code, gy, gc, offset, box)
         else:
-            raise ValueError(f"the separate bound is known in l2 and linf, not in {norm}: take the shared bound")
+            raise ValueError(f"the separate bound is known in l2 and linf, not in {norm}: use the shared bound")
         return _nearest_other(found, labels, self._right(flat, labels))
 
     def shared(

@@ -88,7 +88,7 @@ def _optimiser(module: nn.Module, config: TrainingConfig, own: Mapping[str, Any]
     """An optimiser of what a module may learn: as the run says, or an Adam with settings of its own."""
     learning = [p for p in module.parameters() if p.requires_grad]
     if not learning:
-        raise ValueError("nothing is left to train: every part of the model is frozen")
+        raise ValueError("there is nothing to train: every part of the model is frozen")
     if own is not None:
         return Adam([{"params": learning, "scheduled": False}], fused=True, **own)
     settings: dict[str, Any] = {"lr": config.learning_rate, "weight_decay": config.weight_decay, "fused": True}
@@ -359,7 +359,7 @@ class Feed:
             others = others_of(world, numbers)
             if others is None:
                 raise ValueError(
-                    "this objective learns from pairs, and the world has none: take the view pairs of a world with "
+                    "this objective learns from pairs, and the world has none: use the view pairs of a world with "
                     "factors, or frame-pairs of a video"
                 )
             found |= {f"other{i}": part for i, part in enumerate(others)}

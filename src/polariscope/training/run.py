@@ -117,7 +117,7 @@ def train_once(config: RunConfig, store: Store | Path | str = "runs", tell: Tell
             return _begun(config, store, state or ready(config), tell, run_id)
         run = store.open(run_id)
         if run.config != json.loads(json.dumps(config.describe())):
-            raise ValueError(f"the run {path} was made with other settings than its name says: move it away")
+            raise ValueError(f"the run {path} was made with settings that do not match its name: move it away")
         return resume(run, tell)
 
 
@@ -188,7 +188,7 @@ def extend(run: Run, steps: int) -> None:
             return
         reached = int(checkpoint.read(run.checkpoint)[1]["step"]) if run.checkpoint.exists() else 0
         if steps < reached:
-            raise ValueError(f"run {run.id} is at step {reached:,} already and cannot go back to {steps:,}")
+            raise ValueError(f"run {run.id} is at step {reached:,} already and cannot be shortened to {steps:,}")
         if run.status == "done" and reached < before:
             raise ValueError(
                 f"run {run.id} stopped early, at step {reached:,} of {before:,}, and would have stopped there with "
@@ -347,7 +347,7 @@ def build_model(config: RunConfig) -> Any:
         able = models.name_of(objective.default_model())
         raise ValueError(
             f"the objective {objectives.name_of(objective)} needs a model that can {' and '.join(objective.asks_for)}, "
-            f"and {models.name_of(config.model)} cannot {missing[0]}: take {able}"
+            f"and {models.name_of(config.model)} cannot {missing[0]}: use {able}"
         )
     return network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
 

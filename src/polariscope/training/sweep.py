@@ -103,7 +103,7 @@ def train_all_once(
 def best_run(runs: Sequence[Run], term: str = "held_out_loss") -> Run:
     """The run with the smallest value of a term of its result (the first of equals). No label is looked at."""
     if not runs:
-        raise ValueError("there is no run to choose from")
+        raise ValueError("there are no runs to choose from")
     for run in runs:
         if term not in run.result:
             raise ValueError(f"run {run.id} has no {term}: it has {', '.join(sorted(run.result)) or 'no result yet'}")

@@ -99,12 +99,15 @@ def bag_of_bonds(charges: ArrayLike, positions: ArrayLike, layout: BagLayout | N
     unknown = np.setdiff1d(table[table > 0], layout.elements)
     if len(unknown):
         known = ", ".join(SYMBOLS[charge - 1] for charge in layout.elements)
-        raise ValueError(f"the element {SYMBOLS[unknown[0] - 1]} is none of those of the layout ({known})")
+        raise ValueError(f"the element {SYMBOLS[unknown[0] - 1]} is not in the layout ({known})")
     counts = _counts(table, layout.elements)
     bags = np.stack([_pair_counts(counts, i, j) for i, j in layout.pairs], axis=1)
     if (bags > layout.pair_sizes).any() or (counts > layout.atom_sizes).any():
         row = int(np.flatnonzero((bags > layout.pair_sizes).any(1) | (counts > layout.atom_sizes).any(1))[0])
-        raise ValueError(f"molecule {row} has more atoms of an element than the layout holds: make a layout with it")
+        raise ValueError(
+            f"molecule {row} has more atoms of an element than the layout has room for: make the layout from these "
+            "molecules too"
+        )
     out = np.zeros((len(table), layout.dimension))
     formulas, group = np.unique(counts, axis=0, return_inverse=True)
     for number, formula in enumerate(formulas):
@@ -161,13 +164,14 @@ def checked_charges(charges: ArrayLike) -> NDArray[np.int64]:
     if table.ndim != 2 or not table.size:
         raise ValueError(f"charges need a row of atoms for each molecule; got shape {table.shape}")
     if table.dtype.kind not in "iu":
-        raise ValueError(f"charges of atoms are whole numbers; got {table.dtype}")
+        raise ValueError(f"charges of atoms must be whole numbers; got {table.dtype}")
     table = table.astype(np.int64)
     outside = (table < 0) | (table > len(SYMBOLS))
     if outside.any():
         row, atom = np.argwhere(outside)[0]
         raise ValueError(
-            f"atom {atom + 1} of molecule {row} has the charge {table[row, atom]}: elements have 1 to {len(SYMBOLS)}, "
+            f"atom {atom + 1} of molecule {row} has the charge {table[row, atom]}: elements have charges 1 to "
+            f"{len(SYMBOLS)}, "
             "and 0 stands for no atom"
         )
     empty = ~(table > 0).any(axis=1)

@@ -27,7 +27,9 @@ class Factor:
 
     def __post_init__(self) -> None:
         if self.size < 0:
-            raise ValueError(f"factor {self.name!r} has size {self.size}: a size is positive, or 0 for continuous")
+            raise ValueError(
+                f"factor {self.name!r} has size {self.size}: a size must be positive, or 0 for a continuous factor"
+            )
         if self.values and len(self.values) != self.size:
             raise ValueError(f"factor {self.name!r} has {self.size} positions but {len(self.values)} values")
 
@@ -40,7 +42,7 @@ def numbered(index: ArrayLike, count: int) -> NDArray[np.int64]:
     """
     given = np.asarray(index)
     if given.dtype.kind not in "iu" and given.size:
-        raise TypeError(f"observations are asked for by their numbers, whole ones from 0; got {given.dtype}")
+        raise TypeError(f"observations are numbered with whole numbers from 0; got {given.dtype}")
     given = given.astype(np.int64, copy=False)
     # Seen as unsigned, what is negative is larger than any count: one look instead of two.
     if given.size and given.view(np.uint64).max() >= count:
@@ -98,7 +100,7 @@ class FactorGrid:
                 f"factors need shape (n, {len(self.factors)}) for {', '.join(self.names)}; got {factors.shape}"
             )
         if factors.dtype.kind not in "iu":
-            raise ValueError(f"factors are integer positions on the grid; got {factors.dtype}")
+            raise ValueError(f"factors must be integer positions on the grid; got {factors.dtype}")
         outside = (factors < 0) | (factors >= np.asarray(self.sizes))
         if outside.any():
             row, column = np.argwhere(outside)[0]

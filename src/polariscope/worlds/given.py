@@ -61,7 +61,7 @@ def as_world(
     if isinstance(data, World):
         if table is not None or kinds or white is not None or floats or shape:
             raise ValueError(
-                f"{type(data).__name__} is a world: it has its factors, their kinds, its white, shape or floats already"
+                f"{type(data).__name__} is a world: its factors, kinds, white, shape and floats cannot be given again"
             )
         return data
     rows = data if isinstance(data, Stored) else as_array(data)

@@ -65,11 +65,13 @@ def on_their_grid(positions: NDArray[Any], factors: Sequence[Any], source: str) 
     """Positions ``(n, k)`` of factors that are known already; what is not on their grid is refused."""
     strange = [factor for factor in factors if not isinstance(factor, Factor)]
     if strange:
-        raise TypeError(f"{source}: factors are all names or all Factors; got {strange[0]!r} among Factors")
+        raise TypeError(
+            f"{source}: give factors either all as names or all as Factors; got {strange[0]!r} among Factors"
+        )
     if len(factors) != positions.shape[1]:
         raise ValueError(f"{source}: {len(factors)} factor names for {positions.shape[1]} columns")
     if positions.dtype.kind not in "biuf" or not np.isfinite(positions).all():
-        raise ValueError(f"{source}: positions of known factors are finite numbers; got {positions.dtype} (or NaN)")
+        raise ValueError(f"{source}: positions of known factors must be finite numbers; got {positions.dtype} (or NaN)")
     for column, factor in zip(positions.T, factors, strict=True):
         if factor.size and not 0 <= column.min() <= column.max() < factor.size:
             raise ValueError(
@@ -105,7 +107,7 @@ def _names(names: Sequence[str], columns: int, source: str) -> Sequence[str]:
 def _check_declared(kinds: Kinds, names: Sequence[str], source: str) -> None:
     for name, kind in kinds.items():
         if name not in names:
-            raise ValueError(f"{source}: there is no factor {name!r} to be of a kind: {nearest(name, names)}")
+            raise ValueError(f"{source}: there is no factor {name!r} to declare a kind for: {nearest(name, names)}")
         if kind not in get_args(DeclaredKind):
             raise ValueError(f"{source}: the kind of {name} is {kind!r}: {nearest(str(kind), get_args(DeclaredKind))}")
 

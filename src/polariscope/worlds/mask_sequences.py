@@ -71,7 +71,7 @@ class Clips:
             factors.append(centre_and_area(masks).astype(np.float32))
             shape = masks.shape[1:]
         if not bits:
-            raise ValueError("there is no sequence of masks at all")
+            raise ValueError("there is no sequence of masks")
         last = np.repeat(np.cumsum(lengths) - 1, lengths)
         return cls(np.concatenate(bits), shape, last, np.concatenate(factors))
 

@@ -254,9 +254,9 @@ def as_observations(
         return data, []
     rows: Rows = data if isinstance(data, Stored) else as_array(data)
     if floats and white is not None:
-        raise ValueError(f"{source}: floats keep their numbers, so none of them is white; give one of both")
+        raise ValueError(f"{source}: floats are kept as they are, so white has no meaning: give either floats or white")
     if white is not None and not 0 < white < math.inf:
-        raise ValueError(f"{source}: white is {white:g}; it is the number of a white pixel, above 0")
+        raise ValueError(f"{source}: white is {white:g}; it must be the value of a white pixel, above 0")
     _check_form(rows, source)
     rows = held(rows)
     in_place = isinstance(rows, Stored) or (isinstance(rows, np.memmap) and rows.nbytes > HELD)
@@ -357,7 +357,7 @@ def _check_form(rows: Rows, source: str) -> None:
     """Refuse what has neither the shape nor the numbers of points or images."""
     shape = rows.shape
     if rows.dtype.kind not in "uifb":
-        raise ValueError(f"{source}: observations need numbers, got {rows.dtype}")
+        raise ValueError(f"{source}: observations must be numbers; got {rows.dtype}")
     if len(shape) not in (2, 3, 4):
         raise ValueError(
             f"{source}: observations need shape (n, m) for points or (n, h, w), (n, h, w, c), (n, c, h, w) for images; "

@@ -60,7 +60,7 @@ def parity_task(source: World, train: int, test: int, seed: int = 0, size: int |
         raise ValueError(f"a parity task needs examples to train on and to test on; got {train} and {test}")
     if len(source.shape) != 3 or not source.factors:
         raise ValueError(
-            f"a parity task is made of images whose first factor is the digit; the source has shape {source.shape} "
+            f"a parity task needs images whose first factor is the digit; the source has shape {source.shape} "
             f"and {len(source.factors)} factors"
         )
     if size is not None and size < 1:
@@ -74,7 +74,7 @@ def parity_task(source: World, train: int, test: int, seed: int = 0, size: int |
     values -= values[:train].mean(0)
     norms = np.sqrt(np.square(values).sum((1, 2, 3), keepdims=True))
     if not (norms > 0).all():
-        raise ValueError("an image equals the mean image, so that it cannot be scaled; give a source that varies")
+        raise ValueError("an image equals the mean image, so it cannot be scaled; give a source that varies")
     values *= np.float32(math.sqrt(math.prod(values.shape[1:]))) / norms
 
     def part(start: int, count: int) -> Examples:

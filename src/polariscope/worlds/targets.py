@@ -97,7 +97,7 @@ class Task(View):
     def columns(self) -> list[int]:
         known = [factor.name for factor in self.of.factors]
         if not known:
-            raise ValueError("this world knows no factors, so there is nothing to predict: give data with labels")
+            raise ValueError("this world has no factors, so there is nothing to predict: give data with labels")
         if self.factor == "all":
             return list(range(len(known)))
         names = [name.strip() for name in self.factor.split(",")] if self.factor else [self._usual()]
@@ -116,7 +116,9 @@ class Task(View):
         if usual is None and self.told == "values":
             usual = self.of.factors[0]
         if usual is None:
-            raise ValueError("every factor of this data is continuous, and a class is a discrete one: ask for values")
+            raise ValueError(
+                "a class needs a discrete factor, but every factor of this data is continuous: ask for values"
+            )
         return usual.name
 
     @property

@@ -53,7 +53,7 @@ def _spelled(word: str) -> dict[str, Any]:
     if Path(word).exists():
         return {"name": "file", "path": word}
     if "/" in word or "." in word:
-        raise ValueError(f"there is no file {word}, and no world of that name")
+        raise ValueError(f"there is no file and no world called {word}")
     worlds.get(word)  # says which world was meant
     return {}
 
@@ -137,7 +137,7 @@ class ArrayWorld:
         named: tuple[Any, ...] = (self.factors,) if isinstance(self.factors, str) else tuple(self.factors)
         if self.positions is None:
             if named or self.kinds:
-                raise ValueError(f"{self.source}: factors are named or given a kind, but their values are missing")
+                raise ValueError(f"{self.source}: names or kinds of factors are given, but their values are missing")
             return np.zeros((count, 0), np.int64), (), []
         table = as_array(self.positions)
         table = table[:, None] if table.ndim == 1 else table
@@ -146,7 +146,7 @@ class ArrayWorld:
         if not any(isinstance(factor, Factor) for factor in named):
             return as_factors(table, named, self.kinds, source=self.source)
         if self.kinds:
-            raise ValueError(f"{self.source}: kinds are declared, but the factors have theirs already")
+            raise ValueError(f"{self.source}: kinds are declared, but the factors already have kinds")
         return on_their_grid(table, named, self.source), named, []
 
     @property

@@ -193,7 +193,7 @@ class LevelSets(PointWorld):
             raise ValueError(f"a level of this property is at least 0; got {level}")
         around, down = np.broadcast_arrays(np.asarray(azimuth, dtype=np.float64), np.asarray(polar, dtype=np.float64))
         if self.dimension == 2 and not np.all(down == np.pi / 2):
-            raise ValueError("an ellipse has no polar angle: take dimension 3")
+            raise ValueError("an ellipse has no polar angle: use dimension 3")
         u = 2 * math.sqrt(level) * np.cos(around) * np.sin(down)
         v = math.sqrt(2 * level) * np.sin(around) * np.sin(down)
         columns = [(u + v) * HALF, (u - v) * HALF]

@@ -84,7 +84,7 @@ class Sources(PointWorld):
                 f"{self.dimension} sources need as many coordinates to be told apart; ambient is {self.ambient}"
             )
         if self.ambient > self.dimension and not self.layers:
-            raise ValueError(f"sources that are not mixed have {self.dimension} coordinates: take at least 1 layer")
+            raise ValueError(f"sources that are not mixed have {self.dimension} coordinates: use at least 1 layer")
         nonzero = all(0 < abs(scale) < math.inf for scale in self.scales)
         if self.scales and (len(self.scales) != self.dimension or not nonzero):
             raise ValueError(f"{self.dimension} sources need as many scales, none of them 0; got {self.scales}")
@@ -92,7 +92,7 @@ class Sources(PointWorld):
             raise ValueError(f"the coefficient of sources is {self.coefficient}: it needs to be finite")
         if self.start == "stationary" and not abs(self.coefficient) <= 0.999:
             raise ValueError(
-                f"a stationary process has a coefficient from -0.999 to 0.999; got {self.coefficient}: take another, "
+                f"a stationary process has a coefficient from -0.999 to 0.999; got {self.coefficient}: use another, "
                 "or let sequences begin at N(0, I) with start normal"
             )
 

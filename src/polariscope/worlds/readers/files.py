@@ -103,11 +103,11 @@ def read(
     source = str(path)
     reader = None if path.is_dir() else _reader_for(path)
     if group and reader is not _read_hdf5:
-        raise ValueError(f"{path}: group={group!r} names a part of an HDF5 file, and this is none")
+        raise ValueError(f"{path}: group={group!r} names a group of an HDF5 file, and this is not one")
     if key and reader not in (_read_npz, _read_hdf5, _read_mat, _read_mat_hdf5):
-        raise ValueError(f"{path}: key={key!r} names an array of an npz, HDF5 or MATLAB file, and this is none")
+        raise ValueError(f"{path}: key={key!r} names an array of an npz, HDF5 or MATLAB file, and this is not one")
     if order is not None and not shape:
-        raise ValueError(f"{path}: order={order!r} is about numbers that become images; give their shape too")
+        raise ValueError(f"{path}: order={order!r} is the order of rows that become images; give their shape too")
     wanted = Wanted(group, key, math.prod(shape) if shape else None)
     with reading(path, "data that can be read"):
         found = _read_directory(path, size) if reader is None else reader(path, wanted)
@@ -210,7 +210,7 @@ class File:
 def _resized(images: Rows, size: int, source: str) -> Rows:
     """Images brought to one size."""
     if size < 1:
-        raise ValueError(f"{source}: size={size}; images are at least 1 pixel wide")
+        raise ValueError(f"{source}: size={size}; images must be at least 1 pixel wide")
     if len(images.shape) != 4:
         raise ValueError(
             f"{source}: size={size} resizes images, and this file holds points of shape {images.shape[1:]}; if they "
@@ -384,7 +384,7 @@ def _by_name(keys: Iterable[str], path: Path, listing: str, load: Callable[[str]
 def _rows_of(array: Rows) -> Rows:
     """An array that has rows: a single number has none."""
     if not len(array.shape):
-        raise ValueError("it is a single number, and each observation needs one")
+        raise ValueError("it is a single number, but each observation needs its own")
     return array
 
 

@@ -76,7 +76,7 @@ class MoleculeFile(MoleculeWorld):
             raise ValueError(f"the held-out share is {self.share}: it needs to be in [0, 1)")
         for name in ("trained", "tested"):
             if getattr(self, name) < 0:
-                raise ValueError(f"{name} is {getattr(self, name)}: a number of molecules is at least 0")
+                raise ValueError(f"{name} is {getattr(self, name)}: the number of molecules must be at least 0")
         if not np.isfinite(self.factor) or self.factor == 0:
             raise ValueError(f"the factor of the property is {self.factor}: it needs to be finite and not 0")
 
@@ -294,7 +294,7 @@ def _read_xyz(path: Path, seed: int) -> Molecules:
             continue
         count = _count(lines[at], at + 1)
         if at + 2 + count > len(lines):
-            raise ValueError(f"line {at + 1} announces {count} atoms, and the file ends before the last of them")
+            raise ValueError(f"line {at + 1} announces {count} atoms, but the file ends before the last one")
         comment = lines[at + 1]
         comments.append({name: quoted or plain for name, quoted, plain in PAIR.findall(comment)})
         atoms = [_atom(line, number) for number, line in enumerate(lines[at + 2 : at + 2 + count], at + 3)]
@@ -307,7 +307,7 @@ def _count(line: str, number: int) -> int:
     try:
         count = int(line)
     except ValueError:
-        raise ValueError(f"line {number} should be the number of atoms, and is {printable(line, 40)!r}") from None
+        raise ValueError(f"line {number} should be the number of atoms, but is {printable(line, 40)!r}") from None
     _check_size(count)
     if count < 1:
         raise ValueError(f"line {number} announces {count} atoms")
@@ -357,13 +357,13 @@ def _read_sdf(path: Path, seed: int) -> Molecules:
 
 def _mol_block(block: list[str], first: int) -> tuple[list[int], list[list[float]]]:
     if len(block) < 4 or "V3000" in block[3]:
-        raise ValueError(f"the molecule at line {first + 1} is no block of version V2000")
+        raise ValueError(f"the molecule at line {first + 1} is not a V2000 block")
     count = _count(block[3][:3], first + 4)
     if len(block) < 4 + count:
-        raise ValueError(f"line {first + 4} announces {count} atoms, and its block ends before the last of them")
+        raise ValueError(f"line {first + 4} announces {count} atoms, but its block ends before the last one")
     if block[1][20:22] == "2D":
         raise ValueError(
-            f"the molecule at line {first + 1} is drawn in 2-D, so that its atoms have no coordinates in space: give "
+            f"the molecule at line {first + 1} is drawn in 2-D, so its atoms have no coordinates in space: give "
             "3-D geometries, or a table of SMILES"
         )
     atoms = [_sdf_atom(line, number) for number, line in enumerate(block[4 : 4 + count], first + 5)]
@@ -404,7 +404,7 @@ def _columns(rows: list[dict[str, str]]) -> dict[str, Floats]:
 def _padded(molecules: list[tuple[list[int], list[list[float]]]], columns: dict[str, Floats]) -> Molecules:
     """Molecules of different sizes in one array, with charge 0 for what is missing."""
     if not molecules:
-        raise ValueError("there is no molecule in it")
+        raise ValueError("it contains no molecule")
     most = max(len(charges) for charges, _ in molecules)
     check_unpacked(len(molecules) * most * 32, "the atoms of all molecules")
     table = np.zeros((len(molecules), most), np.int64)
@@ -430,7 +430,7 @@ def _lines(path: Path) -> Iterator[str]:
     with path.open(encoding="utf-8", newline="") as file:
         for line in file:
             if "\0" in line:
-                raise ValueError("it has a byte 0, which no text has")
+                raise ValueError("it contains a zero byte, so it is not a text file")
             yield line.rstrip("\r\n")
 
 

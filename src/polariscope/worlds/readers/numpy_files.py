@@ -65,7 +65,7 @@ class Archive:
         if member.flag_bits & 1:
             raise ValueError("it is encrypted; save it without a password")
         if member.compress_type not in _PACKED_AS_NUMPY_DOES:
-            raise ValueError("it is packed in another way than NumPy packs; save it with np.savez_compressed")
+            raise ValueError("it is compressed in another way than NumPy does; save it with np.savez_compressed")
 
     def _mapped(self, member: zipfile.ZipInfo, header: Header) -> NDArray[Any]:
         with self.path.open("rb") as file:

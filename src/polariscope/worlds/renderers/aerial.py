@@ -84,7 +84,7 @@ class Aerial(GridWorld):
                 f"{self.size}"
             )
         if not self.years or list(self.years) != sorted(set(self.years)):
-            raise ValueError(f"the years need to rise; got {list(self.years)}")
+            raise ValueError(f"the years must increase; got {list(self.years)}")
         if not (self.pixel > 0 and self.growth >= 0 and 0 <= self.missed <= 1 and 0 < self.density <= 1):
             raise ValueError(
                 f"pixel is {self.pixel}, growth {self.growth}, missed {self.missed} and density {self.density}: they "

@@ -82,11 +82,11 @@ class Arm3D(GridWorld):
 
     def __post_init__(self) -> None:
         if not SMALLEST <= self.size <= LARGEST:
-            raise ValueError(f"arm3d has a size of {SMALLEST} to {LARGEST} pixels a side, got {self.size}: take 64")
+            raise ValueError(f"arm3d has a size of {SMALLEST} to {LARGEST} pixels a side, got {self.size}: use 64")
         if self.style not in get_args(Style):
             raise ValueError(f"arm3d has no style {self.style!r}: {nearest(str(self.style), get_args(Style))}")
         if not 2 <= self.positions <= 40:
-            raise ValueError(f"the joints of arm3d have 2 to 40 positions each, got {self.positions}: take 40")
+            raise ValueError(f"the joints of arm3d have 2 to 40 positions each, got {self.positions}: use 40")
 
     @cached_property
     def grid(self) -> FactorGrid:

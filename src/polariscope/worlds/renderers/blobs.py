@@ -36,7 +36,7 @@ class Blobs(PointWorld):
         super().__post_init__()
         if self.size < 2 or min(self.reach) < 0 or not self.width > 0:
             raise ValueError(
-                "blobs need size >= 2, reaches >= 0 and width > 0; got "
+                "blobs need size >= 2, reach >= 0 and width > 0; got "
                 f"size={self.size}, reach={self.reach}, width={self.width}"
             )
 

@@ -55,7 +55,7 @@ class TaskView:
             raise ValueError(f"there are no labels {self.labels!r}: {nearest(self.labels, LABELS)}")
         shape = self.source.shape
         if len(shape) != 3 or shape[0] != 1:
-            raise ValueError(f"digit tasks are made of grey images (1, height, width); the source has shape {shape}")
+            raise ValueError(f"digit tasks need grey images (1, height, width); the source has shape {shape}")
         if not self.source.factors:
             raise ValueError("digit tasks need a source whose first factor is the digit; this one has no factors")
         if not 0 <= self.shift < min(shape[1:]):

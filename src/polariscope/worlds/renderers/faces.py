@@ -72,9 +72,9 @@ class Faces(GridWorld):
 
     def __post_init__(self) -> None:
         if not SMALLEST <= self.size <= LARGEST:
-            raise ValueError(f"faces have a size of {SMALLEST} to {LARGEST} pixels a side, got {self.size}: take 64")
+            raise ValueError(f"faces have a size of {SMALLEST} to {LARGEST} pixels a side, got {self.size}: use 64")
         if self.persons < 1:
-            raise ValueError(f"faces need at least one of persons, got {self.persons}: the original has 1000")
+            raise ValueError(f"faces need at least 1 person; got {self.persons}: the original has 1000")
         if not 2 <= self.levels <= 20:
             raise ValueError(f"faces change in 2 to 20 levels, got {self.levels}: the original has 6")
 

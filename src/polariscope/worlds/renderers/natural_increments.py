@@ -75,11 +75,11 @@ def natural_increments(videos: Videos, n: int, seed: int, dependence: float = 0.
     [0.7, 0.7, 0.7]
     """
     if n < 1:
-        raise ValueError(f"increments are drawn at least once; got n={n}")
+        raise ValueError(f"draw at least 1 increment; got n={n}")
     if videos not in PUBLISHED:
-        raise ValueError(f"increments are those of {' or '.join(PUBLISHED)}; got {videos!r}")
+        raise ValueError(f"increments must be one of {' or '.join(PUBLISHED)}; got {videos!r}")
     if not 0 <= dependence < 1:
-        raise ValueError(f"the dependence of steps is from 0 to below 1; got {dependence}")
+        raise ValueError(f"the dependence of steps must be at least 0 and below 1; got {dependence}")
     fits = [PUBLISHED[videos][name]["generalised"] for name in FACTORS]
     alpha, scale = (np.array([getattr(fit, what) for fit in fits]) for what in ("alpha", "scale"))
     u = uniform(seed, np.arange(n), 7).clip(min=2.0**-54)  # the normal quantile of 0 is infinite

@@ -93,7 +93,7 @@ class NaturalSprites:
             )
         check_count(self.count, "natural sprites")
         if not 0 <= self.extremes < 0.5:
-            raise ValueError(f"the share of extreme areas is from 0 to below 0.5; got {self.extremes}")
+            raise ValueError(f"the share of extreme areas must be at least 0 and below 0.5; got {self.extremes}")
 
     @cached_property
     def frames(self) -> Frames:
@@ -102,7 +102,7 @@ class NaturalSprites:
         frames = natural_frames(steps, uniform(self.seed, np.arange(self.count), 10)[:, 7:])  # the steps took seven
         kept = within_quantiles(frames.first[:, 2], frames.second[:, 2], self.extremes)
         if not kept.any():
-            raise ValueError(f"none of {self.count} pairs has areas that are not extreme: take more pairs")
+            raise ValueError(f"none of {self.count} pairs has moderate areas: use more pairs")
         frames = Frames(*(frame[kept] for frame in frames))
         return permuted_transitions(*frames, self.seed) if self.permuted else frames
 
@@ -180,7 +180,7 @@ class NaturalSprites:
     def combinations(self) -> GridWorld:
         """The discrete world's every combination, 983,040, for evaluation on factors that are independent."""
         if self.kind != "discrete":
-            raise ValueError("a continuous world has no grid of combinations: take the discrete one")
+            raise ValueError("a continuous world has no grid of combinations: use the discrete one")
         return Combinations(self)
 
 

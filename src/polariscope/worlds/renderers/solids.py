@@ -62,7 +62,7 @@ class Solids:
 
     def __post_init__(self) -> None:
         if not 1 <= self.count <= MOST:
-            raise ValueError(f"solids have 1 to {MOST} orientations each that can be told apart; got {self.count}")
+            raise ValueError(f"solids have 1 to {MOST} distinguishable orientations each; got {self.count}")
         if not SMALLEST <= self.size <= LARGEST:
             raise ValueError(f"solids have a size of {SMALLEST} to {LARGEST} pixels a side; got {self.size}")
         if self.seed < 0:
@@ -133,7 +133,7 @@ def orientations(solid: Solid, count: int, seed: int | tuple[int, ...]) -> NDArr
         kept = np.delete(np.arange(draws), alike.max(axis=1))
         if len(kept) >= count:
             return np.asarray(rotation[kept[:count]].as_rotvec())
-    raise ValueError(f"of {draws} orientations only {len(kept)} can be told apart: ask for fewer than {count}")
+    raise ValueError(f"of {draws} orientations only {len(kept)} can be distinguished: ask for fewer than {count}")
 
 
 class Solid(Protocol):
@@ -360,7 +360,7 @@ def _checked(shape: ArrayLike, rotation: ArrayLike) -> tuple[NDArray[np.int64], 
     shape, rotation = np.asarray(shape), np.asarray(rotation, dtype=np.float64)
     if shape.ndim != 1 or shape.dtype.kind not in "iu" or not np.isin(shape, range(len(SOLIDS))).all():
         names = ", ".join(f"{number} {name}" for number, name in enumerate(SOLIDS))
-        raise ValueError(f"shape needs one integer a solid ({names}); got {shape.dtype} of shape {shape.shape}")
+        raise ValueError(f"shape needs one integer per solid ({names}); got {shape.dtype} of shape {shape.shape}")
     if rotation.shape != (len(shape), 3) or not np.isfinite(rotation).all():
         raise ValueError(f"rotation needs finite vectors of shape ({len(shape)}, 3); got {rotation.shape}")
     return shape.astype(np.int64), rotation

@@ -137,7 +137,7 @@ class Sprites(GridWorld):
                 raise ValueError(f"{name} needs to {needs}, got {value[~fits][0]:g}")
         numbers = np.arange(len(kind)) if index is None else np.asarray(index, np.int64).ravel()
         if len(numbers) != len(kind):
-            raise ValueError(f"index needs one number an image ({len(kind)}), got {len(numbers)}")
+            raise ValueError(f"index needs one number per image ({len(kind)}), got {len(numbers)}")
         return self._dress(silhouettes(kind.astype(np.int64), scale, orientation, x, y, self.size), numbers)
 
     def distinct(self) -> NDArray[np.int64]:

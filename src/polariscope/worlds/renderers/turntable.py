@@ -325,7 +325,7 @@ def _radians(degrees: ArrayLike) -> tuple[float, ...]:
 
 def _check_size(world: str, size: int) -> None:
     if not SMALLEST <= size <= LARGEST:
-        raise ValueError(f"{world} have a size of {SMALLEST} to {LARGEST} pixels a side, got {size}: take 64")
+        raise ValueError(f"{world} have a size of {SMALLEST} to {LARGEST} pixels a side, got {size}: use 64")
 
 
 def _check_count(what: str, world: str, count: int) -> None:

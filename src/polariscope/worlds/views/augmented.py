@@ -118,7 +118,7 @@ class Augmented(View):
     def shape(self) -> tuple[int, ...]:
         inner = self.of.shape
         if len(inner) != 3:
-            raise ValueError(f"augmentation is of images, and this world has points of shape {inner}")
+            raise ValueError(f"augmentation needs images, but this world has points of shape {inner}")
         if self.crop is None:
             return inner
         if self.crop > min(inner[1:]):

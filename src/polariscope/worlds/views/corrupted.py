@@ -54,12 +54,12 @@ class Corrupted(View):
     def shape(self) -> tuple[int, ...]:
         inner = self.of.shape
         if len(inner) != 3:
-            raise ValueError(f"corruptions are of images, and this world has points of shape {inner}")
+            raise ValueError(f"corruptions need images, but this world has points of shape {inner}")
         return inner
 
     def shown_target(self, target: NDArray[Any], index: ArrayLike) -> NDArray[Any]:
         if self.kind in MOVING and target.ndim > 2:
-            raise ValueError(f"the corruption {self.kind} moves pixels, and a mask on them cannot follow: take another")
+            raise ValueError(f"the corruption {self.kind} moves pixels, but cannot move a mask with them: use another")
         return target
 
     def shown(self, observations: NDArray[Any], index: ArrayLike) -> NDArray[Any]:

@@ -36,10 +36,10 @@ class FactorCodes(View):
     def __post_init__(self) -> None:
         factors = self.of.factors
         if not factors or not all(factor.size for factor in factors):
-            raise ValueError("factor-codes need a world whose factors are known and discrete: take sprites or shapes3d")
+            raise ValueError("factor-codes needs a world with known, discrete factors: use sprites or shapes3d")
         if self.size < len(factors):
             raise ValueError(
-                f"the size is {self.size}, and the world has {len(factors)} factors: take at least so many"
+                f"the size is {self.size}, and the world has {len(factors)} factors: use at least that many"
             )
 
     @property

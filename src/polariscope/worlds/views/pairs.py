@@ -61,12 +61,10 @@ class Pairs(View):
         factors = self.of.factors
         if not factors or not all(factor.size for factor in factors):
             continuous = [factor.name for factor in factors if not factor.size]
-            what = f"{', '.join(continuous)} of this one is continuous" if continuous else "this one knows none"
-            raise ValueError(f"pairs are of a world with a grid of factors, and {what}: take sprites, or name factors")
+            what = f"{', '.join(continuous)} of this one is continuous" if continuous else "this one has no factors"
+            raise ValueError(f"pairs need a world with a grid of factors, but {what}: use sprites, or name factors")
         if not any(self._moves(factor) for factor in factors):
-            raise ValueError(
-                "no factor of this world has a second value to take in a pair: lap moves ordered ones only"
-            )
+            raise ValueError("no factor of this world has a second value for a pair: lap changes ordered factors only")
 
     def _moves(self, factor: Factor) -> bool:
         """Categories have no neighbours to step to."""
@@ -106,7 +104,7 @@ class Pairs(View):
             found[left] = self._numbers_of(self._second(first[left], u))
         raise ValueError(
             f"observation {numbers[left[0]]} has no second one within its part of the world, as far as {TRIES:,} draws "
-            "can tell: take a larger part, or lap-nc, whose pairs may stay where they are"
+            "can tell: use a larger part, or lap-nc, whose pairs may stay where they are"
         )
 
     def _second(self, first: Numbers, u: Probabilities) -> Numbers:
@@ -134,7 +132,7 @@ class Pairs(View):
         if (places[1:] == places[:-1]).any():
             raise ValueError(
                 "several observations of this world have the same factors, so that pairs of factors are no pairs of "
-                "observations: take a world with one for each combination"
+                "observations: use a world with one for each combination"
             )
         return places, order
 

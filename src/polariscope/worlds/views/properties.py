@@ -56,19 +56,19 @@ class Properties(View):
             factor = self.of.factors[column]
             if factor.kind == "periodic":
                 raise ValueError(
-                    f"the factor {factor.name!r} comes round, so that one observation has several numbers for it: take "
+                    f"the factor {factor.name!r} is periodic, so one observation has several values of it: use "
                     "another property (for sprites: unambiguous=True, --world.of.unambiguous, has one quarter of the "
                     "circle)"
                 )
             if factor.size == 1:
-                raise ValueError(f"the property {factor.name!r} is constant, so that there is nothing to learn of it")
+                raise ValueError(f"the property {factor.name!r} is constant, so there is nothing to learn")
             if not factor.size:
                 _check_numbers(np.asarray(self.of.factors_of(np.arange(len(self.of))))[:, column], factor.name)
 
     @property
     def names(self) -> tuple[str, ...]:
         if not self.of.factors:
-            raise ValueError("this world knows no factors, so it has no property: give data with a column for it")
+            raise ValueError("this world has no factors, so it has no property: give data with a column for it")
         return tuple(name.strip() for name in self.factor.split(",")) if self.factor else (self.of.factors[0].name,)
 
     @property
@@ -127,4 +127,4 @@ def _check_numbers(column: NDArray[np.generic], name: str) -> None:
         row = int(np.flatnonzero(~np.isfinite(values))[0])
         raise ValueError(f"the property {name!r} needs finite numbers, and that of observation {row} is {values[row]}")
     if values.min() == values.max():
-        raise ValueError(f"the property {name!r} is {values[0]:g} everywhere, so that there is nothing to learn of it")
+        raise ValueError(f"the property {name!r} is {values[0]:g} everywhere, so there is nothing to learn")

@@ -55,10 +55,10 @@ class FramePairs(View):
 
     def __post_init__(self) -> None:
         if self.furthest < 1:
-            raise ValueError(f"frames of a pair are at least 1 apart; got furthest={self.furthest}")
+            raise ValueError(f"the frames of a pair must be at least 1 apart; got furthest={self.furthest}")
         if not isinstance(self.of, Sequenced):
             raise ValueError(
-                f"pairs of frames are of a world of sequences, and {type(self.of).__name__} is none: take masks, or a "
+                f"pairs of frames need a world of sequences, but {type(self.of).__name__} has none: use masks, or a "
                 "video of yours"
             )
 
@@ -125,7 +125,7 @@ class FramePairs(View):
 @splits.register("sequence")
 @dataclass(frozen=True)
 class SequenceSplit:
-    """Whole sequences are kept: neighbouring frames are too much alike to test on one and train on the other."""
+    """Hold out whole sequences: neighbouring frames are too similar to train on one and test on the other."""
 
     share: float = 0.1
     """Share of the sequences that is kept, at least one."""
@@ -137,7 +137,7 @@ class SequenceSplit:
     def parts(self, world: World) -> Parts:
         found = inside(world, Sequenced, np.arange(len(world)))
         if found is None:
-            raise ValueError("this split is by sequences, and the world has none: take masks, or a video of yours")
+            raise ValueError("this split needs sequences, but the world has none: use masks, or a video of yours")
         last = found[0].last_of(found[1])
         sequences = np.unique(last)
         if len(sequences) < 2:
@@ -160,7 +160,7 @@ def transitions(world: World, furthest: int = 1, nearest: int | None = None) -> 
     if not 1 <= nearest <= furthest:
         raise ValueError(f"frames are from 1 apart, the nearest first; got {nearest} to {furthest}")
     if not isinstance(world, Sequenced):
-        raise ValueError(f"transitions are those of sequences, and {type(world).__name__} has none")
+        raise ValueError(f"transitions need a world of sequences, but {type(world).__name__} has none")
     values = world.factors_of(np.arange(len(world))).astype(np.float64)
     last = world.last_of(np.arange(len(world)))
     parts = []
@@ -169,5 +169,5 @@ def transitions(world: World, furthest: int = 1, nearest: int | None = None) -> 
         parts.append(values[first + gap] - values[first])
     changes = np.concatenate(parts)
     if not len(changes):
-        raise ValueError(f"no sequence has frames that are {nearest} to {furthest} apart: take nearer ones")
+        raise ValueError(f"no sequence has frames that are {nearest} to {furthest} apart: use nearer ones")
     return changes

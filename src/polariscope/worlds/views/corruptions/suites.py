@@ -160,7 +160,7 @@ def _pictures(images: NDArray[Any], corruption: Corruption) -> NDArray[Any]:
     """The pictures, if a corruption can be applied to them."""
     if images.ndim != 4 or images.shape[1] < 1 or min(images.shape[2:]) < SMALLEST:
         raise ValueError(
-            f"corruptions are of pictures (n, channels, height, width) of at least {SMALLEST}x{SMALLEST} pixels, and "
+            f"corruptions need pictures (n, channels, height, width) of at least {SMALLEST}x{SMALLEST} pixels, and "
             f"these are {images.shape}"
         )
     if images.dtype != np.uint8 and images.dtype.kind != "f":
