@@ -227,7 +227,7 @@ def test_with_exact_reconstruction_it_has_no_upper_bound():
     ("call", "sentence"),
     [
         (lambda: solve([[1.0]], [[1.0]], 0.0), "gamma needs to be positive"),
-        (lambda: solve([[1.0]], [[1.0]], 0.5, groups=[0, 1]), "one entry a row"),
+        (lambda: solve([[1.0]], [[1.0]], 0.5, groups=[0, 1]), "one entry per row"),
         (lambda: scalar_solution(0.0, 1.0, 0.1), "not 0"),
         (lambda: reconstruction([[1.0]], [[1.0]], -1, [[0.0]], [1.0]), "gamma needs to be positive"),
     ],

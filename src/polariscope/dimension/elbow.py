@@ -1,4 +1,5 @@
-"""The other way to choose a dimension: train models of many sizes to the end and look where more stops helping.
+"""Choosing a dimension by the elbow method: train models of many sizes to the end and find where more latents stop
+helping.
 
 This is what FONDUE is meant to save, and what it is checked against: curves of reconstruction, downstream accuracy and
 similarity preservation for variational and plain autoencoders (Spec 002, sections 12.6 and 12.7; Bonheme 2023, 8.4).
@@ -51,7 +52,7 @@ def elbow(ns: ArrayLike, losses: ArrayLike) -> int:
 
 @dataclass(frozen=True)
 class Downstream:
-    """How well labels can be read from the codes: one accuracy a label, beside that of guessing."""
+    """How well classifiers predict labels from the codes: one accuracy per label, beside the accuracy of guessing."""
 
     accuracy: float
     chance: float
@@ -166,7 +167,7 @@ def _point(probe: DimensionProbe, latents: int, seed: int, kind: Classifier) -> 
 def mean_curve(
     points: Sequence[CurvePoint], objective: str, term: Literal["reconstruction", "accuracy", "spi"]
 ) -> tuple[list[int], NDArray[np.float64]]:
-    """The n of one objective's curve and, over seeds, the mean of a term at each."""
+    """The numbers of latents of one objective's curve, and the mean of a term over seeds at each."""
     values: dict[int, list[float]] = {}
     for point in points:
         value: float | None = getattr(point, term)

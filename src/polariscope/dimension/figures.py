@@ -1,4 +1,4 @@
-"""The curves of dimension selection: traces against n with what a search made of them, and elbow curves."""
+"""Figures of dimension selection: traces against the number of latents with the steps of a search, and elbow curves."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ INK, FIRST, SECOND, LINE = (LIGHT[name] for name in ("ink", "active", "third", "
 
 @styled
 def trace_curves(searches: Sequence[DimensionSearch]) -> Figure:
-    """Left the traces of means and samples, which part where latents turn passive; right the statistic that decided.
+    """Left: the traces of means and samples, which diverge where latents become passive. Right: the statistic that
+    decided.
 
     One faint line a search (a seed), the mean answer as a vertical line.
     """
@@ -43,7 +44,7 @@ def trace_curves(searches: Sequence[DimensionSearch]) -> Figure:
 
 @styled
 def elbow_figure(points: Sequence[CurvePoint], selected: Mapping[str, float] | None = None) -> Figure:
-    """Reconstruction, downstream accuracy and similarity preservation against n, a line an objective.
+    """Reconstruction, downstream accuracy and similarity preservation against n, one line per objective.
 
     ``selected`` are dimensions to mark, by the name of what chose them.
     """

@@ -123,7 +123,7 @@ def dimension_findings(
 
 
 def headline(found: Sequence[StableDimension]) -> str:
-    """The number, no stronger than what was found: a distrusted one comes second, and doubts come with it."""
+    """The answer in one sentence; doubts about it are stated, and an untrusted number is not stated first."""
     trusted = [one for one in found if one.last.trusted]
     all_answers = listed([str(one.answer) for one in found])
     if not trusted:
@@ -144,7 +144,7 @@ def headline(found: Sequence[StableDimension]) -> str:
 
 
 def doubts(found: StableDimension) -> list[str]:
-    """What speaks against one seed's answer."""
+    """The reasons to doubt the answer of one seed."""
     last, notes = found.last, []
     if not last.trusted:
         notes.append(

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Step:
-    """One look of a search: the statistic at ``n``, and the bounds as they were before it was known."""
+    """One step of a search: the statistic at ``n``, and the bounds before it."""
 
     n: int
     value: float
@@ -25,7 +25,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Search:
-    """What a search found, and how."""
+    """The result of a search, with its steps."""
 
     answer: int
     """The largest n whose statistic is at most the threshold; 0 if there is none."""
@@ -120,7 +120,7 @@ def fondue_over_beta(
     threshold: float = 1.0,
     precision: float = 1.1,
 ) -> BetaSearch:
-    """FONDUE turned round: with the number of latents fixed, how strong may the regularisation be?
+    """FONDUE for the regularisation: the largest β for a fixed number of latents.
 
     The trace gap grows with β, so β is bisected on a logarithmic scale until the largest that passes and the smallest
     that does not are within a factor of ``precision``. Suggested as future work by Bonheme 2023, section 8.9.

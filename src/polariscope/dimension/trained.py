@@ -1,4 +1,4 @@
-"""The statistics of dimension selection from real, short trainings, and when to believe them.
+"""The statistics of dimension selection from short trainings, and when they can be trusted.
 
 A :class:`DimensionProbe` trains one model with n latents and reads off it what the searches compare. Short trainings
 have a trap: before a model starts to use its latents it looks like a collapsed one, and its answer is stable, and
@@ -43,7 +43,7 @@ INFORMATION_EXAMPLES = 2000  # 20 batches of 100: the spread of their mean is fa
 
 @dataclass(frozen=True)
 class Reading:
-    """What one short training with ``latents`` variables says."""
+    """The statistics of one short training with ``latents`` variables."""
 
     latents: int
     steps: int
@@ -86,7 +86,7 @@ class Reading:
 
 @dataclass(frozen=True)
 class DimensionProbe:
-    """Trains models that differ in their number of latents only, and reads them.
+    """Trains models that differ only in their number of latents, and measures them.
 
     ``config.model.latents`` plays no role. Readings are of up to ``examples`` observations: held-out ones first,
     trained ones where those do not suffice.
@@ -246,7 +246,7 @@ def data_dimension(world: World, examples: int = 10_000, k: int = 20, seed: int 
 
 @dataclass(frozen=True)
 class DimensionSearch:
-    """An answer with the search and the trainings behind it."""
+    """The chosen number of latents, with the search and the trainings behind it."""
 
     algorithm: str
     search: Search
@@ -354,7 +354,7 @@ def type_count_dimension(
 
 @dataclass(frozen=True)
 class StableDimension:
-    """Answers at growing budgets, and whether the last of them can be relied on."""
+    """Answers at growing budgets of steps, and whether the last one can be trusted."""
 
     attempts: tuple[DimensionSearch, ...]
     stable: bool
@@ -420,7 +420,7 @@ def with_setting(config: RunConfig, setting: str, value: float) -> RunConfig:
 
 
 def largest_beta(probe: DimensionProbe, latents: int, statistic: Statistic = "trace", **search: float) -> BetaSearch:
-    """The largest β at which all of ``latents`` variables stay in use; ``search`` goes to :func:`fondue_over_beta`."""
+    """The largest β at which all ``latents`` variables are used; ``search`` goes to :func:`fondue_over_beta`."""
 
     def value(beta: float) -> float:
         return replace(probe, config=with_setting(probe.config, "beta", beta))(latents).gap(statistic)

@@ -135,7 +135,7 @@ class Withstood(Tabular):
 
     @property
     def interval(self) -> tuple[float, float]:
-        """Wilson's 95 % interval of the mean accuracy, with one answer an example.
+        """Wilson's 95 % interval of the mean accuracy, with one answer per example.
 
         Answers to one example under several corruptions depend on each other. Their mean varies most if all are right
         or all are wrong, which is what is assumed.

@@ -326,7 +326,7 @@ class Likeness(SimilarityMatrix):
             [
                 Chart(
                     name="likeness",
-                    title="Do models err alike?",
+                    title="Do models make similar errors?",
                     hint="Pearson's ρ of predictions of the one new factor, between runs that are not the same.",
                     draw=lambda: figures.heatmap(self.values, self.rows, self.columns, low=-1, high=1, signed=True),
                 )

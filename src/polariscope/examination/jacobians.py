@@ -22,7 +22,7 @@ from polariscope.nets.likelihood import Bernoulli, Gaussian
 def decoder_jacobians(decode: Callable[[Tensor], Tensor], z: Tensor, chunk: int = 64) -> Tensor:
     """``(n, m, d)`` derivatives of a decoder's flattened output at codes ``z`` ``(n, d)``.
 
-    Forward mode: one pass a latent for a whole batch, since latents are few and pixels many. ``decode`` must treat
+    Forward mode: one pass per latent for a whole batch, since latents are few and pixels many. ``decode`` must treat
     the examples of a batch independently.
     """
     return torch.cat([_jacobian(decode, part)[1] for part in z.split(chunk)])

@@ -26,7 +26,7 @@ Regime = Literal["compressing", "fitting", "over-fitting"]
 
 @dataclass(frozen=True)
 class Neurons:
-    """One entry a neuron. ``intercept`` is infinite for a hyperplane parallel to the axis.
+    """One entry per neuron. ``intercept`` is infinite for a hyperplane parallel to the axis.
 
     ``ratio`` is λ = ‖ω_∥‖ / ‖ω_⊥‖, with the sign of ω₁ if one direction is informative; ``conserved`` is
     β² − ‖ω‖² − b², which gradient flow does not change and Euler steps change in proportion to their length.

@@ -35,7 +35,7 @@ NEAREST = re.compile(r'Did you mean "([^"]+)"')
 
 @dataclass(frozen=True)
 class Limits:
-    """How long a query may take, and how much memory and how many rows its answer may."""
+    """Limits of a query: time, memory, and rows of the answer."""
 
     seconds: float = 60.0
     megabytes: int = 1024
@@ -64,7 +64,7 @@ def where(
     columns: Sequence[str] | None = None,
     limits: Limits | None = None,
 ) -> Rows:
-    """The rows of the table ``of`` for which a condition holds: one SQL expression, with no room for anything else.
+    """The rows of the table ``of`` for which a condition holds: a single SQL expression.
 
     >>> where("x > 1", {"numbers": pa.table({"x": [3, 1, 2]})}, of="numbers", order="x")
     [{'x': 2}, {'x': 3}]

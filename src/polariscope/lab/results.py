@@ -1,4 +1,4 @@
-"""Results of examinations in a run's record, each with what it was computed on.
+"""Results of examinations in a run's record, each with the data it was computed on.
 
 A figure over 300 examples and one over 10,000 are two figures. An examination on the same examples by the same code
 replaces what it computes again and leaves the rest; one on others stands beside it.
@@ -23,7 +23,7 @@ EARLIER = "unknown examples (noted by an earlier version)"
 
 @dataclass(frozen=True)
 class Basis:
-    """What a result was computed on."""
+    """The data and weights that a result was computed on."""
 
     data: str = OWN
     """``own``, or the world that was given instead, by its name and a fingerprint of its settings."""
@@ -78,7 +78,7 @@ class Examined:
 
 
 def add(run: Run, examined: Examined) -> None:
-    """Put results into a run's record, which nobody else may be writing."""
+    """Add results to a run's record; no other process may be writing it."""
     run.reload()
     known = {entry.on: entry for entry in _entries(run.record)}
     known[examined.on] = known[examined.on].joined(examined) if examined.on in known else examined
@@ -94,13 +94,13 @@ def examined_of(record: Mapping[str, Any]) -> list[Examined]:
 
 
 def current(record: Mapping[str, Any]) -> list[Examined]:
-    """Results about the weights that the run has now: not those of a time before it was trained further."""
+    """Results for the current weights of a run, without those from before it was trained further."""
     return [entry for entry in examined_of(record) if entry.on.step == record["result"].get("step")]
 
 
 def shown(entries: Sequence[Examined]) -> Examined | None:
-    """The results that stand for a run in a table of one row each: on the most of its own examples, the last of
-    equals."""
+    """The results that represent a run in a table with one row per run: those on the largest number of its own
+    examples, and the latest of several."""
     order = [(entry.on.data == OWN, entry.on.count or 0, at) for at, entry in enumerate(entries)]
     return entries[max(order)[2]] if entries else None
 

@@ -51,7 +51,7 @@ def keep_findings(
     out: Path | None = None,
     title: str = "",
 ) -> Path:
-    """Write a document where it belongs, and give back the page to open.
+    """Write a document to the folder of its run, and return the page to open.
 
     That is ``out`` if it is given (a page, a picture or a folder, as :meth:`Findings.save` takes it), else
     ``findings/<kind>/`` in the folder of the ``run``, else the page ``<kind>.html`` here. ``kind`` is the name of the

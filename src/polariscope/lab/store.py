@@ -349,7 +349,7 @@ class Store:
 
 
 def read_record(path: Path) -> dict[str, Any]:
-    """The record of a run folder, or a sentence about what is wrong with it."""
+    """The record of a run folder, or an error that says what is wrong with it."""
     name, file = one_line(path.name), path / "run.json"
     try:
         _check_regular(file)

@@ -1,4 +1,4 @@
-"""A manipulated world in a folder: the data, the weights that made it, and what is known about it.
+"""A manipulated world in a folder: the data, the weights that made it, and its report.
 
 ``world.npz`` trains like any other file; ``manipulator.safetensors`` holds the learned change, if there is one;
 ``report.json`` says how the change was made, how large it is, and what it left alone. The report is written last, so
@@ -46,7 +46,7 @@ class Bundle:
 
 
 def report_on(manipulated: Manipulated, examples: int = 5000) -> dict[str, Any]:
-    """JSON-ready: how the manipulation was made, how large it is, what it left alone and what it turned."""
+    """JSON-ready: how the manipulation was made, its size, which properties it preserved and which it changed."""
     before, after = manipulated.original, manipulated.world
     kept = preservation(before, after, examples)
     return {
@@ -72,7 +72,7 @@ def report_on(manipulated: Manipulated, examples: int = 5000) -> dict[str, Any]:
 
 
 def manipulation_findings(manipulated: Manipulated, report: Mapping[str, Any]) -> Findings:
-    """The document of a manipulation: how large it is, and what it left alone and turned."""
+    """The document of a manipulation: its size, and which properties it preserved and changed."""
     before, after = (report["structure"][time] for time in ("before", "after"))
     size = manipulated.size
     rows = [

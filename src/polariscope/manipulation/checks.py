@@ -1,4 +1,4 @@
-"""What a manipulation must leave alone, and what it is meant to turn.
+"""Checks of a manipulation: what it must preserve, and what it is meant to change.
 
 Factors have to be as recoverable afterwards as before, and no two combinations may look alike that did not. The
 global structure should stay while the local one turns: the principal components of the data keep to the factors, the
@@ -33,7 +33,8 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Preservation:
-    """How well the factors can be read off the observations, before and after, and whether any became one."""
+    """How well the factors can be predicted from the observations before and after, and whether observations became
+    equal."""
 
     names: tuple[str, ...]
     before: tuple[float, ...]
@@ -69,7 +70,8 @@ def preservation(original: World, altered: World, count: int = 5000, k: int = 5,
 def factor_recovery(
     observations: NDArray[Any], factors: NDArray[Any], kinds: tuple[Factor, ...], k: int = 5, seed: int = 0
 ) -> tuple[float, ...]:
-    """For each factor the accuracy (categorical) or R² (others) of the k nearest neighbours, 80 % teaching 20 %."""
+    """For each factor the accuracy (categorical) or R² (others) of the k nearest neighbours, with 80 % for training
+    and 20 % for testing."""
     x = observations.reshape(len(observations), -1).astype(np.float32)
     if len(x) < 5 * k:
         raise ValueError(f"reading factors off {k} neighbours needs at least {5 * k} observations; got {len(x)}")
@@ -83,7 +85,7 @@ def factor_recovery(
 
 
 def collisions(observations: NDArray[Any], factors: NDArray[Any]) -> int:
-    """How many observations are equal, to the bit, to another one of different factors.
+    """The number of observations that are identical to another observation with different factors.
 
     >>> collisions(np.array([[1.0], [1.0], [2.0], [2.0]]), np.array([[0], [1], [2], [2]]))
     2
@@ -116,7 +118,7 @@ def pca_score(world: World, count: int = 5000, seed: int = 0) -> float:
 
 @dataclass(frozen=True, eq=False)
 class LocalGlobal:
-    """The directions of factors (or latents) along which observations vary most, near by and over all.
+    """The directions of factors (or latents) along which observations vary most, locally and globally.
 
     Directions are columns, the most varying first. Angles are in degrees, from 0 to 90.
     """

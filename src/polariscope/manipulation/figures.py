@@ -22,7 +22,7 @@ SHOWN = 2000  # points of a scatter
 
 @styled
 def triptych(manipulated: Manipulated, rows: int = 3, seed: int = 0) -> Figure:
-    """Original, change and altered observation side by side, an example a row; the change in colours from −ε to ε.
+    """Original, change and altered observation side by side, one example per row; the change in colours from −ε to ε.
 
     Points are drawn as curves over their coordinates.
     """
@@ -59,7 +59,7 @@ def _draw_image(axes: Axes, values: NDArray[np.generic], bound: float | None, li
 
 @styled
 def latent_scatter(codes: ArrayLike, factors: ArrayLike, names: Sequence[str], seed: int = 0) -> Figure:
-    """Every latent (rows) against every factor (columns): one clear curve a row is a disentangled code."""
+    """Every latent (rows) against every factor (columns): a disentangled code shows one clear curve per row."""
     z, v = np.asarray(codes), np.asarray(factors)
     if z.ndim != 2 or v.shape != (len(z), len(names)):
         raise ValueError(f"a scatter needs codes (n, d) and factors (n, {len(names)}); got {z.shape} and {v.shape}")
@@ -86,7 +86,7 @@ def traversal_rows(
     names: Sequence[str] | None = None,
     limits: Limits = (0.0, 1.0),
 ) -> Figure:
-    """One latent moved a row, from −reach to reach about the start; ``limits`` are black and white."""
+    """One traversed latent per row, from −reach to reach about the start; ``limits`` are black and white."""
     walked = traverse(model, start, latents, reach, steps)
     labels = names or [f"z{j}" for j in (latents if latents is not None else range(len(walked)))]
     figure = _picture(walked, limits)

@@ -1,4 +1,4 @@
-"""A change of the data that is learned: it helps entangled models to reconstruct and hinders disentangled ones.
+"""A learned change of the data that helps entangled models to reconstruct and hinders disentangled ones.
 
 A small network m turns the factors into a change of at most epsilon, through a layer of one single neuron, so that it
 can only follow one direction of the factors. Two trained models, the most and the least disentangled of several
@@ -82,7 +82,7 @@ class Manipulator(nn.Module):
 @manipulations.register("learned")
 @dataclass(frozen=True)
 class Learned:
-    """A learned manipulation, with everything it is learned from."""
+    """A learned manipulation and the settings of its training."""
 
     trains: ClassVar[bool] = True
     epsilon: float = 0.1
@@ -220,7 +220,8 @@ def learn_manipulator(
 
 @dataclass(frozen=True, eq=False)
 class Game(Objective):
-    """The decoders of both sides learn the changed data in some turns, then the manipulation plays them off."""
+    """The decoders of both sides learn the changed data for some turns; then the manipulation is updated against
+    them."""
 
     entangled: tuple[Autoencoder, ...]
     disentangled: tuple[Autoencoder, ...]

@@ -16,7 +16,7 @@ from polariscope.worlds.world import ArrayWorld, World
 
 
 def build(kind: str, settings: Mapping[str, Any]) -> Manipulation:
-    """The manipulation of a kind; what it does not know is refused with the nearest thing it does."""
+    """The manipulation of a kind; an unknown setting is refused with the nearest known one."""
     made: Any = manipulations.get(kind)
     known = [field.name for field in dataclasses.fields(made)]
     for name in settings:

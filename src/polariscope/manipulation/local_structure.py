@@ -1,4 +1,4 @@
-"""Turn the local structure of data away from its factors by hand, while the global structure stays where it was.
+"""A hand-made change that turns the local structure of data away from its factors and preserves the global structure.
 
 A wave sin(k Σ w + phase) is added, whose phase differs between coordinates. It moves quickly with the sum of the
 factors, so locally the sum becomes a direction of large variance; over the whole data set it averages out, so the

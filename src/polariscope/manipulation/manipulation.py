@@ -73,7 +73,7 @@ class ChangeSize:
 
 @dataclass(frozen=True, eq=False)
 class Manipulated:
-    """A manipulated world with its original, how large the change is, and how it came about."""
+    """A manipulated world with its original, the size of the change, and the settings that made it."""
 
     original: World
     world: ArrayWorld

@@ -1,4 +1,4 @@
-"""The control of every manipulation: as much change, and no structure in it.
+"""The control of every manipulation: a change of the same size without structure.
 
 A score that falls on manipulated data proves something only if it does not fall on data with noise of the same size
 (Spec 003, section 4.6). The noise is drawn once and belongs to the data: drawn afresh each epoch it would act as a

@@ -1,4 +1,4 @@
-"""Train the same model from several seeds and pick the most and the least disentangled of them, by any score.
+"""Train the same model with several seeds and select the most and the least disentangled ones by any score.
 
 The learned manipulation plays two such models against each other (Spec 003, section 4.7); the pictures of cartesian
 and polar codes show them side by side (section E4.4).
@@ -29,7 +29,7 @@ SCORED = 5000  # examples
 
 @dataclass(frozen=True, eq=False)
 class Restart:
-    """A trained model, the seed it came from and how disentangled it is."""
+    """A trained model with its seed and its disentanglement score."""
 
     seed: int
     score: float
@@ -44,7 +44,7 @@ class Restart:
 
 @dataclass(frozen=True)
 class Extremes:
-    """Places of the highest scores, best first, and of the lowest, worst first."""
+    """Indices of the highest scores, best first, and of the lowest, worst first."""
 
     best: tuple[int, ...]
     worst: tuple[int, ...]

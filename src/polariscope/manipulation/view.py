@@ -1,4 +1,4 @@
-"""Manipulated data without a copy of it: observations are changed when they are asked for."""
+"""Manipulated data without a copy: observations are changed on demand."""
 
 from __future__ import annotations
 

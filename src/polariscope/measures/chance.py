@@ -1,4 +1,4 @@
-"""What a number would be by chance, and how sure it is.
+"""Chance levels and confidence intervals of measures.
 
 A score of codes against factors is not 0 for codes that know nothing: estimated information is never quite 0, a gap of
 two accidents is one too, and a guess is right at times. So the rows of the factors are permuted together, which leaves
@@ -28,7 +28,7 @@ LEVEL = 0.05
 
 @dataclass(frozen=True)
 class Chance:
-    """What chance alone gives."""
+    """The chance level of a measure."""
 
     level: float
     """Mean over the permutations."""
@@ -43,7 +43,7 @@ class Chance:
 
 
 def chance_of(permuted: Sequence[float], looks: int = 1) -> Chance | None:
-    """The chance level from values with permuted factors; None of fewer than two.
+    """The chance level from values with permuted factors; None if there are fewer than two.
 
     Its reach is the one-sided prediction bound of a further value, t √(1 + 1/m) s from the mean and deviation of the m
     permuted ones, so that few of them make it wider, at ``LEVEL`` over all ``looks`` numbers (Bonferroni).
@@ -70,7 +70,8 @@ def chance_of_each(permuted: FloatArray, looks: int, level: float = LEVEL) -> tu
 def interval_of_halves(
     value: float, repeated: Sequence[float], low: float = 0.0, high: float = 1.0
 ) -> tuple[float, float] | None:
-    """A 95 % interval about ``value`` from its values on random halves, cut to its range; None of fewer than two.
+    """A 95 % interval about ``value`` from its values on random halves, cut to its range; None if there are fewer
+    than two.
 
     >>> low, high = interval_of_halves(0.5, [0.4, 0.5, 0.6])
     >>> round(low, 4), round(high, 4), interval_of_halves(0.5, [0.5])

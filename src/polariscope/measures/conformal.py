@@ -1,4 +1,4 @@
-"""Conformal intervals: how far a prediction may be off, from how far it was off on examples that it never saw.
+"""Conformal intervals: bounds of the error of a prediction, from errors on held-out examples.
 
 Split conformal prediction (Vovk, Gammerman and Shafer, Algorithmic learning in a random world, 2005; Lei, G'Sell,
 Rinaldo, Tibshirani and Wasserman, Distribution-free predictive inference for regression, 2018): the ⌈(n + 1)c⌉-th

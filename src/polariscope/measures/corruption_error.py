@@ -1,4 +1,4 @@
-"""How often a classifier is right, and what corruptions of its inputs cost it, alone or relative to another one.
+"""Accuracy of a classifier, and its error under corruptions, alone or relative to a reference classifier.
 
 Errors are ``(corruptions, severities)`` and in any one unit, shares or percent. Definitions are those of ImageNet-C
 (Hendrycks and Dietterich 2019) as Rusak, Schott et al. 2020 report them (Spec 001b, section A9.3).
@@ -101,7 +101,7 @@ def group_means(values: Mapping[str, float], groups: Mapping[str, str]) -> dict[
 
 
 def mean_without(values: Mapping[str, float], groups: Mapping[str, str], group: str = "noise") -> float:
-    """Mean over the corruptions that are not in a group: what noise training is judged by is the mean without noise.
+    """Mean over the corruptions that are not in a group: noise training is judged by the mean without noise.
 
     >>> groups = {"gaussian": "noise", "fog": "weather", "snow": "weather"}
     >>> mean_without({"gaussian": 0.5, "fog": 0.9, "snow": 0.7}, groups)

@@ -124,8 +124,8 @@ def dci(
     which is the probe ``"gbt"`` as it comes. ``"boosting"`` follows the same definition many times faster
     (:mod:`~polariscope.measures.boosting`): of 5,000 codes of each of six trained models all three scores came within
     0.007 of it, and within 0.003 at the published sample size, where one was compared (``docs/speed.md``). ``"tree"``
-    grows one tree a factor, best split first, to the larger of 64 and twice the factor's values; that is faster again,
-    and its scores are a tenth off and more.
+    grows one tree per factor, best split first, to the larger of 64 and twice the factor's values; that is faster
+    again, and its scores are a tenth off and more.
     ``rounds`` of boosting are the published 100 if not given. Continuous factors are regressed. Informativeness is the
     held-out accuracy (R², not below 0, where continuous).
 

@@ -1,4 +1,4 @@
-"""All disentanglement scores in one call, each with its uncertainty and with the two numbers that make it readable.
+"""All disentanglement scores in one call, each with its interval, its chance level and the score of a perfect code.
 
 A score means little by itself: the factors themselves, taken as a code, do not always reach 1, and a code mixed beyond
 recognition does not always fall to 0 (the blind spot), nor does one that has nothing to do with the factors. So every

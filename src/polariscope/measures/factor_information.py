@@ -1,4 +1,4 @@
-"""How much each latent variable knows about each factor."""
+"""The information of each latent variable about each factor."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LEVEL = 0.01
 
 
 def factor_information(codes: ArrayLike, factors: ArrayLike, bins: int = 20) -> NDArray[np.float64]:
-    """Share of each factor's entropy that each latent knows, ``I(z_j; v_k) / H(v_k)``, as ``(latents, factors)``.
+    """Share of each factor's entropy that each latent explains, ``I(z_j; v_k) / H(v_k)``, as ``(latents, factors)``.
 
     Codes are cut into ``bins`` equal-width bins between their extremes, and so are continuous factors, as for scores
     (:func:`~polariscope.measures.score.as_labels`). 0: the latent knows nothing of the factor; 1: it determines it. A
@@ -39,7 +39,8 @@ def _shares(binned: NDArray[np.int64], labels: NDArray[np.int64]) -> NDArray[np.
 
 @dataclass(frozen=True, eq=False)
 class InformationBeyondChance:
-    """Tables ``(latents, factors)`` of what latents know of factors, and of what unrelated ones would seem to know."""
+    """Tables ``(latents, factors)`` of the information of latents about factors, and of the estimate for unrelated
+    ones."""
 
     raw: NDArray[np.float64]
     """:func:`factor_information`."""

@@ -1,4 +1,5 @@
-"""How well factors are predicted outside of what was trained on: scores, whose fault it is, and simple predictors.
+"""How well factors are predicted outside of the training data: scores, errors by factor, and simple reference
+predictors.
 
 All functions take predictions and targets ``(samples, factors)``, the targets brought to [0, 1] by their whole range.
 Which sample has which factor out of the training's range is told by ``out``: the column of the one factor that is, or
@@ -68,7 +69,7 @@ class Attribution:
 
 
 def attribute(predictions: ArrayLike, targets: ArrayLike, out: ArrayLike, variance: ArrayLike) -> Attribution:
-    """Whose error it is: R² of the new factor and of the others, by which factor is new (Spec 001a, section 8.4).
+    """R² of the new factor and of the others, by which factor is new (Spec 001a, section 8.4).
 
     A modular model keeps the others near the score of a random split. Samples with ``out`` −1 are passed over.
 
@@ -117,7 +118,8 @@ def mean_ratio(predictions: ArrayLike, targets: ArrayLike, out: ArrayLike, train
 def prediction_similarity(
     predictions: Mapping[str, Sequence[ArrayLike]], targets: ArrayLike, out: ArrayLike
 ) -> SimilarityMatrix:
-    """Do models err alike? Pearson's ρ between their predictions of the new factor, and with the truth (last).
+    """Do models make similar errors? Pearson's ρ between their predictions of the new factor, and with the truth
+    (last).
 
     ``predictions`` has the runs (seeds) of each model. ρ is taken for each new factor and averaged over factors and
     pairs of runs; a run is never compared with itself, so that a model with one run has no entry (NaN) on the diagonal.
@@ -157,7 +159,7 @@ def prediction_similarity(
 
 
 def reference_predictions(train: ArrayLike, targets: ArrayLike) -> dict[str, FloatArray]:
-    """What three simple predictors say of targets they know exactly, having seen the targets ``train``.
+    """Predictions of three simple predictors that know the targets exactly, fitted to the targets ``train``.
 
     ``constant`` is the training mean of each factor; ``clip`` is exact inside of the range of the training and stops at
     its ends; ``nearest`` says the nearest value that it has seen. A model that is worse than ``clip`` to extrapolate is
@@ -218,7 +220,7 @@ class Correlation:
 
 
 def correlation(first: ArrayLike, second: ArrayLike) -> Correlation:
-    """Whether one score of models tells another, such as disentanglement the R² of a readout (Spec 001a, 10.5).
+    """Whether one score of models predicts another, such as disentanglement the R² of a readout (Spec 001a, 10.5).
 
     >>> found = correlation([0.1, 0.2, 0.4, 0.3], [0.5, 0.6, 0.9, 0.7])
     >>> round(found.pearson, 3), found.spearman

@@ -1,4 +1,4 @@
-"""How varied and how new a set of generated things is, by a word for each (a SMILES, a hash).
+"""Uniqueness and novelty of generated examples, each identified by a word (a SMILES, a hash).
 
 Brown, Fiscato, Segler and Vaucher, GuacaMol: benchmarking models for de novo molecular design (2019); Polykovskiy,
 Zhebrak, Sanchez-Lengeling and others, Molecular sets (MOSES) (2020).

@@ -1,4 +1,4 @@
-"""Representations looked at once, and the inner products of their Gram matrices (HSIC): what CKA is made of.
+"""HSIC, the inner products of centred Gram matrices from which CKA is computed.
 
 The inner product of two centred Gram matrices K = XXᵀ can be had from the features instead, ⟨K, L⟩ = |XᵀY|², which is
 cheaper when there are fewer features than samples. The two are weighed for all layers at once: wide layers get a Gram
@@ -24,7 +24,7 @@ _STRIP_NUMBERS = 1 << 25  # numbers in one strip of all Gram matrices together (
 
 @dataclass(frozen=True, eq=False)
 class Layer:
-    """One representation, looked at once: what all routes need to know of it."""
+    """One representation with the quantities that all ways to compute HSIC need."""
 
     name: str
     x: Tensor

@@ -1,4 +1,4 @@
-"""How much the variables of one representation know of each other, and how many there effectively are.
+"""Dependence between the variables of a representation, and their effective number.
 
 Total correlation, averaged mutual information and effective rank are the three numbers with which mean and sampled
 representations are compared (Spec 002, section 9; Bonheme 2023, section 6.4.2). The discrete mutual information
@@ -28,7 +28,7 @@ def as_array(x: Any) -> NDArray[Any]:
 
 
 def observations(x: ArrayLike, name: str = "x") -> FloatArray:
-    """``x`` as finite (samples, variables) floats with at least two samples; anything else is refused in a sentence."""
+    """``x`` as finite (samples, variables) floats with at least two samples; anything else is refused."""
     values = as_array(x)
     if values.ndim != 2 or values.shape[1] == 0:
         raise ValueError(f"{name} needs shape (samples, variables); got {values.shape}")

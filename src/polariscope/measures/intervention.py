@@ -1,4 +1,4 @@
-"""The BetaVAE and FactorVAE scores: hold one factor, vary the rest, and guess from the codes which one it was.
+"""The BetaVAE and FactorVAE scores: fix one factor, vary the others, and predict from the codes which factor was fixed.
 
 Higgins et al. 2017, Kim and Mnih 2018; Spec 001a, sections 5.2 and 5.3; Spec 003, section 3.5. Both ask for codes of
 examples that share a factor's value. Where such examples come from is a *source*: the sample at hand, in which they are
@@ -196,7 +196,7 @@ def factor_vae_score(
     prune: Literal["std", "var"] = "std",
     seed: Seed = 0,
 ) -> Score:
-    """How well the latent that varies least in a batch tells which factor the batch shares.
+    """How well the latent that varies least in a batch predicts which factor the batch shares.
 
     Kim and Mnih 2018; Spec 001a, section 5.3: a vote is the latent of least variance in a batch of ``batch`` examples,
     relative to its variance over all; each latent stands for the factor it got most of ``train`` votes for; accuracy on
@@ -289,7 +289,7 @@ def _per_factor(right: NDArray[np.bool_], held: IntArray, count: int) -> FloatAr
 @measures.register("beta-vae-score")
 @dataclass(frozen=True)
 class BetaVAEScore(Measure):
-    """Can a linear classifier tell which factor was held fixed from differences of codes? From chance to 1.
+    """Can a linear classifier predict from differences of codes which factor was fixed? From chance to 1.
 
     From 3,000 points in place of the published 15,000.
     """
@@ -313,7 +313,7 @@ class BetaVAEScore(Measure):
 @measures.register("factor-vae-score")
 @dataclass(frozen=True)
 class FactorVAEScore(Measure):
-    """Can the least varying latent tell which factor was held fixed? From chance to 1.
+    """Does the least varying latent predict which factor was fixed? From chance to 1.
 
     From 3,000 votes in place of the published 15,000.
     """

@@ -1,4 +1,4 @@
-"""How many directions a cloud of points really fills, from the distances of near neighbours.
+"""Intrinsic dimension of a cloud of points, from the distances of nearest neighbours.
 
 Near a point of a d-dimensional cloud the number of neighbours grows as the d-th power of the distance; every estimate
 here reads d off that growth. All of them need the same neighbours, so :func:`dimension_profile` searches once and

@@ -1,4 +1,4 @@
-"""A judge that has nothing to do with the model it judges: ridge regression with a Laplacian kernel.
+"""A judge that is independent of the model it judges: ridge regression with a Laplacian kernel.
 
 On bag-of-bonds of real isomers it predicts band gaps as well as the published networks do (Spec 000, section 9.3), in
 seconds. It is therefore the baseline of every prediction, and an independent opinion on generated observations.

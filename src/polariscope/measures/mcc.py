@@ -24,7 +24,7 @@ Correlation = Literal["spearman", "pearson"]
 
 
 def lack_of_latents(latents: int, factors: int) -> str:
-    """A sentence if there are too few latents for each factor to have its own; else nothing.
+    """A warning if there are fewer latents than factors, otherwise None.
 
     >>> lack_of_latents(2, 5)
     '2 latents cannot hold 5 factors one each: an MCC of 0.40 at most.'

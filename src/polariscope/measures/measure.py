@@ -1,4 +1,4 @@
-"""What a registered measure is: one number about a representation, with the facts that tables and tests need.
+"""The base class of measures: one number about a representation, with the facts that tables and tests need.
 
 The mathematics lives in plain functions of arrays beside each class; the class says what the number needs, where it
 can lie, and what must not change it. The contract kit checks every registered measure against these facts.
@@ -19,7 +19,7 @@ Invariance = Literal["permutation", "sign", "scale", "isotropic_scale", "rotatio
 
 
 class Undefined(ValueError):
-    """A measure has no value on this representation, and says why."""
+    """A measure has no value on this representation, for the reason given."""
 
 
 class Measure(ABC):
@@ -71,7 +71,7 @@ measures: Registry[Measure] = Registry("measure")
 
 
 def meaning(name: str) -> str:
-    """What a registered measure means: the first paragraph of its docstring, without the markup of code."""
+    """The meaning of a registered measure: the first paragraph of its docstring, without the markup of code."""
     if name not in measures.names():
         return ""
     measure = measures.get(name)

@@ -1,4 +1,4 @@
-"""Mutual information gap: does one latent know a factor, and no second one? And the same after polar coordinates.
+"""Mutual information gap: is each factor encoded in one latent only? And the same after polar coordinates.
 
 Chen et al. 2018; Spec 001a, section 5.4; Spec 003, sections 3.3 and E4.4.
 """
@@ -80,7 +80,7 @@ class PolarCodes:
 
 
 def polar_mig(codes: ArrayLike, factors: ArrayLike, bins: int = 20, margin: float = 0.2) -> PolarCodes:
-    """Look for factors coded as angle and radius of two latents, which axis-wise scores call entangled.
+    """Search for factors that are coded as angle and radius of two latents; axis-wise scores call these entangled.
 
     Each pair of latents is turned into radius and angle about a fitted centre (:func:`ring_centre`), and its MIG (on
     the two factors that radius and angle know most about) compared with that of the pair as it is. The angle is
@@ -146,7 +146,8 @@ def _polar(points: FloatArray, labels: IntArray) -> FloatArray:
 
 
 def mutual_information_bias(values: int, bins: int, samples: int) -> float:
-    """Nats that a latent unrelated to a factor of ``values`` values seems to know of it: (K−1)(B−1)/(2n).
+    """Bias of the mutual information of a latent with an unrelated factor of ``values`` values, in nats:
+    (K−1)(B−1)/(2n).
 
     >>> round(mutual_information_bias(10, 20, 10_000), 5)
     0.00855

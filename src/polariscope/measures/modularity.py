@@ -1,4 +1,5 @@
-"""Modularity (each latent knows one factor at most) and explicitness (each value of a factor can be read out linearly).
+"""Modularity (each latent encodes at most one factor) and explicitness (each value of a factor can be predicted
+linearly).
 
 Ridgeway and Mozer 2018; Spec 001a, section 5.5.
 """
@@ -184,7 +185,7 @@ _BINNED: tuple[Invariance, ...] = ("permutation", "sign", "scale", "isotropic_sc
 @measures.register("modularity")
 @dataclass(frozen=True)
 class Modularity(Measure):
-    """Does each latent know about one factor at most? From 0 to 1.
+    """Does each latent encode at most one factor? From 0 to 1.
 
     Continuous factors are binned like the latents.
     """
@@ -204,7 +205,7 @@ class Modularity(Measure):
 @measures.register("explicitness")
 @dataclass(frozen=True)
 class Explicitness(Measure):
-    """How well the factors can be read from all latents together by a linear classifier, from 0 to 1.
+    """How well a linear classifier on all latents predicts the factors, from 0 to 1.
 
     By discriminants, on at most 6,000 of the examples.
     """

@@ -63,7 +63,7 @@ def label_information(
 
 
 def information_floor(k: int = 5) -> float:
-    """What the estimator gives, in bits and for many samples, where x and two balanced classes are independent.
+    """The value of the estimator in bits, for many samples, if x and two balanced classes are independent.
 
     The estimated p(y|x) then follows Beta(k, k), whose mean entropy is (ψ(2k+1) − ψ(k+1)) / ln 2. Spec 004, 5.6.
 
@@ -78,7 +78,7 @@ def information_floor(k: int = 5) -> float:
 def permutation_floor(
     x: ArrayLike, labels: ArrayLike, k: int = 5, permutations: int = 10, seed: int | np.random.Generator = 0
 ) -> float:
-    """The floor of this very sample, for any number and size of classes: the mean over shuffled labels, in bits."""
+    """The floor for this sample, for any number and size of classes: the mean over shuffled labels, in bits."""
     return _permuted(*_checked(x, labels, k), k, permutations, seed)
 
 

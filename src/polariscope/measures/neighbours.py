@@ -1,4 +1,4 @@
-"""Exact nearest-neighbour distances, without ever holding the distance matrix.
+"""Exact nearest-neighbour distances without storing the distance matrix.
 
 Expanding |a-b|² into |a|² + |b|² - 2ab turns the search into matrix products, which are fast, but subtracts nearly
 equal numbers when a and b are close, which is the very case one is looking for. So single-precision products only

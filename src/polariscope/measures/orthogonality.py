@@ -167,7 +167,7 @@ class Orthogonality:
 
 
 def orthogonality(jacobians: ArrayLike, active: ArrayLike | None = None, tolerance: float = 1e-6) -> Orthogonality:
-    """Distance to orthogonality of decoder Jacobians (n, m, d), or of one (m, d), with all that explains it.
+    """Distance to orthogonality of decoder Jacobians (n, m, d), or of one (m, d), with the quantities behind it.
 
     ``active`` names the latents to look at, by a mask or by numbers. Passive latents have next to no column, so that
     their directions are arbitrary: leave them out (see ``theory.polarised_regime.active_units``). Unless told,
@@ -186,7 +186,7 @@ def orthogonality(jacobians: ArrayLike, active: ArrayLike | None = None, toleran
 
 
 def orthogonality_of_grams(grams: ArrayLike, active: ArrayLike | None = None, tolerance: float = 1e-6) -> Orthogonality:
-    """The same from JᵀJ (n, d, d), which is all that counts and much smaller.
+    """The same from JᵀJ (n, d, d), which is sufficient and much smaller.
 
     A sample is degenerate if two squared singular values lie closer than ``tolerance`` times the largest: float32
     Jacobians do not tell their directions apart.
@@ -231,7 +231,7 @@ def _chosen(grams: FloatArray, active: ArrayLike | None) -> Index:
 
 @dataclass(frozen=True)
 class HaarReference:
-    """The distance to orthogonality of random orientations: what a model without preferred axes has."""
+    """The distance to orthogonality of random orientations, as of a model without preferred axes."""
 
     dimension: int
     mean: float
@@ -269,7 +269,8 @@ def random_orientations(count: int, dimension: int, seed: int | np.random.Genera
 @measures.register("polarised-kl-error")
 @dataclass(frozen=True)
 class PolarisedKLError(Measure):
-    """Share of the KL that the polarised regime leaves out: small where the theory of orthogonal decoders applies."""
+    """Share of the KL that the polarised approximation leaves out: small where the theory of orthogonal decoders
+    applies."""
 
     criterion: Criterion = "mean"
     """What counts as a latent in use: means that vary (mean), or posteriors narrower than the prior (variance)."""

@@ -1,4 +1,4 @@
-"""Which latent variables are used: types, the KL each pays, and the trace gap.
+"""Which latent variables are used: their types, the KL of each, and the trace gap.
 
 A variational autoencoder either uses a latent variable (small posterior variance: active), drops it (the posterior is
 the prior: passive), or does one or the other depending on the example (mixed). Everything here reads that off the
@@ -26,7 +26,7 @@ Index = NDArray[np.intp]
 
 
 def variances(var: ArrayLike, name: str = "var") -> FloatArray:
-    """``var`` as (samples, variables) variances; negative values betray a log-variance and are refused."""
+    """``var`` as (samples, variables) variances; negative values indicate a log-variance and are refused."""
     values = observations(var, name)
     if values.min() < 0:
         raise ValueError(
@@ -37,7 +37,8 @@ def variances(var: ArrayLike, name: str = "var") -> FloatArray:
 
 @dataclass(frozen=True)
 class VariableTypes:
-    """What each latent variable is: by the three published labels, by four refined ones, and by kinds in plain words.
+    """The type of each latent variable: by the three published labels, by four refined ones, and by kinds in plain
+    words.
 
     A refined ``mixed_switching`` variable changes its role between examples; a ``partial`` one keeps an intermediate
     variance everywhere, which the published rule calls mixed too. ``kinds`` is what readers are shown, see
@@ -251,7 +252,7 @@ def per_variable_kl(
 
 
 def decoder_sensitivity(jacobian: ArrayLike) -> FloatArray:
-    """How strongly the decoder listens to each latent: the norm of its column, averaged over samples if there are any.
+    """How strongly the decoder depends on each latent: the norm of its column, averaged over samples if there are any.
 
     ``jacobian`` is (outputs, latents), the weight of the first decoder layer, or (samples, outputs, latents).
     Mean_i ‖J_:j(x_i)‖. Range [0, ∞): a passive variable's column is pruned to 0 (Spec 002, sections 4.1 and 8.3).
@@ -273,7 +274,7 @@ def trace_gap(
     sample: ArrayLike | None = None,
     estimator: Literal["sampled", "analytic"] = "sampled",
 ) -> float:
-    """Tr Var Z − Tr Var M: by how much sampling adds variance, which counts the variables that are not active.
+    """Tr Var Z − Tr Var M: the variance that sampling adds, which counts the variables that are not active.
 
     ``"sampled"`` takes it from the mean and sampled representations as published (Bonheme 2023, section 8.3.1);
     ``"analytic"`` from the variance representation alone, Σ_j mean_i σ_j, which is its expectation and has no
@@ -324,7 +325,7 @@ def polarised_sample(
     mixed_mean: float = 2.0,
     mixed_var: float = 0.25,
 ) -> PolarisedSample:
-    """A representation in the polarised regime, for trying out measures whose answer should be known.
+    """A synthetic representation in the polarised regime, to test measures on.
 
     Active means are standard normal. Passive means have standard deviation ``passive_scale``, and the j-th correlates
     with the j-th active one by ``correlation``: that adds −(p/2) log(1−ρ²) to the total correlation of the means and
@@ -372,7 +373,7 @@ class TraceGap(Measure):
 @measures.register("rate")
 @dataclass(frozen=True)
 class Rate(Measure):
-    """Divergence of the posterior from the prior in nats, summed over latents: what the code costs."""
+    """Divergence of the posterior from the prior in nats, summed over latents: the rate of the code."""
 
     title = "Rate (nats)"
     needs = ("var",)

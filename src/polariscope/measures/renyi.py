@@ -1,4 +1,4 @@
-"""Matrix-based Rényi entropy and mutual information, and what dimension selection makes of them.
+"""Matrix-based Rényi entropy and mutual information, and their use in dimension selection.
 
 The entropy of a sample is that of the spectrum of its normalised kernel matrix, so no density is estimated. FONDUE's
 information-bottleneck variant compares H(z) with I(x; x̂); the information plane plots I(x; z) against I(x̂; z). All in
@@ -140,7 +140,7 @@ def truncate(value: float, decimals: int = 2) -> float:
 
 @dataclass(frozen=True)
 class BottleneckGap:
-    """H(z) − I(x; x̂) in bits, both truncated; ``saturated`` if I(x; x̂) reached log2(batch) and so tells nothing."""
+    """H(z) − I(x; x̂) in bits, both truncated; ``saturated`` if I(x; x̂) reached log2(batch) and is not informative."""
 
     gap: float
     entropy: float
@@ -187,7 +187,7 @@ def bottleneck_gap(
 
 
 def gaussian_code_entropy(dimension: int, batch: int = 100) -> float:
-    """About what the entropy (α = 2) of a batch of white Gaussian codes is, in bits, by the mean of the kernel.
+    """Approximate entropy (α = 2) of a batch of white Gaussian codes in bits, from the mean of the kernel.
 
     log2 h − log2(1 + (h−1)(1 + 4/s²)^(−n/2)) with s = h^(−1/(4+n)). It reaches log2 h within two decimals at 10
     dimensions and a batch of 100: there every white code looks the same.
@@ -215,7 +215,8 @@ class InformationPlane:
 def information_plane(
     x: ArrayLike, sample: ArrayLike, reconstruction: ArrayLike, batch: int = 100, alpha: float = 1.01
 ) -> InformationPlane:
-    """How much the codes know of the input and of the reconstruction, averaged over batches (Yu and Príncipe 2019).
+    """Information of the codes about the input and about the reconstruction, averaged over batches (Yu and Príncipe
+    2019).
 
     Range of both [0, log2 batch] in practice; points of better models lie closer to the diagonal. Saturates in high
     dimension as every quantity here does.

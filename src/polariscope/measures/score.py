@@ -1,4 +1,4 @@
-"""What a disentanglement score is: one number, with the factor-wise parts and the table that it was read off.
+"""A disentanglement score: one number, with the value for each factor and the table behind it.
 
 Every score here compares codes ``(samples, latents)`` with the factors ``(samples, factors)`` that caused the data, on
 plain arrays: the grid of factor combinations need not be complete. What counts as a value of a factor is decided in one
@@ -54,7 +54,7 @@ class Labels:
 
 
 def paired(codes: ArrayLike, factors: ArrayLike, least_factors: int = 1) -> tuple[FloatArray, NDArray[Any]]:
-    """Codes and factors as (samples, latents) and (samples, factors) with the same samples, or a sentence why not."""
+    """Codes and factors as (samples, latents) and (samples, factors) with the same samples; other input is refused."""
     z, v = observations(codes, "codes"), as_array(factors)
     v = v[:, None] if v.ndim == 1 else v
     if v.ndim != 2 or v.shape[1] == 0 or v.dtype.kind not in "iubf":

@@ -1,4 +1,4 @@
-"""What several training seeds say together: averages, tests between models, ranks over many scores.
+"""Statistics over training seeds: averages, tests between models, ranks over many scores.
 
 One seed is no evidence: scores of the same model spread as widely as those of different ones (Spec 001a, section 6;
 Spec 003, section 12). These functions take the scores of all seeds, or the mean and deviation that a table prints.

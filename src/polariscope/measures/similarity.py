@@ -24,7 +24,7 @@ Similarity = Literal["cka", "rbf_cka", "procrustes", "svcca", "smaller"]
 
 @dataclass(frozen=True, eq=False, repr=False)
 class SimilarityMatrix(Tabular):
-    """Similarities ``values[i, j]`` of layer ``rows[i]`` to layer ``columns[j]``, with what one should know of them."""
+    """Similarities ``values[i, j]`` of layer ``rows[i]`` to layer ``columns[j]``, with warnings about them."""
 
     values: NDArray[np.float64]
     rows: tuple[str, ...]
@@ -117,7 +117,7 @@ def svcca(x: Array, y: Array, variance: float = 0.99) -> float:
 
 
 def smaller(x: Array, y: Array) -> float:
-    """The smaller of :func:`cka` and :func:`procrustes`: the one to believe where they disagree.
+    """The smaller of :func:`cka` and :func:`procrustes`, which is the safer one if they disagree.
 
     min(CKA, P). Source: spec 002, section 10.3 (Bonheme, 2023, section 7.2.2). Range [0, 1]; 1: the same up to
     rotation, scale and shift; 0: uncorrelated. Both overestimate with few samples, and so does their minimum.
@@ -131,7 +131,7 @@ def smaller(x: Array, y: Array) -> float:
 
 
 def check_comparison(x: Array, y: Array) -> list[str]:
-    """What one should know before believing a similarity of ``x`` and ``y``; empty if nothing is suspicious.
+    """Warnings about the similarity of ``x`` and ``y``; empty if nothing is suspicious.
 
     Looks for fewer samples than features, constant columns, and columns that look like the same draw of
     standard-normal noise, as when two models were sampled with one epsilon (spec 002, section 10.6).

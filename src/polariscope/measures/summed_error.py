@@ -25,7 +25,7 @@ def summed_absolute_error(predictions: ArrayLike, truth: ArrayLike) -> float:
 
 
 def mean_model_error(values: ArrayLike) -> float:
-    """The summed absolute error of whoever says the mean of every number: what a model has to beat.
+    """The summed absolute error of always predicting the mean, which a model has to beat.
 
     >>> mean_model_error(np.arange(32)[:, None] / 31) == 8 / 31  # a position of sprites
     True

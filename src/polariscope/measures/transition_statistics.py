@@ -1,4 +1,4 @@
-"""What can be said about the transitions of several factors: which density each has, and whether they move together.
+"""Statistics of the transitions of several factors: the density of each, and whether they move together.
 
 The tables and figures of Klindt, Schott, Sharma and others, Towards nonlinear disentanglement in natural data with
 temporal sparse coding (2021), appendix G.1, for any data (Spec 001a, section 4.4).
@@ -24,7 +24,7 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class FittedFactor:
-    """The densities that suit the transitions of one factor of one data set."""
+    """The densities fitted to the transitions of one factor of one data set."""
 
     data: str
     factor: str
@@ -58,7 +58,8 @@ class FittedFactor:
 
 @dataclass(frozen=True)
 class Dependence:
-    """Spearman's rank correlation of the sizes of two factors' changes: 0 if independent, 1 if large together."""
+    """Spearman's rank correlation of the sizes of two factors' changes: 0 if independent, 1 if both are large
+    together."""
 
     data: str
     first: str
@@ -82,7 +83,7 @@ class ShapeAtGap:
 
 @dataclass(frozen=True, repr=False)
 class TransitionStatistics(Tabular):
-    """Everything about the transitions of some data sets."""
+    """The statistics of the transitions of some data sets."""
 
     rows: tuple[FittedFactor, ...]
     dependence: tuple[Dependence, ...] = ()

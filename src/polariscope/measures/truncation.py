@@ -1,4 +1,4 @@
-"""What the types of latent variables do to everything measured on a representation.
+"""How the types of latent variables affect measures of a representation.
 
 Scores of the mean and of the sampled representation, downstream accuracy, and correlations during training, each by
 subset of variable types: the experiments that show that discrepancies come from passive and mixed variables only
@@ -112,7 +112,7 @@ def compare_mean_sampled(
 
 @dataclass(frozen=True)
 class SubsetAccuracy:
-    """Test accuracy of one classifier a label on one subset of variables; ``accuracy`` is the mean over labels."""
+    """Test accuracy of one classifier per label on one subset of variables; ``accuracy`` is the mean over labels."""
 
     subset: str
     variables: tuple[int, ...]
@@ -151,7 +151,8 @@ def subset_accuracies(
     most_steps: int = 1_000,
     seed: int = 0,
 ) -> tuple[SubsetAccuracy, ...]:
-    """How well each label can be read linearly from each subset of variables, and by guessing (subset ``"random"``).
+    """How well a linear classifier predicts each label from each subset of variables, and by guessing (subset
+    ``"random"``).
 
     Logistic regression on standardised variables, one per label, its regularisation chosen by ``folds``-fold
     cross-validation over ``strengths`` values between 1e-4 and 1e4, scored on ``test`` held-out samples. Empty subsets

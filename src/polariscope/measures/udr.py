@@ -48,7 +48,7 @@ def udr(
 
     S_ab = |Spearman correlation| of latent a of one model with latent b of the other, or the |weight| of a in a Lasso
     (``penalty`` α) that predicts b, on standardised codes. A latent is informative if its mean divergence from the
-    prior exceeds ``threshold``; ``kl`` gives these, one array a model (see ``per_variable_kl``); without it every
+    prior exceeds ``threshold``; ``kl`` gives these, one array per model (see ``per_variable_kl``); without it every
     latent that varies counts. Duan et al. 2020; Spec 001a, section 5.9.
 
     Range [0, 1]: 1 if latents correspond one to one and are uncorrelated, 1/latents if each is like all others equally.
@@ -88,7 +88,7 @@ def _informative(
         return tuple(np.ptp(m, axis=0) > 0 for m in models)
     divergences = [np.asarray(k, dtype=np.float64) for k in kl]
     if [k.shape for k in divergences] != [(m.shape[1],) for m in models]:
-        raise ValueError("kl needs one array a model with one mean divergence a latent")
+        raise ValueError("kl needs one array per model with one mean divergence a latent")
     return tuple(k > threshold for k in divergences)
 
 

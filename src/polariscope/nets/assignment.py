@@ -1,4 +1,5 @@
-"""An assignment solver as a layer: the forward pass matches, the backward pass says how costs should change.
+"""An assignment solver as a layer: the forward pass solves the assignment, the backward pass gives a useful gradient
+of the costs.
 
 A matching is piecewise constant in its costs, so its derivative is useless. Solving once more at costs pushed along
 the incoming gradient gives the slope of a linear interpolation of the loss instead (blackbox differentiation, used for

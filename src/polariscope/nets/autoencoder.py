@@ -1,4 +1,4 @@
-"""The one model of the autoencoder family: encoder, posterior head, decoder, likelihood."""
+"""The autoencoder: encoder, posterior head, decoder and likelihood."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from polariscope.nets.posterior import HEADS, Posterior
 @models.register("autoencoder")
 @dataclass(frozen=True)
 class AutoencoderConfig:
-    """Encoder, posterior and decoder. ``posterior="auto"`` takes what the objective is made for."""
+    """Encoder, posterior and decoder. ``posterior="auto"`` chooses the posterior that the objective needs."""
 
     latents: int = 10
     """Number of latent variables."""
     architecture: Architecture = field(default_factory=Conv)
     """Encoder and decoder pair: conv, mlp or linear."""
     posterior: Literal["auto", "diagonal", "constant", "unit", "full", "point"] = "auto"
-    """Shape of the posterior; auto takes what the objective is made for."""
+    """Shape of the posterior; auto chooses the one that the objective needs."""
     likelihood: Literal["bernoulli", "gaussian"] = "bernoulli"
     """What the decoder's output means: logits of pixels, or means."""
     variance: float = 1.0

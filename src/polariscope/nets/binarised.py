@@ -1,4 +1,4 @@
-"""Networks that only see whether a pixel is at least one half. (Schott et al. 2019, section 6; Spec 001b, part B4.)"""
+"""Networks on binarised images: each pixel becomes 0 or 1. (Schott et al. 2019, section 6; Spec 001b, part B4.)"""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class Binarised(nn.Module):
 
 
 class BinarisedEncoder(Binarised):
-    """One whose network also encodes."""
+    """A binarised model whose network also encodes."""
 
     def encode(self, x: Tensor) -> Tensor:
         features: Tensor = self.network.encode(self.binarised(x))  # type: ignore[operator]

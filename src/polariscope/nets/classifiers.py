@@ -1,4 +1,4 @@
-"""Classifiers that can be widened: LeNet, AlexNet and a small MLP, in the three parametrisations of the kernel studies.
+"""Classifiers of any width: LeNet, AlexNet and a small MLP, in the three parametrisations of the kernel studies.
 
 A width factor k multiplies every number of channels and hidden units (Spec 000, section 7.1). The parametrisation says
 how weights are drawn and scaled (section 3.1): "torch" is PyTorch's own initialisation; "standard" draws weights with
@@ -25,7 +25,7 @@ Pooling = Literal["max", "average"]
 
 
 class NTKLinear(nn.Linear):
-    """A dense layer of standard normal parameters that are scaled as they are used."""
+    """A dense layer with standard normal parameters, which are scaled in the forward pass."""
 
     def __init__(self, inputs: int, outputs: int, weight_var: float, bias_var: float) -> None:
         super().__init__(inputs, outputs, bias=bias_var > 0)

@@ -43,7 +43,7 @@ class Flow(nn.Module, ABC):
         return Point(self.transform(x)[0])
 
     def log_det(self, x: Tensor) -> Tensor:
-        """ln |det ∂z/∂x|, one number an observation."""
+        """ln |det ∂z/∂x|, one number per observation."""
         return self.transform(x)[1]
 
     def generate(self, z: Tensor) -> Tensor:

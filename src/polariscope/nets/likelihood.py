@@ -1,4 +1,4 @@
-"""What a decoder's output means. Negative log-likelihoods are summed over pixels, one number an example."""
+"""What a decoder's output means. Negative log-likelihoods are summed over pixels, one number per example."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ class Normalised(nn.Module):
 
 
 class NormalisedEncoder(Normalised):
-    """One whose network also encodes."""
+    """A normalised model whose network also encodes."""
 
     def encode(self, x: Tensor) -> Tensor:
         features: Tensor = self.network.encode(self.normalise(x))  # type: ignore[operator]

@@ -1,7 +1,7 @@
 """What an encoder says about one observation: a Gaussian over the latents (or a point), and how to read it off.
 
 Each posterior gives its mean, its marginal variances, a reparametrised sample and its divergence from the standard
-normal prior, one number an example. The heads turn the features of an encoder into one of them.
+normal prior, one number per example. The heads turn the features of an encoder into one of them.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Posterior(Protocol):
         """One reparametrised draw per example."""
 
     def kl(self) -> Tensor:
-        """KL(q || N(0, I)) in nats, one number an example."""
+        """KL(q || N(0, I)) in nats, one number per example."""
 
 
 @dataclass(frozen=True)

@@ -144,7 +144,8 @@ class PropertyDecoder(nn.Module):
         return torch.cat([one.to(next(self.parameters())) for one in ones], 1)
 
     def error(self, outputs: Tensor, target: Tensor) -> Tensor:
-        """Squared error of numbers plus cross-entropy of classes, summed over the properties: one number an example."""
+        """Squared error of numbers plus cross-entropy of classes, summed over the properties: one number per
+        example."""
         terms = [
             functional.cross_entropy(part, column.long(), reduction="none")
             if size

@@ -43,5 +43,5 @@ class Scaled(nn.Module):
 
 
 def loss_scale(alpha: float) -> float:
-    """What a loss is divided by, so that outputs move alike at all scales."""
+    """The divisor of the loss that makes outputs change equally fast at all scales."""
     return alpha * max(alpha, 1.0)

@@ -1,4 +1,4 @@
-"""ResNet and DenseNet in small: the shortcuts of the published networks with less than 0.3 million weights.
+"""Small ResNet and DenseNet: the shortcuts of the published networks, with less than 0.3 million weights.
 
 The published ones (ResNet-50 and -101, DenseNet-121) take days on a CPU. What is kept is what they are known for:
 residual sums (He et al. 2016) and concatenated layers with bottlenecks (Huang et al. 2017), batch normalisation, maps
@@ -67,7 +67,7 @@ class Residual(nn.Module):
 @models.register("densenet")
 @dataclass(frozen=True)
 class DenseNet:
-    """Layers that see all the layers before them, in three blocks with halvings between.
+    """Each layer sees the outputs of all layers before it, in three blocks with halvings between them.
 
     It is trained with a learning rate of 1e-4: the published one diverged at 5e-4 (Spec 001a, section 9).
     """

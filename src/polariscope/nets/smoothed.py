@@ -1,4 +1,4 @@
-"""A classifier that answers with the majority of its answers about noisy copies of an image.
+"""Randomised smoothing: a classifier that predicts the majority vote over noisy copies of an image.
 
 Its decision is constant within a radius that follows from how clear the majority is, whatever network is inside (see
 :mod:`polariscope.robustness.bounds.smoothing`). (Cohen, Rosenfeld and Kolter 2019.)
@@ -26,7 +26,7 @@ BLOCK = 32
 @models.register("smoothed")
 @dataclass(frozen=True)
 class SmoothedConfig:
-    """Any predicting model under Gaussian noise: one draw for each image in training, a vote over many after it."""
+    """Any classifier under Gaussian noise: one noisy copy per image in training, a vote over many copies afterwards."""
 
     of: Model = field(default_factory=DigitNet)
     sd: float = 0.25

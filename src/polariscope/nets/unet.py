@@ -200,8 +200,8 @@ class AttentionGate(nn.Module):
 
 
 def with_channels(network: UNet, channels: int) -> UNet:
-    """The same trained network with further input channels behind its own: their weights are zero, so that its
-    predictions stay the same until it is trained on."""
+    """The same trained network with further input channels behind its own: their weights are zero, so predictions
+    stay the same until it is trained further."""
     if channels < network.channels:
         raise ValueError(
             f"the network has {network.channels} channels, and {channels} are fewer: channels cannot be removed"

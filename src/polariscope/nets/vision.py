@@ -51,7 +51,7 @@ class CNN:
 @models.register("coordconv")
 @dataclass(frozen=True)
 class CoordConv:
-    """Six small convolutions that are told where they are, and a pool that is not.
+    """Six small convolutions with coordinate channels as input, and a pool without them.
 
     The publication leaves kernels and strides open, and the 32 numbers that it has after the pool are no square map of
     16 channels. Here kernels are 3x3, the first layers halve down to 4 pixels, and the pool is over the whole map: a
@@ -80,7 +80,7 @@ class CoordConv:
 @models.register("set-encoder")
 @dataclass(frozen=True)
 class SetEncoder:
-    """An image as a set of pixels that know their places: "coordinate-based" in the publication's tables."""
+    """An image as a set of pixels with their coordinates: "coordinate-based" in the publication's tables."""
 
     def build(self, brief: Brief) -> EncoderWithHead:
         return EncoderWithHead(PixelSet(*images(brief, "set-encoder")), 20, predicts(brief, "set-encoder"))
@@ -89,7 +89,7 @@ class SetEncoder:
 @models.register("spatial-transformer")
 @dataclass(frozen=True)
 class SpatialTransformer:
-    """A CNN that first straightens its image, by an affine map that begins as the identity."""
+    """A CNN that first transforms its image by a learned affine map, which starts as the identity."""
 
     def build(self, brief: Brief) -> EncoderWithHead:
         shape = images(brief, "spatial-transformer", 8)
@@ -121,7 +121,8 @@ class WithCoordinates(nn.Module):
 
 
 class PixelSet(nn.Module):
-    """Features of a set of pixels: what is made of each of them, averaged, so that their order is nothing to it."""
+    """Features of a set of pixels: a network applied to each pixel and averaged, so the order of pixels does not
+    matter."""
 
     def __init__(self, channels: int, height: int, width: int) -> None:
         super().__init__()

@@ -17,7 +17,7 @@ from polariscope.objectives.several import divergence, encode_pair, reconstruct_
 
 @dataclass(frozen=True)
 class AdaVAE(Autoencoding):
-    """R + βK of both observations of a pair, a mean over the two, after shared latents were averaged."""
+    """R + βK, averaged over both observations of a pair after their shared latents were averaged."""
 
     beta: float = 1.0
     """Weight of the divergence; with 1 and nothing shared this is the VAE."""
@@ -49,7 +49,7 @@ class AdaVAE(Autoencoding):
 @objectives.register("ada-gvae")
 @dataclass(frozen=True)
 class AdaGVAE(AdaVAE):
-    """The beta-VAE of pairs whose shared latents have the mean of both means and variances."""
+    """The beta-VAE of pairs; a shared latent gets the average of both means and variances."""
 
     @staticmethod
     def average(first: Diagonal, second: Diagonal) -> Diagonal:
@@ -60,7 +60,7 @@ class AdaGVAE(AdaVAE):
 @objectives.register("ada-ml-vae")
 @dataclass(frozen=True)
 class AdaMLVAE(AdaVAE):
-    """The beta-VAE of pairs whose shared latents have the product of both posteriors, with twice its variance."""
+    """The beta-VAE of pairs; a shared latent gets the product of both posteriors, with twice its variance."""
 
     @staticmethod
     def average(first: Diagonal, second: Diagonal) -> Diagonal:

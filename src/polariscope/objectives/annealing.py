@@ -1,4 +1,4 @@
-"""Compression that is loosened during training: λ grows by a factor every so many steps."""
+"""Compression that is relaxed during training: λ is multiplied by a factor at regular intervals."""
 
 from __future__ import annotations
 

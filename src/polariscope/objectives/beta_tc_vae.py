@@ -14,7 +14,7 @@ from polariscope.objectives.objective import Batch, Terms, at_least, objectives
 @objectives.register("beta-tc-vae")
 @dataclass(frozen=True)
 class BetaTCVAE(Autoencoding):
-    """R + K + (β − 1) TC: only the total correlation part of the divergence is weighted, so that β = 1 is the VAE."""
+    """R + K + (β − 1) TC: only the total correlation is weighted by β; β = 1 is the VAE."""
 
     beta: float = 6.0
     """Weight of the total correlation; 1 is the VAE."""

@@ -12,7 +12,7 @@ from polariscope.objectives.objective import Batch, Terms, at_least, objectives
 @objectives.register("beta-vae")
 @dataclass(frozen=True)
 class BetaVAE(Autoencoding):
-    """R + βK: more weight on the prior than the bound asks for, so that fewer latents stay in use."""
+    """R + βK: the divergence from the prior weighs more than in the VAE, so fewer latents are used."""
 
     beta: float = 4.0
     """Weight of the divergence; 1 is the VAE."""
@@ -32,6 +32,6 @@ class BetaVAE(Autoencoding):
 @objectives.register("full-beta-vae")
 @dataclass(frozen=True)
 class FullBetaVAE(BetaVAE):
-    """The beta-VAE whose posterior may correlate latents: nothing then ties the latents to the axes."""
+    """The beta-VAE with a full posterior covariance, which does not align latents with the axes."""
 
     posterior: ClassVar[PosteriorKind] = "full"

@@ -35,7 +35,7 @@ INPUT_FREE = ("unit", "constant")
 @objectives.register("dvib")
 @dataclass(frozen=True)
 class DVIB(Objective):
-    """I(X;Z) + λ · error of the target: what of an observation is needed to predict the target, and nothing else.
+    """I(X;Z) + λ · error of the target: the code keeps only what is needed to predict the target.
 
     The error is the squared one of numbers, or the cross-entropy of classes.
     """
@@ -144,7 +144,7 @@ def information_of(posterior: Posterior, kind: Information) -> Tensor:
 
 
 def check_noise(model: Model, kind: Information) -> None:
-    """Refuse noise that depends on the observation where the sparse term is wanted: it would undo the sparsity."""
+    """Refuse noise that depends on the observation if the sparse term is used: such noise would undo the sparsity."""
     noise = getattr(model, "posterior", "auto")
     if kind == "sparse" and noise not in ("auto", *INPUT_FREE):
         raise ValueError(

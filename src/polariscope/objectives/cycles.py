@@ -1,4 +1,4 @@
-"""Cycles: what comes back when something is decoded, encoded and decoded again.
+"""Cycle consistency: compare a code or an observation with what decoding and encoding it again returns.
 
 The property cycle asks that the property which went into a decoded observation is the one that its code tells (Spec
 000, sections 6.2 and 6.3). The latent cycle asks the same of the whole code, and the cycle of two domains of an
@@ -66,7 +66,8 @@ def sample(
 
 
 def property_cycle(model: PropertyAutoencoder, sampled: Sampled, norm: CycleNorm = "squared") -> Tensor:
-    """How far the property told by the code of a decoded observation is from the one that was decoded.
+    """The error of the property that is predicted from the code of a decoded observation, relative to the decoded
+    property.
 
     ``squared`` is the mean of the squared distances over all rows, as in the reference implementation; ``euclidean``
     the sum of the mean distances of the three kinds of rows, as the text prints it.
@@ -76,7 +77,7 @@ def property_cycle(model: PropertyAutoencoder, sampled: Sampled, norm: CycleNorm
 
 
 def latent_cycle(model: PropertyAutoencoder, sampled: Sampled, norm: CycleNorm = "squared") -> Tensor:
-    """How far the mean code of a decoded observation is from the code that was decoded.
+    """The distance between the mean code of a decoded observation and the code that was decoded.
 
     It grows with the number of latents, so that its weight has to be chosen anew for each.
     """

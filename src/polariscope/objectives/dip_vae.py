@@ -1,4 +1,4 @@
-"""DIP-VAE I and II: the covariance of the codes is pulled to the identity (Kumar et al. 2018)."""
+"""DIP-VAE I and II: a penalty pulls the covariance of the codes towards the identity (Kumar et al. 2018)."""
 
 from dataclasses import dataclass
 from typing import Literal

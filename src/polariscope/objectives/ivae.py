@@ -56,6 +56,6 @@ class IVAE(Autoencoding):
 
 
 def divergence(q: Diagonal, p: Diagonal) -> Tensor:
-    """KL(q ‖ p) in nats, one number an example; through the log-ratio, as passive variances shrink together."""
+    """KL(q ‖ p) in nats, one number per example; through the log-ratio, as passive variances shrink together."""
     ratio = q.logvar - p.logvar
     return 0.5 * (ratio.exp() + (q.mean - p.mean).square() * (-p.logvar).exp() - ratio - 1).sum(1)

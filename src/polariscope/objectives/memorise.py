@@ -1,4 +1,4 @@
-"""Keep the training examples: what a nearest-neighbour classifier learns."""
+"""Store the training examples: this is how a nearest-neighbour classifier learns."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from polariscope.objectives.predict import Supervised, classification, target_of
 @objectives.register("memorise")
 @dataclass(frozen=True)
 class Memorise(Supervised):
-    """Put every batch into the memory of the model, and fit the scale of its scores by the cross-entropy.
+    """Store every batch in the memory of the model, and fit the scale of its scores by cross-entropy.
 
     Each example is classified by all others in memory. One pass over the data is enough: as many steps as it has whole
     batches. A batch size that divides the number of training examples leaves none of them out.

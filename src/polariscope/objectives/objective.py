@@ -26,7 +26,7 @@ Need = Literal["factors", "target", "other"]
 
 @dataclass(frozen=True)
 class Batch:
-    """Observations as floats on the training device, and what else their world says about them.
+    """Observations as floats on the training device, with targets, factors and partners where the world has them.
 
     ``target`` is what the model should predict: one column per target, with ``classes`` values each (0 for a number);
     a mask has the class of each pixel, ``(n, height, width)``, or -1 where it is unlabelled. ``others`` are further
@@ -53,7 +53,7 @@ class Batch:
 
 @dataclass(frozen=True)
 class Terms:
-    """A loss of the model and what it is made of: scalars, batch means.
+    """The loss of the model and its terms: scalars, averaged over the batch.
 
     ``players`` are the losses of the other networks, by name. Without a ``loss`` the model itself rests in this turn.
     """
@@ -74,7 +74,7 @@ class Terms:
 
 @dataclass(frozen=True, eq=False)
 class Player:
-    """A network that learns beside the model: with an optimiser of its own, from its own loss alone.
+    """A network that is trained beside the model, with its own optimiser and its own loss.
 
     What it has to remember are buffers of its module, which are in the checkpoint with its weights.
     """

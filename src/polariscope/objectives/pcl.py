@@ -1,4 +1,4 @@
-"""Permutation-contrastive learning: tell observations that followed each other from ones that did not (Hyvärinen and
+"""Permutation-contrastive learning: distinguish consecutive observations from shuffled ones (Hyvärinen and
 Morioka 2017; Spec 001a, section 3.4)."""
 
 from dataclasses import dataclass

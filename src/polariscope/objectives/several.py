@@ -1,4 +1,4 @@
-"""Several observations of one moment through one model: what objectives of pairs and sequences start from."""
+"""Several observations of one example through one model: shared by the objectives of pairs and sequences."""
 
 from __future__ import annotations
 

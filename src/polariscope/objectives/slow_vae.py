@@ -1,4 +1,4 @@
-"""SlowVAE: what causes the data changes sparsely in time (Klindt et al. 2021; Spec 001a, section 3.1)."""
+"""SlowVAE: the causes of the data change sparsely in time (Klindt et al. 2021; Spec 001a, section 3.1)."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ PriorExpectation = Literal["mean", "exact", "sample"]
 @objectives.register("slow-vae")
 @dataclass(frozen=True)
 class SlowVAE(Autoencoding):
-    """R + βK + γT: the first latents are held against N(0, I), those that follow against a Laplace step from the ones
-    before. R is of all observations of a pair or sequence; K and T are means over both directions of time.
+    """R + βK + γT: the prior of the first latents is N(0, I), that of the following ones a Laplace step from the
+    previous latents. R is of all observations of a pair or sequence; K and T are means over both directions of time.
 
     A bound of the likelihood only with β = 1, γ ≤ 1 and the exact (or a sampled) expectation of T.
     """

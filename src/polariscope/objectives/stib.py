@@ -1,4 +1,4 @@
-"""STIB, the adversarial competitor: Z1 is kept uncorrelated with the property, whatever an adversary makes of both.
+"""STIB, the adversarial alternative: Z1 stays uncorrelated with the property under any transform an adversary learns.
 
 Wieser, Parbhoo, Wieczorek and Roth, Inverse learning of symmetries (2020); Spec 000, section 6.5. Their own names of
 the two parts of the code are exchanged: here Z0 tells the property and Z1 is to know nothing of it.

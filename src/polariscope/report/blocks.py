@@ -1,4 +1,4 @@
-"""The blocks of a page: what the parts of a document show themselves with.
+"""Building blocks of a page: the HTML that the parts of a document are made of.
 
 Each function gives HTML; a part of a plug-in may call them, too. Numbers are shown rounded, and kept in full in
 ``<data value>``, so that a page can be read back by a machine.
@@ -28,7 +28,7 @@ LARGEST_MAP = 2048
 
 @dataclass(frozen=True)
 class Cell:
-    """One place in a table: a number, words where there is none, or counts by kind."""
+    """One cell of a table: a number, words if there is no number, or counts by kind."""
 
     value: float | None = None
     text: str = ""

@@ -72,7 +72,7 @@ class Entry:
 
 @dataclass(frozen=True, kw_only=True)
 class ClaimsPart(Part):
-    """Studies with their claims, and what to choose them by."""
+    """Studies with their claims, and the filters to select them."""
 
     entries: Sequence[Entry]
     works: Mapping[str, str]

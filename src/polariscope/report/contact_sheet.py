@@ -17,7 +17,7 @@ LARGEST = 128
 
 
 def save_contact_sheet(path: Path, world: World, rows: int, columns: int, seed: int) -> str:
-    """Draw one to a file of any usual kind; gives back what has to be said about it, if anything."""
+    """Save a contact sheet as an image file; returns a note about what it leaves out, if anything."""
     sheet, note = contact_sheet(world, rows, columns, seed)
     kind = Image.registered_extensions().get(path.suffix.lower())
     if kind is None:
@@ -28,7 +28,7 @@ def save_contact_sheet(path: Path, world: World, rows: int, columns: int, seed: 
 
 
 def contact_sheet(world: World, rows: int, columns: int, seed: int, gap: int = 2) -> tuple[Image.Image, str]:
-    """Random images side by side, and a sentence on what of them is shown, if that is not everything.
+    """Random images side by side, and a note if not everything of them is shown.
 
     Small ones are enlarged to whole multiples, large ones shrunk one at a time.
     """

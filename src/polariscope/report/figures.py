@@ -101,7 +101,7 @@ styled = matplotlib.rc_context(STYLE)
 
 
 class Variable(Protocol):
-    """A latent variable, as far as figures ask."""
+    """The facts about a latent variable that figures need."""
 
     @property
     def number(self) -> int: ...
@@ -114,7 +114,7 @@ class Variable(Protocol):
 def learning_curves(
     runs: Mapping[str, Sequence[Metric]], terms: Sequence[str] | None = None, *, legend: bool = True
 ) -> Figure:
-    """Terms of the loss over training, a panel a term: a faint line while training, dots on held-out data."""
+    """Terms of the loss over training, one panel per term: a faint line while training, dots on held-out data."""
     terms = terms_of(runs.values()) if terms is None else terms
     figure = Figure(figsize=(3.5 * max(1, len(terms)), 2.3), layout="constrained")
     for term, axes in zip(terms, figure.subplots(1, max(1, len(terms)), squeeze=False)[0], strict=False):
@@ -220,7 +220,7 @@ def heatmap(
 
 
 def factor_matrix(information: NDArray[np.floating], variables: Sequence[Variable], factors: Sequence[str]) -> Figure:
-    """How much of each factor (column) each latent variable (row, most used first) knows, from 0 to 1."""
+    """The share of each factor's information (column) in each latent variable (row, most used first), from 0 to 1."""
     return heatmap(
         information[[v.number for v in variables]],
         [variable_label(v) for v in variables],
@@ -234,7 +234,7 @@ def factor_matrix(information: NDArray[np.floating], variables: Sequence[Variabl
 
 @styled
 def variable_histograms(representation: Representation, variables: Sequence[Variable], bins: int = 40) -> Figure:
-    """Histograms of what the model says about each variable: its mean, its variance, a sample; the prior is dashed.
+    """Histograms of the posterior mean, variance and samples of each variable; the prior is dashed.
 
     A conditional prior is shown as the histogram of its own means and variances, the standard normal as its density.
     """
@@ -249,7 +249,7 @@ def variable_histograms(representation: Representation, variables: Sequence[Vari
     grid = figure.subplots(max(1, len(variables)), len(panels), sharex="col", squeeze=False)
     chosen = [v.number for v in variables]
     for column, (title, values, prior) in zip(grid.T, panels, strict=True):
-        # One axis a column: a passive variable's mean must look as narrow as it is beside an active one's.
+        # One axis per column: a passive variable's mean must look as narrow as it is beside an active one's.
         least, most = (0.0, 1.1) if title == "posterior variance" else (-3.0, 3.0)
         shown = values[:, chosen] if prior is None else np.stack([values[:, chosen], prior[:, chosen]])
         edges = np.linspace(min(least, shown.min(initial=least)), max(most, shown.max(initial=most)), bins + 1)

@@ -1,4 +1,4 @@
-"""Figures of generalisation: predictions over each factor's range, regression to the mean, whose error it is."""
+"""Figures of generalisation: predictions over each factor's range, regression to the mean, and the errors by factor."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def prediction_ranges(
     unseen: Sequence[ArrayLike],
     steps: Sequence[float],
 ) -> Figure:
-    """What is predicted over each factor's range, a panel a factor: median and quartiles at each true value.
+    """Predictions over each factor's range, one panel per factor: median and quartiles at each true value.
 
     ``shown`` ``(n, factors)`` says which samples a panel shows. Shaded are values in no training example
     (``unseen``, ``steps`` wide each); the thin line is the truth (Schott et al. 2022, figures 15 to 18).
@@ -55,7 +55,7 @@ def prediction_ranges(
 
 @styled
 def ratio_histogram(ratios: Mapping[str, ArrayLike], bins: int = 40) -> Figure:
-    """How far predictions of new values go from the training mean, as a share of how far they should, stacked by
+    """The distance of predictions of new values from the training mean, relative to the true distance, stacked by
     factor. Left of 1 they are drawn to the mean (Schott et al. 2022, figure 6)."""
     figure = Figure(figsize=(4.6, 2.6), layout="constrained")
     axes = figure.subplots()

@@ -39,8 +39,8 @@ def traversal_grid(
     selected: ArrayLike,
     window: float = 3.0,
 ) -> Figure:
-    """A panel for each latent: the points ``(steps, 2 or 3)`` of the walks along it, one colour a level, over the true
-    level sets."""
+    """A panel for each latent: the points ``(steps, 2 or 3)`` of the walks along it, one colour per level, over the
+    true level sets."""
     chosen = np.asarray(selected, dtype=bool)
     figure = Figure(figsize=(1.9 * len(names), 2.2), layout="constrained")
     panels = np.atleast_1d(figure.subplots(1, len(names), sharex=True, sharey=True))

@@ -1,4 +1,4 @@
-"""Figures of kernels: what each sees of the labels, before and after training.
+"""Figures of kernels: how well each is aligned with the labels, before and after training.
 
 Kernels come as mappings from their names to numbers, so that figures can be drawn for any kernels one has.
 (Spec 004, section 7: figures 9 and 10 of Paccolat et al. 2021.)
@@ -42,7 +42,7 @@ def projection_bars(projections: Mapping[str, Sequence[float]], chance: float | 
 
 @styled
 def information_curves(information: Mapping[str, Sequence[float]], floor: float | None = None) -> Figure:
-    """Bits that each leading component tells about the label; ``floor`` is what shuffled labels seem to get."""
+    """Information in bits of each leading component about the label; ``floor`` is the estimate for shuffled labels."""
     return _curves(information, "information (bits)", floor, "shuffled labels")
 
 

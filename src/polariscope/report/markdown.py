@@ -1,4 +1,4 @@
-"""Findings in Markdown: for files that are read where they lie, such as the results of studies."""
+"""Findings in Markdown, for files in a repository such as the results of studies."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The one-file HTML page of any findings: everything inside, nothing fetched, so that it can be mailed and archived.
+"""The one-file HTML page of any findings: self-contained, so that it can be sent by mail and archived.
 
 Several findings stand side by side: values in one table with a column each, curves over each other, everything else in
 columns. What a part looks like is the part's own affair (:meth:`polariscope.findings.Part.section`).
@@ -133,7 +133,7 @@ def _side_by_side(tables: Sequence[Mapping[str, Any]]) -> list[Line]:
 
 
 def distinct(names: Sequence[str]) -> list[str]:
-    """The names, those that come again with a number after them.
+    """The names, with a number appended to repeated ones.
 
     >>> distinct(["vae", "beta-vae", "vae"])
     ['vae', 'beta-vae', 'vae 2']

@@ -1,4 +1,4 @@
-"""What the pictures of several studies share: lines over seeds, and axes that can be read."""
+"""Shared parts of the figures of studies: lines over seeds, and readable axes."""
 
 from __future__ import annotations
 

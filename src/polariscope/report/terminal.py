@@ -19,7 +19,7 @@ STYLES = {"held": "green", "weaker form held": "green", "not held": "red", "unde
 
 
 def show(findings: Findings, saved: object = None, console: Terminal | None = None, heading: bool = False) -> None:
-    """Print findings, and where the page is; with a ``heading`` where several follow each other."""
+    """Print findings and the path of the page; with a ``heading`` if several follow each other."""
     console = console or Terminal(markup=False, emoji=False, highlight=False)
     if heading:
         console.print()
@@ -35,7 +35,7 @@ def show(findings: Findings, saved: object = None, console: Terminal | None = No
 
 
 def answer(findings: Findings | Sequence[Findings], saved: object, as_json: bool, **more: Any) -> int:
-    """What a command ends with: the findings for people, or one line of JSON. That has the place of the page
+    """The output of a command: the findings for people, or one line of JSON. That has the place of the page
     (``report``), whatever ``more`` there is, and the document, or several as ``findings``. Returns exit code 0."""
     several = [findings] if isinstance(findings, Findings) else list(findings)
     if as_json:
@@ -82,7 +82,7 @@ def titled(title: str, lines: Iterable[str]) -> Iterator[RenderableType]:
 
 
 def table(part: Records) -> Iterator[RenderableType]:
-    """Rows below the title, and how many of them there is no room for."""
+    """Rows below the title, and the number of rows that do not fit."""
     shown = Table(title=part.title, title_justify="left", box=None)
     columns = [column for column in part.shown if not column.aside]
     for column in columns:

@@ -25,7 +25,7 @@ def transition_histogram(
     reach: float = 5.0,
     fits: Mapping[str, TransitionFit] | None = None,
 ) -> Figure:
-    """How often factors change by how much, on a logarithmic axis, with the three fitted densities.
+    """Histogram of the changes of factors on a logarithmic axis, with the three fitted densities.
 
     The axis ends ``reach`` standard deviations from 0; what lies beyond is counted in the last bins. ``fits`` are those
     of a table that stands beside the figure; without them each factor is fitted as such a table would be.
@@ -76,7 +76,8 @@ def transition_planes(deltas: ArrayLike, names: Sequence[str], bins: int = 61, s
 
 @styled
 def shape_over_gap(gaps: Sequence[ShapeAtGap], unit: str = "frames") -> Figure:
-    """The shape α of changes over the time between frames, a line a factor; dashed are Laplace and normal densities."""
+    """The shape α of changes over the time between frames, one line per factor; dashed are Laplace and normal
+    densities."""
     if not gaps:
         raise ValueError("a figure of shapes over time needs changes at one gap at least; got none")
     figure = Figure(figsize=(3.6, 2.6), layout="constrained")

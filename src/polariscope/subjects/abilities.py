@@ -1,4 +1,4 @@
-"""What of somebody's object encodes and what decodes: methods, sub-modules, layers, estimators."""
+"""Which part of a user's object encodes and which decodes: methods, sub-modules, layers, estimators."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ def unwrapped(thing: Any) -> Any:
 
 
 def is_estimator(core: Any) -> bool:
-    """Whether something transforms rows of numbers as scikit-learn's estimators and pipelines do."""
+    """Whether an object transforms rows of numbers like scikit-learn's estimators and pipelines."""
     return not isinstance(core, nn.Module | type) and callable(getattr(core, "fit", None)) and not callable(core)
 
 
 def is_flow(core: Any) -> bool:
-    """Whether a module goes both ways, and nothing but ``forward`` can be what encodes."""
+    """Whether a module is invertible and encodes with ``forward``."""
     others = ("encode", "encoder", "decode", "decoder", "generate")
     return isinstance(core, nn.Module) and _method(core, "inverse") is not None and not any(
         _method(core, name) is not None for name in others
@@ -44,7 +44,7 @@ def is_flow(core: Any) -> bool:
 
 
 def default_encode(core: Any) -> Callable[..., Any] | None:
-    """What encodes if nobody says: ``encode``, ``forward`` of a flow, the sub-module ``encoder``, ``transform`` of an
+    """The default encoder: ``encode``, ``forward`` of a flow, the sub-module ``encoder``, ``transform`` of an
     estimator, or a function itself."""
     if is_estimator(core):
         return _transforms(core)
@@ -55,7 +55,7 @@ def default_encode(core: Any) -> Callable[..., Any] | None:
 
 
 def default_decode(core: Any) -> Callable[..., Any] | None:
-    """What decodes if nobody says."""
+    """The default decoder."""
     if is_estimator(core):
         back = _method(core, "inverse_transform")
         return None if back is None else lambda z: back(_rows(z))
@@ -119,7 +119,7 @@ def first_tensor(output: Any) -> Tensor:
 
 
 def how_to_encode(core: Any) -> str:
-    """What to do if nothing is known to encode."""
+    """The advice for an object in which no encoder was found."""
     layers = [name for name, _ in core.named_modules() if name] if isinstance(core, nn.Module) else []
     layers.sort(key=lambda name: name.count("."))  # the larger parts are what most people mean
     shown = ", ".join(layers[:6]) + (", ..." if len(layers) > 6 else "")

@@ -1,4 +1,4 @@
-"""What every subject promises, looked at on a few examples: one finite code for each, and always the same one."""
+"""Checks of a subject on a few examples: one finite code per example, and the same code every time."""
 
 from __future__ import annotations
 

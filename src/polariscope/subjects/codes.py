@@ -1,4 +1,4 @@
-"""Codes that somebody has computed already, in place of a model: one row for each example of the data, in its order."""
+"""Precomputed codes in place of a model: one row for each example of the data, in its order."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ UNREADABLE = (ValueError, TypeError, OSError, EOFError, KeyError, RuntimeError, 
 
 
 def is_codes(thing: Any) -> bool:
-    """Whether something is an array of codes, or several of them (by name, or in a tuple)."""
+    """Whether an object is an array of codes, or several arrays (by name, or in a tuple)."""
     if isinstance(thing, Mapping):
         return bool(thing) and all(isinstance(part, Tensor | np.ndarray) for part in thing.values())
     if unnamed(thing):
@@ -32,7 +32,7 @@ def is_codes(thing: Any) -> bool:
 
 
 def codes_of(thing: Any, roles: tuple[str, ...] | None) -> tuple[Code, tuple[str, ...]]:
-    """Means and, where they are given, variances and samples; and what had to be assumed."""
+    """Means and, if given, variances and samples; and the assumptions that were made."""
     notes: tuple[str, ...] = ()
     parts = list(thing.values()) if isinstance(thing, Mapping) else list(thing) if unnamed(thing) else [thing]
     for part in parts:

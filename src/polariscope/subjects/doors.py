@@ -1,4 +1,4 @@
-"""The door for a model and the data to look at it with: every public function that takes both takes them here.
+"""How every public function accepts a model and data.
 
 A model may also be named: a :class:`~polariscope.lab.store.Run`, its id, its name, its folder or
 ``"latest"``, or ``FILE.py:NAME``. A run knows the data it was trained on, so that for a run data may be left out.

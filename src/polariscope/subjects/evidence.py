@@ -1,4 +1,4 @@
-"""Which place of an unnamed tuple holds what: by what the model does, by what its source calls them, by their values.
+"""What the elements of an unnamed tuple are, judged by the model's behaviour, the names in its source, and the values.
 
 Three kinds of evidence, the stronger first:
 
@@ -54,7 +54,7 @@ Draws = Callable[[Sequence[Tensor]], Iterator[Tensor]]
 
 @dataclass(frozen=True)
 class Reading:
-    """What the places of a tuple hold, and on what grounds."""
+    """What the elements of a tuple are, and the evidence for it."""
 
     roles: tuple[str, ...]
     why: str
@@ -69,7 +69,7 @@ class Reading:
 
 
 def unnamed(output: Any) -> bool:
-    """Whether an output is a tuple or a list whose places have no names."""
+    """Whether an output is a tuple or list without names."""
     return isinstance(output, tuple | list) and not hasattr(output, "_asdict")
 
 
@@ -81,7 +81,7 @@ def read_places(
     draws: Sequence[Draws] = (),
     names: Sequence[str] = (),
 ) -> Reading:
-    """What the places of an encoder's tuple hold, or a sentence that asks for it.
+    """What the elements of an encoder's tuple are; if the evidence is not enough, an error asks for a declaration.
 
     ``seen`` is the shape of the observations, ``again`` asks the encoder once more about the same ones, ``draws`` are
     ways to see samples that the model draws itself, ``names`` what the source calls the places.
@@ -115,7 +115,7 @@ def read_places(
 
 
 def code_places(output: Sequence[Any], seen: Sequence[int]) -> list[int]:
-    """The places that may hold a code: one row of floats for each example.
+    """The elements that may be codes: one row of floats for each example.
 
     Single numbers beside tensors are losses and log-determinants, whole numbers are indices, and what has the size of
     the observations is a reconstruction or the input again; each of them only if something else remains.
@@ -133,14 +133,14 @@ def code_places(output: Sequence[Any], seen: Sequence[int]) -> list[int]:
 
 
 def pictures(part: Any, seen: Sequence[int]) -> bool:
-    """Whether something is as large as the observations, flattened or not."""
+    """Whether a tensor is as large as the observations, flattened or not."""
     if not isinstance(part, Tensor | np.ndarray) or not part.ndim:
         return False
     return len(part) == seen[0] and math.prod(part.shape) == math.prod(seen)
 
 
 def undecided(output: Sequence[Any], kept: Sequence[int]) -> str:
-    """The sentence that asks what the places of a tuple are."""
+    """The error message that asks what the elements of a tuple are."""
     came = ", ".join(str(tuple(o.shape)) if isinstance(o, Tensor | np.ndarray) else type(o).__name__ for o in output)
     why, scale = "", "logvar"
     if len(kept) == 2 and bool((torch.as_tensor(output[kept[1]]) >= 0).all()):
@@ -189,8 +189,8 @@ def decoder_inputs(module: nn.Module, run: Callable[[], Any]) -> Draws:
 
 
 def own_sampler(module: nn.Module) -> Draws:
-    """What the model's ``reparameterize`` makes of the two tensors; in training mode, since many only draw there. Only
-    the module itself is put into it: what it is made of stays at rest."""
+    """The result of the model's ``reparameterize`` for the two tensors, in training mode, since many models sample
+    only there. Only the module itself is put into it: what it is made of stays at rest."""
 
     def draw(places: Sequence[Tensor]) -> Iterator[Tensor]:
         names = [name for name in dir(type(module)) if SAMPLERS.fullmatch(name)]
@@ -324,7 +324,7 @@ def _clear(scored: dict[tuple[str, ...], float]) -> tuple[str, ...] | None:
 
 
 def returned_names(function: Any, places: int) -> tuple[str, ...]:
-    """What the source calls the places of the tuple that a function returns; nothing if that is not to be seen.
+    """The variable names in the tuple that a function returns, from its source code; empty if they cannot be read.
 
     >>> def encode(x):
     ...     return x.fc_mu(x), x.log_var
@@ -349,7 +349,7 @@ def _called(node: ast.expr) -> str:
 
 
 def role_of_name(name: str) -> str:
-    """The role that a variable's name speaks for, or nothing.
+    """The role that a variable's name suggests, if any.
 
     >>> [role_of_name(name) for name in ("fc_mu", "z_log_var", "sigma", "logsigma2", "features")]
     ['mean', 'logvar', 'std', 'logvar', '']

@@ -1,4 +1,4 @@
-"""Images with their classes, checked once for whoever asks a classifier about them: attacks, noise, certificates."""
+"""Labelled images, checked once for all users of a classifier: attacks, noise, certificates."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Activations of any module's layers, in the order in which they are made."""
+"""Activations of the layers of any module, in the order of computation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What comes out of other people's ``encode`` and ``decode``, read by its names; places without names have roles."""
+"""The outputs of foreign ``encode`` and ``decode`` methods, read by their names or by declared roles."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Code = dict[str, Tensor]
 
 
 def read_code(output: Any, roles: Sequence[str] | None = None) -> Code:
-    """Mean, variance and a sample from whatever ``encode`` returned, ``(n, d)`` each.
+    """Mean, variance and a sample in the output of ``encode``, ``(n, d)`` each.
 
     Understood are a tensor or an array (a deterministic code), a distribution, a mapping or an object with any of the
     usual names (or one that holds such a one), and a tuple whose places have ``roles``.
@@ -122,7 +122,7 @@ def checked_roles(words: str) -> tuple[str, ...]:
 
 
 def read_image(output: Any, shape: tuple[int, ...] | None) -> Tensor:
-    """The observations ``(n, *shape)`` in whatever ``decode`` returned; without a shape, the first tensor of it.
+    """The observations ``(n, *shape)`` in the output of ``decode``; without a shape, its first tensor.
 
     What their values mean is not asked here.
     """

@@ -1,4 +1,4 @@
-"""One wrapper at the door: what encodes, what decodes, what predicts, and what the decoder's output means.
+"""The wrapper of every model: what encodes, what decodes, what predicts, and what the decoder's output means.
 
 A subject calls the user's code as the user would: inputs contiguous (unless the weights themselves are channels last),
 in the model's own precision and on its own device, in evaluation mode; and it leaves the model exactly as it came.
@@ -59,7 +59,7 @@ OTHERWISE = "--encode (encode= in Python) says otherwise"
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Subject:
-    """A trained thing: whatever of encoding, decoding and predicting it can do."""
+    """A trained model that encodes, decodes or predicts, whichever of these it can do."""
 
     name: str
     encodes: Callable[..., Any] | None = None
@@ -419,7 +419,7 @@ MISFITS = ("shape", "size", "expected input", "channels", "dimension", "mat1", "
 
 
 def misfit(error: Exception, shape: tuple[int, ...]) -> str:
-    """What to do if the user's network does not take observations of this shape."""
+    """The advice for a network that does not accept observations of this shape."""
     if not isinstance(error, RuntimeError | ValueError) or not any(word in str(error).lower() for word in MISFITS):
         return ""
     words = f"; the observations have shape {shape}"

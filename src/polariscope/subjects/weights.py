@@ -1,4 +1,4 @@
-"""Weights from whatever file people have: safetensors, or torch's own formats without running what is in them.
+"""Weights from files: safetensors, or torch's own formats without executing code in them.
 
 Files may come from strangers: only regular ones are opened, their sizes are looked at before they are unpacked, and
 whatever is wrong with one is a sentence with its name.
@@ -38,7 +38,7 @@ HARMLESS: list[Any] = [
 
 
 def load_weights(model: nn.Module, path: Path | str) -> None:
-    """Put the weights of a file into a model, or say in a sentence what is missing, unexpected or of another shape."""
+    """Load the weights of a file into a model; missing and unexpected names and other shapes are reported."""
     path = Path(path)
     read = read_weights(path)
     wanted = {name: value for name, value in model.state_dict().items() if isinstance(value, Tensor)}

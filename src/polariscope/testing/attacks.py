@@ -1,4 +1,5 @@
-"""What attacks promise: they stay in the box, report what they changed, and find what does mislead."""
+"""Contract checks of attacks: they stay in the box, report the size of their change, and find images that mislead the
+classifier."""
 
 from __future__ import annotations
 

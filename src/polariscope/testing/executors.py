@@ -1,4 +1,4 @@
-"""What an executor promises: every job comes to an end that is told, wherever it is done."""
+"""Contract checks of executors: the end of every job is reported."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ JOBS = 5
 
 
 def check_executor(make: Callable[[int], Executor], folder: Path) -> None:
-    """An executor does jobs elsewhere, at most as many at once as ``make`` is told, and tells what becomes of each.
+    """An executor runs jobs elsewhere, at most as many at once as ``make`` is told, and reports the outcome of each.
 
     Every job ends once: with its result, with the exception that it raised (which has the traceback of its process as a
     note), or as one whose process died. What a job tells comes before its end, in order. A job can be submitted while

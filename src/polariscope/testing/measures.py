@@ -1,4 +1,4 @@
-"""What a measure promises, and a synthetic representation to see it on."""
+"""Contract checks of measures, and a synthetic representation to run them on."""
 
 from __future__ import annotations
 

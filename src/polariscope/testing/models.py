@@ -1,4 +1,4 @@
-"""What a model promises: a network for every kind of data that it does not refuse."""
+"""Contract checks of models: a network for every kind of data that the model does not refuse."""
 
 from __future__ import annotations
 

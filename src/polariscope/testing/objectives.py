@@ -1,4 +1,4 @@
-"""What an objective promises."""
+"""Contract checks of objectives."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def _check_terms(name: str, terms: Terms, players: dict[str, nn.Module]) -> None
     strangers = terms.players.keys() - players.keys()
     require(not strangers, f"{name} has a loss for {', '.join(strangers)}, which is none of its players")
     for what, term in _scalars(terms).items():
-        require(term.ndim == 0, f"{what} of {name} has shape {tuple(term.shape)}: a term is one number a batch")
+        require(term.ndim == 0, f"{what} of {name} has shape {tuple(term.shape)}: a term is one number per batch")
         require(bool(term.isfinite()), f"{what} of {name} is {term.item()} on harmless data")
 
 

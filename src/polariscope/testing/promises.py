@@ -1,4 +1,4 @@
-"""What all checks share: a promise is kept or broken in a sentence, and a description builds the same thing again."""
+"""Shared parts of the contract checks: the error of a failed check, and rebuilding an object from its description."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a reader of foreign files promises."""
+"""Contract checks of readers of foreign files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a split promises: two parts of a world that have no observation in common, always the same."""
+"""Contract checks of splits: two disjoint parts of a world, always the same."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a study promises."""
+"""Contract checks of studies."""
 
 from __future__ import annotations
 

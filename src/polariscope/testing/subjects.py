@@ -1,4 +1,4 @@
-"""What a model promises that is examined."""
+"""Contract checks of models under examination."""
 
 from __future__ import annotations
 

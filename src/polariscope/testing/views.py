@@ -1,4 +1,4 @@
-"""What a view promises, besides being a world: its draws belong to a time, and a mask stays on what it marks."""
+"""Contract checks of views: draws are functions of time, and a mask moves with the pixels it marks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a world promises."""
+"""Contract checks of worlds."""
 
 from __future__ import annotations
 

@@ -79,7 +79,7 @@ def kl_per_variable(
 ) -> FloatArray:
     """The terms of the diagonal KL, one a variable: ½ [((μ−μ†)²+σ)/σ† − log(σ/σ†) − 1], in nats.
 
-    All arguments broadcast, so a conditional prior is simply one prior a row.
+    All arguments broadcast, so a conditional prior is simply one prior per row.
 
     >>> kl_per_variable([2, -1], [1, 1]).tolist()
     [2.0, 0.5]

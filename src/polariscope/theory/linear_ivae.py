@@ -162,7 +162,7 @@ def solve(
     rows, latents = len(inputs), W.shape[1]
     _, group = np.unique(np.arange(rows) if groups is None else np.asarray(groups), return_inverse=True)
     if group.shape != (rows,):
-        raise ValueError(f"groups needs one entry a row of x ({rows}); got {group.shape}")
+        raise ValueError(f"groups needs one entry per row of x ({rows}); got {group.shape}")
     group_mean = sparse.csr_array((1 / np.bincount(group)[group], (group, np.arange(rows))))
     squared_norms = np.sum(W**2, axis=0)
     energy = group_mean @ np.sum(inputs**2, axis=1)[:, None]

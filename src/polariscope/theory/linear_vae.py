@@ -32,7 +32,7 @@ def _check_positive(**values: float) -> None:
 
 @dataclass(frozen=True)
 class Posterior:
-    """N(mean_i, cov): one mean a row, one covariance for all of them (it does not depend on x in a linear model)."""
+    """N(mean_i, cov): one mean per row, one covariance for all of them (it does not depend on x in a linear model)."""
 
     mean: FloatArray
     cov: FloatArray

@@ -28,12 +28,12 @@ PROGRESS = ("step", "best", "stale", "sums", "summed")
 
 
 class NotOursError(ValueError):
-    """A file of tensors that is no checkpoint."""
+    """A file of tensors that is not a checkpoint."""
 
 
 @dataclass
 class TrainingState:
-    """What changes during a run: the weights, the optimisers, how far it is, and how early stopping stands."""
+    """The state of a run: weights, optimisers, the step, and the progress of early stopping."""
 
     model: nn.Module
     optimisers: dict[str, Optimizer] = field(default_factory=dict)
@@ -205,12 +205,12 @@ def _kind(tensor: Tensor) -> str:
 
 
 def within(tensors: Mapping[str, Tensor], prefix: str = f"{MODEL}/") -> dict[str, Tensor]:
-    """The tensors of one module: of the model, if nothing else is said."""
+    """The tensors of one module, by default of the model."""
     return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
 
 
 def read(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Tensors and progress of a checkpoint file, or a sentence about why it is none."""
+    """Tensors and progress of a checkpoint file; a file that is not a checkpoint is refused."""
     if not path.exists():
         raise ValueError(f"there is no checkpoint {path}")
     try:

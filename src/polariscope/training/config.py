@@ -1,4 +1,4 @@
-"""Everything a run needs to be made again: world, split, model, objective, training, and what it started from."""
+"""The configuration of a run: world, split, model, objective, training, and the weights it starts from."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ _POSITIVE = {"learning_rate": "the learning rate", "adam_epsilon": "Adam's epsil
 
 @dataclass(frozen=True)
 class Start:
-    """Where the weights come from, and which of them stay as they are."""
+    """The run that the weights are taken from, and the parts that are frozen."""
 
     run: str = ""
     """Folder of a run to begin with the weights of; drawn by the seed if not given."""
@@ -120,7 +120,7 @@ class Start:
 
 
 def called(world: World) -> str:
-    """What a world is called: data of the user's own by its file or folder, a view of it by both.
+    """The name of a world: a user's data is named after its file or folder, a view after itself and its world.
 
     >>> from polariscope.worlds.readers.files import File
     >>> called(File("data/norm.npz")), called(worlds.build("mini-sprites"))

@@ -47,7 +47,7 @@ class Diverged(ArithmeticError):
 
 @dataclass(frozen=True)
 class Event:
-    """Something worth telling about a run: mean terms of the last steps, or of held-out data."""
+    """A point of the learning curves: mean terms of the last steps, or of held-out data."""
 
     step: int
     split: str
@@ -56,7 +56,7 @@ class Event:
 
 @dataclass(frozen=True)
 class Listeners:
-    """What the loop tells the outside: curves, moments to save the state, and each step for a progress bar."""
+    """Callbacks of the training loop: learning curves, checkpoints, snapshots, and each step for a progress bar."""
 
     metrics: Callable[[Event], None] = lambda event: None
     checkpoint: Callable[[TrainingState], None] = lambda state: None
@@ -152,8 +152,8 @@ def fit(
 
 
 def apart(parts: Parts, reserves: int) -> tuple[Parts, np.ndarray]:
-    """Parts with less to train on, and the observations that are reserved for what is settled after training: a tenth
-    of the training part at most, and the same for every seed.
+    """The parts of a split without the observations that are reserved for calibration after training, and those: at
+    most a tenth of the training part, the same for every seed.
 
     >>> parts, reserved = apart(Parts(np.arange(20), np.arange(20, 22)), reserves=500)
     >>> len(parts.train), parts.held_out.tolist(), reserved.tolist()
@@ -216,7 +216,7 @@ def _learn(optimiser: Optimizer, step: int, config: TrainingConfig) -> None:
 
 
 def learn(state: TrainingState) -> None:
-    """Training mode, but for parts that are frozen: their batch statistics and dropout rest as well."""
+    """Set training mode, except for frozen parts, whose batch statistics and dropout stay inactive."""
     everything = nn.ModuleList([state.model, *state.players.values()]).train()
     for module in everything.modules():
         weights = list(module.parameters())
@@ -241,8 +241,8 @@ def _compile(model: nn.Module) -> None:
 def evaluate(
     state: TrainingState, objective: Objective, world: World, parts: Parts, config: TrainingConfig, step: int
 ) -> dict[str, float]:
-    """Mean terms on held-out data, and scores of all of it: always the same examples and the same noise, so that curves
-    compare."""
+    """Mean terms and scores on held-out data, always with the same examples and the same noise, so that curves can be
+    compared."""
     # The same population as in training: some objectives have it in a constant of their loss.
     kept = parts.held_out[:HELD_OUT_EXAMPLES]
     feed = Feed(world, kept, config, objective.needs, population=len(parts.train), evaluating=True)
@@ -382,7 +382,7 @@ class Feed:
 
 
 def rate_factor(step: int, config: TrainingConfig) -> float:
-    """What the learning rate is multiplied by at a step: warm-up times schedule."""
+    """The factor of the learning rate at a step: warm-up times schedule."""
     warm = min(1.0, (step + 1) / config.warmup) if config.warmup else 1.0
     done = step / config.steps
     match config.schedule:
@@ -399,7 +399,7 @@ def rate_factor(step: int, config: TrainingConfig) -> float:
 
 
 def seed_step(seed: int, step: int) -> None:
-    """Make everything torch draws from here on a function of (seed, step)."""
+    """Seed torch, so that everything it draws from here on is a function of (seed, step)."""
     number = int(np.random.SeedSequence((seed, step)).generate_state(1, np.uint64)[0]) & (2**63 - 1)
     # Not torch.manual_seed: without a GPU it queues a call with a whole stack trace every time.
     torch.default_generator.manual_seed(number)

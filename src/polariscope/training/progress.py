@@ -1,4 +1,4 @@
-"""How far trainings are, on standard error: rate, time left and loss of each run, also of runs in other processes."""
+"""Progress of trainings on standard error: rate, time left and loss of each run, also of runs in other processes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from polariscope.console import Terminal
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a run is: what a progress bar shows."""
+    """The progress of a run, as a progress bar shows it."""
 
     step: int
     steps: int
@@ -30,7 +30,7 @@ Tell = Callable[[Progress], None]
 
 
 def watched(quiet: bool = False) -> bool:
-    """Whether somebody sees what is shown: at a terminal or in a notebook, and not in a worker, whose parent shows."""
+    """Whether a progress bar would be seen: in a terminal or a notebook, but not in a worker process."""
     if quiet or multiprocessing.parent_process() is not None:
         return False
     return Terminal(stderr=True).is_terminal or _notebook() is not None
@@ -38,7 +38,8 @@ def watched(quiet: bool = False) -> bool:
 
 @contextmanager
 def bars(names: Sequence[str], steps: int, quiet: bool = False) -> Iterator[list[Tell]]:
-    """One bar per run; yields what to tell each of them. Without a terminal, a line every half a minute instead."""
+    """One progress bar per run; yields a callback for each of them. Without a terminal, a line every half a minute
+    instead."""
     console = Terminal(stderr=True, markup=False, emoji=False)
     if quiet:
         yield [lambda point: None for _ in names]

@@ -95,7 +95,7 @@ def _begun(
 def create(
     config: RunConfig, store: Store, run_id: str | None = None, status: str = "running", whole_hash: bool = False
 ) -> Run:
-    """The folder of a run that is to be trained, with its configuration and what its data was."""
+    """Create the folder of a run, with its configuration and a record of its data."""
     description = config.describe()
     data = data_record(data_files(description), whole_hash)
     run = store.create(description, config.label, run_id=run_id, status=status, data=data)
@@ -139,7 +139,7 @@ def resume(
     quiet: bool = False,
     changed_data_ok: bool = False,
 ) -> Run:
-    """Go on with a run that was stopped, from its last checkpoint to the same bits as if it had not been.
+    """Resume a run from its last checkpoint; the result has the same bits as an uninterrupted run.
 
     ``run`` may be its id, its name, a unique beginning or ending of its id, its folder, or ``"latest"``; ``data`` is
     what it was made with, if that was in memory. With ``steps`` also a finished run goes on, see :func:`extend`.
@@ -233,7 +233,7 @@ def _shown(config: RunConfig, tell: Tell | None, quiet: bool) -> Iterator[Tell]:
 
 
 def changed_data(run: Run) -> list[str]:
-    """A clause for each file of a run's data that is not what it was when the run was made."""
+    """One clause for each data file that has changed since the run was made."""
     return data_changes(data_files(run.config), run.record["data"])
 
 
@@ -256,7 +256,7 @@ def config_of(run: Run, data: Data | None = None) -> RunConfig:
 
 
 def train_in_memory(config: RunConfig, listeners: Listeners | None = None) -> Any:
-    """The trained model of a configuration, ready to be examined, without a folder: where nothing is to be kept."""
+    """Train a configuration without a run folder, and return the model in evaluation mode."""
     state = ready(config)
     return fit(state, config.objective, config.world, config.training, listeners, config.split).model.eval()
 
@@ -269,14 +269,14 @@ def train_module(
     split: Split,
     listeners: Listeners | None = None,
 ) -> nn.Module:
-    """Train any module in place and in memory: one that has no name to be built again by."""
+    """Train any module in place, without a run folder."""
     state = build_state(module, objective, training, Brief(tuple(world.shape)))
     trained: nn.Module = fit(state, objective, world, training, listeners, split).model.eval()
     return trained
 
 
 def paced(tell: Tell, steps: int) -> Callable[[int, Tensor], None]:
-    """A listener that tells the last of ``steps``, and the others ten times a second."""
+    """A listener that reports the last of ``steps``, and the others at most ten times a second."""
     told = 0.0
 
     def step(number: int, loss: Tensor) -> None:
@@ -289,7 +289,7 @@ def paced(tell: Tell, steps: int) -> Callable[[int, Tensor], None]:
 
 
 def ready(config: RunConfig) -> TrainingState:
-    """Where a run begins; what cannot be trained is refused in a sentence."""
+    """The initial state of a run; a configuration that cannot be trained is refused."""
     check_room(config)
     model = begin(build_model(config), config.start)
     state = build_state(model, config.objective, config.training, brief_of(config))
@@ -323,7 +323,7 @@ def check_room(config: RunConfig) -> None:
 
 
 def brief_of(config: RunConfig) -> Brief:
-    """What the model of a configuration is asked to be."""
+    """The brief for the model of a configuration: shapes, targets and posterior."""
     world, objective = config.world, config.objective
     targets = targets_of(world) if "target" in objective.needs else ()
     return Brief(
@@ -337,7 +337,7 @@ def brief_of(config: RunConfig) -> Brief:
 
 
 def build_model(config: RunConfig) -> Any:
-    """The untrained network of a configuration; weights are a function of the seed."""
+    """The untrained network of a configuration; the seed determines its weights."""
     objective, brief = config.objective, brief_of(config)
     with torch.random.fork_rng(devices=[]):
         seed_step(config.training.seed, WEIGHTS_STEP)
@@ -379,7 +379,7 @@ def load_model(run: Run | Path | str, step: int | None = None, *, store: Store |
 
 
 def network_of(run: Run) -> Any:
-    """The trained network of a run, loaded once for everybody who looks at it: :func:`load_model` gives one to change.
+    """The trained network of a run, loaded once and shared: :func:`load_model` gives one to change.
     It is loaded again when the run has been trained further."""
     about = run.checkpoint.stat() if run.checkpoint.exists() else None
     stamp = None if about is None else (about.st_mtime_ns, about.st_size)
@@ -389,7 +389,7 @@ def network_of(run: Run) -> Any:
 
 
 def architecture_of(run: Run) -> Any:
-    """A network of a run with whatever weights, built once: to see what such a network can do."""
+    """The network of a run with any weights, built once, to find out what it can do."""
     if "network" in run.built:
         return run.built["network"][1]
     if "architecture" not in run.built:
@@ -398,7 +398,7 @@ def architecture_of(run: Run) -> Any:
 
 
 def as_store(place: Store | Path | str) -> Store:
-    """A store, or the one that lies in a folder."""
+    """A store as it is, or the store in a folder."""
     return place if isinstance(place, Store) else Store(Path(place))
 
 

@@ -1,4 +1,4 @@
-"""Where a run begins: weights of another run, and parts that are not trained."""
+"""Starting from the weights of another run, and freezing parts."""
 
 from __future__ import annotations
 
@@ -18,14 +18,15 @@ Network = TypeVar("Network", bound=nn.Module)
 
 
 def warm(run: Run, parts: tuple[str, ...] = (), freeze: tuple[str, ...] = (), into: str = "") -> Start:
-    """A start with the weights that a run has now, by their hash."""
+    """A start from the current weights of a run, identified by their hash."""
     if not run.checkpoint.exists():
         raise ValueError(f"run {run.id} has no checkpoint yet, so there are no weights to begin with")
     return Start(str(run.path), _hash(run.checkpoint), parts, freeze, into)
 
 
 def begin(network: Network, start: Start, *, weights: bool = True) -> Network:
-    """Take over the weights of another run (unless a checkpoint brings later ones), and freeze what is to stay."""
+    """Load the weights of another run (unless a checkpoint has later ones), and freeze the parts that are not
+    trained."""
     if start.run and weights:
         _take(_part(network, start.into) if start.into else network, start)
     for name in start.freeze:

@@ -1,4 +1,4 @@
-"""Several runs side by side, and the best of them: one seed says little about a method."""
+"""Train several runs in parallel, and select the best one."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def over_seeds(config: RunConfig, count: int) -> list[RunConfig]:
 
 
 def draws(ranges: Mapping[str, tuple[float, float]], count: int, seed: int = 0) -> list[dict[str, float]]:
-    """``count`` random choices of a number from each range, all numbers as likely; the first of more are the same.
+    """``count`` uniform random draws from each range; a larger count starts with the same draws.
 
     >>> draws({"gamma": (1, 16)}, 2) == draws({"gamma": (1, 16)}, 3)[:2]
     True
@@ -65,12 +65,13 @@ def random_search(
 def train_all(
     configs: Sequence[RunConfig], store: Store, workers: Workers = None, report: Report | None = None
 ) -> list[Run]:
-    """Train every configuration in a process of one thread, to the same bits as alone; runs in the given order."""
+    """Train each configuration in its own single-threaded process; each run has the same bits as if trained alone.
+    Returns the runs in order."""
     return finish(prepare(configs, store), workers, report)
 
 
 def prepare(configs: Sequence[RunConfig], store: Store, whole_hash: bool = False) -> list[Run]:
-    """A folder for each configuration, before any is trained: whatever happens then, each has a name to go on by."""
+    """Create a folder for each configuration before any is trained, so that each can be resumed by name."""
     for config in configs:
         state = ready(config)  # first, so that what cannot be trained leaves no folder behind
     runs = [create(config, store, status="queued", whole_hash=whole_hash) for config in configs]
@@ -82,7 +83,7 @@ def prepare(configs: Sequence[RunConfig], store: Store, whole_hash: bool = False
 def finish(
     runs: Sequence[Run], workers: Workers = None, report: Report | None = None, changed_data_ok: bool = False
 ) -> list[Run]:
-    """Train runs to their end, from wherever each of them stands."""
+    """Train runs to their end, each from its current step."""
     in_parallel(_finish, [(run, changed_data_ok) for run in runs], workers, report)
     for run in runs:
         run.reload()

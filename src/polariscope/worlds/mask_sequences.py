@@ -50,7 +50,7 @@ def visible_runs(masks: Masks, fewest: int = FEWEST) -> list[slice]:
 
 @dataclass(frozen=True, eq=False)
 class Clips:
-    """Sequences of masks, one after the other; a bit a pixel, since there are many."""
+    """Sequences of masks, one after the other; one bit per pixel, since there are many."""
 
     bits: NDArray[np.uint8]
     """``(n, bytes)``."""

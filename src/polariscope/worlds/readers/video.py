@@ -98,7 +98,7 @@ def _in_folders(path: Path) -> Iterator[tuple[str, NDArray[Any]]]:
 
 
 def _stacked(frames: Sequence[tuple[Path, NDArray[Any]]]) -> NDArray[Any]:
-    """Frames of one size, a number a pixel."""
+    """Frames of one size, one number per pixel."""
     first = frames[0][1].shape[:2]
     for file, frame in frames:
         if frame.shape[:2] != first:

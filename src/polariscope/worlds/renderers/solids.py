@@ -315,7 +315,7 @@ def faces(
     normal = np.take_along_axis(normal, order[:, None], axis=2)
     offset, bright = (np.take_along_axis(of_face, order, axis=1)[..., None] for of_face in (offset, bright))
     x, y, z = normal[:, 0, :, None], normal[:, 1, :, None], _nonzero(normal[:, 2, :, None])
-    # The height of a face is a sum of one term a column and one per row.
+    # The height of a face is a sum of one term per column and one per row.
     columns, rows = (-x / z * across).astype(across.dtype), ((offset + y * down) / z).astype(down.dtype)
     front = z > 0
     bright = bright.astype(across.dtype)

@@ -150,7 +150,7 @@ class Sprites(GridWorld):
         return _first_of_each([_hash_rows(self._pack(part)) for part in self._parts()])
 
     def cache(self, path: str | os.PathLike[str]) -> CachedSprites:
-        """This world with all silhouettes in a file, one bit a pixel (377 MB for the original), written if missing.
+        """This world with all silhouettes in a file, one bit per pixel (377 MB for the original), written if missing.
 
         The file appears at ``path`` only when it is complete. It serves every variant and seed of the same grid.
         """
