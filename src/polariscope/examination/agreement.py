@@ -1,4 +1,4 @@
-"""Which of several models to keep where no factor is known: the one whose latents the others find as well."""
+"""Model selection without known factors: keep the model whose latents the other models find as well."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def rank_by_agreement(
     seed: int = 0,
     likeness: Likeness = "spearman",
 ) -> UDR:
-    """The unsupervised disentanglement ranking of models on the same data; ``best`` is the number of the one to keep.
+    """The unsupervised disentanglement ranking of models on the same data; ``best`` is the index of the model to keep.
 
     Models are whatever :func:`~polariscope.examination.examine.examine` takes. Duan et al. 2020; Klindt et al. 2021,
     section 5.1, choose SlowVAE's weights so.

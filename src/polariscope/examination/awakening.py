@@ -1,4 +1,4 @@
-"""Which latents wake at which compression: the signals of a code along its training, beside the theory's values.
+"""Which latents become active at which compression: the signals of a code during training, beside theory.
 
 λ grows during the training of a bottleneck, so that its snapshots are codes at several λ. The theory of linear
 bottlenecks says when a component of variance v wakes under the weight w of its error, at λ = 1/(2owv) (Spec 000,
@@ -30,7 +30,7 @@ SHARE = 0.01
 
 @dataclass(frozen=True, eq=False)
 class Awakening:
-    """Signals over noise ``(snapshots, latents)`` at each λ, and the λ at which components wake in theory."""
+    """Signals over noise ``(snapshots, latents)`` at each λ, and the λ at which components become active in theory."""
 
     steps: NDArray[np.int64]
     lams: Floats

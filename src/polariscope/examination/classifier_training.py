@@ -1,4 +1,4 @@
-"""Train a classifier for its diagnosis, with an output scale if asked for, and save its weights of before and after."""
+"""Train a classifier for its diagnosis, optionally with an output scale, and save its weights before and after."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def train_classifier(
     seed: int = 0,
     tell: Tell | None = None,
 ) -> nn.Module:
-    """Train ``network`` in place by gradient descent with momentum 0.9 on the cross-entropy; returns what classifies.
+    """Train ``network`` in place by gradient descent with momentum 0.9 on the cross-entropy; returns the classifier.
 
     With an output scale ``alpha`` the network learns through :class:`Scaled`, which is returned, and the loss is
     divided by α (by α² above 1), so that the outputs move alike at all scales. ``tell`` is called with the progress.
@@ -48,7 +48,7 @@ def train_classifier(
 
 
 def save_networks(folder: Path, **networks: nn.Module) -> None:
-    """Weights of networks that were trained for a diagnosis, a file each: they can be diagnosed again, or used."""
+    """Save the weights of networks that were trained for a diagnosis, one file per network."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, module in networks.items():
         with atomic(folder / f"{name}.safetensors") as draft:

@@ -50,7 +50,7 @@ class Chance:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Comparison(SimilarityMatrix):
-    """Similarities of the layers of two models, what they are by chance, and what was compared how."""
+    """Similarities of the layers of two models, with their chance levels and what was compared."""
 
     measure: str = "cka"
     models: tuple[str, str] = ("first", "second")
@@ -215,7 +215,7 @@ def compare(
     seed: int = 0,
     untrained: Any = None,
 ) -> Comparison:
-    """Layer-by-layer similarity of two models on the same data, with a verdict and notes on what not to read into it.
+    """Layer-by-layer similarity of two models on the same data, with a verdict and notes on its limits.
 
     The models are subjects, or whatever :func:`~polariscope.subjects.as_subject` can wrap into one: modules of any
     kind, runs by their id. Data is whatever :func:`~polariscope.worlds.given.as_world` takes; if one of the models is a
@@ -289,12 +289,12 @@ def _moving(layers: Activations, whose: str) -> tuple[Activations, list[str]]:
 
 
 def encoder_layers(names: tuple[str, ...]) -> int:
-    """How many layers come before the latent ones: where a heatmap draws its line."""
+    """The number of layers before the latents, where a heatmap draws its line."""
     return next((i for i, name in enumerate(names) if name == "mean"), len(names))
 
 
 def condensed(notes: Sequence[str]) -> list[str]:
-    """One note of each kind: the same remark on many layers is said once, with their number."""
+    """One note of each kind: the same remark about many layers is made once, with their number."""
     kinds: dict[str, list[str]] = {}
     for note in notes:
         kinds.setdefault(re.sub(r"^\S+: |\d+", "", note), []).append(note)

@@ -1,4 +1,4 @@
-"""How a classifier stands corruptions of its images: accuracy under every kind and severity of a suite.
+"""The robustness of a classifier to corruptions: its accuracy under every kind and severity of a suite.
 
 :func:`withstand` shows any subject that predicts the same images, clean and corrupted, and counts its right answers;
 with a reference subject it also says what share of that one's errors it makes (Spec 001b, sections A9.1 to A9.3).
@@ -51,7 +51,7 @@ HINTS = {
 
 @dataclass(frozen=True, eq=False)
 class Accuracies:
-    """Shares of right answers: on clean images, and ``(kinds, severities)`` on corrupted ones."""
+    """Accuracies: on clean images, and ``(kinds, severities)`` on corrupted ones."""
 
     clean: float
     corrupted: Floats
@@ -64,7 +64,7 @@ class Accuracies:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Withstood(Tabular):
-    """What a classifier got right under corruptions, and beside a reference."""
+    """The accuracy of a classifier under corruptions, relative to a reference if given."""
 
     name: str
     suite: str
@@ -314,7 +314,7 @@ def withstand(
     reference: Any = None,
     tell: Tell = lambda name, share: None,
 ) -> Withstood:
-    """Count a classifier's right answers under corruptions.
+    """Measure the accuracy of a classifier under corruptions.
 
     ``subject`` is one, or whatever can be wrapped into one, and gives scores ``(n, classes)``, or one score of the
     second of two classes, above 0 if it is that. ``data`` has images and one class to tell, as ``Task`` says. Without
@@ -403,7 +403,7 @@ def _scores(subject: Subject, images: NDArray[Any]) -> Floats:
 
 
 def outputs_of(factor: Target, outputs: int, name: str) -> tuple[NDArray[np.int64], str]:
-    """The output that stands for each class of the data, and what was assumed about it."""
+    """The network's output for each class of the data, and the assumptions that were made."""
     if outputs == factor.size:
         return np.arange(factor.size), ""
     meant = np.asarray(factor.values or range(factor.size))

@@ -1,4 +1,4 @@
-"""Diagnose a classifier: did training turn its tangent kernel, or would a fixed kernel have done the same?
+"""Diagnose a classifier: is it lazy (its tangent kernel stays fixed), or does it learn features?
 
 A network is *lazy* if its tangent kernel stays what it was at the start; it is then a kernel machine. It *learns
 features* if the kernel turns towards the labels. :func:`diagnose` compares the kernels before and after training on

@@ -29,7 +29,7 @@ TITLES = {
 
 @dataclass(frozen=True, eq=False)
 class KernelView:
-    """What one kernel sees of the data; components are those of the centred kernel."""
+    """The statistics of one kernel on the data; components are those of the centred kernel."""
 
     name: str
     error: float

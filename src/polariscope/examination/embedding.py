@@ -1,4 +1,4 @@
-"""Embed once: what a model says about data is kept, and read back when the same is asked again."""
+"""Embed once: the representation of a model on data is stored, and read back when it is needed again."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ LARGEST = 2**26
 
 @dataclass(frozen=True)
 class Shelf:
-    """A folder of representations, and what besides weights and data decides them: the code that encodes."""
+    """A folder of stored representations, identified by weights, data and the code that encodes."""
 
     folder: Path
     code: str
@@ -48,12 +48,12 @@ class Shelf:
 
 
 def run_shelf(run: Run) -> Shelf:
-    """The representations of a run are kept with it. Which of its models one is of, its weights say."""
+    """The stored representations of a run, in its folder. Which of its models one is of, its weights say."""
     return Shelf(run.path / "representations", run.id)
 
 
 def cache_folder() -> Path | None:
-    """Where things are kept that can be made again: POLARISCOPE_CACHE, or the usual place of this system's user; None
+    """The cache folder: POLARISCOPE_CACHE, or the usual place on this system; None
     for one without a home, as in many containers."""
     named, usual = os.environ.get("POLARISCOPE_CACHE"), os.environ.get("XDG_CACHE_HOME")
     if named:
@@ -67,7 +67,7 @@ def cache_folder() -> Path | None:
 def embed(
     subject: Subject, world: World, shelf: Shelf | None = None, *, count: int = 10_000, seed: int = 0, **asked: Any
 ) -> Representation:
-    """:func:`~polariscope.representation.represent`, or what it gave when the same was asked before.
+    """:func:`~polariscope.representation.represent`, read from the store if it was computed before.
 
     The same is: weights, code, data, number and choice of examples, seeds, layers, and the version of this program. A
     damaged file is made again; where nothing can be written, nothing is kept.

@@ -1,4 +1,4 @@
-"""What was found out about one model: the typed result of :func:`~polariscope.examination.examine.examine`, and its
+"""The examination of one model: the typed result of :func:`~polariscope.examination.examine.examine`, and its
 document."""
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ HINTS = {
 
 @dataclass(frozen=True)
 class Variable:
-    """One latent variable: what type it has, how much it moves, and which factor it tells about."""
+    """One latent variable: its type, how much it varies, and which factor it encodes."""
 
     number: int
     type: str
@@ -277,7 +277,7 @@ class Examination(Tabular):
 
 
 def about_run(run: Run) -> dict[str, Any]:
-    """What a run adds to the findings about its model: name, configuration, learning curves, how it was made."""
+    """The part of the findings that comes from the run: name, configuration, learning curves, environment."""
     record = run.record
     made = {"run": run.id, "created": str(record["created"]), **record.get("environment", {})}
     title = called(run.config.get("objective")) or run.id
@@ -294,7 +294,7 @@ def called(objective: Any) -> str:
 
 
 def said_of(settings: Mapping[str, Any], headline: str) -> str:
-    """The headline with what was trained on what, where that is known."""
+    """The headline with the objective and the data of the training, if known."""
     world, training = settings.get("world"), settings.get("training")
     if not isinstance(world, Mapping):
         return f"{headline}."

@@ -1,4 +1,4 @@
-"""Examine a model: everything the house can say about one model on one world, as data.
+"""Examine a model on a world: all measures and figures, as data.
 
 This is the one call behind ``polariscope examine`` and the report. It works for a run of ours and for anything that
 can be wrapped into a subject; where that decodes as well, it also shows reconstructions and traversals.
@@ -70,7 +70,7 @@ def examine(
     measured: Sequence[str] | None = None,
     shelf: Shelf | None = None,
 ) -> Examination:
-    """Take a model apart on a world, or on whatever data there is, with (or without) its factors.
+    """Examine a model on a world or on any data, with or without factors.
 
     The model is a :class:`~polariscope.subjects.Subject`, or whatever :func:`~polariscope.subjects.as_subject` can wrap
     into one, such as a run by its id or ``"latest"``. Data is whatever :func:`~polariscope.worlds.given.as_world`
@@ -242,7 +242,7 @@ def measured_values(
     representation: Representation, names: Sequence[str] | None = None, seed: int = 0
 ) -> tuple[list[Value], list[str]]:
     """Values of the named measures, by default of all for which the representation has what they need, each with its
-    interval and chance level; and what was left out for want of it, in a sentence."""
+    interval and chance level; and a sentence about the measures that were left out."""
     notes: list[str] = []
     if names is not None:
         names = [name for pattern in names for name in measures.names(pattern) or [pattern]]

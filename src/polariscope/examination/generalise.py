@@ -1,4 +1,4 @@
-"""Does a model hold where it was not trained? Predictions of all factors on both sides of a split.
+"""Does a model generalise beyond its training data? Predictions of all factors on both sides of a split.
 
 :func:`generalise` takes a model that has been trained on the training part and predicts the factors of observations as
 values from 0 to 1, and says how good it is on the rest, which factors are to blame, how far it is drawn to the mean,
@@ -66,7 +66,7 @@ HINTS = {
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Generalisation(Tabular):
-    """Predictions of one model on both sides of a split, and what they are worth."""
+    """Predictions of one model on both parts of a split, and their scores."""
 
     name: str
     world: World
@@ -269,7 +269,7 @@ class Generalisation(Tabular):
 def generalise(
     model: Any, data: Data, split: Split, *, count: int = 5000, seed: int = 0, name: str = ""
 ) -> Generalisation:
-    """Evaluate a trained model on both sides of a split of ``data``, which have factors.
+    """Evaluate a trained model on the training and the held-out part of ``data``, which needs factors.
 
     The model is a subject or whatever can be wrapped into one, such as a run by its id, and gives
     ``(n, factors)``: every factor's position divided by its last one, as ``Task(world, "all", "values")`` asks for, or
@@ -310,7 +310,7 @@ def generalise(
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Likeness(SimilarityMatrix):
-    """How alike models predict the factor that is new, and how like the truth."""
+    """How similar the predictions of models are for the new factor, to each other and to the truth."""
 
     @property
     def headline(self) -> str:
@@ -338,7 +338,8 @@ class Likeness(SimilarityMatrix):
 
 
 def likeness(results: Mapping[str, Sequence[Generalisation]]) -> Likeness:
-    """Whether models predict the one new factor alike: the runs (seeds) of each model, on the same examples."""
+    """Whether models make similar predictions of the new factor: the runs (seeds) of each model, on the same
+    examples."""
     runs = [result for several in results.values() for result in several]
     if not runs or any(not np.array_equal(runs[0].index, run.index) for run in runs):
         raise ValueError("models are compared on the same examples: give all of them the same world, split and seed")
@@ -356,8 +357,8 @@ def dci_on_training_part(
     seed: int = 0,
     probe: Probe = "boosting",
 ) -> dict[str, float]:
-    """Disentanglement of models on the training part alone, the best first: what settings are chosen by, so that
-    nothing of the test is seen (Spec 001a, section 9)."""
+    """Disentanglement of models on the training part alone, the best first: used to choose settings without looking
+    at held-out data (Spec 001a, section 9)."""
     part = SplitPart(world, split, "train")
     found = {}
     for name, model in models.items():

@@ -1,4 +1,4 @@
-"""How a decoder moves when a latent moves: batched Jacobians, their orthogonality, the variance they predict.
+"""Jacobians of decoders in batches, their orthogonality, and the posterior variance they predict.
 
 At the optimum of a beta-VAE the encoder's variance is set by the decoder's slope (Spec 002, section 5.6): a latent
 the decoder listens to is encoded precisely, one it ignores keeps the prior's variance. Holding the prediction against

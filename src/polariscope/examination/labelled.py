@@ -48,7 +48,7 @@ def labelled(world: World, numbers: NDArray[np.int64]) -> Labelled:
 
 
 def check_examples(fit: Labelled, test: Labelled) -> int:
-    """The number of classes, or a sentence on why a diagnosis of these examples would say nothing."""
+    """The number of classes; examples that are not enough for a diagnosis are refused."""
     if not len(test):
         raise ValueError("there are no held-out examples to count errors on")
     counts = fit.y.bincount()
@@ -64,7 +64,7 @@ def check_examples(fit: Labelled, test: Labelled) -> int:
 
 @torch.no_grad()
 def output_width(model: nn.Module, x: Tensor, classes: int) -> int:
-    """The number of outputs, which must be enough for the classes: one each, or one for two."""
+    """The number of outputs, which must be one per class, or one for two classes."""
     was_training = model.training
     try:
         with user_code("the network", lambda error: misfit(error, tuple(x.shape[1:]))):

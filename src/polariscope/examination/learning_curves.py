@@ -1,4 +1,4 @@
-"""Learning curves of many runs over each other, on one page."""
+"""Learning curves of many runs in the same axes, on one page."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What can be done with a trained run, by what its model can do."""
+"""The commands that can be used on a trained run."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from polariscope.worlds.targets import targets_of
 
 
 def next_commands(config: RunConfig, network: Any = None) -> list[str]:
-    """Commands that take a run of this configuration, the most telling first. A ``network`` of it, if there is one, is
-    asked what it can do; else one is built.
+    """Commands that accept a run of this configuration, the most informative first. A ``network`` of it, if there is
+    one, is asked what it can do; else one is built.
 
     >>> from polariscope.nets.predictors import LeNet
     >>> from polariscope.objectives.predict import Classify
@@ -37,7 +37,7 @@ def next_commands(config: RunConfig, network: Any = None) -> list[str]:
 
 
 def said_next(run: Run) -> str:
-    """Commands that work as pasted, wherever the run lies; where there is none, what shows how it learned."""
+    """Commands to paste into a shell; if no examination fits the run, the command that shows its learning curves."""
     commands = next_commands(config_of(run), architecture_of(run))
     words = [["polariscope", command, run.id] for command in commands] or [["polariscope", "runs", "curves", run.id]]
     folder = run.path.parent

@@ -1,4 +1,4 @@
-"""Measures beside the loss over a training: a loss that improves says nothing of the factors (Spec 001a, section 3.7).
+"""Measures beside the loss during training: an improving loss says nothing about the factors (Spec 001a, section 3.7).
 
 The model is measured afterwards, at the snapshots that its run has kept (``--training.snapshot-every``), so that a
 training is the same whether somebody will look or not.
@@ -42,7 +42,7 @@ def over_training(
     seed: int = 0,
     store: Path | str = "runs",
 ) -> OverTraining:
-    """The loss and some measures at every snapshot of a run, on held-out data as far as there is any.
+    """The loss and some measures at every snapshot of a run, on held-out data if there is any.
 
     The loss is that of the evaluation at the same step, of training where nothing is held out, and None where neither
     was taken then. A measure that is undefined is None.

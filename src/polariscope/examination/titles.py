@@ -1,4 +1,4 @@
-"""What a run is called where people read it: by what was trained on what, not by its id."""
+"""Titles of runs for people: the objective and the data, not the id."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PREDICTING = ("classify", "regress")
 
 
 def run_title(run: Run) -> str:
-    """``beta-vae (beta 4) on sprites``; a run without such settings is called by its id."""
+    """``beta-vae (beta 4) on sprites``; a run without such settings is titled with its id."""
     objective, model = run.config.get("objective"), run.config.get("model")
     name = called(objective)
     if isinstance(model, Mapping) and isinstance(objective, Mapping) and objective.get("name") in PREDICTING:

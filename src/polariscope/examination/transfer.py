@@ -1,4 +1,5 @@
-"""Does an inductive bias help beyond what it was made for? Models with a bias against a plain one, over scenarios.
+"""Does an inductive bias help on other splits than the one it was made for? Models with a bias against a plain one,
+over scenarios.
 
 A scenario is a name and a function that scores a model, the higher the better: an accuracy under a corruption, a score
 on a part of the world (:func:`on_part`). What a bias does to its own scenario and to the others gives it a label
@@ -29,7 +30,7 @@ Scenario = Callable[[Any], float]
 
 
 def classify_transfer(gains: Mapping[str, float], own: str, tolerance: float = 0.0) -> Transfer:
-    """What a bias does, by its gains over the plain model in every scenario, ``own`` being the one it was made for.
+    """The effect of a bias, from its gains over the baseline in every scenario; ``own`` is the one it was made for.
 
     Transferable: every scenario gains more than the tolerance. Specific: its own does, the others stay as they are.
     Overfitting: its own does, and another one loses. What gains in some of the others, and loses in none, is partially
@@ -57,7 +58,7 @@ def classify_combination(
     own: Mapping[str, str],
     tolerance: float = 0.0,
 ) -> Combination:
-    """What becomes of biases that are put together, by the gains of each part and of the combination.
+    """The effect of combined biases, from the gains of each bias and of the combination.
 
     Looked at are the parts' own scenarios. Symbiotic: none loses against the best part there, and one gains.
     Orthogonal: each keeps its gain. Exclusive: all lose; partially so if some do.
@@ -125,7 +126,7 @@ def _pairs(words: Sequence[str], flag: str, known: Sequence[str]) -> dict[str, s
 
 @dataclass(frozen=True, eq=False, repr=False)
 class TransferMatrix(Tabular):
-    """Scores of models (rows) in scenarios (columns), and what that says of the bias of each."""
+    """Scores of models (rows) in scenarios (columns), and the effect of the bias of each."""
 
     models: tuple[str, ...]
     scenarios: tuple[str, ...]
@@ -239,7 +240,7 @@ def transfer_matrix(
 
 
 def on_part(world: World, split: Split, *, count: int = 5000, seed: int = 0) -> Scenario:
-    """The scenario of a split: mean R² over the factors on its test part."""
+    """The scenario of a split: mean R² over the factors on its held-out part."""
     return lambda model: generalise(model, world, split, count=count, seed=seed).score
 
 

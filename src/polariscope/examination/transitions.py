@@ -1,4 +1,4 @@
-"""How the factors of data move in time: whether they do so sparsely enough for what learns from sparse changes."""
+"""How the factors of data change in time, and whether sparsely enough for methods that need sparse changes."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ class TransitionExamination(Tabular):
 def examine_transitions(
     data: Data, furthest: int = 1, gaps: Sequence[int] = (), count: int = 20_000, seed: int = 0
 ) -> TransitionExamination:
-    """What the changes of a world of sequences (a video, rendered masks) or of pairs are like.
+    """Statistics of the changes in a world of sequences (a video, rendered masks) or of pairs.
 
     Frames of a sequence are 1 to ``furthest`` apart; at each of ``gaps`` the shape is fitted once more.
 

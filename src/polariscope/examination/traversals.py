@@ -1,4 +1,4 @@
-"""Walk through a latent space and look: along one latent at a time, or over the plane of two.
+"""Latent traversals: along one latent at a time, or over the plane of two.
 
 A plane walked along its axes shows a cartesian code (a factor an axis); walked by radius and angle it shows a polar
 one, where a cyclic factor such as a hue is the angle (Spec 003, section E4.4).

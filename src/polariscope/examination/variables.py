@@ -1,4 +1,4 @@
-"""The latent variables of a representation: which type each has, how far it moves, which factor it knows."""
+"""The latent variables of a representation: the type of each, how much it varies, and the factor it encodes."""
 
 from __future__ import annotations
 

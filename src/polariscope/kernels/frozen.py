@@ -1,4 +1,4 @@
-"""Learning with a kernel that does not move: the lazy limit, and what a trained net's kernel is worth.
+"""Learning with a fixed kernel: the lazy limit, and the quality of a trained network's kernel.
 
 The hinge loss flows in function space, Ḟ = (1/p) K c with c = y 1[yF < 1], from F = 0 until every example has yF ≥ 1;
 its dual coefficients say what F is anywhere else. The kernel may be that of a net at its start or end, full or of the
@@ -39,7 +39,8 @@ INFINITE_WIDTH = Stack((Dense(1.0, 1.0), Relu(), Dense(2.0)))
 
 @dataclass(frozen=True, eq=False)
 class NetKernel:
-    """The kernel of a net as it stands: ``part`` "tangent" (all parameters) or "last_layer" (the readout alone).
+    """The kernel of a network at its current parameters: ``part`` "tangent" (all parameters) or "last_layer" (the
+    readout alone).
 
     A function Σ a K(·, x) of it is a net again, so that :meth:`expand` evaluates it for the price of a forward pass,
     without the kernel between every example and every input.
@@ -186,7 +187,7 @@ def logistic_regression(gram: ArrayLike | Tensor, y: ArrayLike, ridge: float = 1
 
 @dataclass(frozen=True, eq=False)
 class FrozenLearner:
-    """A kernel with what it learned from the examples ``x``."""
+    """A kernel machine fitted to the examples ``x``."""
 
     kernel: Kernel
     x: Tensor

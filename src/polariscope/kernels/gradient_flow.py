@@ -98,7 +98,7 @@ class Snapshot:
 
 @dataclass(frozen=True, eq=False)
 class Training:
-    """A net that has flowed: what happened, and its states at the start, at t*, at the largest Λ, and at the end.
+    """The result of a gradient flow: its history, and the states at the start, at t*, at the largest Λ, and at the end.
 
     ``t_star`` is None if too few examples were fitted in the steps allowed, and ``largest`` if Λ was not followed.
     """
@@ -144,7 +144,7 @@ def train_flow(
     test: LabelledInputs | None = None,
     every: int = 1,
 ) -> Training:
-    """Let ``net`` flow on the examples ``x`` with labels ``y`` (-1 or +1).
+    """Train ``net`` by gradient flow on the examples ``x`` with labels ``y`` (-1 or +1).
 
     ``informative`` directions, if given, are those Λ is followed in. Every ``every`` steps (and at t* and the end) a
     row of the history is recorded, with the error on ``test``, which costs a pass over it.
@@ -330,7 +330,7 @@ def rotation_gap(
     alpha: float = 1.0,
     seed: int = 0,
 ) -> float:
-    """How far an optimiser is from not knowing the axes: relative difference of weights trained on rotated data.
+    """How far an optimiser is from rotation invariance: relative difference of weights trained on rotated data.
 
     A net is trained on ``x``, and its copy with rotated hidden weights on equally rotated x. Gradient descent commutes
     with rotations, so that the difference is rounding (1e-12); methods that scale each parameter by itself, such as

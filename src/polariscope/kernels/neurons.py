@@ -1,4 +1,4 @@
-"""What single neurons do in a gradient flow: where their hyperplanes lie, which point the same way, which are dead.
+"""Single neurons in a gradient flow: where their hyperplanes lie, which are aligned, which are dead.
 
 Before t* the neurons of a net do not feel each other: each runs to one of a few fixed points, the same for all, and
 grows exponentially there. The position z of a neuron is the point of its hyperplane ω·x/√d + b = 0 nearest to the
@@ -115,7 +115,7 @@ def near(seen: Neurons, points: ArrayLike, signs: ArrayLike, radius: float = 0.1
 
 
 def clusters(seen: Neurons, radius: float = 0.1, least: float = 0.02) -> list[Cluster]:
-    """Places where neurons gather, found without knowing where to look, the largest first.
+    """Clusters of neurons, found without predicted positions, the largest first.
 
     Neurons with the same sign of λ are linked if closer than ``radius``; a place counts if it holds the share ``least``
     of all neurons. (DBSCAN, Ester et al. 1996.)

@@ -1,4 +1,4 @@
-"""Kernel PCA: what directions a kernel sees, and how much of the labels lies in them.
+"""Kernel PCA: the principal directions of a kernel, and the share of the labels in them.
 
 A network that learns features turns its tangent kernel towards the task: the labels move into the leading principal
 components (Paccolat et al. 2021, section 5; Spec 004, sections 4.4 and 5.3 to 5.7). Everything here takes a kernel
@@ -183,7 +183,8 @@ def kernel_distances(kernel: Tensor) -> Tensor:
 
 
 def separability(functions: ArrayLike, labels: ArrayLike, neighbours: int = 10, folds: int = 5, seed: int = 0) -> float:
-    """Accuracy with which neighbours tell the class from principal components, out of fold (Spec 004, section 9.4).
+    """Accuracy of nearest neighbours in the principal components at predicting the class, out of fold (Spec 004,
+    section 9.4).
 
     The score of a scatter plot: give it the first two components. Chance is the share of the largest class.
 

@@ -1,4 +1,4 @@
-"""Linear regression and what it teaches about networks: ridge and its Bayesian reading, bias and variance, the last
+"""Linear regression as a model of networks: ridge and its Bayesian reading, bias and variance, the last
 layer as a regression on features, and the double descent of the least-squares solution of smallest norm.
 
 (Spec 000, sections 2.1 to 2.7.)

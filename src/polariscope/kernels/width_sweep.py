@@ -1,4 +1,4 @@
-"""What width does: networks and their linearisations side by side, and the spectrum of their tangent kernels.
+"""The effect of width: networks beside their linearisations, and the spectrum of their tangent kernels.
 
 A task is a pair (inputs, labels); ``build(width, seed)`` makes a network. The seed fixes both the initialisation and
 the mini-batches, and every row carries a fingerprint of both, so that twins can be told from strangers, and a row that
@@ -34,7 +34,7 @@ TWINS: tuple[Twin, ...] = ("standard", "linearised", "solved", "last_layer")
 
 @dataclass(frozen=True)
 class WidthRow:
-    """How one network did; a run that diverged has chance accuracy.
+    """The scores of one network; a run that diverged has chance accuracy.
 
     ``fingerprint`` is that of the initialisation, ``batches`` that of the mini-batches: none for a solved network.
     """
@@ -52,7 +52,7 @@ class WidthRow:
 
 @dataclass(frozen=True, eq=False)
 class Fit:
-    """A trained network, how it did, and what that took: wall time, and the most memory this process has ever held.
+    """A trained network with its scores, wall time, and the peak memory of this process.
 
     ``solution`` is that of a solved network.
     """
@@ -180,7 +180,7 @@ def fit_twin(
 
 
 def peak_bytes() -> int | None:
-    """The most memory this process has held so far; None on a system that does not say."""
+    """The peak memory of this process so far; None on a system that does not report it."""
     if sys.platform == "win32":
         return None
     import resource

@@ -1,4 +1,4 @@
-"""Is there room for it? Sentences instead of a machine out of memory."""
+"""Checks that data and models fit into memory. Sentences instead of a machine out of memory."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LARGE, MOST_PACKED = 2**30, 300
 
 
 def check_images(shape: tuple[int, ...], count: int, source: str, batch_size: int = FEWEST, advice: str = "") -> None:
-    """Refuse images of which this machine cannot work on one batch, before any memory is taken for them."""
+    """Refuse images of which one batch does not fit into memory, before any memory is allocated."""
     if len(shape) != 3:
         return
     _, height, width = shape
@@ -71,7 +71,7 @@ def check_weights(parameters: int, latents: int | None) -> None:
 
 
 def check_unpacked(needed: int, source: str, packed: int | None = None) -> None:
-    """Refuse to unpack what does not fit into the memory, or what ``packed`` bytes should hardly hold."""
+    """Refuse to unpack data that does not fit into memory, or whose compression ratio is implausible."""
     free = available_memory()
     if packed is not None and needed > LARGE and needed > MOST_PACKED * packed:
         raise ValueError(

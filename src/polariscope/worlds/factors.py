@@ -35,7 +35,7 @@ class Factor:
 
 
 def numbered(index: ArrayLike, count: int) -> NDArray[np.int64]:
-    """Numbers of observations as an array; those that none of ``count`` has are refused, -1 among them.
+    """Numbers of observations as an array; numbers outside of 0 to ``count`` - 1 are refused.
 
     >>> numbered([0, 2], 3).tolist()
     [0, 2]

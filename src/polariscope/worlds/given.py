@@ -1,4 +1,4 @@
-"""The door: whatever people have becomes a world here, and nowhere else."""
+"""Data of any kind as a world."""
 
 from __future__ import annotations
 

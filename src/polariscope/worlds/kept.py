@@ -1,4 +1,4 @@
-"""Pictures that take longer to draw than to look up: each is drawn when it is first asked for, and kept."""
+"""A cache of rendered pictures: each is drawn when it is first needed, and kept."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ ROOM = 2**29
 
 
 class Kept:
-    """Room for a number of pictures of a shape. More than ``room`` bytes are not kept, but drawn again every time.
+    """A cache for a number of pictures of one shape. More than ``room`` bytes are not kept, but drawn again every time.
 
     >>> kept = Kept(10, (1, 2, 2))
     >>> def draw(index):

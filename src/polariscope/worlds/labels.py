@@ -1,4 +1,4 @@
-"""What columns of labels mean as factors: one rule, whether they come from memory, a file, a folder or a data set.
+"""How columns of labels become factors: one rule for memory, files, folders and data sets.
 
 Floats are continuous, words and a single column of whole numbers are categories, several columns of whole numbers are
 ordinal; whoever knows better declares the kinds. Discrete factors become positions 0, 1, ..., in the order of their
@@ -28,7 +28,7 @@ def as_factors(
     values: NDArray[Any] | None = None,
     source: str = "array",
 ) -> tuple[NDArray[Any], tuple[Factor, ...], list[str]]:
-    """Positions ``(n, k)`` and factors of a table with a row per observation, and what was assumed about them.
+    """Positions ``(n, k)`` and factors of a table with a row per observation, and the assumptions that were made.
 
     ``values``, of the table's shape, say what its discrete entries mean; without them entries mean themselves.
 
@@ -62,7 +62,7 @@ def as_factors(
 
 
 def on_their_grid(positions: NDArray[Any], factors: Sequence[Any], source: str) -> NDArray[Any]:
-    """Positions ``(n, k)`` of factors that are known already; what is not on their grid is refused."""
+    """Positions ``(n, k)`` of factors that are known already; positions outside of their grid are refused."""
     strange = [factor for factor in factors if not isinstance(factor, Factor)]
     if strange:
         raise TypeError(

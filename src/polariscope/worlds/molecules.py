@@ -1,4 +1,4 @@
-"""What worlds of molecules share: bag-of-bonds as observations, a property as the target, both standardised.
+"""Shared parts of worlds of molecules: bag-of-bonds as observations, a property as the target, both standardised.
 
 Statistics come from the molecules that are trained on. Columns that never change there, as the self terms of isomers,
 become 0 (Spec 000, trap T5).

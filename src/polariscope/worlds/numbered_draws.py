@@ -1,4 +1,4 @@
-"""Random numbers that belong to observations: a function of a seed and a number, whichever others are asked for."""
+"""Random numbers of observations: functions of a seed and an observation number alone."""
 
 from __future__ import annotations
 

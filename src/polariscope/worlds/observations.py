@@ -1,4 +1,4 @@
-"""What raw numbers mean as observations: one rule, whether they come from memory, a file, a folder or a data set.
+"""How raw numbers become observations: one rule for memory, files, folders and data sets.
 
 The shape of the data tells points from images, its numbers tell which of them is white. Brightnesses become bytes.
 Images whose numbers are no brightnesses (standardised ones, heights in metres, layers of a map) stay what they are, as
@@ -53,7 +53,7 @@ Layout = Literal["points", "grey", "channels first", "channels last"]
 
 
 class Stored(ABC):
-    """Rows that do not lie in memory: those asked for are fetched, never all of them.
+    """Rows outside of memory, of which only the requested ones are loaded.
 
     A new kind has ``shape`` (rows first) and ``dtype``, and defines ``fetch``.
     """
@@ -143,7 +143,7 @@ class Meaning:
 
 
 class Converted(Stored):
-    """Rows that become observations when they are asked for."""
+    """Rows that are converted to observations on demand."""
 
     def __init__(self, rows: Rows, meaning: Meaning, source: str) -> None:
         self.rows, self.meaning, self.source = rows, meaning, source
@@ -157,7 +157,7 @@ class Converted(Stored):
 
 
 class Resized(Stored):
-    """Images brought to ``size`` x ``size`` pixels when they are asked for."""
+    """Images brought to ``size`` x ``size`` pixels on demand."""
 
     packed = True
 
@@ -177,13 +177,13 @@ class Resized(Stored):
 
 @dataclass(frozen=True)
 class Arranged:
-    """Observations of a world, in the house's form already: there is nothing to be told about them."""
+    """Observations of a world, which need no conversion."""
 
     rows: Rows
 
 
 class Shaped(Stored):
-    """Rows of numbers as images when they are asked for."""
+    """Rows of numbers as images, converted on demand."""
 
     def __init__(self, rows: Stored, shape: tuple[int, ...], by_columns: bool) -> None:
         self.rows, self.by_columns, self.packed, self.hollow = rows, by_columns, rows.packed, rows.hollow
@@ -238,7 +238,7 @@ def as_observations(
     floats: bool = False,
     channels_first: bool = False,
 ) -> tuple[Rows, list[str]]:
-    """Data in the house's form and what was assumed about it, or a sentence that says why it cannot be.
+    """Data as observations, and the assumptions that were made; other data is refused.
 
     Pixels are 0 and 1, fractions up to 1, or go from 0 to 255, which the numbers themselves tell, unless ``white`` says
     which of them is. Images of other numbers, and those declared to be ``floats``, keep them, as ``float32`` in any
@@ -317,14 +317,14 @@ def _meaning(
 
 
 def held(rows: Rows) -> Rows:
-    """Rows that are small are brought into the memory, large ones stay where they are."""
+    """Small data is loaded into memory, large data stays where it is."""
     if not isinstance(rows, Stored) or rows.hollow:
         return rows
     return in_memory(rows) if rows.nbytes <= max(HELD, available_memory() // 2 if rows.packed else 0) else rows
 
 
 def as_array(data: Any) -> NDArray[Any]:
-    """An array of whatever has numbers. Tensors come off their device and graph, mapped files stay mapped."""
+    """Anything with numbers as an array. Tensors come off their device and graph, mapped files stay mapped."""
     if isinstance(data, np.ndarray):
         return data
     if isinstance(data, Tensor):

@@ -1,4 +1,4 @@
-"""Observations as pictures: what a screen can show of images of any number of channels, in bytes or in floats."""
+"""Observations as pictures: images of any number of channels, in bytes or floats, for display."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def limits_of(images: Iterable[NDArray[np.generic]]) -> Limits:
 
 
 def picture_note(shape: tuple[int, ...], limits: Limits | None = None) -> str:
-    """A sentence on what pictures leave out or scale, where there is something to say."""
+    """A note about what pictures leave out or rescale, if anything."""
     channels = shape[0]
     which = f"the first {3 if channels > 3 else 'one'} of {channels} channels" if channels not in (1, 3) else ""
     scale = f"numbers from {limits[0]:.4g} (black) to {limits[1]:.4g} (white)" if limits is not None else ""

@@ -1,4 +1,4 @@
-"""What a model predicts from an observation: classes, numbers, several of them, or a mask with a class for each pixel.
+"""Targets: the classes, numbers or masks that a model predicts from an observation.
 
 A mask lives on the pixels. A view that moves pixels has to move the mask with them, or refuse (see
 :meth:`~polariscope.worlds.view.View.shown_target`).
@@ -71,7 +71,7 @@ class Targeted(Protocol):
 @worlds.register("task")
 @dataclass(frozen=True)
 class Task(View):
-    """A world with the question that is asked of it.
+    """A world with a target: the class or value of some of its factors.
 
     ``factor`` names the factors to tell, separated by commas; "all" are all of them. Without a name it is the first
     that is categorical, or else the first with a few values. As "values" discrete factors are brought to [0, 1] by
@@ -143,7 +143,7 @@ class Task(View):
 
 
 def targets_of(world: World) -> tuple[Target, ...]:
-    """What a model predicts in a world: what the world itself or one inside it says, or else its usual task."""
+    """The targets of a world: its own, those of a world inside it, or the default task."""
     named = inside(world, Targeted)
     targets = Task(world).targets if named is None else named[0].targets
     targets = tuple(Target.of(one) if isinstance(one, Factor) else one for one in targets)
@@ -168,7 +168,7 @@ def class_names(world: World) -> list[str]:
 
 @dataclass(frozen=True, eq=False)
 class Examples:
-    """Arrays exactly as a network takes them, ``(n, ...)`` of any floats, and what it is to say, ``(n, columns)``.
+    """Arrays as a network takes them, ``(n, ...)`` of any floats, and their targets ``(n, columns)``.
 
     ``classes`` are the numbers of classes of the columns; without them the target is numbers.
     """

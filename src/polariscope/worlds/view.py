@@ -19,7 +19,8 @@ V = TypeVar("V", bound="View")
 
 
 class View:
-    """Passes on what it does not change. A new view is a registered frozen dataclass with a field ``of``."""
+    """A world made from another world; everything that it does not change comes from that world. A new view is a
+    registered frozen dataclass with a field ``of``."""
 
     of: World
 
@@ -79,7 +80,7 @@ class View:
 
 @runtime_checkable
 class Paired(Protocol):
-    """A world whose observations come with others of the same moment."""
+    """A world whose observations come with partners, as in pairs and sequences."""
 
     def others_of(self, index: ArrayLike) -> tuple[NDArray[Any], ...]:
         """The second observation of each pair, and further ones of sequences."""
@@ -117,5 +118,5 @@ def draws(world: World) -> bool:
 
 
 def drawn(world: World, seed: int, time: int) -> World:
-    """The world as it is at a time, for worlds whose observations change with it."""
+    """The world at a step of training, for worlds whose observations change from step to step."""
     return world.drawn(seed, time) if isinstance(world, View) else world

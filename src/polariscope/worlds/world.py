@@ -1,4 +1,4 @@
-"""What a world is: numbered observations with known causes.
+"""The world interface: numbered observations with known causes.
 
 Training asks a world for three things only: how many observations it has, some of them by number, and their factors.
 A :class:`GridWorld` renders them from a factor grid on demand; an :class:`ArrayWorld` has them in an array or a file.
@@ -27,7 +27,7 @@ from polariscope.worlds.observations import as_array, as_observations
 
 @runtime_checkable
 class World(Protocol):
-    """Numbered observations, and the factors that caused them (none where they are not known)."""
+    """Numbered observations and the factors that caused them, if known."""
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -98,7 +98,7 @@ class GridWorld(ABC):
 
 @dataclass(frozen=True, eq=False)
 class ArrayWorld:
-    """Observations in an array, with their factors if they are known.
+    """Observations in an array, with their factors if known.
 
     Takes images ``(n, h, w)``, ``(n, h, w, c)`` or ``(n, c, h, w)`` and points ``(n, m)`` of any real type, in memory
     or elsewhere (see :class:`polariscope.worlds.observations.Stored`). Factors are a column each, of numbers or words;
@@ -241,7 +241,7 @@ class WeightedBatches:
 
 
 def stream(world: World, batch_size: int, seed: int = 0) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
-    """Endless (observations, factors) batches of a world, rendered as they are asked for."""
+    """Endless (observations, factors) batches of a world, rendered on demand."""
     for index in Batches(len(world), batch_size, seed):
         yield world.observe(index), world.factors_of(index)
 

@@ -1,4 +1,4 @@
-"""Independent sources over time, mixed until nobody sees them: what nonlinear ICA has to find (Spec 001a, 2.1 and 4.7).
+"""Independent sources over time behind a nonlinear mixing: the task of nonlinear ICA (Spec 001a, 2.1 and 4.7).
 
 Every observation comes with the next one (or several) of the same process, so that all objectives of pairs learn from
 it, and the true sources are its factors. No moment is in two sequences: what is kept from training is seen by nobody.

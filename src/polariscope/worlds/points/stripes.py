@@ -1,4 +1,4 @@
-"""Worlds whose label depends on few directions of Gaussian data, and on the rest not at all.
+"""Worlds of Gaussian data whose label depends on a few directions only.
 
 They are where the compression of invariant manifolds can be watched and computed (Spec 004, section 2; Paccolat,
 Petrini, Geiger, Tyloo and Wyart 2021): a network that learns features shrinks the directions that the label ignores, a

@@ -226,7 +226,7 @@ class SquareNonlinear(PointWorld):
 @worlds.register("plane")
 @dataclass(frozen=True)
 class Plane(PointWorld):
-    """Two factors on two axes, x = (w_0, ratio w_1, 0, ..., 0): what local manipulations are tried on.
+    """Two factors on two axes, x = (w_0, ratio w_1, 0, ..., 0): the test case of local manipulations.
 
     The factors are standard normal (or uniform of the same variance); the ``idle`` coordinates never move, and are
     there for a manipulation to move (spec 003, section 4.8).

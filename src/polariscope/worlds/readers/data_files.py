@@ -1,5 +1,4 @@
-"""Which files a configuration reads: what its worlds and splits name with ``path`` (or ``..._path``), and what lies
-beside it."""
+"""The files that a configuration reads: those that its worlds and splits name with ``path`` (or ``..._path``)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Torch data sets as worlds: items are fetched by their number when they are asked for.
+"""Torch data sets as worlds: items are loaded by number on demand.
 
 An item is an observation, a pair of an observation and its label, or a mapping with both. An observation is the same
 whenever it is asked for, so data sets that draw their items anew (augmentation) or have no numbers (streams) are

@@ -52,7 +52,7 @@ DOWN_COLUMNS = (
 
 @dataclass(frozen=True)
 class Wanted:
-    """What of a file is meant: the part of it, the array in that, and how many numbers an observation has."""
+    """Which data of a file to read: the group, the array, and the size of an observation."""
 
     group: str = ""
     key: str = ""

@@ -90,7 +90,7 @@ class Hdf5Rows(Stored):
 
 
 def h5py_for(path: Path) -> ModuleType:
-    """h5py, or the sentence that says how to get it."""
+    """h5py, or an error that says how to install it."""
     try:
         import h5py
     except ImportError as error:
@@ -118,7 +118,7 @@ def contents(path: Path) -> dict[str, tuple[int, ...]]:
 
 
 def attributes(path: Path, attribute: str) -> dict[str, str]:
-    """A text that data sets have as an attribute, by their full names."""
+    """A text attribute of data sets, by their full names."""
     texts = {name: item.attrs[attribute] for name, item in _datasets(path) if attribute in item.attrs}
     return {
         name: text.decode("ascii", "replace") if isinstance(text, bytes) else str(text) for name, text in texts.items()

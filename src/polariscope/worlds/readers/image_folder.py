@@ -1,4 +1,4 @@
-"""Folders of images: looked through at once, decoded when they are asked for."""
+"""Folders of images: listed at once, decoded on demand."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def _rows(files: Sequence[Path], size: int | None) -> ImageRows:
 
 
 def open_image(file: Path, look: Callable[[Image.Image], Any]) -> Any:
-    """What ``look`` sees in an image; one that cannot be read is refused in a sentence."""
+    """The result of ``look`` for an image; an unreadable image is refused."""
     check_regular(file)
     _quiet_libtiff()
     # Large images are looked at before they are decoded. Pillow warns about them; whether there is room we say.

@@ -165,7 +165,7 @@ class Isomers(MoleculeFile):
 
 
 def read_molecules(path: str | Path, seed: int = 0) -> Molecules:
-    """The molecules in a file, whose kind is told by its name: .xyz, .sdf (or .mol), .npz, .csv or .smi."""
+    """The molecules in a file, whose format follows from its name: .xyz, .sdf (or .mol), .npz, .csv or .smi."""
     if not str(path):
         raise ValueError("molecules are in a file: give its path, with --world.path for instance")
     path = Path(path).expanduser()
@@ -484,7 +484,7 @@ def conformers(path: Path, smiles: Sequence[str], lines: Sequence[int], seed: in
 
 
 def rdkit_for(path: Path) -> tuple[Any, Any, Any, Any]:
-    """rdkit's modules for molecules, geometries, force fields and logs, or the sentence that says how to get it."""
+    """rdkit's modules for molecules, geometries, force fields and logs, or an error that says how to install it."""
     try:
         from rdkit import Chem, rdBase
         from rdkit.Chem import rdDistGeom, rdForceFieldHelpers

@@ -1,4 +1,5 @@
-"""npy and npz files: headers are held against what is stored before any memory is taken, and nothing is unpickled."""
+"""npy and npz files: headers are checked against the stored data before any memory is allocated, and nothing is
+unpickled."""
 
 from __future__ import annotations
 
@@ -27,7 +28,7 @@ _PACKED_AS_NUMPY_DOES = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 
 
 class Header(NamedTuple):
-    """What an npy file says about its array."""
+    """The header of an npy file."""
 
     shape: tuple[int, ...]
     columns_first: bool
@@ -39,7 +40,7 @@ class Header(NamedTuple):
 
 
 class Archive:
-    """The arrays of an npz file by name; each is read when it is asked for."""
+    """The arrays of an npz file by name; each is read on demand."""
 
     def __init__(self, path: Path, file: zipfile.ZipFile) -> None:
         self.path, self._file = path, file

@@ -1,4 +1,4 @@
-"""A world whose pictures are corrupted: what a model sees in noise, blur, bad weather and bad compression."""
+"""A world whose images are corrupted by noise, blur, weather or compression."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The code that a perfect encoder would give: a world seen as its own factors."""
+"""The code of a perfect encoder: a world whose observations are its factors."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ TRIES = 10_000
 @worlds.register("pairs")
 @dataclass(frozen=True)
 class Pairs(View):
-    """A world of factors in pairs: a second observation in which some of them have changed.
+    """Pairs of observations of a world, which differ in some of their factors.
 
     What is observed, and numbered, is the first of each pair; ``others_of`` gives the second. Training draws seconds
     anew for every block of steps; whoever looks otherwise always sees the same. Of a part of a world both are in it.
@@ -146,7 +146,7 @@ class Pairs(View):
 
 @dataclass(frozen=True, eq=False)
 class Steps:
-    """Where a factor goes from each of its positions, as cumulative probabilities ``(size, size)``."""
+    """Transition probabilities of a factor between its positions, cumulated, ``(size, size)``."""
 
     any: Probabilities
     elsewhere: Probabilities

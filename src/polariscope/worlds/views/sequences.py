@@ -1,4 +1,4 @@
-"""Sequences: worlds whose observations are frames in the order of time, and pairs of frames that are not far apart."""
+"""Sequences: worlds whose observations are frames in order of time, and pairs of nearby frames."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ def gaussian_blur(images: Images, draws: Draws, scale: float, sd: float) -> Imag
 
 
 def defocus(images: Images, draws: Draws, scale: float, radius: int, soft: float) -> Images:
-    """Every point becomes a disk, with a softened rim."""
+    """Defocus blur: every point becomes a disk with a soft edge."""
     kernel, width = disk(radius, soft, scale), images.shape[3]
     reach = len(kernel) // 2
     padded = np.pad(images, ((0, 0), (0, 0), (reach, reach), (0, 0)), mode="reflect")

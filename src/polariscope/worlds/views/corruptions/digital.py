@@ -1,4 +1,4 @@
-"""Digital: less contrast, bent, in coarse pixels, and compressed."""
+"""Digital corruptions: contrast, elastic deformation, pixelation and JPEG compression."""
 
 from __future__ import annotations
 

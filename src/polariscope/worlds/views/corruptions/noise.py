@@ -1,4 +1,5 @@
-"""Noise: every pixel for itself. Its strength is a brightness and no length, so that it is alike at every size."""
+"""Noise that is independent for every pixel. Its strength is a brightness and no length, so that it is alike at every
+size."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ from polariscope.worlds.views.corruptions.corruption import Draws, Images
 
 
 def gaussian(images: Images, draws: Draws, scale: float, sd: float) -> Images:
-    """Normal noise of one deviation is added."""
+    """Additive Gaussian noise."""
     return images + np.float32(sd) * draws.normal("noise", *images.shape[1:])
 
 
@@ -22,7 +23,7 @@ def speckle(images: Images, draws: Draws, scale: float, sd: float) -> Images:
 
 
 def shot(images: Images, draws: Draws, scale: float, photons: float) -> Images:
-    """Light that is counted: a white pixel has so many photons on average, and counts vary as Poisson numbers do.
+    """Shot noise: the photons of each pixel are Poisson numbers.
 
     Brightnesses are taken as bytes, as they were where the corruption was published: a table of 256 distributions then
     does for all pixels. In it each has the whole number of its byte added, so that one search finds byte and count.

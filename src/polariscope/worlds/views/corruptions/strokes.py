@@ -1,4 +1,4 @@
-"""What is done to drawings: moved as a whole, inverted in part, drawn over, or left with their outlines only."""
+"""Corruptions of drawings: geometric changes, partial inversion, lines drawn over them, and outlines."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ def fog(images: Images, draws: Draws, scale: float, strength: float, decay: floa
 
 
 def frost(images: Images, draws: Draws, scale: float, picture: float, ice: float) -> Images:
-    """A picture behind ice: ``picture`` times itself and ``ice`` times the ice.
+    """Frost: ``picture`` times itself and ``ice`` times the ice.
 
     The published ice is six photographs. Here it is a fractal texture above a threshold, in fronds along the ridges of
     another one: it covers and dims as ice does, with other details.
