@@ -163,8 +163,8 @@ class Value:
     @property
     def context(self) -> str:
         """Interval and chance level, where there are any."""
-        told = [] if self.interval is None else [f"{self.interval[0]:.3g} to {self.interval[1]:.3g}"]
-        return "; ".join([*told, *([] if self.chance is None else [f"by chance {self.chance:.3g}"])])
+        words = [] if self.interval is None else [f"{self.interval[0]:.3g} to {self.interval[1]:.3g}"]
+        return "; ".join([*words, *([] if self.chance is None else [f"by chance {self.chance:.3g}"])])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -555,9 +555,9 @@ class Findings:
         """The document for machines: without arrays and pictures, which have files of their own."""
         parts = {part.name: plain for part in self.parts if (plain := part.plain()) is not None}
         undefined = {v.name: v.problem for values in self.of(Values) for v in values.entries if v.problem}
-        told = {"title": self.title, "headline": self.headline, **self.facts, **parts, "undefined": undefined}
+        document = {"title": self.title, "headline": self.headline, **self.facts, **parts, "undefined": undefined}
         made = {"command": self.command} if self.command else {}
-        return {**told, "notes": list(self.notes), "settings": dict(self.settings), **made}
+        return {**document, "notes": list(self.notes), "settings": dict(self.settings), **made}
 
     def save(self, path: Path | str) -> Path:
         """Write the document, and give back what to open.

@@ -45,12 +45,12 @@ def load_plugin(file: Path | str, sha256: str | None = None) -> None:
         source = path.read_bytes()
     except OSError as error:
         raise ValueError(f"the plug-in {file} cannot be read: {error.strerror or error}") from error
-    found = hashlib.sha256(source).hexdigest()
-    if sha256 not in (None, found):
+    digest = hashlib.sha256(source).hexdigest()
+    if sha256 not in (None, digest):
         raise ValueError(
             f"the plug-in {path} was changed while it was in use: leave it alone, and give the command again"
         )
-    _load(path, source, found)
+    _load(path, source, digest)
 
 
 def load_sent(sent: Mapping[str, tuple[str, bytes]]) -> None:
@@ -74,8 +74,8 @@ def sources() -> dict[str, tuple[str, bytes]]:
     return sent
 
 
-def _load(path: Path, source: bytes, found: str) -> None:
-    if _FILES.get(str(path)) == found:
+def _load(path: Path, source: bytes, digest: str) -> None:
+    if _FILES.get(str(path)) == digest:
         return
     # The same name in every process, so that what it makes can be sent from one to another.
     name = f"plugin_{re.sub(r'[^0-9a-zA-Z]', '_', path.stem)}_{hashlib.sha256(bytes(path)).hexdigest()[:8]}"
@@ -85,7 +85,7 @@ def _load(path: Path, source: bytes, found: str) -> None:
     except BaseException:
         sys.modules.pop(name, None)
         raise
-    _FILES[str(path)] = found
+    _FILES[str(path)] = digest
 
 
 def load_all(files: Mapping[str, str]) -> None:
@@ -193,8 +193,8 @@ def blamed(error: BaseException) -> BaseException:
     if isinstance(error, Exception) and not isinstance(error, ArithmeticError | UserCodeError):
         for frame in reversed(traceback.extract_tb(error.__traceback__)):
             if frame.filename in _FILES:
-                said = str(error) if isinstance(error, ValueError) else in_words(error)
-                sentence = UserCodeError(f"{said} (at {frame.filename}:{frame.lineno})")
+                message = str(error) if isinstance(error, ValueError) else in_words(error)
+                sentence = UserCodeError(f"{message} (at {frame.filename}:{frame.lineno})")
                 sentence.__cause__ = error
                 return sentence
     return error
@@ -202,11 +202,11 @@ def blamed(error: BaseException) -> BaseException:
 
 def _recorded_files(recorded: Iterable[Mapping[str, str]]) -> dict[str, list[str]]:
     """Files of a record with the hashes they had: several if a run was gone on with after a change."""
-    found: dict[str, list[str]] = {}
+    names: dict[str, list[str]] = {}
     for one in recorded:
         if one.get("file"):
-            found.setdefault(one["file"], []).append(one.get("sha256", ""))
-    return found
+            names.setdefault(one["file"], []).append(one.get("sha256", ""))
+    return names
 
 
 def _loaded_as(file: str) -> str | None:

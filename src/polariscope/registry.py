@@ -46,8 +46,8 @@ def held(thing: Any) -> dict[str, Registry[Any]]:
     """Fields of a configuration (or its class) that hold registered things, with the registry of each."""
     cls = thing if isinstance(thing, type) else type(thing)
     hints = typing.get_type_hints(cls)
-    found = {field.name: registry_of(hints[field.name]) for field in dataclasses.fields(cls) if field.init}
-    return {name: registry for name, registry in found.items() if registry is not None}
+    registries = {field.name: registry_of(hints[field.name]) for field in dataclasses.fields(cls) if field.init}
+    return {name: registry for name, registry in registries.items() if registry is not None}
 
 
 def required(cls: type[Any]) -> list[str]:

@@ -35,8 +35,8 @@ def user_code(what: str, hint: Callable[[Exception], str] = lambda error: "") ->
 
 def in_words(error: Exception) -> str:
     """Kind and words of an exception in a line that is not too long."""
-    said = " ".join(str(error).split()) or "without a word"
-    return f"{type(error).__name__}: {said if len(said) < 300 else f'{said[:300]} ...'}"
+    message = " ".join(str(error).split()) or "without a word"
+    return f"{type(error).__name__}: {message if len(message) < 300 else f'{message[:300]} ...'}"
 
 
 def _own_line(error: Exception) -> str:

@@ -229,8 +229,8 @@ def test_orientations_are_uniform():
 
 def test_what_cannot_be_rendered_is_said_in_a_sentence():
     for settings, sentence in [
-        ({"count": 0}, "1 to 50000 orientations"),
-        ({"count": 50_001}, "1 to 50000 orientations"),
+        ({"count": 0}, "1 to 50000 distinguishable orientations"),
+        ({"count": 50_001}, "1 to 50000 distinguishable orientations"),
         ({"size": 16}, "32 to 1024 pixels a side; got 16"),
         ({"seed": -1}, "seed of the solids is -1"),
     ]:

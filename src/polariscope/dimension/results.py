@@ -42,14 +42,14 @@ READING_COLUMNS = (
 )
 
 
-def result_rows(found: Mapping[str, Iterable[DimensionSearch]]) -> list[dict[str, Any]]:
-    """One row per dataset and algorithm; ``found`` maps a dataset's name to searches, usually one per seed.
+def result_rows(by_data: Mapping[str, Iterable[DimensionSearch]]) -> list[dict[str, Any]]:
+    """One row per dataset and algorithm; ``by_data`` maps a dataset's name to searches, usually one per seed.
 
     ``models`` is the mean number of trainings a run, ``trusted`` the share of runs that passed the collapse guard.
     The deviation is that of the sample (0 for a single run).
     """
     rows = []
-    for dataset, searches in found.items():
+    for dataset, searches in by_data.items():
         groups: dict[tuple[str, int], list[DimensionSearch]] = {}
         for search in searches:
             groups.setdefault((search.algorithm, search.steps), []).append(search)
@@ -71,16 +71,16 @@ def result_rows(found: Mapping[str, Iterable[DimensionSearch]]) -> list[dict[str
 
 
 def dimension_findings(
-    found: Sequence[StableDimension], data: str, start: int, settings: Mapping[str, Any] | None = None
+    stable: Sequence[StableDimension], data: str, start: int, settings: Mapping[str, Any] | None = None
 ) -> Findings:
     """The document of the searches of several seeds on one data set."""
-    last = [one.last for one in found]
+    last = [one.last for one in stable]
     table = result_rows({data: last})
-    attempts = [attempt for one in found for attempt in one.attempts]
-    answers = [one.answer for one in found]
+    attempts = [attempt for one in stable for attempt in one.attempts]
+    answers = [one.answer for one in stable]
     return Findings(
         f"Dimension of {data}",
-        headline(found),
+        headline(stable),
         [
             Records(
                 name="table",
@@ -110,11 +110,11 @@ def dimension_findings(
                 draw=lambda: trace_curves(last),
             ),
         ],
-        [note for one in found for note in doubts(one)],
+        [note for one in stable for note in doubts(one)],
         {
             "answers": answers,
-            "stable": [one.stable for one in found],
-            "trusted": [one.last.trusted for one in found],
+            "stable": [one.stable for one in stable],
+            "trusted": [one.last.trusted for one in stable],
             "start": start,
             "searches": [search_row(attempt) for attempt in attempts],
         },
@@ -122,12 +122,12 @@ def dimension_findings(
     )
 
 
-def headline(found: Sequence[StableDimension]) -> str:
+def headline(answers: Sequence[StableDimension]) -> str:
     """The answer in one sentence; doubts about it are stated, and an untrusted number is not stated first."""
-    trusted = [one for one in found if one.last.trusted]
-    all_answers = listed([str(one.answer) for one in found])
+    trusted = [one for one in answers if one.last.trusted]
+    all_answers = listed([str(one.answer) for one in answers])
     if not trusted:
-        ended = f"The search ended at {all_answers}" if len(found) == 1 else f"The searches ended at {all_answers}"
+        ended = f"The search ended at {all_answers}" if len(answers) == 1 else f"The searches ended at {all_answers}"
         return f"No trusted number: the models that decided have not learned to use their latents yet. {ended}."
     numbers = [one.answer for one in trusted]
     text = counted(numbers[0], "latent variable") if len(numbers) == 1 else f"{listed(list(map(str, numbers)))} latents"
@@ -138,14 +138,14 @@ def headline(found: Sequence[StableDimension]) -> str:
     elif not all(one.stable for one in trusted):
         several = any(len(one.attempts) > 1 for one in trusted)
         text += "; the answer still changes with more steps" if several else "; whether more steps change it is unknown"
-    if len(trusted) < len(found):
-        text += f". {counted(len(found) - len(trusted), 'seed')} of {len(found)} gave no trusted number"
+    if len(trusted) < len(answers):
+        text += f". {counted(len(answers) - len(trusted), 'seed')} of {len(answers)} gave no trusted number"
     return f"{text}."
 
 
-def doubts(found: StableDimension) -> list[str]:
+def doubts(answer: StableDimension) -> list[str]:
     """The reasons to doubt the answer of one seed."""
-    last, notes = found.last, []
+    last, notes = answer.last, []
     if not last.trusted:
         notes.append(
             "Models that decided the answer reconstruct hardly better than their mean: they have not learned to use "

@@ -45,8 +45,8 @@ def fondue(statistic: Callable[[int], float], start: int, threshold: float = 1.0
     grows with n the answer is exact; any other still ends, at an n that passes next to one that does not. A start of 0
     answers 0 at once, as the published loop does.
 
-    >>> found = fondue(lambda n: n - 19 + 0.5, start=4)
-    >>> found.answer, found.visited
+    >>> search = fondue(lambda n: n - 19 + 0.5, start=4)
+    >>> search.answer, search.visited
     (19, (4, 8, 16, 32, 24, 20, 18, 19))
     """
     n, cap = operator.index(start), operator.index(cap)
@@ -71,8 +71,8 @@ def binary_search(statistic: Callable[[int], float], low: int = 1, high: int = 2
 
     ``high`` itself is never evaluated: where everything below passes, the answer is ``high`` − 1, and ``capped``.
 
-    >>> found = binary_search(lambda n: n - 19 + 0.5)
-    >>> found.answer, len(found.visited)
+    >>> search = binary_search(lambda n: n - 19 + 0.5)
+    >>> search.answer, len(search.visited)
     (19, 8)
     """
     lower, upper = operator.index(low), operator.index(high)
@@ -125,8 +125,8 @@ def fondue_over_beta(
     The trace gap grows with β, so β is bisected on a logarithmic scale until the largest that passes and the smallest
     that does not are within a factor of ``precision``. Suggested as future work by Bonheme 2023, section 8.9.
 
-    >>> found = fondue_over_beta(lambda beta: beta / 3, precision=1.01)
-    >>> 3 / 1.01 < found.answer <= 3
+    >>> search = fondue_over_beta(lambda beta: beta / 3, precision=1.01)
+    >>> 3 / 1.01 < search.answer <= 3
     True
     """
     if not (0 < low < high and precision > 1):

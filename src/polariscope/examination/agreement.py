@@ -40,16 +40,18 @@ def rank_by_agreement(
     [1.0, 1.0]
     """
     subjects, world = subjects_and_world(models, data)
-    said = [embed(subject, world, count=count, seed=seed) for subject in subjects]
-    information = None if any(one.var is None for one in said) else [_information(one) for one in said]
-    return udr([one.mean for one in said], information, likeness)
+    representations = [embed(subject, world, count=count, seed=seed) for subject in subjects]
+    information = (
+        None if any(one.var is None for one in representations) else [_information(one) for one in representations]
+    )
+    return udr([one.mean for one in representations], information, likeness)
 
 
-def _information(said: Representation) -> FloatArray:
+def _information(representation: Representation) -> FloatArray:
     """What each latent says about the data, in nats, if all is Gaussian: ½ ln(1 + Var μ / E σ²).
 
     The published ranking leaves out latents near the prior. Those that a SlowVAE gives up are far from N(0, 1), and
     say as little: so what counts here is how far the mean moves.
     """
-    assert said.var is not None
-    return np.asarray(np.log1p(said.mean.var(axis=0) / said.var.mean(axis=0)) / 2, dtype=np.float64)
+    assert representation.var is not None
+    return np.asarray(np.log1p(representation.mean.var(axis=0) / representation.var.mean(axis=0)) / 2, dtype=np.float64)

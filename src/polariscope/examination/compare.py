@@ -194,14 +194,14 @@ def _looked_through(
         layers = [name for name in layer_names(subject.module) if not name.endswith("flatten")]
     rep = represent(subject, world, count=count, layers=layers or (), seed=seed, noise_seed=noise_seed)
     assert rep.index is not None
-    found: Activations = {"input": world.observe(rep.index).reshape(rep.count, -1).astype(np.float32)}
+    activations: Activations = {"input": world.observe(rep.index).reshape(rep.count, -1).astype(np.float32)}
     # Where forward is what encodes, the decoder runs in the same pass.
     decoder = [name for name in rep.layers if name in rep.decoder_layers or name.startswith("decoder.")]
-    found |= {name: values for name, values in rep.layers.items() if name not in decoder}
-    found["mean"] = rep.mean
+    activations |= {name: values for name, values in rep.layers.items() if name not in decoder}
+    activations["mean"] = rep.mean
     if rep.var is not None and rep.sample is not None:
-        found |= {"variance": rep.var, "sampled": rep.sample}
-    return found | {name: rep.layers[name] for name in decoder}, rep.notes
+        activations |= {"variance": rep.var, "sampled": rep.sample}
+    return activations | {name: rep.layers[name] for name in decoder}, rep.notes
 
 
 def compare(
@@ -228,7 +228,7 @@ def compare(
     )
     a, still_a = _moving(first_layers, "first")
     b, still_b = _moving(second_layers, "second")
-    found = similarity_matrix(a, b, measure, debiased)
+    matrix = similarity_matrix(a, b, measure, debiased)
     names = (subjects[0].name, subjects[1].name)
     both = zip(names, (assumed_a, assumed_b), strict=True)
     assumed = dict.fromkeys(f"{name}: {note}" for name, notes in both for note in notes)
@@ -240,10 +240,10 @@ def compare(
         if not (raw == raw[0]).all():
             before = float(similarity_matrix({"mean": a["mean"]}, {"mean": raw}, measure, debiased).values[0, 0])
     comparison = Comparison(
-        found.values,
-        found.rows,
-        found.columns,
-        (*assumed, *found.notes, *still_a, *still_b),
+        matrix.values,
+        matrix.rows,
+        matrix.columns,
+        (*assumed, *matrix.notes, *still_a, *still_b),
         measure=measure,
         models=names,
         chance={name: _chance(a[name], b[name], measure, debiased, seed) for name in latent},
@@ -261,9 +261,9 @@ def _chance(
     return Chance(float(values.mean()), float(values.max()))
 
 
-def _why_samples_differ(found: Comparison, first: Activations, second: Activations) -> list[str]:
+def _why_samples_differ(comparison: Comparison, first: Activations, second: Activations) -> list[str]:
     """A note on samples that are less alike than means: the noise in them, most of it in variables nobody uses."""
-    latent = found.latent
+    latent = comparison.latent
     if not {"mean", "sampled"} <= latent.keys() or latent["mean"] - latent["sampled"] < LESS:
         return []
     shares, passive, unused = [], [], 0

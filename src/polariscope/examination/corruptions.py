@@ -233,11 +233,11 @@ class Withstood(Tabular):
 
     def _values(self) -> list[Value]:
         low, high = self.interval
-        told = f"95 % interval {low:.3f} to {high:.3f}, of {self.examples} examples."
+        sentence = f"95 % interval {low:.3f} to {high:.3f}, of {self.examples} examples."
         entries = [
             Value("clean", "Accuracy, clean", self.clean, True, chance=self.chance, within_chance=not self.learned)
         ]
-        entries += [Value("mean", "Accuracy, corrupted", self.mean, True, meaning=told)]
+        entries += [Value("mean", "Accuracy, corrupted", self.mean, True, meaning=sentence)]
         if self.without_noise is not None:
             entries.append(
                 Value("without_noise", "Accuracy, corrupted by anything but noise", self.without_noise, True)
@@ -248,8 +248,8 @@ class Withstood(Tabular):
             entries.append(Value("mean_top5", f"Top-{TOP} accuracy, corrupted", mean, True))
         if self.reference_top1 is not None:
             problem = "" if self.errors else f"{self.reference} makes no error under any corruption"
-            told = f"Errors in percent of those of {self.reference}, which has 100."
-            entries.append(Value("mce", "Mean corruption error (mCE)", self.mce, False, problem, told))
+            sentence = f"Errors in percent of those of {self.reference}, which has 100."
+            entries.append(Value("mce", "Mean corruption error (mCE)", self.mce, False, problem, sentence))
         return entries
 
     def _columns(self) -> list[Column]:
@@ -355,17 +355,17 @@ def withstand(
         picture, middle = world.observe(example), levels[len(levels) // 2]
         gallery = np.concatenate([picture, *(changed(picture, kind, middle, example) for kind in groups)])
     shares = np.rint(right) / len(index)
-    found = [[Accuracies(float(s[0]), s[1:].reshape(len(groups), len(levels))) for s in one] for one in shares]
+    accuracies = [[Accuracies(float(s[0]), s[1:].reshape(len(groups), len(levels))) for s in one] for one in shares]
     return Withstood(
         subjects[0].name,
         suite,
         groups,
         levels,
         len(index),
-        found[0][0],
-        found[0][1] if len(guesses) > 1 else None,
+        accuracies[0][0],
+        accuracies[0][1] if len(guesses) > 1 else None,
         subjects[1].name if reference is not None else "",
-        found[1][0] if reference is not None else None,
+        accuracies[1][0] if reference is not None else None,
         gallery,
         (*subjects[0].notes, *notes),
         float(classes.max() / len(index)),
@@ -412,5 +412,5 @@ def outputs_of(factor: Target, outputs: int, name: str) -> tuple[NDArray[np.int6
             f"{name} scores {outputs} classes, and the data has {factor.size} ({factor.name}): give "
             "it data with the classes that it was trained for"
         )
-    told = f"{name} tells {outputs} classes apart; the {factor.size} of the data are taken as its outputs by number."
-    return meant.astype(np.int64), told
+    note = f"{name} tells {outputs} classes apart; the {factor.size} of the data are taken as its outputs by number."
+    return meant.astype(np.int64), note

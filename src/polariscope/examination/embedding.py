@@ -43,8 +43,8 @@ class Shelf:
             return None
         file = Path(reference.rpartition(":")[0]).expanduser().resolve()
         sources = [_bytes_hash(path.read_bytes()) for path in _sources(file)]
-        said = {"reference": reference, "sources": sources, "flags": flags}
-        return cls(place / "representations", _hash(said))
+        identity = {"reference": reference, "sources": sources, "flags": flags}
+        return cls(place / "representations", _hash(identity))
 
 
 def run_shelf(run: Run) -> Shelf:
@@ -92,12 +92,12 @@ def embed(
             return Representation.load(file)
         except ValueError:
             file.unlink()
-    found = represent(subject, world, **asked)
-    if found.nbytes <= LARGEST:
+    representation = represent(subject, world, **asked)
+    if representation.nbytes <= LARGEST:
         with suppress(OSError):  # a cache on a full or read-only disk is no reason to fail
             shelf.folder.mkdir(parents=True, exist_ok=True)
-            found.save(file)
-    return found
+            representation.save(file)
+    return representation
 
 
 def weights_hash(module: torch.nn.Module) -> str:
@@ -126,18 +126,18 @@ def _bytes_hash(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
-def _hash(said: Mapping[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(said, sort_keys=True, default=str).encode()).hexdigest()[:32]
+def _hash(identity: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(identity, sort_keys=True, default=str).encode()).hexdigest()[:32]
 
 
 def _data(description: Any) -> Any:
     """A world's description with size and time of the files it names: another file of that name is other data."""
     if isinstance(description, Mapping):
-        told = {key: _data(value) for key, value in description.items()}
+        described = {key: _data(value) for key, value in description.items()}
         path = description.get("path")
         if isinstance(path, str) and Path(path).exists():
-            told["files"] = _stamp(Path(path))
-        return told
+            described["files"] = _stamp(Path(path))
+        return described
     return [_data(item) for item in description] if isinstance(description, list) else description
 
 

@@ -171,9 +171,9 @@ class Examination(Tabular):
         settings = self.about.get("settings", {}) if settings is None else settings
         metrics = self.about.get("metrics", ()) if metrics is None else metrics
         environment = self.about.get("environment", {}) if environment is None else environment
-        told = any(value.chance is not None for value in self.values)
+        with_chance = any(value.chance is not None for value in self.values)
         measured = Values(
-            name="measures", title="Measures", hint=HINTS["measures"] if told else "", entries=self.values
+            name="measures", title="Measures", hint=HINTS["measures"] if with_chance else "", entries=self.values
         )
         parts: list[Part] = [self._headline(metrics)]
         if metrics:

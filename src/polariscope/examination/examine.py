@@ -132,8 +132,12 @@ def examine_run(
         )
     shelf = run_shelf(run) if keep and not fresh else None
     world, sentence, other = _data_of(run, data, part)
-    found = _examined_run(subject, run, world, sentence, count=count, seed=seed, measured=measured, shelf=shelf)
-    return replace(found, notes=[*found.notes, *_noted(run, found, part, seed, other)]) if keep else found
+    examination = _examined_run(subject, run, world, sentence, count=count, seed=seed, measured=measured, shelf=shelf)
+    return (
+        replace(examination, notes=[*examination.notes, *_noted(run, examination, part, seed, other)])
+        if keep
+        else examination
+    )
 
 
 def _data_of(run: Run, data: Data | None, part: Share) -> tuple[World, str, World | None]:
@@ -156,11 +160,11 @@ def _examined_run(
 ) -> Examination:
     """The model of a run on some data, with what the run adds to the document."""
     beta = config_of(run).objective.divergence_weight if beta is None else beta
-    found = _examined(subject, world, beta, **asked)
-    return replace(found, notes=[sentence.format(run=run.id), *found.notes], about=about_run(run))
+    examination = _examined(subject, world, beta, **asked)
+    return replace(examination, notes=[sentence.format(run=run.id), *examination.notes], about=about_run(run))
 
 
-def _noted(run: Run, found: Examination, part: Share, seed: int, other: World | None) -> list[str]:
+def _noted(run: Run, examination: Examination, part: Share, seed: int, other: World | None) -> list[str]:
     """Put the results into the record of a run, beside those on other examples, unless another process is writing it: a
     training would be set back by it. Returns a sentence if they are not there."""
     described = {} if other is None else worlds.describe(other)
@@ -168,8 +172,8 @@ def _noted(run: Run, found: Examination, part: Share, seed: int, other: World | 
     try:
         with hold(run.path):
             run.reload()
-            on = Basis(data, part, found.representation.count, seed, run.result.get("step"))
-            add(run, Examined(on, found.counts, found.measures))
+            on = Basis(data, part, examination.representation.count, seed, run.result.get("step"))
+            add(run, Examined(on, examination.counts, examination.measures))
     except InUseError as error:
         return [f"These results are not noted in run.json: {error}."]
     return []
@@ -212,10 +216,10 @@ def _examined(
                 subject = subject.without_decoder(error)
         notes += [note for note in subject.notes if note not in notes]
     known = None if table is None else table.adjusted
-    found = Examination(representation, variables, values, known, notes=notes, **pictures)
-    if pictures and (note := picture_note(world.shape, found.limits)):
+    examination = Examination(representation, variables, values, known, notes=notes, **pictures)
+    if pictures and (note := picture_note(world.shape, examination.limits)):
         notes.append(note)
-    return found
+    return examination
 
 
 def audit(subject: Subject, representation: Representation, beta: float) -> NDArray[np.float32]:

@@ -84,10 +84,10 @@ def check_extrapolation(
     Z1 of generated points is drawn from the codes of the points of the trained square.
     """
     subject, world = subject_and_world(model, data)
-    found = inside(world, LevelSets)
-    if found is None:
+    level_sets = inside(world, LevelSets)
+    if level_sets is None:
         raise ValueError("extrapolation beyond a square is asked of models of level-sets, whose levels are known there")
-    level: LevelSets = found[0]
+    level: LevelSets = level_sets[0]
     ends = [float(reach) for reach in reaches]
     if len(ends) < 2 or ends[0] <= 0 or any(b <= a for a, b in pairwise(ends)):
         raise ValueError(f"reaches need to be positive and to grow, from the trained square on; got {ends}")

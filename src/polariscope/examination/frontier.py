@@ -113,12 +113,12 @@ class Frontier(Tabular):
 
     @property
     def headline(self) -> str:
-        found = self.comparisons
+        comparisons = self.comparisons
         if len(self.models) < 2:
             return f"{self.models[0]} alone: a comparison needs a second model"
-        if not found:
+        if not comparisons:
             return "The models reach no common error of observations and property, so that nothing can be compared"
-        best = found[0]
+        best = comparisons[0]
         verb = "keeps" if best.deviation < best.rival_deviation else "does not keep"
         sure = "" if best.decided else " (not decided: intervals overlap, or fewer than five seeds)"
         return (

@@ -119,16 +119,16 @@ class Generalisation(Tabular):
     def ratios(self) -> dict[str, Floats]:
         """r of each new factor (see :func:`~polariscope.measures.generalisation.mean_ratio`); those at the mean have
         none."""
-        found = {}
+        records = {}
         for column in np.unique(self.out[self.out >= 0]):
             rows = self.out == column
             try:
-                found[self.factors[column]] = mean_ratio(
+                records[self.factors[column]] = mean_ratio(
                     self.predictions[rows], self.targets[rows], self.out[rows], self.train_mean
                 )
             except Undefined:  # all of them are at the mean, as the middle one of three values is
                 continue
-        return found
+        return records
 
     @property
     def leaderboard_row(self) -> dict[str, float]:
@@ -152,8 +152,8 @@ class Generalisation(Tabular):
         """A row for each factor."""
         new: dict[int, dict[str, float]] = {}
         if (self.out >= 0).any() and len(self.factors) > 1:
-            told = self.attribution
-            pairs = zip(told.new, told.out_of_distribution, told.in_distribution, strict=True)
+            attribution = self.attribution
+            pairs = zip(attribution.new, attribution.out_of_distribution, attribution.in_distribution, strict=True)
             new = {column: {"new": float(own), "others": float(rest)} for column, own, rest in pairs}
         return [
             {"factor": name, "seen": float(self.seen_scores[k]), "test": float(self.scores[k])}
@@ -199,9 +199,9 @@ class Generalisation(Tabular):
             Value("seen", "Mean R², seen", float(self.seen_scores.mean()), True),
         ]
         try:
-            told = self.attribution
-            pairs = (("new", "Mean R² of the one new factor", told.out_of_distribution),
-                     ("others", "Mean R² of the others there", told.in_distribution))  # fmt: skip
+            attribution = self.attribution
+            pairs = (("new", "Mean R² of the one new factor", attribution.out_of_distribution),
+                     ("others", "Mean R² of the others there", attribution.in_distribution))  # fmt: skip
             entries += [Value(name, title, float(scores.mean()), True) for name, title, scores in pairs]
         except Undefined as none:
             entries.append(Value("new", "Mean R² of the one new factor", None, True, problem=str(none)))
@@ -234,15 +234,15 @@ class Generalisation(Tabular):
                 )
             )
         if (self.out >= 0).any() and len(self.factors) > 1:
-            told = self.attribution
-            names = [self.factors[column] for column in told.new]
+            attribution = self.attribution
+            names = [self.factors[column] for column in attribution.new]
             charts.append(
                 Chart(
                     name="attribution",
                     title="Whose error it is",
                     hint=HINTS["attribution"],
                     draw=lambda: generalisation_figures.attribution_bars(
-                        names, told.out_of_distribution, told.in_distribution
+                        names, attribution.out_of_distribution, attribution.in_distribution
                     ),
                 )
             )
@@ -289,7 +289,7 @@ def generalise(
     new = one_ood(world, split)
     alone[new.numbers] = places[new.factor]
     variance = everything.var(0)
-    said = reference_predictions(train, test)
+    references = reference_predictions(train, test)
     return Generalisation(
         name or subject.name,
         world,
@@ -304,7 +304,7 @@ def generalise(
         train.mean(0),
         tuple(np.setdiff1d(whole, own) for whole, own in zip(everything.T, train.T, strict=True)),
         tuple(float(np.diff(np.unique(whole)).min(initial=1.0)) for whole in everything.T),
-        {reference: r_squared(values, test, variance) for reference, values in said.items()},
+        {reference: r_squared(values, test, variance) for reference, values in references.items()},
     )
 
 
@@ -315,9 +315,9 @@ class Likeness(SimilarityMatrix):
     @property
     def headline(self) -> str:
         between, truth = self.values[:-1, :-1], self.values[:-1, -1]
-        told = [f"at least {np.nanmin(between):.2f} of each other"] if np.isfinite(between).any() else []
-        told += [f"at most {np.nanmax(truth):.2f} of the truth"] if np.isfinite(truth).any() else []
-        return f"likeness of the predictions of {len(self.rows) - 1} models: {', '.join(told) or 'undefined'}"
+        similarities = [f"at least {np.nanmin(between):.2f} of each other"] if np.isfinite(between).any() else []
+        similarities += [f"at most {np.nanmax(truth):.2f} of the truth"] if np.isfinite(truth).any() else []
+        return f"likeness of the predictions of {len(self.rows) - 1} models: {', '.join(similarities) or 'undefined'}"
 
     def findings(self, settings: Mapping[str, Any] | None = None) -> Findings:
         return Findings(
@@ -343,9 +343,9 @@ def likeness(results: Mapping[str, Sequence[Generalisation]]) -> Likeness:
     runs = [result for several in results.values() for result in several]
     if not runs or any(not np.array_equal(runs[0].index, run.index) for run in runs):
         raise ValueError("models are compared on the same examples: give all of them the same world, split and seed")
-    said = {name: [run.predictions for run in several] for name, several in results.items()}
-    found = prediction_similarity(said, runs[0].targets, runs[0].out)
-    return Likeness(found.values, found.rows, found.columns, found.notes)
+    predictions = {name: [run.predictions for run in several] for name, several in results.items()}
+    similarity = prediction_similarity(predictions, runs[0].targets, runs[0].out)
+    return Likeness(similarity.values, similarity.rows, similarity.columns, similarity.notes)
 
 
 def dci_on_training_part(
@@ -360,13 +360,13 @@ def dci_on_training_part(
     """Disentanglement of models on the training part alone, the best first: used to choose settings without looking
     at held-out data (Spec 001a, section 9)."""
     part = SplitPart(world, split, "train")
-    found = {}
+    scores = {}
     for name, model in models.items():
         rep = represent(model, part, count=count, seed=seed)
         assert rep.factors is not None
         varying = (rep.factors != rep.factors[0]).any(0)
-        found[name] = dci(rep.mean, rep.factors[:, varying], probe, seed).disentanglement.value
-    return dict(sorted(found.items(), key=lambda pair: -pair[1]))
+        scores[name] = dci(rep.mean, rep.factors[:, varying], probe, seed).disentanglement.value
+    return dict(sorted(scores.items(), key=lambda pair: -pair[1]))
 
 
 def _asked(world: World) -> tuple[tuple[Target, ...], NDArray[np.int64]]:
@@ -384,8 +384,8 @@ def _asked(world: World) -> tuple[tuple[Target, ...], NDArray[np.int64]]:
 
 
 def _values_of(world: World, index: NDArray[np.int64]) -> Floats:
-    found = inside(world, Targeted, index)
-    values = Task(world, "all", "values").target_of(index) if found is None else found[0].target_of(found[1])
+    targeted = inside(world, Targeted, index)
+    values = Task(world, "all", "values").target_of(index) if targeted is None else targeted[0].target_of(targeted[1])
     return np.asarray(values, dtype=np.float64)
 
 
@@ -398,17 +398,17 @@ def _classes(world: World, asked: tuple[Target, ...]) -> int:
 def _predictions(
     subject: Subject, world: World, index: NDArray[np.int64], asked: tuple[Target, ...], classes: int
 ) -> Floats:
-    found = []
+    batches = []
     with subject.at_rest():
         for start in range(0, len(index), BATCH):
             x = to_tensor(world.observe(index[start : start + BATCH]))
-            found.append(subject.predict(x).reshape(len(x), -1).double().cpu().numpy())
-    told = np.concatenate(found)
-    if told.shape != (len(index), len(asked)):
+            batches.append(subject.predict(x).reshape(len(x), -1).double().cpu().numpy())
+    predicted = np.concatenate(batches)
+    if predicted.shape != (len(index), len(asked)):
         names = ", ".join(factor.name for factor in asked)
-        hint = ": it tells classes, and values are asked for" if told.shape[1] == classes else ""
+        hint = ": it predicts classes, but values are needed" if predicted.shape[1] == classes else ""
         raise ValueError(
-            f"{subject.name} gives {told.shape[1]} numbers for an observation, and the task has {len(asked)} targets "
+            f"{subject.name} gives {predicted.shape[1]} numbers per observation, but the task has {len(asked)} targets "
             f'({names}){hint}; train it to regress Task(world, "all", "values")'
         )
-    return told
+    return predicted

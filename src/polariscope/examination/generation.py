@@ -297,8 +297,8 @@ def _neighbourhood(known: Tensor, held: Tensor, samples: Tensor) -> tuple[NDArra
     scale = torch.where(spread > 1e-9, spread, torch.ones_like(spread))
 
     def nearest(x: Tensor) -> tuple[Tensor, Tensor]:
-        found = [torch.cdist(part / scale, scaled).min(1) for part in x.flatten(1).split(1024)]
-        return torch.cat([one.values for one in found]), torch.cat([one.indices for one in found])
+        nearest = [torch.cdist(part / scale, scaled).min(1) for part in x.flatten(1).split(1024)]
+        return torch.cat([one.values for one in nearest]), torch.cat([one.indices for one in nearest])
 
     apart, numbers = nearest(samples)
     usual = torch.quantile(nearest(held)[0].double(), FAR)

@@ -60,12 +60,12 @@ def predicted_var(model: Autoencoder, z: Tensor, beta: float = 1.0, chunk: int =
     σ_j = 1 / (1 + Σ_i h_i J_ij² / β), where h is the curvature of the negative log-likelihood in the decoder's
     output: 1/γ for a Gaussian of variance γ, p(1 − p) for Bernoulli logits.
     """
-    found = []
+    variances = []
     for part in z.split(chunk):
         output, jacobian = _jacobian(model.decode, part)
         squares = (jacobian.square() * _curvature(model, output)[:, :, None]).sum(1)
-        found.append(1 / (1 + squares / beta))
-    return torch.cat(found)
+        variances.append(1 / (1 + squares / beta))
+    return torch.cat(variances)
 
 
 def _jacobian(decode: Callable[[Tensor], Tensor], z: Tensor) -> tuple[Tensor, Tensor]:

@@ -27,8 +27,8 @@ class OverTraining(Tabular):
     @property
     def headline(self) -> str:
         first, last = self.rows[0], self.rows[-1]
-        told = [f"{name} from {_told(first[name])} to {_told(last[name])}" for name in first if name != "step"]
-        return f"{len(self.rows)} snapshots from step {first['step']} to {last['step']}: {', '.join(told)}"
+        changes = [f"{name} from {_told(first[name])} to {_told(last[name])}" for name in first if name != "step"]
+        return f"{len(self.rows)} snapshots from step {first['step']} to {last['step']}: {', '.join(changes)}"
 
     def records(self) -> list[Row]:
         return [dict(row) for row in self.rows]
@@ -57,8 +57,10 @@ def over_training(
     losses = dict(zip(*run.curve("loss", "held_out" if held_out else "train"), strict=True))
     rows = []
     for step in steps:
-        found = represent(load_model(run, step), world, count=count, seed=seed)
-        rows.append({"step": step, "loss": losses.get(step), **{name: _value(name, found) for name in measured}})
+        representation = represent(load_model(run, step), world, count=count, seed=seed)
+        rows.append(
+            {"step": step, "loss": losses.get(step), **{name: _value(name, representation) for name in measured}}
+        )
     return OverTraining(tuple(rows))
 
 

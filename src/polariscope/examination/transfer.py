@@ -180,9 +180,11 @@ class TransferMatrix(Tabular):
     @property
     def headline(self) -> str:
         labels = {**self.transfer, **self.combinations}
-        told = ", ".join(f"{name} is {label}" if label != "no gain" else f"{name} has no gain" for name, label in
+        sentences = ", ".join(f"{name} is {label}" if label != "no gain" else f"{name} has no gain" for name, label in
                          labels.items())  # fmt: skip
-        return f"{len(self.models)} models in {len(self.scenarios)} scenarios: {told or 'no bias has one of its own'}"
+        return (
+            f"{len(self.models)} models in {len(self.scenarios)} scenarios: {sentences or 'no bias has one of its own'}"
+        )
 
     def records(self) -> list[dict[str, Any]]:
         """A row for each model: its score in every scenario, the one it was made for, and its label."""

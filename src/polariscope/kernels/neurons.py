@@ -121,13 +121,13 @@ def clusters(seen: Neurons, radius: float = 0.1, least: float = 0.02) -> list[Cl
     of all neurons. (DBSCAN, Ester et al. 1996.)
     """
     minimum = max(2, math.ceil(least * len(seen.size)))
-    found = []
+    gathered = []
     for side in (seen.ratio < 0, seen.ratio >= 0):
         rows = np.flatnonzero(side & np.isfinite(seen.position).all(1))
         if len(rows) >= minimum:
             label = DBSCAN(eps=radius, min_samples=minimum).fit_predict(seen.position[rows])
-            found += [_cluster(seen, rows[label == i]) for i in range(label.max() + 1)]
-    return sorted(found, key=lambda cluster: -cluster.count)
+            gathered += [_cluster(seen, rows[label == i]) for i in range(label.max() + 1)]
+    return sorted(gathered, key=lambda cluster: -cluster.count)
 
 
 def _cluster(seen: Neurons, rows: NDArray[np.intp]) -> Cluster:

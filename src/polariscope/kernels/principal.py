@@ -197,8 +197,8 @@ def separability(functions: ArrayLike, labels: ArrayLike, neighbours: int = 10, 
     parts = StratifiedKFold(folds, shuffle=True, random_state=seed)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="The least populated class")  # a rare class is in few folds
-        found = cross_val_predict(KNeighborsClassifier(neighbours), points, classes, cv=parts)
-    return float((found == classes).mean())
+        predicted = cross_val_predict(KNeighborsClassifier(neighbours), points, classes, cv=parts)
+    return float((predicted == classes).mean())
 
 
 def explained_by(
@@ -218,8 +218,8 @@ def explained_by(
     if values.ndim != 2 or len(values) != len(at):
         raise ValueError(f"components (p, r) need coordinates of as many inputs; got {values.shape} and {at.shape}")
     parts = KFold(folds, shuffle=True, random_state=seed)
-    found = cross_val_predict(KNeighborsRegressor(neighbours), at, values, cv=parts)
-    return torch.from_numpy(1 - np.square(values - found).mean(0) / values.var(0))
+    predicted = cross_val_predict(KNeighborsRegressor(neighbours), at, values, cv=parts)
+    return torch.from_numpy(1 - np.square(values - predicted).mean(0) / values.var(0))
 
 
 @dataclass(frozen=True, eq=False)

@@ -321,9 +321,9 @@ def _end_of(number: int, loaded: dict[str, str], packed: bytes, pipe: Connection
     except BaseException as error:
         if isinstance(error, KeyboardInterrupt):
             raise
-        said = plugins.blamed(error)
-        said.add_note("".join(traceback.format_exception(error)))
-        end = Failed(number, _sendable(said))
+        blamed = plugins.blamed(error)
+        blamed.add_note("".join(traceback.format_exception(error)))
+        end = Failed(number, _sendable(blamed))
     return end
 
 

@@ -77,27 +77,27 @@ def _ask(question: Mapping[str, Any], tables: Mapping[str, pa.Table], limits: Li
     streams = {name: _stream(table) for name, table in tables.items()}
     sizes = [(name, len(stream)) for name, stream in streams.items()]
     asked = {**question, "tables": sizes, "seconds": limits.seconds, "megabytes": limits.megabytes, "rows": limits.rows}
-    told = _run(b"".join([json.dumps(asked).encode(), b"\n", *streams.values()]), limits)
-    if "error" in told:
-        raise ValueError(_sentence(told["error"], told["message"], tables, limits))
-    if len(told["rows"]) > limits.rows:
+    answer = _run(b"".join([json.dumps(asked).encode(), b"\n", *streams.values()]), limits)
+    if "error" in answer:
+        raise ValueError(_sentence(answer["error"], answer["message"], tables, limits))
+    if len(answer["rows"]) > limits.rows:
         raise ValueError(
             f"the query gives more than {limits.rows:,} rows: ask for fewer (limit, group by), or allow more with "
             "--max-rows (limits.rows in Python)"
         )
-    names = _distinct(told["names"])
-    return [dict(zip(names, row, strict=True)) for row in told["rows"]]
+    names = _distinct(answer["names"])
+    return [dict(zip(names, row, strict=True)) for row in answer["rows"]]
 
 
 def _run(request: bytes, limits: Limits) -> dict[str, Any]:
     """What the process of a query answers; however this ends, the process has ended too."""
-    found = os.pathsep.join(path for path in sys.path if path)
+    paths = os.pathsep.join(path for path in sys.path if path)
     process = subprocess.Popen(
         [sys.executable, "-P", str(PROCESS)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        env={**os.environ, "PYTHONPATH": found},
+        env={**os.environ, "PYTHONPATH": paths},
     )
     try:
         answer, complaint = process.communicate(request, timeout=limits.seconds)

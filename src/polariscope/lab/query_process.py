@@ -54,8 +54,8 @@ def _answer(asked: Mapping[str, Any], tables: Mapping[str, pa.Table]) -> dict[st
         if asked["of"]:
             relation = database.view(asked["of"]).filter(asked["text"]).order(asked["order"])
             shown = asked["columns"]
-            found = relation if shown is None else relation.select(*map(duckdb.ColumnExpression, shown))
-            return {"names": found.columns, "rows": found.limit(asked["rows"] + 1).fetchall()}
+            columns = relation if shown is None else relation.select(*map(duckdb.ColumnExpression, shown))
+            return {"names": columns.columns, "rows": columns.limit(asked["rows"] + 1).fetchall()}
         statements = duckdb.extract_statements(asked["text"])
         if len(statements) != 1:
             return {"error": "statements", "message": str(len(statements))}

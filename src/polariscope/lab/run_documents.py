@@ -100,11 +100,11 @@ def _older_kind(run: Run) -> str:
     if not (run.path / MACHINES).is_file():
         return ""
     try:
-        told = load(run.path)[0].json()
+        document = load(run.path)[0].json()
     except ValueError:
         return "examine"
     known = str(run.record["kind"])
-    return known if known != "train" and KIND.fullmatch(known) else "kernel" if "verdict" in told else "examine"
+    return known if known != "train" and KIND.fullmatch(known) else "kernel" if "verdict" in document else "examine"
 
 
 def _adopt(run: Run) -> None:

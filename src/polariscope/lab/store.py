@@ -292,9 +292,9 @@ class Store:
             path = Path(name)
             return checked_run(path if path.name not in ("", "..") else path.resolve())
         if name == "latest":
-            found = self.runs()
-            if found:
-                return max(found, key=lambda run: (run.record["updated"], run.record["created"]))
+            runs = self.runs()
+            if runs:
+                return max(runs, key=lambda run: (run.record["updated"], run.record["created"]))
         folders = self.folders()
         matches = [path for path in folders if path.name == name] or [p for p in folders if _name_of(p) == name]
         if not matches:
@@ -311,13 +311,13 @@ class Store:
     def runs(self) -> list[Run]:
         """All readable runs, oldest first."""
         self.problems.clear()
-        found = []
+        runs = []
         for path in self.folders():
             try:
-                found.append(checked_run(path))
+                runs.append(checked_run(path))
             except ValueError as error:
                 self.problems.append(str(error))
-        return sorted(found, key=lambda run: run._record["created"])
+        return sorted(runs, key=lambda run: run._record["created"])
 
     def named(self, name: str) -> list[Run]:
         """The runs with that id or that name; of runs that were copied, there may be several."""

@@ -81,8 +81,8 @@ def manipulation_findings(manipulated: Manipulated, report: Mapping[str, Any]) -
     ]
     rows.append({"what": "disentanglement of principal components", **report["pca_score"]})
     for kind in ("local", "global"):
-        told = {"before": before[f"{kind}_angle"], "after": after[f"{kind}_angle"]}
-        rows.append({"what": f"angle of the leading direction to a factor, {kind} (degrees)", **told})
+        angles = {"before": before[f"{kind}_angle"], "after": after[f"{kind}_angle"]}
+        rows.append({"what": f"angle of the leading direction to a factor, {kind} (degrees)", **angles})
     notes = [] if report["injective"] else ["Some observations became alike: nothing can tell them apart any more."]
     if "entangled_loss" in report:
         losses = f"entangled {report['entangled_loss']:.4g}, disentangled {report['disentangled_loss']:.4g}"
@@ -109,9 +109,9 @@ def manipulation_findings(manipulated: Manipulated, report: Mapping[str, Any]) -
 def _lost(report: Mapping[str, Any]) -> str:
     """What the manipulation did not leave alone, though it should have: factors that can no longer be recovered."""
     falls = {name: one for name, one in report["factor_recovery"].items() if one["before"] - one["after"] > LOST}
-    told = [f"{name} from {one['before']:.2f} to {one['after']:.2f}" for name, one in falls.items()]
-    if told:
-        return f"; factors were lost, as far as they can be recovered: {', '.join(told)}"
+    changes = [f"{name} from {one['before']:.2f} to {one['after']:.2f}" for name, one in falls.items()]
+    if changes:
+        return f"; factors were lost, as far as they can be recovered: {', '.join(changes)}"
     return "" if report["injective"] else "; some observations became alike, so that factors were lost"
 
 

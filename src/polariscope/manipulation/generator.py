@@ -124,10 +124,10 @@ class Learned:
 
     def fit(self, world: World, seed: int, tell: Tell) -> Fitted:
         config = RunConfig(world, self.objective, self.model, replace(self.training, evaluate_every=0))
-        found = train_restarts(config, self.restarts, self.score, tell)
-        picked = extremes([one.score for one in found], self.pairs)
-        best, worst = [found[i] for i in picked.best], [found[i] for i in picked.worst]
-        return self.against(world, best, worst, seed, tell, found)
+        restarts = train_restarts(config, self.restarts, self.score, tell)
+        picked = extremes([one.score for one in restarts], self.pairs)
+        best, worst = [restarts[i] for i in picked.best], [restarts[i] for i in picked.worst]
+        return self.against(world, best, worst, seed, tell, restarts)
 
     def against(
         self,

@@ -75,14 +75,14 @@ def train_restarts(
 ) -> list[Restart]:
     """Train ``config`` from ``count`` seeds in a row, beginning with its own, and score each."""
     value = _scorer(score)
-    found = []
+    restarts = []
     for number, one in enumerate(over_seeds(config, count), 1):
         step = paced(partial(tell, f"restart {number} of {count}"), one.training.steps)
         model = train_in_memory(one, Listeners(step=step))
         seen = represent(model, one.world, count=SCORED, seed=one.training.seed)
         var = () if seen.var is None else tuple(float(v) for v in seen.var.mean(axis=0))
-        found.append(Restart(one.training.seed, value(seen), model, var))
-    return found
+        restarts.append(Restart(one.training.seed, value(seen), model, var))
+    return restarts
 
 
 def _scorer(score: Score) -> Callable[[Representation], float]:

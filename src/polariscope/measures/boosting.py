@@ -261,12 +261,12 @@ def _best_splits(latents: _Latents, gradient: Singles, node: NDArray[np.uint8], 
         for part in zip(*sums, strict=True)
     )
     gains = _edge_gains(left, below)
-    found = np.flatnonzero(gains.max(axis=0) > NOTHING)
+    improving = np.flatnonzero(gains.max(axis=0) > NOTHING)
     gain, highest = np.zeros(latent.shape), np.full(latent.shape, latents.ranks.shape[1], dtype=latents.ranks.dtype)
-    if len(found):
-        edge, left, below = gains[:, found].argmax(axis=0), left[:, found], below[:, found]
-        gain.flat[found], highest.flat[found] = _best_places(
-            latents, gradient, node, latent.flat[found], *np.divmod(found, trees), edge, left, below
+    if len(improving):
+        edge, left, below = gains[:, improving].argmax(axis=0), left[:, improving], below[:, improving]
+        gain.flat[improving], highest.flat[improving] = _best_places(
+            latents, gradient, node, latent.flat[improving], *np.divmod(improving, trees), edge, left, below
         )
     return latent, gain, highest
 

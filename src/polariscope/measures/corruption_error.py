@@ -117,10 +117,10 @@ def mean_without(values: Mapping[str, float], groups: Mapping[str, str], group: 
 
 
 def _errors(errors: ArrayLike, what: str) -> FloatArray:
-    found = np.asarray(as_array(errors), dtype=np.float64)
-    found = found[:, None] if found.ndim == 1 else found
-    if found.ndim != 2 or not found.size or not np.isfinite(found).all() or found.min() < 0:
+    table = np.asarray(as_array(errors), dtype=np.float64)
+    table = table[:, None] if table.ndim == 1 else table
+    if table.ndim != 2 or not table.size or not np.isfinite(table).all() or table.min() < 0:
         raise ValueError(
             f"{what} need shape (corruptions, severities), finite and not negative; got shape {np.shape(errors)}"
         )
-    return found
+    return table

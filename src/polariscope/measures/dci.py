@@ -187,14 +187,14 @@ def _probed(
     if probe == "boosting":
         return boosted_together(z, targets, held, continuous, rounds)
     classifier, regressor, settings = FROM_SCIKIT[probe]
-    found = []
+    importances = []
     for target, regressed in zip(targets, continuous, strict=True):
         leaves = max(64, 0 if regressed else 2 * len(np.unique(target)))
         own = {"max_leaf_nodes": leaves} if probe == "tree" else settings
         own = own | {"n_estimators": rounds} if probe == "gbt" and rounds is not None else own
         model = (regressor if regressed else classifier)(random_state=seed, **own).fit(z, target)
-        found.append((model.feature_importances_, model.predict(held)))
-    return found
+        importances.append((model.feature_importances_, model.predict(held)))
+    return importances
 
 
 def _scores(importance: FloatArray, accuracy: FloatArray, samples: int, settings: dict[str, Any]) -> DCIScores:

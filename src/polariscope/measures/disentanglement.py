@@ -325,11 +325,11 @@ def _all_scores(
         "sap": lambda: sap(z, v, seed=seed, train=train, test=test),
         "neighbour-score": lambda: neighbour_score(*some(train + test), seed=seed),
     }
-    found: dict[str, Score] = {}
+    scores: dict[str, Score] = {}
     undefined: dict[str, str] = {}
     for name in wanted:
         try:
-            found[name] = ways[name]()
+            scores[name] = ways[name]()
         except ValueError as error:
             undefined[name] = str(error)
-    return found, undefined
+    return scores, undefined

@@ -74,8 +74,8 @@ def attribute(predictions: ArrayLike, targets: ArrayLike, out: ArrayLike, varian
     A modular model keeps the others near the score of a random split. Samples with ``out`` −1 are passed over.
 
     >>> y = np.array([[0.5, 0.0], [0.5, 1.0]])
-    >>> found = attribute([[0.0, 0.0], [0.5, 1.0]], y, [0, 0], [0.25, 0.25])
-    >>> found.out_of_distribution.tolist(), found.in_distribution.tolist()
+    >>> attribution = attribute([[0.0, 0.0], [0.5, 1.0]], y, [0, 0], [0.25, 0.25])
+    >>> attribution.out_of_distribution.tolist(), attribution.in_distribution.tolist()
     ([0.5], [1.0])
     """
     y, f = _alike(predictions, targets)
@@ -144,14 +144,14 @@ def prediction_similarity(
     values = np.full((len(names), len(names)), np.nan)
     lacking = set()
     for i, j in product(range(len(names)), repeat=2):
-        found = []
+        similarities = []
         for (a, first), (b, second) in product(enumerate(standard[names[i]]), enumerate(standard[names[j]])):
             if i == j and a == b:
                 continue
             pairs = [(c, first[c], second[c]) for c in rows]
             lacking |= {(names[i], c) for c, x, _ in pairs if x is None}
-            found += [[float(x @ z) for _, x, z in pairs if x is not None and z is not None]]
-        defined = [np.mean(rho) for rho in found if rho]
+            similarities += [[float(x @ z) for _, x, z in pairs if x is not None and z is not None]]
+        defined = [np.mean(rho) for rho in similarities if rho]
         if defined:
             values[i, j] = np.mean(defined)
     notes = tuple(f"{name} is constant in factor {c} where it is new, which has no ρ" for name, c in sorted(lacking))
@@ -165,8 +165,8 @@ def reference_predictions(train: ArrayLike, targets: ArrayLike) -> dict[str, Flo
     its ends; ``nearest`` says the nearest value that it has seen. A model that is worse than ``clip`` to extrapolate is
     worse than one that is perfect inside and goes no further (Spec 001a, O19 to O21).
 
-    >>> said = reference_predictions([[0.0], [0.5]], [[0.2], [1.0]])
-    >>> {name: values[:, 0].tolist() for name, values in said.items()}
+    >>> references = reference_predictions([[0.0], [0.5]], [[0.2], [1.0]])
+    >>> {name: values[:, 0].tolist() for name, values in references.items()}
     {'constant': [0.25, 0.25], 'clip': [0.2, 0.5], 'nearest': [0.0, 0.5]}
     """
     seen, y = (np.asarray(as_array(x), dtype=np.float64, order="F") for x in (train, targets))  # a factor at a time
@@ -222,8 +222,8 @@ class Correlation:
 def correlation(first: ArrayLike, second: ArrayLike) -> Correlation:
     """Whether one score of models predicts another, such as disentanglement the R² of a readout (Spec 001a, 10.5).
 
-    >>> found = correlation([0.1, 0.2, 0.4, 0.3], [0.5, 0.6, 0.9, 0.7])
-    >>> round(found.pearson, 3), found.spearman
+    >>> result = correlation([0.1, 0.2, 0.4, 0.3], [0.5, 0.6, 0.9, 0.7])
+    >>> round(result.pearson, 3), result.spearman
     (0.983, 1.0)
     """
     x, y = np.asarray(first, dtype=np.float64), np.asarray(second, dtype=np.float64)

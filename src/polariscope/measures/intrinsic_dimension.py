@@ -84,8 +84,8 @@ def mle(
     1.0
     """
     _check_variant([k], average, ddof)
-    found = nearest_neighbours(x, k, duplicates)
-    return _mle_at(found, k, average, ddof, _draws(found.samples, anchor, runs, seed))
+    neighbours = nearest_neighbours(x, k, duplicates)
+    return _mle_at(neighbours, k, average, ddof, _draws(neighbours.samples, anchor, runs, seed))
 
 
 def mle_from_distances(distances: ArrayLike, average: Average = "mg", ddof: Literal[1, 2] = 1) -> float:
@@ -169,10 +169,10 @@ def dimension_profile(
     if not ks:
         raise ValueError("ks is empty: name at least one number of neighbours")
     _check_variant(ks, average, ddof)
-    found = nearest_neighbours(x, max(ks[-1], 2), duplicates)
-    draws = _draws(found.samples, anchor, runs, seed)
-    estimates = tuple(_mle_at(found, k, average, ddof, draws) for k in ks)
-    return DimensionProfile(estimates, _on_plateau(estimates, tolerance), _twonn_of(found, twonn_anchor))
+    neighbours = nearest_neighbours(x, max(ks[-1], 2), duplicates)
+    draws = _draws(neighbours.samples, anchor, runs, seed)
+    estimates = tuple(_mle_at(neighbours, k, average, ddof, draws) for k in ks)
+    return DimensionProfile(estimates, _on_plateau(estimates, tolerance), _twonn_of(neighbours, twonn_anchor))
 
 
 def plateau(values: Sequence[float], tolerance: float = 0.1) -> slice:
@@ -210,10 +210,10 @@ def _mle_at(
     )
 
 
-def _twonn_of(found: Neighbours, anchor: float) -> DimensionEstimate:
+def _twonn_of(neighbours: Neighbours, anchor: float) -> DimensionEstimate:
     if not 0 < anchor < 1:
         raise ValueError(f"the anchor of TwoNN is a fraction between 0 and 1, both excluded; got {anchor}")
-    ratios = np.sort(np.log(found.distances[:, 1] / found.distances[:, 0]))
+    ratios = np.sort(np.log(neighbours.distances[:, 1] / neighbours.distances[:, 0]))
     # The largest ratios are the least certain and weigh most in Σx²: they are left out.
     x = ratios[: max(2, int(anchor * len(ratios)))]
     y = -np.log1p(-np.arange(len(x)) / len(ratios))
@@ -223,7 +223,7 @@ def _twonn_of(found: Neighbours, anchor: float) -> DimensionEstimate:
             "TwoNN is undefined: first and second neighbours are equally far for every sample kept, as on a regular "
             "grid; use mle with a larger k"
         )
-    return DimensionEstimate(float(x @ y) / squares, "twonn", 2, found.samples, found.duplicates)
+    return DimensionEstimate(float(x @ y) / squares, "twonn", 2, neighbours.samples, neighbours.duplicates)
 
 
 def _log_ratios(distances: NDArray[np.float64]) -> NDArray[np.float64]:

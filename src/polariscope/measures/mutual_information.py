@@ -96,8 +96,8 @@ def _information(points: FloatArray, classes: NDArray[np.int64], k: int) -> floa
     logits = np.empty((len(points), len(counts)))
     for label in range(len(counts)):
         # One neighbour more, because a sample finds itself (or a twin, which is as near) first among its own class.
-        found = cKDTree(points[classes == label]).query(points, k=[k, k + 1])[0]
-        logits[:, label] = -points.shape[1] * np.log(np.where(classes == label, found[:, 1], found[:, 0]) + TIE)
+        distances = cKDTree(points[classes == label]).query(points, k=[k, k + 1])[0]
+        logits[:, label] = -points.shape[1] * np.log(np.where(classes == label, distances[:, 1], distances[:, 0]) + TIE)
     posterior = np.exp(logits - logsumexp(logits, axis=1, keepdims=True))
     nats = entr(counts / len(points)).sum() - entr(posterior).sum(axis=1).mean()
     return float(nats / np.log(2))

@@ -103,8 +103,8 @@ def nearest_neighbours(x: Array, k: int, duplicates: Duplicates = "remove") -> N
     ``duplicates`` says what becomes of samples that repeat an earlier one: they are removed, or the data is rejected.
     Two samples at distance zero would otherwise make every ratio of distances meaningless.
 
-    >>> found = nearest_neighbours(np.array([[0.0], [1.0], [3.0], [3.0]]), k=1)
-    >>> found.distances.ravel().tolist(), found.indices.ravel().tolist(), found.duplicates
+    >>> neighbours = nearest_neighbours(np.array([[0.0], [1.0], [3.0], [3.0]]), k=1)
+    >>> neighbours.distances.ravel().tolist(), neighbours.indices.ravel().tolist(), neighbours.duplicates
     ([1.0, 1.0, 2.0], [1, 0, 1], 1)
     """
     if duplicates not in ("remove", "reject"):
@@ -195,8 +195,8 @@ def _nominate(
     """Score and numbers of the points with the smallest |b|²/2 - ab; the score returned is the last nominee's."""
     scores = torch.addmm(half_squares, queries, points.T, alpha=-1)
     scores[torch.arange(len(rows), device=rows.device), rows] = torch.inf  # a sample is not its own neighbour
-    found = scores.topk(wanted, dim=1, largest=False, sorted=False)
-    return found.values.amax(1), found.indices
+    nearest = scores.topk(wanted, dim=1, largest=False, sorted=False)
+    return nearest.values.amax(1), nearest.indices
 
 
 def _nearest_of(points: Tensor, rows: Tensor, nominees: Tensor, k: int) -> tuple[Tensor, Tensor]:

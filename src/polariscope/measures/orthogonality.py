@@ -175,8 +175,8 @@ def orthogonality(jacobians: ArrayLike, active: ArrayLike | None = None, toleran
     scale, and to signed permutations of the latents. A distance of 0 says that the columns are orthogonal, not that
     they follow the factors.
 
-    >>> found = orthogonality([[4.0, 1.0], [-3.0, 1.0], [5.0, -1.0]])
-    >>> round(found.value, 6), found.singular_values.round(4).tolist(), found.directions.tolist()
+    >>> result = orthogonality([[4.0, 1.0], [-3.0, 1.0], [5.0, -1.0]])
+    >>> round(result.value, 6), result.singular_values.round(4).tolist(), result.directions.tolist()
     (0.119181, [[7.0949, 1.6316]], [[0, 1]])
     """
     values = np.asarray(as_array(jacobians), dtype=np.float64)

@@ -130,14 +130,14 @@ def seed_table(
         model: {score: v if isinstance(v, Summary) else summarise(v) for score, v in row.items()}
         for model, row in scores.items()
     }
-    found: dict[str, dict[str, Mark]] = {model: dict.fromkeys(row, "") for model, row in cells.items()}
+    standing: dict[str, dict[str, Mark]] = {model: dict.fromkeys(row, "") for model, row in cells.items()}
     for score in dict.fromkeys(score for row in cells.values() for score in row):
         higher = higher_is_better if isinstance(higher_is_better, bool) else higher_is_better.get(score)
         if higher is not None:
             column = {model: row[score] for model, row in cells.items() if score in row}
             for model, mark in zip(column, marks(list(column.values()), level, higher), strict=True):
-                found[model][score] = mark
-    return SeedTable(cells, found)
+                standing[model][score] = mark
+    return SeedTable(cells, standing)
 
 
 def relative_change(before: ArrayLike, after: ArrayLike) -> FloatArray:

@@ -119,8 +119,8 @@ def transition_statistics(
     that there is more chance in all of this than ``n`` tells.
 
     >>> steps = np.random.default_rng(0).laplace(size=(2000, 2))
-    >>> found = transition_statistics(steps, ("x", "y"))
-    >>> [round(row.fit.alpha) for row in found.rows], abs(found.dependence[0].natural) < 0.1
+    >>> statistics = transition_statistics(steps, ("x", "y"))
+    >>> [round(row.fit.alpha) for row in statistics.rows], abs(statistics.dependence[0].natural) < 0.1
     ([1, 1], True)
     """
     sets = deltas if isinstance(deltas, Mapping) else {"data": deltas}
@@ -133,7 +133,7 @@ def transition_statistics(
             for data, table in changes.items()
             for factor, column in zip(names, table.T, strict=True)
         ),
-        tuple(found for data, table in changes.items() for found in dependence(table, names, data, seed)),
+        tuple(statistics for data, table in changes.items() for statistics in dependence(table, names, data, seed)),
         shapes_by_gap(by_gap or {}, names, seed, location=location),
     )
 

@@ -35,8 +35,8 @@ class TransitionFit:
 
     def density(self, u: ArrayLike, family: str = "generalised") -> NDArray[np.float64]:
         """The fitted density of a family."""
-        found = self.families[family]
-        return density(np.asarray(u, dtype=float) - found.location, found.alpha, found.rate)
+        fitted = self.families[family]
+        return density(np.asarray(u, dtype=float) - fitted.location, fitted.alpha, fitted.rate)
 
 
 def fit_transitions(deltas: ArrayLike, location: float | None = 0.0) -> TransitionFit:
@@ -46,8 +46,8 @@ def fit_transitions(deltas: ArrayLike, location: float | None = 0.0) -> Transiti
     :func:`polariscope.theory.transitions.fit`. Klindt and others, Towards nonlinear disentanglement in natural data
     with temporal sparse coding (2021), figure 1; Spec 001a, section 4.4.
 
-    >>> found = fit_transitions(np.random.default_rng(0).laplace(size=20_000))
-    >>> round(found.alpha, 1), round(found.scale, 1)
+    >>> fitted = fit_transitions(np.random.default_rng(0).laplace(size=20_000))
+    >>> round(fitted.alpha, 1), round(fitted.scale, 1)
     (1.0, 1.0)
     """
     u = np.asarray(deltas, dtype=float).ravel()

@@ -51,10 +51,10 @@ class NoiseGenerator(nn.Module):
     def forward(self, z: Tensor) -> Tensor:
         """Noise from z ``(n, channels, height, width)``, which is larger by the border on every side."""
         *hidden, last = self.layers
-        found = z
+        features = z
         for layer in hidden:
-            found = layer(found).relu()
-        return last(found) + functional.pad(z, (-self.border,) * 4)
+            features = layer(features).relu()
+        return last(features) + functional.pad(z, (-self.border,) * 4)
 
     def noise_for(self, x: Tensor, weights: Tensor | None = None) -> Tensor:
         """One draw for each observation, of its shape; with other weights, in one row, if they are given."""

@@ -52,8 +52,8 @@ class CodeReader(nn.Module):
         return x.flatten(1) if self.of is None else self.of.encode(x)
 
     def forward(self, x: Tensor) -> Tensor:
-        told: Tensor = self.readout(self._mean(x))
-        return told
+        predictions: Tensor = self.readout(self._mean(x))
+        return predictions
 
     def _mean(self, x: Tensor) -> Tensor:
         code = self.encode(x)

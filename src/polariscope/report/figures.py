@@ -147,9 +147,9 @@ def learning_curves(
 
 def terms_of(runs: Iterable[Sequence[Metric]]) -> list[str]:
     """The terms in some runs' metrics: the loss first, then its usual parts, then the rest by name."""
-    found = {term for rows in runs for _, _, term, _ in rows}
-    usual = [term for term in ("loss", "reconstruction", "kl") if term in found]
-    return usual + sorted(found - set(usual))
+    terms = {term for rows in runs for _, _, term, _ in rows}
+    usual = [term for term in ("loss", "reconstruction", "kl") if term in terms]
+    return usual + sorted(terms - set(usual))
 
 
 @styled

@@ -39,8 +39,10 @@ def answer(findings: Findings | Sequence[Findings], saved: object, as_json: bool
     (``report``), whatever ``more`` there is, and the document, or several as ``findings``. Returns exit code 0."""
     several = [findings] if isinstance(findings, Findings) else list(findings)
     if as_json:
-        told = several[0].json() if isinstance(findings, Findings) else {"findings": [one.json() for one in several]}
-        print(json_text({"report": None if saved is None else str(saved), **more, **told}))
+        document = (
+            several[0].json() if isinstance(findings, Findings) else {"findings": [one.json() for one in several]}
+        )
+        print(json_text({"report": None if saved is None else str(saved), **more, **document}))
         return 0
     for one in several:
         show(one, heading=len(several) > 1 or not isinstance(findings, Findings))
@@ -71,8 +73,8 @@ def side_by_side(several: Sequence[Findings], console: Terminal | None = None) -
 
 
 def _cell(findings: Findings, key: tuple[str, str]) -> str:
-    found = [e for part in findings.of(Values) if part.name == key[0] for e in part.entries if e.name == key[1]]
-    return _short(found[0]) if found else "-"
+    entries = [e for part in findings.of(Values) if part.name == key[0] for e in part.entries if e.name == key[1]]
+    return _short(entries[0]) if entries else "-"
 
 
 def titled(title: str, lines: Iterable[str]) -> Iterator[RenderableType]:

@@ -55,15 +55,15 @@ def transition_planes(deltas: ArrayLike, names: Sequence[str], bins: int = 61, s
     Mass off the axes, which is gone below, says that the factors move together (Klindt et al. 2021, figure 11).
     """
     table = checked(deltas, names)
-    found = dependence(table, names, seed=seed)
-    if not found:
+    pairs = dependence(table, names, seed=seed)
+    if not pairs:
         raise ValueError(f"planes are of two factors; got {len(names)}")
     scaled = table / table.std(0)
-    figure = Figure(figsize=(2.1 * len(found), 4.4), layout="constrained")
-    rows = zip(figure.subplots(2, len(found), squeeze=False), (scaled, permuted(scaled, seed)), strict=True)
+    figure = Figure(figsize=(2.1 * len(pairs), 4.4), layout="constrained")
+    rows = zip(figure.subplots(2, len(pairs), squeeze=False), (scaled, permuted(scaled, seed)), strict=True)
     edges = np.linspace(-REACH, REACH, bins + 1)
     for row, (axes_of_row, shown) in enumerate(rows):
-        for axes, (i, j), pair in zip(axes_of_row, combinations(range(len(names)), 2), found, strict=True):
+        for axes, (i, j), pair in zip(axes_of_row, combinations(range(len(names)), 2), pairs, strict=True):
             axes.hist2d(shown[:, i], shown[:, j], [edges, edges], norm=LogNorm(), cmap="Blues", rasterized=True)
             correlation = round(pair.permuted if row else pair.natural, 2) + 0.0  # no minus before nothing
             axes.set_title(f"{'permuted' if row else 'as they are'}, ρ = {correlation:.2f}")

@@ -46,5 +46,5 @@ def subjects_and_world(
         raise ValueError("factors have a row per observation of the data: give the data as well")
     from polariscope.training.run import config_of  # here, as training takes a second to import
 
-    told = OWN_DATA.format(run=run.id)
-    return [replace(subject, notes=(*subject.notes, told)) for subject in subjects], config_of(run).world
+    note = OWN_DATA.format(run=run.id)
+    return [replace(subject, notes=(*subject.notes, note)) for subject in subjects], config_of(run).world

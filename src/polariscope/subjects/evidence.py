@@ -337,9 +337,9 @@ def returned_names(function: Any, places: int) -> tuple[str, ...]:
     except (OSError, TypeError, SyntaxError, ValueError):
         return ()
     returns = [node.value for node in ast.walk(tree) if isinstance(node, ast.Return)]
-    found = {tuple(map(_called, value.elts)) for value in returns if isinstance(value, ast.Tuple | ast.List)}
-    found = {names for names in found if len(names) == places}
-    return found.pop() if len(found) == 1 else ()
+    names_returned = {tuple(map(_called, value.elts)) for value in returns if isinstance(value, ast.Tuple | ast.List)}
+    names_returned = {names for names in names_returned if len(names) == places}
+    return names_returned.pop() if len(names_returned) == 1 else ()
 
 
 def _called(node: ast.expr) -> str:

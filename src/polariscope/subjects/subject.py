@@ -321,11 +321,11 @@ class Subject:
             if errors["values"] <= TIED * errors[best] and output.min() >= 0 and output.max() <= 1:
                 best = "values"
         others = ", ".join(f"{errors[name]:.3g} as {SPOKEN[name]}" for name in errors if name != best)
-        told = (
+        advice = (
             f"The decoder's output was read as {SPOKEN[best]}: its mean squared error is then {errors[best]:.3g} "
             f"({others}); --output (output= in Python) says otherwise."
         )
-        return replace(self, meaning=best, notes=(*self.notes, told))  # type: ignore[arg-type]
+        return replace(self, meaning=best, notes=(*self.notes, advice))  # type: ignore[arg-type]
 
 
 def _writes(tensor: Tensor) -> int | None:

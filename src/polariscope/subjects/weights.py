@@ -133,21 +133,21 @@ def _refused(path: Path, error: Exception) -> str:
     )
 
 
-def _unnested(found: Any, path: Path) -> dict[str, Tensor]:
+def _unnested(content: Any, path: Path) -> dict[str, Tensor]:
     """The mapping of names to tensors, wherever in a checkpoint it lies."""
     for _ in range(3):
-        if isinstance(found, nn.Module):
-            return found.state_dict()
-        if not isinstance(found, Mapping):
+        if isinstance(content, nn.Module):
+            return content.state_dict()
+        if not isinstance(content, Mapping):
             break
-        tensors = {str(name): value for name, value in found.items() if isinstance(value, Tensor)}
-        inner = next((found[name] for name in NESTED if isinstance(found.get(name), Mapping)), None)
+        tensors = {str(name): value for name, value in content.items() if isinstance(value, Tensor)}
+        inner = next((content[name] for name in NESTED if isinstance(content.get(name), Mapping)), None)
         if inner is None:
             if tensors:
                 return tensors
             break
-        found = inner
-    held = ", ".join(map(str, found)) if isinstance(found, Mapping) else type(found).__name__
+        content = inner
+    held = ", ".join(map(str, content)) if isinstance(content, Mapping) else type(content).__name__
     raise ValueError(f"{path} holds no weights by name, but {held or 'nothing'}: save model.state_dict()")
 
 

@@ -45,8 +45,8 @@ def check_attack(
         where = f"{name} in {norm}"
         result = attack(subject, x, y, norm=norm, seed=seed)
         _check_result(where, subject, result, x, y)
-        found = (result.distances > 0) & np.isfinite(result.distances)
-        require(bool(found.any()), f"{where} found no adversarial of any image")
+        adversarial = (result.distances > 0) & np.isfinite(result.distances)
+        require(bool(adversarial.any()), f"{where} found no adversarial of any image")
         require(attack.needs == "gradient" or not result.gradients.any(), f"{where} uses gradients and declares none")
         _check_repeats(where, attack, subject, result, x, y, seed)
         _check_starts(where, attack, subject, result, x, y, seed)
@@ -89,14 +89,14 @@ def _check_result(where: str, subject: Any, result: Attacked, x: Tensor, y: Tens
     require(bool(((images >= 0) & (images <= 1)).all()), f"{where} left the box [0, 1]")
     channels = x.shape[1] if x.ndim == 4 else 1
     change = length((images.to(x.dtype) - x).flatten(1), result.norm, channels).numpy()
-    found = np.isfinite(result.distances)
+    misled = np.isfinite(result.distances)
     require(
-        np.allclose(change[found], result.distances[found], rtol=1e-6, atol=1e-7),
+        np.allclose(change[misled], result.distances[misled], rtol=1e-6, atol=1e-7),
         f"{where} reports distances other than the norms of its changes",
     )
     decided, clean = _decided(subject, images), _decided(subject, x)
     adversarial = (decided != y if goal is None else decided == goal).numpy()
-    require(bool(adversarial[found].all()), f"{where} reports images that the classifier does not get wrong")
+    require(bool(adversarial[misled].all()), f"{where} reports images that the classifier does not get wrong")
     easy = (clean != y if goal is None else clean == goal).numpy()
     require(bool(((result.distances == 0) == easy).all()), f"{where}: distance 0 means misclassified without an attack")
     require(bool((result.queries >= 1).all()), f"{where} counts no question for some images")

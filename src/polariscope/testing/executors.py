@@ -61,7 +61,7 @@ def _waits(job: str, tell: Tell) -> None:
 
 
 def _check_results(name: str, make: Callable[[int], Executor]) -> set[int]:
-    told: dict[int, list[Any]] = {}
+    reports: dict[int, list[Any]] = {}
     results: dict[int, Any] = {}
     with closing(make(2)) as executor:
         for number in range(JOBS):
@@ -69,7 +69,7 @@ def _check_results(name: str, make: Callable[[int], Executor]) -> set[int]:
         for event in executor.events():
             require(event.number not in results, f"{name} tells more of job {event.number} after its end")
             if isinstance(event, Told):
-                told.setdefault(event.number, []).append(event.what)
+                reports.setdefault(event.number, []).append(event.what)
             else:
                 require(isinstance(event, Done), f"{name} ends a job that does no wrong with {event}")
                 results[event.number] = event.result if isinstance(event, Done) else None
@@ -79,7 +79,9 @@ def _check_results(name: str, make: Callable[[int], Executor]) -> set[int]:
     for number, (_, result) in results.items():
         require(result == 3 * number, f"{name} gives {result!r} as the result of job {number}: expected {3 * number}")
         expected = [(number, part) for part in range(3)]
-        require(told.get(number) == expected, f"{name} tells {told.get(number)} of job {number}: expected {expected}")
+        require(
+            reports.get(number) == expected, f"{name} tells {reports.get(number)} of job {number}: expected {expected}"
+        )
     processes = {process for process, _ in results.values()}
     require(len(processes) <= 2, f"{name} with 2 workers did {JOBS + 1} jobs in {len(processes)} processes")
     return processes

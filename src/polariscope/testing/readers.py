@@ -69,7 +69,7 @@ def _read_damaged(read: Callable[[Path], Any], path: Path, count: int, seed: int
                     return
             except Exception as error:  # noqa: BLE001 - whatever it is, it is told
                 place = traceback.extract_tb(error.__traceback__)[-1]
-                told = " ".join(str(error).split())
-                yield f"{FAULT}raises {type(error).__name__} ({told}) in {place.filename}, line {place.lineno}"
+                message = " ".join(str(error).split())
+                yield f"{FAULT}raises {type(error).__name__} ({message}) in {place.filename}, line {place.lineno}"
                 return
         file.write_bytes(whole)

@@ -21,8 +21,8 @@ def check_study(name: str, folder: Path, *, run: bool = True) -> None:
     all figures draw.
     """
     study = studies.get(name)()
-    for told in ("title", "source", "question"):
-        require(bool(getattr(study, told, "")), f"the study {name} has no {told}")
+    for fact in ("title", "source", "question"):
+        require(bool(getattr(study, fact, "")), f"the study {name} has no {fact}")
     scales: tuple[Scale, ...] = get_args(Scale)
     for scale in scales:
         jobs = [json.dumps(job, sort_keys=True) for job in study.jobs(scale)]

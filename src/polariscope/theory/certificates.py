@@ -146,12 +146,12 @@ class LinearGenerators:
         offset = self.offsets[labels][:, None] - self.offsets
         if norm == "l2":
             r = np.linalg.norm(own - flat, axis=1)[:, None]
-            found = separate_l2(r, code[:, None], self.least_distances(flat), gy, gc, offset)
+            distances = separate_l2(r, code[:, None], self.least_distances(flat), gy, gc, offset)
         elif norm == "linf":
-            found = self._separate_linf(flat, own, code, gy, gc, offset, box)
+            distances = self._separate_linf(flat, own, code, gy, gc, offset, box)
         else:
             raise ValueError(f"the separate bound is known in l2 and linf, not in {norm}: use the shared bound")
-        return _nearest_other(found, labels, self._right(flat, labels))
+        return _nearest_other(distances, labels, self._right(flat, labels))
 
     def shared(
         self, x: ArrayLike, y: ArrayLike, norm: Norm, box: bool = False, channels: int = 1, rounds: int = ROUNDS
@@ -162,21 +162,21 @@ class LinearGenerators:
         quadratics = self._fixed_code(flat, labels, own)
         low, high = (-flat, 1 - flat) if box or norm == "l0" else (None, None)
         if norm == "l0":
-            found = fewest_pixels(quadratics, -flat, 1 - flat, channels)
+            distances = fewest_pixels(quadratics, -flat, 1 - flat, channels)
         elif not self.shrinkage.any() and not quadratics.curvature.any():  # prototypes: nothing bends
-            found = nearest_in_halfspace(2 * quadratics.slope, -quadratics.constant, norm, low, high).distance
+            distances = nearest_in_halfspace(2 * quadratics.slope, -quadratics.constant, norm, low, high).distance
         else:
             along = np.matmul(quadratics.slope, quadratics.basis)
             rest = np.maximum((quadratics.slope**2).sum(-1) - (along**2).sum(-1), 0.0)
             bends = quadratics.bends[:, None] + quadratics.curvature[..., None]
             length = quadric_distance(quadratics.constant, along, rest, bends, quadratics.curvature)
             if norm == "l2" and low is None:
-                found = length
+                distances = length
             else:
-                found = dual_distance(quadratics, norm, low, high, rounds)
+                distances = dual_distance(quadratics, norm, low, high, rounds)
                 if norm == "l2":
-                    found = np.maximum(found, length)
-        best = _nearest_other(found.T, labels, self._right(flat, labels))
+                    distances = np.maximum(distances, length)
+        best = _nearest_other(distances.T, labels, self._right(flat, labels))
         if norm in ("l2", "linf"):  # the separate bound is below the shared one, but perhaps not below what was found
             best = np.maximum(best, self.separate(flat, labels, norm, box))
         return best
@@ -304,9 +304,9 @@ class LinearGenerators:
         return np.asarray(self.losses(flat).argmin(1) == labels)
 
 
-def _nearest_other(found: FloatArray, labels: NDArray[np.int64], right: NDArray[np.bool_]) -> FloatArray:
+def _nearest_other(distances: FloatArray, labels: NDArray[np.int64], right: NDArray[np.bool_]) -> FloatArray:
     """The smallest bound over the other classes; 0 for what is classified wrongly already."""
-    others = np.where(np.arange(found.shape[1]) == labels[:, None], np.inf, found)
+    others = np.where(np.arange(distances.shape[1]) == labels[:, None], np.inf, distances)
     return np.where(right, np.maximum(others.min(1), 0.0), 0.0)
 
 

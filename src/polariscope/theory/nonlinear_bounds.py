@@ -90,5 +90,5 @@ def _best_diagonal(
         entropy = 0.5 * d * (1 + np.log(2 * np.pi)) + np.log(std).sum()
         return float(-(mass @ log_joint(mean + noise * std)) - entropy)
 
-    found = minimize(negative, np.zeros(2 * d), method="BFGS", options={"gtol": 1e-7})
-    return start + unit * found.x[:d], -float(found.fun)
+    optimum = minimize(negative, np.zeros(2 * d), method="BFGS", options={"gtol": 1e-7})
+    return start + unit * optimum.x[:d], -float(optimum.fun)

@@ -15,8 +15,8 @@ class PCA:
     """Directions of largest variance, as columns, with these variances (divided by n − 1), largest first.
 
     >>> x = np.array([[2.0, 0.0], [-2.0, 0.0], [0.0, 1.0], [0.0, -1.0]])
-    >>> found = pca(x, 1)
-    >>> found.variances.round(4).tolist(), found.dropped.round(4).tolist()
+    >>> fit = pca(x, 1)
+    >>> fit.variances.round(4).tolist(), fit.dropped.round(4).tolist()
     ([2.6667], [0.6667])
     """
 

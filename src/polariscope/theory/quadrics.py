@@ -146,9 +146,9 @@ class _Dual:
             gradient = self.quadratics.half_gradient(at)
             value = (at * (gradient + slope)).sum(-1) + constant
             margin = 2 * (gradient * at).sum(-1) - value
-            found = nearest_in_halfspace(2 * gradient, margin, self.norm, self.low, self.high)
-            at = found.change
-        radius = np.clip(np.nan_to_num(found.distance, posinf=1.0), 1e-9, None)[..., None]
+            nearest = nearest_in_halfspace(2 * gradient, margin, self.norm, self.low, self.high)
+            at = nearest.change
+        radius = np.clip(np.nan_to_num(nearest.distance, posinf=1.0), 1e-9, None)[..., None]
         pull = self.quadratics.half_gradient(at)
         size = np.abs(pull)
         room = np.full_like(size, np.inf)

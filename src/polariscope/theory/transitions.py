@@ -324,8 +324,8 @@ def fit(deltas: ArrayLike, alpha: float | None = None, location: float | None = 
     each transition, the best of them. Many equal transitions (integers) favour ever smaller shapes; jitter them first.
     Shapes are looked for from 0.1 to 10. Klindt et al. 2021, appendix G.1; Spec 001a, section 4.4.
 
-    >>> found = fit(sample(0.5, 1.0, 20_000, seed=0))
-    >>> round(found.alpha, 1), found.location
+    >>> fitted = fit(sample(0.5, 1.0, 20_000, seed=0))
+    >>> round(fitted.alpha, 1), fitted.location
     (0.5, 0.0)
     """
     u = finite("transitions", deltas).ravel()

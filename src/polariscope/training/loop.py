@@ -318,10 +318,10 @@ class Feed:
         ends = np.cumsum([len(p) for p in places])[:-1]
         together = np.concatenate(places)
         if self._kept is None:
-            found = self._render(self.index[together], world or self.world)
+            arrays = self._render(self.index[together], world or self.world)
         else:
-            found = {name: part[together] for name, part in self._kept.items()}
-        columns = {name: np.split(part, ends) for name, part in found.items()}
+            arrays = {name: part[together] for name, part in self._kept.items()}
+        columns = {name: np.split(part, ends) for name, part in arrays.items()}
         return [self._on_device({name: parts[i] for name, parts in columns.items()}) for i in range(count)]
 
     def steps(self, start: int, stop: int) -> Iterator[tuple[int, list[Batch]]]:
@@ -350,11 +350,11 @@ class Feed:
         return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
     def _render(self, numbers: np.ndarray, world: World) -> dict[str, np.ndarray]:
-        found = {"x": world.observe(numbers)}
+        arrays = {"x": world.observe(numbers)}
         if "factors" in self.needs and world.factors:
-            found["factors"] = world.factors_of(numbers)
+            arrays["factors"] = world.factors_of(numbers)
         if "target" in self.needs:
-            found["target"] = target_values(world, numbers)
+            arrays["target"] = target_values(world, numbers)
         if "other" in self.needs:
             others = others_of(world, numbers)
             if others is None:
@@ -362,17 +362,17 @@ class Feed:
                     "this objective learns from pairs, and the world has none: use the view pairs of a world with "
                     "factors, or frame-pairs of a video"
                 )
-            found |= {f"other{i}": part for i, part in enumerate(others)}
-        return found
+            arrays |= {f"other{i}": part for i, part in enumerate(others)}
+        return arrays
 
-    def _on_device(self, found: dict[str, np.ndarray]) -> Batch:
+    def _on_device(self, arrays: dict[str, np.ndarray]) -> Batch:
         device = device_of(self.config)
 
         def tensor(name: str) -> Tensor | None:
-            return torch.from_numpy(np.ascontiguousarray(found[name])).to(device) if name in found else None
+            return torch.from_numpy(np.ascontiguousarray(arrays[name])).to(device) if name in arrays else None
 
-        others = tuple(to_tensor(part, device) for name, part in found.items() if name.startswith("other"))
-        x = to_tensor(found["x"], device)
+        others = tuple(to_tensor(part, device) for name, part in arrays.items() if name.startswith("other"))
+        x = to_tensor(arrays["x"], device)
         population = self.population or len(self.index)
         return Batch(x, population, tensor("factors"), tensor("target"), self._classes, others, self.evaluating)
 

@@ -277,13 +277,13 @@ def train_module(
 
 def paced(tell: Tell, steps: int) -> Callable[[int, Tensor], None]:
     """A listener that reports the last of ``steps``, and the others at most ten times a second."""
-    told = 0.0
+    last_time = 0.0
 
     def step(number: int, loss: Tensor) -> None:
-        nonlocal told
-        if number == steps or time.monotonic() - told > TELL_EVERY:
+        nonlocal last_time
+        if number == steps or time.monotonic() - last_time > TELL_EVERY:
             tell(Progress(number, steps, float(loss)))
-            told = time.monotonic()
+            last_time = time.monotonic()
 
     return step
 
@@ -405,7 +405,7 @@ def as_store(place: Store | Path | str) -> Store:
 def _drive(run: Run, config: RunConfig, state: TrainingState, rows: list[Row], tell: Tell) -> Run:
     """Run the loop, keeping curves and state in the run folder, and leave a true status whatever happens."""
     started = time.monotonic()
-    told = paced(tell, config.training.steps)
+    listener = paced(tell, config.training.steps)
     begun_at = state.step
 
     warned, written = collapsed_since(rows) is not None, started
@@ -433,7 +433,7 @@ def _drive(run: Run, config: RunConfig, state: TrainingState, rows: list[Row], t
         if interrupted.is_set():
             save(state)
             raise KeyboardInterrupt
-        told(step, loss)
+        listener(step, loss)
 
     listeners = Listeners(metrics=record, checkpoint=save, snapshot=snapshot, step=progress)
     try:

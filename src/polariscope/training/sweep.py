@@ -49,17 +49,17 @@ def random_search(
     >>> from polariscope.worlds.views.pairs import Pairs
     >>> from polariscope.worlds.renderers.squares import Squares
     >>> config = RunConfig(Pairs(Squares()), SlowVAE())
-    >>> found = random_search(config, {"objective.gamma": (1, 16), "objective.rate": (1, 10)}, count=3)
-    >>> [1 <= one.objective.gamma <= 16 for one in found]
+    >>> configs = random_search(config, {"objective.gamma": (1, 16), "objective.rate": (1, 10)}, count=3)
+    >>> [1 <= one.objective.gamma <= 16 for one in configs]
     [True, True, True]
     """
-    found = []
+    configs = []
     for draw in draws(ranges, count, seed):
         drawn = config
         for path, value in draw.items():
             drawn = _with(drawn, path, value, path)
-        found.append(drawn)
-    return found
+        configs.append(drawn)
+    return configs
 
 
 def train_all(
@@ -119,12 +119,12 @@ def by_setting(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Mapping[str,
     sections = ("world", "split", "objective", "model", "training")
     known = {key for row in rows for key in row if key.split("_")[0] in sections and key != "training_seed"}
     differing = [key for key in sorted(known) if len({str(row.get(key)) for row in rows}) > 1]
-    found: dict[str, dict[Any, Mapping[str, Any]]] = {}
+    groups: dict[str, dict[Any, Mapping[str, Any]]] = {}
     for row in rows:
         given = [key for key in differing if row.get(key) is not None]
         words = [f"{row[key]}" if key in sections else f"{key} {row[key]}" for key in given]
-        found.setdefault(", ".join(words) or str(row["objective"]), {})[row["training_seed"]] = row
-    return {name: list(seeds.values()) for name, seeds in found.items()}
+        groups.setdefault(", ".join(words) or str(row["objective"]), {})[row["training_seed"]] = row
+    return {name: list(seeds.values()) for name, seeds in groups.items()}
 
 
 def _with(thing: Any, path: str, value: float, whole: str) -> Any:

@@ -82,19 +82,19 @@ def on_their_grid(positions: NDArray[Any], factors: Sequence[Any], source: str) 
 
 
 def _columns(table: ArrayLike, source: str) -> NDArray[Any]:
-    found = np.asarray(table)
-    if found.dtype.kind in "OST" and all(isinstance(entry, str | bytes) for entry in found.flat):
-        words = [entry.decode() if isinstance(entry, bytes) else entry for entry in found.flat]
-        found = np.array(words, dtype=np.str_).reshape(found.shape)
-    found = found[:, None] if found.ndim == 1 else found
-    if found.ndim != 2 or 0 in found.shape or found.dtype.kind not in "biufU":
+    columns = np.asarray(table)
+    if columns.dtype.kind in "OST" and all(isinstance(entry, str | bytes) for entry in columns.flat):
+        words = [entry.decode() if isinstance(entry, bytes) else entry for entry in columns.flat]
+        columns = np.array(words, dtype=np.str_).reshape(columns.shape)
+    columns = columns[:, None] if columns.ndim == 1 else columns
+    if columns.ndim != 2 or 0 in columns.shape or columns.dtype.kind not in "biufU":
         raise ValueError(
-            f"{source}: expected factors of shape (n, k), numbers or words, but they are {found.dtype} of shape "
-            f"{found.shape}"
+            f"{source}: expected factors of shape (n, k), numbers or words, but they are {columns.dtype} of shape "
+            f"{columns.shape}"
         )
-    if found.dtype.kind == "f" and not np.isfinite(found).all():
+    if columns.dtype.kind == "f" and not np.isfinite(columns).all():
         raise ValueError(f"{source}: the factors contain NaN or infinity; clean them first")
-    return found
+    return columns
 
 
 def _names(names: Sequence[str], columns: int, source: str) -> Sequence[str]:

@@ -143,12 +143,12 @@ class Sources(PointWorld):
         """One for each layer, rows to coordinates; their columns are orthogonal, so that no direction is lost."""
         rng = np.random.default_rng((self.seed, WORLD))
         sizes = [self.dimension] * self.layers + list(self.shape)
-        found = []
+        matrices = []
         for inputs, outputs in pairwise(sizes):
             # The signs make the QR factor uniform over orthogonal matrices, the root keeps the size of coordinates.
             q, r = np.linalg.qr(rng.standard_normal((outputs, inputs)))
-            found.append(q * np.sign(np.diag(r)) * math.sqrt(outputs / inputs))
-        return tuple(found)
+            matrices.append(q * np.sign(np.diag(r)) * math.sqrt(outputs / inputs))
+        return tuple(matrices)
 
     def mix(self, sources: ArrayLike) -> Floats:
         """Observations ``(..., ambient)`` of sources ``(..., dimension)``."""

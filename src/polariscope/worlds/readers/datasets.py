@@ -103,11 +103,11 @@ def parts(item: Any, source: str) -> tuple[NDArray[Any], NDArray[Any] | None]:
     """Observation and label of an item."""
     if isinstance(item, Mapping):
         keys = {str(key).lower(): key for key in item}
-        found = [next((keys[key] for key in known if key in keys), None) for known in (OBSERVATION_KEYS, FACTOR_KEYS)]
-        if found[0] is None:
+        values = [next((keys[key] for key in known if key in keys), None) for known in (OBSERVATION_KEYS, FACTOR_KEYS)]
+        if values[0] is None:
             held = ", ".join(map(str, item)) or "nothing"
             raise ValueError(f"{source}: expected items with {', '.join(OBSERVATION_KEYS)}, but one holds {held}")
-        item = [item[key] for key in found if key is not None]
+        item = [item[key] for key in values if key is not None]
     if not isinstance(item, tuple | list):
         item = [item]
     if len(item) not in (1, 2):
@@ -121,11 +121,11 @@ def parts(item: Any, source: str) -> tuple[NDArray[Any], NDArray[Any] | None]:
 
 
 def _label(label: Any, source: str) -> NDArray[Any]:
-    found = as_array(label)
-    if found.ndim > 1 or found.dtype.kind not in "biufU":
-        what = f"{found.dtype} of shape {found.shape}" if found.dtype.kind != "O" else type(label).__name__
+    values = as_array(label)
+    if values.ndim > 1 or values.dtype.kind not in "biufU":
+        what = f"{values.dtype} of shape {values.shape}" if values.dtype.kind != "O" else type(label).__name__
         raise ValueError(f"{source}: expected labels that are numbers, words or rows of them, but one is {what}")
-    return found
+    return values
 
 
 def _labels_of_some(rows: DatasetRows) -> Labels:

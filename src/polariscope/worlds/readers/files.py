@@ -110,25 +110,27 @@ def read(
         raise ValueError(f"{path}: order={order!r} is the order of rows that become images; give their shape too")
     wanted = Wanted(group, key, math.prod(shape) if shape else None)
     with reading(path, "data that can be read"):
-        found = _read_directory(path, size) if reader is None else reader(path, wanted)
+        contents = _read_directory(path, size) if reader is None else reader(path, wanted)
     if table is not None:
-        found = replace(found, table=table, names=(), kinds={}, values=None)
-    assumed = list(found.assumed)
-    rows = found.rows
+        contents = replace(contents, table=table, names=(), kinds={}, values=None)
+    assumed = list(contents.assumed)
+    rows = contents.rows
     if shape:
-        rows = shaped(rows, shape, source, (order or found.order) == "columns")
-        if order is None and found.order == "columns" and len(shape) > 1:
+        rows = shaped(rows, shape, source, (order or contents.order) == "columns")
+        if order is None and contents.order == "columns" and len(shape) > 1:
             assumed.append(DOWN_COLUMNS)
     images, about_them = as_observations(rows, source, white, floats, channels_first=len(shape) > 1)
     if size is not None and not isinstance(rows, ImageRows):
         images = _resized(images, size, source)
-    if found.table is None:
+    if contents.table is None:
         assumed += about_them
-        return ArrayWorld(Arranged(images), source=source, kinds=kinds, assumed=tuple(assumed), held_out=found.held_out)
-    declared = {**found.kinds, **(kinds or {})}
-    positions, factors, about_factors = as_factors(found.table, found.names, declared, found.values, source)
+        return ArrayWorld(
+            Arranged(images), source=source, kinds=kinds, assumed=tuple(assumed), held_out=contents.held_out
+        )
+    declared = {**contents.kinds, **(kinds or {})}
+    positions, factors, about_factors = as_factors(contents.table, contents.names, declared, contents.values, source)
     assumed += [*about_factors, *about_them]
-    return ArrayWorld(Arranged(images), positions, factors, source, assumed=tuple(assumed), held_out=found.held_out)
+    return ArrayWorld(Arranged(images), positions, factors, source, assumed=tuple(assumed), held_out=contents.held_out)
 
 
 @worlds.register("file")
@@ -226,10 +228,10 @@ def _reader_for(path: Path) -> Reader:
     for mark, reader in _READERS.items():
         if start.startswith(mark):
             return reader
-    found = f"it starts with the bytes {start.hex(' ')}" if start else "it is empty"
+    start_words = f"it starts with the bytes {start.hex(' ')}" if start else "it is empty"
     raise ValueError(
         f"{path}: expected IDX (plain or gzip), npz, npy, HDF5, MATLAB (version 5 or later) or a folder of images, but "
-        f"{found}"
+        f"{start_words}"
     )
 
 

@@ -83,32 +83,34 @@ class MoleculeFile(MoleculeWorld):
     @cached_property
     def _read(self) -> tuple[Molecules, NDArray[np.int64]]:
         """The molecules, and which of them are held out."""
-        found = read_molecules(self.path, self.seed)
+        molecules = read_molecules(self.path, self.seed)
         if self.table_path:
-            found = Molecules(found.charges, found.positions, read_table(self.table_path).numbers(), found.labels)
-        names = chosen_names(self.properties, list(found.properties), self.table_path or self.path)
+            molecules = Molecules(
+                molecules.charges, molecules.positions, read_table(self.table_path).numbers(), molecules.labels
+            )
+        names = chosen_names(self.properties, list(molecules.properties), self.table_path or self.path)
         source = self.table_path or self.path
         columns = {
-            self._called(name): self.factor * check_property(name, found.properties[name], source, len(found))
+            self._called(name): self.factor * check_property(name, molecules.properties[name], source, len(molecules))
             for name in names
         }
-        found = Molecules(found.charges, found.positions, columns, found.labels)
+        molecules = Molecules(molecules.charges, molecules.positions, columns, molecules.labels)
         if self.duplicates == "drop":
-            found = found.chosen(np.flatnonzero(_first(found) == np.arange(len(found))))
-        return self._parted(found)
+            molecules = molecules.chosen(np.flatnonzero(_first(molecules) == np.arange(len(molecules))))
+        return self._parted(molecules)
 
-    def _parted(self, found: Molecules) -> tuple[Molecules, NDArray[np.int64]]:
-        tested = self.tested or round(self.share * len(found))
-        trained = self.trained or len(found) - tested
-        if trained < 1 or trained + tested > len(found):
+    def _parted(self, molecules: Molecules) -> tuple[Molecules, NDArray[np.int64]]:
+        tested = self.tested or round(self.share * len(molecules))
+        trained = self.trained or len(molecules) - tested
+        if trained < 1 or trained + tested > len(molecules):
             raise ValueError(
                 f"{self.path}: expected at least {max(trained, 1) + tested} molecules, to train on {max(trained, 1)} "
-                f"and to test on {tested}, but it has {len(found)}"
+                f"and to test on {tested}, but it has {len(molecules)}"
             )
-        order = np.random.default_rng(self.seed).permutation(len(found))[: trained + tested]
+        order = np.random.default_rng(self.seed).permutation(len(molecules))[: trained + tested]
         kept = np.sort(order)
         held_out = np.flatnonzero(np.isin(kept, order[trained:]))
-        return found.chosen(kept), held_out
+        return molecules.chosen(kept), held_out
 
     def _called(self, name: str) -> str:
         return f"{name} ({self.unit})" if self.unit else name
@@ -176,8 +178,8 @@ def read_molecules(path: str | Path, seed: int = 0) -> Molecules:
         kinds = ", ".join(_READERS)
         raise ValueError(f"{path}: expected a file of molecules ({kinds}), but its name ends in {path.suffix!r}")
     with reading(path, "molecules that can be read"):
-        found: Molecules = reader(path, seed)
-    return found
+        molecules: Molecules = reader(path, seed)
+    return molecules
 
 
 def chosen_names(wanted: str, known: Sequence[str], source: str) -> list[str]:
@@ -419,8 +421,8 @@ def _check_size(atoms: int) -> None:
         raise ValueError(f"a molecule of {atoms:,} atoms is too large for a bag of bonds; up to {MOST_ATOMS:,} fit")
 
 
-def _first(found: Molecules) -> NDArray[np.int64]:
-    return first_of_each(bag_of_bonds(found.charges, found.positions), found.labels)
+def _first(molecules: Molecules) -> NDArray[np.int64]:
+    return first_of_each(bag_of_bonds(molecules.charges, molecules.positions), molecules.labels)
 
 
 def _lines(path: Path) -> Iterator[str]:
@@ -449,10 +451,10 @@ def _read_smiles_table(path: Path, seed: int) -> Molecules:
 
 def _read_smiles_lines(path: Path, seed: int) -> Molecules:
     """A SMILES at the beginning of each line, perhaps with a name behind it."""
-    found = [(line.split()[0], number) for number, line in enumerate(_lines(path), 1) if line.strip()]
-    if not found:
+    words = [(line.split()[0], number) for number, line in enumerate(_lines(path), 1) if line.strip()]
+    if not words:
         raise ValueError("it is empty")
-    smiles, lines = (list(part) for part in zip(*found, strict=True))
+    smiles, lines = (list(part) for part in zip(*words, strict=True))
     molecules = conformers(path, smiles, lines, seed)
     return Molecules(molecules.charges, molecules.positions, {}, tuple(smiles))
 

@@ -91,17 +91,17 @@ class Pairs(View):
         """The number that the second observation of each pair has in the world, by the number of the first."""
         numbers = self.there(index)
         first = self.of.factors_of(numbers)
-        found = np.full(len(numbers), -1, dtype=np.int64)
+        partners = np.full(len(numbers), -1, dtype=np.int64)
         left = np.arange(len(numbers))
         for attempt in range(TRIES):
-            left = left[found[left] < 0]
+            left = left[partners[left] < 0]
             if not len(left):
-                return found
+                return partners
             # With a moment or without: numpy takes zeros at the end of a seed for nothing, so the mark goes before it.
             entropy = (self.seed, attempt, *((1, *self.moment) if self.moment else (2,)))
             key = int(np.random.SeedSequence(entropy).generate_state(1, np.uint64)[0])
             u = uniform(key, numbers[left], 2 * len(self.factors) + 2)
-            found[left] = self._numbers_of(self._second(first[left], u))
+            partners[left] = self._numbers_of(self._second(first[left], u))
         raise ValueError(
             f"observation {numbers[left[0]]} has no second one within its part of the world, as far as {TRIES:,} draws "
             "can tell: use a larger part, or lap-nc, whose pairs may stay where they are"

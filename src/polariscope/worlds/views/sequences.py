@@ -135,10 +135,10 @@ class SequenceSplit:
             raise ValueError(f"the share of sequences is {self.share}: it needs to lie between 0 and 1")
 
     def parts(self, world: World) -> Parts:
-        found = inside(world, Sequenced, np.arange(len(world)))
-        if found is None:
+        sequenced = inside(world, Sequenced, np.arange(len(world)))
+        if sequenced is None:
             raise ValueError("this split needs sequences, but the world has none: use masks, or a video of yours")
-        last = found[0].last_of(found[1])
+        last = sequenced[0].last_of(sequenced[1])
         sequences = np.unique(last)
         if len(sequences) < 2:
             raise ValueError("a split by sequences needs at least 2, and the world has 1")

@@ -84,8 +84,8 @@ def streaked(images: Images, angles: Matrix, radius: int, sd: float, scale: floa
         upper = np.floor(down)
         for row, part in ((upper, upper + 1 - down), (upper + 1, down - upper)):
             places = (row.clip(0, height - 1).astype(np.intp) + lines_of).ravel()
-            found = lines.take(places, axis=0).reshape(count, height, channels, -1)[..., j : j + width]
-            seen += found * (weights[:, j, None] * part)[:, :, None, None]
+            taken = lines.take(places, axis=0).reshape(count, height, channels, -1)[..., j : j + width]
+            seen += taken * (weights[:, j, None] * part)[:, :, None, None]
     return np.ascontiguousarray(seen.transpose(0, 2, 1, 3))
 
 

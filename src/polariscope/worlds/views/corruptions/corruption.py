@@ -86,8 +86,8 @@ class Suite:
         """A corruption and its settings at a severity."""
         if kind not in self.kinds:
             raise ValueError(f"{self.name} has no corruption {kind!r}: {nearest(kind, self.kinds)}")
-        found = self.kinds[kind]
-        if severity != int(severity) or not 1 <= severity <= found.severities:
-            known = f"from 1 to {found.severities}" if found.severities > 1 else "1, the only one there is"
+        corruption = self.kinds[kind]
+        if severity != int(severity) or not 1 <= severity <= corruption.severities:
+            known = f"from 1 to {corruption.severities}" if corruption.severities > 1 else "1, the only one there is"
             raise ValueError(f"severity is {severity}: that of {kind!r} in {self.name} is {known}")
-        return found, found.settings[int(severity) - 1]
+        return corruption, corruption.settings[int(severity) - 1]

@@ -151,8 +151,8 @@ def corrupt(
     for start in range(0, len(given), block):
         part = slice(start, start + block)
         draws = Draws(seed, kind, numbers[part].astype(np.int64))
-        found = corruption.change(given[part].astype(np.float32) / white, draws, scale, *settings).clip(0, 1)
-        worse[part] = np.rint(found * white) if given.dtype == np.uint8 else found
+        corrupted = corruption.change(given[part].astype(np.float32) / white, draws, scale, *settings).clip(0, 1)
+        worse[part] = np.rint(corrupted * white) if given.dtype == np.uint8 else corrupted
     return worse
 
 
