@@ -27,7 +27,7 @@ def test_the_world_it_writes_trains_like_any_other(tmp_path: Path, capsys: pytes
     assert main(words) == 0
     printed = capsys.readouterr().out
     assert "largest change 0.09804 (bound 0.1)" in printed
-    assert "became alike" not in printed
+    assert "became equal" not in printed
     told = json.loads((out / "findings.json").read_text())
     assert told["injective"]
     assert told["kept"][-2]["before"] == told["structure"]["before"]["local_angle"]

@@ -59,11 +59,11 @@ def paired(value: float, layer: float = 1.0, chance: float = 0.05, untrained: fl
         (
             paired(0.6),
             "partly alike",
-            "a and b are partly alike: cka of their mean representations is 0.60 (chance 0.03)",
+            "a and b are partly similar: cka of their mean representations is 0.60 (chance 0.03)",
         ),
         (paired(0.6, untrained=0.7), "no more alike than untrained", "(chance 0.03, untrained 0.70)"),
-        (paired(0.04), "not alike", "which is no more than chance"),
-        (Comparison(np.ones((1, 1)), ("x",), ("x",)), None, "cannot be said"),
+        (paired(0.04), "not alike", "which does not exceed chance"),
+        (Comparison(np.ones((1, 1)), ("x",), ("x",)), None, "cannot be decided"),
     ],
 )
 def test_the_headline_answers_whether_they_are_the_same_inside(found, verdict, words) -> None:
@@ -98,7 +98,7 @@ def test_samples_that_are_less_alike_than_means_are_explained() -> None:
     assert found.latent["mean"] == pytest.approx(1)
     assert found.latent["sampled"] < 0.8
     note = found.findings().notes[0]
-    assert note.startswith(f"Samples are less alike ({found.latent['sampled']:.2f}) than means (1.00)")
+    assert note.startswith(f"Samples are less similar ({found.latent['sampled']:.2f}) than means (1.00)")
     assert "6 of 8 and 6 of 8 variables are passive" in note
 
     def noisy(x):
@@ -107,7 +107,7 @@ def test_samples_that_are_less_alike_than_means_are_explained() -> None:
 
     subjects = [as_subject(noisy, name=name, returns="mean,logvar") for name in ("a", "b")]
     (note, *_) = compare(*subjects, MiniSprites(), count=200).findings().notes
-    assert note.startswith("Samples are less alike")
+    assert note.startswith("Samples are less similar")
     assert "passive" not in note, "none is"
 
 

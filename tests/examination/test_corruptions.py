@@ -100,7 +100,7 @@ def test_a_corruption_without_error_of_the_reference_has_no_error_relative_to_it
     assert "no error under contrast" in note
     perfect = withstand(bright, greys(), kinds=("contrast",), reference=bright)
     assert perfect.mce is None
-    assert "no error under any corruption" in perfect.findings().json()["undefined"]["mce"]
+    assert "no errors under any corruption" in perfect.findings().json()["undefined"]["mce"]
 
 
 @pytest.mark.spec("001b/A-23", "001b/A-25")
@@ -148,7 +148,7 @@ def test_an_output_stands_for_the_number_that_a_label_is() -> None:
     world = ArrayWorld(pictures, (values * 10).astype(int))
     found = withstand(counts, world, kinds=("contrast",))
     assert found.clean == found.mean == 1
-    assert "taken as its outputs by number" in found.findings().notes[0]
+    assert "matched to its outputs by number" in found.findings().notes[0]
 
 
 def test_what_noise_alone_leaves_is_not_said() -> None:

@@ -272,7 +272,7 @@ def test_images_of_the_wrong_shape_are_refused_by_our_models() -> None:
 
 
 @pytest.mark.parametrize(
-    ("power", "words"), [(1.0, "are those the decoder's slope"), (-1.0, "are not those the decoder")]
+    ("power", "words"), [(1.0, "agree with the decoder's slope"), (-1.0, "do not agree with the decoder")]
 )
 def test_the_audit_of_variances_says_what_it_found(power, words) -> None:
     predicted = np.random.default_rng(0).uniform(0.01, 1, (50, 2)).astype(np.float32)

@@ -286,9 +286,9 @@ def test_runs_become_a_row() -> None:
 @pytest.mark.parametrize(
     ("noise", "shift", "words"),
     [
-        (3.0, 0.0, "it has hardly learned what it saw"),
-        (0.0, 5.0, "it does not generalise: always answering the training mean would give"),
-        (0.0, 0.0, "exact but clipped to the training's range would be"),
+        (3.0, 0.0, "it has hardly learned the training data"),
+        (0.0, 5.0, "it does not generalise: always predicting the training mean would give"),
+        (0.0, 0.0, "the exact value clipped to the training range would give"),
     ],
 )
 def test_the_headline_says_no_more_than_the_scores(noise, shift, words) -> None:

@@ -37,7 +37,7 @@ def test_a_lazy_kernel_of_an_untrained_network_is_no_finding() -> None:
     found = diagnose(net, net, Labelled(x, labels), Labelled(x, labels.flip(0)), modes=3)
     assert found.verdict == "lazy"
     assert not found.learned
-    assert found.findings().headline.startswith("Verdict: lazy, but the network has not learned its task: it errs in ")
+    assert found.findings().headline.startswith("Verdict: lazy, but the network has not learned its task: its error")
 
     def right(inputs: torch.Tensor) -> torch.Tensor:
         return torch.stack([-inputs[:, 0], inputs[:, 0]], 1)

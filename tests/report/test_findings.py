@@ -180,7 +180,7 @@ def test_the_terminal_counts_what_it_leaves_out_and_says_nothing_twice() -> None
     text = told(
         Findings("m", "Many.", [Records(name="r", title="R", rows=rows, columns=[Column("n", "N", "%d")]), *again])
     )
-    assert "and 7 more, which the report and --json list" in text
+    assert "and 7 more rows, listed in the report and with --json" in text
     assert text.count(MIG.title) == 1
 
 

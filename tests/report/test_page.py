@@ -384,7 +384,7 @@ def test_the_search_for_a_dimension(parsed):
     [
         (1, 2, True, "1 latent variable."),
         (5, 2, False, "5 latent variables; the answer still changes with more steps."),
-        (5, 1, False, "5 latent variables; whether more steps change it is unknown."),
+        (5, 1, False, "5 latent variables; it is unknown whether more steps would change it."),
         (50, 2, True, "At least 16 latent variables: the search ended at its limit."),
     ],
 )

@@ -94,8 +94,10 @@ def dimension_findings(
             Records(
                 name="readings",
                 title="Models that were trained",
-                hint="A search trains a short model for each number of latents it asks about. A collapsed one has not "
-                "learned to use latents yet, and its answer is not to be believed.",
+                hint=(
+                    "A search trains a model for a short time at each number of latents it tries. A collapsed model "
+                    "has not learned to use its latents yet, and its answer cannot be trusted."
+                ),
                 rows=[
                     {"algorithm": attempt.algorithm, **reading_row(reading)}
                     for attempt in attempts
@@ -106,7 +108,10 @@ def dimension_findings(
             Chart(
                 name="dimension",
                 title="Traces and statistic over the number of latents",
-                hint="Left: the traces of means and samples part where latents turn passive. Right: what decided.",
+                hint=(
+                    "Left: the traces of means and samples diverge where latents become passive. Right: the statistic "
+                    "that decided."
+                ),
                 draw=lambda: trace_curves(last),
             ),
         ],
@@ -137,7 +142,11 @@ def headline(answers: Sequence[StableDimension]) -> str:
         text = f"At least {text}: the search ended at its limit"
     elif not all(one.stable for one in trusted):
         several = any(len(one.attempts) > 1 for one in trusted)
-        text += "; the answer still changes with more steps" if several else "; whether more steps change it is unknown"
+        text += (
+            "; the answer still changes with more steps"
+            if several
+            else "; it is unknown whether more steps would change it"
+        )
     if len(trusted) < len(answers):
         text += f". {counted(len(answers) - len(trusted), 'seed')} of {len(answers)} gave no trusted number"
     return f"{text}."

@@ -57,14 +57,14 @@ class Awakening:
         return [
             Chart(
                 name="awakening",
-                title="Signals while the compression is loosened",
-                hint="Dotted: where a linear bottleneck would wake the components of the data.",
+                title="Signals while the compression is relaxed",
+                hint="Dotted: the λ at which components of the data become active in a linear bottleneck.",
                 draw=lambda: awakening_curves(self.lams, self.signals, self.property_latents, self.predicted),
             ),
             Records(
                 name="woken",
                 title="Selected from this λ on",
-                hint=f"λ at which a linear bottleneck wakes its components: {theory}.",
+                hint=f"λ at which the components of a linear bottleneck become active: {theory}.",
                 rows=rows,
                 columns=(Column("latent", "No.", "z%d"), Column("part", "Part"), Column("woken", "λ", "%.3g")),
             ),

@@ -24,8 +24,8 @@ from polariscope.worlds.world import World
 
 Activations = dict[str, NDArray[np.float32]]
 HINT = (
-    "By chance: the examples of one model shuffled against those of the other. The mean of a posterior is what the "
-    "model says about an example; a sample has the noise of the posterior as well."
+    "Chance level: the examples of one model are shuffled against those of the other. The mean of the posterior is "
+    "the code of an example; a sample also contains the noise of the posterior."
 )
 
 
@@ -93,14 +93,14 @@ class Comparison(SimilarityMatrix):
         """The answer to "are they the same inside?", with what it stands on."""
         both, verdict = " and ".join(self.models), self.verdict
         if verdict is None:
-            return f"Whether {both} are the same inside cannot be said: the mean representation of one is constant"
+            return f"Whether {both} are the same inside cannot be decided: the mean representation of one is constant"
         number = f"{self.measure} of their mean representations is {self.latent['mean']:.2f}{self._levels}"
         if verdict == "not alike":
-            return f"{both} are not alike: {number}, which is no more than chance"
+            return f"{both} are not similar: {number}, which does not exceed chance"
         if verdict == "no more alike than untrained":
-            return f"{both} are no more alike than a trained and an untrained model: {number}"
+            return f"{both} are no more similar than a trained and an untrained model: {number}"
         if verdict == "partly alike":
-            return f"{both} are partly alike: {number}; 1 would be the same"
+            return f"{both} are partly similar: {number}; 1 would be the same"
         if not self.encoders:
             return f"{both} have nearly the same code: {number}; no layers of their encoders have the same name"
         least = min(self.encoders, key=lambda name: self.encoders[name])
@@ -127,8 +127,10 @@ class Comparison(SimilarityMatrix):
                 Chart(
                     name="layers",
                     title="Layer by layer",
-                    hint=f"Rows: {rows}. Columns: {columns}. 1 is the same up to what {self.measure} does not see, 0 "
-                    "nothing in common. Lines: where the encoders end.",
+                    hint=(
+                        f"Rows: {rows}. Columns: {columns}. 1 means equal up to the invariances of {self.measure}, 0 "
+                        "nothing in common. Lines mark the end of the encoders."
+                    ),
                     draw=self._heatmap,
                 ),
             ],
@@ -273,18 +275,19 @@ def _why_samples_differ(comparison: Comparison, first: Activations, second: Acti
         count = variable_types(layers["variance"]).counts["passive"]
         passive.append(f"{count} of {len(noise)}")
         unused += count
-    idle = f", and {' and '.join(passive)} variables are passive, which is noise only" if unused else ""
+    idle = f", and {' and '.join(passive)} variables are passive, that is, only noise" if unused else ""
     return [
-        f"Samples are less alike ({latent['sampled']:.2f}) than means ({latent['mean']:.2f}), because each model draws "
-        f"its own noise: {' and '.join(shares)} of the variance of their samples is noise of the posterior{idle}. What "
-        "the models have in common shows in the means."
+        f"Samples are less similar ({latent['sampled']:.2f}) than means ({latent['mean']:.2f}), because each model "
+        "draws "
+        f"its own noise: {' and '.join(shares)} of the variance of their samples is noise of the posterior{idle}. The "
+        "means show what the models have in common."
     ]
 
 
 def _moving(layers: Activations, whose: str) -> tuple[Activations, list[str]]:
     """The layers that differ between examples; what is constant is like nothing, and said."""
     still = [name for name, values in layers.items() if (values == values[0]).all()]
-    notes = [f"{name} of the {whose} model is constant over the examples, and was left out" for name in still]
+    notes = [f"{name} of the {whose} model is constant over the examples and was left out" for name in still]
     return {name: values for name, values in layers.items() if name not in still}, notes
 
 

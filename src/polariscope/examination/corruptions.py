@@ -38,14 +38,14 @@ TOP = 5
 QUANTILE = 1.959964
 """Of the standard normal, for an interval of 95 %."""
 HINTS = {
-    "scores": "The interval is that of as many independent answers as there are examples, each of which is seen under "
-    "all corruptions: it is rather too wide than too narrow.",
-    "kinds": "Share of right answers at each severity, and over all.",
-    "errors": " CE: errors in percent of those of the reference.",
+    "scores": "The interval assumes one independent prediction per example, although each example is used under all "
+    "corruptions: it is too wide rather than too narrow.",
+    "kinds": "Accuracy at each severity, and over all severities.",
+    "errors": " CE: errors in percent of the errors of the reference.",
     "groups": "Mean accuracy over the corruptions of a group.",
     "severity": "Severity 0 is the clean image.",
     "bars": "The dotted line is the accuracy on clean images.",
-    "gallery": "One example as it is and under every corruption, with the accuracy at that severity.",
+    "gallery": "One clean example and the same under every corruption, with the accuracy at that severity.",
 }
 
 
@@ -173,7 +173,7 @@ class Withstood(Tabular):
         if not self.learned:
             return (
                 f"{text}; always answering the most frequent class gets {100 * (self.chance or 0):.1f} % right: this "
-                "classifier has not learned its task, which says nothing about robustness"
+                "classifier has not learned its task, so its robustness cannot be judged"
             )
         return f"{text}{least}{beside}"
 
@@ -247,7 +247,7 @@ class Withstood(Tabular):
             mean = float(self.top5.corrupted.mean())
             entries.append(Value("mean_top5", f"Top-{TOP} accuracy, corrupted", mean, True))
         if self.reference_top1 is not None:
-            problem = "" if self.errors else f"{self.reference} makes no error under any corruption"
+            problem = "" if self.errors else f"{self.reference} makes no errors under any corruption"
             sentence = f"Errors in percent of those of {self.reference}, which has 100."
             entries.append(Value("mce", "Mean corruption error (mCE)", self.mce, False, problem, sentence))
         return entries
@@ -290,7 +290,7 @@ class Withstood(Tabular):
         names = [f"clean {self.clean:.0%}"] + [f"{k} {a:.0%}" for k, a in zip(self.kinds, there, strict=True)]
         return Chart(
             name="gallery",
-            title=f"What it saw, severity {self.shown}" if len(self.severities) > 1 else "What it saw",
+            title=f"Corrupted images, severity {self.shown}" if len(self.severities) > 1 else "What it saw",
             hint=HINTS["gallery"],
             draw=lambda: corruption_figures.corruption_gallery(images, names),
         )
@@ -412,5 +412,5 @@ def outputs_of(factor: Target, outputs: int, name: str) -> tuple[NDArray[np.int6
             f"{name} scores {outputs} classes, and the data has {factor.size} ({factor.name}): give "
             "it data with the classes that it was trained for"
         )
-    note = f"{name} tells {outputs} classes apart; the {factor.size} of the data are taken as its outputs by number."
+    note = f"{name} has {outputs} classes; the {factor.size} classes of the data are matched to its outputs by number."
     return meant.astype(np.int64), note

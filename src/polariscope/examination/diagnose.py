@@ -134,11 +134,11 @@ def judge(change: KernelChange, initial: KernelView, final: KernelView, error: f
         moved = "turned far, but not towards the labels,"
     reasons = [
         f"The tangent kernel {moved} in training: CKA of before and after {change.cka:.3f} ({degrees:.0f} degrees). "
-        f"It moved by {change.distance:.3g} times its own size, which counts growth as well as turning.",
+        f"It changed by {change.distance:.3g} times its own size, growth included.",
         f"Its alignment with the labels went from {initial.alignment:.3f} to {final.alignment:.3f} "
         f"({gain:.2g} times), and the share of the labels in the first {len(final.projections)} components from "
         f"{initial.captured:.2f} to {final.captured:.2f}.",
-        f"On held-out examples a kernel machine errs in {initial.error:.1%} with the initial kernel and in "
+        f"On held-out examples a kernel machine has an error of {initial.error:.1%} with the initial kernel and in "
         f"{final.error:.1%} with the final one; the network itself in {error:.1%}.",
     ]
     return verdict, reasons

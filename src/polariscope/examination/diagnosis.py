@@ -102,8 +102,8 @@ class Diagnosis(Tabular):
         if self.learned:
             return ""
         return (
-            f", but the network has not learned its task: it errs in {self.network_error:.1%}, and always answering "
-            f"the most frequent class in {self.chance:.1%}"
+            f", but the network has not learned its task: its error is {self.network_error:.1%}; that of "
+            f"always predicting the most frequent class is {self.chance:.1%}"
         )
 
     def records(self) -> list[dict[str, Any]]:
@@ -126,7 +126,8 @@ class Diagnosis(Tabular):
         shown = len(self.views[0].projections)
         hint = (
             f"Kernels over {self.fitted} examples. The network gets {self.network_error:.1%} of {self.tested} held-out "
-            f"examples wrong; always answering the most frequent class would get {self.chance:.1%} wrong. With several "
+            f"examples wrong; always predicting the most frequent class would get {self.chance:.1%} wrong. With "
+            "several "
             f"outputs the kernel is {'their mean' if self.form == 'trace' else 'that of their sum'}."
         )
         return Findings(
@@ -158,17 +159,17 @@ class Diagnosis(Tabular):
 
         drawn: dict[str, tuple[str, Callable[[], Figure]]] = {
             "projections": (
-                "How much of the labels lies in each principal component of each kernel. Learning features moves "
-                "them to the front.",
+                "The share of the labels in each principal component of each kernel. Learning features moves the "
+                "labels to the first components.",
                 lambda: kernel_figures.projection_bars(column("projections"), 1 / self.fitted),
             ),
             "information": (
-                "What each component tells about the label by itself, in any way, not only linearly.",
+                "The information of each component alone about the label, linear or not.",
                 lambda: kernel_figures.information_curves(column("information"), self.floor),
             ),
             "scatter": (
-                "The examples in the plane of the first two components. Noise before training and separate clouds "
-                "after it are the mark of compression.",
+                "The examples in the plane of the first two components. Mixed classes before training and separate "
+                "clusters after it are typical of compression.",
                 lambda: kernel_figures.component_scatter(column("scatter"), labels, column("separability")),
             ),
             "spectrum": (

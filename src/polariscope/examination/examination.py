@@ -58,23 +58,24 @@ VARIABLE_COLUMNS = (
     Column("type", "By the published rule", aside=True),
 )
 HINTS = {
-    "summary": "Which variables are used, what they cost, and what the measures say.",
+    "summary": "Which variables are used, the divergence of each, and the measures.",
     "learning": "Faint line: batches while training. Line with marks: held-out data. Terms are in nats per example.",
-    "reconstructions": "Above the original, below what the model makes of its own code for it.",
-    "traversals": "One latent variable moved at a time, as far as it goes over the data to either side, the most used "
-    "variable first. A passive variable should change nothing.",
-    "variables": "The most used first. A posterior variance near 0 says the variable is used, near 1 that it is noise "
-    "the decoder has learned to ignore. Partly used: in between. Switching: used for some "
+    "reconstructions": "Above: the original. Below: its reconstruction.",
+    "traversals": "One latent variable is changed at a time, over its range on the data; the most used variable comes "
+    "first. A passive variable should change nothing.",
+    "variables": "The most used first. A posterior variance near 0 means that the variable is used; near 1, that it "
+    "is noise which the decoder ignores. Partly used: in between. Switching: used for some "
     "examples and ignored for others, which is what the work means by mixed; the published rule, in the last column, "
-    "calls mixed whatever it cannot call active or passive. Predicted: what the decoder's slope asks for, if known.",
-    "factors": "Share of each factor’s entropy that each variable knows beyond chance, its noise included: 0 no more "
-    "than with permuted factors, 1 all of it. A disentangled model has at most one dark cell per row.",
-    "measures": "Below a value: its 95 % interval, from random halves of the examples, and what chance gives, from the "
+    "calls mixed whatever it cannot call active or passive. Predicted: the variance that follows from the decoder's "
+    "slope, if known.",
+    "factors": "Share of each factor’s entropy that each variable explains beyond chance, its noise included: 0 is no "
+    "more than with permuted factors, 1 is all of it. A disentangled model has at most one dark cell per row.",
+    "measures": "Below a value: its 95 % interval, from random halves of the examples, and its chance level, from the "
     f"same codes with permuted factors ({DCI.permutations} to {Measure.permutations} permutations; for DCI by "
     f"{QUICK_ROUNDS} of its {ROUNDS} rounds of boosting, as for its interval).",
     "histograms": "The most used variable of each type, over all examples. Dashed: the prior. Active: the variance "
     "stays near 0. Partly used: it stays somewhere in between. Switching: it is near 0 for some examples and near 1 "
-    "for others. Passive: it stays near 1 and the mean stays put.",
+    "for others. Passive: it stays near 1 and the mean is constant.",
 }
 
 

@@ -45,7 +45,7 @@ Share = Literal["all", "held-out", "training"]
 """Which of the data of a run."""
 LOOKED_AT = {
     "all": "The examples are drawn from all data of the run {run}, training and held-out data alike; --part held-out "
-    "(part= in Python) takes the latter only.",
+    "(part= in Python) uses held-out data only.",
     "held-out": "The examples are held-out data, which the model was not trained on.",
     "training": "The examples are training data.",
 }
@@ -237,8 +237,8 @@ def _audit_notes(representation: Representation, predicted: NDArray[np.float32])
         return []
     figure = f"(correlation of their logarithms {correlation:.2f})"
     if correlation > 0.9:
-        return [f"The encoder's variances are those the decoder's slope predicts {figure}, as at an optimum."]
-    differ = f"The encoder's variances are not those the decoder's slope predicts {figure}"
+        return [f"The encoder's variances agree with the decoder's slope {figure}, as at an optimum."]
+    differ = f"The encoder's variances do not agree with the decoder's slope {figure}"
     return [f"{differ}: training may not be at its optimum yet."]
 
 
@@ -295,12 +295,12 @@ def _notes(representation: Representation) -> list[str]:
             notes.append("The posterior has collapsed: no latent variable carries information about the data.")
         elif passive:
             which = _variables(passive)
-            notes.append(f"{which} passive: leave passive means out of whatever scales or correlates features.")
+            notes.append(f"{which} passive: leave passive means out before you scale or correlate features.")
         idle = [j for j in types.active if rep.mean[:, j].var() <= IDLE * rep.var[:, j].mean()]
         if idle:
             notes.append(
-                f"{_variables(idle)} called active for a small variance, but the means move less than their noise: "
-                "given up, as models of pairs do whose prior is narrower than N(0, 1)."
+                f"{_variables(idle)} called active because of a small variance, but the means vary less than their "
+                "noise: the model has given them up, as models of pairs with a prior narrower than N(0, 1) do."
             )
     if rep.factors is not None:
         few = lack_of_latents(rep.latents, int((np.ptp(rep.factors, axis=0) > 0).sum()))

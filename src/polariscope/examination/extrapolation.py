@@ -49,7 +49,7 @@ class Extrapolation(Tabular):
     def headline(self) -> str:
         inside_, last = self.shells[0], self.shells[-1]
         return (
-            f"The level is told with an error of {inside_.told:.3g} inside the trained square and {last.told:.3g} "
+            f"The predicted level has an error of {inside_.told:.3g} inside the trained square and {last.told:.3g} "
             f"between {last.inner:g} and {last.outer:g} times its size"
         )
 

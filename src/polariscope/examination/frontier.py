@@ -117,7 +117,7 @@ class Frontier(Tabular):
         if len(self.models) < 2:
             return f"{self.models[0]} alone: a comparison needs a second model"
         if not comparisons:
-            return "The models reach no common error of observations and property, so that nothing can be compared"
+            return "The models reach no common error of observations and property, so they cannot be compared"
         best = comparisons[0]
         verb = "keeps" if best.deviation < best.rival_deviation else "does not keep"
         sure = "" if best.decided else " (not decided: intervals overlap, or fewer than five seeds)"
@@ -154,8 +154,10 @@ class Frontier(Tabular):
             Records(
                 name="matched",
                 title="Compared at the same error of observations",
-                hint=f"Errors of the property within {self.tolerance:.0%} of each other. Pairs that never meet are "
-                "left out.",
+                hint=(
+                    f"Errors of the property within {self.tolerance:.0%} of each other. Pairs of curves that never "
+                    "meet are left out."
+                ),
                 rows=[
                     {
                         "model": one.model,

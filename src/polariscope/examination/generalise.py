@@ -53,13 +53,16 @@ FACTOR_COLUMNS = (
 )
 HINTS = {
     "scores": "R² = 1 − squared error / variance of the factor over all data, averaged over the factors.",
-    "ranking": "The model among predictors that know every factor: the training mean; exact, but no further than the "
-    "training's range; the nearest value that was seen.",
-    "factors": "0 is no chance level: see the constant predictor, which says the training mean. Negative scores count.",
-    "ranges": "Line and band: median and quartiles of the predictions of seen examples, and of test examples in which "
-    "this factor alone is new, where there are any. Thin line: the truth. Shaded: values in no training example.",
-    "ratio": "Test examples in which one factor is new. Left of 1: nearer to the training mean than the truth is.",
-    "attribution": "Test examples by the one factor that is new. A modular model keeps the other factors high. Bars "
+    "ranking": "The model beside three predictors that know every factor: the training mean; the exact value, clipped "
+    "to the training range; the nearest training value.",
+    "factors": "0 is not the chance level: compare with the constant predictor of the training mean. Negative scores "
+    "count.",
+    "ranges": "Line and band: median and quartiles of the predictions, for training examples and for held-out "
+    "examples in which only this factor is new. Thin line: the truth. Shaded: values in no training example.",
+    "ratio": "Held-out examples in which one factor is new. Left of 1: the prediction is nearer to the training mean "
+    "than the truth.",
+    "attribution": "Held-out examples by the factor that is new. A modular model still predicts the other factors "
+    "well. Bars "
     "end at 0; the table has the negative scores.",
 }
 
@@ -143,10 +146,10 @@ class Generalisation(Tabular):
         seen = float(self.seen_scores.mean())
         text = f"{self.name}: R² {self.score:.3f} on the test part ({self.split_name}), {seen:.3f} on what was seen; "
         if seen < LEARNED:
-            return text + "it has hardly learned what it saw, so this says little about generalisation"
+            return text + "it has hardly learned the training data, so this says little about generalisation"
         if self.score <= constant:
-            return text + f"it does not generalise: always answering the training mean would give {constant:.3f}"
-        return text + f"exact but clipped to the training's range would be {clip:.3f}"
+            return text + f"it does not generalise: always predicting the training mean would give {constant:.3f}"
+        return text + f"the exact value clipped to the training range would give {clip:.3f}"
 
     def records(self) -> list[dict[str, Any]]:
         """A row for each factor."""
@@ -207,7 +210,7 @@ class Generalisation(Tabular):
             entries.append(Value("new", "Mean R² of the one new factor", None, True, problem=str(none)))
         if self.ratios:
             below = float((np.concatenate(list(self.ratios.values())) < 1).mean())
-            entries.append(Value("drawn_to_mean", "Share of predictions drawn to the mean (r < 1)", below, None))
+            entries.append(Value("drawn_to_mean", "Share of predictions pulled towards the mean (r < 1)", below, None))
         return entries
 
     def _charts(self) -> list[Chart]:
@@ -252,9 +255,7 @@ class Generalisation(Tabular):
         clip = float(self.references["clip"].mean())
         notes = []
         if self.score < clip:
-            notes.append(
-                f"Below the predictor that is exact inside of the training's range and stops there ({clip:.3f})."
-            )
+            notes.append(f"Below the exact predictor clipped to the training range ({clip:.3f}).")
         at_the_mean = [
             self.factors[c] for c in np.unique(self.out[self.out >= 0]) if self.factors[c] not in self.ratios
         ]
@@ -317,7 +318,7 @@ class Likeness(SimilarityMatrix):
         between, truth = self.values[:-1, :-1], self.values[:-1, -1]
         similarities = [f"at least {np.nanmin(between):.2f} of each other"] if np.isfinite(between).any() else []
         similarities += [f"at most {np.nanmax(truth):.2f} of the truth"] if np.isfinite(truth).any() else []
-        return f"likeness of the predictions of {len(self.rows) - 1} models: {', '.join(similarities) or 'undefined'}"
+        return f"similarity of the predictions of {len(self.rows) - 1} models: {', '.join(similarities) or 'undefined'}"
 
     def findings(self, settings: Mapping[str, Any] | None = None) -> Findings:
         return Findings(
@@ -327,7 +328,7 @@ class Likeness(SimilarityMatrix):
                 Chart(
                     name="likeness",
                     title="Do models make similar errors?",
-                    hint="Pearson's ρ of predictions of the one new factor, between runs that are not the same.",
+                    hint="Pearson's ρ of predictions of the one new factor, between different runs.",
                     draw=lambda: figures.heatmap(self.values, self.rows, self.columns, low=-1, high=1, signed=True),
                 )
             ],

@@ -154,8 +154,8 @@ class Generated(Tabular):
             unit = f" {unit}" if unit else ""
             mean = self.opinion[:, place].mean()
             parts.append(f"{name} {value}{unit} (mean {mean:.4g}, off by {self.deviations[place]:.3g} on average)")
-        outside = " Outside of what was trained." if self.warnings else ""
-        return f"{len(self):,} samples asked for {'; '.join(parts)}, by their {who}.{outside}"
+        outside = " Outside of the range of the training data." if self.warnings else ""
+        return f"{len(self):,} samples requested with {'; '.join(parts)}, by their {who}.{outside}"
 
     def records(self) -> list[dict[str, Any]]:
         """A row for each sample."""
@@ -360,7 +360,7 @@ class Generated(Tabular):
     def _coverage_hint(self) -> str:
         if self.coverage.generated is None:
             return "On the samples themselves it is unknown: their true property cannot be computed here."
-        return "On the samples it is that of the true property, which has no noise, so that it may be higher."
+        return "On the samples it is that of the true property, which has no noise, so it may be higher."
 
     def _coverages(self) -> list[Value]:
         entries = []

@@ -172,8 +172,8 @@ def generate_with_property(
 
 
 BY_NEIGHBOUR = (
-    "The decoder of this model sees Z0 and not the property, so each sample has the Z0 of the training example whose "
-    "code tells the nearest property."
+    "The decoder of this model sees Z0 but not the property, so each sample has the Z0 of the training example whose "
+    "code predicts the nearest property."
 )
 
 
@@ -313,7 +313,7 @@ def _unreachable(asked: Mapping[str, float], scale: PropertyScale, trained: tupl
         if not low <= value <= high:
             unit = f" {scale.units[place]}" if scale.units[place] else ""
             warnings.append(
-                f"The {name} asked for, {value:g}{unit}, is outside of what the model told of training examples "
+                f"The requested {name}, {value:g}{unit}, is outside of the model's predictions for training examples "
                 f"({low:.4g} to {high:.4g}{unit}): it may be unreachable."
             )
     return warnings

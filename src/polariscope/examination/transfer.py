@@ -202,7 +202,7 @@ class TransferMatrix(Tabular):
             Records(
                 name="matrix",
                 title="Models and scenarios",
-                hint=f"Labels are of differences to {self.plain} of more than {self.tolerance:g}.",
+                hint=f"Labels refer to differences from {self.plain} of more than {self.tolerance:g}.",
                 rows=self.records(),
                 columns=(*columns, *(Column(scenario, scenario, "%.3f") for scenario in self.scenarios)),
             )
@@ -211,7 +211,7 @@ class TransferMatrix(Tabular):
             drawn = Chart(
                 name="gains",
                 title=f"Gains over {self.plain}",
-                hint="Blue: better than the plain model in this scenario. Brown: worse.",
+                hint="Blue: better than the baseline in this scenario. Brown: worse.",
                 draw=lambda: figures.heatmap(gains, list(self.gains), self.scenarios, signed=True),
             )
             parts.append(drawn)

@@ -80,7 +80,7 @@ class TransitionExamination(Tabular):
         others = f"{listed(dense)} {'does' if len(dense) == 1 else 'do'} not{'' if some else ' move sparsely'}"
         pairs = listed([f"{pair.first} with {pair.second}" for pair in self.dependent])
         together = f". Some also change together ({pairs}), which its theory excludes" if pairs else ""
-        return f"{some}{others}: SlowVAE may turn them into each other{together}"
+        return f"{some}{others}: SlowVAE may mix them{together}"
 
     @property
     def _dependence(self) -> str:
@@ -105,13 +105,13 @@ class TransitionExamination(Tabular):
                 name="fits",
                 title="Densities of the changes",
                 hint="α is the shape of exp(−|u/s|^α): 1 is Laplace, 2 normal, natural videos have about 0.5. "
-                "Log-likelihoods are of all changes together: the largest suits best.",
+                "Log-likelihoods are summed over all changes: the largest indicates the best fit.",
                 rows=self.records(),
                 columns=FIT_COLUMNS,
             ),
             Chart(
                 name="histograms",
-                title="How often factors change by how much",
+                title="Distribution of the changes of factors",
                 draw=lambda: transition_histogram(changes, fits=fits),
             ),
         ]
@@ -134,8 +134,10 @@ class TransitionExamination(Tabular):
             ]
         gaps = self.statistics.gaps
         if gaps:
-            parts.append(Chart(name="gaps", title="Shape over the distance in time", draw=lambda: shape_over_gap(gaps)))
-        notes = [f"{name} never changes here, and was left out." for name in self.still]
+            parts.append(
+                Chart(name="gaps", title="Shape over the time between frames", draw=lambda: shape_over_gap(gaps))
+            )
+        notes = [f"{name} never changes here and was left out." for name in self.still]
         return Findings(
             title,
             f"{self.headline}.",

@@ -75,15 +75,12 @@ def manipulation_findings(manipulated: Manipulated, report: Mapping[str, Any]) -
     """The document of a manipulation: its size, and which properties it preserved and changed."""
     before, after = (report["structure"][time] for time in ("before", "after"))
     size = manipulated.size
-    rows = [
-        {"what": f"factor {name}, as far as it can be recovered", **one}
-        for name, one in report["factor_recovery"].items()
-    ]
+    rows = [{"what": f"factor {name}, recoverable share", **one} for name, one in report["factor_recovery"].items()]
     rows.append({"what": "disentanglement of principal components", **report["pca_score"]})
     for kind in ("local", "global"):
         angles = {"before": before[f"{kind}_angle"], "after": after[f"{kind}_angle"]}
         rows.append({"what": f"angle of the leading direction to a factor, {kind} (degrees)", **angles})
-    notes = [] if report["injective"] else ["Some observations became alike: nothing can tell them apart any more."]
+    notes = [] if report["injective"] else ["Some observations became equal and can no longer be distinguished."]
     if "entangled_loss" in report:
         losses = f"entangled {report['entangled_loss']:.4g}, disentangled {report['disentangled_loss']:.4g}"
         notes.append(f"Reconstruction loss that the change was learned from: {losses}.")
@@ -94,7 +91,7 @@ def manipulation_findings(manipulated: Manipulated, report: Mapping[str, Any]) -
         [
             Records(
                 name="kept",
-                title="What it left alone, and what it turned",
+                title="Properties preserved and changed",
                 rows=rows,
                 columns=[Column("what", ""), Column("before", "before", "%.3f"), Column("after", "after", "%.3f")],
             ),
@@ -111,8 +108,8 @@ def _lost(report: Mapping[str, Any]) -> str:
     falls = {name: one for name, one in report["factor_recovery"].items() if one["before"] - one["after"] > LOST}
     changes = [f"{name} from {one['before']:.2f} to {one['after']:.2f}" for name, one in falls.items()]
     if changes:
-        return f"; factors were lost, as far as they can be recovered: {', '.join(changes)}"
-    return "" if report["injective"] else "; some observations became alike, so that factors were lost"
+        return f"; factors were partly lost: {', '.join(changes)}"
+    return "" if report["injective"] else "; some observations became equal, so factors were lost"
 
 
 def save_bundle(manipulated: Manipulated, folder: Path | str, report: Mapping[str, Any] | None = None) -> Path:

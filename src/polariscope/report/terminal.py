@@ -93,7 +93,7 @@ def table(part: Records) -> Iterator[RenderableType]:
         shown.add_row(*(Words(text, STYLES.get(text, "")) for text in (column.text(row) for column in columns)))
     yield shown
     if len(part.rows) > ROWS:
-        yield f"  and {len(part.rows) - ROWS} more, which the report and --json list"
+        yield f"  and {len(part.rows) - ROWS} more rows, listed in the report and with --json"
 
 
 def _short(entry: Value) -> str:
