@@ -30,7 +30,8 @@ from polariscope.theory.polarised_regime import polarised_share, principal_order
 @pytest.mark.spec("003/F3-065", "003/F3-003", "003/F3-004")
 @pytest.mark.parametrize(("name", "stands_for"), [("square-nonlinear", "Synth. Non-Lin."), ("blobs", "Gaussian blobs")])
 def test_the_diagonal_posterior_has_the_most_orthogonal_decoder(committed, name, stands_for) -> None:
-    """R4 and R5: the diagonal posterior aligns; autoencoders are turned at random, as far as Haar's rotations are."""
+    """R4 and R5: the diagonal posterior aligns; autoencoders have random orientations, as far as Haar's rotations
+    are."""
     found = committed("orthogonal-decoders")
     most = [claim for claim in found.claims if "most orthogonal" in claim.text and stands_for in claim.text]
     assert [claim.held for claim in most] == [True]
@@ -132,7 +133,7 @@ def test_stretching_a_square_aligns_it_but_not_as_far_as_the_prototype_at_a_rati
 
     assert {ratio: met(ratio) for ratio in R3} == {1.0: True, 1.2: True, 1.5: False, 2.0: True}
     assert found.claim("restores the alignment").held is None, "a fall of the distance by 0.25 [-0.15, 0.65]"
-    assert found.claim("Stretched by half").held is None, "a score of 0.79 [0.61, 0.97]"
+    assert found.claim("stretched by half").held is None, "a score of 0.79 [0.61, 0.97]"
 
 
 @pytest.mark.spec("003/F3-068")
@@ -158,7 +159,7 @@ def test_the_most_orthogonal_restart_is_a_good_pick_without_labels(committed) ->
     assert len(rows) == 5
     picked = rows.column("score")[rows.column("distance").argmin()]
     assert picked >= np.median(rows.column("score"))
-    assert found.claim("good pick").held is None, "one pick says nothing of picks in general"
+    assert found.claim("works without labels").held is None, "one pick says nothing of picks in general"
 
 
 @pytest.mark.spec("003/F3-096")

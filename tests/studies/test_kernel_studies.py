@@ -109,7 +109,7 @@ def test_the_first_mode_learns_about_the_label(committed) -> None:
     assert bits["t_star"][0] >= 0.5
     assert bits["end"][0] >= 0.6
     assert bits["end"][1:] == pytest.approx(0.13, abs=0.05), "components of the second kind, a little above the floor"
-    for words in ("tells as little", "tells most of it", "to a lesser extent"):
+    for words in ("carries equally little", "carries most of the information", "to a lesser extent"):
         assert found.claim(words).held, words
 
 
@@ -145,7 +145,15 @@ def test_the_kernel_aligns_over_training(committed) -> None:
 @pytest.mark.parametrize(
     ("words", "change"),
     [
-        *((words, swapped) for words in ("tells as little", "tells most of it", "to a lesser extent", "on the first")),
+        *(
+            (words, swapped)
+            for words in (
+                "carries equally little",
+                "carries most of the information",
+                "to a lesser extent",
+                "on the first",
+            )
+        ),
         *((words, swapped) for words in ("aligns with", "In the plane", "on a curve")),
         ("by t*", lambda row: row | {"time": {"t_star": "start", "start": "t_star"}.get(row["time"], row["time"])}),
         ("more examples", lambda row: row | {"size": {100: 1000, 1000: 100}.get(row["size"], row["size"])}),

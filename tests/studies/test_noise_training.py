@@ -40,7 +40,7 @@ def test_noise_of_one_half_beats_none_and_little_by_five_points(committed) -> No
             ahead, least = lead(found, "gaussian 0.5", other, column)
             assert ahead.mean() >= 5, (column, other)
             assert least > 0, (column, other)
-    for words in ("also against those that are no noise", "Too little noise", "Clean images", "stand more of it"):
+    for words in ("also against those other than noise", "Too little noise", "Clean images", "more robust to noise"):
         assert found.claim(words).held, words
     noisy = [row for row in found.table.rows if row["sd"] is not None]
     best = [max((r for r in noisy if r["seed"] == seed), key=lambda r: r["corrupted"])["sd"] for seed in range(5)]

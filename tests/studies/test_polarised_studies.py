@@ -88,7 +88,7 @@ def test_fondue_finds_what_theory_and_full_trainings_say(committed) -> None:
     linear = found.table.where(part="linear")
     assert linear.where(beta=0.1).column("answer").tolist() == [6] * 5
     assert linear.where(beta=1.0).column("answer").tolist() == [3] * 5
-    for words in ("theory says", "A larger beta", "fully trained VAEs", "deterministic autoencoders"):
+    for words in ("predicted number", "A larger beta", "fully trained VAEs", "deterministic autoencoders"):
         assert found.claim(words).held, words
     assert {row["data"] for row in studies.get("fondue")().beside(found.table)} >= {"linear", "toy", "beta", "sprites"}
 

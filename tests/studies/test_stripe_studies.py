@@ -97,7 +97,7 @@ def test_neurons_gather_at_three_points(committed) -> None:
     ends = np.abs(paths[:, -1, None] - [[0.45004, 0], [-1.2262, 0], [0.64664, 0]]).max(2).min(1)
     assert (ends < 0.1).mean() > 0.6
     assert np.abs(np.diff(paths, axis=1)).max(2).max() > 0.1  # they have moved
-    for words in ("gather at three points", "fastest attractor", "stay put"):
+    for words in ("gather at three points", "fastest attractor", "do not move"):
         assert found.claim(words).held, words
 
 
@@ -208,7 +208,7 @@ def test_amplification_grows_with_the_root_of_the_data(committed, dimension) -> 
     assert min(rows.distinct("points")) >= ASYMPTOTIC == 200
     assert 0.4 < curve(rows, "at_onset").power_law().exponent < 0.7
     assert 0.65 < np.median(rows.column("at_onset") / np.sqrt(rows.column("points"))) < 1.35
-    assert found.claim(f"what theory says (stripe, d = {dimension})").held
+    assert found.claim(f"the predicted value (stripe, d = {dimension})").held
     grows = found.claim(f"Λ* grows as √p (stripe, d = {dimension})")
     assert grows.held is None, "ten seeds know the exponent to 0.1 or more"
     assert "lies across 0.40 and 0.60" in grows.note
@@ -222,7 +222,7 @@ def test_the_amplification_of_a_data_set_is_known_before_any_training(committed)
     here, known = (np.log(large.column(name)) for name in ("at_onset", "data_set"))
     assert np.median(np.abs(here - known)) < 0.2
     assert np.corrcoef(here, known)[0, 1] > 0.85
-    assert found.claim("known before any training").held, "also among data sets of one size"
+    assert found.claim("predicted before training").held, "also among data sets of one size"
 
 
 # Proves 004/F20 once the table has five seeds of the rise.
@@ -250,7 +250,7 @@ def test_the_cylinder_is_compressed_less_and_later(committed) -> None:
     assert 0.3 < round_ < 0.6
     assert round_ < flat
     assert rows.mean("onset") > 1.5 * stripes.mean("onset")
-    assert found.claim("what theory says (cylinder").held
+    assert found.claim("the predicted value (cylinder").held
     assert found.claim("Λ* grows as √p (cylinder").held is None
 
 
@@ -451,7 +451,7 @@ def test_the_output_scale_takes_a_network_from_features_to_its_kernel(committed)
         ("neuron-dynamics", "equation of motion", times("signs", 0.9)),
         ("neuron-dynamics", "at its own rate", times("rate", 1.3, attractor="C")),
         ("neuron-dynamics", "fastest attractor", times("share", 0.9)),
-        ("neuron-dynamics", "stay put", put("idle_moved", 1e-9, seed=1)),
+        ("neuron-dynamics", "do not move", put("idle_moved", 1e-9, seed=1)),
         ("neuron-dynamics", "changes at the interfaces", times("zeros", 1.1, seed=1)),
         ("neuron-dynamics", "changes at the interfaces", put("zeros", [0.3], when="end", seed=1)),
         ("neuron-dynamics", "their number stays", put("clusters", 2, when="end")),
@@ -464,12 +464,12 @@ def test_the_output_scale_takes_a_network_from_features_to_its_kernel(committed)
         ("neuron-dynamics", "is Gaussian", times("second_moment", 1.01, attractor="B")),
         ("amplification", "Λ* grows as √p (stripe, d = 5)", times("at_onset", 10, points=4640)),
         ("amplification", "Λ_max grows as √p (stripe, d = 5)", put("largest", 30.0)),
-        ("amplification", "what theory says (stripe, d = 10)", times("at_onset", 2, dimension=10)),
-        ("amplification", "what theory says (cylinder", times("at_onset", 0.5, task="cylinder")),
-        ("amplification", "known before any training", times("data_set", 1.5)),
+        ("amplification", "the predicted value (stripe, d = 10)", times("at_onset", 2, dimension=10)),
+        ("amplification", "the predicted value (cylinder", times("at_onset", 0.5, task="cylinder")),
+        ("amplification", "predicted before training", times("data_set", 1.5)),
         (
             "amplification",
-            "known before any training",
+            "predicted before training",
             lambda row: row | {"data_set": math.sqrt(row["points"]) * (1 + row["seed"] / 99)},
         ),
         ("learning-curves", "beats the lazy kernel (stripe, d = 5)", times("feature", 100, points=1024)),

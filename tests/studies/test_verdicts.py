@@ -114,11 +114,11 @@ def stairs(column: str, *values) -> Change:
             ("Gaussian blobs", False, distances(0.51, 0.9, 0.5)),
             ("Gaussian blobs", None, distances(None, 0.5, 0.5)),
             ("Gaussian blobs", None, distances(0.1, 0.5, None)),
-            ("turned at random", True, distances(0.1, 0.34, 0.34)),  # six tenths of 0.55
-            ("turned at random", False, distances(0.1, 0.32, 0.32)),
-            ("turned at random", True, distances(0.1, 0.76, 0.76)),
-            ("turned at random", False, distances(0.1, 0.78, 0.78)),
-            ("turned at random", None, distances(0.1, None, None)),
+            ("random orientations", True, distances(0.1, 0.34, 0.34)),  # six tenths of 0.55
+            ("random orientations", False, distances(0.1, 0.32, 0.32)),
+            ("random orientations", True, distances(0.1, 0.76, 0.76)),
+            ("random orientations", False, distances(0.1, 0.78, 0.78)),
+            ("random orientations", None, distances(0.1, None, None)),
             ("the more orthogonal the decoder", None, distances(0.1, 0.5, 0.5)),  # without sprites
         ),
         *cases(
@@ -126,8 +126,8 @@ def stairs(column: str, *values) -> Change:
             ("nearly all the time", True, shares(97.9, 50)),
             ("nearly all the time", False, shares(97.7, 99)),
             ("nearly all the time", False, shares(97.9, 50), *another_task(97.7, 50)),
-            ("At its end", True, put(last=0.029)),
-            ("At its end", False, put(last=0.001), put({"latents": "ten"}, last=0.031)),
+            ("At the end of training", True, put(last=0.029)),
+            ("At the end of training", False, put(last=0.001), put({"latents": "ten"}, last=0.031)),
             ("takes longer", True, shares(91, 90.6)),
             ("takes longer", False, shares(91, 90.8)),
             ("takes longer", False, shares(91, 91)),
@@ -136,8 +136,8 @@ def stairs(column: str, *values) -> Change:
         ),
         *cases(
             "beta-line",
-            ("die in stages", True, stairs("active", 2, 1, 0)),
-            ("die in stages", False, stairs("active", 2, 2, 0)),
+            ("passive in stages", True, stairs("active", 2, 1, 0)),
+            ("passive in stages", False, stairs("active", 2, 2, 0)),
             ("until one latent is dead", True, *dead_from(0.084)),  # half of 1/6
             ("until one latent is dead", False, *dead_from(0.082)),
             ("until one latent is dead", True, *dead_from(0.33)),
@@ -375,8 +375,8 @@ LINEAR = {0.1: 6, 1.0: 3}
     ("name", "words", "held", "changes"),
     cases(
         "fondue",
-        ("theory says", True, answers("linear", answer=lambda row: LINEAR[row["beta"]])),
-        ("theory says", False, answers("linear", answer=lambda row: LINEAR[row["beta"]] + (row["beta"] == 1))),
+        ("predicted number", True, answers("linear", answer=lambda row: LINEAR[row["beta"]])),
+        ("predicted number", False, answers("linear", answer=lambda row: LINEAR[row["beta"]] + (row["beta"] == 1))),
         ("A larger beta", True, answers("beta", answer=lambda row: 4 - (row["beta"] > 1))),
         ("A larger beta", False, answers("beta", answer=4)),
         ("A larger beta", False, answers("beta", answer=lambda row: 4 + (row["beta"] > 1))),
@@ -489,9 +489,9 @@ def test_a_claim_of_a_committed_table(committed, name, words, held, change) -> N
         ("restores the alignment", True, [put({"route": "trained", "ratio": 1.0}, distance=0.5)]),
         ("restores the alignment", False, [put({"route": "trained", "ratio": 2.0}, score=0.5)]),
         ("restores the alignment", False, [put({"route": "trained", "ratio": 2.0}, distance=0.3)]),
-        ("Stretched by half", True, [put({"route": "trained", "ratio": 1.5}, score=0.91, distance=0.09)]),
-        ("Stretched by half", False, [put({"route": "trained", "ratio": 1.5}, score=0.89, distance=0.09)]),
-        ("Stretched by half", False, [put({"route": "trained", "ratio": 1.5}, score=0.91, distance=0.11)]),
+        ("stretched by half", True, [put({"route": "trained", "ratio": 1.5}, score=0.91, distance=0.09)]),
+        ("stretched by half", False, [put({"route": "trained", "ratio": 1.5}, score=0.89, distance=0.09)]),
+        ("stretched by half", False, [put({"route": "trained", "ratio": 1.5}, score=0.91, distance=0.11)]),
     ],
 )
 def test_stretching_a_square(committed, words, held, changes) -> None:
@@ -516,7 +516,7 @@ def test_what_three_seeds_have_decides_nothing(committed) -> None:
 
 
 def test_a_pick_is_one_observation(committed) -> None:
-    claim = committed("degenerate-squares").claim("good pick")
+    claim = committed("degenerate-squares").claim("works without labels")
     assert (claim.held, claim.note) == (None, "1 seed of most orthogonal, 5 of median: five of each are needed")
 
 

@@ -79,7 +79,7 @@ class CollapsingAxis(Study):
         "(2021), appendix B, figures 6 and 7"
     )
     question = (
-        "How short may an axis of the data be before a SlowVAE stops encoding it, and does a flow share the fate?"
+        "How short may an axis of the data be before a SlowVAE stops encoding it, and does the same happen to a flow?"
     )
     cost = {"smoke": "3 s", "laptop": "an hour", "paper": "hours"}
     training_lengths = {scale: setting.steps for scale, setting in SETTINGS.items()}
@@ -142,12 +142,12 @@ class CollapsingAxis(Study):
         threshold = float(collapse_threshold(RATE, gamma=GAMMA))
         return [
             Claim(
-                "A SlowVAE gives up the shorter axis below a length that theory knows",
+                "A SlowVAE stops encoding the shorter axis below a predicted length",
                 f"figure 6: below 0.4; exactly {threshold:.4f} (Spec 001a, section 3.7)",
                 Near("threshold", threshold, by=0.03, called="length at which nothing of it comes back", digits=3),
             ),
             Claim(
-                "The variable of an axis that was given up is the prior's",
+                "The variable of an axis that is no longer encoded has the variance of the prior",
                 f"figure 6: its standard deviation is {float(collapsed_std(RATE, gamma=GAMMA)):.4f} (Spec 001a, 3.7)",
                 Near(
                     "collapsed_std",
@@ -158,7 +158,7 @@ class CollapsingAxis(Study):
                 ),
             ),
             Claim(
-                "Where it keeps both axes it finds both factors; where it gives one up it does not",
+                "A SlowVAE finds both factors only if it encodes both axes",
                 "figure 6",
                 All(
                     AtLeast("mcc_of_kept", 0.95, called="MCC of models that keep both axes"),
@@ -171,7 +171,7 @@ class CollapsingAxis(Study):
                 AtLeast("mcc_of_flow", 0.995, of="every", called="MCC", digits=4),
             ),
             Claim(
-                "In more dimensions a SlowVAE finds more: its MCC grows with the size of the observations",
+                "The MCC of a SlowVAE grows with the dimension of the observations",
                 "figure 7: for 20, 200 and 2000 coordinates, although the loss gets worse",
                 Rises("mcc_ambient", "ambient", by=0.05, called="MCC"),
             ),

@@ -57,7 +57,7 @@ class FramesApart(Study):
         "Klindt, Schott, Sharma et al., Towards nonlinear disentanglement in natural data with temporal sparse coding "
         "(2021), section 5, tables 2 and 15, figure 13"
     )
-    question = "How far apart should the frames of a video be that a SlowVAE sees in pairs?"
+    question = "How far apart should the frames be that a SlowVAE is trained on?"
     cost = {"smoke": "3 s", "laptop": "84 minutes", "paper": "weeks"}
     training_lengths = {scale: setting.steps for scale, setting in SETTINGS.items()}
 
@@ -90,7 +90,7 @@ class FramesApart(Study):
                 Rises("mcc", "furthest", by=0.03, slack=None, where=slow, called="MCC"),
             ),
             Claim(
-                "Walkers call for a sparse prior: matching posteriors does worse",
+                "Walkers need a sparse prior: matching posteriors performs worse",
                 "table 15, KITTI at 0.15 s: 79.6 (SlowVAE) against 60.7 to 78.2 (PM-VAE)",
                 Beats("mcc", slow | far, matched | far, by=0.02, called="MCC"),
             ),

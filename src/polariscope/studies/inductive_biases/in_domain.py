@@ -117,12 +117,12 @@ SETTINGS: dict[Scale, Setting] = {
 class InDomain(Study):
     """R² of all factors on four splits, and of factors that were and were not new, for networks of many kinds."""
 
-    title = "Does it extrapolate?"
+    title = "Do networks extrapolate?"
     source = (
         "Schott et al., Visual representation learning does not generalize strongly within the same domain (2022), "
         "tables 5 to 10, figures 4 to 6"
     )
-    question = "Does a network that tells the factors of images also tell them outside of the range it was trained on?"
+    question = "Does a network that predicts the factors of images also predict them outside of the training range?"
     cost = {"smoke": "3 s", "laptop": "97 minutes", "paper": "20,000 GPU hours"}
     training_lengths = {scale: setting.steps for scale, setting in SETTINGS.items()}
 
@@ -184,19 +184,19 @@ class InDomain(Study):
                 weaker=fewer,
             ),
             Claim(
-                "It is the new factor that fails: the others are told nearly as well as ever",
+                "Only the new factor fails: the others are predicted nearly as well as before",
                 "figure 5: factors in distribution stay near the random split, the new one collapses",
                 Beats("part_r2", {"of": "others"}, {"of": "new"}, by=0.2, where=often, each="case", called="R²"),
                 weaker=f"only that the others are told far better than the new one, and {fewer}",
             ),
             Claim(
-                "No model reaches one that is exact inside the training's range and stays at its end outside",
+                "No model reaches the exact predictor clipped to the training range",
                 "tables 6 and 7 against Spec 001a, O19: at most 78.4 of 86.7, and 67.8 of 91.6",
                 AtMost("above_clip", 0.0, where=often, called="R² above that of the clipped predictor", each="case"),
                 weaker=fewer,
             ),
             Claim(
-                "Predictions of a new factor are drawn to the mean of the training",
+                "Predictions of a new factor are pulled towards the training mean",
                 "figure 6: most ratios lie below 1",
                 AtLeast("drawn_to_the_mean", 0.5, where=often, called="share of ratios below 1", each="case"),
                 weaker=fewer,
@@ -216,7 +216,7 @@ class InDomain(Study):
                 AtMost("lead_of_readouts", 0.05, called="lead of the best readout over the best network", each="world"),
             ),
             Claim(
-                "Only the head fine-tuned is worse than all of a network from another task",
+                "Fine-tuning only the head is worse than fine-tuning the whole network",
                 "section 3.3: consistently worse",
                 Beats(
                     "r2_transferred",

@@ -76,7 +76,7 @@ class MixedSources(Study):
         "Klindt, Schott, Sharma et al., Towards nonlinear disentanglement in natural data with temporal sparse coding "
         "(2021), sections 3.2 and F.1.2, table 5"
     )
-    question = "Can independent sources be told from nothing but how they change, and how deep may they be mixed?"
+    question = "Can independent sources be recovered from their changes alone, and through how many layers of mixing?"
     cost = {"smoke": "3 s", "laptop": "30 minutes", "paper": "days"}
     training_lengths = {scale: setting.steps for scale, setting in SETTINGS.items()}
 
@@ -132,7 +132,7 @@ class MixedSources(Study):
                 AtLeast("mcc", 0.999, of="every", where=sparse, called="MCC", digits=4),
             ),
             Claim(
-                "With normal steps it finds less: rotations cannot be told apart",
+                "With normal steps it finds less: rotations cannot be distinguished",
                 "section F.3; .73 to .995 by chance of the seed (Spec 001a, E1)",
                 Beats("mcc", sparse, normal, by=0.03, called="MCC"),
             ),

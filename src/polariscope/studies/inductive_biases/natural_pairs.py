@@ -87,12 +87,12 @@ class NaturalPairs(Study):
     def claims(self, scale: Scale) -> list[Claim]:
         return [
             Claim(
-                "That natural factors move together costs SlowVAE nothing that can be seen",
+                "Correlated natural factors cause SlowVAE no measurable loss",
                 "continuous sprites: MCC 52.9 (4.2) permuted, 49.1 (4.0) natural; discrete 49.9 (3.5), 52.6 (4.1)",
                 AtMost("shortfall", 0.05, called="MCC that permuting adds", digits=3),
             ),
             Claim(
-                "Natural steps call for a sparse prior: matching posteriors does worse",
+                "Natural steps need a sparse prior: matching posteriors performs worse",
                 "table 15: MCC 49.1 (SlowVAE) against 32.4 to 35.2 (PM-VAE) on continuous sprites",
                 Beats(
                     "mcc",

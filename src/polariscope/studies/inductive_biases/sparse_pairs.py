@@ -167,7 +167,7 @@ class SparsePairs(Study):
                 AtLeast("mcc", 0.95, where=slow, called="MCC", digits=3),
             ),
             Claim(
-                "It is ahead of models that expect no sparse steps, or hardly",
+                "SlowVAE is ahead of models without a prior of sparse steps",
                 "by 0.1 on squares (Spec 001a, E3)",
                 Beats("mcc_in_duel", **AHEAD, by=0.1, where={"experiment": True}, called="MCC"),
             ),
@@ -177,17 +177,17 @@ class SparsePairs(Study):
                 Beats("mcc_in_duel", **AHEAD, by=0.02, where={"kind": "pairs"}, called="MCC"),
             ),
             Claim(
-                "A Gaussian match of the two posteriors does not do what sparse steps do, whatever its weight",
+                "A Gaussian match of the two posteriors does not find the factors at any weight",
                 "table 14: SlowVAE 69.8, PM-VAE 45.0 to 52.0 on dSprites",
                 Beats("mcc_in_duel", **AHEAD, by=0.1, where={"kind": "gaussian match"}, called="MCC"),
             ),
             Claim(
-                "Sparse pairs tell more than pairs that change anywhere",
+                "Sparse pairs are more informative than pairs in which all factors may change",
                 f"table 1: SlowVAE {mcc('SlowVAE dSprites UNI')} on UNI, {mcc('SlowVAE dSprites LAP')} on LAP",
                 Beats("mcc", slow, {"model": "slow-vae", "pairs": "uni"}, by=0.05, called="MCC"),
             ),
             Claim(
-                "Pairs in which nothing changes do no harm",
+                "Pairs without a change do no harm",
                 "tables 16 to 20: LAP and LAP-NC are alike",
                 Alike("mcc", slow, {"model": "slow-vae", "pairs": "lap-nc"}, by=0.03, called="MCC", digits=3),
             ),
@@ -238,7 +238,7 @@ class SpritePairs(SparsePairs):
     """SlowVAE on sprites of five factors, of which shape and orientation are hard to tell, and its rivals."""
 
     title = "Sprites that change sparsely"
-    question = "Does a model of sparse changes find more factors of sprites than models that expect none, or all alike?"
+    question = "Does a model of sparse changes find more factors of sprites than models without one?"
     cost = {"smoke": "3 s", "laptop": "65 minutes", "paper": "weeks"}
     settings: ClassVar[dict[Scale, Setting]] = on_sprites(
         {
@@ -265,7 +265,7 @@ class SpritePairs(SparsePairs):
                 Beats("mcc_in_duel", **AHEAD, by=0.02, where={"kind": "pairs"}, called="MCC"),
             ),
             Claim(
-                "Sparse pairs tell more than pairs that change anywhere",
+                "Sparse pairs are more informative than pairs in which all factors may change",
                 "table 1: MCC 69.8 on LAP, 58.8 on UNI",
                 Beats("mcc", slow, slow | {"pairs": "uni"}, by=0.02, called="MCC"),
             ),
@@ -278,19 +278,19 @@ class GaussianMatches(SparsePairs):
     """SlowVAE on sprites against PM-VAE, which draws the two posteriors of a pair together, at several weights."""
 
     title = "A Gaussian match in place of sparse steps"
-    question = "Is it the sparsity of the steps that finds factors, or does it do to draw two posteriors together?"
+    question = "Does a SlowVAE need sparse steps to find factors, or is it enough to match two posteriors?"
     cost = {"smoke": "3 s", "laptop": "53 minutes", "paper": "weeks"}
     settings: ClassVar[dict[Scale, Setting]] = on_sprites({"lap": ("slow-vae", *SWEPT)}, tuple(MATCHED))
 
     def claims(self, scale: Scale) -> list[Claim]:
         return [
             Claim(
-                "No weight of a Gaussian match does what sparse steps do",
+                "No weight of a Gaussian match finds the factors as sparse steps do",
                 "table 14: MCC 69.8 (SlowVAE) against 45.0 to 52.0 (PM-VAE) on dSprites",
                 Beats("mcc_in_duel", **AHEAD, by=0.05, where={"kind": "gaussian match"}, called="MCC"),
             ),
             Claim(
-                "Nor does any disentangle as much",
+                "No weight of a Gaussian match disentangles as much",
                 "table 14: DCI 65.4 (SlowVAE) against 5.9 to 22.9 (PM-VAE) on dSprites",
                 Beats("dci_in_duel", **AHEAD, by=0.05, where={"kind": "gaussian match"}, called="DCI"),
             ),

@@ -83,9 +83,9 @@ SETTINGS: dict[Scale, Sweep] = {
 class InfiniteWidth(Study):
     """LeNet, its linearisation and its last layer over widths, with the NNGP and the NTK at the end of the road."""
 
-    title = "Networks on their way to infinite width"
+    title = "Networks approaching infinite width"
     source = "Samarin 2022, section 6.5, table 6.3, appendix B, tables B.5 to B.8"
-    question = "Which kernel does a wide network become, and does it get better on the way?"
+    question = "Which kernel does a wide network approach, and does width improve it?"
     cost = {"smoke": "1 s", "laptop": "about 9 minutes", "paper": "years"}
 
     def jobs(self, scale: Scale) -> Sequence[Job]:

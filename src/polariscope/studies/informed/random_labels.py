@@ -133,7 +133,7 @@ class RandomLabels(Study):
                 AtLeast("train_accuracy", 99.9, where=NETWORK | enough, each="network"),
             ),
             Claim(
-                "Its linearisation, trained by gradient descent, does not, although it has as many",
+                "Its linearisation with as many parameters, trained by gradient descent, does not memorise them",
                 printed("linearised"),
                 Beats("train_accuracy", NETWORK, LINEAR, by=0.5, where=enough, each="network"),
             ),

@@ -39,7 +39,7 @@ class BetaLine(Study):
 
     title = "How large a beta"
     source = "Rolinek, Zietlow and Martius 2019; Zietlow's dissertation (2022), section 3.3.6, figure 3.7"
-    question = "Which beta orients the latents without killing any, and can it be found without labels?"
+    question = "Which beta aligns the latents without making any passive, and can it be found without labels?"
     cost = {"smoke": "a second", "laptop": "more than an hour", "paper": "weeks"}
 
     def jobs(self, scale: Scale) -> Sequence[Job]:
@@ -64,7 +64,7 @@ class BetaLine(Study):
         second, first = sorted(collapse_betas(SPECTRUM).tolist(), reverse=True)
         claims = [
             Claim(
-                "Latents die in stages, where theory says",
+                "Latents become passive in stages, at the predicted beta",
                 f"linear task: beta {first:.3f} and {second:.3f} (Spec 003, E3.6)",
                 Near("active", "predicted", by=0.5, of="every", called="number of latents in use", to="theory's"),
             ),
@@ -81,7 +81,7 @@ class BetaLine(Study):
                 ),
             ),
             Claim(
-                "The score is a staircase: a plateau, half of it, nothing",
+                "The score falls in steps: a plateau, half of it, zero",
                 "figure 3.7: plateau near 1 on the linear task (Spec 003: 1, about .5, 0)",
                 All(
                     AtLeast("score", 0.8, where={"stage": "both alive"}),

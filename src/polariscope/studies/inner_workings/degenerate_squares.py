@@ -79,7 +79,7 @@ class DegenerateSquares(Study):
                 ),
             ),
             Claim(
-                "Stretched by half, it is aligned",
+                "A square stretched by half is aligned",
                 f"table 3.4: score {PRINTED['score']['1.5']}; distance {PRINTED['distance']['1.5']}",
                 All(
                     AtLeast("score", 0.9, where=trained | {"ratio": 1.5}, called="score at a ratio of 1.5"),
@@ -110,7 +110,7 @@ class DegenerateSquares(Study):
                 ),
             ),
             Claim(
-                "Without labels, the restart with the most orthogonal decoder is a good pick",
+                "Choosing the restart with the most orthogonal decoder works without labels",
                 "section 1.3: its score is at least the median's",
                 Beats("picked_score", {"pick": "most orthogonal"}, {"pick": "median"}, by=0.05, called="score"),
                 provided=AtLeast("restarts", 3, called="number of restarts"),

@@ -105,7 +105,7 @@ class Eigenfaces(Study):
                 note="eigenvalues that lie close turn into each other in a finite training",
             ),
             Claim(
-                "The components are meaningful: each tells of a factor",
+                "The components are meaningful: each encodes a factor",
                 "figure 3.6: azimuth, hair colour, gender on faces",
                 AtLeast(
                     "tells",

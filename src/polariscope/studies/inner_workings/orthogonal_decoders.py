@@ -80,7 +80,7 @@ class OrthogonalDecoders(Study):
         return [
             *(_most_orthogonal(name) for name in _tasks(scale)),
             Claim(
-                "Autoencoders and full covariances are turned at random",
+                "Autoencoders and full covariances have random orientations",
                 "their distances cluster at that of a random rotation, 1.63 for 5 latents (Spec 003, E3.2); "
                 "the published ones are 0.6 to 1.06 of it",
                 Between("of_random", 0.6, 1.4, each="task", called="distance as a share of a random rotation's"),

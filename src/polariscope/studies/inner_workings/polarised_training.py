@@ -37,7 +37,7 @@ class PolarisedTraining(Study):
 
     title = "The polarised regime over training"
     source = "Rolinek, Zietlow and Martius 2019; Zietlow's dissertation (2022), section 3.3.2, table 3.2"
-    question = "From when on in training may the theory of the polarised regime be used?"
+    question = "From which point in training does the theory of the polarised regime apply?"
     cost = {"smoke": "a second", "laptop": "29 minutes", "paper": "weeks"}
 
     def jobs(self, scale: Scale) -> Sequence[Job]:
@@ -84,7 +84,7 @@ class PolarisedTraining(Study):
                 else "in a training far shorter than the published its beginning weighs more",
             ),
             Claim(
-                "At its end every run is in it",
+                "At the end of training every run is in the polarised regime",
                 "KL error below 3 %",
                 AtMost("last", 0.03, of="every", called="relative error of the KL at the end", digits=4),
             ),

@@ -132,7 +132,7 @@ class Amplification(Study):
     def claims(self, scale: Scale) -> list[Claim]:
         scaling = [claim for task, dimension in GROUPS for claim in _scaling_claims(task, dimension)]
         known = Claim(
-            "Λ* of one data set is known before any training",
+            "Λ* of a data set can be predicted before training",
             "derived from the publication's equations 5 to 7 (Spec 004, section 6.4)",
             All(
                 AtMost("log_gap", 0.2, of="median", called="distance of the logs of Λ* and its prediction"),
@@ -237,7 +237,7 @@ def _scaling_claims(task: str, dimension: int) -> Iterator[Claim]:
             note=STEEPER if task == "stripe" else "",
         )
     yield Claim(
-        f"At the onset Λ*/√p is what theory says ({name})",
+        f"At the onset Λ*/√p has the predicted value ({name})",
         f"median {predicted_median(task, dimension, 1):.2f} (Spec 004, sections 6.4 and 6.6; the publication gives the "
         "order only)",
         Between("of_theory", 0.65, 1.35, of="median", where=here, called="Λ* over theory's median"),

@@ -107,9 +107,11 @@ SETTINGS: dict[Scale, Setting] = {
 class ImageParity(Study):
     """The test error of a deep net and of its four frozen kernels over p, and the modes of the kernels."""
 
-    title = "A deep net's own kernel, before and after it learned even from odd"
+    title = "The kernel of a deep network before and after learning parity"
     source = f"{SOURCE}, section 5.2, figures 8 to 10"
-    question = "Does a deep net on images compress as the stripe's net does, and is its final kernel as good as it is?"
+    question = (
+        "Does a deep network on images compress like one on stripes, and is its final kernel as good as the network?"
+    )
     cost = {"smoke": "2 s", "laptop": "about 5 minutes", "paper": "days on a large machine"}
 
     def jobs(self, scale: Scale) -> Sequence[Job]:
@@ -192,7 +194,8 @@ class ImageParity(Study):
                 provided=several,
             ),
             Claim(
-                "Before training the components tell little about the label, after it the first tells most",
+                "Before training the components carry little information about the label; afterwards the first "
+                "carries most",
                 "figure 9c; prototype 0.15 to 0.52 bits",
                 All(
                     AtMost("most_bits", 0.2, where=INITIAL | top, called="largest information of a component (bits)"),
@@ -221,7 +224,7 @@ class ImageParity(Study):
                 AtLeast("alignment_of_start", 3, where=FINAL | top, called="alignment over that at the start"),
             ),
             Claim(
-                "In the plane of two components the classes are mixed before training and apart after it",
+                "In the plane of two components the classes are mixed before training and separated after it",
                 "figure 10",
                 All(
                     AtMost("separability", 0.75, where=INITIAL | top),

@@ -137,7 +137,7 @@ class KernelModes(Study):
         of_start = "alignment over that at the start"
         return [
             Claim(
-                "Before training every component tells as little about the label",
+                "Before training every component carries equally little information about the label",
                 f"figure 9a: small, no trend with the component (k = 5 neighbours alone make {information_floor():.3f} "
                 "bits; prototype 0.06 to 0.08)",
                 All(
@@ -146,7 +146,7 @@ class KernelModes(Study):
                 ),
             ),
             Claim(
-                "After training the first component tells most of it, of both kernels",
+                "After training the first component of both kernels carries most of the information",
                 "figure 9a; prototype 0.08 to 0.77 bits (NTK) and 0.80 (last layer)",
                 AtLeast(
                     "first_bits",
@@ -157,7 +157,7 @@ class KernelModes(Study):
                 ),
             ),
             Claim(
-                "The other components of the NTK tell something too, to a lesser extent",
+                "The other components of the NTK carry information too, to a lesser extent",
                 "section 5.1: products of a function of x₁ and a linear one; prototype 0.12 to 0.13 bits",
                 All(
                     Beats("other_bits", end, start, by=0.02, where=centred, called="mean bits of the others", digits=3),
@@ -182,7 +182,7 @@ class KernelModes(Study):
                 ),
             ),
             Claim(
-                "It has turned by t*, before all but the first examples are fitted",
+                "The kernel has aligned by t*, when only the first examples are fitted",
                 "section 2.4: compression comes before fitting; prototype at t* 0.71 bits, alignment 0.145 of 0.194",
                 All(
                     AtLeast("first_bits", 0.5, where=centred | onset, called="bits of the first component"),
@@ -190,7 +190,7 @@ class KernelModes(Study):
                 ),
             ),
             Claim(
-                "In the plane of two components the classes are noise before training and apart after it",
+                "In the plane of two components the classes are mixed before training and separated after it",
                 "figure 10; prototype: neighbours tell 0.51 to 0.53, then 0.953 (NTK, uncentred) and 0.982 (last "
                 "layer)",
                 All(
@@ -205,7 +205,7 @@ class KernelModes(Study):
                 AtLeast("curve", 0.97, where=centred | last | end, called="smaller R² of two components", digits=3),
             ),
             Claim(
-                "The more examples the net saw, the more its first component tells",
+                "The first component carries more information the more examples the network was trained on",
                 "prototype, d = 10: 0.34, 0.51, 0.65, 0.76 bits at p = 100, 215, 464, 1000 (Spec 004, section 9.4)",
                 Rises(
                     "first_bits",

@@ -107,7 +107,7 @@ SETTINGS: dict[Scale, Setting] = {
 class LearningCurves(Study):
     """Networks and frozen kernels over the number of points, and a kernel over how far its data are compressed."""
 
-    title = "What learned features are worth"
+    title = "The value of learned features"
     source = f"{SOURCE}, sections 3.1 and 4, figures 2 and 7"
     question = "Does a network that learns features need fewer examples, and is it because it compresses?"
     cost = {"smoke": "2 s", "laptop": "10 minutes", "paper": "weeks"}

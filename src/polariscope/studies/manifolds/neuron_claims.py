@@ -50,7 +50,7 @@ def compressing_claims(goals: Goals) -> Iterator[Claim]:
         AtLeast("share", 0.99, where={"attractor": next(iter(goals))}, called="its share of the squares", digits=4),
     )
     yield Claim(
-        "Neurons that see no training point stay put",
+        "Neurons that no training point activates do not move",
         "section 3.2.1",
         AtMost("idle_moved", 0, of="every", called="change of their weights"),
         provided=AtLeast("idle", 1, called="the number of such neurons", digits=0),
@@ -149,7 +149,7 @@ def read_noise(table: Table) -> list[Row]:
 def noise_claim() -> Claim:
     """The noise of finite data at an attractor."""
     return Claim(
-        "What p points add to the weights across is Gaussian, of variance D/p",
+        "The noise of p points in the uninformative weights is Gaussian with variance D/p",
         "appendix C.3: μ² + σ² = D, the share of points that a neuron sees",
         All(
             AtMost("moment_gap", 1e-6, of="every", called="difference of the two sides"),

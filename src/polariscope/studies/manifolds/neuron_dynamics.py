@@ -101,7 +101,7 @@ class NeuronDynamics(Study):
 
     title = "Neurons gather at three points, then move to the interfaces"
     source = f"{SOURCE}, section 3.2 and appendix C, figures 1, 3, 4 and 6"
-    question = "By what path does a network come to ignore what its labels do not depend on?"
+    question = "How does a network learn to ignore directions that its labels do not depend on?"
     cost = {"smoke": "3 s", "laptop": "about 3 minutes", "paper": "hours"}
 
     def jobs(self, scale: Scale) -> Sequence[Job]:

@@ -36,7 +36,7 @@ TEST: dict[Scale, int] = {"smoke": 500, "laptop": 50_000, "paper": 100_000}
 class RelevantDirections(Study):
     """The tangent kernel of infinite width on the stripe and on the cylinder of the same dimension."""
 
-    title = "A lazy kernel pays for every direction"
+    title = "A lazy kernel learns no faster if fewer directions matter"
     source = f"{SOURCE}, section 4"
     question = "Does a kernel that does not move learn faster if the labels depend on fewer directions?"
     cost = {"smoke": "a second", "laptop": "20 minutes", "paper": "hours"}

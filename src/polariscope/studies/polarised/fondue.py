@@ -67,7 +67,7 @@ ELBOW_SPRITES = (3, 6, 8, 10, 12, 18)
 class Fondue(Study):
     """FONDUE, its IB, IDE and binary-search variants, sweeps over start, beta and lambda, and elbow curves."""
 
-    title = "The number of latents, found before training for hours"
+    title = "Finding the number of latents with short trainings"
     source = "Bonheme, The polarised regime of variational autoencoders (2023), chapter 8, tables 8.1-8.8, D.5"
     question = "Does the trace gap of short trainings find the number of latents that full trainings need?"
     cost = {"smoke": "3 s", "laptop": "an hour and a half", "paper": "weeks"}
@@ -135,7 +135,7 @@ class Fondue(Study):
 
         return [
             Claim(
-                "On linear Gaussian data FONDUE finds the number theory says",
+                "On linear Gaussian data FONDUE finds the predicted number of latents",
                 "; ".join(f"beta {beta:g}: {_linear_answer(beta)}" for beta in LINEAR_BETAS)
                 + " (Spec 002, section 5.5)",
                 Near("answer", "theory", by=0, of="every", where={"part": "linear"}, to="what theory says", digits=0),

@@ -46,7 +46,7 @@ class SimilarityLimits(Study):
 
     title = "Limits of CKA and Procrustes"
     source = "Bonheme 2023, section 7.2.2, Fig. 7.1"
-    question = "How many samples does it take before a similarity of representations can be believed?"
+    question = "How many samples does a reliable similarity of representations need?"
     cost = {"smoke": "a second", "laptop": "about 10 s", "paper": "about a minute"}
 
     def jobs(self, scale: Scale) -> Sequence[Job]:

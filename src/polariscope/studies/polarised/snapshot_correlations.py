@@ -78,7 +78,7 @@ class SnapshotCorrelations(Study):
                 Beats("count", passive, active, by=0.01, relative=True, called="correlations above 0.2", digits=0),
             ),
             Claim(
-                "Correlations of an active variable with passive ones vary strongly, with active ones they stay",
+                "Correlations of an active variable vary strongly with passive variables and hardly with active ones",
                 "figure 6.11",
                 Beats("movement", passive, active, by=1, relative=True, called="spread over snapshots", digits=3),
             ),
