@@ -146,5 +146,5 @@ def test_a_configuration_takes_the_same_kinds_of_data(runs) -> None:
 def test_a_world_that_is_misspelt_is_offered() -> None:
     with pytest.raises(ValueError, match="there is no world 'mini-spirtes': did you mean 'mini-sprites'"):
         polariscope.examine(Net(), "mini-spirtes")
-    with pytest.raises(ValueError, match="there is no file and no world called gone.npz"):
+    with pytest.raises(ValueError, match="there is no file gone.npz and no world of that name"):
         polariscope.examine(Net(), "gone.npz")

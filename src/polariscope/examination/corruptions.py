@@ -385,7 +385,7 @@ def _asked(suite: str, kinds: Sequence[str], severities: Sequence[int]) -> tuple
 def class_target(world: World) -> Target:
     if len(world.shape) != 3:
         raise ValueError(
-            f"corruptions are of images, and observations here have shape {tuple(world.shape)}: use a world of images"
+            f"corruptions need images, but the observations have shape {tuple(world.shape)}: use a world of images"
         )
     targets = targets_of(world)
     if len(targets) != 1 or targets[0].kind != "class":

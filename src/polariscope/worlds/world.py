@@ -53,7 +53,7 @@ def _spelled(word: str) -> dict[str, Any]:
     if Path(word).exists():
         return {"name": "file", "path": word}
     if "/" in word or "." in word:
-        raise ValueError(f"there is no file and no world called {word}")
+        raise ValueError(f"there is no file {word} and no world of that name")
     worlds.get(word)  # says which world was meant
     return {}
 
