@@ -30,6 +30,10 @@ from polariscope.studies.study import Bench, Claim, Job, Row, Scale, Study, Tabl
 from polariscope.worlds.points.level_sets import LevelSets
 
 COLOURS = dict(zip(MODELS, ("first", "second", "third", "fourth", "mixed"), strict=True))
+TUNED = (
+    "our schedule was chosen from about fifteen, on seeds from 100 on; the β-VAE has one schedule, and STIB's weight "
+    "was chosen from three: the comparison favours ours"
+)
 
 
 class LevelSetStudy(Study):
@@ -90,7 +94,7 @@ class LevelSetStudy(Study):
         printed = self.printed
         return [
             Claim(
-                "The property is told as well as its noise allows, by every model",
+                "Every model predicts the property as well as its noise allows",
                 "table 5.1: Y error 0.25 for all three; the floor is 0.248",
                 AtMost("y_error", FLOOR + 0.01, each="model", called="error of the property", digits=4),
             ),
@@ -99,11 +103,13 @@ class LevelSetStudy(Study):
                 f"table 5.1: {printed['ours'][2]} against {printed['beta-vae'][2]}, at errors of observations of "
                 f"{printed['ours'][0]} and {printed['beta-vae'][0]}",
                 AtMost("invariance_ratio", 0.35, where={"rival": "beta-vae"}, called="ratio of deviations"),
+                note=TUNED,
             ),
             Claim(
                 "The same by the true property",
                 "the true property is not in the thesis; its published weights move it by 0.012",
                 AtMost("true_ratio", 0.35, where={"rival": "beta-vae"}, called="ratio of true deviations"),
+                note=TUNED,
             ),
             Claim(
                 "At the same error of observations the property moves less than with STIB, by the model",
@@ -112,6 +118,7 @@ class LevelSetStudy(Study):
                 provided=AtMost(
                     "bijection_end", 0.1, where=stib, called="variance that the adversary's inverse misses"
                 ),
+                note=TUNED,
             ),
             Claim(
                 "Generated points lie on the level set that was asked for",

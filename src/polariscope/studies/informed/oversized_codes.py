@@ -57,7 +57,7 @@ class OversizedCodes(Study):
                 Flat("x_error", "latents", by=0.25, relative=True, called="the error of observations", digits=3),
             ),
             Claim(
-                "The property is told as well as its noise allows in every space",
+                "Models of every size predict the property as well as its noise allows",
                 printed,
                 AtMost("y_error", FLOOR + 0.01, each="latents", called="error of the property", digits=4),
             ),
