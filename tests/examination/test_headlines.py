@@ -46,7 +46,7 @@ def test_a_lazy_kernel_of_an_untrained_network_is_no_finding() -> None:
     assert learned.findings().headline == "Verdict: lazy."
 
 
-@pytest.mark.parametrize(("after", "words"), [(0.4, "factors were lost"), (0.98, "added variance")])
+@pytest.mark.parametrize(("after", "words"), [(0.4, "factors were partly lost"), (0.98, "added variance")])
 def test_a_manipulation_that_loses_factors_says_so(after, words) -> None:
     manipulated = apply(Plane(count=300), build("noise", {"epsilon": 0.1}), "noise", seed=0)
     report = report_on(manipulated)

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from polariscope.cli import main
-from polariscope.lab.store import Store
+from polariscope.lab.store import Run, Store
 from polariscope.mapping.example import write_example
 from polariscope.mapping.scene_maps import MapHow, map_scenes
 from polariscope.mapping.scenes import SceneFolder, scene_of
@@ -26,6 +26,9 @@ pyogrio = pytest.importorskip("pyogrio")
 WORLD = Aerial(valleys=1, tiles=8, years=(2000, 2010, 2016), size=48, labels="analysed")
 QUICK = ["--size", "32", "--root", "2", "--batch-size", "2", "--threshold", "0.2", "--hold-out", "places", "--share",
          "0.4", "--json"]  # fmt: skip
+
+
+pytestmark = pytest.mark.xdist_group("map-command")  # the map is made once, and each test goes on with it
 
 
 @pytest.fixture(scope="module")
@@ -48,8 +51,10 @@ def said(place: Path, words: list[str], code: int = 0) -> str:
     return out.getvalue() if code == 0 else err.getvalue()
 
 
-def the_run(place: Path):
-    return Store(place / "runs").open("latest")
+def the_run(place: Path) -> Run:
+    """The run of ``map all``: other tests leave runs without maps beside it."""
+    (run,) = (run for run in Store(place / "runs").runs() if (run.path / "maps").exists())
+    return run
 
 
 def test_one_command_makes_maps_hectares_and_trend_that_others_can_open(place: Path) -> None:

@@ -26,20 +26,25 @@ from polariscope.report.terminal import answer
 from polariscope.training.config import TrainingConfig
 from polariscope.training.run import config_of
 
-HELP = """polariscope map ACTION
+HELP = """usage: polariscope map ACTION [options]
 
-Maps classes in large images: from a folder of images and labels to a map, areas in hectares and their trend.
+Map classes in large images: from a folder of images and labels to a map, areas
+in hectares and their trend.
 
-  map all FOLDER                    train, map, evaluate and follow the trend; start it again to go on
-  map train FOLDER                  train a network on the labelled images
-  map apply RUN IMAGE|FOLDER ...    map images of any size
-  map evaluate RUN [FOLDER]         scores on held-out labels (or those of FOLDER), and corrected areas
-  map trend RUN FOLDER              areas over the years, with intervals
-  map example FOLDER                write a rendered valley to try this with
+  map all FOLDER                   train, map, evaluate and follow the trend;
+                                   the same command continues where it stopped
+  map train FOLDER                 train a network on the labelled images
+  map apply RUN IMAGE|FOLDER ...   map images of any size
+  map evaluate RUN [FOLDER]        scores on held-out labels (or on those of
+                                   FOLDER), and corrected areas
+  map trend RUN FOLDER             areas over the years, with intervals
+  map example FOLDER               write a rendered valley to try this with
 
-FOLDER has images/ (GeoTIFF, npy or pictures, named PLACE_YEAR), labels/ (polygons or rasters of the same names), and
-perhaps layers/ (rasters for all images; heights become slope and curvature), area.gpkg (an area of interest) and
-classes.toml (what classes are called). 'polariscope map ACTION --help' lists the options."""
+FOLDER has images/ (GeoTIFF, npy or pictures, named PLACE_YEAR), labels/
+(polygons or rasters of the same names), and perhaps layers/ (rasters for all
+images; heights become slope and curvature), area.gpkg (an area of interest) and
+classes.toml (names of the classes). Each action takes --json, and lists its
+options with 'polariscope map ACTION --help'."""
 OUT = ("out", flag(Path | None, "Folder for maps and page; by default maps/ and findings/ in the folder of the run."),
        None)  # fmt: skip
 TRAINING = [
@@ -99,7 +104,7 @@ def main(arguments: list[str]) -> int:
     action = take_first(arguments)
     if action is None and asks_for_help(arguments):
         say(HELP)
-        return 0
+        raise SystemExit(0)
     if action not in ACTIONS:
         said = "which action?" if action is None else f"there is no action {action!r}:"
         raise ValueError(f"{said} polariscope map {' | '.join(ACTIONS)}")

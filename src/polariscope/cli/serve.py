@@ -11,6 +11,7 @@ from pathlib import Path
 from polariscope.cli import commands
 from polariscope.cli.parsing import parse
 from polariscope.printable import say
+from polariscope.strict_json import json_text
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,8 @@ class Options:
     """A secret of at least 16 letters that visitors need; 'auto' makes one. Anyone who has it can start trainings."""
     open: bool = False
     """Open the page in your browser."""
+    json: bool = False
+    """Print the address as JSON for machines."""
 
 
 @commands.register("serve", "open the explorer: look into your runs in a browser", group="examination")
@@ -50,7 +53,10 @@ def main(arguments: list[str]) -> int:
     address = f"http://{shown}:{port}/{f'?token={token}' if token else ''}"
 
     def ready() -> None:
-        say(f"the explorer of {options.runs} is at {address} (Ctrl-C ends it)")
+        if options.json:
+            print(json_text({"address": address, "runs": str(options.runs)}))
+        else:
+            say(f"the explorer of {options.runs} is at {address} (Ctrl-C ends it)")
         sys.stdout.flush()
         if options.open:
             webbrowser.open(address)

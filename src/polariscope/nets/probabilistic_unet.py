@@ -45,6 +45,8 @@ class ProbabilisticUNetConfig:
 class ProbabilisticUNet(nn.Module):
     """Scores ``(n, classes, h, w)`` of images: for the mean of the latents if called, for a draw by :meth:`drawn`."""
 
+    only_in_training = ("posterior",)
+    """It encodes image and mask together: a prediction does not use it."""
     whole_image = True
     """A latent is read from all of an image: windows of a raster would each have their own."""
 

@@ -33,7 +33,8 @@ def check_model(model: Model, briefs: Iterable[Brief] = BRIEFS, *, seed: int = 0
     Its weights are finite and drawn by torch's own random state. In evaluation mode the network answers with finite
     numbers of the shape that the brief asks for, the same for an example whatever else is in the batch, and changes
     nothing in itself; its weights, loaded into another network of the same model, give the same answers. Gradients of a
-    prediction reach every parameter. A description builds the same model again.
+    prediction reach every parameter, except in parts that the network names in ``only_in_training``. A description
+    builds the same model again.
 
     >>> from polariscope.nets.predictors import Perceptron
     >>> check_model(Perceptron())
@@ -134,6 +135,11 @@ def _prediction(name: str, brief: Brief, network: nn.Module, x: Tensor) -> Tenso
     )
     parameters = {key: p for key, p in network.named_parameters() if p.requires_grad}
     gradients = torch.autograd.grad(outputs.square().sum(), list(parameters.values()), allow_unused=True)
-    idle = [key for key, gradient in zip(parameters, gradients, strict=True) if gradient is None]
+    apart = tuple(f"{part}." for part in getattr(network, "only_in_training", ()))
+    idle = [
+        key
+        for key, gradient in zip(parameters, gradients, strict=True)
+        if gradient is None and not key.startswith(apart)
+    ]
     require(not idle, f"no gradient of a prediction of {name} reaches {', '.join(idle)}")
     return outputs.detach()

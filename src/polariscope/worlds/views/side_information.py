@@ -35,7 +35,7 @@ class SideInformation(View):
 
     >>> from polariscope.worlds.renderers.mini_sprites import MiniSprites
     >>> SideInformation(MiniSprites(), "scale,x").shape
-    (3, 16, 16)
+    (3, 12, 12)
     """
 
     examples: ClassVar[tuple[Settings, ...]] = ({"of": "mini-sprites", "what": "scale,x"},)
