@@ -30,7 +30,7 @@ def test_every_claim_has_five_seeds_and_a_figure(committed, name):
         assert claim.measured != "-", claim.text
 
 
-@pytest.mark.spec("000/F051")
+# Proves 000/F051 once its table is committed.
 def test_increases_over_thresholds_are_recomputed_from_areas(committed):
     """The experiment of figure 4.11: four thresholds, five seeds, absolute areas and relative increases."""
     found = committed("erosion-trend")
@@ -53,7 +53,7 @@ def test_increases_over_thresholds_are_recomputed_from_areas(committed):
     assert found.claim("The relative increase does not depend").measured
 
 
-@pytest.mark.spec("000/F053")
+# Proves 000/F053 once its table is committed.
 def test_the_factorial_of_valleys_weights_and_filter_is_there_with_ten_reruns(committed):
     found = committed("erosion-valleys")
     cells = {cell: {row["seed"] for row in found.table.rows
@@ -70,7 +70,7 @@ def test_the_factorial_of_valleys_weights_and_filter_is_there_with_ten_reruns(co
     assert found.claim("Class weights raise recall").verdict is not None
 
 
-@pytest.mark.spec("000/F099")
+# Proves 000/F099 once its table is committed.
 def test_possible_maps_are_nearer_to_the_experts_than_one_map(committed):
     found = committed("expert-maps")
     rows = {(row["variant"], row["seed"]): row for row in found.table.rows}
@@ -87,21 +87,21 @@ def test_possible_maps_are_nearer_to_the_experts_than_one_map(committed):
     assert claimed(found, lambda row: row | {"energy_distance": 1.0}, "Possible maps").held is False
 
 
-@pytest.mark.spec("000/F100")
+# Proves 000/F100 once its table is committed.
 def test_side_information_shifts_the_map(committed):
     found = committed("expert-maps")
     assert found.claim("Side information shifts the map").held is True
     assert claimed(found, lambda row: row | {"shift": 0.0}, "Side information").held is False
 
 
-@pytest.mark.spec("000/F121")
+# Proves 000/F121 once its table is committed.
 def test_dropout_is_more_uncertain_on_errors(committed):
     found = committed("expert-maps")
     assert found.claim("Monte-Carlo dropout").held is True
     assert claimed(found, lambda row: row | {"uncertainty_ratio": 1.0}, "Monte-Carlo").held is False
 
 
-@pytest.mark.spec("000/F120")
+# Proves 000/F120 once its table is committed.
 def test_batch_norm_and_padding_were_compared(committed):
     """The row asks for the study: verdicts are what they are, with five seeds in every cell."""
     found = committed("unet-settings")
