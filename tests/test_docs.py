@@ -36,9 +36,9 @@ def commands(page: Path) -> list[list[str]]:
 
 
 def test_commands_in_the_pages_exist() -> None:
-    found = [words for page in PAGES for words in commands(page)]
-    assert len(found) > 10
-    for command, *rest in found:
+    shown = [words for page in PAGES for words in commands(page)]
+    assert len(shown) > 10
+    for command, *rest in shown:
         assert command in registered.names(), command
         if "--plugin" in rest:  # what it names is the reader's own
             continue
@@ -99,9 +99,9 @@ def test_the_reference_is_what_the_docstrings_say() -> None:
 
 
 def test_names_of_the_package_in_the_pages_exist() -> None:
-    found = {name for page in PAGES for name in re.findall(r"\bpolariscope\.([a-z_]+)\(", page.read_text())}
-    assert {"examine", "save"} <= found
-    for name in found:
+    functions = {name for page in PAGES for name in re.findall(r"\bpolariscope\.([a-z_]+)\(", page.read_text())}
+    assert {"examine", "save"} <= functions
+    for name in functions:
         assert hasattr(polariscope, name), name
     places = {
         place for page in PAGES for place in re.findall(r"^from (polariscope[\w.]*) import", page.read_text(), re.M)
@@ -115,8 +115,8 @@ def test_the_steps_of_the_guide_to_the_result_document_work(tmp_path, monkeypatc
     monkeypatch.chdir(tmp_path)
     (code,) = (block for block in blocks(ROOT / "docs" / "your-own.md") if "document.save" in block)
     points = np.random.default_rng(0).normal(size=(50, 2))
-    found = polariscope.examine(lambda x: x, points, (points[:, 0] > 0).astype(int), measured=["mig"])
-    names = {"found": found, "other": found, "polariscope": polariscope}
+    result = polariscope.examine(lambda x: x, points, (points[:, 0] > 0).astype(int), measured=["mig"])
+    names = {"result": result, "other": result, "polariscope": polariscope}
     exec(code, names)
     assert set(names["figures"]) == {"factors", "histograms"}
     assert {"report.html", "both.html", "out"} == {path.name for path in tmp_path.iterdir()}
