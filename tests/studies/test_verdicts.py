@@ -517,7 +517,7 @@ def test_what_three_seeds_have_decides_nothing(committed) -> None:
 
 def test_a_pick_is_one_observation(committed) -> None:
     claim = committed("degenerate-squares").claim("works without labels")
-    assert (claim.held, claim.note) == (None, "1 seed of most orthogonal, 5 of median: five of each are needed")
+    assert (claim.held, claim.note) == (None, "1 seed of most orthogonal, 10 of median: five of each are needed")
 
 
 def test_without_active_variables_correlations_have_nobody_to_be_of(committed) -> None:
