@@ -25,6 +25,8 @@ from polariscope.subjects import as_subject
 from polariscope.training import load_model
 from polariscope.training.config import RunConfig
 from polariscope.training.run import config_of
+from polariscope.worlds.renderers.digits import Digits
+from polariscope.worlds.view import View
 from polariscope.worlds.world import worlds
 
 EARLIER = Path(__file__).parent / "fixtures" / "earlier"
@@ -103,6 +105,28 @@ def test_the_toml_file_says_what_it_said(earlier, run) -> None:
     now["training"]["steps"] = 4
     for section, settings in before.items():
         assert settings.items() <= now[section].items(), "settings may be added, and none is changed"
+
+
+def test_a_digit_task_of_before_it_was_a_view_shows_the_same_images(earlier, run) -> None:
+    """The expected numbers are those of the commit that wrote the file."""
+    told = run("train", "--config", "digit-task.toml", "--training.steps", "1")
+    now = config_of(Store(Path("runs")).open(told["id"])).world
+    assert isinstance(now, View)
+    assert (len(now), now.shape, now.of) == (60, (3, 14, 14), Digits(60, 14, 5))
+    assert now.factors_of(np.arange(8))[:, 0].tolist() == [9, 7, 2, 0, 9, 6, 0, 3]
+    assert now.observe(np.arange(40)).sum() == pytest.approx(2_943_325, rel=1e-4)
+    assert worlds.build({"name": "digit-task", "seed": 3}).factors_of(np.arange(8))[:, 0].tolist() == [
+        0,
+        7,
+        2,
+        8,
+        6,
+        8,
+        8,
+        5,
+    ]
+    with pytest.raises(ValueError, match="has no setting 'count'"):
+        worlds.build({"name": "digit-task", "of": "digits", "count": 60})
 
 
 @pytest.mark.parametrize("folder", DOCUMENTS)

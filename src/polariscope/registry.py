@@ -257,12 +257,19 @@ class Registry(Catalogue[type[T]]):
         return [{"name": name, **settings} for settings in (({},) if declared is None else declared)]
 
     def build(self, description: Mapping[str, Any] | str) -> T:
-        """What a dictionary ``{"name": ..., field: value, ...}`` or a word describes. Unknown fields are refused."""
+        """What a dictionary ``{"name": ..., field: value, ...}`` or a word describes. Unknown fields are refused.
+
+        A class whose settings have changed can define ``earlier_settings(settings)``, which gives what the settings in
+        files of earlier versions are called now.
+        """
         fields = self.spelled(description) if isinstance(description, str) else dict(description)
         if "name" not in fields:
             raise ValueError(f"a {self.kind} needs a name {nearest('', self.names())}")
         name = fields.pop("name")
-        return from_plain(self.get(name), fields, where=f"{self.kind} {name!r}")
+        cls: Any = self.get(name)
+        if hasattr(cls, "earlier_settings"):
+            fields = cls.earlier_settings(fields)
+        return from_plain(cls, fields, where=f"{self.kind} {name!r}")
 
 
 def plain(config: Any) -> dict[str, Any]:

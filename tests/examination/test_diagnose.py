@@ -11,18 +11,18 @@ from torch import Tensor, nn
 from polariscope.examination.classifier_training import train_classifier
 from polariscope.examination.diagnose import diagnose
 from polariscope.examination.diagnosis import Diagnosis
-from polariscope.examination.labelled import Labelled
 from polariscope.kernels.machine import RIDGES, leave_one_out_ridge, rbf, solve
 from polariscope.kernels.principal import targets
 from polariscope.nets.classifiers import Weights, lenet, mlp
 from polariscope.nets.scaled import Scaled
 from polariscope.worlds.renderers.digits import Digits
+from polariscope.worlds.targets import Examples
 from polariscope.worlds.world import to_tensor
 
 
-def stripe(count: int, seed: int, dimension: int = 5) -> Labelled:
+def stripe(count: int, seed: int, dimension: int = 5) -> Examples:
     x = torch.from_numpy(np.random.default_rng(seed).standard_normal((count, dimension))).float()
-    return Labelled(x, 1 - ((x[:, 0] > -0.3) & (x[:, 0] < 1.18549)).long())
+    return Examples(x, 1 - ((x[:, 0] > -0.3) & (x[:, 0] < 1.18549)).long())
 
 
 def trained(alpha: float) -> Diagnosis:
@@ -74,7 +74,7 @@ def test_a_convolutional_network_with_several_outputs() -> None:
     world = Digits(count=600, size=14)
     x = to_tensor(world.observe(range(600))).contiguous()
     y = torch.from_numpy(world.factors_of(range(600))[:, 0]).long()
-    parts = [Labelled(x[i : i + 200], y[i : i + 200]) for i in (0, 200, 400)]
+    parts = [Examples(x[i : i + 200], y[i : i + 200]) for i in (0, 200, 400)]
     net = lenet(shape=(1, 14, 14))
     initial = copy.deepcopy(net)
     train_classifier(net, parts[0], 120)
@@ -178,11 +178,11 @@ def test_a_kernel_that_turns_away_from_the_labels_is_no_feature_learning() -> No
     ("change", "sentence"),
     [
         ({"final": mlp(5, (9,), 2)}, "one architecture"),
-        ({"fit": Labelled(torch.zeros(12, 5), torch.zeros(12, dtype=torch.long))}, "at least 2 classes"),
-        ({"fit": Labelled(torch.zeros(60, 5), torch.arange(60) % 3)}, "2 outputs for 3 classes"),
-        ({"fit": Labelled(torch.zeros(60, 4), torch.arange(60) % 2)}, "the observations have shape"),
-        ({"test": Labelled(torch.zeros(3, 5), torch.tensor([0, 1, 2]))}, "class 2 is among the held-out"),
-        ({"test": Labelled(torch.zeros(0, 5), torch.zeros(0, dtype=torch.long))}, "no held-out examples"),
+        ({"fit": Examples(torch.zeros(12, 5), torch.zeros(12, dtype=torch.long))}, "at least 2 classes"),
+        ({"fit": Examples(torch.zeros(60, 5), torch.arange(60) % 3)}, "2 outputs for 3 classes"),
+        ({"fit": Examples(torch.zeros(60, 4), torch.arange(60) % 2)}, "the observations have shape"),
+        ({"test": Examples(torch.zeros(3, 5), torch.tensor([0, 1, 2]))}, "class 2 is among the held-out"),
+        ({"test": Examples(torch.zeros(0, 5), torch.zeros(0, dtype=torch.long))}, "no held-out examples"),
         ({"form": "full"}, "'trace' or 'pseudo'"),
         ({"modes": 1}, "at least 2 components"),
     ],
@@ -204,11 +204,13 @@ def test_a_collapsed_network_is_named() -> None:
 
 def test_labels_and_training_settings_are_checked() -> None:
     with pytest.raises(TypeError, match="whole numbers"):
-        Labelled(torch.zeros(2, 1), torch.zeros(2))
-    with pytest.raises(ValueError, match="as many labels"):
-        Labelled(torch.zeros(2, 1), torch.zeros(3, dtype=torch.long))
+        diagnose(mlp(1, (8,), 2), mlp(1, (8,), 2), *[Examples(torch.zeros(2, 1), torch.zeros(2))] * 2)
+    with pytest.raises(TypeError, match="whole numbers"):
+        train_classifier(mlp(1, (8,), 2), Examples(torch.zeros(2, 1), torch.zeros(2, 2, dtype=torch.long)), 1)
+    with pytest.raises(ValueError, match="same length; got 2 and 3"):
+        Examples(torch.zeros(2, 1), torch.zeros(3, dtype=torch.long))
     with pytest.raises(ValueError, match="counted from 0"):
-        Labelled(torch.zeros(2, 1), torch.tensor([-1, 1]))
+        Examples(torch.zeros(2, 1), torch.tensor([-1, 1]))
     with pytest.raises(ValueError, match="steps is 0"):
         train_classifier(mlp(5, (8,), 2), stripe(20, 0), 0)
     with pytest.raises(ValueError, match="output scale"):

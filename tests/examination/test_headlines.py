@@ -6,13 +6,13 @@ import torch
 
 from polariscope.examination.corruptions import withstand
 from polariscope.examination.diagnose import diagnose
-from polariscope.examination.labelled import Labelled
 from polariscope.manipulation.bundle import manipulation_findings, report_on
 from polariscope.manipulation.kinds import build
 from polariscope.manipulation.manipulation import apply
 from polariscope.nets.classifiers import mlp
 from polariscope.worlds.points.synthetic import Plane
 from polariscope.worlds.renderers.digits import Digits
+from polariscope.worlds.targets import Examples
 
 
 def test_a_classifier_that_knows_nothing_is_not_called_robust() -> None:
@@ -34,7 +34,7 @@ def test_a_lazy_kernel_of_an_untrained_network_is_no_finding() -> None:
     net = mlp(4, (8,), 2)
     x = torch.from_numpy(np.random.default_rng(0).standard_normal((200, 4))).float()
     labels = (x[:, 0] > 0).long()
-    found = diagnose(net, net, Labelled(x, labels), Labelled(x, labels.flip(0)), modes=3)
+    found = diagnose(net, net, Examples(x, labels), Examples(x, labels.flip(0)), modes=3)
     assert found.verdict == "lazy"
     assert not found.learned
     assert found.findings().headline.startswith("Verdict: lazy, but the network has not learned its task: its error")
@@ -42,7 +42,7 @@ def test_a_lazy_kernel_of_an_untrained_network_is_no_finding() -> None:
     def right(inputs: torch.Tensor) -> torch.Tensor:
         return torch.stack([-inputs[:, 0], inputs[:, 0]], 1)
 
-    learned = diagnose(net, net, Labelled(x, labels), Labelled(x, labels), network=right, modes=3)
+    learned = diagnose(net, net, Examples(x, labels), Examples(x, labels), network=right, modes=3)
     assert learned.findings().headline == "Verdict: lazy."
 
 

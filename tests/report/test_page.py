@@ -22,7 +22,6 @@ from polariscope.dimension.results import dimension_findings
 from polariscope.dimension.trained import Reading, StableDimension, search_dimension
 from polariscope.examination.diagnose import diagnose
 from polariscope.examination.examination import Examination, Variable, about_run, held_out_terms
-from polariscope.examination.labelled import Labelled
 from polariscope.findings import Chart, Column, Curves, Records, Text, Value, Values
 from polariscope.lab.store import Store
 from polariscope.nets.classifiers import mlp
@@ -34,6 +33,7 @@ from polariscope.studies import Claim, Study, Table, studies
 from polariscope.studies.criteria import AtLeast
 from polariscope.studies.study import Origin, Outcome
 from polariscope.worlds.factors import Factor
+from polariscope.worlds.targets import Examples
 
 SECTIONS = (
     "summary",
@@ -326,7 +326,7 @@ def test_the_diagnosis_of_kernels(parsed):
     with torch.no_grad():
         turned.dense1.weight[:, 0] *= 20
     x = torch.from_numpy(np.random.default_rng(0).standard_normal((60, 4))).float()
-    data = Labelled(x, (x[:, 0] > 0).long())
+    data = Examples(x, (x[:, 0] > 0).long())
     diagnosis = diagnose(net, turned, data, data, modes=3)
     findings = diagnosis.findings("Kernels of mine", {"alpha": 1.0}, ["left", "right"])
     told = findings.json()

@@ -14,6 +14,7 @@ from polariscope.report.page import page
 from polariscope.robustness.adversarial_noise import NoiseAttack, generator_distances, learn_noise, noise_density
 from polariscope.robustness.noise_distance import noise_distances
 from polariscope.robustness.rescale import rescaled
+from polariscope.worlds.targets import Examples
 
 GREY, DARK = torch.full((16, 1, 28, 28), 0.4), torch.zeros(16, dtype=torch.int64)
 
@@ -43,7 +44,7 @@ def test_the_worst_noise_on_a_brightness_is_a_shift() -> None:
 def test_every_seed_has_a_new_generator_and_keeps_its_most_harmful_norm() -> None:
     """So small a norm teaches nothing in so few steps; the ladder's other rung does."""
     attack = NoiseAttack((1e-4, 4.0), steps=60, batch_size=8, learning_rate=1e-2, depth=2)
-    found = generator_distances(bright, GREY, DARK, attack, seeds=(0, 1, 2), on=(GREY[:8], DARK[:8]))
+    found = generator_distances(bright, GREY, DARK, attack, seeds=(0, 1, 2), on=Examples(GREY[:8], DARK[:8]))
     assert [noise.norm for noise in found.noises] == [4.0] * 3
     assert found.mean == pytest.approx(4.2, rel=0.02)
     assert found.sd == pytest.approx(np.std([one.median for one in found.distances], ddof=1))

@@ -11,6 +11,7 @@ from polariscope.robustness.rejection import rejection, risk_coverage
 from polariscope.robustness.synthesis.calibration import settle
 from polariscope.robustness.synthesis.linear import LinearABS
 from polariscope.worlds.renderers.digits import Digits
+from polariscope.worlds.targets import Examples
 from polariscope.worlds.views.corruptions import corrupt
 from polariscope.worlds.world import to_tensor
 
@@ -40,7 +41,7 @@ def test_synthesis_with_a_gaussian_likelihood_rejects_what_a_plain_classifier_is
     noise = torch.rand(200, 1, SIZE, SIZE, generator=torch.Generator().manual_seed(0))
     odd = distal(plain, list(range(10)), (1, SIZE, SIZE), steps=60, rate=0.1)
     assert odd.reached.all()
-    others = {"noise": noise, "distal": odd.images, "mnist-c": (corrupted, labels.repeat(2))}
+    others = {"noise": noise, "distal": odd.images, "mnist-c": Examples(corrupted, labels.repeat(2))}
     models = {"synthetic": synthetic, "plain": plain}
     found = {name: rejection(model, held, labels, others) for name, model in models.items()}
     own, other = found["synthetic"], found["plain"]

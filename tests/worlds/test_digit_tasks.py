@@ -5,17 +5,10 @@ import pytest
 
 from polariscope.testing import check_world
 from polariscope.worlds import ArrayWorld, worlds
-from polariscope.worlds.renderers.digit_tasks import (
-    LABELS,
-    TASKS,
-    DigitTask,
-    TaskView,
-    paint,
-    resize,
-    standardise,
-    translate,
-)
+from polariscope.worlds.renderers.digit_tasks import DigitTask
 from polariscope.worlds.renderers.digits import Digits
+from polariscope.worlds.views.digit_tasks import LABELS, TASKS, paint, resize, standardise, translate
+from polariscope.worlds.views.digit_tasks import DigitTask as TaskView
 
 EVERY = np.arange(60)
 
@@ -82,7 +75,7 @@ def test_any_world_of_grey_digits_will_do():
         view = TaskView(source, task, shift=3)
         check_world(view)
         np.testing.assert_array_equal(view.factors_of(np.arange(20))[:, 0], np.arange(20) % 10)
-    np.testing.assert_array_equal(TaskView(source).observe(np.arange(20))[:, 0], images)
+    np.testing.assert_array_equal(TaskView(source, "centred").observe(np.arange(20))[:, 0], images)
 
 
 def test_colour_leaves_the_digit_readable_but_not_by_brightness():

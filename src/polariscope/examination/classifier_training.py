@@ -8,7 +8,7 @@ from safetensors.torch import save_file
 from torch import nn
 
 from polariscope.atomic import atomic
-from polariscope.examination.labelled import Labelled, output_width
+from polariscope.examination.labelled import check_labels, output_width
 from polariscope.nets.scaled import Scaled, loss_scale
 from polariscope.objectives.predict import Classify
 from polariscope.training.config import TrainingConfig
@@ -20,7 +20,7 @@ from polariscope.worlds.targets import Examples
 
 def train_classifier(
     network: nn.Module,
-    data: Labelled,
+    data: Examples,
     steps: int,
     *,
     alpha: float | None = None,
@@ -36,15 +36,16 @@ def train_classifier(
     """
     if not len(data):
         raise ValueError("there are no examples to train on")
-    output_width(network, data.x, data.classes)
+    data = data.tensors()
+    check_labels(data)
+    output_width(network, data.x, data.classes[0])
     predictor = network if alpha is None else Scaled(network, alpha)
     objective = Classify(1.0 if alpha is None else loss_scale(alpha))
     config = TrainingConfig(
         steps, batch_size, learning_rate, "sgd", momentum=0.9, seed=seed, evaluate_every=0, log_every=steps
     )
-    world = Examples(data.x.numpy(), data.y[:, None].numpy(), (data.classes,))
     listeners = Listeners(step=lambda step, loss: tell(Progress(step, steps, float(loss)))) if tell else None
-    return train_module(predictor, objective, world, config, RandomSplit(0.0), listeners).cpu()
+    return train_module(predictor, objective, data, config, RandomSplit(0.0), listeners).cpu()
 
 
 def save_networks(folder: Path, **networks: nn.Module) -> None:

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from polariscope.examination.classifier_training import save_networks as save_networks
 from polariscope.examination.classifier_training import train_classifier as train_classifier
 from polariscope.examination.diagnosis import Diagnosis, Form, KernelView, Verdict
-from polariscope.examination.labelled import NEIGHBOURS, Labelled, check_examples, output_width
+from polariscope.examination.labelled import NEIGHBOURS, check_examples, output_width
 from polariscope.kernels.empirical import Kind, tangent_kernel
 from polariscope.kernels.machine import leave_one_out_ridge, rank_of_spectrum, solve
 from polariscope.kernels.principal import (
@@ -37,6 +37,7 @@ from polariscope.kernels.principal import (
 )
 from polariscope.measures.intrinsic_dimension import mle_from_distances
 from polariscope.measures.mutual_information import label_information, permutation_floor
+from polariscope.worlds.targets import Examples
 
 STILL = 0.02
 """1 − CKA of the kernels before and after up to which a network counts as lazy: it turned by less than 12 degrees."""
@@ -49,8 +50,8 @@ GAINED = 1.2
 def diagnose(
     initial: nn.Module,
     final: nn.Module,
-    fit: Labelled,
-    test: Labelled,
+    fit: Examples,
+    test: Examples,
     *,
     network: Callable[[Tensor], Tensor] | None = None,
     form: Form = "trace",
@@ -74,11 +75,11 @@ def diagnose(
     >>> from polariscope.nets.classifiers import mlp
     >>> rng = torch.Generator().manual_seed(0)
     >>> x = torch.randn(300, 4, generator=rng)
-    >>> net, data = mlp(4, (16,), 2), Labelled(x, (x[:, 0] > 0).long())
+    >>> net, data = mlp(4, (16,), 2), Examples(x, (x[:, 0] > 0).long())
     >>> diagnose(net, net, data, data).verdict  # nothing was trained
     'lazy'
     """
-    before, after = _evaluated(initial), _evaluated(final)
+    before, after, fit, test = _evaluated(initial), _evaluated(final), fit.tensors(), test.tensors()
     classes, outputs = _check(before, after, fit, test, form, modes)
     y = fit.y
     plans: list[tuple[str, nn.Module, Kind]] = [("initial", before, form), ("final", after, form)]
@@ -196,7 +197,7 @@ def _view(
 
 
 def _check(
-    before: nn.Module, after: nn.Module, fit: Labelled, test: Labelled, form: str, modes: int
+    before: nn.Module, after: nn.Module, fit: Examples, test: Examples, form: str, modes: int
 ) -> tuple[int, int]:
     """Numbers of classes and of outputs, or a sentence on what does not fit."""
     if form not in ("trace", "pseudo"):
@@ -237,7 +238,7 @@ def _last_layer_problem(before: nn.Module, after: nn.Module, x: Tensor) -> str |
     return None
 
 
-def _notes(fit: Labelled, test: Labelled) -> list[str]:
+def _notes(fit: Examples, test: Examples) -> list[str]:
     notes = []
     if len(fit) < 200:
         notes.append(f"Only {len(fit)} examples: alignments and information are biased upwards.")

@@ -16,7 +16,7 @@ from torch import nn
 from polariscope.examination.classifier_training import save_networks, train_classifier
 from polariscope.examination.diagnose import diagnose
 from polariscope.examination.diagnosis import Diagnosis, Form
-from polariscope.examination.labelled import Labelled, check_examples, labelled
+from polariscope.examination.labelled import check_examples
 from polariscope.lab.holding import hold
 from polariscope.lab.store import Run, Store
 from polariscope.nets.classifiers import Parametrisation
@@ -28,7 +28,7 @@ from polariscope.subjects.weights import load_weights
 from polariscope.training.config import RunConfig, TrainingConfig
 from polariscope.training.run import Tell, as_store, config_of, load_model, network_of, train_once
 from polariscope.worlds.splits import RandomSplit
-from polariscope.worlds.targets import Task, class_names
+from polariscope.worlds.targets import Examples, Task, class_names
 from polariscope.worlds.world import World, sample_numbers, worlds
 
 BUILT_IN: dict[str, Any] = {"mlp": Perceptron, "lenet": LeNet, "alexnet": AlexNet}
@@ -220,8 +220,8 @@ def new_run(result: Diagnosis, networks: dict[str, nn.Module], store: Store, out
 def _diagnosed(
     before: nn.Module,
     after: nn.Module,
-    fit: Labelled,
-    test: Labelled,
+    fit: Examples,
+    test: Examples,
     network: nn.Module,
     look: KernelLook,
     tell: Heard,
@@ -234,7 +234,7 @@ def _diagnosed(
     return diagnose(before, after, fit, test, network=network, tell=heard, **chosen)
 
 
-def _held_out(config: RunConfig, look: KernelLook) -> tuple[Labelled, Labelled]:
+def _held_out(config: RunConfig, look: KernelLook) -> tuple[Examples, Examples]:
     """Examples that a run was not trained on: to compare kernels on, and to count errors on."""
     numbers = config.split.parts(config.world).held_out
     fit, test = _cut(config.world, numbers, (look.count, look.test))
@@ -242,7 +242,7 @@ def _held_out(config: RunConfig, look: KernelLook) -> tuple[Labelled, Labelled]:
     return fit, test
 
 
-def _divided(task: Task, look: KernelLook, trained: bool) -> list[Labelled]:
+def _divided(task: Task, look: KernelLook, trained: bool) -> list[Examples]:
     """Examples to train on (none if weights are given), to compare kernels on and to test on, all different."""
     sizes = (look.count if trained else 0, look.count, look.test)
     # Sampling sorts by number, and worlds may be in the order of their classes: the parts are cut from a shuffle.
@@ -251,8 +251,8 @@ def _divided(task: Task, look: KernelLook, trained: bool) -> list[Labelled]:
     return _cut(task, np.random.default_rng((look.seed, 1)).permutation(numbers), sizes, share)
 
 
-def _cut(world: World, numbers: Any, sizes: Sequence[int], share: float | None = None) -> list[Labelled]:
+def _cut(world: World, numbers: Any, sizes: Sequence[int], share: float | None = None) -> list[Examples]:
     """Parts of these sizes; too few examples are divided in the same proportions."""
     share = min(1.0, len(numbers) / sum(sizes)) if share is None else share
     ends = np.cumsum([0, *(int(share * size) for size in sizes)])
-    return [labelled(world, numbers[start:end]) for start, end in itertools.pairwise(ends)]
+    return [Examples.of(world, numbers[start:end]) for start, end in itertools.pairwise(ends)]

@@ -1,54 +1,34 @@
-"""Labelled examples for the diagnosis of a classifier, and the checks of examples and networks."""
+"""The checks of examples and networks before a classifier is diagnosed."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from polariscope.subjects.subject import misfit
 from polariscope.user_code import user_code
-from polariscope.worlds.targets import target_values
-from polariscope.worlds.world import World, to_tensor
+from polariscope.worlds.targets import Examples
 
 NEIGHBOURS = 5
 """Neighbours of the mutual information, as published: every class needs more examples than these."""
 
 
-@dataclass(frozen=True, eq=False)
-class Labelled:
-    """Inputs ``(n, ...)`` as the network takes them, and their classes 0, 1, ... ``(n,)``."""
-
-    x: Tensor
-    y: Tensor
-
-    def __post_init__(self) -> None:
-        if self.y.ndim != 1 or len(self.x) != len(self.y):
-            raise ValueError(f"{len(self.x)} inputs need as many labels, in one column; got {tuple(self.y.shape)}")
-        if self.y.is_floating_point() or self.y.is_complex():
-            raise TypeError(f"labels are whole numbers, one class each; got {self.y.dtype}")
-        if len(self.y) and int(self.y.min()) < 0:
-            raise ValueError(f"classes are counted from 0; the least label is {int(self.y.min())}")
-
-    def __len__(self) -> int:
-        return len(self.y)
-
-    @property
-    def classes(self) -> int:
-        return int(self.y.max()) + 1
+Labelled = Examples
+"""The earlier name of what a diagnosis takes."""
 
 
-def labelled(world: World, numbers: NDArray[np.int64]) -> Labelled:
-    """Observations of a world by number with their classes."""
-    x = to_tensor(world.observe(numbers)).clone(memory_format=torch.contiguous_format)
-    return Labelled(x, torch.from_numpy(target_values(world, numbers)[:, 0].astype(np.int64)))
+def check_labels(examples: Examples) -> None:
+    """Refuse targets that are not one class each."""
+    if len(examples.classes) != 1:
+        raise TypeError(
+            f"labels are whole numbers, one class each; got {examples.y.dtype} of shape {tuple(examples.y.shape)}"
+        )
 
 
-def check_examples(fit: Labelled, test: Labelled) -> int:
-    """The number of classes; examples that are not enough for a diagnosis are refused."""
+def check_examples(fit: Examples, test: Examples) -> int:
+    """The number of classes; examples that are not enough for a diagnosis, or have no classes, are refused."""
+    check_labels(fit)
+    check_labels(test)
     if not len(test):
         raise ValueError("there are no held-out examples to count errors on")
     counts = fit.y.bincount()
@@ -57,8 +37,8 @@ def check_examples(fit: Labelled, test: Labelled) -> int:
             f"the diagnosis needs at least 2 classes, and more than {NEIGHBOURS} examples of every one; the examples "
             f"per class are {counts.tolist()}: use more of them (--count)"
         )
-    if test.classes > len(counts):
-        raise ValueError(f"class {test.classes - 1} is among the held-out examples but not among the others")
+    if int(test.y.max()) >= len(counts):
+        raise ValueError(f"class {int(test.y.max())} is among the held-out examples but not among the others")
     return len(counts)
 
 

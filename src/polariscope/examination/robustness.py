@@ -58,7 +58,7 @@ from polariscope.subjects import Subject, as_subject
 from polariscope.subjects.doors import subject_and_world
 from polariscope.subjects.labelled import labelled_examples
 from polariscope.worlds.given import Data
-from polariscope.worlds.targets import target_values
+from polariscope.worlds.targets import Examples, target_values
 from polariscope.worlds.views.corruptions import corrupt
 from polariscope.worlds.views.corruptions.suites import suite_named
 from polariscope.worlds.world import World, sample_numbers, to_tensor
@@ -102,9 +102,7 @@ class _Examination:
 
     subject: Subject
     world: World
-    index: NDArray[np.int64]
-    x: Tensor
-    y: Tensor
+    on: Examples
     budget: Budget
     seed: int
     kept: KeptAttacks
@@ -114,7 +112,8 @@ class _Examination:
 
     @property
     def numbers(self) -> dict[str, Any]:
-        return {"numbers": self.index.tolist(), "seed": self.seed, "examples": examples_hash(self.x, self.y)}
+        examples = examples_hash(self.on.x, self.on.y)
+        return {"numbers": self.on.index.tolist(), "seed": self.seed, "examples": examples}
 
 
 def robustness(
@@ -148,7 +147,8 @@ def robustness(
     _check(only, norms, count)
     suite_named(suite)
     subject, world = subject_and_world(model, data)
-    index, x, y = _examples(subject, world, count, seed)
+    examples = _examples(subject, world, sample_numbers(world, count, seed))
+    x, y = examples.x, examples.y
     skipped: dict[str, str] = {one: "not asked for" for one in QUESTIONS if one not in only}
     warnings = probe(subject, x, y, seed=seed)
     notes = subject.notes
@@ -168,7 +168,7 @@ def robustness(
     with TemporaryDirectory() as spare:
         whose = {"model": subject.name, **(identity or {})} | ({"draws": draws} if draws else {})
         kept = KeptAttacks(folder or Path(spare), whose)
-        asked = _Examination(subject, world, index, x, y, budget, seed, kept, tell, draws)
+        asked = _Examination(subject, world, examples, budget, seed, kept, tell, draws)
         cards = [NormCard(norm, limits[norm], {}, {}) for norm in norms] if {"attacks", "bounds"} & set(only) else []
         distal_images: Distal | None = None
         if "attacks" in only:
@@ -217,20 +217,15 @@ def _further(also: Sequence[Attack | str], substitute: Any) -> list[Attack]:
     return extra
 
 
-def _examples(subject: Subject, world: World, count: int, seed: int) -> tuple[NDArray[np.int64], Tensor, Tensor]:
-    """Images and the numbers of the classifier's outputs that are right for them."""
-    index = sample_numbers(world, count, seed)
-    return index, *_labelled(subject, world, index)
-
-
-def _labelled(subject: Subject, world: World, index: NDArray[np.int64]) -> tuple[Tensor, Tensor]:
+def _examples(subject: Subject, world: World, index: NDArray[np.int64]) -> Examples:
+    """Images by number, with the numbers of the classifier's outputs that are right for them."""
     target = class_target(world)
     x = to_tensor(world.observe(index))
     with subject.at_rest():
         outputs = subject.scores(x[:1]).shape[1]
     meant, _ = outputs_of(target, outputs, subject.name)
     y = torch.from_numpy(meant[target_values(world, index)[:, 0].astype(np.int64)])
-    return labelled_examples(subject, x, y)
+    return Examples(*labelled_examples(subject, x, y), index=index)
 
 
 def _attacked(
@@ -269,9 +264,9 @@ def _blocks(
 ) -> Attacked:
     """An attack on all images, block by block."""
     parts = []
-    blocks = torch.arange(len(asked.x)).split(BLOCK)
+    blocks = torch.arange(len(asked.on.x)).split(BLOCK)
     for done, rows in enumerate(blocks, 1):
-        x, y, numbers = asked.x[rows], asked.y[rows], asked.index[rows.numpy()]
+        x, y, numbers = asked.on.x[rows], asked.on.y[rows], asked.on.index[rows.numpy()]
         part = asked.kept.attacked(
             attack, asked.subject, x, y, numbers, norm=norm, seed=asked.seed, epsilons=epsilons
         )  # fmt: skip
@@ -282,7 +277,7 @@ def _blocks(
 
 def _classes(asked: _Examination) -> int:
     with asked.subject.at_rest():
-        return int(asked.subject.scores(asked.x[:1]).shape[1])
+        return int(asked.subject.scores(asked.on.x[:1]).shape[1])
 
 
 def _judged(asked: _Examination, card: NormCard) -> list[Warning]:
@@ -300,12 +295,12 @@ def _judged(asked: _Examination, card: NormCard) -> list[Warning]:
 
 def _distal(asked: _Examination, skipped: dict[str, str]) -> Distal | None:
     """An image of each class that began as noise."""
-    classes = np.unique(asked.y.cpu().numpy())[:10]
-    shape = tuple(asked.x.shape[1:])
+    classes = np.unique(asked.on.y.cpu().numpy())[:10]
+    shape = tuple(asked.on.x.shape[1:])
     key = {"shape": list(shape), "classes": classes.tolist(), "steps": DISTAL_STEPS[asked.budget], **asked.numbers}
 
     def compute() -> Stored:
-        made = distal(asked.subject, classes, shape, steps=DISTAL_STEPS[asked.budget], near=asked.x, seed=asked.seed)
+        made = distal(asked.subject, classes, shape, steps=DISTAL_STEPS[asked.budget], near=asked.on.x, seed=asked.seed)
         assert made.distances is not None
         arrays = {"images": made.images.numpy(), "labels": made.labels, "confidences": made.confidences,
                   "steps": made.steps, "distances": made.distances}  # fmt: skip
@@ -325,7 +320,7 @@ def _distal(asked: _Examination, skipped: dict[str, str]) -> Distal | None:
 def _bounded(asked: _Examination, card: NormCard, number: int, count: int) -> NormCard:
     """Lower bounds, block by block, held against the attacks."""
     settings = BoundSettings(seeds=3 if asked.budget == "quick" else 10)
-    blocks = torch.arange(len(asked.x)).split(BLOCK)
+    blocks = torch.arange(len(asked.on.x)).split(BLOCK)
     parts: list[Bounds] = []
     for done, rows in enumerate(blocks, 1):
         part = _kept_bounds(asked, card.norm, rows, settings)
@@ -337,16 +332,16 @@ def _bounded(asked: _Examination, card: NormCard, number: int, count: int) -> No
     best = card.best
     if best is None:
         return replace(card, bounds=known)
-    held = confront(known, asked.subject, asked.x, asked.y, best.adversarials, best.distances, settings)
+    held = confront(known, asked.subject, asked.on.x, asked.on.y, best.adversarials, best.distances, settings)
     return replace(card, bounds=known, confrontation=held)
 
 
 def _kept_bounds(asked: _Examination, norm: Norm, rows: Tensor, settings: BoundSettings) -> Bounds | NoBound:
-    examples = examples_hash(asked.x[rows], asked.y[rows])
+    examples = examples_hash(asked.on.x[rows], asked.on.y[rows])
     key = {"norm": norm, "settings": repr(settings), "examples": examples}
 
     def compute() -> Stored:
-        return stored_bounds(lower_bounds(asked.subject, asked.x[rows], asked.y[rows], norm, settings))
+        return stored_bounds(lower_bounds(asked.subject, asked.on.x[rows], asked.on.y[rows], norm, settings))
 
     return bounds_of(norm, asked.kept.kept("bounds", key, compute))
 
@@ -397,7 +392,7 @@ def _noise(asked: _Examination, skipped: dict[str, str]) -> tuple[list[NoiseDist
     generators, shares, steps = LEARNED[asked.budget]
     typical = noise[0].median
     if not np.isfinite(typical) or typical == 0:
-        typical = float(reach(asked.x.flatten(1), "l2").median()) / 2
+        typical = float(reach(asked.on.x.flatten(1), "l2").median()) / 2
     attack = NoiseAttack(tuple(round(share * typical, 4) for share in shares), steps=steps)
     key = {"norms": list(attack.norms), "steps": steps, "generators": generators, **asked.numbers}
     try:
@@ -413,21 +408,21 @@ def _noise(asked: _Examination, skipped: dict[str, str]) -> tuple[list[NoiseDist
 
 
 def _stored_noise(asked: _Examination, kind: Literal["gaussian", "uniform"]) -> Stored:
-    measured = noise_distances(asked.subject, asked.x, asked.y, kind, asked.seed)
+    measured = noise_distances(asked.subject, asked.on.x, asked.on.y, kind, asked.seed)
     assert measured.noisy is not None
     return {"distances": measured.distances, "noisy": measured.noisy.numpy()}, {"queries": measured.queries}
 
 
 def _stored_generators(asked: _Examination, attack: NoiseAttack, generators: int) -> Stored:
     """New generators, trained on images of their own where there are any."""
-    rest = np.setdiff1d(sample_numbers(asked.world, TRAINED_ON + len(asked.index), asked.seed + 1), asked.index)
-    index = rest[:TRAINED_ON] if len(rest) >= len(asked.index) else asked.index
-    x, y = _labelled(asked.subject, asked.world, index)
+    rest = np.setdiff1d(sample_numbers(asked.world, TRAINED_ON + len(asked.on.index), asked.seed + 1), asked.on.index)
+    index = rest[:TRAINED_ON] if len(rest) >= len(asked.on.index) else asked.on.index
+    learned = _examples(asked.subject, asked.world, index)
     with asked.subject.at_rest(gradients=True):
-        if not asked.subject.scores(x[:1].clone().requires_grad_()).requires_grad:
+        if not asked.subject.scores(learned.x[:1].clone().requires_grad_()).requires_grad:
             raise NoGradient(f"{asked.subject.name} gives no gradient of its scores")
     measured = generator_distances(
-        asked.subject, x, y, attack, tuple(range(generators)), on=(asked.x, asked.y),
+        asked.subject, learned.x, learned.y, attack, tuple(range(generators)), on=asked.on,
         tell=lambda share: asked.tell("noise", 0.2 + 0.8 * share),
     )  # fmt: skip
     worst = measured.distances[int(measured.medians.argmin())]
@@ -440,27 +435,27 @@ def _stored_generators(asked: _Examination, attack: NoiseAttack, generators: int
 
 def _rejection(asked: _Examination, suite: str, distal_images: Distal | None) -> Rejection | None:
     """Confidence on the images beside that on noise, distal images and corrupted ones."""
-    if asked.x.ndim != 4:
+    if asked.on.x.ndim != 4:
         return None
     generator = torch.Generator().manual_seed(asked.seed)
-    noise = torch.rand(asked.x.shape, generator=generator, dtype=torch.float32).to(asked.x)
+    noise = torch.rand(asked.on.x.shape, generator=generator, dtype=torch.float32).to(asked.on.x)
     others: dict[str, Any] = {"uniform noise": noise}
     if distal_images is not None:
-        others["distal images"] = distal_images.images.to(asked.x)
-    pixels = (asked.x * 255).round().to(torch.uint8).cpu().numpy()
+        others["distal images"] = distal_images.images.to(asked.on.x)
+    pixels = (asked.on.x * 255).round().to(torch.uint8).cpu().numpy()
     changed, labels = [], []
     known = suite_named(suite)
     for kind in known.benchmark:
         severity = (known.kinds[kind].severities + 1) // 2
         try:
-            images = corrupt(pixels, kind, severity, suite=suite, seed=asked.seed, index=asked.index)
+            images = corrupt(pixels, kind, severity, suite=suite, seed=asked.seed, index=asked.on.index)
         except ValueError:
             continue  # an image too small for one corruption still has the others
         changed.append(to_tensor(np.asarray(images)))
-        labels.append(asked.y.cpu())
+        labels.append(asked.on.y.cpu())
     if changed:
-        others[suite] = (torch.cat(changed).to(asked.x), torch.cat(labels))
-    return rejection(asked.subject, asked.x, asked.y, others)
+        others[suite] = Examples(torch.cat(changed).to(asked.on.x), torch.cat(labels))
+    return rejection(asked.subject, asked.on.x, asked.on.y, others)
 
 
 def _decided(subject: Subject, cards: Sequence[NormCard]) -> dict[Norm, NDArray[np.int64]]:

@@ -221,7 +221,7 @@ def descend(
     model: nn.Module, x: Tensor, y: Tensor, how: Descent, probe: Tensor | None = None, every: int = 1
 ) -> History:
     """Train a network, linearised or not; ``probe`` inputs are looked at before each ``every``-th step and at last."""
-    world, objective, config = Examples(x.numpy(), y.numpy()), Regress(), how.training(len(x))
+    world, objective, config = Examples(x, y), Regress(), how.training(len(x))
     losses: list[float] = []
     seen: list[Tensor] = []
 

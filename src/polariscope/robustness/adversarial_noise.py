@@ -118,7 +118,7 @@ def learn_noise(model: Any, x: Any, y: Any, norm: float, attack: NoiseAttack, se
         )
         losses: list[float] = []
         heard = Listeners(metrics=lambda event: losses.append(event.terms["cross_entropy"]))
-        objective, world = Mislead(subject, norm), Examples(x.cpu().numpy(), y[:, None].cpu().numpy(), (classes,))
+        objective, world = Mislead(subject, norm), Examples(x.cpu(), y.cpu(), (classes,))
         fit(build_state(generator, objective, config), objective, world, config, heard, RandomSplit(0.0))
     return LearnedNoise(generator.eval(), norm, seed, tuple(losses))
 
@@ -193,21 +193,21 @@ def generator_distances(
     y: Any,
     attack: NoiseAttack,
     seeds: Sequence[int] = (0, 1, 2, 3),
-    on: tuple[Any, Any] | None = None,
+    on: Examples | None = None,
     tell: Callable[[float], None] = lambda share: None,
 ) -> GeneratorDistances:
     """Train new generators of several seeds on ``(x, y)``, and measure how robust the network is to their noise, on
-    other observations if they are given. Of the norms of the attack, each seed keeps the one with the smallest ε*.
+    other examples if they are given. Of the norms of the attack, each seed keeps the one with the smallest ε*.
     ``tell`` hears what share of the work is done."""
     if len(set(seeds)) != len(seeds) or len(seeds) < 2:
         raise ValueError(f"the spread over generators needs at least 2 different seeds; got {tuple(seeds)}")
-    subject = as_subject(model)
+    subject, shown = as_subject(model), (x, y) if on is None else (on.x, on.y)
     kept: list[tuple[LearnedNoise, NoiseDistances]] = []
     for seed in seeds:
         tried = []
         for norm in attack.norms:
             noise = learn_noise(subject, x, y, norm, attack, seed)
-            tried.append((noise, noise_distances(subject, *(on or (x, y)), noise.generator, seed)))
+            tried.append((noise, noise_distances(subject, *shown, noise.generator, seed)))
             tell((len(kept) + len(tried) / len(attack.norms)) / len(seeds))
         kept.append(min(tried, key=lambda one: one[1].median))
     noises, distances = zip(*kept, strict=True)

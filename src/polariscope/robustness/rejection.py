@@ -24,6 +24,7 @@ from polariscope.robustness.synthesis.classifier import ABSClassifier
 from polariscope.robustness.synthesis.graded_softmax import GradedSoftmax
 from polariscope.subjects import Subject, as_subject
 from polariscope.subjects.labelled import labelled_examples
+from polariscope.worlds.targets import Examples
 
 Confidence = Literal["probability", "evidence"]
 COVERAGES = (0.5, 0.8, 0.9, 0.95, 1.0)
@@ -154,7 +155,7 @@ def rejection(
     model: Any, x: Any, y: Any, others: Mapping[str, Any], *, softmax: GradedSoftmax | None = None
 ) -> Rejection:
     """Measure how well a classifier's confidence tells clean images ``x`` of the classes ``y`` from ``others``: images
-    by name, alone (noise) or as pairs with their classes (corrupted images).
+    by name, alone (noise) or as labelled examples (corrupted images).
 
     Probabilities are those of the graded ``softmax``; without one, of the calibrated softmax of a classifier by
     synthesis, and of the plain softmax of any other.
@@ -163,7 +164,7 @@ def rejection(
     x, y = labelled_examples(subject, x, y)
     answered: dict[str, Answers] = {}
     for name, images in others.items():
-        odd, classes = images if isinstance(images, tuple) else (images, None)
+        odd, classes = (images.x, images.y) if isinstance(images, Examples) else (images, None)
         answered[name] = _answers(subject, odd, classes, softmax)
     return Rejection(subject.name, _answers(subject, x, y, softmax), answered)
 

@@ -15,29 +15,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polariscope.worlds.readers.files import read
-from polariscope.worlds.renderers.digit_tasks import resize
+from polariscope.worlds.targets import Examples
+from polariscope.worlds.views.digit_tasks import resize
 from polariscope.worlds.world import ArrayWorld, World
 
 
 @dataclass(frozen=True, eq=False)
-class Examples:
-    """Images ``float32 (n, c, h, w)`` of norm √(c h w), labels +1 (even) and −1 (odd), and their numbers in the source.
-
-    ``digits`` are what the labels hide.
-    """
-
-    x: NDArray[np.float32]
-    y: NDArray[np.float64]
-    digits: NDArray[np.int64]
-    index: NDArray[np.int64]
-
-    def __len__(self) -> int:
-        return len(self.y)
-
-
-@dataclass(frozen=True, eq=False)
 class ParityTask:
-    """Examples to train a net on, as many others for learning with its kernel, and those to test both on."""
+    """Examples to train a net on, as many others for learning with its kernel, and those to test both on: images
+    ``float32 (n, c, h, w)`` of norm √(c h w) with the labels +1 (even) and −1 (odd)."""
 
     net: Examples
     kernel: Examples
@@ -79,8 +65,7 @@ def parity_task(source: World, train: int, test: int, seed: int = 0, size: int |
 
     def part(start: int, count: int) -> Examples:
         rows = slice(start, start + count)
-        shown = digits[index[rows]]
-        return Examples(values[rows], np.where(shown % 2, -1.0, 1.0), shown, index[rows])
+        return Examples(values[rows], np.where(digits[index[rows]] % 2, -1.0, 1.0), index=index[rows])
 
     return ParityTask(part(0, train), part(train, train), part(2 * train, test))
 

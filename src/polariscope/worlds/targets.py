@@ -6,16 +6,17 @@ A mask lives on the pixels. A view that moves pixels has to move the mask with t
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
 
 import numpy as np
+import torch
 from numpy.typing import ArrayLike, NDArray
 
 from polariscope.registry import Settings, nearest
 from polariscope.worlds.factors import Factor, numbered
 from polariscope.worlds.view import View, inside
-from polariscope.worlds.world import World, worlds
+from polariscope.worlds.world import World, to_tensor, worlds
 
 Kind = Literal["class", "number", "mask"]
 UNLABELLED = -1
@@ -168,22 +169,55 @@ def class_names(world: World) -> list[str]:
 
 @dataclass(frozen=True, eq=False)
 class Examples:
-    """Arrays as a network takes them, ``(n, ...)`` of any floats, and their targets ``(n, columns)``.
+    """Labelled examples in memory: observations ``(n, ...)`` as a network takes them, and their targets. They are a
+    world, too, on which a network can be trained.
 
-    ``classes`` are the numbers of classes of the columns; without them the target is numbers.
+    Targets are ``(n,)``, or ``(n, columns)`` if there are several. Whole numbers are classes 0, 1, ..., floats are
+    numbers. Arrays stay arrays, and tensors tensors.
+
+    >>> examples = Examples(np.eye(3), np.array([0, 2, 1]))
+    >>> examples.classes, examples.target_of([1]).tolist(), Examples(np.eye(3), np.ones(3)).targets[0].kind
+    ((3,), [[2]], 'number')
     """
 
-    x: NDArray[Any]
-    y: NDArray[Any]
+    x: Any
+    y: Any
     classes: tuple[int, ...] = ()
+    """How many classes each column has; if not given, as many as there are labels. Numbers have none."""
+    index: Any = None
+    """Their numbers ``(n,)`` in the world that they come from; 0, 1, ... if not given."""
 
     def __post_init__(self) -> None:
-        if self.y.ndim != 2 or len(self.x) != len(self.y):
-            raise ValueError(f"inputs and targets need the same length; got {len(self.x)} and {len(self.y)}")
+        y = _array(self.y)
+        if y.ndim not in (1, 2) or len(self.x) != len(y):
+            raise ValueError(
+                f"inputs and targets need the same length; got {len(self.x)} and {len(y)} (targets of shape {y.shape})"
+            )
+        if self.index is None:
+            object.__setattr__(self, "index", np.arange(len(y)))
+        if y.dtype.kind in "iu":
+            columns = y.reshape(len(y), -1 if y.size else 1)
+            if columns.min(initial=0) < 0:
+                raise ValueError(f"classes are counted from 0; the least label is {y.min()}")
+            object.__setattr__(self, "classes", self.classes or tuple((columns.max(0, initial=-1) + 1).tolist()))
+
+    @classmethod
+    def of(cls, world: World, index: ArrayLike) -> Examples:
+        """Observations of a world by number, as tensors, with their targets."""
+        numbers = np.asarray(index, dtype=np.int64)
+        x = to_tensor(world.observe(numbers)).clone(memory_format=torch.contiguous_format)
+        y = target_values(world, numbers)
+        y = y.astype(np.int64) if y.dtype.kind in "iub" else y
+        sizes = tuple(target.size for target in targets_of(world) if target.size)
+        return cls(x, torch.from_numpy(y[:, 0] if y.shape[1:] == (1,) else y), sizes, numbers)
+
+    def tensors(self) -> Examples:
+        """The same examples as tensors."""
+        return replace(self, x=torch.as_tensor(self.x), y=torch.as_tensor(self.y))
 
     @property
     def shape(self) -> tuple[int, ...]:
-        return self.x.shape[1:]
+        return tuple(self.x.shape[1:])
 
     @property
     def factors(self) -> tuple[Factor, ...]:
@@ -193,18 +227,24 @@ class Examples:
         return len(self.x)
 
     def observe(self, index: ArrayLike) -> NDArray[Any]:
-        return self.x[numbered(index, len(self))]
+        return _array(self.x)[numbered(index, len(self))]
 
     def factors_of(self, index: ArrayLike) -> NDArray[Any]:
         return np.zeros((np.size(index), 0))
 
     @property
     def targets(self) -> tuple[Target, ...]:
-        sizes = self.classes or (0,) * self.y.shape[1]
+        sizes = self.classes or (0,) * (1 if self.y.ndim == 1 else self.y.shape[1])
         return tuple(Target(f"target {i}", "class" if size else "number", size) for i, size in enumerate(sizes))
 
     def target_of(self, index: ArrayLike) -> NDArray[Any]:
-        return self.y[numbered(index, len(self))]
+        chosen = _array(self.y)[numbered(index, len(self))]
+        return chosen[:, None] if chosen.ndim == 1 else chosen
+
+
+def _array(values: Any) -> NDArray[Any]:
+    """A tensor as an array of the same memory; an array as it is."""
+    return np.asarray(values.detach().cpu() if isinstance(values, torch.Tensor) else values)
 
 
 @dataclass(frozen=True, eq=False)
