@@ -12,8 +12,8 @@ from polariscope.worlds.renderers.aerial import BACKGROUND, Aerial
 
 @pytest.mark.spec("000/F042")
 def test_the_analysis_is_conservative_object_shaped_and_beats_chance() -> None:
-    """On every one of five valleys, refitted to each; compare the forest that need not be sure."""
-    for seed in range(5):
+    """On each of five valleys by which no setting was chosen, fitted to each of them; compare the bolder forest."""
+    for seed in range(20, 25):
         world = Aerial(valleys=1, tiles=24, years=(2016,), seed=seed)
         scene = world.scene(world.grid.to_factors(np.arange(24)))
         maps = analysed(scene.image / 255.0, scene.mask, BACKGROUND)
