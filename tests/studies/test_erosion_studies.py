@@ -30,7 +30,7 @@ def test_every_claim_has_five_seeds_and_a_figure(committed, name):
         assert claim.measured != "-", claim.text
 
 
-# Proves 000/F051 once its table is committed.
+@pytest.mark.spec("000/F051")
 def test_increases_over_thresholds_are_recomputed_from_areas(committed):
     """The experiment of figure 4.11: four thresholds, five seeds, absolute areas and relative increases."""
     found = committed("erosion-trend")
