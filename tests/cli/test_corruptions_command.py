@@ -103,7 +103,7 @@ def test_a_run_is_shown_what_it_kept_from_training(place, run) -> None:
     assert code == 0, err
     assert "fog" in out
     assert f"runs/{name}/findings/corruptions/report.html" in out
-    for words, said in ((["greys.npz"], "leave greys.npz out"), (["--against-weights", "a.pt"], "name it too")):
+    for words, said in ((["greys.npz"], "leave greys.npz out"), (["--against-weights", "a.pt"], "needs --against")):
         code, _, err = run("corruptions", name, *words)
         assert code == 2
         assert said in err
@@ -135,7 +135,7 @@ def test_a_run_that_does_not_classify_is_refused(trained, run) -> None:
             "scores 2 classes, and the data has 4",
         ),
         (["mine.py:nothing", "greys.npz"], "nothing"),
-        (["mine.py:bright", "greys.npz", "--weights", "a.pt"], "--weights are for an nn.Module"),
+        (["mine.py:bright", "greys.npz", "--weights", "a.pt"], "--weights is for an nn.Module"),
         (["mine.py:bright", "greys.npz", "--against", "no-run"], "no-run"),
         (["nothing"], "nothing"),
     ],

@@ -136,7 +136,7 @@ def test_several_models_show_what_their_biases_add_to_the_first(place, capsys) -
         (["cnn", "coordconv", *SMALL, "--made-for", "resnet=random"], "no model 'resnet'"),
         (["cnn", "coordconv", *SMALL, "--made-for", "coordconv"], "takes MODEL=WHAT"),
         (["cnn", "coordconv", *SMALL, "--combines", "coordconv=resnet+cnn"], "say which split"),
-        (["cnn", "nothing", *SMALL], "no registered model"),
+        (["cnn", "nothing", *SMALL], "not a registered model"),
         (["cnn", "cnn", *SMALL], "two models have one name"),
     ],
 )

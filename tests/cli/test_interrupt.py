@@ -75,7 +75,7 @@ def stop(*arguments, **options) -> None:
 def going_on(err: str) -> list[str]:
     """The words of the command that an interrupted one printed as its last line."""
     sentence, _, command = err.splitlines()[-1].partition(": ")
-    assert sentence == "interrupted; go on with"
+    assert sentence == "interrupted; continue with"
     name, *words = shlex.split(command)
     assert name == "polariscope"
     return words
@@ -148,7 +148,7 @@ def test_a_demo_trains_two_models_and_writes_a_report_also_if_it_was_interrupted
     assert {each.status for each in Store(tmp_path / "runs").runs()} == {"done"}
     code, _, err = run("demo", "--resume", demo.config["runs"][0])
     assert code == 2
-    assert "is no demo" in err
+    assert "is not a demo" in err
 
 
 def test_an_interrupt_anywhere_else_says_what_was_asked(run, monkeypatch) -> None:

@@ -213,7 +213,7 @@ def test_the_same_seed_gives_the_same_numbers(run, stripe: Path) -> None:
         (["wide.py:three", "points.npz", "--train", "3"], "3 outputs for 4 classes"),
         (["wide.py:other", "points.npz", "--train", "3"], "the observations have shape"),
         (["mlp", "points.npz", "--out", "points.npz"], "is a file"),
-        (["wide.py:three", "points.npz", "--out", "page.html"], "--out is a folder"),
+        (["wide.py:three", "points.npz", "--out", "page.html"], "--out must be a folder"),
         (["mlp", "points.npz", "--form", "full"], "full"),
     ],
 )

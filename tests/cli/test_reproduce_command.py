@@ -63,6 +63,6 @@ def test_ctrl_c_ends_them_all(run, monkeypatch, tmp_path) -> None:
     monkeypatch.setattr(Broken, "error", KeyboardInterrupt())
     code, _, err = run("reproduce", "all", "--scale", "smoke")
     assert code == 130
-    assert err.splitlines()[-1] == "interrupted; go on with: polariscope reproduce all --scale smoke"
+    assert err.splitlines()[-1] == "interrupted; continue with: polariscope reproduce all --scale smoke"
     assert (tmp_path / "results" / "first-smoke").exists()
     assert not (tmp_path / "results" / "third-smoke").exists()

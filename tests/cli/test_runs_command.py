@@ -198,7 +198,7 @@ def test_figures_of_different_examples_are_never_averaged(run, tmp_path) -> None
     results(store, 4, {300: 0.5})
     code, out, err = run("runs", "--over-seeds", "measures_mig", "held_out_loss", "--json")
     assert code == 0
-    assert "computed on 2 bases: a table each" in err
+    assert "computed on 2 sets of examples: a table each" in err
     cells = {(cell["examined_on"], cell["column"]): cell for cell in json.loads(out)}
     few, many = "300 examples, seed 0, version 1", "1,296 examples, seed 0, version 1"
     assert {key: (cell["mean"], cell["count"]) for key, cell in cells.items()} == {

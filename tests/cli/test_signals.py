@@ -28,7 +28,7 @@ def test_sigterm_saves_the_state_and_says_how_to_go_on(run, small, tmp_path, mon
     assert (code, out) == (143, "")
     (found,) = Store(tmp_path / "runs").runs()
     assert (found.status, found.result["step"]) == ("interrupted", 4)
-    assert err.splitlines()[-1] == f"interrupted; go on with: polariscope train --resume {found.id}"
+    assert err.splitlines()[-1] == f"interrupted; continue with: polariscope train --resume {found.id}"
     assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL, "a program that called us has its own again"
     monkeypatch.undo()
     monkeypatch.chdir(tmp_path)
@@ -91,7 +91,7 @@ def test_a_generalisation_goes_on_with_what_it_has_trained(run, tmp_path, monkey
     monkeypatch.setattr("polariscope.cli.generalise.bars", impatient)
     code, _, err = run(*words)
     assert code == 130
-    assert err.splitlines()[-1] == f"interrupted; go on with: polariscope {shlex.join(words)}"
+    assert err.splitlines()[-1] == f"interrupted; continue with: polariscope {shlex.join(words)}"
     assert trainings[-1] == "mlp, interpolation 2"
     trainings.clear()
     code, out, err = run(*words)
@@ -108,5 +108,5 @@ def test_a_full_disk_is_said_with_the_command_that_goes_on(run, small, tmp_path,
     (found,) = Store(tmp_path / "runs").runs()
     assert code == 2
     assert "the disk is full" in err
-    assert err.splitlines()[-1].endswith(f"go on with: polariscope train --resume {found.id}")
+    assert err.splitlines()[-1].endswith(f"continue with: polariscope train --resume {found.id}")
     assert run("train", "--resume", found.id)[0] == 0

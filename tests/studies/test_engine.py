@@ -361,7 +361,7 @@ def test_one_page_is_made_from_tables_alone(toy, tmp_path, capsys):
     assert answer["made"] == first.origin.made
     assert [claim["verdict"] for claim in answer["claims"]] == ["held", "held", "undecided"]
     assert main(["results", str(tmp_path / "nowhere")]) == 2
-    assert "there is no table of a study" in capsys.readouterr().err
+    assert "no table of a study" in capsys.readouterr().err
 
 
 def test_an_unknown_study_is_a_sentence(tmp_path):

@@ -385,5 +385,5 @@ def test_what_does_not_fit_is_a_sentence(monkeypatch, capsys) -> None:
     monkeypatch.setitem(commands._entries, "version", greedy)
     assert main(["version"]) == 2
     error = capsys.readouterr().err
-    assert error.startswith("error: there is not enough memory: Unable to allocate 1.00 EiB")
+    assert error.startswith("error: not enough memory: Unable to allocate 1.00 EiB")
     assert error.count("\n") == 1

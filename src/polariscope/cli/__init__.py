@@ -1,9 +1,10 @@
 """The command line: parse, call, print. A command is a registered function ``main(arguments) -> exit code``, or a
 registered examination (:mod:`polariscope.examination.catalogue`).
 
-Exit codes: 0 done; 1 a study's claim did not hold; 2 bad input, said in one sentence; 3 training diverged;
-130 interrupted with Ctrl-C; 141 whoever read our output had enough of it; 143 ended with SIGTERM, as schedulers do.
-After 130 and 143 what a store holds is saved, and the last line is the command that goes on, or that starts again.
+Exit codes: 0 success; 1 a study's claim did not hold; 2 bad input, explained in one sentence; 3 training diverged; 130
+interrupted with Ctrl-C; 141 the reader of the output stopped reading; 143 ended with SIGTERM, which schedulers send.
+After 130 and 143 the state of trainings is saved, and the last line is the command that continues the work, or restarts
+it.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from polariscope.printable import say, spell_out
 from polariscope.registry import Catalogue
 
 Command = Callable[[list[str]], int]
-"""Words behind the name of the command to an exit code."""
+"""From the arguments after the name of the command to an exit code."""
 commands: Catalogue[Command] = Catalogue("command")
 GROUPS = ("start", "data", "training", "examination", "publications")
 """Headings of the overview in their order; any other heading follows, and commands without one come last."""
@@ -63,10 +64,10 @@ def _run(arguments: list[str]) -> int:
     except BrokenPipeError:
         raise
     except MemoryError as error:
-        wanted = str(error) or "more was asked for"
+        wanted = str(error) or "the command asked for more"
         free = f"{available_memory() / 1e9:.1f} GB are free"
         say(
-            f"error: there is not enough memory: {wanted}, and {free}; take less data or a smaller model",
+            f"error: not enough memory: {wanted}, and {free}; use less data or a smaller model",
             file=sys.stderr,
         )
         return 2
@@ -82,14 +83,14 @@ def _run(arguments: list[str]) -> int:
 
 
 def _examination(name: str) -> Command:
-    """The command that a registered examination is."""
+    """The command of a registered examination."""
     from polariscope.cli.examination import main as examine
 
     return partial(examine, name)
 
 
 def _plugins(arguments: list[str]) -> list[str]:
-    """Take ``--plugin FILE``, which every command knows, away from the words, as often as it is there."""
+    """Remove every ``--plugin FILE``, which all commands accept, from the arguments."""
     files: list[str] = []
     if any(word.split("=")[0] == "--plugin" for word in arguments):
         from polariscope.cli.parsing import take
@@ -115,7 +116,7 @@ def overview() -> str:
             "Train learned representations, take them apart, and put them under load.",
             "",
             *lines,
-            "'--plugin FILE.py' (with any command, as often as needed) adds what that file registers.",
+            "'--plugin FILE.py' (any command, any number of times) adds what that file registers.",
             "'polariscope COMMAND --help' lists the options of a command.",
             "Set POLARISCOPE_DEBUG=1 to see the traceback behind an error.",
         ]

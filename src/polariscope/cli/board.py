@@ -17,8 +17,8 @@ USUAL = (Path("docs/results"), Path("results"))
 class Options:
     """polariscope board [FOLDER ...] [options]
 
-    Write one page with every claim of every table in the folders (default: docs/results and results, if they are
-    there), judged by the present code, with filters by work and verdict.
+    Write one page with every claim of every table in the folders (default: docs/results and results, if they exist),
+    judged by the current code, with filters by work and verdict.
     """
 
     out: Path = Path("board.html")
@@ -40,7 +40,7 @@ def main(arguments: list[str]) -> int:
     result = board(folders or [folder for folder in USUAL if folder.is_dir()])
     if not result.outcomes:
         raise ValueError(
-            "there is no table of a study here: 'polariscope reproduce NAME' makes one in results; or name a folder"
+            "no table of a study here: 'polariscope reproduce NAME' writes one to results; or name a folder"
         )
     findings = result.findings()
     answer(findings, findings.save(options.out), options.json)

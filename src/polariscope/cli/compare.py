@@ -24,20 +24,21 @@ from polariscope.worlds.world import World, worlds
 class Options(ModelFlags):
     """polariscope compare MODEL MODEL [options]
 
-    Similarity of every layer of the first model to every layer of the second. A model is a run, or FILE.py:NAME of
-    yours; the data is that of the first run unless --data says otherwise.
+    Compute the similarity of every layer of the first model to every layer of the second. A model is a run, or your own
+    FILE.py:NAME; both models see the data of the first run, unless you give --data.
     """
 
     data: str | None = None
-    """World or file to compare on, whose own settings are --world.*; a run brings its own."""
+    """World or file to compare on; its settings are --world.*. By default the data of the first run."""
     second_weights: Path | None = None
-    """Weights of the second model, if it is a module of yours; --weights are those of the first."""
+    """Weights of the second model, if it is your own module; --weights are for the first."""
     measure: Literal["cka", "procrustes"] = "cka"
-    """cka looks at the large directions; procrustes at all of them, and overestimates with few examples."""
+    """cka mainly compares the large directions; procrustes compares all of them, and overestimates with few
+    examples."""
     debiased: bool = False
     """Correct CKA for layers with more features than there are examples."""
     count: int = 2000
-    """Examples to compare on: more than the widest layer has features would be best."""
+    """Number of examples; best more than the widest layer has features."""
     steps: tuple[int, int] | None = None
     """Snapshots to compare instead of the final models, one step for each run."""
     seed: int = 0
@@ -46,7 +47,7 @@ class Options(ModelFlags):
     """Folder of the runs."""
     out: Path | None = None
     """A page (.html), the first figure (.png, .svg), or a folder for everything; the run then keeps no document. By
-    default the folder findings/compare of the first run, or the page compare.html here."""
+    default the folder findings/compare of the first run, or the page compare.html in the current folder."""
     json: bool = False
     """Print JSON for machines."""
 
@@ -102,17 +103,17 @@ def _titles(names: list[str], runs: list[Run | None], steps: Sequence[int | None
 
 
 def _untrained(run: Run | None) -> Any:
-    """The model of a run as it was drawn; None where it is unknown or began with the weights of another."""
+    """The model of a run before training; None if it is unknown or started from the weights of another run."""
     return None if run is None or config_of(run).start.run else load_model(run, 0)
 
 
 def _world(runs: list[Run | None], arguments: list[str], data: str | None) -> World:
-    """The data both models see: what was asked for, or that of the first run."""
+    """The data that both models see: the given data, or that of the first run."""
     own = [(run.id, config_of(run).world) for run in runs if run is not None]
     if data is not None:
         return chosen_world(arguments, data)
     if not own:
-        raise ValueError("models of yours need --data: the name of a world or the path of a file")
+        raise ValueError("your own models need --data: the name of a world or the path of a file")
     if own[0][1].shape != own[-1][1].shape:
         (one, a), (other, b) = own
         raise ValueError(f"the models see different data: {one} has shape {a.shape}, {other} {b.shape}")

@@ -1,7 +1,6 @@
-"""From words to configurations: registered things are flags, a TOML file fills them, flags have the last word.
-
-Names come first, because they decide which flags there are: ``--world.of sprites`` chooses what a view looks at, and
-only then is there ``--world.of.size``.
+"""From arguments to configurations: the settings of registered classes are flags, a TOML file gives them values, and
+flags override the file. Names are read first, because they decide which flags exist: only after ``--world.of sprites``
+chose the world of a view does ``--world.of.size`` exist.
 """
 
 from __future__ import annotations
@@ -33,10 +32,10 @@ from polariscope.worlds.world import World, worlds
 
 RUN_HELP = """polariscope {command} WORLD [--objective NAME] [--model NAME] [--split NAME] [--config FILE] [options]
 
-WORLD is a name ('polariscope worlds' lists them) or the path of a file of images. The options below are those of the
-chosen world, objective, model and split; choose others to see theirs. What a world or a model holds is chosen in the
-same way: --world.of NAME, --model.architecture NAME. --model.from RUN begins with the weights of another run, which
-may also be what the chosen model holds: --model readout --model.from RUN --start.freeze of."""
+WORLD is a name ('polariscope worlds' lists them) or the path of a file of images. The options below belong to the
+chosen world, objective, model and split; choose others to see theirs. Parts of a world or a model are chosen in the
+same way: --world.of NAME, --model.architecture NAME. --model.from RUN starts from the weights of another run. That run
+can also become a part of the chosen model: --model readout --model.from RUN --start.freeze of."""
 
 CHOSEN: dict[str, Registry[Any]] = {"world": worlds, "split": splits, "objective": objectives, "model": models}
 
@@ -46,8 +45,8 @@ def parse_run(
 ) -> tuple[RunConfig, Any]:
     """A run's configuration from ``WORLD --config FILE``, the names of its parts, and flags for each of them.
 
-    ``extra`` are further fields (name, type, default) of the command's own, and those of a ``base`` class; they come
-    back as attributes of the second result.
+    ``extra`` are further fields (name, type, default) of the command, in addition to those of a ``base`` class; they
+    are attributes of the second result.
     """
     arguments = list(arguments)
     description = read_toml(take(arguments, "--config"))
@@ -82,9 +81,9 @@ def parse_run(
 
 
 def choices() -> str:
-    """The names that a run is made of, for the end of its help: the worlds, and the others with a line each."""
+    """The end of the help: the names of all worlds, and one line for each split, objective and model."""
     width = columns()
-    lines = ["worlds ('polariscope worlds' tells about each):"]
+    lines = ["worlds ('polariscope worlds' describes each):"]
     lines += textwrap.wrap(
         ", ".join(worlds.names()), width, initial_indent="  ", subsequent_indent="  ", break_on_hyphens=False
     )
@@ -106,7 +105,7 @@ def _listed(registry: Registry[Any], width: int) -> list[str]:
 
 
 def _begin(description: dict[str, Any], word: str | None, run: Run) -> None:
-    """Begin with the weights of a run. Its model is the model, or what the model of another name holds: a readout."""
+    """Start from the weights of a run. Its model becomes the model, or a part of a model of another name: a readout."""
     start = warm(run)
     origin = {"run": start.run, "sha256": start.sha256}
     given = description.get("model", {})
@@ -129,7 +128,7 @@ def parse_world(
     help_text: str = "",
     base: type = object,
 ) -> tuple[World, Any]:
-    """A world from its name and ``--world.*`` flags, with further fields of the command's own, or of a ``base``."""
+    """A world from its name and ``--world.*`` flags, with further fields of the command, or of a ``base``."""
     arguments = list(arguments)
     field = _as_flags(chosen_world(arguments, name))
     options = parse(options_type([("world", *field), *extra], help_text, base), arguments, command)
@@ -137,12 +136,12 @@ def parse_world(
 
 
 def chosen_world(arguments: list[str], name: str) -> World:
-    """The world of a name, with what it holds chosen by flags, which are taken from the arguments."""
+    """The world of a name, with its parts chosen by flags, which are removed from the arguments."""
     return worlds.build(choose(arguments, "--world", worlds, worlds.spelled(name)))
 
 
 def with_world(options: type, default: World) -> Any:
-    """A command's options with the settings of a world among them; :func:`meant` gives the world back."""
+    """A command's options with the settings of a world among them; :func:`meant` returns the world."""
     kind, value = _as_flags(default)
     world = ("world", kind, dataclasses.field(default=value))
     extended = dataclasses.make_dataclass("Options", [world], bases=(options,), frozen=True)
@@ -151,7 +150,7 @@ def with_world(options: type, default: World) -> Any:
 
 
 def choose(arguments: list[str], flag: str, registry: Registry[Any], known: Mapping[str, Any]) -> dict[str, Any]:
-    """A description with everything that it holds chosen by flags, ``--world.of NAME``; the flags are taken away."""
+    """A description with all its parts chosen by flags, ``--world.of NAME``; the flags are removed."""
     description = dict(known)
     word = take(arguments, flag)
     if word is not None:
@@ -166,13 +165,13 @@ def choose(arguments: list[str], flag: str, registry: Registry[Any], known: Mapp
             description[name] = choose(arguments, inner_flag, inner, kept)
         elif name in required(registry.get(description["name"])):
             raise ValueError(
-                f"{registry.kind} {description['name']!r} is made of another {inner.kind}: name it with {inner_flag}"
+                f"{registry.kind} {description['name']!r} is a view of another {inner.kind}: name it with {inner_flag}"
             )
     return description
 
 
 def _as_flags(thing: Any) -> tuple[Any, Any]:
-    """Type and default of a configuration for tyro: what it holds has its own type, so that its fields are flags."""
+    """Type and default of a configuration for tyro: each part has its own type, so that its fields are flags."""
     inner = {name: _as_flags(getattr(thing, name)) for name in held(thing) if getattr(thing, name) is not None}
     fields = [(name, kind, dataclasses.field(default=value)) for name, (kind, value) in inner.items()]
     kind: Any = dataclasses.make_dataclass(type(thing).__name__, fields, bases=(type(thing),), frozen=True)
@@ -183,7 +182,7 @@ def _as_flags(thing: Any) -> tuple[Any, Any]:
 
 
 def meant(thing: Any) -> Any:
-    """What :func:`_as_flags` was made of, with the values that it has now."""
+    """The inverse of :func:`_as_flags`: the configuration, with the parsed values."""
     if not dataclasses.is_dataclass(thing):
         return thing
     kind: Any = vars(type(thing)).get("_made_of", type(thing))

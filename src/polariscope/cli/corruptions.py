@@ -1,4 +1,4 @@
-"""``polariscope corruptions``: how does a classifier stand noise, blur, weather and the like?"""
+"""``polariscope corruptions``: how robust is a classifier to noise, blur, weather and other corruptions?"""
 
 from __future__ import annotations
 
@@ -28,25 +28,25 @@ HELP = """polariscope corruptions RUN [options], or polariscope corruptions FILE
 
 Measures the accuracy of a classifier under every corruption of a suite, and names the worst one.
 
-RUN was trained with --objective classify, and is shown images that it kept from training. FILE.py:NAME is a classifier
-of yours: an nn.Module, a class or function without arguments that makes one, or a function from images to scores. DATA
-is a labelled world, or a file of images with labels. With --against another classifier the corruption errors are those
-relative to it, and their mean is the mCE."""
+RUN was trained with --objective classify, and is tested on its held-out images. FILE.py:NAME is your own classifier: an
+nn.Module, a class or function without arguments that makes one, or a function from images to scores. DATA is a labelled
+world, or a file of images with labels. If --against names another classifier, the result also has the corruption errors
+relative to that classifier, and their mean, the mCE."""
 EXTRA = [
-    ("suite", flag(str, "imagenet-c: corruptions of photographs; mnist-c: of digits and the like."), "imagenet-c"),
-    ("kinds", flag(tuple[str, ...], "Corruptions of the suite; those of its benchmark if not given."), ()),
-    ("severities", flag(tuple[int, ...], "Severities from 1 on; all if not given."), ()),
-    ("count", flag(int, "Examples to look at."), 1000),
-    ("against", flag(str | None, "A classifier to hold it against: a run, or FILE.py:NAME."), None),
-    ("against_weights", flag(Path | None, "Weights of --against, if that is a module of yours."), None),
+    ("suite", flag(str, "imagenet-c: corruptions of photographs; mnist-c: corruptions of digits."), "imagenet-c"),
+    ("kinds", flag(tuple[str, ...], "Corruptions of the suite to measure; by default those of its benchmark."), ()),
+    ("severities", flag(tuple[int, ...], "Severities, from 1 upwards; by default all."), ()),
+    ("count", flag(int, "Number of examples."), 1000),
+    ("against", flag(str | None, "A classifier to compare with: a run, or FILE.py:NAME."), None),
+    ("against_weights", flag(Path | None, "Weights of --against, if it is your own module."), None),
     ("seed", flag(int, "Draws examples and corruptions."), 0),
     RUNS,
     OUT,
     JSON,
 ]
 OF_DATA = [
-    ("weights", flag(Path | None, "Weights for a module of yours: safetensors, or what torch.save wrote."), None),
-    ("label", flag(str | None, "Factor that is the class; the first categorical or discrete one if not given."), None),
+    ("weights", flag(Path | None, "Weights of your own module: safetensors, or a file of torch.save."), None),
+    ("label", flag(str | None, "Factor to predict as the class; by default the first discrete one."), None),
 ]
 
 
@@ -65,7 +65,7 @@ def main(arguments: list[str]) -> int:
         )
     if name is not None and not is_source(name):
         if place is not None:
-            raise ValueError(f"a run is shown what it kept from training: leave {place} out, or name FILE.py:NAME")
+            raise ValueError(f"a run is tested on its held-out images: leave {place} out, or name FILE.py:NAME")
         return _of_run(name, parse(options_type(EXTRA, HELP), arguments, "corruptions"))
     if place is None and not asked:
         raise ValueError("which data? 'polariscope corruptions FILE.py:NAME DATA': a labelled world or a file's path")
@@ -89,12 +89,12 @@ def _of_run(name: str, options: Any) -> int:
 def _reference(options: Any) -> Subject | None:
     if options.against is None:
         if options.against_weights is not None:
-            raise ValueError("--against-weights are those of --against FILE.py:NAME: name it too")
+            raise ValueError("--against-weights needs --against FILE.py:NAME")
         return None
     if is_source(options.against):
         return own_subject(options.against, ModelFlags(options.against_weights))
     if options.against_weights is not None:
-        raise ValueError("--against-weights are for a module of yours, and a run has its own: leave them out")
+        raise ValueError("--against-weights is for your own module, and a run has its own weights: leave it out")
     run = opened_classifier(Store(options.runs), options.against)
     return dataclasses.replace(run_subject(run), name=run_title(run))
 

@@ -1,4 +1,4 @@
-"""``polariscope demo``: the main job, from world to report, in a few minutes."""
+"""``polariscope demo``: from world to report in a few minutes."""
 
 from __future__ import annotations
 
@@ -28,18 +28,19 @@ from polariscope.worlds.renderers.sprites import Sprites
 
 @dataclass(frozen=True)
 class Options:
-    """Render the sprite world, train a beta-VAE and a beta-TC-VAE on it side by side, examine both, write a report."""
+    """Render the sprite world, train a beta-VAE and a beta-TC-VAE on it in parallel, examine both, and write a
+    report."""
 
     steps: int = 1800
     """Training steps of each model."""
     size: int = 32
-    """Side of the images; 64 is the original's, and takes four times as long."""
+    """Side of the images in pixels; the original has 64, which takes four times as long."""
     examples: int = 5000
     """Examples to examine the models on."""
     workers: int = 0
     """Processes, one thread each; 0 takes one per core."""
     resume: str | None = None
-    """A demo that was interrupted, to go on with."""
+    """Interrupted demo to continue."""
     runs: Path = Path("runs")
     """Folder of the runs."""
     json: bool = False
@@ -57,7 +58,7 @@ def main(arguments: list[str]) -> int:
     else:
         demo = store.open(options.resume)
         if demo.record["kind"] != "demo":
-            raise ValueError(f"{demo.id} is no demo: 'polariscope train --resume {demo.id}' goes on with a training")
+            raise ValueError(f"{demo.id} is not a demo: 'polariscope train --resume {demo.id}' continues a training")
         runs = [store.open(run_id) for run_id in demo.config["runs"]]
     try:
         with hold(demo.path):
@@ -70,12 +71,12 @@ def main(arguments: list[str]) -> int:
         if interrupted:
             words = ["polariscope", "demo", "--resume", demo.id]
             words += [] if options.runs == Path("runs") else ["--runs", str(options.runs)]
-            raise KeyboardInterrupt(f"interrupted; go on with: {shlex.join(words)}") from None
+            raise KeyboardInterrupt(f"interrupted; continue with: {shlex.join(words)}") from None
         raise
 
 
 def show(demo: Run, runs: list[Run], options: Options) -> int:
-    """Train the two models (or what is left of it), examine them, write and print what was found."""
+    """Train the two models (or finish their training), examine them, write and print the findings."""
     console = Terminal(stderr=True)
     configs = [config_of(run) for run in runs]
     steps = configs[0].training.steps

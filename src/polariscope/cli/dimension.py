@@ -38,19 +38,19 @@ EXTRA = [
         "statistic",
         flag(
             Literal["trace", "trace-sampled", "ib", "ide", "types"],
-            "What decides: the trace gap (FONDUE), the same from samples as published, information (FONDUE_IB), "
-            "intrinsic dimensions (FONDUE_IDE), or counting the types of one generous model.",
+            "Statistic that decides: the trace gap (FONDUE), the trace gap from samples as published, "
+            "information (FONDUE_IB), intrinsic dimensions (FONDUE_IDE), or the types of variables of one large model.",
         ),
         "trace",
     ),
-    ("first", flag(int | None, "Latents of the first model; the data's intrinsic dimension if not given."), None),
-    ("threshold", flag(float | None, "Largest statistic that passes; the published one if not given."), None),
-    ("cap", flag(int, "Most latents to try."), 200),
+    ("first", flag(int | None, "Latents of the first model; by default the data's intrinsic dimension."), None),
+    ("threshold", flag(float | None, "Largest statistic that passes; by default the published one."), None),
+    ("cap", flag(int, "Largest number of latents to try."), 200),
     ("budget", flag(int, "Steps of the first, shortest trainings; doubled until the answer is stable."), 500),
     ("once", flag(bool, "Search once, at the budget, without waiting for a stable answer."), False),
     ("seeds", flag(int, "Repeat with this many seeds."), 1),
-    ("examples", flag(int, "Examples to read each model on."), 10_000),
-    ("runs", flag(Path, "Folder of the runs: the figure and the readings go there."), Path("runs")),
+    ("examples", flag(int, "Examples on which the statistic of each model is computed."), 10_000),
+    ("runs", flag(Path, "Folder of the runs, which receives the figure and the readings."), Path("runs")),
     ("json", flag(bool, "Print JSON for machines."), False),
 ]
 
@@ -89,7 +89,7 @@ def main(arguments: list[str]) -> int:
 
 @dataclass(frozen=True)
 class _Work:
-    """One seed's searches: each training under a progress bar, each reading a line of its own."""
+    """The searches of one seed: a progress bar for each training, a line for each reading."""
 
     probe: DimensionProbe
     options: Any
@@ -128,16 +128,16 @@ class _Work:
 
 
 def _verdict(found: StableDimension, seed: int, once: bool, console: Terminal) -> None:
-    """What the guard and the limits say about one seed's answer."""
+    """The verdict of the guard and the limits on one seed's answer."""
     last = found.last
     if not last.trusted:
         console.print("guard: NOT trusted.")
     elif found.stable:
-        console.print(f"guard: passed, and the answer no longer changes with more steps ({last.steps} a model).")
+        console.print(f"guard: passed, and the answer no longer changes with more steps ({last.steps} per model).")
     elif not once:
         console.print("guard: passed, but the answer still changes with more steps: raise --training.steps.")
     else:
-        console.print("guard: passed; stability over steps was not looked at (--once).")
+        console.print("guard: passed; stability over steps was not tested (--once).")
     number = counted(found.answer, "latent variable")
     answer = number if last.trusted else f"none that can be trusted (the search ended at {number})"
     console.print(f"answer for seed {seed}: {answer}")

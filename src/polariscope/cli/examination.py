@@ -34,11 +34,11 @@ HELP = """polariscope {name} RUN [DATA] [options], or polariscope {name} FILE.py
 
 {about}
 
-A run is shown its held-out data, or other DATA, the name of a world or the path of a file."""
+A run is examined on its held-out data, or on other DATA: the name of a world or the path of a file."""
 
 
 def main(name: str, arguments: list[str]) -> int:
-    """Carry out the examination of a name."""
+    """Run the examination of this name."""
     examination = examinations.get(name)
     arguments = list(arguments)
     model, data = take_first(arguments), take_data(arguments)
@@ -72,7 +72,7 @@ def _keywords(examination: Any) -> list[tuple[str, Any, Any]]:
 
 
 def _held_out(run: Run | None, world: World) -> World:
-    """What a run was not trained on, where the data is its own and the split keeps anything."""
+    """The held-out data of a run, if the data is the run's own and the split holds anything out."""
     if run is None or world != config_of(run).world:
         return world
     part = SplitPart(world, config_of(run).split)

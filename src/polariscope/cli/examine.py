@@ -22,10 +22,10 @@ from polariscope.worlds.world import worlds
 class Options(ModelFlags):
     """polariscope examine RUN [options], or polariscope examine FILE.py:NAME DATA [options]
 
-    RUN is a run's id, its name, a unique beginning or ending of its id, its folder, or 'latest'. FILE.py:NAME is a
-    model of yours: an nn.Module, a class or function without arguments that makes one, or a function from observations
-    to codes. A file of codes (.npy, .npz), a row for each example, may stand in place of a model. DATA is the name of a
-    world or the path of a file; --data DATA says the same.
+    RUN is a run's id, its name, a unique beginning or ending of its id, its folder, or 'latest'. FILE.py:NAME is your
+    own model: an nn.Module, a class or function without arguments that makes one, or a function from observations to
+    codes. A file of codes (.npy, .npz) with one row for each example can replace the model. DATA is the name of a world
+    or the path of a file; --data DATA means the same.
     """
 
     data: str | None = None
@@ -35,17 +35,17 @@ class Options(ModelFlags):
     count: int = 10_000
     """Number of examples."""
     measures: str = "*"
-    """Names of measures, separated by commas; * and ? stand for any letters, nothing for no measure. By default all for
-    which the model gives what they need."""
+    """Names of measures, separated by commas; * and ? match any letters, an empty string no measure. By default all
+    measures that can be computed for the model."""
     seed: int = 0
     """Draws the examples and the noise of the samples."""
     runs: Path = Path("runs")
     """Folder of the runs."""
     out: Path | None = None
     """A page (.html), the first figure (.png, .svg), or a folder for everything; the run then keeps no document. By
-    default the folder findings/examine of the run, or the page examine.html here."""
+    default the folder findings/examine of the run, or the page examine.html in the current folder."""
     fresh: bool = False
-    """Run the model again, even if its codes of these examples are stored."""
+    """Run the model again, even if its codes for these examples are stored."""
     json: bool = False
     """Print JSON for machines."""
 
@@ -59,12 +59,10 @@ def main(arguments: list[str]) -> int:
     data = take_data(arguments)
     helping = asks_for_help(arguments)
     if name is None and not helping:
-        raise ValueError(
-            "what is to be examined? 'polariscope examine RUN', or 'polariscope examine FILE.py:NAME DATA'"
-        )
+        raise ValueError("which model? 'polariscope examine RUN', or 'polariscope examine FILE.py:NAME DATA'")
     run = None if name is None or is_source(name) else opened(store_named(arguments), name)
     if run is None and data is None and not helping:
-        raise ValueError(f"a model of yours needs --data: 'polariscope examine {name} DATA', a world or a file's path")
+        raise ValueError(f"your own model needs --data: 'polariscope examine {name} DATA', a world or a file's path")
     default = config_of(run).world if run is not None and data is None else chosen_world(arguments, data or "sprites")
     options: Any = parse(with_world(Options, default), arguments, "examine")
     world = meant(options.world)
@@ -77,7 +75,7 @@ def main(arguments: list[str]) -> int:
     else:
         assert name is not None
         if options.part != "all":
-            raise ValueError("--part is for the data of a run, which knows what it was trained on")
+            raise ValueError("--part needs a run, which records what it was trained on")
         check_place(options.out or Path("examine.html"), "--out")
         subject = own_subject(name, options)
         shelf = None if options.fresh or is_codes_file(name) else Shelf.of_source(name, **flags_of(options))

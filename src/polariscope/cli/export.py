@@ -1,4 +1,4 @@
-"""``polariscope export``: a trained model for others."""
+"""``polariscope export``: a trained model for other programs."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from polariscope.worlds.world import to_tensor
 class Options:
     """polariscope export RUN [options]
 
-    Write the model of a run into a folder, for programs that know nothing of Polariscope: its weights
-    (weights.safetensors), a Python file with a class that needs torch alone (model.py), where it comes from
-    (about.json), and ONNX files if the extra [onnx] is installed.
+    Write the model of a run to a folder, for programs without Polariscope: its weights (weights.safetensors), a Python
+    file with a class that needs only torch (model.py), its origin (about.json), and ONNX files if the extra [onnx] is
+    installed.
     """
 
     out: Path = Path("exported")

@@ -1,4 +1,4 @@
-"""``polariscope generalise``: does a model hold on combinations and ranges of factors it never saw?"""
+"""``polariscope generalise``: does a model generalise to combinations and ranges of factors it never saw?"""
 
 from __future__ import annotations
 
@@ -35,36 +35,35 @@ from polariscope.training.sweep import train_all_once
 from polariscope.worlds.world import World, worlds
 
 KIND = "generalise"
-"""What findings of this kind are called in the folder of a run."""
+"""Name of the findings in the folder of a run."""
 
 
 @dataclass(frozen=True)
 class Options(GeneralisationTest, PlaceOptions):
     """polariscope generalise MODEL ... --data DATA [options], or polariscope generalise --leaderboard [--data DATA]
 
-    MODEL is a registered model (cnn, coordconv, resnet, ...), FILE.py:NAME of yours, or a run that was trained with
-    --objective regress. Models are trained on each split, to tell every factor as a value from 0 to 1, and tested on
-    what it keeps; with --weights yours is tested as it is, and a run on its own split.
-
-    With several models the first is the plain one, and the others show what their inductive biases add to it:
-    polariscope generalise cnn coordconv --made-for coordconv=composition
+    MODEL is a registered model (cnn, coordconv, resnet, ...), your own FILE.py:NAME, or a run that was trained with
+    --objective regress. The command trains each model on each split to predict every factor as a value from 0 to 1, and
+    tests it on the held-out data. With --weights your own model is tested without training; a run is tested on its own
+    split. With several models, the first is the baseline, and the report shows what the inductive biases of the others
+    add: polariscope generalise cnn coordconv --made-for coordconv=composition
     """
 
     weights: Path | None = None
-    """Weights of a module of yours that is trained already; then nothing is trained."""
+    """Weights of your own trained module; nothing is trained then."""
     made_for: tuple[str, ...] = ()
-    """MODEL=SPLIT: the split that the bias of a model is meant to help with; it then gets a label."""
+    """MODEL=SPLIT: the split that the inductive bias of a model was made for; the bias then gets a label."""
     combines: tuple[str, ...] = ()
-    """MODEL=MODEL+MODEL: the models whose biases another one has together."""
+    """MODEL=MODEL+MODEL: a model that combines the inductive biases of other models."""
     tolerance: float = 0.02
-    """R² by which a model has to differ from the plain one to be better or worse."""
+    """Difference in R² from the baseline above which a model counts as better or worse."""
     leaderboard: bool = False
-    """Show the published leaderboard, with the row of the model if there is one."""
+    """Show the published leaderboard, with a row for the model if one is given."""
     runs: Path = Path("runs")
     """Folder of the runs."""
     out: Path | None = None
     """A page (.html), the first figure (.png, .svg), or a folder for everything; the run then keeps no document. By
-    default the folder findings/generalise of the run, which is a new one if models are trained here; the published
+    default the folder findings/generalise of the run (of a new run if the command trains models); the published
     leaderboard alone is only printed."""
     json: bool = False
     """Print JSON for machines."""
@@ -84,9 +83,9 @@ def main(arguments: list[str]) -> int:
     short = [_short(name) for name in names]
     runs = [name for name in names if not is_source(name) and name not in models.names()]
     if len(names) > 1 and runs:
-        raise ValueError(f"{runs[0]} is no registered model or FILE.py:NAME; a run has one split, and is tested alone")
+        raise ValueError(f"{runs[0]} is not a registered model or FILE.py:NAME; a run has one split: test it alone")
     if len(names) > 1 and options.weights is not None:
-        raise ValueError("--weights are those of one model: give one")
+        raise ValueError("--weights belongs to one model: give one model")
     biases = Biases.told(short, options.splits, options.made_for, options.combines)
     if names and options.out is None:
         check_place(options.runs, "--runs")
@@ -100,17 +99,17 @@ def main(arguments: list[str]) -> int:
         results = {_short(name): _tested(name, world, test, options) for name in names}
     except KeyboardInterrupt:
         kept = not all(map(is_source, names))  # a module of yours has no name to be kept by
-        raise KeyboardInterrupt(f"interrupted; {'go on' if kept else 'start again'} with: {again()}") from None
+        raise KeyboardInterrupt(f"interrupted; {'continue' if kept else 'start again'} with: {again()}") from None
     return _answer(world, results, biases, options)
 
 
 def _short(name: str) -> str:
-    """What a model is called: a module of yours goes by its own name."""
+    """The name of a model; your own module has the name of its class or function."""
     return name.rpartition(":")[2] if is_source(name) else name
 
 
 def _train_elsewhere(names: list[str], world: World, test: GeneralisationTest, options: Any) -> None:
-    """Train all models that have a name at once, if --executor or --workers ask for it; else each in its turn."""
+    """Train all registered models at once if --executor or --workers are given, otherwise one after the other."""
     place = place_of(options)
     if place.executor == "processes" and place.workers in (None, 1):
         return
@@ -135,8 +134,8 @@ def _tested(name: str, world: World, test: GeneralisationTest, options: Any) -> 
 def _answer(
     world: World, results: dict[str, list[Generalisation]], biases: Biases, options: Any, run: Run | None = None
 ) -> int:
-    """Print the result, and save it: where ``--out`` says, with the run that was tested, or with a new run, so that no
-    call overwrites the page of another."""
+    """Print the result and save it: to ``--out``, to the tested run, or to a new run, so that no call overwrites the
+    page of another."""
     names = list(results)
     told = names[0] if len(names) == 1 else names or None
     first = next(iter(results.values()), None)

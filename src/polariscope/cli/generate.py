@@ -18,7 +18,7 @@ from polariscope.report.terminal import answer
 from polariscope.worlds.world import worlds
 
 TABLES = (".csv", ".parquet", ".xyz", ".sdf")
-"""Endings of files that hold the samples and no document."""
+"""Suffixes of files that hold the samples without a document."""
 PASSED_ON = ("like", "draw", "reach", "spread", "interval", "coverage", "molecules", "property_latents", "judged_on",
              "seed")  # fmt: skip
 
@@ -28,43 +28,44 @@ class Options:
     """polariscope generate RUN --property VALUE [--like EXAMPLE] --n N [options], or
     polariscope generate FILE.py:NAME --data WORLD --property-latents K --property VALUE [options]
 
-    RUN was trained with conditional-invariance, property-beta-vae or stib. Each sample has the property that the model
-    tells of it, that of an independent judge with an interval whose coverage is measured, and the true one where it is
-    known.
+    RUN was trained with conditional-invariance, property-beta-vae or stib. Each sample is listed with the property that
+    the model predicts, the property that an independent judge predicts, with an interval whose coverage is measured,
+    and the true property where it is known.
     """
 
     property: str | None = None
-    """The value that the samples are to have, in the unit of the property: 150, or x=0.3,scale=0.7 for several. Those
-    that are not named are as in the data."""
+    """Wanted value in the unit of the property: 150, or x=0.3,scale=0.7 for several properties. Properties that you do
+    not name are drawn from the data."""
     like: int | None = None
-    """Number of an observation. With --property, samples keep everything else of it; without, its property."""
+    """Number of an observation. With --property, samples keep everything else of it; without --property, they keep its
+    property."""
     n: int = 100
     """Samples."""
     draw: Literal["examples", "uniform"] = "examples"
-    """Draw everything but the property from codes of training examples, or uniformly, as published."""
+    """Draw the rest of the code from codes of training examples, or uniformly, as published."""
     reach: float = 1.0
-    """How far uniform codes are drawn, in standard deviations of the signal."""
+    """Range of uniform codes, in standard deviations of the signal."""
     spread: float = 0.1
-    """How far samples like an example may be from it, in standard deviations of the signal."""
+    """Distance of samples from the example of --like, in standard deviations of the signal."""
     interval: Literal["judge", "model"] = "judge"
-    """Whose prediction the interval is around: an independent judge's, or the model's own."""
+    """Prediction that the interval surrounds: that of an independent judge, or of the model itself."""
     coverage: float = 0.9
     """Nominal coverage of the intervals."""
     molecules: int = 100
-    """Of molecules, how many samples go the way back to a geometry and bonds (needs rdkit); 0 for none."""
+    """For molecules: number of samples from which geometry and bonds are reconstructed (needs rdkit); 0 for none."""
     property_latents: int | None = None
-    """How many of the first latents tell the property; a run knows it."""
+    """Number of first latents that encode the property; a run records it."""
     weights: Path | None = None
-    """Weights for a module of yours: safetensors, or what torch.save wrote."""
+    """Weights of your own module: safetensors, or a file of torch.save."""
     judged_on: int = 2000
-    """Training examples that the judge learns from."""
+    """Training examples for the judge."""
     seed: int = 0
     """Draws samples and examples."""
     runs: Path = Path("runs")
     """Folder of the runs."""
     out: Path | None = None
     """A folder for everything, or one file (.csv, .parquet, .xyz, .sdf, .html, .png); the run then keeps no document.
-    By default the folder findings/generate of the run, or the folder generated here."""
+    By default the folder findings/generate of the run, or the folder generated in the current folder."""
     json: bool = False
     """Print JSON for machines."""
 
@@ -77,7 +78,7 @@ def main(arguments: list[str]) -> int:
         raise ValueError("which model? 'polariscope generate RUN --property VALUE --n 100'")
     if name is None or not is_source(name):
         if place is not None:
-            raise ValueError("a run generates what it was trained on: leave --data out")
+            raise ValueError("a run generates data like its training data: leave --data out")
         options: Any = parse(Options, arguments, "generate")
         run = opened(Store(options.runs), str(name))
         return _answer(run, None, run_title(run), run, options)

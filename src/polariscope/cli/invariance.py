@@ -21,40 +21,41 @@ from polariscope.report.terminal import answer
 from polariscope.worlds.world import worlds
 
 CHOSEN = ("property_latents", "count", "samples", "reach", "centred", "judged_on", "seed")
-"""Options that an audit takes."""
+"""Options of an audit."""
 
 
 @dataclass(frozen=True)
 class Options:
     """polariscope invariance RUN [RUN ...] [options], or polariscope invariance FILE.py:NAME --data WORLD [options]
 
-    Several runs are compared where their errors match, as frontiers with intervals over their seeds.
+    Tests whether a property stays the same when the rest of the code is drawn anew. Several runs are compared at equal
+    reconstruction errors, as frontiers with intervals over their seeds.
 
-    RUN was trained with conditional-invariance, property-beta-vae or stib. A model of yours encodes and decodes, and
-    --property-latents says how many of its first latents tell the property, which is the target of the data.
+    RUN was trained with conditional-invariance, property-beta-vae or stib. Your own model must encode and decode;
+    --property-latents is the number of first latents that encode the property, which is the target of the data.
     """
 
     property_latents: int | None = None
-    """How many of the first latents tell the property; a run knows it."""
+    """Number of first latents that encode the property; a run records it."""
     weights: Path | None = None
-    """Weights for a module of yours: safetensors, or what torch.save wrote."""
+    """Weights of your own module: safetensors, or a file of torch.save."""
     count: int = 2000
-    """Held-out examples to look at."""
+    """Number of held-out examples."""
     samples: int = 1
-    """Observations to generate for each of them."""
+    """Observations to generate for each example."""
     reach: float = 1.0
-    """How far Z1 is drawn, in standard deviations of its signal."""
+    """Range of the drawn Z1, in standard deviations of its signal."""
     centred: bool = False
-    """Draw Z1 around its mean; around 0, as published, if not given."""
+    """Draw Z1 around its mean; by default around 0, as published."""
     judged_on: int = 2000
-    """Training examples that the judge and the probes learn from."""
+    """Training examples for the judge and the probes."""
     seed: int = 0
     """Draws examples and codes."""
     runs: Path = Path("runs")
     """Folder of the runs."""
     out: Path | None = None
     """A page (.html), the first figure (.png, .svg), or a folder for everything; the run then keeps no document. By
-    default the folder findings/invariance of the run, or the page invariance.html here."""
+    default the folder findings/invariance of the run, or the page invariance.html in the current folder."""
     json: bool = False
     """Print JSON for machines."""
 

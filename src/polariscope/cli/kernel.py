@@ -39,29 +39,29 @@ from polariscope.worlds.targets import Task
 
 HELP = """polariscope kernel RUN [options], or polariscope kernel MODEL DATA [options]
 
-Compares the tangent kernel of a classifier before and after training, with examples it was not trained on.
+Compares the tangent kernel of a classifier before and after training, on examples it was not trained on.
 
-RUN was trained with --objective classify. MODEL is 'mlp', 'lenet' or 'alexnet', or FILE.py:NAME, a class or function of
-yours that returns an nn.Module with outputs (n, C) or (n,) when called without arguments. DATA is a labelled world or a
-file (npz with x and y, MNIST's IDX files, a folder of folders of images). Give the weights of before and after with
---initial and --final; without them the model is trained here, and DATA is divided into examples to train on, to compare
-kernels on and to count errors on."""
+RUN was trained with --objective classify. MODEL is 'mlp', 'lenet' or 'alexnet', or FILE.py:NAME, your own class or
+function that returns an nn.Module with outputs (n, C) or (n,) when called without arguments. DATA is a labelled world
+or a file (npz with x and y, MNIST's IDX files, a folder of folders of images). Give the weights before and after
+training with --initial and --final; without them the command trains the model, and divides DATA into examples for
+training, for comparing kernels and for counting errors."""
 
 EXTRA = [
     RUNS,
-    ("out", flag(Path | None, "Folder of the document, and of the weights of a network of yours that is trained here; "
-     "by default findings/kernel of the run, which may be a new one."), None),
+    ("out", flag(Path | None, "Folder for the document, and for the weights of your own network if the command "
+                               "trains it; by default findings/kernel of the run, which may be a new one."), None),
     JSON,
 ]  # fmt: skip
 OF_DATA = [
-    ("label", flag(str | None, "Factor that is the class; the first discrete one if not given."), None),
-    ("parity", flag(bool, "Whether the class is even (0) or odd (1), instead of the class."), False),
+    ("label", flag(str | None, "Factor to predict as the class; by default the first discrete one."), None),
+    ("parity", flag(bool, "Predict whether the class is even (0) or odd (1), instead of the class."), False),
 ]
 
 
 @dataclass(frozen=True)
 class Settings(KernelLook, KernelTraining):
-    """What is said of a model that is trained here, or whose weights are given."""
+    """Settings of a model that the command trains, or whose weights are given."""
 
     def __post_init__(self) -> None:
         KernelTraining.__post_init__(self)
@@ -114,4 +114,4 @@ def _check_out(options: Any) -> None:
     if options.out is None:
         check_place(options.runs, "--runs")
     elif options.out.is_file() or options.out.suffix in (".html", ".png", ".svg"):
-        raise ValueError(f"--out is a folder, for report, figures and weights, and {options.out} is a file")
+        raise ValueError(f"--out must be a folder, for report, figures and weights, and {options.out} is a file")

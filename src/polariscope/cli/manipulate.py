@@ -27,17 +27,17 @@ from polariscope.worlds.world import World, worlds
 HELP = """polariscope manipulate WORLD [--kind {kinds}] [options]
 
 Changes the observations of a world a little, keeps its factors, and writes the result to a folder to train on. WORLD is
-a name ('polariscope worlds' lists them) or a file's path. The options below are those of the chosen kind and world;
---kind learned trains models, and takes every option of 'polariscope train' for them."""
+a name ('polariscope worlds' lists them) or a file's path. The options below belong to the chosen kind and world; --kind
+learned trains models, and takes every option of 'polariscope train' for them."""
 
 EXTRA = [
     ("out", flag(Path, "New folder for the world, the report and the picture."), Path("manipulated")),
-    ("seed", flag(int, "Seeds the manipulation itself."), 0),
-    ("count", flag(int | None, "Observations to draw from the world; all of them if not given."), None),
+    ("seed", flag(int, "Seed of the manipulation."), 0),
+    ("count", flag(int | None, "Observations to draw from the world; by default all."), None),
     JSON,
 ]
 TRAINED = ("objective", "model", "training")
-"""Settings of a manipulation that trains models: the options of 'polariscope train' give them."""
+"""Settings of a manipulation that trains models; the options of 'polariscope train' give them."""
 
 
 @commands.register(
@@ -61,8 +61,8 @@ def main(arguments: list[str]) -> int:
 
 
 def _parsed(kind: Any, arguments: list[str]) -> tuple[World, Any, dict[str, Any]]:
-    """The world, the options, and the settings of the manipulation: those that are plain are options, and those of
-    models that it trains are the options of a training. Other things that it holds have no option."""
+    """The world, the options, and the settings of the manipulation: plain settings are options, and settings of models
+    that it trains are the options of a training. Its other parts have no option."""
     fields = [field.name for field in dataclasses.fields(kind) if field.init]
     hidden = [name for name in held(kind) if name not in TRAINED]
     plain = [name for name in fields if name not in (*hidden, *TRAINED)]
@@ -88,7 +88,7 @@ def _parsed(kind: Any, arguments: list[str]) -> tuple[World, Any, dict[str, Any]
 
 @contextmanager
 def _progress(quiet: bool) -> Iterator[Tell]:
-    """One progress bar after the other, a new one whenever something else is being trained."""
+    """One progress bar after the other: a new one for each training."""
     with ExitStack() as stack:
         shown: dict[str, Callable[[Progress], None]] = {}
 

@@ -1,4 +1,4 @@
-"""``polariscope map``: from images and labels to a map, hectares and a trend."""
+"""``polariscope map``: from images and labels to a map, areas in hectares and their trend."""
 
 from __future__ import annotations
 
@@ -31,65 +31,65 @@ HELP = """usage: polariscope map ACTION [options]
 Map classes in large images: from a folder of images and labels to a map, areas
 in hectares and their trend.
 
-  map all FOLDER                   train, map, evaluate and follow the trend;
-                                   the same command continues where it stopped
+  map all FOLDER                   train, map, evaluate, compute the trend; the
+                                   same command continues where it stopped
   map train FOLDER                 train a network on the labelled images
   map apply RUN IMAGE|FOLDER ...   map images of any size
   map evaluate RUN [FOLDER]        scores on held-out labels (or on those of
                                    FOLDER), and corrected areas
   map trend RUN FOLDER             areas over the years, with intervals
-  map example FOLDER               write a rendered valley to try this with
+  map example FOLDER               write a rendered valley to try this on
 
 FOLDER has images/ (GeoTIFF, npy or pictures, named PLACE_YEAR), labels/
-(polygons or rasters of the same names), and perhaps layers/ (rasters for all
+(polygons or rasters of the same names), and optionally layers/ (rasters for all
 images; heights become slope and curvature), area.gpkg (an area of interest) and
-classes.toml (names of the classes). Each action takes --json, and lists its
-options with 'polariscope map ACTION --help'."""
+classes.toml (names of the classes). Each action except example takes --json;
+'polariscope map ACTION --help' lists the options of an action."""
 OUT = ("out", flag(Path | None, "Folder for maps and page; by default maps/ and findings/ in the folder of the run."),
        None)  # fmt: skip
 TRAINING = [
-    ("size", flag(int, "Pixels a side of the training tiles."), 128),
-    ("keep", flag(Literal["all", "mapped"], "Train on all labelled tiles, or only on those with a mapped class."),
+    ("size", flag(int, "Side of the training tiles in pixels."), 128),
+    ("keep", flag(Literal["all", "mapped"], "Train on all labelled tiles, or only on tiles with a mapped class."),
      "all"),
-    ("sampling", flag(Literal["uniform", "balanced"], "Draw all tiles alike, or those of rare classes more often."),
+    ("sampling", flag(Literal["uniform", "balanced"], "Draw all tiles alike, or tiles of rare classes more often."),
      "uniform"),
     ("augment", flag(bool, "Flip tiles at random."), False),
-    ("hold_out", flag(Literal["places", "last-year", "both"], "What is kept from training."), "places"),
-    ("share", flag(float, "Share of the places that are kept from training."), 0.2),
-    ("weights", flag(bool, "Class weights by inverse frequency, the background 0.01; maps undo them."), False),
-    ("loss", flag(Literal["cross-entropy", "dice", "focal"], "What is minimised."), "cross-entropy"),
-    ("depth", flag(int, "Resolutions of the U-Net."), 3),
+    ("hold_out", flag(Literal["places", "last-year", "both"], "What is held out."), "places"),
+    ("share", flag(float, "Share of the places that is held out."), 0.2),
+    ("weights", flag(bool, "Weight classes by inverse frequency, the background by 0.01; maps undo this."), False),
+    ("loss", flag(Literal["cross-entropy", "dice", "focal"], "Loss to minimise."), "cross-entropy"),
+    ("depth", flag(int, "Number of resolutions of the U-Net."), 3),
     ("root", flag(int, "Filters at the full resolution."), 32),
-    ("padding", flag(Padding, "same keeps the size of tiles, valid predicts their middle."), "same"),
-    ("dropout", flag(float, "Rate before every activation."), 0.1),
+    ("padding", flag(Padding, "same predicts whole tiles, valid predicts their middle."), "same"),
+    ("dropout", flag(float, "Dropout rate before every activation."), 0.1),
     ("attention", flag(bool, "Attention gates on the skip connections."), False),
-    ("field", flag(str, "Attribute of polygons that says their class; Class, label or name if not given."), ""),
-    ("pixel", flag(float | None, "Metres a side of a pixel, for images without coordinates."), None),
+    ("field", flag(str, "Attribute of polygons that names their class; by default Class, label or name."), ""),
+    ("pixel", flag(float | None, "Side of a pixel in metres, for images without coordinates."), None),
     ("steps", flag(int, "Batches to train on."), 5000),
-    ("batch_size", flag(int, "Tiles of a batch."), 8),
-    ("learning_rate", flag(float, "Of Adam."), 1e-3),
-    ("drop_every", flag(int, "Steps after which the learning rate is divided by 10; 0 never."), 0),
-    ("seed", flag(int, "Seeds weights and order."), 0),
+    ("batch_size", flag(int, "Tiles per batch."), 8),
+    ("learning_rate", flag(float, "Learning rate of Adam."), 1e-3),
+    ("drop_every", flag(int, "Steps after which the learning rate is divided by 10; 0 for never."), 0),
+    ("seed", flag(int, "Seed of the weights and of the order of tiles."), 0),
 ]  # fmt: skip
 MAPPING = [
     ("threshold", flag(tuple[float, ...], "Probability above which a pixel gets a class: one, or one for each class."),
      (0.5,)),
-    ("undo_weights", flag(bool, "Undo class weights of the training before the threshold."), True),
-    ("least", flag(float, "Square metres of the smallest object."), 4.0),
-    ("only", flag(tuple[str, ...], "Objects to keep, LAYER:LOW:HIGH each, such as slope:15:90."), ()),
-    ("formats", flag(tuple[str, ...], "Files of objects: gpkg, shp, geojson."), ("gpkg",)),
-    ("window", flag(int, "Pixels a side that are predicted at a time; the map does not depend on it."), 512),
+    ("undo_weights", flag(bool, "Undo the class weights of the training before the threshold."), True),
+    ("least", flag(float, "Area of the smallest object in square metres."), 4.0),
+    ("only", flag(tuple[str, ...], "Conditions for objects, each LAYER:LOW:HIGH, such as slope:15:90."), ()),
+    ("formats", flag(tuple[str, ...], "File formats for objects: gpkg, shp, geojson."), ("gpkg",)),
+    ("window", flag(int, "Side of the predicted windows in pixels; the map does not depend on it."), 512),
     ("workers", flag(int, "Processes."), 1),
 ]  # fmt: skip
 AS_MAPPED = [
     (name, Annotated[get_args(kind)[0] | None, *get_args(kind)[1:]], None if name != "workers" else usual)
     for name, kind, usual in MAPPING
 ]
-"""The same for commands that look at maps: what is not given is as the maps of the run were made."""
+"""The same for commands that read maps: settings that are not given are those of the run's maps."""
 LAYERS = [
-    ("layers", flag(tuple[Path, ...], "Rasters that images get as further bands, as in training."), ()),
+    ("layers", flag(tuple[Path, ...], "Rasters to add to the images as further bands, as in training."), ()),
     ("area", flag(Path | None, "Vector file of the area of interest."), None),
-    ("pixel", flag(float | None, "Metres a side of a pixel, for images without coordinates."), None),
+    ("pixel", flag(float | None, "Side of a pixel in metres, for images without coordinates."), None),
 ]
 ACTIONS = ("all", "train", "apply", "evaluate", "trend", "example")
 
@@ -114,9 +114,11 @@ def main(arguments: list[str]) -> int:
 
 def _train(arguments: list[str]) -> int:
     folder = take_first(arguments)
-    extra = [*TRAINING, ("start", flag(str | None, "A run to go on from; bands that it lacks begin at zero."), None),
+    extra = [*TRAINING, ("start", flag(str | None, "A run to start from; new bands have weights of zero."), None),
              RUNS, OUT, JSON]  # fmt: skip
-    words = _help("train FOLDER", "Trains a U-Net on the labelled images of a folder. The same command again goes on.")
+    words = _help(
+        "train FOLDER", "Trains a U-Net on the labelled images of a folder. If killed, run it again to continue."
+    )
     options = parse(options_type(extra, words), arguments, "map train")
     trained = _trained(_given(folder, "map train FOLDER"), options, options.start)
     return _said(trained.findings(), trained.run, "map-train", options)
@@ -127,7 +129,7 @@ def _apply(arguments: list[str]) -> int:
     places = []
     while (place := take_first(arguments)) is not None:
         places.append(place)
-    words = _help("apply RUN IMAGE|FOLDER ...", "Maps images of any size. Started again, a killed command goes on.")
+    words = _help("apply RUN IMAGE|FOLDER ...", "Maps images of any size. If killed, run it again to continue.")
     options = parse(options_type([*MAPPING, *LAYERS, RUNS, OUT, JSON], words), arguments, "map apply")
     run = _run(name, options, "map apply RUN IMAGE")
     scenes = _scenes(places, options, run)
@@ -137,7 +139,9 @@ def _apply(arguments: list[str]) -> int:
 
 def _evaluate(arguments: list[str]) -> int:
     name, folder = take_first(arguments), take_first(arguments)
-    words = _help("evaluate RUN [FOLDER]", "Scores on labels: held-out tiles of the training data, or all of FOLDER.")
+    words = _help(
+        "evaluate RUN [FOLDER]", "Scores the map on held-out tiles of the training data, or on all labels of FOLDER."
+    )
     options = parse(options_type([*AS_MAPPED, RUNS, OUT, JSON], words), arguments, "map evaluate")
     run = _run(name, options, "map evaluate RUN")
     own = tiles_inside(config_of(run).world)
@@ -148,7 +152,7 @@ def _evaluate(arguments: list[str]) -> int:
 
 def _trend(arguments: list[str]) -> int:
     name, folder = take_first(arguments), take_first(arguments)
-    words = _help("trend RUN FOLDER", "Areas over the years of the images in FOLDER, with intervals.")
+    words = _help("trend RUN FOLDER", "Computes areas over the years of the images in FOLDER, with intervals.")
     options = parse(options_type([*AS_MAPPED, RUNS, OUT, JSON], words), arguments, "map trend")
     run = _run(name, options, "map trend RUN FOLDER")
     scenes = _scenes([_given(folder, "map trend RUN FOLDER")], options, run)
@@ -160,7 +164,9 @@ def _trend(arguments: list[str]) -> int:
 
 def _all(arguments: list[str]) -> int:
     folder = take_first(arguments)
-    words = _help("all FOLDER", "Trains, maps every image, evaluates and follows the trend. Started again, it goes on.")
+    words = _help(
+        "all FOLDER", "Trains, maps every image, evaluates and computes the trend. If killed, run it again to continue."
+    )
     options = parse(options_type([*TRAINING, *MAPPING, RUNS, OUT, JSON], words), arguments, "map all")
     place = _given(folder, "map all FOLDER")
     trained = _trained(place, options, None)
@@ -179,7 +185,7 @@ def _all(arguments: list[str]) -> int:
         *evaluation.parts(),
         *trained.findings().parts,
     ]
-    notes = [*(trends.notes if trends else [f"There is no trend: {lack}."]), *evaluation.notes,
+    notes = [*(trends.notes if trends else [f"No trend was computed: {lack}."]), *evaluation.notes,
              *trained.findings().notes]  # fmt: skip
     headline = f"{trends.headline if trends else ''} {evaluation.headline}".strip()
     findings = Findings(f"Map of {Path(place).name}", headline, parts, notes,
@@ -193,9 +199,9 @@ def _example(arguments: list[str]) -> int:
 
     folder = take_first(arguments)
     fields = [("tiles", flag(int, "Parts of the valley, four in a row."), 16),
-              ("size", flag(int, "Pixels a side of a part."), 96),
-              ("labelled", flag(int | None, "Years that have labels; all if not given."), None),
-              ("seed", flag(int, "Draws the valley."), 0)]  # fmt: skip
+              ("size", flag(int, "Side of a part in pixels."), 96),
+              ("labelled", flag(int | None, "Number of years with labels; by default all."), None),
+              ("seed", flag(int, "Seed of the valley."), 0)]  # fmt: skip
     words = _help("example FOLDER", "Writes a rendered alpine valley of five years as GeoTIFFs with polygons.")
     options = parse(options_type(fields, words), arguments, "map example")
     world = Aerial(valleys=1, tiles=options.tiles, size=options.size, labels="analysed", seed=options.seed)
@@ -210,7 +216,7 @@ def _help(usage: str, words: str) -> str:
 
 def _given(word: str | None, usage: str) -> str:
     if word is None:
-        raise ValueError(f"something is missing: polariscope {usage}")
+        raise ValueError(f"an argument is missing: polariscope {usage}")
     return word
 
 
@@ -234,7 +240,7 @@ def _trained(folder: str, options: Any, start: str | None) -> TrainedMap:
 
 
 def _how(run: Run, options: Any) -> MapHow:
-    """How to map: as the options say, and where they say nothing as the maps of the run were made."""
+    """How to map: by the options, and for options that are not given as the maps of the run were made."""
     known = read_how(_maps(run, options)) or MapHow()
     chosen = {name: value for name, _, _ in MAPPING if name != "only" and (value := getattr(options, name)) is not None}
     if options.only is not None:

@@ -1,4 +1,4 @@
-"""Models on the command line: a run of ours, or ``FILE.py:NAME`` of yours with its weights."""
+"""Models on the command line: a run, or the user's ``FILE.py:NAME`` with its weights."""
 
 from __future__ import annotations
 
@@ -26,28 +26,28 @@ from polariscope.worlds.targets import targets_of
 
 @dataclass(frozen=True)
 class ModelFlags:
-    """What may be said about a model of yours."""
+    """Settings of your own model."""
 
     weights: Path | None = None
-    """Weights for a module of yours: safetensors, or what torch.save wrote (.pt, .pth, .ckpt, .bin)."""
+    """Weights of your own module: safetensors, or a file of torch.save (.pt, .pth, .ckpt, .bin)."""
     encode: str | None = None
-    """What encodes: a method, forward, or a layer by its dotted name. By default encode, or the sub-module encoder."""
+    """Encoder: a method, forward, or a layer by its dotted name. By default encode, or the sub-module encoder."""
     decode: str | None = None
-    """What decodes: a method or a sub-module. By default generate, decode, or the sub-module decoder."""
+    """Decoder: a method or a sub-module. By default generate, decode, or the sub-module decoder."""
     returns: str | None = None
-    """What encode returns if it is several things: sample,mean,logvar for example (of mean, logvar, var, logstd, std,
-    sample and -)."""
+    """Names of the values that encode returns, if there are several: sample,mean,logvar for example (any of mean,
+    logvar, var, logstd, std, sample and -)."""
     output: Meaning = "auto"
-    """What decode gives: values in the data's units, logits, or symmetric values in [-1, 1]; auto tells by the data."""
+    """Output of the decoder: values in the data's units, logits, or symmetric values in [-1, 1]; auto infers it."""
 
 
 def is_source(name: str) -> bool:
-    """Whether a name is of the form ``FILE.py:NAME``, or that of a file of codes."""
+    """Whether a name has the form ``FILE.py:NAME``, or is the path of a file of codes."""
     return ".py:" in name or is_codes_file(name)
 
 
 def is_codes_file(name: str) -> bool:
-    """Whether a name is that of a file of codes, which stand in place of a model."""
+    """Whether a name is the path of a file of codes, which replace a model."""
     return name.endswith(CODE_FILES)
 
 
@@ -55,7 +55,7 @@ def own_module(reference: str, weights: Path | None = None) -> nn.Module:
     """The module that ``FILE.py:NAME`` makes, with its weights."""
     module = load_source(reference)
     if not isinstance(module, nn.Module):
-        raise TypeError(f"{reference} gave a {type(module).__name__}; an nn.Module is needed")
+        raise TypeError(f"{reference} returned a {type(module).__name__}; an nn.Module is needed")
     if weights is not None:
         load_weights(module, weights)
     return module
@@ -68,7 +68,7 @@ def own_subject(reference: str, flags: ModelFlags) -> Subject:
     thing = load_source(reference)
     if flags.weights is not None:
         if not isinstance(thing, nn.Module):
-            raise TypeError(f"--weights are for an nn.Module, and {reference} gave a {type(thing).__name__}")
+            raise TypeError(f"--weights is for an nn.Module, and {reference} returned a {type(thing).__name__}")
         inner = thing.module if isinstance(thing, nn.DataParallel) else thing
         load_weights(inner, flags.weights)
     said = flags_of(flags)
@@ -76,12 +76,12 @@ def own_subject(reference: str, flags: ModelFlags) -> Subject:
 
 
 def flags_of(flags: ModelFlags) -> dict[str, Any]:
-    """What was said about a model, besides where its weights are."""
+    """The settings of a model, without the path of its weights."""
     return {f.name: getattr(flags, f.name) for f in dataclasses.fields(ModelFlags) if f.name != "weights"}
 
 
 def opened_classifier(store: Store, name: str) -> Run:
-    """A run that was trained to tell one class."""
+    """A run that was trained to predict one class."""
     run = opened(store, name)
     config = config_of(run)
     targets = targets_of(config.world) if "target" in config.objective.needs else ()
@@ -101,7 +101,7 @@ def store_named(arguments: list[str]) -> Store:
 
 
 def opened(store: Store, name: str) -> Run:
-    """The run of that name; what was skipped on the way to ``latest`` is said, and plug-ins that have changed since."""
+    """The run of that name; prints which runs ``latest`` skipped, and which plug-ins and data files have changed."""
     try:
         run = store.open(name)
     finally:

@@ -1,4 +1,5 @@
-"""From words to flags: dataclasses are the flags. Nothing heavy is imported here, so that a listing starts at once."""
+"""From arguments to options: dataclasses define the flags. No heavy module is imported here, so that a listing starts
+at once."""
 
 from __future__ import annotations
 
@@ -33,7 +34,7 @@ OUT = (
     flag(
         Path | None,
         "A page (.html), the first figure (.png, .svg), or a folder for everything; the run then keeps no document. By "
-        "default the folder findings/COMMAND of the run, or the page COMMAND.html here.",
+        "default the folder findings/COMMAND of the run, or the page COMMAND.html in the current folder.",
     ),
     None,
 )
@@ -41,9 +42,8 @@ JSON = ("json", flag(bool, "Print JSON for machines."), False)
 
 
 def parse(kind: type[T] | Callable[..., T], arguments: list[str], command: str, more: Callable[[], str] = str) -> T:
-    """Flags to an instance of ``kind``. What does not fit is a :class:`ValueError` of one sentence.
-
-    ``more`` is said after the options, if help was asked for.
+    """Flags to an instance of ``kind``; flags that do not fit raise a :class:`ValueError` of one sentence. Help ends
+    with ``more``.
     """
     complaint, shown = io.StringIO(), Shown()
     try:
@@ -62,7 +62,7 @@ def parse(kind: type[T] | Callable[..., T], arguments: list[str], command: str, 
 
 
 def check_place(path: Path, option: str) -> None:
-    """Refuse a place that cannot be written to, before hours of work are lost to it. Nothing stays there."""
+    """Refuse a folder that cannot be written to before hours of work are lost. The test leaves no file behind."""
     folder = path if path.is_dir() else path.parent
     while not folder.exists() and folder != folder.parent:
         folder = folder.parent
@@ -75,7 +75,7 @@ def check_place(path: Path, option: str) -> None:
 
 
 class Shown(io.StringIO):
-    """What is printed for a while, as colourful and in the same letters as if it went to where it will go."""
+    """The output of a block as text, with the colours and the encoding of its final destination."""
 
     @property
     def encoding(self) -> str:  # type: ignore[override]
@@ -86,7 +86,7 @@ class Shown(io.StringIO):
 
 
 def wrapped(text: str) -> str:
-    """Lines of prose that are longer than the terminal is wide, broken between words; boxes are left alone."""
+    """Wrap lines of prose that are wider than the terminal; boxes stay as they are."""
     width = columns()
     lines = []
     for line in text.splitlines():
@@ -96,7 +96,7 @@ def wrapped(text: str) -> str:
 
 
 def columns() -> int:
-    """How wide help is: as the terminal, but no wider than is good to read."""
+    """Width of help: that of the terminal, up to a readable limit."""
     return min(shutil.get_terminal_size().columns, 120)
 
 
@@ -107,12 +107,12 @@ _MARKS = [
     (r"\s*\((?:[^()]*;\s*)?[Ss]pec \d[^()]*\)", ""),  # (Klindt et al. 2021; Spec 001a, section 8.5)
     (r"[;,]?\s*\b[Ss]pec \d\w*(?:, (?:section|table|row|appendix)s? [\w.]*\w(?:(?:, | and | to )[\w.]*\d\w*)*)?", ""),
 ]
-"""What documentation marks up or refers to, and what is said in its place on the command line."""
+"""Markup and references in docstrings, and their replacements on the command line."""
 
 
 def plain_words(docstring: str | None, settings: Collection[str] = ()) -> str:
-    """What a docstring says, for people who want to use the thing: its first paragraph, and whichever others explain
-    one of the ``settings``, without markup, examples and references to the specification.
+    """A docstring for users: its first paragraph, and the paragraphs that explain one of the ``settings``, without
+    markup, examples and references to the specification.
 
     >>> plain_words("Draws ``count`` bars (Spec 002, section 1.3).\\n\\nHow fast.\\n\\n>>> Bars(3)")
     'Draws count bars.'
@@ -145,7 +145,7 @@ _COMPLAINTS = [
         r"^invalid choice (.*?) for argument '(--\S+?)'. Expected one of \((.*?),?\)\.",
         r"\2 is \1: it needs to be one of \3",
     ),
-    (r"Unrecognized options: (?!-)(\S+?)(, .*?)?(?= Perhaps|$)", r"'\1' is one word too many."),
+    (r"Unrecognized options: (?!-)(\S+?)(, .*?)?(?= Perhaps|$)", r"'\1' is one argument too many."),
     (
         r"Unrecognized options: --(world|objective|model|split)\.(\S+?)(, .*?)?$",
         r"the chosen \1 has no setting \2: --\1 NAME chooses another.",
@@ -153,11 +153,11 @@ _COMPLAINTS = [
     (r"Unrecognized options: (\S+?)(, .*?)?(?= Perhaps|$)", r"there is no option \1."),
     (r" Perhaps you meant: (--\S+).*", r" Did you mean \1?"),
 ]
-"""What tyro says, and how we say it."""
+"""Messages of tyro, and our sentences for them."""
 
 
 def _sentence(box: str, command: str) -> str:
-    """tyro draws its complaints in boxes; we say them in a line."""
+    """One line instead of the box that tyro prints."""
     lines = [re.sub(r"[╭╮╰╯│─|+]+|-{3,}", " ", line).strip() for line in box.splitlines()[1:]]
     lines = [line for line in lines if line and not line.startswith("For full helptext")]
     text = " ".join(lines)
@@ -167,7 +167,7 @@ def _sentence(box: str, command: str) -> str:
 
 
 def take(arguments: list[str], flag: str) -> str | None:
-    """Remove ``--flag VALUE`` (or ``--flag=VALUE``) from the words and give its value."""
+    """Remove ``--flag VALUE`` (or ``--flag=VALUE``) from the arguments and return its value."""
     for position, word in enumerate(arguments):
         if word == flag:
             if position + 1 == len(arguments):
@@ -182,16 +182,17 @@ def take(arguments: list[str], flag: str) -> str | None:
 
 
 def peek(arguments: list[str], flag: str) -> str | None:
-    """The value of ``--flag VALUE``, which stays among the words."""
+    """The value of ``--flag VALUE``, which stays among the arguments."""
     return take(list(arguments), flag)
 
 
 def take_data(arguments: list[str]) -> str | None:
-    """Remove what names the data of a command and give it: the first word, ``--data DATA``, or ``--world DATA``."""
+    """Remove the data of a command from the arguments and return it: the first word, ``--data DATA``, or ``--world
+    DATA``."""
     named = [take_first(arguments), take(arguments, "--data"), take(arguments, "--world")]
     given = list(dict.fromkeys(word for word in named if word is not None))
     if len(given) > 1:
-        raise ValueError(f"a command takes one data set, and {' and '.join(given)} are named: leave one out")
+        raise ValueError(f"a command takes one data set, got {' and '.join(given)}: leave one out")
     return given[0] if given else None
 
 
@@ -200,12 +201,12 @@ def asks_for_help(arguments: Collection[str]) -> bool:
 
 
 def take_first(arguments: list[str]) -> str | None:
-    """Remove the first word and give it, if it is not an option."""
+    """Remove the first word and return it, if it is not an option."""
     return arguments.pop(0) if arguments and not arguments[0].startswith("-") else None
 
 
 def read_toml(path: str | None) -> dict[str, Any]:
-    """A configuration file, or a sentence."""
+    """The content of a configuration file; a bad file is refused in one sentence."""
     if path is None:
         return {}
     try:
@@ -217,8 +218,8 @@ def read_toml(path: str | None) -> dict[str, Any]:
 
 
 def options_type(fields: list[tuple[str, Any, Any]], help_text: str = "", base: type = object) -> Any:
-    """A dataclass of (name, type, default) fields besides those of its base: what tyro turns into flags. A default
-    may be empty (``inspect.Parameter.empty``): then the option has to be given."""
+    """A dataclass of (name, type, default) fields besides those of its base: what tyro turns into flags. If a default
+    is empty (``inspect.Parameter.empty``), the option must be given."""
     given = [(n, k) if v is inspect.Parameter.empty else (n, k, dataclasses.field(default=v)) for n, k, v in fields]
     options = dataclasses.make_dataclass("Options", given, bases=(base,), frozen=True, kw_only=True)
     options.__doc__ = help_text

@@ -1,4 +1,4 @@
-"""Where jobs are done: the flags that commands with many jobs share."""
+"""Where jobs run: the flags that commands with many jobs share."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Any
 from polariscope.cli.parsing import WORKERS, flag
 from polariscope.lab.executors import Place, executors
 
-EXECUTOR = ("executor", flag(str, "Where jobs are done: processes of this machine, or ray for a cluster."), "processes")
+EXECUTOR = ("executor", flag(str, "Where jobs run: processes on this machine, or ray for a cluster."), "processes")
 ADDRESS = ("address", flag(str, "Address of the cluster; without one, --executor ray starts Ray on this machine."), "")
-CPUS = ("cpus", flag(float, "Cores that a job is given on a cluster."), 1.0)
-GPUS = ("gpus", flag(float, "GPUs that a job is given on a cluster."), 0.0)
+CPUS = ("cpus", flag(float, "Cores for each job on a cluster."), 1.0)
+GPUS = ("gpus", flag(float, "GPUs for each job on a cluster."), 0.0)
 PLACE = [WORKERS, EXECUTOR, ADDRESS, CPUS, GPUS]
 
 
@@ -23,13 +23,13 @@ class PlaceOptions:
     workers: int = 0
     """Jobs at once, one thread each; 0 takes one per core."""
     executor: str = "processes"
-    """Where jobs are done: processes of this machine, or ray for a cluster (see docs/cluster.md)."""
+    """Where jobs run: processes on this machine, or ray for a cluster (see docs/cluster.md)."""
     address: str = ""
     """Address of the cluster; without one, --executor ray starts Ray on this machine."""
     cpus: float = 1.0
-    """Cores that a job is given on a cluster."""
+    """Cores for each job on a cluster."""
     gpus: float = 0.0
-    """GPUs that a job is given on a cluster."""
+    """GPUs for each job on a cluster."""
 
 
 def place_of(options: Any) -> Place:
@@ -37,10 +37,10 @@ def place_of(options: Any) -> Place:
     executors.get(options.executor)  # an unknown name is refused before anything is done
     if options.executor == "processes":
         if options.address:
-            raise ValueError("--address is that of a cluster: say --executor ray as well")
+            raise ValueError("--address names a cluster: give --executor ray too")
         return Place(workers=options.workers or None)
     for name in ("cpus", "gpus"):
         if getattr(options, name) < 0:
-            raise ValueError(f"--{name} is {getattr(options, name):g}: it needs to be 0 or more")
+            raise ValueError(f"--{name} is {getattr(options, name):g}: it must be 0 or more")
     address = options.address or os.environ.get("RAY_ADDRESS", "")
     return Place(options.executor, options.workers or None, address, options.cpus, options.gpus, deaths=3)

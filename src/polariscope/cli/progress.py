@@ -1,4 +1,4 @@
-"""Progress on standard error of work that is no training: bars of trainings are in
+"""Progress on standard error of work other than training; bars of trainings are in
 :mod:`polariscope.training.progress`."""
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from polariscope.training.run import Progress as Point
 from polariscope.training.run import Tell
 
 Heard = Callable[[str, float], None]
-"""Hears which part of a work is done by which share."""
+"""Receives the name of a part of the work and the share of it that is done."""
 
 
 @contextmanager
 def training_then_shares(name: str, steps: int, quiet: bool = False) -> Iterator[tuple[Tell, Heard]]:
-    """What to tell the progress of a training, and then the share of each part of a work that follows it. Each shows
-    when it is first told something, one after the other."""
+    """Two reporters: for the progress of a training, and for the share of each part of the work after it. Each bar
+    appears with its first report, one after the other."""
     with ExitStack() as stack:
         training: list[Tell] = []
         parts: list[Heard] = []
@@ -42,7 +42,7 @@ def training_then_shares(name: str, steps: int, quiet: bool = False) -> Iterator
 
 @contextmanager
 def shares(quiet: bool = False, every: float = 30.0) -> Iterator[Callable[[str, float], None]]:
-    """Yields what to tell the share of each named part of a work that is done. A bar each, or a line every half a
+    """Yields a reporter for the finished share of each named part of the work: a bar each, or a line every half
     minute."""
     console = Terminal(stderr=True, markup=False, emoji=False)
     if quiet:
@@ -77,7 +77,7 @@ def shares(quiet: bool = False, every: float = 30.0) -> Iterator[Callable[[str, 
 
 
 def time_left(seconds: float, done: float, left: float) -> str:
-    """How long the rest takes if it goes on as it went: so many seconds for a share that is done.
+    """The remaining time, if the rest takes as long per share as the ``seconds`` for the finished share did.
 
     >>> time_left(60, 0.25, 0.5), time_left(600, 0.1, 0.9), time_left(3, 0.0, 1.0)
     (', about 2 min left', ', about 1.5 h left', '')

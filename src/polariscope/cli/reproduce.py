@@ -27,24 +27,23 @@ from polariscope.studies.study import UNJUDGED, folder
 class Options(PlaceOptions):
     """polariscope reproduce NAME|all [options]
 
-    Run a published experiment, or go on with it where it stopped, and hold it against what was published.
+    Run a published experiment, or continue it where it stopped, and compare it with the publication.
     """
 
     scale: Literal["smoke", "laptop", "paper"] = "laptop"
-    """smoke shows that it runs and judges nothing, laptop takes minutes to an hour, paper what the publication took."""
+    """smoke shows that the study runs and judges nothing, laptop takes minutes to an hour, paper has the published
+    settings."""
     out: Path = Path("results")
     """Folder of the results."""
     estimate: bool = False
-    """Do the first job only, and say what all of them would cost."""
+    """Run only the first job, and print what all jobs would cost."""
     strict: bool = False
     """Exit with 1 if a claim did not hold. Refused at smoke scale, which judges nothing."""
     json: bool = False
     """Print JSON for machines."""
 
 
-@commands.register(
-    "reproduce", "run a published experiment and compare it with what was published", group="publications"
-)
+@commands.register("reproduce", "run a published experiment and compare it with the publication", group="publications")
 def main(arguments: list[str]) -> int:
     command = shlex.join(["polariscope", "reproduce", *arguments, *plugins.flags()])
     arguments = list(arguments)
@@ -55,7 +54,7 @@ def main(arguments: list[str]) -> int:
     if options.strict and options.scale in UNJUDGED:
         raise ValueError(
             f"--strict asks for verdicts, and {options.scale} scale {UNJUDGED[options.scale]}: "
-            "leave out --strict, or take --scale laptop"
+            "leave out --strict, or give --scale laptop"
         )
     names = studies.names() if name == "all" else [name]
     place_of(options)
@@ -68,7 +67,7 @@ def main(arguments: list[str]) -> int:
         try:
             outcomes.append(run(each, options))
         except KeyboardInterrupt:
-            raise KeyboardInterrupt(f"interrupted; go on with: {command}") from None
+            raise KeyboardInterrupt(f"interrupted; continue with: {command}") from None
         except Exception as error:  # whatever it is, the other studies have nothing to do with it
             if os.environ.get("POLARISCOPE_DEBUG"):
                 raise
@@ -92,7 +91,7 @@ def _estimated(names: list[str], options: Options) -> int:
 
 
 def _sentence(error: BaseException) -> str:
-    """An exception in a line; one that was not meant for people has its kind in front."""
+    """An exception in one line; an unexpected one is preceded by its type."""
     text = " ".join(str(error).split())
     return text if isinstance(error, ValueError | OSError | ArithmeticError) else f"{type(error).__name__}: {text}"
 

@@ -23,7 +23,7 @@ from polariscope.studies.study import UNJUDGED, Outcome
 class Options:
     """polariscope results [FOLDER] [options]
 
-    Judge every table that 'polariscope reproduce' made in a folder (default: results) by the code of today.
+    Judge every table that 'polariscope reproduce' wrote to a folder (default: results) with the current code.
     """
 
     out: Path | None = None
@@ -41,7 +41,7 @@ def main(arguments: list[str]) -> int:
     for problem in problems:
         say(f"skipped: {problem}", file=sys.stderr)
     if not outcomes:
-        raise ValueError(f"there is no table of a study in {folder}; 'polariscope reproduce' makes them")
+        raise ValueError(f"no table of a study in {folder}; 'polariscope reproduce' writes them")
     if options.out is not None:
         write_results_page(options.out, outcomes, folder)
     if options.json:

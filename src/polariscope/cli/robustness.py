@@ -29,16 +29,16 @@ from polariscope.worlds.world import World, worlds
 
 HELP = """polariscope robustness RUN [options], or polariscope robustness FILE.py:NAME DATA [options]
 
-Measures how robust a classifier is: to corruptions, to noise, and to attacks in three norms, with lower bounds where
+Measures how robust a classifier is to corruptions, to noise, and to attacks in three norms, with lower bounds where
 they are known and warnings where attacks cannot be trusted. 'polariscope corruptions' measures corruptions alone.
 
-RUN was trained with --objective classify, and is tested on held-out images. FILE.py:NAME is a classifier of yours: an
+RUN was trained with --objective classify, and is tested on held-out images. FILE.py:NAME is your own classifier: an
 nn.Module, a class or function without arguments that makes one, or a function from images to scores. DATA is a labelled
-world, or a file of images with labels. Results of attacks are kept, so the command goes on where it was stopped."""
+world, or a file of images with labels. Results of attacks are stored, so the command continues where it stopped."""
 EXTRA = [
     ("only", flag(str, f"Questions to answer, separated by commas: {', '.join(QUESTIONS)}."), ",".join(QUESTIONS)),
     ("norms", flag(str, f"Norms of the attacks, separated by commas: {', '.join(NORMS)}."), "l2,linf,l0"),
-    ("budget", flag(Budget, "How many attacks, and how long: quick takes seconds for a small network, full hours."),
+    ("budget", flag(Budget, "How many attacks, and how long they take: quick seconds for a small network, full hours."),
      "standard"),
     ("l2", flag(tuple[float, ...], "L2 sizes at which accuracy is reported."), THRESHOLDS["l2"]),
     ("linf", flag(tuple[float, ...], "L-infinity sizes at which accuracy is reported."), THRESHOLDS["linf"]),
@@ -46,20 +46,19 @@ EXTRA = [
     ("also", flag(str, "Further attacks by name, separated by commas, such as those of a --plugin."), ""),
     ("substitute", flag(str | None, "A classifier whose adversarials are tried on this one: a run, or FILE.py:NAME."),
      None),
-    ("draws", flag(int, "Draws over which a classifier with random answers is averaged; without them it is not "
-     "attacked."), 0),
-    ("suite", flag(str, "imagenet-c: corruptions of photographs; mnist-c: of digits and the like."), "imagenet-c"),
+    ("draws", flag(int, "Draws over which a random classifier is averaged; with 0 draws it is not attacked."), 0),
+    ("suite", flag(str, "imagenet-c: corruptions of photographs; mnist-c: corruptions of digits."), "imagenet-c"),
     ("count", flag(int, "Images to attack."), 100),
     ("corrupted", flag(int, "Images to corrupt."), 1000),
     ("seed", flag(int, "Draws images, starting points and corruptions."), 0),
     RUNS,
-    ("out", flag(Path | None, "A page (.html), the first figure alone (.png, .svg), or a folder for everything, with "
-     "the adversarials; findings/robustness in the run's folder, or robustness here, if not given."), None),
+    ("out", flag(Path | None, "A page (.html), the first figure alone (.png, .svg), or a folder for everything, "
+            "with the adversarials; by default findings/robustness of the run, or robustness in this folder."), None),
     JSON,
 ]  # fmt: skip
 OF_DATA = [
-    ("weights", flag(Path | None, "Weights for a module of yours: safetensors, or what torch.save wrote."), None),
-    ("label", flag(str | None, "Factor that is the class; the first categorical or discrete one if not given."), None),
+    ("weights", flag(Path | None, "Weights of your own module: safetensors, or a file of torch.save."), None),
+    ("label", flag(str | None, "Factor to predict as the class; by default the first discrete one."), None),
 ]
 
 
@@ -99,8 +98,8 @@ def _of_run(name: str, options: Any) -> int:
 
 
 def _identity(subject: Subject, settings: dict[str, Any]) -> dict[str, Any]:
-    """Whose results are kept: those of which weights, data and, for a classifier of yours, which source. What it
-    computes may change while its weights do not."""
+    """The key of stored results: weights, data and, for the user's own classifier, its source, because its computation
+    may change while its weights do not."""
     identity = {"weights": weights_hash(subject), "data": settings["data"]}
     if ".py:" in settings.get("model", ""):
         file = Path(settings["model"].rpartition(":")[0])

@@ -1,4 +1,4 @@
-"""``polariscope runs``: list and query the runs, name and tag them, and lay their learning curves over each other."""
+"""``polariscope runs``: list and query the runs, name and tag them, and draw their learning curves."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ from polariscope.strict_json import json_text
 
 USUAL = ("id", "name", "tags", "status", "data", "objective", "model_latents", "step", "held_out_loss")
 WHOLE = ("id", "run")
-"""Columns whose cells are copied, and therefore neither cut nor broken."""
+"""Columns whose cells users copy, and which are therefore neither cut nor wrapped."""
 NARROW = 10
-"""Characters that any other column has at least, if it needs them."""
+"""Smallest width of any other column, if its cells need that much."""
 MOST_NAMED = 12
 
 
 @dataclass(frozen=True)
 class Options:
-    """List the runs, oldest first; filter with --where, compare settings over their seeds with --over-seeds, or ask
-    anything with --sql over the tables runs, metrics and results (what was measured on which examples).
+    """List the runs, oldest first; filter with --where, compare settings over their seeds with --over-seeds, or query
+    the tables runs, metrics and results (measures and their examples) with --sql.
 
     polariscope runs name RUN NAME, runs tag RUN TAG ..., runs note RUN "TEXT" label a run; runs curves [RUN ...] --out
-    curves.html draws learning curves over each other; runs findings RUN lists the documents about a run; runs export
-    [RUN ...] writes TensorBoard event files or CSV.
+    curves.html draws learning curves in one figure; runs findings RUN lists the documents about a run; runs export [RUN
+    ...] writes TensorBoard event files or CSV.
     """
 
     where: str = "true"
@@ -47,19 +47,19 @@ class Options:
     tag: tuple[str, ...] = ()
     """Only runs that have all of these tags."""
     columns: tuple[str, ...] = ()
-    """Columns to show; settings are called by section and name, such as training_seed."""
+    """Columns to show; settings are named by section and name, such as training_seed."""
     wide: bool = False
-    """Show every column whole, however narrow the terminal is."""
+    """Show every column in full, even if the terminal is too narrow."""
     over_seeds: tuple[str, ...] = ()
     """Columns to compare over seeds instead, one row per setting, e.g. measures_mig held_out_loss."""
     sql: str | None = None
-    """A whole query instead, e.g. "select run, min(value) from metrics where term = 'kl' group by run"."""
+    """A full query instead, e.g. "select run, min(value) from metrics where term = 'kl' group by run"."""
     max_seconds: float = Limits.seconds
     """Time after which a query is stopped."""
     max_megabytes: int = Limits.megabytes
-    """Memory that a query may take."""
+    """Largest memory of a query."""
     max_rows: int = Limits.rows
-    """Rows that the answer to a query may have."""
+    """Largest number of rows of a query's result."""
     runs: Path = Path("runs")
     """Folder of the runs."""
     json: bool = False
@@ -119,16 +119,16 @@ def _any(listing: Listing, column: str) -> bool:
 
 
 def _say_bases(sql: str, bases: dict[str, int]) -> None:
-    """Whoever averages measures over runs should know that they are not of the same examples."""
+    """Warn users who average measures over runs that were examined on different examples."""
     text = sql.lower()
     if len(bases) > 1 and any(begin in text for begin in EXAMINED) and "examined_on" not in text:
         several = "; ".join(f"{count} runs on {basis}" for basis, count in bases.items())
-        say(f"note: the measures of these runs are of different examples ({several}): group by examined_on, or ask "
-              "the table results", file=sys.stderr)  # fmt: skip
+        say(f"note: the measures of these runs were computed on different examples ({several}): "
+        "group by examined_on, or query the table results", file=sys.stderr)  # fmt: skip
 
 
 def _check_columns(wanted: tuple[str, ...], listing: Listing) -> None:
-    """Columns of the usual table may be empty; any other needs at least one run that has it."""
+    """Columns of the default table may be empty; at least one run must have any other column."""
     known = {*USUAL, *listing.columns}
     for column in wanted:
         if column not in known:
@@ -172,7 +172,7 @@ def _needed(widths: list[int]) -> int:
 
 
 def _text(value: Any) -> str:
-    """A cell: what stands in a file must not move the cursor."""
+    """A cell, without control characters that could move the cursor."""
     if value is None:
         return ""
     if isinstance(value, list) and all(isinstance(item, str) for item in value):
@@ -183,12 +183,12 @@ def _text(value: Any) -> str:
 
 @dataclass(frozen=True)
 class LabelOptions:
-    """Name a run, tag it or put a note to it; see the labels with 'polariscope runs'."""
+    """Name a run, tag it or add a note to it; 'polariscope runs' shows the labels."""
 
     runs: Path = Path("runs")
     """Folder of the runs."""
     remove: bool = False
-    """Take the tags away, or the name or the note."""
+    """Remove the tags, the name or the note."""
     json: bool = False
     """Print JSON for machines."""
 
@@ -198,7 +198,7 @@ def _labelled(act: str, arguments: list[str]) -> int:
     options = parse(LabelOptions, arguments, f"runs {act} RUN {act.upper()}")
     if not words or (len(words) < 2) != (options.remove and act != "tag") or (act != "tag" and len(words) > 2):
         what = {"name": "NAME", "tag": "TAG ...", "note": '"TEXT"'}[act]
-        raise ValueError(f"'polariscope runs {act} RUN {what}' sets it, --remove takes it away")
+        raise ValueError(f"'polariscope runs {act} RUN {what}' sets it, --remove removes it")
     store = Store(options.runs)
     run, given = store.open(words[0]), words[1:]
     if act == "tag":
@@ -217,10 +217,10 @@ def _labelled(act: str, arguments: list[str]) -> int:
 
 @dataclass(frozen=True)
 class CurveOptions:
-    """polariscope runs curves [RUN ...] [options]: learning curves of runs over each other, on one page."""
+    """polariscope runs curves [RUN ...] [options]: draw the learning curves of several runs on one page."""
 
     where: str = "true"
-    """Which runs, if none is named: an SQL condition on their columns."""
+    """SQL condition that selects runs by their columns, if no run is named."""
     tag: tuple[str, ...] = ()
     """Only runs that have all of these tags."""
     term: tuple[str, ...] = ("loss",)
@@ -252,12 +252,12 @@ def _curves(arguments: list[str]) -> int:
 
 @dataclass(frozen=True)
 class ExportOptions:
-    """polariscope runs export [RUN ...] [options]: curves and results of runs for other programs."""
+    """polariscope runs export [RUN ...] [options]: write curves and results of runs for other programs."""
 
     to: Literal["tensorboard", "csv"] = "tensorboard"
-    """TensorBoard event files (look at them with 'tensorboard --logdir OUT'), or two CSV tables of runs and metrics."""
+    """TensorBoard event files (open them with 'tensorboard --logdir OUT'), or two CSV tables of runs and metrics."""
     where: str = "true"
-    """Which runs, if none is named: an SQL condition on their columns."""
+    """SQL condition that selects runs by their columns, if no run is named."""
     tag: tuple[str, ...] = ()
     """Only runs that have all of these tags."""
     out: Path = Path("export")
@@ -276,7 +276,7 @@ def _export(arguments: list[str]) -> int:
     store = Store(options.runs)
     runs = _chosen(store, names, options.where, options.tag)
     if not runs:
-        raise ValueError(f"no runs match in {options.runs}: 'polariscope runs' lists those there are")
+        raise ValueError(f"no runs match in {options.runs}: 'polariscope runs' lists all runs")
     files = export(runs, options.out, options.to)
     if options.json:
         print(json_text({"files": [str(file) for file in files]}))
@@ -286,7 +286,7 @@ def _export(arguments: list[str]) -> int:
 
 
 def _chosen(store: Store, names: list[str], where: str, tags: tuple[str, ...]) -> list[Run]:
-    """Runs by name, or all that meet a condition and have some tags."""
+    """Runs by name, or all runs that meet a condition and have the given tags."""
     if names:
         return [store.open(name) for name in names]
     listing = store.listing()
@@ -296,7 +296,7 @@ def _chosen(store: Store, names: list[str], where: str, tags: tuple[str, ...]) -
 
 
 def _words(arguments: list[str]) -> list[str]:
-    """The words before the first option, which are taken away."""
+    """The words before the first option, which are removed."""
     words = []
     while (word := take_first(arguments)) is not None:
         words.append(word)
@@ -305,7 +305,7 @@ def _words(arguments: list[str]) -> list[str]:
 
 @dataclass(frozen=True)
 class DocumentOptions:
-    """polariscope runs findings RUN [options]: the documents about a run, with their headlines and pages."""
+    """polariscope runs findings RUN [options]: list the documents about a run, with their headlines and pages."""
 
     runs: Path = Path("runs")
     """Folder of the runs."""

@@ -1,4 +1,4 @@
-"""The table of ``polariscope runs --over-seeds``: what several seeds of each setting say together."""
+"""The table of ``polariscope runs --over-seeds``: statistics over the seeds of each setting."""
 
 from __future__ import annotations
 
@@ -24,9 +24,8 @@ STYLES = {"best": "bold", "worst": "red", "": ""}
 
 
 def over_seeds(listing: Listing, rows: Rows, columns: tuple[str, ...], as_json: bool) -> int:
-    """Mean (s.d.) and median (a.d.) over the seeds of each setting; bold is significantly best, red worst.
-
-    Measures over different examples are different figures: each basis has a table of its own.
+    """Mean (s.d.) and median (a.d.) over the seeds of each setting; bold is significantly best, red worst. Measures on
+    different examples are not comparable: each basis has a table of its own.
     """
     trainings = [row for row in rows if row.get("kind") == "train" and row.get("training_seed") is not None]
     if not trainings:
@@ -57,15 +56,18 @@ def over_seeds(listing: Listing, rows: Rows, columns: tuple[str, ...], as_json: 
 
 
 def _values(listing: Listing, rows: Rows, columns: Sequence[str]) -> dict[str, dict[str, dict[str, list[float]]]]:
-    """Scores by basis, setting and column. Where all measures have one basis, what training gave stands beside them;
-    it stands alone, under no basis, where they have several."""
+    """Scores by basis, setting and column. If all measures have one basis, results of training are in the same table;
+    if they have several, results of training have a table of their own, without a basis."""
     wanted = {row["id"] for row in rows}
     entries = {run.id: current(run.record) for run in listing.runs if run.id in wanted}
     measured = [column for column in columns if column.startswith(EXAMINED)]
     texts = [entry.on.text() for row in rows for entry in entries[row["id"]] if entry.values.keys() & set(measured)]
     bases = list(dict.fromkeys(texts))
     if len(bases) > 1:
-        say(f"note: {' and '.join(measured)} were computed on {len(bases)} bases: a table each", file=sys.stderr)
+        say(
+            f"note: {' and '.join(measured)} were computed on {len(bases)} sets of examples: a table each",
+            file=sys.stderr,
+        )
     scores: dict[str, dict[str, dict[str, list[float]]]] = {}
     for name, seeds in by_setting(rows).items():
         for column in columns:
@@ -76,7 +78,7 @@ def _values(listing: Listing, rows: Rows, columns: Sequence[str]) -> dict[str, d
                     scores.setdefault(basis, {}).setdefault(name, {})[column] = known
                 else:
                     on = f" on {basis}" if len(bases) > 1 and basis else ""
-                    say(f"left out: {name} has {len(known)} seeds with a {column}{on}, of at least 2", file=sys.stderr)
+                    say(f"skipped: {name} has {len(known)} seeds with a {column}{on}, of at least 2", file=sys.stderr)
     return scores
 
 
@@ -99,7 +101,7 @@ def _show(compared: SeedTable, on: str) -> None:
 
 
 def _higher_is_better(column: str) -> bool | None:
-    """Measures know it, losses are better low; other columns are not marked."""
+    """Whether higher is better: measures declare it, losses are better low; other columns are not marked."""
     name = column.removeprefix("measures_")
     if name != column and name in measures.names():
         return measures.get(name).higher_is_better

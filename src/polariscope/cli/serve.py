@@ -16,17 +16,16 @@ from polariscope.strict_json import json_text
 
 @dataclass(frozen=True)
 class Options:
-    """Open the explorer: a page with all runs, whose models you can look into, train, compare and attack.
-
-    It serves this machine alone. To reach it from another one, give --host and a --token.
+    """Open the explorer: a page over all runs, on which you explore, train, compare and attack their models. Only this
+    machine can open the page. To open it from another machine, give --host and --token.
     """
 
     runs: Path = Path("runs")
     """Folder of the runs."""
     port: int = 8265
-    """Port to serve at; 0 takes a free one."""
+    """Port of the page; 0 takes a free port."""
     host: str = "127.0.0.1"
-    """Address to serve at. One that other machines can reach needs a token."""
+    """Address of the page. An address that other machines can reach needs a token."""
     token: str = ""
     """A secret of at least 16 letters that visitors need; 'auto' makes one. Anyone who has it can start trainings."""
     open: bool = False

@@ -25,16 +25,17 @@ FULL: Scale = "own"  # type: ignore[assignment]  # the file as it stands, which 
 class Options(PlaceOptions):
     """polariscope study FILE.toml [options]
 
-    Run a study of your own, or go on with it where it stopped: a base configuration, a grid, what to measure, and
-    claims (docs/your-own.md shows a file). It writes table, page and verdicts like a published one.
+    Run a study of your own, or continue it where it stopped. FILE.toml has a base configuration, a grid, measures and
+    claims (docs/your-own.md shows an example). The command writes a table, a page and verdicts, as for a published
+    study.
     """
 
     out: Path = Path("results")
     """Folder of the results."""
     smoke: bool = False
-    """One seed and 20 steps of each cell: shows that it runs, and judges nothing."""
+    """Run one seed and 20 steps of each cell: shows that the study runs, and judges nothing."""
     estimate: bool = False
-    """Do the first job only, and say what all of them would cost."""
+    """Run only the first job, and print what all jobs would cost."""
     strict: bool = False
     """Exit with 1 if a claim did not hold."""
     json: bool = False
@@ -52,7 +53,7 @@ def main(arguments: list[str]) -> int:
     study, name = read_study(Path(file))
     place = place_of(options)
     if options.strict and options.smoke:
-        raise ValueError("--strict asks for verdicts, and --smoke judges nothing: leave out one of them")
+        raise ValueError("--strict needs verdicts, and --smoke judges nothing: leave out one of them")
     scale: Scale = "smoke" if options.smoke else FULL
     path = options.out / (f"{name}-smoke" if options.smoke else name)
     if options.estimate:
@@ -63,7 +64,7 @@ def main(arguments: list[str]) -> int:
         with watched(name, study, scale, options.json) as report:
             outcome = run_study(study, name, scale, path, place, report)
     except KeyboardInterrupt:
-        raise KeyboardInterrupt(f"interrupted; go on with: {command}") from None
+        raise KeyboardInterrupt(f"interrupted; continue with: {command}") from None
     answer(outcome.findings(figures=False), outcome.path / "report.html", options.json)
     return int(options.strict and not outcome.held)
 

@@ -1,4 +1,4 @@
-"""How far a study is: one bar over all its jobs on standard error."""
+"""Progress of a study: one bar over all its jobs on standard error."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from polariscope.studies.study import Scale, Study
 
 @contextmanager
 def watched(name: str, study: Study, scale: Scale, quiet: bool) -> Iterator[Callable[[int, Any], None]]:
-    """Yields what to tell how far a job is, by its number; None says that it is done."""
+    """Yields a reporter of the progress of a job, by its number; None means that the job is finished."""
     console = Terminal(stderr=True, highlight=False)
     jobs = study.jobs(scale)
     columns = (

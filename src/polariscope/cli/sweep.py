@@ -24,16 +24,16 @@ from polariscope.studies.ranking import rank
 
 HELP = """polariscope sweep WORLD|FILE.toml [--grid SETTING=VALUE,VALUE ...] [--seeds N] [--measure NAME] [--by COLUMN]
 
-Train every combination of some settings with several seeds, or go on where that stopped, and rank the settings by a
+Train every combination of some settings with several seeds, or continue where it stopped, and rank the settings by a
 measure or a result of training, with a 95 % interval over the seeds. The options of 'polariscope train' set everything
 else; FILE.toml is a study of your own ('polariscope study')."""
 SEEDS = ("seeds", flag(int, "Seeds of each setting, from 0."), 5)
-MEASURE = ("measure", flag(tuple[str, ...], "Measures to take of every run; * stands for any letters."), ())
+MEASURE = ("measure", flag(tuple[str, ...], "Measures to compute for every run; * matches any letters."), ())
 EXAMPLES = ("examples", flag(int, "Examples that measures are computed on."), 5000)
-BY = ("by", flag(str, "What to rank by: a measure, a type of variables such as active, or a result of training."), "")
+BY = ("by", flag(str, "Column to rank by: a measure, a type of variables such as active, or a result of training."), "")
 HIGHEST = ("highest", flag(bool, "Rank the highest first."), False)
 LOWEST = ("lowest", flag(bool, "Rank the lowest first."), False)
-ESTIMATE = ("estimate", flag(bool, "Do the first job only, and say what all of them would cost."), False)
+ESTIMATE = ("estimate", flag(bool, "Run only the first job, and print what all jobs would cost."), False)
 OUT = ("out", flag(Path, "Folder of the results."), Path("results"))
 OWN = [BY, HIGHEST, LOWEST, ESTIMATE, OUT, JSON, *PLACE]
 
@@ -59,7 +59,7 @@ def main(arguments: list[str]) -> int:
         with watched(name, study, FULL, options.json) as report:
             outcome = run_study(study, name, FULL, path, place, report)
     except KeyboardInterrupt:
-        raise KeyboardInterrupt(f"interrupted; go on with: {command}") from None
+        raise KeyboardInterrupt(f"interrupted; continue with: {command}") from None
     by = options.by or next(iter(study.measured()), "held_out_loss")
     higher = True if options.highest else False if options.lowest else None
     cells = list(dict.fromkeys(cell for job in study.jobs(FULL) for cell in job["cell"]))
@@ -69,7 +69,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _from_flags(words: list[str], arguments: list[str]) -> tuple[OwnStudy, str, Any]:
-    """A study made of the options of a training and ``--grid`` flags."""
+    """A study from the options of a training and ``--grid`` flags."""
     choices = {}
     while (text := take(arguments, "--grid")) is not None:
         setting, _, values = text.partition("=")
@@ -94,7 +94,7 @@ def _from_flags(words: list[str], arguments: list[str]) -> tuple[OwnStudy, str, 
 
 
 def _split(values: str) -> list[str]:
-    """Words between commas, of which those in brackets do not count."""
+    """Words between commas; commas inside brackets do not separate."""
     return [word.strip() for word in re.split(r",(?![^\[(]*[\])])", values)]
 
 

@@ -26,22 +26,24 @@ from polariscope.training.run import config_of, extend
 from polariscope.training.sweep import best_run, finish, over_seeds, prepare
 from polariscope.training.trackers import ASKED, check
 
-SEEDS = ("seeds", flag(int, "Train with so many seeds, side by side, and name the best by its held-out loss."), 1)
+SEEDS = ("seeds", flag(int, "Train this many seeds in parallel, and name the best run by its held-out loss."), 1)
 
 LABELS = [
     (
         "name",
-        flag(str, "What to call the run: stands wherever its id can. Of several seeds, each gets its number."),
+        flag(
+            str, "Name of the run, which commands accept as its id. With several seeds, each name ends with its seed."
+        ),
         "",
     ),
-    ("tag", flag(tuple[str, ...], "Words to find the run by, with 'polariscope runs --tag'."), ()),
-    ("note", flag(str, "A sentence to remember about the run."), ""),
+    ("tag", flag(tuple[str, ...], "Tags of the run, for 'polariscope runs --tag'."), ()),
+    ("note", flag(str, "A note about the run."), ""),
 ]
 
 
-TRACK = ("track", flag(str, "Send curves to wandb or mlflow, if that is installed; by default nothing is sent."), "")
-WHOLE_HASH = ("whole_hash", flag(bool, "Hash large data files from end to end, and not in samples."), False)
-CHANGED = ("changed_data_ok", flag(bool, "Go on with a run whose data files have changed since."), False)
+TRACK = ("track", flag(str, "Send learning curves to wandb or mlflow, if installed; by default nothing is sent."), "")
+WHOLE_HASH = ("whole_hash", flag(bool, "Hash large data files in full, not in samples."), False)
+CHANGED = ("changed_data_ok", flag(bool, "Resume a run even if its data files have changed."), False)
 
 
 @commands.register("train", "train a model on a world or on your own data", group="training")
@@ -75,14 +77,14 @@ def main(arguments: list[str]) -> int:
             mixed = getattr(options, "changed_data_ok", False)
             finish(runs, place_of(options), lambda number, point: tells[number](point), mixed)
     except KeyboardInterrupt:
-        raise KeyboardInterrupt(f"interrupted; go on with: {_command(runs, options.runs)}") from None
+        raise KeyboardInterrupt(f"interrupted; continue with: {_command(runs, options.runs)}") from None
     except OSError as error:  # a full disk, most often: what was trained until then is there
-        raise OSError(f"{error}; go on with: {_command(runs, options.runs)}") from error
+        raise OSError(f"{error}; continue with: {_command(runs, options.runs)}") from error
     return _show_all(labels, runs, options.json) if several else _show(runs[0], options.json)
 
 
 def _check_resumed(arguments: list[str]) -> None:
-    """A run goes on with the settings that it has."""
+    """A run resumes with its own settings."""
     for word in arguments:
         section = word.removeprefix("--").partition(".")[0]
         if word.startswith("--") and "." in word and section in SECTIONS:
@@ -100,7 +102,7 @@ def _whole(steps: str | None) -> int:
 
 
 def _prepared(configs: list[RunConfig], store: Store, options: Any) -> list[Run]:
-    """New runs with what people call them; of several, each has its seed behind the name."""
+    """New runs with their labels; with several seeds, each name ends with its seed."""
     several = len(configs) > 1
     names = [f"{options.name}-{c.training.seed}" if several and options.name else options.name for c in configs]
     Labels(tags=options.tag, note=options.note)
@@ -114,7 +116,7 @@ def _prepared(configs: list[RunConfig], store: Store, options: Any) -> list[Run]
 
 
 def _notes(config: RunConfig) -> list[str]:
-    """Said before it begins: what was assumed about the data, and what will not come out of a training on pairs."""
+    """Notes before training: assumptions about the data, and results that a training on pairs does not have."""
     factors = sum(factor.size != 1 for factor in config.world.factors)
     latents = getattr(config.model, "latents", factors)
     lack = lack_of_latents(latents, factors) if "other" in config.objective.needs else ""
@@ -122,7 +124,7 @@ def _notes(config: RunConfig) -> list[str]:
 
 
 def _command(runs: list[Run], folder: Path) -> str:
-    """What goes on with those of the runs that are not done; if all are, it only shows what they came to."""
+    """The command that resumes the unfinished runs; if all are finished, it only shows their results."""
     words = ["polariscope", "train", *plugins.flags()]
     for run in runs:
         run.reload()

@@ -1,4 +1,4 @@
-"""``polariscope transitions``: do the factors of a video (or of pairs) move sparsely enough for SlowVAE?"""
+"""``polariscope transitions``: do the factors of a video (or of pairs) change sparsely enough for SlowVAE?"""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from polariscope.worlds.world import worlds
 
 HELP = """polariscope transitions DATA [options]
 
-DATA is a mask video of yours (a folder with a folder of frames for each video, or an npz file with 'masks'), or a world
-of sequences (masks) or of pairs (pairs, natural-sprites). Fits Laplace, normal and generalised densities to how its
-factors change."""
+DATA is your own mask video (a folder with a folder of frames for each video, or an npz file with 'masks'), or a world
+of sequences (masks) or of pairs (pairs, natural-sprites). Fits Laplace, normal and generalised normal densities to the
+changes of its factors."""
 EXTRA = [
-    ("furthest", flag(int, "Frames that are compared are at most so far apart."), 1),
-    ("gaps", flag(tuple[int, ...], "Distances in time at which the shape is fitted once more."), ()),
+    ("furthest", flag(int, "Largest distance in time between compared frames."), 1),
+    ("gaps", flag(tuple[int, ...], "Distances in time at which the shape of the density is fitted again."), ()),
     ("count", flag(int, "Pairs to draw from a world of pairs."), 20_000),
-    ("seed", flag(int, "Draws the pairs, and the order of the permuted control."), 0),
+    ("seed", flag(int, "Seed of the pairs, and of the permuted control."), 0),
     OUT,
     JSON,
 ]
 
 
-@commands.register("transitions", "test whether the factors of a video move sparsely enough for SlowVAE", group="data")
+@commands.register("transitions", "test whether the factors of a video change sparsely, as SlowVAE needs", group="data")
 def main(arguments: list[str]) -> int:
     arguments = list(arguments)
     name = take_data(arguments)

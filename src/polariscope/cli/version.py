@@ -12,13 +12,13 @@ from polariscope.strict_json import json_text
 
 @dataclass(frozen=True)
 class Options:
-    """Print the version of polariscope and of what it stands on."""
+    """Print the versions of Polariscope and of the libraries it uses."""
 
     json: bool = False
     """Print JSON for machines."""
 
 
-@commands.register("version", "print the version", group="start")
+@commands.register("version", "print the versions of Polariscope and its libraries", group="start")
 def main(arguments: list[str]) -> int:
     options = parse(Options, arguments, "version")
     found = environment()

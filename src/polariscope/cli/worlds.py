@@ -21,25 +21,25 @@ from polariscope.worlds.world import World, worlds
 
 @dataclass(frozen=True)
 class ListOptions:
-    """List the worlds. 'polariscope worlds show NAME' draws a contact sheet of one, or of a file of yours."""
+    """List the worlds. 'polariscope worlds show NAME' draws a contact sheet of a world or of your own file."""
 
     json: bool = False
     """Print JSON for machines."""
 
 
 SHOW = [
-    ("out", flag(Path, "Where to draw the contact sheet."), Path("world.png")),
+    ("out", flag(Path, "File of the contact sheet."), Path("world.png")),
     ("rows", flag(int, "Rows of images."), 6),
     ("columns", flag(int, "Images in each row."), 10),
-    ("seed", flag(int, "Draws the images."), 0),
+    ("seed", flag(int, "Seed of the shown images."), 0),
     JSON,
 ]
 
 
 SHOW_HELP = """polariscope worlds show NAME [options]
 
-Draws a contact sheet of a world and says what is in it. NAME is the name of a world, or the path of a file or a folder
-of images. The world options below are those of the named world."""
+Draws a contact sheet of a world and describes its content. NAME is the name of a world, or the path of a file or a
+folder of images. The world options below belong to the named world."""
 
 
 @commands.register("worlds", "list the worlds, or show one as a contact sheet", group="data")
@@ -69,12 +69,12 @@ def main(arguments: list[str]) -> int:
     console.print("Views of another world, which --world.of names, and worlds whose settings have no defaults:")
     for row in others:
         console.print(f"[bold]{row['name']}[/bold]  {row['about']}")
-    console.print("A path takes the place of a name: IDX, npz, npy, HDF5, MATLAB files and folders of images are read.")
+    console.print("A path can replace the name: of an IDX, npz, npy, HDF5 or MATLAB file, or a folder of images.")
     return 0
 
 
 def describe(name: str) -> dict[str, Any]:
-    """One world at its default settings, for the list."""
+    """One row of the list: a world with its default settings."""
     kind = worlds.get(name)
     about = plain_words(kind.__doc__)
     if required(kind):  # nothing without a world to look at
@@ -103,12 +103,12 @@ def show(arguments: list[str]) -> int:
         say(f"note: {sentence}")
     shown = min(options.rows * options.columns, len(world))
     drawing = f"{shown} of {len(world):,} observations of {name} in {options.out}"
-    say(drawing if drawn else f"{len(world):,} points and no images: there is nothing to draw")
+    say(drawing if drawn else f"{len(world):,} points without images: nothing to draw")
     return 0
 
 
 def look_of(world: World) -> dict[str, Any]:
-    """JSON-ready: what a world holds, and what was assumed about it if it comes from a file."""
+    """JSON-ready: the content of a world, and what was assumed about it if it comes from a file."""
     factors = [f"{f.name} ({f'{f.size} values, {f.kind}' if f.size else 'continuous'})" for f in world.factors]
     assumed = list(getattr(world, "assumed", ()))
     return {"shape": world.shape, "observations": len(world), "factors": factors, "assumed": assumed}
