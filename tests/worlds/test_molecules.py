@@ -324,6 +324,22 @@ def test_the_same_molecule_on_both_sides_of_the_split_is_refused(tmp_path) -> No
     check_apart(kept.bags, (), kept.held_out, "here")
     with pytest.raises(ValueError, match="1 is the same as 0"):
         check_apart(np.eye(3), ("CO", "CO", "C"), np.array([1]), "here")
+    twins = 3 * "2\ngap=1\nC 0 0 0\nO 1 0 0\n" + "2\ngap=2\nC 0 0 0\nO 1 0 0\n"
+    alike = written(tmp_path / "alike.xyz", twins)
+    with pytest.raises(ValueError, match="at least 2 different molecules, but all 4 are the same"):
+        MoleculeFile(str(alike), duplicates="drop").observe([0])
+
+
+def test_a_property_of_the_wrong_shape_is_refused_with_its_shape(tmp_path) -> None:
+    path = tmp_path / "pairs.npz"
+    places = np.random.default_rng(0).normal(size=(8, 3, 3))
+    arrays = {"charges": np.tile([6, 8, 1], (8, 1)), "positions": places, "gap": np.zeros((8, 2))}
+    np.savez(path, **arrays)
+    for named in ("gap", ""):
+        with pytest.raises(ValueError, match=r"one value of the property 'gap' for each of 8 .* its shape is \(8, 2\)"):
+            MoleculeFile(str(path), properties=named).observe([0])
+    np.savez(path, **arrays, dipole=np.arange(8.0))
+    assert MoleculeFile(str(path)).chosen_properties == ("dipole",), "the only one that fits need not be named"
 
 
 # SMILES

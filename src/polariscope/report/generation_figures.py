@@ -61,3 +61,25 @@ def level_plot(world: Any, points: ArrayLike, levels: ArrayLike, window: float =
     axes.plot(side, world.half_width * np.array([-1, -1, 1, 1, -1]), ":", color=LIGHT["muted"], linewidth=1)
     axes.set(xlim=(-window, window), ylim=(-window, window), aspect="equal", xlabel="x₁", ylabel="x₂")
     return figure
+
+
+@styled
+def boxes(names: Sequence[str], quantiles: ArrayLike, band: float, measured: str) -> Figure:
+    """A box for each row of quantiles (5, 25, 50, 75 and 95 %), over a band around 0."""
+    table = np.asarray(quantiles, dtype=np.float64)
+    figure = Figure(figsize=(1.0 + 0.9 * len(names), 3.0), layout="constrained")
+    axes = figure.subplots()
+    axes.axhspan(-band, band, color=LIGHT["line"], alpha=0.5, label="error of the model")
+    keys = ("whislo", "q1", "med", "q3", "whishi")
+    ink = {"color": LIGHT["ink"], "linewidth": 1.0}
+    axes.bxp(
+        [dict(zip(keys, row, strict=True)) | {"label": name} for name, row in zip(names, table.tolist(), strict=True)],
+        showfliers=False,
+        boxprops=ink,
+        whiskerprops=ink,
+        capprops=ink,
+        medianprops={"color": LIGHT["first"], "linewidth": 1.4},
+    )
+    axes.set_ylabel(measured)
+    axes.legend()
+    return figure

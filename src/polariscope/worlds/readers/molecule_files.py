@@ -88,15 +88,22 @@ class MoleculeFile(MoleculeWorld):
             molecules = Molecules(
                 molecules.charges, molecules.positions, read_table(self.table_path).numbers(), molecules.labels
             )
-        names = chosen_names(self.properties, list(molecules.properties), self.table_path or self.path)
         source = self.table_path or self.path
+        every = list(molecules.properties)
+        fitting = [name for name in every if molecules.properties[name].shape == (len(molecules),)]
+        names = chosen_names(self.properties, every if self.properties or not fitting else fitting, source)
         columns = {
             self._called(name): self.factor * check_property(name, molecules.properties[name], source, len(molecules))
             for name in names
         }
         molecules = Molecules(molecules.charges, molecules.positions, columns, molecules.labels)
         if self.duplicates == "drop":
-            molecules = molecules.chosen(np.flatnonzero(_first(molecules) == np.arange(len(molecules))))
+            kept = molecules.chosen(np.flatnonzero(_first(molecules) == np.arange(len(molecules))))
+            if len(kept) < min(2, len(molecules)):
+                raise ValueError(
+                    f"{self.path}: expected at least 2 different molecules, but all {len(molecules)} are the same"
+                )
+            molecules = kept
         return self._parted(molecules)
 
     def _parted(self, molecules: Molecules) -> tuple[Molecules, NDArray[np.int64]]:
@@ -272,7 +279,7 @@ def _read_npz(path: Path, seed: int) -> Molecules:
     columns = {
         name: array.astype(np.float64)
         for name, array in arrays.items()
-        if array.shape == (len(table),) and array.dtype.kind in "iuf"
+        if name not in (*CHARGE_KEYS, *POSITION_KEYS) and array.ndim and array.dtype.kind in "iuf"
     }
     return Molecules(table, places, columns, () if labels is None else tuple(str(label) for label in labels))
 
