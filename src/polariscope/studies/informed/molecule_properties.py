@@ -1,7 +1,10 @@
 """Molecules with a wanted band gap: invariance of the gap against the errors of models and judge (table 5.2).
 
 The made-up molecules need no file. If the environment variable POLARISCOPE_DATA names a folder that holds
-``qm9/qm9_c7h10o2_geometries.npz``, the real isomers C7H10O2 come first, with the published split and descriptor.
+``qm9/qm9_c7h10o2_geometries.npz``, the real isomers C7H10O2 come first, with the published split and descriptor. The
+laptop scale has narrower networks than the thesis. Weights were chosen on seeds from 100 on, and on another split: that
+of the cycle so that the gap moves less and errors hardly grow, that of the rivals' error of the gap so that errors
+match.
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
+from numpy.typing import NDArray
 
 from polariscope.examination.frontier import Audited, frontier
 from polariscope.examination.generation import generate_with_property
@@ -28,8 +32,8 @@ from polariscope.objectives.stib import STIB
 from polariscope.report.generation_figures import boxes
 from polariscope.report.invariance_figures import frontier_plot
 from polariscope.report.study_figures import restarts
-from polariscope.studies.criteria import AtLeast, AtMost, Beats
-from polariscope.studies.informed.level_set_codes import audit_row, matched_deviation
+from polariscope.studies.criteria import All, AtLeast, AtMost, Beats
+from polariscope.studies.informed.level_set_codes import adversary_row, audit_row, matched_deviation
 from polariscope.studies.real_isomers import isomers_file
 from polariscope.studies.rows import plus_minus
 from polariscope.studies.study import Bench, Claim, Job, Row, Scale, Study, Table, studies
@@ -49,6 +53,7 @@ PRINTED = {"ours": (0.01, 4.06, 1.34), "beta-vae": (0.01, 4.01, 5.66), "stib": (
 JUDGE = 4.01
 """The judge's error on real isomers in the spec, with a width that was chosen on the molecules it was tested on."""
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
+INVERSE = "variance that the inverse of STIB's adversary misses"
 NEEDS_FILE = "needs the file of the isomers (POLARISCOPE_DATA)"
 
 
@@ -65,6 +70,12 @@ class Setting:
     last: float
     """λ at the end."""
     judged_on: int
+    beta: float
+    """Weight of the cycle: the larger, the less the gap moves, until the other errors grow."""
+    rival_weight: float
+    """Weight of the error of the gap for the β-VAE and STIB; ours has 50. With these, their errors match."""
+    stib_weight: float = 1.0
+    """Weight of MI_G."""
     samples: int = 10
     """Generated molecules for each tested one. Published: 400 for each of 25."""
     drawn: int = 2000
@@ -84,20 +95,20 @@ class Settings:
 SETTINGS: dict[Scale, Settings] = {
     "smoke": Settings(
         1,
-        Setting(100, 20, 6, 8, 8, 32, 1e-3, 5, 500, 60, samples=2, drawn=20, snapshots=2),
-        Setting(180, 20, 6, 8, 8, 32, 1e-3, 5, 500, 100, samples=2, drawn=20, snapshots=2),
+        Setting(100, 20, 6, 8, 8, 32, 1e-3, 5, 500, 60, 20, 10, samples=2, drawn=20, snapshots=2),
+        Setting(180, 20, 6, 8, 8, 32, 1e-3, 5, 500, 100, 5, 20, samples=2, drawn=20, snapshots=2),
         4,
     ),
     "laptop": Settings(
         5,
-        Setting(5750, 300, 2000, 256, 128, 250, 1e-3, 17, 500, 5750),
-        Setting(2012, 287, 3000, 128, 64, 128, 1e-3, 9, 500, 1500),
+        Setting(5750, 300, 2000, 256, 128, 250, 1e-3, 17, 500, 5750, 20, 10),
+        Setting(2012, 287, 3000, 128, 64, 128, 1e-3, 9, 500, 1500, 5, 20),
         40,
     ),
     "paper": Settings(
         5,
-        Setting(5750, 300, 300_000, 1024, 128, 250, 1e-4, 17, 10_000, 5750),
-        Setting(5750, 300, 300_000, 1024, 128, 250, 1e-4, 17, 10_000, 5750),
+        Setting(5750, 300, 300_000, 1024, 128, 250, 1e-4, 17, 10_000, 5750, 20, 10),
+        Setting(5750, 300, 300_000, 1024, 128, 250, 1e-4, 17, 10_000, 5750, 20, 10),
         300,
     ),
 }
@@ -150,9 +161,11 @@ class MoleculeProperties(Study):
         end = {"kind": "end", "lam": setting.last, "step": setting.steps, **audit_row(audit)}
         end |= {"mean_y_error": audit.mean_y_error, "x_error_mean_model": audit.mean_x_error}
         end |= {"x_error_each": audit.x_error / varying(world), "above_error": end["invariance"] / end["y_error"]}
+        end |= adversary_row(run)
         rows = [end, *along_rows(run, config, world, setting)]
         if job["model"] == "ours":
-            rows += [sampled_row(ours, world, number, setting, audit.y_error) for number in world.held_out[:2].tolist()]
+            references = tested_and_trained(world)[0][:2].tolist()
+            rows += [sampled_row(ours, world, number, setting, audit.y_error) for number in references]
         return [shared | row for row in rows]
 
     def claims(self, scale: Scale) -> list[Claim]:
@@ -241,13 +254,15 @@ def claims_about(molecules: str) -> list[Claim]:
 
     def moves_less(first: str, second: str, column: str, words: str) -> Claim:
         pair = {"molecules": molecules, "pair": f"{first} and {second}"}
+        matched = AtMost("unmatched", 0.05, where=pair, called="difference of the errors of the gap, as a share")
+        sane = AtMost("bijection_end", 0.1, where={"molecules": molecules, "model": "stib"}, called=INVERSE)
         return Claim(
             f"{molecules.capitalize()}: {words}",
             f"table 5.2: {PRINTED[first][2]} against {PRINTED[second][2]} {unit}, by the models themselves",
             Beats(
                 column, {"side": second}, {"side": first}, by=0.5, where=pair, called=f"deviation of the gap ({unit})"
             ),
-            provided=AtMost("unmatched", 0.05, where=pair, called="difference of the errors of the gap, as a share"),
+            provided=All(matched, sane) if "stib" in (first, second) else matched,
             note=f"compared where the errors of molecules match; {note}",
         )
 
@@ -308,6 +323,13 @@ def world_of(molecules: str, setting: Setting, seed: int) -> Isomers | ToyMolecu
     return Isomers(str(file), trained=setting.trained, tested=setting.tested, seed=seed)
 
 
+def tested_and_trained(world: Isomers | ToyMolecules) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Numbers of the held-out molecules, and of those trained on."""
+    held = world.held_out
+    assert held is not None
+    return held, np.setdiff1d(np.arange(len(world)), held)
+
+
 def varying(world: Isomers | ToyMolecules) -> int:
     """How many numbers of an observation are not the same for all molecules."""
     return int((world.observe(np.arange(len(world))).std(axis=0) > 0).sum())
@@ -335,14 +357,17 @@ def config_of(model: str, world: Isomers | ToyMolecules, setting: Setting, seed:
 
 def objective_of(model: str, setting: Setting) -> Objective:
     lam = Annealing.between(2, setting.last, round(0.9 * setting.steps))
-    shared: dict[str, Any] = {"lam": lam, "property_weight": 10.0}
     if model == "ours":
-        return ConditionalInvariance(**shared, copies=2, last_offset=1.0)
+        return ConditionalInvariance(lam, property_weight=50.0, beta=setting.beta, copies=2, last_offset=1.0)
     if model == "beta-vae":
-        return PropertyBetaVAE(**shared)
-    widths = (setting.property_width, setting.property_width)
-    rate = setting.learning_rate
-    return STIB(**shared, invariance_weight=1.0, adversary_widths=widths, adversary_learning_rate=rate)
+        return PropertyBetaVAE(lam, property_weight=setting.rival_weight)
+    return STIB(
+        lam,
+        property_weight=setting.rival_weight,
+        invariance_weight=setting.stib_weight,
+        adversary_widths=(setting.property_width, setting.property_width),
+        adversary_learning_rate=setting.learning_rate,
+    )
 
 
 def along_rows(run: Any, config: RunConfig, world: Isomers | ToyMolecules, setting: Setting) -> list[Row]:
@@ -351,15 +376,14 @@ def along_rows(run: Any, config: RunConfig, world: Isomers | ToyMolecules, setti
     rows = []
     for step in sorted(run.snapshots()):
         if step >= setting.steps // 4:
-            audit = audit_invariance(load_model(run, step), world, samples=5, judged_on=min(1000, setting.judged_on))
+            audit = audit_invariance(load_model(run, step), world, samples=5, judged_on=min(600, setting.judged_on))
             rows.append({"kind": "along", "lam": lam.at(step), "step": step, **audit_row(audit)})
     return rows
 
 
 def judge_row(world: Isomers | ToyMolecules) -> Row:
     """The baseline: the judge, fitted to all molecules that are trained on, and the mean model."""
-    held = world.held_out
-    known = np.setdiff1d(np.arange(len(world)), held)
+    held, known = tested_and_trained(world)
     judge = fit_judge(world.observe(known), world.factors_of(known))
     truth = world.factors_of(held)
     return {
@@ -370,8 +394,8 @@ def judge_row(world: Isomers | ToyMolecules) -> Row:
 
 def way_back_row(world: Isomers | ToyMolecules, count: int) -> Row:
     """How many of some held-out molecules come back from their bags of bonds."""
-    held = world.held_out
-    recovery = recover(world, held[:count], np.setdiff1d(np.arange(len(world)), held))
+    held, trained = tested_and_trained(world)
+    recovery = recover(world, held[:count], trained)
     tried = recovery.tried
     return {
         "recovered": recovery.rate,
@@ -385,7 +409,13 @@ def way_back_row(world: Isomers | ToyMolecules, count: int) -> Row:
 def sampled_row(model: Any, world: Isomers | ToyMolecules, number: int, setting: Setting, error: float) -> Row:
     """Molecules with the gap of a reference and everything else drawn: their gaps minus its own, by both opinions."""
     drawn = generate_with_property(
-        model, world, like=number, count=setting.drawn, draw="uniform", molecules=0, judged_on=setting.judged_on
+        model,
+        world,
+        like=number,
+        count=setting.drawn,
+        draw="uniform",
+        molecules=0,
+        judged_on=min(2000, setting.judged_on),
     )
     row: Row = {
         "kind": "sampled",
@@ -411,10 +441,11 @@ def matched_rows(table: Table) -> list[Row]:
             continue
         at = max(ends)
         name = f"{pair[0]} and {pair[1]}"
-        errors = []
+        errors: list[float] = []
         for model, own in zip(pair, curves, strict=True):
             audits = [row for row in own if row["kind"] in ("along", "end")]
-            errors.append(matched_deviation(audits, at, "y_error"))
+            error = matched_deviation(audits, at, "y_error")
+            errors += [] if error is None else [error]
             rows.append(
                 {
                     "pair": name,
@@ -424,7 +455,7 @@ def matched_rows(table: Table) -> list[Row]:
                     "matched_judged": matched_deviation(audits, at, "judged_deviation"),
                 }
             )
-        if None not in errors:
+        if len(errors) == len(pair):
             rows.append({"pair": name, "unmatched": abs(errors[0] / errors[1] - 1)})
     return rows
 
