@@ -6,7 +6,7 @@ import pytest
 from polariscope.mapping.harden import harden
 from polariscope.mapping.scores import pixel_scores
 from polariscope.mapping.tally import adjusted_areas, choose_thresholds, pixel_table, tally_of
-from polariscope.worlds.renderers.aerial import BACKGROUND, CLASSES, MANAGEMENT, Aerial
+from polariscope.worlds.renderers.aerial import BACKGROUND, CLASSES, Aerial
 
 NAMES = ("landslide", "trail", "background")
 
@@ -73,11 +73,12 @@ def test_areas_are_corrected_for_the_errors_of_the_map() -> None:
         adjusted_areas(confusions[:1], [1, 1], 1.0)
 
 
-def test_intervals_of_areas_cover_the_truth_on_aerial() -> None:
-    """240 tiles are mapped by the analysis, which is conservative; 40 of them are labelled truly. Over 200 draws of
-    which ones, the 95 % interval of a class holds its true area in at least nine tenths; where it does not, because
-    the class is missed in a few blocks only, that is said."""
-    world = Aerial(valleys=1, tiles=240, years=(2016,), size=32, labels="analysed")
+@pytest.mark.parametrize("valley", [30, 31, 33])
+def test_intervals_of_areas_cover_the_truth_on_aerial(valley: int) -> None:
+    """240 tiles are mapped by the image analysis, which is conservative; 40 of them are labelled truly. Over 200 draws
+    of these 40, the 95 % interval of a class holds its true area in nine tenths or more, in valleys by which no limit
+    was chosen. Classes that are missed in few blocks are named as doubtful: their intervals hold it less often."""
+    world = Aerial(valleys=1, tiles=240, years=(2016,), size=32, labels="analysed", seed=valley)
     scene = world.scene(world.grid.to_factors(np.arange(240)))
     flat = scene.mask.reshape(240, -1).astype(int) * 5 + scene.analysed.reshape(240, -1)
     confusions = np.stack([np.bincount(one, minlength=25).reshape(5, 5) for one in flat])
@@ -86,13 +87,14 @@ def test_intervals_of_areas_cover_the_truth_on_aerial() -> None:
     held, trusted = np.zeros((2, 200, BACKGROUND), bool)
     for draw in range(200):
         chosen = rng.choice(240, 40, replace=False)
-        found = adjusted_areas(confusions[chosen], mapped, 1.0, CLASSES, seed=draw, draws=200)
-        held[draw] = ((found.low <= truth) & (truth <= found.high))[:BACKGROUND]
-        trusted[draw] = [name not in found.doubtful for name in CLASSES[:BACKGROUND]]
-    assert trusted[:, :3].mean() > 0.9
-    assert 0.9 <= held[trusted].mean() <= 0.995
-    assert held[:, :3].mean(0).min() >= 0.88
-    assert trusted[:, MANAGEMENT].mean() < 0.5, "missed in a dozen of all tiles"
-    assert held[:, MANAGEMENT].mean() < 0.9, "and rightly not trusted"
+        areas = adjusted_areas(confusions[chosen], mapped, 1.0, CLASSES, seed=draw, draws=200)
+        held[draw] = ((areas.low <= truth) & (truth <= areas.high))[:BACKGROUND]
+        trusted[draw] = [name not in areas.doubtful for name in CLASSES[:BACKGROUND]]
+    assert trusted.mean() > 0.5
+    assert 0.9 <= held[trusted].mean() <= 0.99
+    for number in range(BACKGROUND):
+        if trusted[:, number].mean() > 0.2:
+            assert held[trusted[:, number], number].mean() >= 0.9
+    assert held[~trusted].mean() < held[trusted].mean() - 0.05, "what is named as doubtful is"
     naive = np.abs(mapped[:BACKGROUND] - truth[:BACKGROUND]) / truth[:BACKGROUND]
     assert naive.max() > 0.2, "as mapped the areas are wrong"

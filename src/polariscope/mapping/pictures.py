@@ -13,10 +13,10 @@ from PIL import Image
 
 from polariscope.atomic import atomic
 from polariscope.findings import Map
-from polariscope.mapping.apply import RasterMap
+from polariscope.mapping.apply import BYTES, RasterMap
 from polariscope.mapping.exports import COLOURS
 from polariscope.mapping.rasters import Raster, valid_pixels
-from polariscope.report.mapping_figures import draw_map
+from polariscope.report.mapping_figures import draw_heat, draw_map
 
 MOST = 1200
 """Pixels a side of a picture."""
@@ -61,6 +61,37 @@ def write_map_picture(found: RasterMap, raster: Raster | None, names: Sequence[s
     with atomic(path) as draft:
         figure.savefig(draft, format="png", dpi=130, bbox_inches="tight")
     return path
+
+
+def write_heat_picture(found: RasterMap, raster: Raster | None, path: Path, title: str) -> Path:
+    """The probability of each pixel's most probable class besides the background, as a PNG with contours at two
+    thresholds: that of the map (the least if each class has its own) and 0.5 (0.3 if that of the map is 0.5)."""
+    height, width = found.shape
+    classes = [number for number in range(found.classes) if number != found.settings.background]
+
+    def mapped(row: int, column: int, rows: int, columns: int) -> NDArray[Any]:
+        steps = found.probabilities[classes, row : row + rows, column : column + columns].max(0, keepdims=True)
+        return np.where(steps > BYTES, np.nan, steps / BYTES)
+
+    shares = overview(mapped, height, width)[0]
+    image = np.ones((*shares.shape, 3)) if raster is None else picture_of(raster)
+    threshold = float(np.min(found.settings.threshold))
+    figure = draw_heat(image, shares, sorted({threshold, 0.3 if threshold == 0.5 else 0.5}), title)
+    with atomic(path) as draft:
+        figure.savefig(draft, format="png", dpi=130, bbox_inches="tight")
+    return path
+
+
+def heat_part(found: RasterMap, picture: Path, name: str) -> Map:
+    """The probability picture of a map as a part of a document."""
+    with Image.open(picture) as opened:
+        image = np.asarray(opened.convert("RGB"))
+    extent = None if found.grid is None else found.grid.extent(*found.shape)
+    return Map(
+        name=f"probability-{name}", title=f"Probability on {name}", image=image, extent=extent,
+        reference="metres in the coordinates of the image" if extent else "",
+        says=f"the probability of the most probable class on {name}, with contours at two thresholds",
+    )  # fmt: skip
 
 
 def map_part(found: RasterMap, picture: Path, names: Sequence[str], name: str) -> Map:

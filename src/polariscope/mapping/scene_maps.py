@@ -22,7 +22,7 @@ from polariscope.mapping.areas import HECTARE
 from polariscope.mapping.exports import write_geotiff, write_objects
 from polariscope.mapping.filters import ObjectFilter, kept, layer_bands
 from polariscope.mapping.labels import Clipped
-from polariscope.mapping.pictures import map_part, write_map_picture
+from polariscope.mapping.pictures import heat_part, map_part, write_heat_picture, write_map_picture
 from polariscope.mapping.polygons import map_objects
 from polariscope.mapping.rasters import Raster
 from polariscope.mapping.scenes import SceneFiles, open_layer
@@ -86,7 +86,7 @@ class MapResult:
     how: MapHow
 
     def parts(self) -> list[Part]:
-        """The table of areas, and a picture of each map."""
+        """The table of areas, and pictures of each map and of its probabilities."""
         rows: list[dict[str, Any]] = []
         for one in self.maps:
             hard, full = one.map.areas() if one.map.grid is not None else one.map.areas(1.0)
@@ -108,6 +108,9 @@ class MapResult:
             picture = one.folder / "map.png"
             if picture.exists():
                 parts.append(map_part(one.map, picture, one.names, one.scene.name))
+            heat = one.folder / "probability.png"
+            if heat.exists():
+                parts.append(heat_part(one.map, heat, one.scene.name))
         return parts
 
     def findings(self) -> Findings:
@@ -242,6 +245,7 @@ def _exported(
             write_geotiff(found, place / name, names, probabilities=shares)
         count = _write_objects(scene, raster, found, names, place, how, areas)
     write_map_picture(found, raster, names, place / "map.png", scene.name)
+    write_heat_picture(found, raster, place / "probability.png", scene.name)
     with atomic(record) as draft:
         told = {"made": wanted, "objects": count, "object_areas": areas.tolist(), "names": list(names),
                 "year": scene.year, "region": scene.region, "image": str(scene.image)}  # fmt: skip

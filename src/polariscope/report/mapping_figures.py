@@ -77,15 +77,17 @@ def draw_increases(increases: Mapping[str, Sequence[float]], errors: Mapping[str
 
 @styled
 def draw_heat(picture: NDArray[np.float64], shares: ArrayLike, thresholds: Sequence[float], title: str = "") -> Figure:
-    """A picture ``(h, w, 3)`` and the probabilities over it, with a contour at each threshold."""
+    """A picture ``(h, w, 3)`` and the probabilities over it, with a contour at each threshold. Pixels
+    without data are NaN."""
     p = np.asarray(shares, float)
-    figure = Figure(figsize=(7.2, 3.4), layout="constrained")
+    height = 3.4 * p.shape[0] / p.shape[1]
+    figure = Figure(figsize=(7.2, min(max(height, 2.0), 8.0)), layout="constrained")
     left, right = figure.subplots(1, 2)
     left.imshow(np.clip(picture, 0, 1))
     right.imshow(np.clip(picture, 0, 1))
     heat = right.imshow(p, cmap="inferno", vmin=0, vmax=1, alpha=0.7)
     for (colour, _), tau in zip(LOOKS, thresholds, strict=False):
-        if p.min() < tau < p.max():
+        if np.isfinite(p).any() and np.nanmin(p) < tau < np.nanmax(p):
             left.contour(p, [tau], colors=[LIGHT[colour]], linewidths=1)
         left.plot([], [], color=LIGHT[colour], linewidth=1, label=f"threshold {tau:g}")
     left.legend(fontsize="small", loc="lower left")
