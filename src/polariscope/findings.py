@@ -141,6 +141,8 @@ class Value:
     """What chance alone gives on the same data, for numbers that are not 0 by chance."""
     within_chance: bool = False
     """Whether the number is no more than chance can give."""
+    protocol: str = ""
+    """Which variant of a published number it is, and what it was computed on."""
 
     def text(self) -> str:
         """
@@ -160,6 +162,14 @@ class Value:
         context = f" ({self.context})" if self.context else ""
         return f"{'no more than chance: ' if self.within_chance else ''}{self.value:.4g}{context}"
 
+    def line(self) -> str:
+        """Title, number and protocol.
+
+        >>> Value("mig", "MIG", 0.5, interval=(0.4, 0.6), protocol="9 examples, 20 bins").line()
+        'MIG: 0.5 (0.4 to 0.6). Protocol: 9 examples, 20 bins'
+        """
+        return f"{self.title}: {self.text()}" + (f". Protocol: {self.protocol}" if self.protocol else "")
+
     @property
     def context(self) -> str:
         """Interval and chance level, where there are any."""
@@ -177,7 +187,7 @@ class Values(Part):
         return {entry.name: dict(entry.shares) or entry.value for entry in self.entries}
 
     def text(self) -> str:
-        return "\n".join(f"{entry.title}: {entry.text()}" for entry in self.entries)
+        return "\n".join(entry.line() for entry in self.entries)
 
     def html(self, place: Place) -> str:
         return self.section([self], [place])
@@ -188,7 +198,7 @@ class Values(Part):
         return values(self.title, [part.entries if isinstance(part, Values) else () for part in parts], places)
 
     def markdown(self, pictures: str | None = "") -> list[str] | None:
-        return [f"- {entry.title}: {entry.text()}" for entry in self.entries] or None
+        return [f"- {entry.line()}" for entry in self.entries] or None
 
     def terminal(self, later: Sequence[Part] = ()) -> Iterable[RenderableType]:
         from polariscope.report.terminal import titled
@@ -196,7 +206,8 @@ class Values(Part):
         entries = [*self.entries, *(entry for part in later if isinstance(part, Values) for entry in part.entries)]
         last = {entry.name: entry for entry in entries}  # a summary repeats some of what follows
         shown = [entry for entry in self.entries if entry is last[entry.name]]
-        return titled(self.title, [f"{entry.title}: {entry.text()}" for entry in shown])
+        lines = [[f"{e.title}: {e.text()}", *([f"  {e.protocol}"] if e.protocol else [])] for e in shown]
+        return titled(self.title, [line for several in lines for line in several])
 
     def width(self) -> float:
         if any(entry.meaning or entry.problem for entry in self.entries):

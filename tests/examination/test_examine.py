@@ -1,5 +1,8 @@
 """One call that takes a model apart: ours, or anybody's."""
 
+import html
+import re
+
 import numpy as np
 import pytest
 import torch
@@ -167,6 +170,50 @@ def test_every_score_is_shown_with_its_interval_and_its_chance_level(capsys) -> 
     assert f"by chance {gap.chance:.3g}" in page([document])
     show(document)
     assert f"MIG: {gap.text()}" in " ".join(capsys.readouterr().out.split())
+
+
+SCORES = ["beta-vae-score", "factor-vae-score", "mig", "mcc", "dci*", "modularity", "explicitness", "sap", "neighbour*"]
+
+
+def test_every_score_says_which_of_its_published_variants_it_is(capsys) -> None:
+    images, factors = dots()
+    found = examine(Own(), images, factors, measured=[*SCORES, "rate"])
+    *scores, rate = found.values
+    assert len(scores) == 11
+    for score in scores:
+        assert score.interval[0] <= score.value <= score.interval[1], score.name
+        assert re.search(r"\d+ (examples|votes|means)", score.protocol), score.name
+    assert rate.protocol == ""
+    by_name = {score.name: score.protocol for score in scores}
+    count = found.representation.count
+    assert by_name["mig"] == f"{count:,} examples, latents in 20 bins of equal width"
+    assert by_name["dci"] == by_name["dci-completeness"]
+    assert by_name["dci"].startswith("gradient boosting of 100 rounds, trained on ")
+    assert "published: logistic regression" in by_name["explicitness"]
+    document = found.findings()
+    assert document.json()["protocols"] == by_name
+    for shown in (page([document]), page([document, document]), document.parts[-1].text()):
+        assert all(protocol[1:] in html.unescape(shown) for protocol in by_name.values())
+    show(document)
+    printed = " ".join(capsys.readouterr().out.split())
+    assert all(protocol in printed for protocol in by_name.values())
+
+
+def test_the_published_protocol_is_chosen_by_its_name() -> None:
+    images, factors = dots()
+    wanted = ["dci", "mcc", "explicitness", "factor-vae-score"]
+    default, published = (
+        {value.name: value for value in examine(Own(), images, factors, measured=wanted, protocol=protocol).values}
+        for protocol in ("default", "published")
+    )
+    assert published["dci"].title == "DCI disentanglement (gbt)"
+    assert published["dci"].protocol.startswith("gradient boosting of 100 rounds by scikit-learn, ")
+    assert published["dci"].value == pytest.approx(default["dci"].value, abs=0.1)
+    assert published["explicitness"].protocol.startswith("logistic regression, ")
+    assert "published" not in published["mcc"].protocol + published["factor-vae-score"].protocol
+    assert "published: 10,000 and 5,000" in default["factor-vae-score"].protocol
+    with pytest.raises(ValueError, match="no protocol 'publised': did you mean 'published'"):
+        examine(Own(), images, factors, measured=wanted, protocol="publised")
 
 
 class Dials(Own):

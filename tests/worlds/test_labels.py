@@ -53,7 +53,7 @@ def test_one_mcc_for_an_array_and_its_file(tmp_path) -> None:
 
     def value(world) -> float:
         factors = world.factors_of(np.arange(60))
-        return MCC()(Representation(mean=X[:, :1], factors=factors, factor_info=world.factors))
+        return MCC().value(Representation(mean=X[:, :1], factors=factors, factor_info=world.factors))
 
     assert value(ArrayWorld(X, labels)) == value(read(tmp_path / "a.npz"))
     assert value(ArrayWorld(X, labels)) > 0.9

@@ -11,7 +11,7 @@ from polariscope.cli.configuration import chosen_world, meant, with_world
 from polariscope.cli.named import ModelFlags, flags_of, is_codes_file, is_source, opened, own_subject, store_named
 from polariscope.cli.parsing import asks_for_help, check_place, parse, take_data, take_first
 from polariscope.examination.embedding import Shelf
-from polariscope.examination.examine import Share, examine, examine_run
+from polariscope.examination.examine import Protocol, Share, examine, examine_run
 from polariscope.lab.run_documents import keep_findings
 from polariscope.report.terminal import answer
 from polariscope.training.run import config_of
@@ -37,6 +37,8 @@ class Options(ModelFlags):
     measures: str = "*"
     """Names of measures, separated by commas; * and ? match any letters, an empty string no measure. By default all
     measures that can be computed for the model."""
+    protocol: Protocol = "default"
+    """published takes the probes and sample sizes of the publications, as far as --count examples allow: minutes."""
     seed: int = 0
     """Draws the examples and the noise of the samples."""
     runs: Path = Path("runs")
@@ -67,7 +69,12 @@ def main(arguments: list[str]) -> int:
     options: Any = parse(with_world(Options, default), arguments, "examine")
     world = meant(options.world)
     wanted = None if options.measures == "*" else [m.strip() for m in options.measures.split(",") if m.strip()]
-    asked: dict[str, Any] = {"count": options.count, "seed": options.seed, "measured": wanted}
+    asked: dict[str, Any] = {
+        "count": options.count,
+        "seed": options.seed,
+        "measured": wanted,
+        "protocol": options.protocol,
+    }
     if run is not None:
         keep = options.out is None
         result = examine_run(run, part=options.part, data=world, keep=keep, fresh=options.fresh, **asked)

@@ -72,7 +72,8 @@ HINTS = {
     "more than with permuted factors, 1 is all of it. A disentangled model has at most one dark cell per row.",
     "measures": "Below a value: its 95 % interval, from random halves of the examples, and its chance level, from the "
     f"same codes with permuted factors ({DCI.permutations} to {Measure.permutations} permutations; for DCI by "
-    f"{QUICK_ROUNDS} of its {ROUNDS} rounds of boosting, as for its interval).",
+    f"{QUICK_ROUNDS} of its {ROUNDS} rounds of boosting, as for its interval). Below a meaning: the protocol, which "
+    "says what of the published variants was computed; --protocol published (protocol= in Python) computes those.",
     "histograms": "The most used variable of each type, over all examples. Dashed: the prior. Active: the variance "
     "stays near 0. Partly used: it stays somewhere in between. Switching: it is near 0 for some examples and near 1 "
     "for others. Passive: it stays near 1 and the mean is constant.",
@@ -193,6 +194,7 @@ class Examination(Tabular):
                 "chance": {v.name: v.chance for v in self.values if v.chance is not None},
                 "within_chance": [v.name for v in self.values if v.within_chance],
                 "intervals": {v.name: list(v.interval) for v in self.values if v.interval is not None},
+                "protocols": {v.name: v.protocol for v in self.values if v.protocol},
             },
             settings=settings,
             environment=environment,
@@ -202,7 +204,7 @@ class Examination(Tabular):
         """Types, held-out terms, and the measures that have a better direction."""
         types = Value("types", f"Variables: {' · '.join(self.kinds)}", None, shares=self.kinds)
         wanted = [v for v in self.values if v.higher_is_better is not None and v.value is not None]
-        plain = [replace(value, meaning="") for value in wanted]
+        plain = [replace(value, meaning="", protocol="") for value in wanted]
         return Values(
             name="summary", title="Summary", hint=HINTS["summary"], entries=[types, *held_out_terms(metrics), *plain]
         )

@@ -10,7 +10,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 import torch
@@ -30,6 +30,7 @@ from polariscope.measures.chance import Trials
 from polariscope.measures.factor_information import information_beyond_chance
 from polariscope.measures.mcc import lack_of_latents
 from polariscope.measures.measure import Measure, Undefined, meaning, measures
+from polariscope.registry import nearest
 from polariscope.representation import BATCH, Representation
 from polariscope.subjects import Subject, as_subject
 from polariscope.subjects.doors import subject_and_world
@@ -43,6 +44,8 @@ from polariscope.worlds.world import World, to_tensor, worlds
 
 Share = Literal["all", "held-out", "training"]
 """Which of the data of a run."""
+Protocol = Literal["default", "published"]
+"""How measures are computed: by quick probes, or by the probes and sample sizes of the publications."""
 LOOKED_AT = {
     "all": "The examples are drawn from all data of the run {run}, training and held-out data alike; --part held-out "
     "(part= in Python) uses held-out data only.",
@@ -68,6 +71,7 @@ def examine(
     seed: int = 0,
     beta: float | None = None,
     measured: Sequence[str] | None = None,
+    protocol: Protocol = "default",
     shelf: Shelf | None = None,
 ) -> Examination:
     """Examine a model on a world or on any data, with or without factors.
@@ -77,7 +81,8 @@ def examine(
     takes, and may be left out for a run, which brings its own. ``beta`` is the weight of the divergence with which one
     of our models was trained (1 for a VAE; a run knows it); if it is given, the posterior variances are audited against
     those the decoder's slope predicts. ``measured`` names the measures to take, where * and ? stand for any letters, by
-    default all for which the model gives what they need. What the model computes is kept on a ``shelf``, if there is
+    default all for which the model gives what they need; by the "published" ``protocol``, which takes minutes, with the
+    probes and sample sizes of the publications. What the model computes is kept on a ``shelf``, if there is
     one, and not computed again. Nothing is written into the folder of a run: :func:`examine_run` does that.
 
     >>> class Doubling(torch.nn.Module):
@@ -88,7 +93,7 @@ def examine(
     {'active': 3, 'mixed': 0, 'passive': 0}
     """
     subject = as_subject(model)
-    asked: dict[str, Any] = {"count": count, "seed": seed, "measured": measured, "shelf": shelf}
+    asked: dict[str, Any] = {"count": count, "seed": seed, "shelf": shelf, "measured": measured, "protocol": protocol}
     if subject.run is None:
         _, world = subject_and_world(subject, data, factors)
         return _examined(subject, world, beta, **asked)
@@ -108,6 +113,7 @@ def examine_run(
     count: int = 10_000,
     seed: int = 0,
     measured: Sequence[str] | None = None,
+    protocol: Protocol = "default",
     keep: bool = True,
     fresh: bool = False,
     store: Store | Path | str = "runs",
@@ -132,12 +138,12 @@ def examine_run(
         )
     shelf = run_shelf(run) if keep and not fresh else None
     world, sentence, other = _data_of(run, data, part)
-    examination = _examined_run(subject, run, world, sentence, count=count, seed=seed, measured=measured, shelf=shelf)
-    return (
-        replace(examination, notes=[*examination.notes, *_noted(run, examination, part, seed, other)])
-        if keep
-        else examination
-    )
+    asked: dict[str, Any] = {"count": count, "seed": seed, "shelf": shelf, "measured": measured, "protocol": protocol}
+    examination = _examined_run(subject, run, world, sentence, **asked)
+    if not keep:
+        return examination
+    problems = _noted(run, examination, part, seed, other, protocol)
+    return replace(examination, notes=[*examination.notes, *problems])
 
 
 def _data_of(run: Run, data: Data | None, part: Share) -> tuple[World, str, World | None]:
@@ -164,7 +170,9 @@ def _examined_run(
     return replace(examination, notes=[sentence.format(run=run.id), *examination.notes], about=about_run(run))
 
 
-def _noted(run: Run, examination: Examination, part: Share, seed: int, other: World | None) -> list[str]:
+def _noted(
+    run: Run, examination: Examination, part: Share, seed: int, other: World | None, protocol: Protocol
+) -> list[str]:
     """Put the results into the record of a run, beside those on other examples, unless another process is writing it: a
     training would be set back by it. Returns a sentence if they are not there."""
     described = {} if other is None else worlds.describe(other)
@@ -172,7 +180,7 @@ def _noted(run: Run, examination: Examination, part: Share, seed: int, other: Wo
     try:
         with hold(run.path):
             run.reload()
-            on = Basis(data, part, examination.representation.count, seed, run.result.get("step"))
+            on = Basis(data, part, examination.representation.count, seed, run.result.get("step"), protocol)
             add(run, Examined(on, examination.counts, examination.measures))
     except InUseError as error:
         return [f"These results are not noted in run.json: {error}."]
@@ -187,6 +195,7 @@ def _examined(
     count: int,
     seed: int,
     measured: Sequence[str] | None,
+    protocol: Protocol,
     shelf: Shelf | None,
 ) -> Examination:
     """One subject on one world."""
@@ -204,7 +213,7 @@ def _examined(
         predicted = audit(subject, representation, beta)
         notes += _audit_notes(representation, predicted)
     variables = describe_variables(representation, table, predicted)
-    values, left_out = measured_values(representation, measured, seed)
+    values, left_out = measured_values(representation, measured, seed, protocol)
     notes += left_out
     pictures: dict[str, Any] = {}
     if len(world.shape) == 3 and subject.decodes is not None:
@@ -243,7 +252,10 @@ def _audit_notes(representation: Representation, predicted: NDArray[np.float32])
 
 
 def measured_values(
-    representation: Representation, names: Sequence[str] | None = None, seed: int = 0
+    representation: Representation,
+    names: Sequence[str] | None = None,
+    seed: int = 0,
+    protocol: Protocol = "default",
 ) -> tuple[list[Value], list[str]]:
     """Values of the named measures, by default of all for which the representation has what they need, each with its
     interval and chance level; and a sentence about the measures that were left out."""
@@ -257,7 +269,11 @@ def measured_values(
                 missing.setdefault(need, []).append(name)
         notes = [f"Not measured without {WORDS[need]}: {', '.join(those)}." for need, those in missing.items()]
         names = [name for name in measures.names() if not measures.get(name).lacks(representation)]
+    if protocol not in get_args(Protocol):
+        raise ValueError(f"there is no protocol {protocol!r}: {nearest(str(protocol), get_args(Protocol))}")
     chosen = {name: measures.get(name)() for name in names}
+    if protocol == "published":
+        chosen = {name: measure.published() for name, measure in chosen.items()}
     most = max((m.permutations for m in chosen.values() if "factors" in m.needs), default=0)
     trials = Trials.of(representation, most, max((m.halves for m in chosen.values()), default=0), seed)
     looks = max(1, sum("factors" in measure.needs for measure in chosen.values()))
@@ -267,7 +283,7 @@ def measured_values(
 def _value(name: str, measure: Measure, representation: Representation, trials: Trials, looks: int) -> Value:
     better, means = measure.higher_is_better, meaning(name)
     try:
-        number = measure.value(representation)
+        number, protocol = measure.measured(representation)
     except Undefined as error:
         return Value(name, measure.title, None, better, str(error), means)
     chance = trials.chance(measure, looks)
@@ -280,6 +296,7 @@ def _value(name: str, measure: Measure, representation: Representation, trials: 
         interval=trials.interval(measure, number),
         chance=None if chance is None else chance.level,
         within_chance=chance is not None and chance.holds(number, better),
+        protocol=protocol,
     )
 
 

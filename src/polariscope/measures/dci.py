@@ -26,7 +26,7 @@ from sklearn.ensemble import (
 from sklearn.metrics import r2_score
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
-from polariscope.measures.boosting import boosted_together
+from polariscope.measures.boosting import ROUNDS, boosted_together
 from polariscope.measures.information import FloatArray
 from polariscope.measures.measure import Invariance, Measure, Need, measures
 from polariscope.measures.score import (
@@ -37,6 +37,7 @@ from polariscope.measures.score import (
     codes_and_factors,
     paired,
     split,
+    split_words,
 )
 from polariscope.registry import nearest
 from polariscope.representation import Representation
@@ -171,7 +172,16 @@ def dci(
     }
     if rounds is not None:
         settings["rounds"] = rounds
-    return _scores(importance, accuracy, len(rows) + len(held), settings)
+    protocol = f"{_probe_words(probe, rounds)}, {split_words(len(rows), len(held))}"
+    return _scores(importance, accuracy, len(rows) + len(held), settings, protocol)
+
+
+def _probe_words(probe: str, rounds: int | None) -> str:
+    several = f"of {ROUNDS if rounds is None else rounds} rounds"
+    if probe in COMPARABLE:
+        return f"gradient boosting {several}" + (" by scikit-learn" if probe == "gbt" else "")
+    trees = {"tree": "one tree for each factor", "forest": "random forests", "extra_trees": "extra trees"}[probe]
+    return f"{trees} (published: gradient boosting)"
 
 
 def _probed(
@@ -197,15 +207,17 @@ def _probed(
     return importances
 
 
-def _scores(importance: FloatArray, accuracy: FloatArray, samples: int, settings: dict[str, Any]) -> DCIScores:
+def _scores(
+    importance: FloatArray, accuracy: FloatArray, samples: int, settings: dict[str, Any], protocol: str
+) -> DCIScores:
     disentangled, per_latent = disentanglement_of(importance)
     complete, per_factor = completeness_of(importance)
     column = importance.sum(axis=0)
     by_factor = per_latent @ importance / np.where(column > 0, column, 1.0)
     return DCIScores(
-        Score(disentangled, by_factor, importance, samples, settings | {"per_latent": per_latent}),
-        Score(complete, per_factor, importance, samples, settings),
-        Score(float(accuracy.mean()), accuracy, importance, samples, settings),
+        Score(disentangled, by_factor, importance, samples, settings | {"per_latent": per_latent}, protocol),
+        Score(complete, per_factor, importance, samples, settings, protocol),
+        Score(float(accuracy.mean()), accuracy, importance, samples, settings, protocol),
     )
 
 
@@ -241,12 +253,17 @@ class DCI(Measure):
         # Scores of different probes do not compare: a table may not show one without the name of its own.
         object.__setattr__(self, "title", f"DCI {self.part} ({self.probe})")
 
-    def __call__(self, representation: Representation) -> float:
-        return _scores_of(representation, self.probe, self.seed, self.rounds).part(self.part).value
+    def __call__(self, representation: Representation) -> Score:
+        return _scores_of(representation, self.probe, self.seed, self.rounds).part(self.part)
 
     def quick(self) -> DCI:
         """The same with a few rounds of boosting."""
-        return replace(self, rounds=QUICK_ROUNDS if self.rounds is None else min(self.rounds, QUICK_ROUNDS))
+        rounds = QUICK_ROUNDS if self.rounds is None else min(self.rounds, QUICK_ROUNDS)
+        return replace(self, rounds=rounds, probe="boosting" if self.probe in COMPARABLE else self.probe)
+
+    def published(self) -> DCI:
+        """By scikit-learn's gradient boosting, which takes minutes."""
+        return replace(self, probe="gbt")
 
 
 @measures.register("dci-completeness")

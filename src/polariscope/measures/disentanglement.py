@@ -16,6 +16,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from polariscope.findings import Column, Findings, Records
 from polariscope.measures.chance import Chance, chance_of, interval_of_halves
 from polariscope.measures.dci import COMPARABLE, DCIScores, Probe, dci
 from polariscope.measures.information import FloatArray
@@ -32,6 +33,7 @@ from polariscope.measures.neighbour_score import neighbour_score
 from polariscope.measures.sap import sap
 from polariscope.measures.score import TEST, TRAIN, Score, paired
 from polariscope.registry import nearest
+from polariscope.tabular import Tabular
 
 TITLES = {
     "beta-vae-score": "BetaVAE score",
@@ -48,6 +50,18 @@ TITLES = {
 }
 PROBED = ("dci", "completeness", "informativeness")
 """Scores that depend so much on their probe that they are never shown without its name."""
+COLUMNS = {
+    "score": "Score",
+    "value": "Value",
+    "interval": "95 % interval",
+    "of_factors": "Factors as codes",
+    "rotated": "Rotated codes",
+    "chance": "By chance",
+    "note": "Note",
+    "protocol": "Protocol",
+}
+"""Of the table: what the factors themselves score, and the codes after a random rotation, beside the codes."""
+NUMBERS = ("value", "of_factors", "rotated", "chance")
 
 
 @dataclass(frozen=True)
@@ -110,8 +124,8 @@ class Entry:
         return f"{self.name}-{self.score.settings['probe']}" if own else self.name
 
 
-@dataclass(frozen=True, eq=False)
-class Report:
+@dataclass(frozen=True, eq=False, repr=False)
+class Report(Tabular):
     """All scores of one representation. ``report["mig"]`` is an :class:`Entry`; printing gives a table."""
 
     entries: Mapping[str, Entry]
@@ -153,6 +167,7 @@ class Report:
                 "within_chance": entry.within_chance,
                 "per_factor": entry.score.per_factor.tolist(),
                 "samples": entry.score.samples,
+                "protocol": entry.score.protocol,
                 "settings": {key: np.asarray(item).tolist() for key, item in entry.score.settings.items()},
             }
             for entry in self.entries.values()
@@ -162,21 +177,39 @@ class Report:
         facts["permutations"] = self.permutations
         return {"scores": rows, "undefined": dict(self.undefined), "protocol": asdict(self.protocol), **facts}
 
-    def __str__(self) -> str:
-        def number(x: float | None) -> str:
-            return "-" if x is None else f"{x:.3f}"
-
-        lines = [f"{'score':<34}{'value':>7}{'95 % interval':>17}{'factors':>9}{'rotated':>9}{'chance':>9}"]
-        for e in self.entries.values():
-            interval = "-" if e.interval is None else f"{e.interval[0]:.3f} to {e.interval[1]:.3f}"
-            chance = number(None if e.chance is None else e.chance.level)
-            context = f"{number(e.of_factors):>9}{number(e.rotated):>9}{chance:>9}"
-            more = "  no more than chance" if e.within_chance else ""
-            lines.append(f"{e.title:<34}{number(e.value):>7}{interval:>17}{context}{more}")
-        lines += [f"{TITLES[name]:<34}no value: {why}" for name, why in self.undefined.items()]
+    @property
+    def headline(self) -> str:
         sizes = f"{self.samples:,} samples, {self.latents} latents, {len(self.factor_names)} factors"
-        lines.append(f"{sizes}; {self.protocol.name} protocol, seed {self.seed}")
-        return "\n".join(lines)
+        return f"{sizes}; {self.protocol.name} protocol, seed {self.seed}"
+
+    def records(self) -> list[dict[str, Any]]:
+        """A row for each score; those without a value say why."""
+        rows = [
+            {
+                "score": e.title,
+                "value": e.value,
+                "interval": None if e.interval is None else f"{e.interval[0]:.3f} to {e.interval[1]:.3f}",
+                "of_factors": e.of_factors,
+                "rotated": e.rotated,
+                "chance": None if e.chance is None else e.chance.level,
+                "note": "no more than chance" if e.within_chance else "",
+                "protocol": e.score.protocol,
+            }
+            for e in self.entries.values()
+        ]
+        empty = dict.fromkeys(COLUMNS)
+        return rows + [
+            empty | {"score": TITLES[name], "note": f"no value: {why}"} for name, why in self.undefined.items()
+        ]
+
+    def findings(self, title: str = "codes") -> Findings:
+        columns = [Column(key, words, "%.3f" if key in NUMBERS else "") for key, words in COLUMNS.items()]
+        table = Records(name="scores", title="Disentanglement scores", rows=self.records(), columns=columns)
+        return Findings(title, f"{self.headline}.", [table], facts={"protocol": asdict(self.protocol)})
+
+    def __str__(self) -> str:
+        (table,) = self.findings().parts
+        return "\n".join([*(table.markdown() or []), self.headline])
 
 
 def disentanglement(

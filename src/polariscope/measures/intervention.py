@@ -8,7 +8,7 @@ looked up (any arrays do), or an encoder of a whole factor grid, as published.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import ClassVar, Literal, Protocol
 
@@ -18,7 +18,17 @@ from sklearn.linear_model import LogisticRegression
 
 from polariscope.measures.information import FloatArray, as_array, observations
 from polariscope.measures.measure import Invariance, Measure, Need, measures
-from polariscope.measures.score import TEST, TRAIN, IntArray, Score, Seed, as_labels, codes_and_factors, paired
+from polariscope.measures.score import (
+    TEST,
+    TRAIN,
+    IntArray,
+    Score,
+    Seed,
+    as_labels,
+    codes_and_factors,
+    paired,
+    split_words,
+)
 from polariscope.representation import Representation
 
 BLOCK = 1 << 22
@@ -182,7 +192,9 @@ def beta_vae_score_from(
     right = model.predict(features[train:]) == held[train:]
     table = np.stack([features[held == k].mean(axis=0) for k in range(source.count)], axis=1)
     settings = {"probe": "logistic regression", "batch": batch, "train": train, "test": test, "seed": seed}
-    return Score(float(right.mean()), _per_factor(right, held[train:], source.count), table, train + test, settings)
+    protocol = f"logistic regression, {split_words(train, test, f'means of {batch} pairs')}"
+    per_factor = _per_factor(right, held[train:], source.count)
+    return Score(float(right.mean()), per_factor, table, train + test, settings, protocol)
 
 
 def factor_vae_score(
@@ -243,9 +255,10 @@ def factor_vae_score_from(
     active = np.flatnonzero(((np.sqrt(spread) if prune == "std" else spread) >= threshold) & (spread > 0))
     settings = {"batch": batch, "train": train, "test": test, "seed": seed, "threshold": threshold, "prune": prune}
     settings["pruned"] = np.setdiff1d(np.arange(len(spread)), active).tolist()
+    protocol = f"majority votes, {split_words(train, test, f'votes of {batch} examples')}"
     if not active.size:
         empty = np.zeros((len(spread), source.count))
-        return Score(0.0, np.zeros(source.count), empty, train + test, settings)
+        return Score(0.0, np.zeros(source.count), empty, train + test, settings, protocol)
 
     def vote(factor: int, votes: int) -> FloatArray:
         return np.asarray(source.groups(factor, (votes, batch), rng).var(axis=1, ddof=1))
@@ -255,7 +268,8 @@ def factor_vae_score_from(
     table = np.zeros((len(spread), source.count))
     np.add.at(table, (least[:train], held[:train]), 1.0)
     right = table.argmax(axis=1)[least[train:]] == held[train:]
-    return Score(float(right.mean()), _per_factor(right, held[train:], source.count), table, train + test, settings)
+    per_factor = _per_factor(right, held[train:], source.count)
+    return Score(float(right.mean()), per_factor, table, train + test, settings, protocol)
 
 
 def _votes(
@@ -289,13 +303,12 @@ def _per_factor(right: NDArray[np.bool_], held: IntArray, count: int) -> FloatAr
 @measures.register("beta-vae-score")
 @dataclass(frozen=True)
 class BetaVAEScore(Measure):
-    """Can a linear classifier predict from differences of codes which factor was fixed? From chance to 1.
-
-    From 3,000 points in place of the published 15,000.
-    """
+    """Can a linear classifier predict from differences of codes which factor was fixed? From chance to 1."""
 
     batch: int = 64
     seed: int = 0
+    train: int = 2000
+    test: int = 1000
 
     title: ClassVar[str] = "BetaVAE score"
     needs: ClassVar[tuple[Need, ...]] = ("factors",)
@@ -305,21 +318,26 @@ class BetaVAEScore(Measure):
     permutations: ClassVar[int] = 5
     halves: ClassVar[int] = 3
 
-    def __call__(self, representation: Representation) -> float:
+    def __call__(self, representation: Representation) -> Score:
         codes, factors = codes_and_factors(representation)
-        return beta_vae_score(codes, factors, batch=self.batch, train=2000, test=1000, seed=self.seed).value
+        return beta_vae_score(codes, factors, batch=self.batch, train=self.train, test=self.test, seed=self.seed)
+
+    def quick(self) -> BetaVAEScore:
+        return BetaVAEScore(self.batch, self.seed)
+
+    def published(self) -> BetaVAEScore:
+        return replace(self, train=TRAIN, test=TEST)
 
 
 @measures.register("factor-vae-score")
 @dataclass(frozen=True)
 class FactorVAEScore(Measure):
-    """Does the least varying latent predict which factor was fixed? From chance to 1.
-
-    From 3,000 votes in place of the published 15,000.
-    """
+    """Does the least varying latent predict which factor was fixed? From chance to 1."""
 
     batch: int = 64
     seed: int = 0
+    train: int = 2000
+    test: int = 1000
 
     title: ClassVar[str] = "FactorVAE score"
     needs: ClassVar[tuple[Need, ...]] = ("factors",)
@@ -327,6 +345,12 @@ class FactorVAEScore(Measure):
     higher_is_better: ClassVar[bool | None] = True
     invariant_to: ClassVar[tuple[Invariance, ...]] = ("permutation", "sign", "translation")
 
-    def __call__(self, representation: Representation) -> float:
+    def __call__(self, representation: Representation) -> Score:
         codes, factors = codes_and_factors(representation)
-        return factor_vae_score(codes, factors, batch=self.batch, train=2000, test=1000, seed=self.seed).value
+        return factor_vae_score(codes, factors, batch=self.batch, train=self.train, test=self.test, seed=self.seed)
+
+    def quick(self) -> FactorVAEScore:
+        return FactorVAEScore(self.batch, self.seed)
+
+    def published(self) -> FactorVAEScore:
+        return replace(self, train=TRAIN, test=TEST)

@@ -7,7 +7,7 @@ Spec 001a, section 5.1.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -21,6 +21,7 @@ from polariscope.measures.score import IntArray, Score, Seed, as_labels, codes_a
 from polariscope.representation import Representation
 
 Correlation = Literal["spearman", "pearson"]
+Padding = Literal["none", "noise"]
 
 
 def lack_of_latents(latents: int, factors: int) -> str:
@@ -82,7 +83,7 @@ def mcc(
     factors: ArrayLike,
     kind: Correlation = "spearman",
     categorical: Sequence[int] = (),
-    padding: Literal["none", "noise"] = "none",
+    padding: Padding = "none",
     seed: Seed = 0,
 ) -> Score:
     """Mean over factors of |correlation| with the latent matched to each, one to one, so that the sum is greatest.
@@ -116,7 +117,9 @@ def mcc(
     matched[factor[factor < count]] = latent[factor < count]
     per_factor = np.where(matched >= 0, table[matched, np.arange(count)], 0.0)
     settings = {"correlation": kind, "categorical": list(categorical), "padding": padding, "latents": matched.tolist()}
-    return Score(float(per_factor.mean()), per_factor, table, len(z), settings)
+    padded = "with factors of noise" if padding == "noise" else "without factors of noise (published: with them)"
+    protocol = f"{kind.capitalize()} correlations of {len(z):,} examples, {padded}"
+    return Score(float(per_factor.mean()), per_factor, table, len(z), settings, protocol)
 
 
 def matched_order(table: ArrayLike) -> IntArray:
@@ -154,6 +157,7 @@ class MCC(Measure):
     """
 
     kind: Correlation = "spearman"
+    padding: Padding = "none"
 
     title: ClassVar[str] = "MCC"
     needs: ClassVar[tuple[Need, ...]] = ("factors",)
@@ -161,9 +165,13 @@ class MCC(Measure):
     higher_is_better: ClassVar[bool | None] = True
     invariant_to: ClassVar[tuple[Invariance, ...]] = ("permutation", "sign", "scale", "isotropic_scale", "translation")
 
-    def __call__(self, representation: Representation) -> float:
+    def __call__(self, representation: Representation) -> Score:
         codes, factors = codes_and_factors(representation)
         assert representation.factors is not None
         varying = (representation.factors != representation.factors[0]).any(axis=0)
         kept = [f for f, keep in zip(representation.factor_info, varying, strict=False) if keep]
-        return mcc(codes, factors, self.kind, [k for k, f in enumerate(kept) if f.kind == "categorical"]).value
+        categorical = [k for k, f in enumerate(kept) if f.kind == "categorical"]
+        return mcc(codes, factors, self.kind, categorical, self.padding)
+
+    def published(self) -> MCC:
+        return replace(self, padding="noise")

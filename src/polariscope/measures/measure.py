@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 from abc import ABC, abstractmethod
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, SupportsFloat
 
 from polariscope.registry import Registry
 from polariscope.representation import Representation
@@ -44,8 +44,13 @@ class Measure(ABC):
         """What takes its place on permuted factors and on halves: itself, unless it takes too long for that."""
         return self
 
+    def published(self) -> Measure:
+        """The same by the published protocol, its probe and sample sizes: itself, unless it takes short cuts."""
+        return self
+
     @abstractmethod
-    def __call__(self, representation: Representation) -> float: ...
+    def __call__(self, representation: Representation) -> SupportsFloat:
+        """The number, or a :class:`~polariscope.measures.score.Score`, which also says how it was computed."""
 
     @classmethod
     def lacks(cls, representation: Representation) -> list[Need]:
@@ -54,17 +59,23 @@ class Measure(ABC):
 
     def value(self, representation: Representation) -> float:
         """The number; :class:`Undefined` if the representation lacks what it needs or it has no value there."""
+        return self.measured(representation)[0]
+
+    def measured(self, representation: Representation) -> tuple[float, str]:
+        """The number, and its protocol where the measure has one: in words, which of its variants was computed, and on
+        what. :class:`Undefined` as for :meth:`value`."""
         for need in self.lacks(representation):
             raise Undefined(f"{self.title} needs {need}, which this representation does not have")
         try:
-            number = float(self(representation))
+            result = self(representation)
+            number = float(result)
         except Undefined:
             raise
         except ValueError as error:
             raise Undefined(str(error)) from error
         if not math.isfinite(number):
             raise Undefined(f"{self.title} is {number} here")
-        return number
+        return number, str(getattr(result, "protocol", ""))
 
 
 measures: Registry[Measure] = Registry("measure")

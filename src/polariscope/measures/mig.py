@@ -20,7 +20,7 @@ from polariscope.measures.information import (
     mutual_information,
 )
 from polariscope.measures.measure import Invariance, Measure, Need, measures
-from polariscope.measures.score import IntArray, Score, as_labels, codes_and_factors, paired, top_two_gap
+from polariscope.measures.score import IntArray, Score, as_labels, binned_words, codes_and_factors, paired, top_two_gap
 from polariscope.representation import Representation
 
 
@@ -42,8 +42,10 @@ def mig(codes: ArrayLike, factors: ArrayLike, bins: int = 20, correction: Correc
     labels = as_labels(v, bins)
     information = mutual_information(discretise(z, bins), labels.values, correction)
     gaps = top_two_gap(information) / discrete_entropy(labels.values)
-    settings = {"bins": bins, "correction": correction, "binned_factors": np.flatnonzero(labels.continuous).tolist()}
-    return Score(float(gaps.mean()), gaps, information, len(z), settings)
+    binned = np.flatnonzero(labels.continuous).tolist()
+    settings = {"bins": bins, "correction": correction, "binned_factors": binned}
+    protocol = binned_words(len(z), bins, correction, binned)
+    return Score(float(gaps.mean()), gaps, information, len(z), settings, protocol)
 
 
 def mig_ceiling(sizes: Sequence[int], bins: int = 20) -> FloatArray:
@@ -171,5 +173,5 @@ class MIG(Measure):
     higher_is_better: ClassVar[bool | None] = True
     invariant_to: ClassVar[tuple[Invariance, ...]] = ("permutation", "sign", "scale", "isotropic_scale", "translation")
 
-    def __call__(self, representation: Representation) -> float:
-        return mig(*codes_and_factors(representation), self.bins).value
+    def __call__(self, representation: Representation) -> Score:
+        return mig(*codes_and_factors(representation), self.bins)

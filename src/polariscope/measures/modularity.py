@@ -23,9 +23,11 @@ from polariscope.measures.score import (
     Score,
     Seed,
     as_labels,
+    binned_words,
     codes_and_factors,
     paired,
     split,
+    split_words,
 )
 from polariscope.representation import Representation
 
@@ -71,13 +73,10 @@ def modularity(codes: ArrayLike, factors: ArrayLike, bins: int = 20, correction:
     best = information.argmax(axis=1)
     members = np.bincount(best, minlength=v.shape[1])
     per_factor = np.bincount(best, per_latent, v.shape[1]) / np.maximum(members, 1)
-    settings = {
-        "bins": bins,
-        "correction": correction,
-        "binned_factors": np.flatnonzero(labels.continuous).tolist(),
-        "per_latent": per_latent,
-    }
-    return Score(float(per_latent.mean()), per_factor, information, len(z), settings)
+    binned = np.flatnonzero(labels.continuous).tolist()
+    settings = {"bins": bins, "correction": correction, "binned_factors": binned, "per_latent": per_latent}
+    protocol = binned_words(len(z), bins, correction, binned)
+    return Score(float(per_latent.mean()), per_factor, information, len(z), settings, protocol)
 
 
 def explicitness(
@@ -130,7 +129,9 @@ def explicitness(
         "test": len(held),
         "binned_factors": np.flatnonzero(labels.continuous).tolist(),
     }
-    return Score(float(per_factor.mean()), per_factor, table, len(rows) + len(held), settings)
+    probe = "logistic regression" if readout == "logistic" else "linear discriminants (published: logistic regression)"
+    protocol = f"{probe}, {split_words(len(rows), len(held))}"
+    return Score(float(per_factor.mean()), per_factor, table, len(rows) + len(held), settings, protocol)
 
 
 def _class_means(unit: FloatArray, labels: IntArray, size: int) -> tuple[FloatArray, FloatArray]:
@@ -198,19 +199,19 @@ class Modularity(Measure):
     higher_is_better: ClassVar[bool | None] = True
     invariant_to: ClassVar[tuple[Invariance, ...]] = _BINNED
 
-    def __call__(self, representation: Representation) -> float:
-        return modularity(*codes_and_factors(representation), self.bins).value
+    def __call__(self, representation: Representation) -> Score:
+        return modularity(*codes_and_factors(representation), self.bins)
 
 
 @measures.register("explicitness")
 @dataclass(frozen=True)
 class Explicitness(Measure):
-    """How well a linear classifier on all latents predicts the factors, from 0 to 1.
-
-    By discriminants, on at most 6,000 of the examples.
-    """
+    """How well a linear classifier on all latents predicts the factors, from 0 to 1."""
 
     seed: int = 0
+    readout: Readout = "discriminant"
+    train: int = 4000
+    test: int = 2000
 
     title: ClassVar[str] = "Explicitness"
     needs: ClassVar[tuple[Need, ...]] = ("factors",)
@@ -218,6 +219,12 @@ class Explicitness(Measure):
     higher_is_better: ClassVar[bool | None] = True
     invariant_to: ClassVar[tuple[Invariance, ...]] = _BINNED
 
-    def __call__(self, representation: Representation) -> float:
+    def __call__(self, representation: Representation) -> Score:
         codes, factors = codes_and_factors(representation)
-        return explicitness(codes, factors, seed=self.seed, train=4000, test=2000).value
+        return explicitness(codes, factors, self.readout, self.seed, train=self.train, test=self.test)
+
+    def quick(self) -> Explicitness:
+        return Explicitness(self.seed)
+
+    def published(self) -> Explicitness:
+        return Explicitness(self.seed, "logistic", TRAIN, TEST)

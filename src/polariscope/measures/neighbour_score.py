@@ -86,7 +86,8 @@ def neighbour_score(
         "test": len(held),
         "regressed_factors": np.flatnonzero(~classes).tolist(),
     }
-    return Score(float(gaps.mean()), gaps, table / scale, len(z), settings)
+    protocol = f"{k} nearest neighbours, trained on {len(rows):,} examples and tested on {len(held):,}"
+    return Score(float(gaps.mean()), gaps, table / scale, len(z), settings, protocol)
 
 
 def _numbered(column: ArrayLike) -> IntArray:
@@ -136,6 +137,6 @@ class NeighbourScore(Measure):
     higher_is_better: ClassVar[bool | None] = True
     invariant_to: ClassVar[tuple[Invariance, ...]] = ("permutation", "scale", "isotropic_scale", "translation")
 
-    def __call__(self, representation: Representation) -> float:
+    def __call__(self, representation: Representation) -> Score:
         codes, factors = codes_and_factors(representation)
-        return neighbour_score(codes, factors, self.k, seed=self.seed).value
+        return neighbour_score(codes, factors, self.k, seed=self.seed)

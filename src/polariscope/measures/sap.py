@@ -26,6 +26,7 @@ from polariscope.measures.score import (
     codes_and_factors,
     paired,
     split,
+    split_words,
     top_two_gap,
 )
 from polariscope.representation import Representation
@@ -76,7 +77,9 @@ def sap(
         "test": len(held),
         "correlated_factors": np.flatnonzero(labels.continuous).tolist(),
     }
-    return Score(float(gaps.mean()), gaps, table, len(rows) + len(held), settings)
+    weights = "balanced" if balanced else "unbalanced"
+    protocol = f"linear SVMs (C = {penalty:g}, {weights}), {split_words(len(rows), len(held))}"
+    return Score(float(gaps.mean()), gaps, table, len(rows) + len(held), settings, protocol)
 
 
 def _squared_correlation(z: FloatArray, v: FloatArray) -> FloatArray:
@@ -193,5 +196,5 @@ class SAP(Measure):
     higher_is_better: ClassVar[bool | None] = True
     invariant_to: ClassVar[tuple[Invariance, ...]] = ("permutation", "sign")
 
-    def __call__(self, representation: Representation) -> float:
-        return sap(*codes_and_factors(representation), seed=self.seed).value
+    def __call__(self, representation: Representation) -> Score:
+        return sap(*codes_and_factors(representation), seed=self.seed)

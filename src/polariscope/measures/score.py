@@ -7,7 +7,7 @@ place, so that all scores agree on it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -39,6 +39,8 @@ class Score:
     table: FloatArray
     samples: int
     settings: Mapping[str, Any] = field(default_factory=dict)
+    protocol: str = ""
+    """In words, what of the published variants was computed: probe, bins, samples."""
 
     def __float__(self) -> float:
         return self.value
@@ -114,6 +116,28 @@ def split(samples: int, seed: Seed, train: int = TRAIN, test: int = TEST) -> tup
     if first < 1 or second < 1:
         raise ValueError(f"{samples} samples are too few to train a probe on one part and score it on another")
     return rows[:first], rows[first : first + second]
+
+
+def split_words(train: int, test: int, unit: str = "examples") -> str:
+    """Sample sizes of a probe in a protocol, with the published ones where these differ.
+
+    >>> split_words(10_000, 5_000)
+    'trained on 10,000 examples and tested on 5,000'
+    >>> split_words(2_000, 1_000, "votes")
+    'trained on 2,000 votes and tested on 1,000 (published: 10,000 and 5,000)'
+    """
+    published = "" if (train, test) == (TRAIN, TEST) else f" (published: {TRAIN:,} and {TEST:,})"
+    return f"trained on {train:,} {unit} and tested on {test:,}{published}"
+
+
+def binned_words(samples: int, bins: int, correction: str, binned: Sequence[int]) -> str:
+    """Binning in a protocol.
+
+    >>> binned_words(10_000, 20, "none", [])
+    '10,000 examples, latents in 20 bins of equal width'
+    """
+    words = f"{samples:,} examples, latents {'and continuous factors ' if binned else ''}in {bins} bins of equal width"
+    return words if correction == "none" else f"{words}, corrected by {correction.replace('_', '-')}"
 
 
 def top_two_gap(table: FloatArray) -> FloatArray:

@@ -48,6 +48,8 @@ class Line:
     note: str = ""
     wanted: str = ""
     """Which direction is better, if one is."""
+    protocol: str = ""
+    """How the numbers were computed, where all were computed alike."""
     differs: bool = False
 
 
@@ -175,6 +177,8 @@ def _line(about: Value, entries: Sequence[Value | None]) -> Line:
     best = None
     if higher is not None and len(set(defined)) > 1:
         best = max(defined) if higher else min(defined)
+    protocols = {entry.protocol for entry in entries if entry is not None and entry.value is not None}
+    alike = len(protocols) == 1
     cells = [
         Cell(text="not measured")
         if entry is None
@@ -184,12 +188,12 @@ def _line(about: Value, entries: Sequence[Value | None]) -> Line:
             entry.value,
             f"undefined: {entry.problem or 'no reason given'}",
             entry.value == best is not None,
-            context=entry.context,
+            context=entry.context if alike or not entry.protocol else f"{entry.context}; {entry.protocol}",
             within_chance=entry.within_chance,
         )
         for entry in entries
     ]
-    return Line(about.title, cells, about.meaning, wanted)
+    return Line(about.title, cells, about.meaning, wanted, protocol=protocols.pop() if alike else "")
 
 
 def _picture(strip: Strip, limits: tuple[float, float] | None = None) -> Picture:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from polariscope.worlds.renderers.digits import Digits
 from polariscope.worlds.views import digit_tasks
+from polariscope.worlds.views.digit_tasks import paint as paint
+from polariscope.worlds.views.digit_tasks import resize as resize
 from polariscope.worlds.views.digit_tasks import standardise as standardise
+from polariscope.worlds.views.digit_tasks import translate as translate
 
 
 def DigitTask(
