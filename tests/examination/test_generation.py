@@ -124,6 +124,9 @@ def test_the_same_seed_gives_the_same_samples() -> None:
     first, again, other = (generated(wanted=0.3, count=20, seed=seed) for seed in (3, 3, 4))
     assert np.array_equal(first.observations, again.observations)
     assert not np.array_equal(first.observations, other.observations)
+    more = generated(wanted=0.3, count=35, seed=3)
+    assert np.ptp(more.high - more.low) == pytest.approx(0, abs=1e-9)
+    assert (more.high - more.low)[0] == pytest.approx((first.high - first.low)[0]), "by the seed, not by the number"
 
 
 def test_uniform_codes_stay_within_their_reach() -> None:
@@ -204,7 +207,7 @@ def asked(world, words):
         ("high", "needs a number"),
         ("nan", "needs a number"),
         (float("nan"), "finite number"),
-        ("0.1,0.2", "2 values were given for 1 properties"),
+        ("0.1,0.2", "expected 1 value, for .*, but 2 values came"),
         ([0.1, 0.2], "has shape"),
         ("levle=0.3", "did you mean level|knows no property"),
         ("0.3 m", "has no unit"),

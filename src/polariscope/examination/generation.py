@@ -120,7 +120,8 @@ def generate_with_property(
     judge = fit_judge(view(known), y, seed)
     judged, judged_held = judge(view(observations)), judge(view(x_held))
     predicted, predicted_held = (judged, judged_held) if interval == "judge" else (own, own_held)
-    radius, real, tested = _calibrated(np.abs(predicted_held - y_held), coverage, generator)
+    # By the seed alone: the interval of a sample does not depend on how many others are asked for.
+    radius, real, tested = _calibrated(np.abs(predicted_held - y_held), coverage, np.random.default_rng(seed))
     truth = true_property(world, observations.numpy())
     shown_truth = None if truth is None else scale.shown(truth)
     low, high = predicted - radius, predicted + radius

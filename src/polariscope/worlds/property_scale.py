@@ -14,6 +14,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from polariscope.grammar import counted
 from polariscope.registry import nearest
 from polariscope.worlds.targets import targets_of
 from polariscope.worlds.view import View
@@ -93,9 +94,9 @@ class PropertyScale:
         if not equals:
             if count != len(self.names):
                 raise ValueError(
-                    f"{count} values were given for {len(self.names)} properties ({', '.join(self.titles)}): give one "
-                    "for each in this order, or name those that are meant, as in "
-                    f"{self.names[0]}=0.5"
+                    f"expected {counted(len(self.names), 'value')}, for {', '.join(self.titles)}, but "
+                    f"{counted(count, 'value')} came: give one for each in this order, or name those that are meant, "
+                    f"as in {self.names[0]}=0.5"
                 )
             name, number = self.names[place], part
         name = self._known(name.strip())
