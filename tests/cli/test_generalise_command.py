@@ -131,13 +131,13 @@ def test_several_models_show_what_their_biases_add_to_the_first(place, capsys) -
         (["--leaderboard", "--world", "squares"], "nothing was published"),
         (["nothing", *SMALL], "nothing"),
         ([], "which model?"),
-        (["cnn", *SMALL, "--made-for", "cnn=random"], "name that first"),
+        (["cnn", *SMALL, "--made-for", "cnn=random"], "name it first"),
         (["cnn", "coordconv", *SMALL, "--made-for", "coordconv=sideways"], "which is not tested"),
         (["cnn", "coordconv", *SMALL, "--made-for", "resnet=random"], "no model 'resnet'"),
         (["cnn", "coordconv", *SMALL, "--made-for", "coordconv"], "takes MODEL=WHAT"),
-        (["cnn", "coordconv", *SMALL, "--combines", "coordconv=resnet+cnn"], "say which split"),
+        (["cnn", "coordconv", *SMALL, "--combines", "coordconv=resnet+cnn"], "name the split"),
         (["cnn", "nothing", *SMALL], "not a registered model"),
-        (["cnn", "cnn", *SMALL], "two models have one name"),
+        (["cnn", "cnn", *SMALL], "two models have the same name"),
     ],
 )
 def test_what_cannot_be_tested_is_refused_in_a_sentence(place, capsys, asked, words) -> None:

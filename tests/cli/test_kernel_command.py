@@ -205,7 +205,7 @@ def test_the_same_seed_gives_the_same_numbers(run, stripe: Path) -> None:
         (["mlp", "points.npz", "--final", "w.safetensors"], "--final needs --initial"),
         (
             ["mlp", "points.npz", "--initial", "w.safetensors", "--final", "w.safetensors", "--train", "3"],
-            "--train out",
+            "leave out --train",
         ),
         (["mlp", "points.npz", "--initial", "w.safetensors", "--final", "w.safetensors"], "do not fit"),
         (["mlp", "points.npz", "--initial", "points.npz", "--train", "3"], "are damaged"),
@@ -263,6 +263,6 @@ def test_too_few_examples_are_said_before_anything_is_trained(run) -> None:
     np.savez("points.npz", x=np.random.default_rng(0).standard_normal((400, 3)), y=np.arange(400) % 10)
     code, _, err = run("kernel", "mlp", "points.npz", "--train", "3", "--count", "30", "--test", "20")
     assert code == 2
-    assert "more than 5 examples of every one" in err
+    assert "more than 5 examples of each" in err
     assert "--count" in err
     assert "step" not in err

@@ -128,7 +128,7 @@ def test_a_run_that_may_not_be_written_is_examined_elsewhere(run, trained, tmp_p
     monkeypatch.setattr("os.access", lambda path, mode: False)  # the mode of a folder does not bind the superuser
     code, out, err = run("examine", found.id)
     assert (code, out) == (2, "")
-    assert "cannot be written to: say with --out where the report goes" in err
+    assert "cannot be written to: give another place for the report with --out" in err
     assert state() == before
 
 
@@ -147,7 +147,7 @@ def test_a_run_in_use_is_examined_but_not_trained(run, trained, tmp_path) -> Non
         )
         code, out, err = run("examine", found.id, "--count", "64", "--json")
         assert code == 0, err
-        assert any("not noted in run.json: run" in note for note in json.loads(out)["notes"])
+        assert any("not recorded in run.json: run" in note for note in json.loads(out)["notes"])
         assert (found.path / "findings" / "examine" / "report.html").exists()
     code, out, _ = run("train", "--resume", found.id, "--json")
     assert (code, json.loads(out)["status"]) == (0, "done")
@@ -368,7 +368,8 @@ def test_what_can_be_done_next_is_what_the_model_can_do(run, small, tmp_path) ->
     code, _, err = run("examine", found.id)
     assert (code, err) == (
         2,
-        f"error: the model of run {found.id} gives no codes to examine; what can be done with this run: {following}\n",
+        f"error: the model of run {found.id} does not encode, so it cannot be examined; commands for this run: "
+        f"{following}\n",
     )
 
 

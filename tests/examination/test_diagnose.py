@@ -177,7 +177,7 @@ def test_a_kernel_that_turns_away_from_the_labels_is_no_feature_learning() -> No
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
-        ({"final": mlp(5, (9,), 2)}, "one architecture"),
+        ({"final": mlp(5, (9,), 2)}, "the same architecture"),
         ({"fit": Examples(torch.zeros(12, 5), torch.zeros(12, dtype=torch.long))}, "at least 2 classes"),
         ({"fit": Examples(torch.zeros(60, 5), torch.arange(60) % 3)}, "2 outputs for 3 classes"),
         ({"fit": Examples(torch.zeros(60, 4), torch.arange(60) % 2)}, "the observations have shape"),

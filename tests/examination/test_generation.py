@@ -235,7 +235,7 @@ def test_a_wrong_unit_and_a_class_are_refused() -> None:
         ({"wanted": 0.3, "like": 5000}, "no observation 5000"),
         ({"wanted": 0.3, "coverage": 1.0}, "between 0 and 1"),
         ({"wanted": 0.3, "coverage": 0.999}, "too few for intervals"),
-        ({"wanted": 0.3, "reach": 0.0}, "reach needs to be positive"),
+        ({"wanted": 0.3, "reach": 0.0}, "reach must be positive"),
     ],
 )
 def test_settings_that_make_no_sense_are_refused(settings, sentence) -> None:

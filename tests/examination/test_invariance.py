@@ -94,7 +94,7 @@ def test_a_code_that_does_not_tell_the_property_is_gated() -> None:
     found = audited(Mute())
     assert found.of("model").generated == 0, "perfect by the published metric"
     assert found.y_error >= 0.9 * found.mean_y_error
-    assert "does not tell the property" in found.headline
+    assert "does not encode the property" in found.headline
     assert not found.hidden
 
 
@@ -114,7 +114,7 @@ def test_the_property_is_looked_for_in_z1() -> None:
     assert clean.leakage < 0.3
     assert leaking.leakage > 0.9
     assert leaking.ceiling > 0.9
-    assert "Z1 knows the property" in leaking.headline
+    assert "Z1 also predicts the property" in leaking.headline
 
 
 @pytest.mark.spec("000/F062")
@@ -180,7 +180,7 @@ def test_the_judge_learns_and_refuses_what_it_cannot() -> None:
 def test_what_cannot_be_audited_is_refused() -> None:
     with pytest.raises(ValueError, match="targets that are numbers"):
         audit_invariance(LevelSetModel(), MiniSprites())
-    with pytest.raises(ValueError, match=r"tell the property .property_latents.: 1 to 1; got None"):
+    with pytest.raises(ValueError, match=r"encode the property .property_latents.: 1 to 1; got None"):
         audit_invariance(LevelSetModel(), WORLD)
     with pytest.raises(ValueError, match="at least 8 examples"):
         audit_invariance(LevelSetModel(), WORLD, count=1)
@@ -188,7 +188,7 @@ def test_what_cannot_be_audited_is_refused() -> None:
     config = RunConfig(WORLD, HybridDVIB(), hybrid, TrainingConfig(1, 8))
     from polariscope.training.run import train_in_memory
 
-    with pytest.raises(ValueError, match="no Z1 to be drawn anew"):
+    with pytest.raises(ValueError, match="no Z1 to draw anew"):
         audit_invariance(train_in_memory(config), WORLD)
 
 

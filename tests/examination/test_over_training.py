@@ -48,5 +48,5 @@ def test_a_loss_or_a_measure_that_is_not_there_is_none(tmp_path) -> None:
 
 def test_a_run_without_snapshots_is_refused_in_a_sentence(tmp_path) -> None:
     run = run_in(tmp_path, steps=2, snapshot_every=0)
-    with pytest.raises(ValueError, match="has kept no snapshots to measure: train it with --training.snapshot-every"):
+    with pytest.raises(ValueError, match="has no snapshots to measure: train it with --training.snapshot-every"):
         over_training(run.id, store=tmp_path)

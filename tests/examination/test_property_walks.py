@@ -151,9 +151,9 @@ def test_levels_are_checked_beyond_the_trained_square() -> None:
     assert told[2] > 0.3
     assert clipped.shells[2].x_error > clipped.shells[0].x_error + 0.1
     assert len(clipped.findings().json()["shells"]) == 3
-    with pytest.raises(ValueError, match="models of level-sets"):
+    with pytest.raises(ValueError, match="model of level-sets"):
         check_extrapolation(SpriteModel(), SPRITES, property_latents=1)
-    with pytest.raises(ValueError, match="need to be positive and to grow"):
+    with pytest.raises(ValueError, match="must be positive and increasing"):
         check_extrapolation(LevelSetModel(), WORLD, property_latents=1, reaches=(2.0, 1.0))
 
 
@@ -205,7 +205,7 @@ def test_the_weight_is_raised_until_the_errors_rise() -> None:
     assert tried == [0, 1, 2, 4], "4 costs 12 % of the error of observations, and 8 is not tried"
     assert [point.setting for point in curve] == tried
     assert chosen.setting == 2
-    with pytest.raises(ValueError, match="need to grow"):
+    with pytest.raises(ValueError, match="must increase"):
         raise_weight(audit, [1, 1])
 
 

@@ -132,15 +132,15 @@ def test_parts_of_a_world_are_scenarios() -> None:
 
 
 def test_what_does_not_fit_is_refused_in_a_sentence() -> None:
-    with pytest.raises(ValueError, match="no gain in 'z'"):
+    with pytest.raises(ValueError, match="no gain is given for 'z'"):
         classify_transfer({"x": 1.0, "y": 1.0}, "z")
-    with pytest.raises(ValueError, match="besides its own, 'x'"):
+    with pytest.raises(ValueError, match="other than its own, 'x'"):
         classify_transfer({"x": 1.0}, "x")
     with pytest.raises(ValueError, match="the gain in 'y' is nan"):
         classify_transfer({"x": 1.0, "y": float("nan")}, "x")
     with pytest.raises(ValueError, match="at least 2 biases"):
         classify_combination({"a": {"x": 1.0}}, {"x": 1.0}, {"a": "x"})
-    with pytest.raises(ValueError, match="which is no scenario"):
+    with pytest.raises(ValueError, match="which is not a scenario"):
         transfer_matrix({"a": 0}, {"iid": float}, "a", {"a": "idd"})
     with pytest.raises(ValueError, match="no model 'plane' in this matrix"):
         TransferMatrix(("plain",), ("x",), np.zeros((1, 1)), "plane", {})

@@ -97,7 +97,7 @@ def test_real_molecules_go_first_and_then_generated_ones(tmp_path) -> None:
     assert recovery.trusted
     back = returned(world, world.bags[held], trained, recovery)
     scores = {row["score"]: row["value"] for row in back.scores()}
-    assert float(scores["validity: share that came back"]) >= 0.9
+    assert float(scores["validity: share that was reconstructed"]) >= 0.9
     assert scores["novelty: not among those trained on"] == "0.000", "it is methanol again"
     assert scores["uniqueness at 1,000"].startswith("not applicable")
     assert starting_geometries(world, world.bags[held], trained).shape == (20, 4, 6, 3)
@@ -112,8 +112,8 @@ def test_scores_are_not_applicable_where_real_molecules_do_not_come_back(tmp_pat
         back.geometries, back.possible, back.structures,
         type(back.recovery)(20, 20, 0, 19, 0, 0.03), back.known,
     )  # fmt: skip
-    assert {row["value"] for row in lost.scores()} == {"not applicable: 0 of 20 real molecules came back"}
-    assert "Of 20 real held-out molecules, 0 came back" in lost.parts()[0].hint
+    assert {row["value"] for row in lost.scores()} == {"not applicable: 0 of 20 real molecules were recovered"}
+    assert "Of 20 real held-out molecules, 0 were recovered" in lost.parts()[0].hint
 
 
 @needs_rdkit

@@ -218,7 +218,7 @@ def test_a_subject_without_factors_pictures_variances_or_curves_still_makes_a_wh
     assert [a["id"] for a in shown.of("section")] == ["summary", "variables", "histograms", "measures", "again"]
     assert not shown.of("img")
     assert "Posterior variance" not in shown.text["variables"]
-    assert "Tells most about" not in shown.text["variables"]
+    assert "Main factor" not in shown.text["variables"]
     assert "undefined: Mutual information gap needs factors" in shown.text["measures"]
     assert "polariscope train" not in shown.text["again"]
     assert "mine.py:Mine" in shown.text["again"]

@@ -1,1 +1,1 @@
-"""What the house can say about a subject: taken apart, compared layer by layer, or by its kernels."""
+"""Examinations of a subject: take it apart, compare it layer by layer, diagnose its kernels, attack it."""

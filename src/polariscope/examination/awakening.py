@@ -1,8 +1,8 @@
 """Which latents become active at which compression: the signals of a code during training, beside theory.
 
-λ grows during the training of a bottleneck, so that its snapshots are codes at several λ. The theory of linear
-bottlenecks says when a component of variance v wakes under the weight w of its error, at λ = 1/(2owv) (Spec 000,
-section 4.5): for the principal components of the observations, and for those of what can be predicted of the property.
+λ grows during the training of a bottleneck, so its snapshots are codes at several λ. In theory, a component of variance
+v with error weight w becomes active in a linear bottleneck at λ = 1/(2owv) (Spec 000, section 4.5): the principal
+components of the observations, and those of the predictable part of the property.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from polariscope.worlds.world import to_tensor
 
 Floats = NDArray[np.float64]
 SHARE = 0.01
-"""Components below this share of the largest are left out: they are noise."""
+"""Components below this share of the largest are noise and are skipped."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,7 +106,7 @@ def awakening(run: Run, count: int = 1000, seed: int = 0) -> Awakening | None:
 
 
 def _wakes(rows: Floats, weight: float) -> tuple[float, ...]:
-    """1/(2wv) for each principal component of rows, but for the smallest."""
+    """1/(2wv) for each principal component of the rows, except the smallest."""
     if not weight > 0:
         return ()
     spectrum = np.sort(np.linalg.eigvalsh(np.cov(rows.T).reshape(rows.shape[1], -1)))[::-1]

@@ -1,4 +1,4 @@
-"""Are two models the same inside? Every layer of one held against every layer of the other."""
+"""Do two models learn the same representation? Compare every layer of one with every layer of the other."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ SAME = 0.9
 PERMUTATIONS = 20
 """Times that examples are shuffled for the chance level: a similarity above all of them has p < 0.05."""
 LESS = 0.1
-"""How much less alike samples are than means before that is explained."""
+"""Difference in similarity between means and samples from which a note explains it."""
 Verdict = Literal[
     "nearly the same", "nearly the same code", "partly alike", "no more alike than untrained", "not alike"
 ]
@@ -50,14 +50,14 @@ class Chance:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Comparison(SimilarityMatrix):
-    """Similarities of the layers of two models, with their chance levels and what was compared."""
+    """Similarities of the layers of two models, with their chance levels and the settings of the comparison."""
 
     measure: str = "cka"
     models: tuple[str, str] = ("first", "second")
     chance: Mapping[str, Chance] = field(default_factory=dict)
-    """Of the latent layers that both have."""
+    """Chance level of the latent layers that both models have."""
     untrained: float | None = None
-    """Similarity of the means of the first model and of the second one before its training: what the data and the
+    """Similarity of the means of the first model and of the untrained second model: the similarity that data and
     architecture give without learning."""
 
     @property
@@ -67,7 +67,7 @@ class Comparison(SimilarityMatrix):
 
     @property
     def encoders(self) -> dict[str, float]:
-        """Similarity of the encoder layers that have one name in both."""
+        """Similarity of the encoder layers that have the same name in both models."""
         return self._shared([name for name in self.rows[: encoder_layers(self.rows)] if name != "input"])
 
     def _shared(self, names: Sequence[str]) -> dict[str, float]:
@@ -76,7 +76,7 @@ class Comparison(SimilarityMatrix):
 
     @property
     def verdict(self) -> Verdict | None:
-        """Whether they are the same inside, by their mean representations; None where one of these is constant."""
+        """The verdict from the mean representations; None if one of them is constant."""
         if "mean" not in self.latent:
             return None
         value = self.latent["mean"]
@@ -90,7 +90,7 @@ class Comparison(SimilarityMatrix):
 
     @property
     def headline(self) -> str:
-        """The answer to "are they the same inside?", with what it stands on."""
+        """The answer to "do they learn the same representation?", with the figures behind it."""
         both, verdict = " and ".join(self.models), self.verdict
         if verdict is None:
             return f"Whether {both} are the same inside cannot be decided: the mean representation of one is constant"
@@ -179,9 +179,9 @@ def layer_activations(
 ) -> Activations:
     """Input, encoder layers, mean, variance, sample, decoder layers: activations of the same examples, in that order.
 
-    ``layers`` are by default those that :func:`~polariscope.subjects.layers.layer_names` finds in the module. Two
-    models that are to be compared need the same ``seed`` (examples) and different ``noise_seed``s: shared noise makes
-    the sampled layers of unrelated models alike.
+    ``layers`` are by default those that :func:`~polariscope.subjects.layers.layer_names` finds in the module. To
+    compare two models, use the same ``seed`` (examples) and different ``noise_seed``s: shared noise makes the sampled
+    layers of unrelated models similar.
     """
     return _looked_through(*subject_and_world(model, data), count, seed, noise_seed, layers)[0]
 
@@ -189,7 +189,7 @@ def layer_activations(
 def _looked_through(
     subject: Subject, world: World, count: int, seed: int, noise_seed: int, layers: Sequence[str] | None = None
 ) -> tuple[Activations, tuple[str, ...]]:
-    """The activations, and what had to be assumed about the model."""
+    """The activations, and the assumptions about the model."""
     if subject.encodes is None:  # a plain classifier: what it predicts is its last layer
         subject = replace(subject, encodes=subject.predicts)
     if layers is None and subject.module is not None:
@@ -219,10 +219,10 @@ def compare(
 ) -> Comparison:
     """Layer-by-layer similarity of two models on the same data, with a verdict and notes on its limits.
 
-    The models are subjects, or whatever :func:`~polariscope.subjects.as_subject` can wrap into one: modules of any
-    kind, runs by their id. Data is whatever :func:`~polariscope.worlds.given.as_world` takes; if one of the models is a
-    run, it may be left out, and is then what the (first) run was trained on. ``untrained`` is the second model before
-    its training, if there is one: similarity to it is what data and architecture give.
+    The models are subjects, or anything that :func:`~polariscope.subjects.as_subject` can wrap: modules of any kind,
+    runs by their id. Data is anything that :func:`~polariscope.worlds.given.as_world` takes; if one of the models is a
+    run, the default is the data that the (first) run was trained on. ``untrained`` is the second model before its
+    training, if it is known: the similarity to it shows what data and architecture give without learning.
     """
     subjects, world = subjects_and_world([first, second], data)
     (first_layers, assumed_a), (second_layers, assumed_b) = (
@@ -264,7 +264,7 @@ def _chance(
 
 
 def _why_samples_differ(comparison: Comparison, first: Activations, second: Activations) -> list[str]:
-    """A note on samples that are less alike than means: the noise in them, most of it in variables nobody uses."""
+    """A note on samples that are less similar than means: their noise, most of it in unused variables."""
     latent = comparison.latent
     if not {"mean", "sampled"} <= latent.keys() or latent["mean"] - latent["sampled"] < LESS:
         return []
@@ -278,26 +278,25 @@ def _why_samples_differ(comparison: Comparison, first: Activations, second: Acti
     idle = f", and {' and '.join(passive)} variables are passive, that is, only noise" if unused else ""
     return [
         f"Samples are less similar ({latent['sampled']:.2f}) than means ({latent['mean']:.2f}), because each model "
-        "draws "
-        f"its own noise: {' and '.join(shares)} of the variance of their samples is noise of the posterior{idle}. The "
-        "means show what the models have in common."
+        f"draws its own noise: {' and '.join(shares)} of the variance of their samples is noise of the "
+        f"posterior{idle}. The means show what the models have in common."
     ]
 
 
 def _moving(layers: Activations, whose: str) -> tuple[Activations, list[str]]:
-    """The layers that differ between examples; what is constant is like nothing, and said."""
+    """The layers that differ between examples; constant layers have no similarity and are named in a note."""
     still = [name for name, values in layers.items() if (values == values[0]).all()]
-    notes = [f"{name} of the {whose} model is constant over the examples and was left out" for name in still]
+    notes = [f"{name} of the {whose} model is constant over the examples and was skipped" for name in still]
     return {name: values for name, values in layers.items() if name not in still}, notes
 
 
 def encoder_layers(names: tuple[str, ...]) -> int:
-    """The number of layers before the latents, where a heatmap draws its line."""
+    """The number of layers before the latents, where the heatmap has a line."""
     return next((i for i, name in enumerate(names) if name == "mean"), len(names))
 
 
 def condensed(notes: Sequence[str]) -> list[str]:
-    """One note of each kind: the same remark about many layers is made once, with their number."""
+    """One note of each kind: the same note about many layers is printed once, with their number."""
     kinds: dict[str, list[str]] = {}
     for note in notes:
         kinds.setdefault(re.sub(r"^\S+: |\d+", "", note), []).append(note)

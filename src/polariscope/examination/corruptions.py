@@ -1,7 +1,7 @@
 """The robustness of a classifier to corruptions: its accuracy under every kind and severity of a suite.
 
-:func:`withstand` shows any subject that predicts the same images, clean and corrupted, and counts its right answers;
-with a reference subject it also says what share of that one's errors it makes (Spec 001b, sections A9.1 to A9.3).
+:func:`withstand` measures the accuracy of any subject that predicts classes on the same images, clean and corrupted;
+with a reference subject it also computes errors relative to those of the reference (Spec 001b, sections A9.1 to A9.3).
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ from polariscope.worlds.world import World, sample_numbers, to_tensor
 Floats = NDArray[np.float64]
 Tell = Callable[[str, float], None]
 TOP = 5
-"""Guesses that count as right beside the first, where there are more classes than these."""
+"""Top-k accuracy is computed for this k, if there are more classes."""
 QUANTILE = 1.959964
-"""Of the standard normal, for an interval of 95 %."""
+"""Quantile of the standard normal for a 95 % interval."""
 HINTS = {
     "scores": "The interval assumes one independent prediction per example, although each example is used under all "
     "corruptions: it is too wide rather than too narrow.",
@@ -74,18 +74,18 @@ class Withstood(Tabular):
     examples: int
     top1: Accuracies
     top5: Accuracies | None = None
-    """None where there are no more than 5 classes."""
+    """None if there are at most 5 classes."""
     reference: str = ""
     reference_top1: Accuracies | None = None
     gallery: NDArray[Any] | None = field(default=None, repr=False)
     """One example as it is, and under each corruption at the severity ``shown``."""
     notes: tuple[str, ...] = ()
     chance: float | None = None
-    """Share of the most frequent class among the examples: what always answering it would get right."""
+    """Share of the most frequent class among the examples: the accuracy of always predicting it."""
 
     @property
     def learned(self) -> bool:
-        """Whether it gets more clean images right than chance would, by more than two standard errors."""
+        """Whether the accuracy on clean images exceeds chance by more than two standard errors."""
         if self.chance is None:
             return True
         return self.clean > self.chance + 2 * float(np.sqrt(self.chance * (1 - self.chance) / self.examples))
@@ -116,7 +116,7 @@ class Withstood(Tabular):
 
     @property
     def without_noise(self) -> float | None:
-        """Accuracy over the corruptions of the benchmark that are no noise; None where there are none."""
+        """Accuracy over the corruptions of the benchmark other than noise; None if there are none."""
         judged = {kind: accuracy for kind, accuracy in self.by_kind.items() if self.groups[kind] != HELD_OUT}
         try:
             return mean_without(judged, self.groups)
@@ -135,10 +135,9 @@ class Withstood(Tabular):
 
     @property
     def interval(self) -> tuple[float, float]:
-        """Wilson's 95 % interval of the mean accuracy, with one answer per example.
-
-        Answers to one example under several corruptions depend on each other. Their mean varies most if all are right
-        or all are wrong, which is what is assumed.
+        """Wilson's 95 % interval of the mean accuracy, with one prediction per example. Predictions for one example
+        under several corruptions depend on each other. Their mean varies most if all are right or all are wrong, which
+        is assumed here.
         """
         n, z2 = self.examples, QUANTILE**2
         centre = (self.mean + z2 / (2 * n)) / (1 + z2 / n)
@@ -147,7 +146,7 @@ class Withstood(Tabular):
 
     @cached_property
     def errors(self) -> dict[str, float]:
-        """Corruption error of each corruption, in percent of the reference's; none where that one makes no error."""
+        """Corruption error of each corruption, in percent of the reference's; none if the reference makes no error."""
         if self.reference_top1 is None:
             return {}
         own, other = 1 - self.top1.corrupted, 1 - self.reference_top1.corrupted
@@ -172,7 +171,7 @@ class Withstood(Tabular):
         )
         if not self.learned:
             return (
-                f"{text}; always answering the most frequent class gets {100 * (self.chance or 0):.1f} % right: this "
+                f"{text}; always predicting the most frequent class gets {100 * (self.chance or 0):.1f} % right: this "
                 "classifier has not learned its task, so its robustness cannot be judged"
             )
         return f"{text}{least}{beside}"
@@ -316,10 +315,11 @@ def withstand(
 ) -> Withstood:
     """Measure the accuracy of a classifier under corruptions.
 
-    ``subject`` is one, or whatever can be wrapped into one, and gives scores ``(n, classes)``, or one score of the
-    second of two classes, above 0 if it is that. ``data`` has images and one class to tell, as ``Task`` says. Without
-    ``kinds`` and ``severities`` they are those of the suite's benchmark. ``count`` examples are drawn by the ``seed``,
-    as are the corruptions; a ``reference`` sees the same. ``tell`` hears what share of the work is done.
+    ``subject`` is a subject, or anything that can be wrapped into one. It returns scores ``(n, classes)``, or for two
+    classes one score, which is positive for the second class. ``data`` has images and one class to predict, as defined
+    by ``Task``. ``kinds`` and ``severities`` default to those of the suite's benchmark. The ``seed`` draws ``count``
+    examples and the corruptions; a ``reference`` sees the same images. ``tell`` is called with the finished share of
+    the work.
     """
     groups, levels = _asked(suite, kinds, severities)
     subjects, world = subjects_and_world([one for one in (subject, reference) if one is not None], data)
@@ -373,7 +373,7 @@ def withstand(
 
 
 def _asked(suite: str, kinds: Sequence[str], severities: Sequence[int]) -> tuple[dict[str, str], tuple[int, ...]]:
-    """The corruptions with their groups, and the severities, that are meant; the suite says what it does not have."""
+    """The chosen corruptions with their groups, and the chosen severities; unknown ones are refused."""
     known = suite_named(suite)
     chosen = [known.at(kind, 1)[0] for kind in dict.fromkeys(kinds or known.benchmark)]
     levels = tuple(sorted(set(severities))) or tuple(range(1, min(kind.severities for kind in chosen) + 1))
@@ -390,27 +390,27 @@ def class_target(world: World) -> Target:
     targets = targets_of(world)
     if len(targets) != 1 or targets[0].kind != "class":
         raise ValueError(
-            "corruptions are scored by the accuracy of one class, and this world asks for "
-            f"{', '.join(t.name if t.kind == 'class' else f'the {t.kind} {t.name}' for t in targets)}: "
-            "take Task(world, factor) of one discrete factor"
+            "corruptions need a world with one class to predict, and this world has "
+            f"{', '.join(t.name if t.kind == 'class' else f'the {t.kind} {t.name}' for t in targets)}: use "
+            "Task(world, factor) with one discrete factor"
         )
     return targets[0]
 
 
 def _scores(subject: Subject, images: NDArray[Any]) -> Floats:
-    """A classifier's scores of images, ``(n, outputs)``."""
+    """The scores of a classifier for images, ``(n, outputs)``."""
     return np.asarray(subject.scores(to_tensor(images)).detach().cpu().double())
 
 
 def outputs_of(factor: Target, outputs: int, name: str) -> tuple[NDArray[np.int64], str]:
-    """The network's output for each class of the data, and the assumptions that were made."""
+    """The network's output for each class of the data, and the assumptions about it."""
     if outputs == factor.size:
         return np.arange(factor.size), ""
     meant = np.asarray(factor.values or range(factor.size))
     if outputs < factor.size or (meant != meant.round()).any() or meant.min() < 0 or meant.max() >= outputs:
         raise ValueError(
-            f"{name} scores {outputs} classes, and the data has {factor.size} ({factor.name}): give "
-            "it data with the classes that it was trained for"
+            f"{name} has {outputs} classes, and the data has {factor.size} ({factor.name}): use data with the "
+            "classes that it was trained on"
         )
     note = f"{name} has {outputs} classes; the {factor.size} classes of the data are matched to its outputs by number."
     return meant.astype(np.int64), note

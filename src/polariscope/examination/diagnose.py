@@ -1,10 +1,10 @@
 """Diagnose a classifier: is it lazy (its tangent kernel stays fixed), or does it learn features?
 
-A network is *lazy* if its tangent kernel stays what it was at the start; it is then a kernel machine. It *learns
+A network is *lazy* if its tangent kernel stays as it was at the start; it is then a kernel machine. It *learns
 features* if the kernel turns towards the labels. :func:`diagnose` compares the kernels before and after training on
 examples the network has not seen, for any ``nn.Module`` with outputs ``(n, C)`` or ``(n,)``: the "diagnostic of
-compression" of Paccolat et al. 2021, section 6 (Spec 004, sections 5, 7 and 10). This is the call behind
-``polariscope kernel``.
+compression" of Paccolat et al. 2021, section 6 (Spec 004, sections 5, 7 and 10). This is the call behind ``polariscope
+kernel``.
 """
 
 from __future__ import annotations
@@ -62,15 +62,16 @@ def diagnose(
 ) -> Diagnosis:
     """Compare a network's tangent kernels at its initial and final parameters.
 
-    ``fit`` are examples the network was *not* trained on: kernels are compared there and kernel machines learn from
-    them (reusing the training examples flatters the final kernel). ``test`` are others, to count errors on.
-    ``network`` classifies in place of ``final`` where its outputs are not the classifier's, as with an output scale.
+    ``fit`` are examples the network was *not* trained on: kernels are compared on them and kernel machines learn from
+    them (on training examples the final kernel would look too good). Errors are counted on other examples, ``test``.
+    ``network`` classifies in place of ``final`` if the outputs of ``final`` are not class scores, as with an output
+    scale.
 
-    For C > 1 outputs, ``form`` says which single kernel stands for the C × C of them: "trace", the mean over the
-    outputs, or "pseudo", the kernel of their sum. The latter is up to C times cheaper, but softmax training leaves the
-    sum of the outputs alone, so that the last layer rules it. ``ridge`` is relative to the kernel's mean diagonal;
-    without one, each kernel gets the best for itself by leaving one example out, which is fair to all of them.
-    ``tell`` hears how much of which kernel is there: kernels of convolutions take minutes.
+    For C > 1 outputs, ``form`` says which single kernel replaces the C × C kernels: "trace", the mean over the outputs,
+    or "pseudo", the kernel of their sum. The latter is up to C times cheaper, but softmax training does not change the
+    sum of the outputs, so the last layer dominates it. ``ridge`` is relative to the kernel's mean diagonal; by default
+    each kernel gets its best ridge by leave-one-out, which treats all kernels fairly. ``tell`` is called with the
+    progress of each kernel: kernels of convolutions take minutes.
 
     >>> from polariscope.nets.classifiers import mlp
     >>> rng = torch.Generator().manual_seed(0)
@@ -135,12 +136,12 @@ def judge(change: KernelChange, initial: KernelView, final: KernelView, error: f
         moved = "turned far, but not towards the labels,"
     reasons = [
         f"The tangent kernel {moved} in training: CKA of before and after {change.cka:.3f} ({degrees:.0f} degrees). "
-        f"It changed by {change.distance:.3g} times its own size, growth included.",
+        f"It changed by {change.distance:.3g} times its own size, including growth.",
         f"Its alignment with the labels went from {initial.alignment:.3f} to {final.alignment:.3f} "
         f"({gain:.2g} times), and the share of the labels in the first {len(final.projections)} components from "
         f"{initial.captured:.2f} to {final.captured:.2f}.",
-        f"On held-out examples a kernel machine has an error of {initial.error:.1%} with the initial kernel and in "
-        f"{final.error:.1%} with the final one; the network itself in {error:.1%}.",
+        f"On held-out examples, a kernel machine has an error of {initial.error:.1%} with the initial kernel and of "
+        f"{final.error:.1%} with the final one; the network itself has an error of {error:.1%}.",
     ]
     return verdict, reasons
 
@@ -158,14 +159,14 @@ class _Column(nn.Module):
 
 
 def _evaluated(model: nn.Module) -> nn.Module:
-    """A copy in evaluation mode, so that nothing of the caller's changes, with outputs in columns."""
+    """A copy in evaluation mode with outputs in columns; the caller's network does not change."""
     return _Column(copy.deepcopy(model)).eval()
 
 
 def _components(gram: Tensor, name: str) -> KernelPCA:
     if torch.linalg.matrix_norm(centre(gram)) <= 1e-9 * torch.linalg.matrix_norm(gram.double()):
         raise ValueError(
-            f"to the {name} kernel all examples are alike: the network has collapsed, train it again with a lower "
+            f"the {name} kernel is the same for all examples: the network has collapsed; train it again with a lower "
             "learning rate"
         )
     return kernel_pca(gram)
@@ -199,7 +200,7 @@ def _view(
 def _check(
     before: nn.Module, after: nn.Module, fit: Examples, test: Examples, form: str, modes: int
 ) -> tuple[int, int]:
-    """Numbers of classes and of outputs, or a sentence on what does not fit."""
+    """Numbers of classes and of outputs; a network or data that do not fit are refused."""
     if form not in ("trace", "pseudo"):
         raise ValueError(f"the form of the kernel is 'trace' or 'pseudo'; got {form!r}")
     if modes < 2:
@@ -207,12 +208,12 @@ def _check(
     classes = check_examples(fit, test)
     shapes = [{n: tuple(p.shape) for n, p in model.named_parameters()} for model in (before, after)]
     if shapes[0] != shapes[1]:
-        raise ValueError("the initial and the final network have different parameters: they need one architecture")
+        raise ValueError("the initial and the final network have different parameters: they need the same architecture")
     return classes, output_width(after, fit.x, classes)
 
 
 def _scores(outputs: Tensor, classes: int, width: int) -> Tensor:
-    """Logits ``(n, classes)``: of one output f they are −f/2 and f/2, so that its sign is the class."""
+    """Logits ``(n, classes)``: for one output f they are −f/2 and f/2, so that its sign is the class."""
     if width > 1:
         return outputs[:, :classes] if outputs.shape[1] > classes else outputs
     column = outputs.reshape(-1, 1)
@@ -243,7 +244,7 @@ def _notes(fit: Examples, test: Examples) -> list[str]:
     if len(fit) < 200:
         notes.append(f"Only {len(fit)} examples: alignments and information are biased upwards.")
     if len(test) < 200:
-        notes.append(f"Only {len(test)} held-out examples: errors are known to about {50 / len(test) ** 0.5:.0f} %.")
+        notes.append(f"Only {len(test)} held-out examples: errors are accurate to about {50 / len(test) ** 0.5:.0f} %.")
     counts = fit.y.bincount()
     if counts.max() > 2 * counts.min():
         notes.append(f"The classes are unbalanced ({counts.tolist()} examples): compare errors with chance.")

@@ -1,4 +1,4 @@
-"""Diagnose runs and models by their kernels, as ``polariscope kernel`` does: choose examples, train where asked."""
+"""Diagnose runs and models by their kernels, as ``polariscope kernel`` does: choose examples, train if needed."""
 
 from __future__ import annotations
 
@@ -58,11 +58,11 @@ class KernelLook:
     test: int = 1000
     """Held-out examples to count errors on."""
     modes: int = 10
-    """Principal components to look at."""
+    """Number of principal components."""
     ridge: float | None = None
-    """Ridge over the kernel's mean diagonal; by leave-one-out if not given."""
+    """Ridge relative to the kernel's mean diagonal; by default chosen by leave-one-out."""
     seed: int = 0
-    """Draws weights, examples and batches."""
+    """Seed of weights, examples and batches."""
 
     def __post_init__(self) -> None:
         _check(self, count=20, test=1, modes=2)
@@ -70,35 +70,35 @@ class KernelLook:
 
 @dataclass(frozen=True)
 class KernelTraining:
-    """How a classifier is trained for its diagnosis, or where its weights are."""
+    """How a classifier is trained for its diagnosis, or the files of its weights."""
 
     initial: Path | None = None
     """safetensors file of the weights before training."""
     final: Path | None = None
     """safetensors file of the weights after training; DATA must be new to them."""
     train: int | None = None
-    """Train here for this many steps (1000 if no --final is given)."""
+    """Train for this many steps (1000 if no --final is given)."""
     alpha: float | None = None
     """Train alpha (f - f0): large is lazy, small learns features."""
     learning_rate: float = 0.05
-    """Rate of gradient descent with momentum 0.9."""
+    """Learning rate of gradient descent with momentum 0.9."""
     batch_size: int = 64
     """Examples per step."""
     width: int = 1
-    """Width factor of a built-in model; of mlp, of its two layers of 128."""
+    """Width factor of a built-in model (for mlp, of its two layers of 128 units)."""
     parametrisation: Parametrisation = "torch"
     """How a built-in model's weights are drawn and scaled."""
 
     def __post_init__(self) -> None:
         _check(self, train=1, width=1, batch_size=1)
         if self.final is not None and self.train is not None:
-            raise ValueError("--final are the weights after training: leave --train out, or --final")
+            raise ValueError("--final gives the weights after training: leave out --train or --final")
         if self.final is not None and self.initial is None:
-            raise ValueError("--final needs --initial: the diagnosis is of what training changed")
+            raise ValueError("--final needs --initial: the diagnosis compares the weights before and after training")
         if self.final is not None and self.alpha is not None:
-            raise ValueError("--alpha is for training here: with --final the network classifies as it is")
+            raise ValueError("--alpha is for networks that this command trains: leave out --alpha or --final")
         if self.alpha is not None and not self.alpha > 0:
-            raise ValueError(f"the output scale is {self.alpha}: it needs to be positive")
+            raise ValueError(f"the output scale is {self.alpha}: it must be positive")
 
     @property
     def steps(self) -> int:
@@ -140,7 +140,7 @@ def train_built_in(
     name: str, task: Task, training: KernelTraining, look: KernelLook, store: Store | Path | str, tell: Tell | None
 ) -> Run:
     """A run of a built-in model on as many examples as kernels are compared on; the rest is held out. The same call
-    goes on with what was cut off."""
+    continues an interrupted run."""
     whole = 2 * look.count + look.test
     held_out = max(1, round(len(task) * (1 - look.count / max(whole, len(task)))))
     config = RunConfig(
@@ -172,8 +172,8 @@ def diagnose_model(
     train_tell: Tell | None = None,
     tell: Heard = _silent,
 ) -> tuple[Diagnosis, dict[str, nn.Module]]:
-    """Diagnose what ``make`` makes, or a built-in model by its name: with the weights of before and after, or trained
-    here on a part of the data. Also gives the networks of before and after that were trained here."""
+    """Diagnose the model that ``make`` makes, or a built-in model by its name: with given weights before and after
+    training, or trained here on a part of the data. Also returns the networks before and after this training."""
     train, fit, test = _divided(task, look, trained=training.final is None)
     check_examples(fit, test)
     with torch.random.fork_rng(devices=[]):
@@ -206,8 +206,8 @@ def diagnose_model(
 
 
 def new_run(result: Diagnosis, networks: dict[str, nn.Module], store: Store, out: Path | None) -> Run | None:
-    """A run for the diagnosis of a model that is none, with the networks that were trained for it; these go to ``out``
-    if that is given, and then there is no run."""
+    """A run for the diagnosis of a model that is not a run, with the networks that were trained for it. If ``out`` is
+    given, the networks are written there, and no run is made."""
     run = None
     if out is None:
         run = store.create(result.settings, f"kernel {Path(result.settings['model']).stem}", "kernel", status="done")
@@ -235,7 +235,7 @@ def _diagnosed(
 
 
 def _held_out(config: RunConfig, look: KernelLook) -> tuple[Examples, Examples]:
-    """Examples that a run was not trained on: to compare kernels on, and to count errors on."""
+    """Held-out examples of a run: for comparing kernels, and for counting errors."""
     numbers = config.split.parts(config.world).held_out
     fit, test = _cut(config.world, numbers, (look.count, look.test))
     check_examples(fit, test)
@@ -243,7 +243,7 @@ def _held_out(config: RunConfig, look: KernelLook) -> tuple[Examples, Examples]:
 
 
 def _divided(task: Task, look: KernelLook, trained: bool) -> list[Examples]:
-    """Examples to train on (none if weights are given), to compare kernels on and to test on, all different."""
+    """Disjoint examples for training (none if weights are given), for comparing kernels and for testing."""
     sizes = (look.count if trained else 0, look.count, look.test)
     # Sampling sorts by number, and worlds may be in the order of their classes: the parts are cut from a shuffle.
     share = min(1.0, len(task) / sum(sizes))
@@ -252,7 +252,7 @@ def _divided(task: Task, look: KernelLook, trained: bool) -> list[Examples]:
 
 
 def _cut(world: World, numbers: Any, sizes: Sequence[int], share: float | None = None) -> list[Examples]:
-    """Parts of these sizes; too few examples are divided in the same proportions."""
+    """Parts of these sizes; if there are too few examples, they are divided in the same proportions."""
     share = min(1.0, len(numbers) / sum(sizes)) if share is None else share
     ends = np.cumsum([0, *(int(share * size) for size in sizes)])
     return [Examples.of(world, numbers[start:end]) for start, end in itertools.pairwise(ends)]

@@ -1,4 +1,5 @@
-"""What the tangent kernels of a classifier show: the result of :func:`polariscope.examination.diagnose.diagnose`."""
+"""The tangent kernels of a classifier before and after training: the result of
+:func:`polariscope.examination.diagnose.diagnose`."""
 
 from __future__ import annotations
 
@@ -33,8 +34,8 @@ class KernelView:
 
     name: str
     error: float
-    """Share of held-out examples that ridge regression with this kernel gets wrong. Its loss is the squared one: a
-    network trained on the cross-entropy can be ahead of it even where it is lazy."""
+    """Share of held-out examples that ridge regression with this kernel misclassifies. Its loss is the squared error: a
+    network trained on the cross-entropy can beat it even if it is lazy."""
     ridge: float
     """Ridge of that regression, relative to the kernel's mean diagonal."""
     alignment: float
@@ -44,11 +45,11 @@ class KernelView:
     captured: float
     """Their sum: the share of the labels in all leading components shown."""
     information: list[float]
-    """Bits that each leading component tells about the label."""
+    """Information of each leading component about the label, in bits."""
     separability: float
-    """How well neighbours tell the class in the plane of the first two components."""
+    """Accuracy of nearest neighbours in the plane of the first two components."""
     effective_rank: float
-    """That of the centred kernel: how many directions it spreads over."""
+    """Effective rank of the centred kernel: the number of directions it spreads over."""
     rkhs_norm: float
     """Squared norm of the labels, with a ridge of 1e-2 of the trace: smaller is easier to learn."""
     dimension: float | None
@@ -68,13 +69,13 @@ class Diagnosis(Tabular):
     change: KernelChange
     """From the initial to the final kernel."""
     views: list[KernelView]
-    """initial, final and, where the network ends in a dense layer, last layer initial and final."""
+    """initial, final and, if the network ends in a dense layer, last layer initial and final."""
     network_error: float
-    """Share of held-out examples that the network itself gets wrong."""
+    """Share of held-out examples that the network itself misclassifies."""
     chance: float
-    """Error of always saying the most frequent class."""
+    """Error of always predicting the most frequent class."""
     floor: float
-    """What the estimate of information gives for shuffled labels, in bits."""
+    """The estimated information for shuffled labels, in bits."""
     form: Form
     labels: NDArray[np.int64] = field(repr=False)
     """Classes of the examples in the scatter plots."""
@@ -82,9 +83,9 @@ class Diagnosis(Tabular):
     tested: int = 0
     notes: list[str] = field(default_factory=list)
     settings: Mapping[str, Any] = field(default_factory=dict)
-    """How it was made, for the document."""
+    """Settings of the diagnosis, for the document."""
     classes: Sequence[str] = ()
-    """What the labels are called."""
+    """Name of the labels."""
 
     @property
     def headline(self) -> str:
@@ -92,13 +93,13 @@ class Diagnosis(Tabular):
 
     @property
     def learned(self) -> bool:
-        """Whether the network errs less than the most frequent class does, by more than two standard errors."""
+        """Whether the network's error is below that of the most frequent class by more than two standard errors."""
         noise = math.sqrt(self.chance * (1 - self.chance) / max(self.tested, 1))
         return self.network_error < self.chance - 2 * noise
 
     @property
     def _doubt(self) -> str:
-        """A network that learned nothing says nothing about how it learns."""
+        """A warning if the network has not learned its task; its kernels then show nothing about how it learns."""
         if self.learned:
             return ""
         return (
@@ -107,7 +108,7 @@ class Diagnosis(Tabular):
         )
 
     def records(self) -> list[dict[str, Any]]:
-        """A row for each kernel, of its single numbers."""
+        """A row of scalar statistics for each kernel."""
         return [{k: v for k, v in vars(view).items() if v is None or isinstance(v, str | float)} for view in self.views]
 
     def view(self, name: str) -> KernelView:
@@ -116,7 +117,8 @@ class Diagnosis(Tabular):
     def findings(
         self, title: str = "", settings: Mapping[str, Any] | None = None, classes: Sequence[str] = ()
     ) -> Findings:
-        """The document; ``classes`` are the names of the labels. A run, or a model of a name, brings all of them."""
+        """The document; ``classes`` are the names of the labels. For a run or a named model, all arguments have
+        defaults."""
         title = title or (f"Kernels of {self.settings['model']}" if self.settings else "network")
         settings, classes = self.settings if settings is None else settings, classes or self.classes
         labels = np.asarray(classes)[self.labels] if classes else self.labels
@@ -127,8 +129,7 @@ class Diagnosis(Tabular):
         hint = (
             f"Kernels over {self.fitted} examples. The network gets {self.network_error:.1%} of {self.tested} held-out "
             f"examples wrong; always predicting the most frequent class would get {self.chance:.1%} wrong. With "
-            "several "
-            f"outputs the kernel is {'their mean' if self.form == 'trace' else 'that of their sum'}."
+            f"several outputs the kernel is {'their mean' if self.form == 'trace' else 'that of their sum'}."
         )
         return Findings(
             title,

@@ -1,4 +1,4 @@
-"""Embed once: the representation of a model on data is stored, and read back when it is needed again."""
+"""Compute once: the representation of a model on data is stored, and read back when it is needed again."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ from polariscope.user_code import LIBRARIES, PACKAGE
 from polariscope.worlds.world import World, sample_numbers, worlds
 
 LARGEST = 2**26
-"""Bytes beyond which a representation is not kept: many layers of many examples are quicker made than stored."""
+"""Bytes above which a representation is not stored: many layers of many examples are faster to compute than to
+store."""
 
 
 @dataclass(frozen=True)
@@ -36,8 +37,8 @@ class Shelf:
 
     @classmethod
     def of_source(cls, reference: str, **flags: Any) -> Shelf | None:
-        """For a model from a file of the user's, in the user's cache folder, if there is one. The file has been loaded,
-        so that what it imports from its own folder is known."""
+        """The store of a model from the user's own file, in the user's cache folder, if there is one. The file must
+        have been loaded, so that the modules it imports from its own folder are known."""
         place = cache_folder()
         if place is None:
             return None
@@ -48,13 +49,14 @@ class Shelf:
 
 
 def run_shelf(run: Run) -> Shelf:
-    """The stored representations of a run, in its folder. Which of its models one is of, its weights say."""
+    """The stored representations of a run, in its folder. A hash of the weights identifies the model (trained,
+    snapshot)."""
     return Shelf(run.path / "representations", run.id)
 
 
 def cache_folder() -> Path | None:
-    """The cache folder: POLARISCOPE_CACHE, or the usual place on this system; None
-    for one without a home, as in many containers."""
+    """The cache folder: POLARISCOPE_CACHE, or the usual place on this system; None for a system without a home folder,
+    as in many containers."""
     named, usual = os.environ.get("POLARISCOPE_CACHE"), os.environ.get("XDG_CACHE_HOME")
     if named:
         return Path(named)
@@ -67,10 +69,9 @@ def cache_folder() -> Path | None:
 def embed(
     subject: Subject, world: World, shelf: Shelf | None = None, *, count: int = 10_000, seed: int = 0, **asked: Any
 ) -> Representation:
-    """:func:`~polariscope.representation.represent`, read from the store if it was computed before.
-
-    The same is: weights, code, data, number and choice of examples, seeds, layers, and the version of this program. A
-    damaged file is made again; where nothing can be written, nothing is kept.
+    """:func:`~polariscope.representation.represent`, read from the store if it was computed before with the same
+    weights, code, data, number and choice of examples, seeds, layers, and version of this program. A damaged file is
+    computed again; if the folder cannot be written to, nothing is stored.
     """
     asked |= {"count": count, "seed": seed}
     if shelf is None or subject.module is None or not worlds.knows(world):
@@ -101,7 +102,7 @@ def embed(
 
 
 def weights_hash(module: torch.nn.Module) -> str:
-    """A hash of all parameters and buffers, by name, shape and bits, and of what else a module keeps as its state."""
+    """A hash of all parameters and buffers, by name, shape and bits, and of any other state of the module."""
     digest = hashlib.sha256()
     state: dict[str, Any] = {**dict(module.named_buffers()), **module.state_dict()}  # some buffers are not saved
     for name, value in sorted(state.items()):
@@ -115,7 +116,7 @@ def weights_hash(module: torch.nn.Module) -> str:
 
 
 def _sources(file: Path) -> list[Path]:
-    """A file of the user's and the modules that were loaded from its folder: together they are the model's code."""
+    """The user's file and the modules that were loaded from its folder: together they are the model's code."""
     named = {Path(found) for module in list(sys.modules.values()) if (found := getattr(module, "__file__", None))}
     others = (PACKAGE, *LIBRARIES)
     beside = {path for path in named if path.is_relative_to(file.parent) and path.is_file()}
@@ -131,7 +132,7 @@ def _hash(identity: Mapping[str, Any]) -> str:
 
 
 def _data(description: Any) -> Any:
-    """A world's description with size and time of the files it names: another file of that name is other data."""
+    """A world's description with size and time of its files, so that a changed file counts as other data."""
     if isinstance(description, Mapping):
         described = {key: _data(value) for key, value in description.items()}
         path = description.get("path")

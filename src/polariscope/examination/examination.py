@@ -39,12 +39,12 @@ TRAVERSAL_ROWS = 16
 MATRIX_ROWS = 32
 NO_MORE = "not above chance"
 KNOWS = 0.05
-"""Share of a factor's entropy from which a variable is said to tell about it."""
+"""Share of a factor's entropy from which a variable counts as encoding it."""
 PLAIN_COLUMNS = (
     Column("number", "No.", "z%d", "no."),
     Column("kind", "Type", badge=True),
     Column("var_of_mean", "Variance of mean", "%.3f", "mean var"),
-    Column("tells", "Tells most about", short="tells about"),
+    Column("tells", "Main factor", short="factor"),
     Column("information", "How much", "percent", "share"),
 )
 VARIABLE_COLUMNS = (
@@ -64,18 +64,18 @@ HINTS = {
     "traversals": "One latent variable is changed at a time, over its range on the data; the most used variable comes "
     "first. A passive variable should change nothing.",
     "variables": "The most used first. A posterior variance near 0 means that the variable is used; near 1, that it "
-    "is noise which the decoder ignores. Partly used: in between. Switching: used for some "
-    "examples and ignored for others, which is what the work means by mixed; the published rule, in the last column, "
-    "calls mixed whatever it cannot call active or passive. Predicted: the variance that follows from the decoder's "
-    "slope, if known.",
-    "factors": "Share of each factor’s entropy that each variable explains beyond chance, its noise included: 0 is no "
-    "more than with permuted factors, 1 is all of it. A disentangled model has at most one dark cell per row.",
+    "is noise which the decoder ignores. Partly used: in between. Switching: used for some examples and ignored for "
+    "others, which is what the publication means by mixed; its rule, in the last column, calls every variable mixed "
+    "that is neither active nor passive. Predicted: the variance that follows from the decoder's slope, if known.",
+    "factors": "Share of each factor’s entropy that each variable explains beyond chance, its noise included: 0 "
+    "means no more than with permuted factors, 1 means all of it. A disentangled model has at most one "
+    "dark cell per row.",
     "measures": "Below a value: its 95 % interval, from random halves of the examples, and its chance level, from the "
     f"same codes with permuted factors ({DCI.permutations} to {Measure.permutations} permutations; for DCI by "
     f"{QUICK_ROUNDS} of its {ROUNDS} rounds of boosting, as for its interval). Below a meaning: the protocol, which "
     "says what of the published variants was computed; --protocol published (protocol= in Python) computes those.",
     "histograms": "The most used variable of each type, over all examples. Dashed: the prior. Active: the variance "
-    "stays near 0. Partly used: it stays somewhere in between. Switching: it is near 0 for some examples and near 1 "
+    "stays near 0. Partly used: it stays in between. Switching: it is near 0 for some examples and near 1 "
     "for others. Passive: it stays near 1 and the mean is constant.",
 }
 
@@ -94,16 +94,16 @@ class Variable:
     kl: float | None
     """Divergence from the prior in nats, averaged over the examples."""
     factor: str | None
-    """The factor this variable knows most about, if it knows more than chance of any."""
+    """The factor that this variable encodes most of, if any exceeds chance."""
     information: float | None
-    """How much of that factor's entropy it knows beyond chance, from 0 to 1."""
+    """Share of that factor's entropy that the variable explains beyond chance, from 0 to 1."""
     predicted_var: float | None = None
-    """What the decoder's slope says the posterior variance should be, at the optimum of a beta-VAE."""
+    """The posterior variance that the decoder's slope predicts at the optimum of a beta-VAE."""
     kind: str = ""
     """Active, partly used, switching or passive (:func:`~polariscope.measures.polarisation.variable_types`); the type
     if not given."""
     detail: str = ""
-    """What its variance does over the examples, where that takes words."""
+    """How its variance changes over the examples, if a number does not suffice."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "kind", self.kind or self.type)
@@ -117,31 +117,32 @@ class Examination(Tabular):
     variables: list[Variable]
     values: list[Value]
     factor_information: NDArray[np.float64] | None
-    """Share of each factor's entropy that each latent knows beyond chance, ``(latents, factors)``."""
+    """Share of each factor's entropy that each latent explains beyond chance, ``(latents, factors)``."""
     originals: NDArray[Any] | None = None
-    """Example images, ``(n, c, h, w)``: bytes, or floats where the data has them."""
+    """Example images, ``(n, c, h, w)``: bytes, or floats if the data has floats."""
     reconstructions: NDArray[Any] | None = None
     traversals: NDArray[Any] | None = None
-    """One latent moved at a time from an example, ``(latents, steps, c, h, w)``, in the order of ``variables``."""
+    """Traversals: one latent changed at a time from an example, ``(latents, steps, c, h, w)``, in the order of
+    ``variables``."""
     notes: list[str] = field(default_factory=list)
     about: Mapping[str, Any] = field(default_factory=dict)
-    """What the document says besides, unless it is told otherwise: see :meth:`findings` and :func:`about_run`."""
+    """Defaults for the arguments of :meth:`findings`; see :func:`about_run`."""
 
     @cached_property
     def limits(self) -> Limits | None:
-        """The numbers that pictures show as black and white: the ends of the originals, where these are floats."""
+        """The numbers that pictures show as black and white: for floats, the range of the originals."""
         floats = self.originals is not None and self.originals.dtype != np.uint8
         return limits_of([self.originals]) if floats else None  # type: ignore[list-item]
 
     @property
     def counts(self) -> dict[str, int]:
-        """How many variables are of each type by the published rule, which calls mixed all that is in between."""
+        """Number of variables of each type by the published rule, which calls all variables in between mixed."""
         types = [v.type for v in self.variables]
         return {name: types.count(name) for name in figures.TYPES}
 
     @property
     def kinds(self) -> dict[str, int]:
-        """How many variables there are of each kind: active, partly used, switching, passive."""
+        """Number of variables of each kind: active, partly used, switching, passive."""
         kinds = [v.kind for v in self.variables]
         return {kind: kinds.count(kind) for kind in dict.fromkeys((*get_args(Kind), *kinds))}
 
@@ -153,7 +154,7 @@ class Examination(Tabular):
 
     @property
     def measures(self) -> dict[str, float | None]:
-        """Every measure's value by name; None where it is undefined (``values`` says why)."""
+        """Every measure's value by name; None if it is undefined (``values`` has the reason)."""
         return {v.name: v.value for v in self.values}
 
     def records(self) -> list[dict[str, Any]]:
@@ -167,8 +168,8 @@ class Examination(Tabular):
         metrics: Sequence[Metric] | None = None,
         environment: Mapping[str, Any] | None = None,
     ) -> Findings:
-        """The document. What else is known of the model (a configuration, learning curves) can be given with it, and
-        is there already for a run."""
+        """The document. Further facts about the model (a configuration, learning curves) can be given; a run has them
+        as defaults."""
         title = self.about.get("title", "model") if title is None else title
         settings = self.about.get("settings", {}) if settings is None else settings
         metrics = self.about.get("metrics", ()) if metrics is None else metrics
@@ -318,8 +319,8 @@ def data_called(world: Mapping[str, Any]) -> str:
 
 
 def held_out_terms(metrics: Sequence[Metric]) -> list[Value]:
-    """Terms of the last evaluation on held-out data. Losses of different objectives weigh their parts differently:
-    where there are both parts of the negative ELBO, their plain sum stands for the loss."""
+    """Terms of the last evaluation on held-out data. Losses of different objectives weight their parts differently: if
+    both parts of the negative ELBO are known, their plain sum replaces the loss."""
     last = max((step for step, split, _, _ in metrics if split == "held_out"), default=None)
     terms = {term: value for step, split, term, value in metrics if split == "held_out" and step == last}
     if {"reconstruction", "kl"} <= terms.keys():

@@ -1,7 +1,7 @@
 """Examine a model on a world: all measures and figures, as data.
 
-This is the one call behind ``polariscope examine`` and the report. It works for a run of ours and for anything that
-can be wrapped into a subject; where that decodes as well, it also shows reconstructions and traversals.
+This is the one call behind ``polariscope examine`` and the report. It works for a run and for anything that can be
+wrapped into a subject; if the subject decodes, it also shows reconstructions and traversals.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ from polariscope.worlds.splits import SplitPart
 from polariscope.worlds.world import World, to_tensor, worlds
 
 Share = Literal["all", "held-out", "training"]
-"""Which of the data of a run."""
+"""Part of the data of a run."""
 Protocol = Literal["default", "published"]
 """How measures are computed: by quick probes, or by the probes and sample sizes of the publications."""
 LOOKED_AT = {
-    "all": "The examples are drawn from all data of the run {run}, training and held-out data alike; --part held-out "
+    "all": "The examples are drawn from all data of the run {run}, both training and held-out; --part held-out "
     "(part= in Python) uses held-out data only.",
     "held-out": "The examples are held-out data, which the model was not trained on.",
     "training": "The examples are training data.",
@@ -57,9 +57,9 @@ WORDS = {"var": "posterior variances", "sample": "samples", "factors": "known fa
 TRAVERSAL_STEPS = 9
 TRAVERSAL_REACH = 2.5
 AUDITED = 256
-"""Examples at which the decoder's slope is taken."""
+"""Number of examples at which the decoder's slope is computed."""
 IDLE = 0.1
-"""Variance of a variable's mean, as a share of its noise, up to which it says nothing."""
+"""Variance of a variable's mean, as a share of its noise, up to which it counts as uninformative."""
 
 
 def examine(
@@ -76,14 +76,15 @@ def examine(
 ) -> Examination:
     """Examine a model on a world or on any data, with or without factors.
 
-    The model is a :class:`~polariscope.subjects.Subject`, or whatever :func:`~polariscope.subjects.as_subject` can wrap
-    into one, such as a run by its id or ``"latest"``. Data is whatever :func:`~polariscope.worlds.given.as_world`
-    takes, and may be left out for a run, which brings its own. ``beta`` is the weight of the divergence with which one
-    of our models was trained (1 for a VAE; a run knows it); if it is given, the posterior variances are audited against
-    those the decoder's slope predicts. ``measured`` names the measures to take, where * and ? stand for any letters, by
-    default all for which the model gives what they need; by the "published" ``protocol``, which takes minutes, with the
-    probes and sample sizes of the publications. What the model computes is kept on a ``shelf``, if there is
-    one, and not computed again. Nothing is written into the folder of a run: :func:`examine_run` does that.
+    The model is a :class:`~polariscope.subjects.Subject`, or anything that :func:`~polariscope.subjects.as_subject` can
+    wrap into one, such as a run by its id or ``"latest"``. Data is anything that
+    :func:`~polariscope.worlds.given.as_world` takes; for a run the default is its own data. ``beta`` is the weight of
+    the divergence with which the model was trained (1 for a VAE; a run records it); if it is given, the posterior
+    variances are compared with those that the decoder's slope predicts. ``measured`` names the measures to compute,
+    where * and ? match any letters; the default is all measures that can be computed for the model. The "published"
+    ``protocol`` uses the probes and sample sizes of the publications and takes minutes. The codes that the model
+    computes are stored on a ``shelf``, if one is given, and not computed again. Nothing is written into the folder of a
+    run: :func:`examine_run` does that.
 
     >>> class Doubling(torch.nn.Module):
     ...     def encode(self, x):
@@ -99,7 +100,7 @@ def examine(
         return _examined(subject, world, beta, **asked)
     if factors is not None:
         if data is None:
-            raise ValueError("factors have a row per observation of the data: give the data as well")
+            raise ValueError("factors need one row per observation of the data: give the data too")
         data = as_world(data, factors)
     world, sentence, _ = _data_of(subject.run, data, "all")
     return _examined_run(subject, subject.run, world, sentence, beta, **asked)
@@ -120,21 +121,22 @@ def examine_run(
 ) -> Examination:
     """Examine the trained model of a run, as ``polariscope examine RUN`` does.
 
-    The examples are from the data of the run, from the held-out or the training ``part`` of them, or from other
-    ``data``. With ``keep`` the folder of the run keeps the results, which ``polariscope runs`` lists, and what the
-    model computed, which is read there the next time unless a ``fresh`` look is asked for. Nothing is noted in a run
-    that is being trained. The document of the result has the configuration and the learning curves of the run.
+    The examples are from the data of the run, from its held-out or training ``part``, or from other ``data``. With
+    ``keep``, the folder of the run stores the results, which ``polariscope runs`` lists, and the codes, which the next
+    call reads unless it is ``fresh``. Nothing is recorded in a run that is being trained. The document of the result
+    has the configuration and the learning curves of the run.
     """
     run = run if isinstance(run, Run) else as_store(store).open(run)
     subject = as_subject(run)
     if subject.encodes is None:
         raise ValueError(
-            f"the model of run {run.id} gives no codes to examine; what can be done with this run: {said_next(run)}"
+            f"the model of run {run.id} does not encode, so it cannot be examined; commands for this run: "
+            f"{said_next(run)}"
         )
     if keep and not os.access(run.path, os.W_OK):
         raise ValueError(
-            f"the run folder {run.path} cannot be written to: say with --out where the report goes (keep=False in "
-            "Python)"
+            f"the run folder {run.path} cannot be written to: give another place for the report with --out "
+            "(keep=False in Python)"
         )
     shelf = run_shelf(run) if keep and not fresh else None
     world, sentence, other = _data_of(run, data, part)
@@ -147,13 +149,15 @@ def examine_run(
 
 
 def _data_of(run: Run, data: Data | None, part: Share) -> tuple[World, str, World | None]:
-    """What to draw examples from, a sentence about it, and the data again if the run was not trained on it. A run on
-    data in memory knows that by its hash."""
+    """The data to draw examples from, a sentence about it, and the data again if the run was not trained on it. A run
+    on data in memory compares hashes."""
     config = config_of(run)
     own, world = config.world, config.world if data is None else as_world(data)
     if not (world == own or (isinstance(own, Remembered) and remember(world) == own)):
         if part != "all":
-            raise ValueError("--part (part= in Python) is of the data the run was trained on, and other data is given")
+            raise ValueError(
+                "--part (part= in Python) is for the run's own data, and other data is given: leave one out"
+            )
         return world, OTHER_DATA, world
     if part != "all":
         return SplitPart(world, config.split, "train" if part == "training" else "held-out"), LOOKED_AT[part], None
@@ -164,7 +168,7 @@ def _data_of(run: Run, data: Data | None, part: Share) -> tuple[World, str, Worl
 def _examined_run(
     subject: Subject, run: Run, world: World, sentence: str, beta: float | None = None, **asked: Any
 ) -> Examination:
-    """The model of a run on some data, with what the run adds to the document."""
+    """The examination of a run on some data, with the facts that the run adds to the document."""
     beta = config_of(run).objective.divergence_weight if beta is None else beta
     examination = _examined(subject, world, beta, **asked)
     return replace(examination, notes=[sentence.format(run=run.id), *examination.notes], about=about_run(run))
@@ -173,8 +177,8 @@ def _examined_run(
 def _noted(
     run: Run, examination: Examination, part: Share, seed: int, other: World | None, protocol: Protocol
 ) -> list[str]:
-    """Put the results into the record of a run, beside those on other examples, unless another process is writing it: a
-    training would be set back by it. Returns a sentence if they are not there."""
+    """Put the results into the record of a run, beside those on other examples, unless another process is writing it:
+    that could undo the record of a training. Returns a sentence if the results are not recorded."""
     described = {} if other is None else worlds.describe(other)
     data = OWN if other is None else f"{described['name']} {fingerprint(described)}"
     try:
@@ -183,7 +187,7 @@ def _noted(
             on = Basis(data, part, examination.representation.count, seed, run.result.get("step"), protocol)
             add(run, Examined(on, examination.counts, examination.measures))
     except InUseError as error:
-        return [f"These results are not noted in run.json: {error}."]
+        return [f"These results are not recorded in run.json: {error}."]
     return []
 
 
@@ -257,8 +261,8 @@ def measured_values(
     seed: int = 0,
     protocol: Protocol = "default",
 ) -> tuple[list[Value], list[str]]:
-    """Values of the named measures, by default of all for which the representation has what they need, each with its
-    interval and chance level; and a sentence about the measures that were left out."""
+    """Values of the named measures, by default of all that the representation allows, each with its interval and chance
+    level; and a sentence about the skipped measures."""
     notes: list[str] = []
     if names is not None:
         names = [name for pattern in names for name in measures.names(pattern) or [pattern]]
@@ -301,10 +305,10 @@ def _value(name: str, measure: Measure, representation: Representation, trials: 
 
 
 def _notes(representation: Representation) -> list[str]:
-    """What a reader must know before trusting the numbers."""
+    """Warnings about the numbers."""
     notes, rep = [], representation
     if rep.var is None:
-        notes.append("The model gives no posterior variance: every variable counts as active, and nothing is sampled.")
+        notes.append("The model has no posterior variance: every variable counts as active, and nothing is sampled.")
     else:
         types = types_of(representation)
         passive = [j for j, kind in enumerate(types.kinds) if kind == "passive"]
@@ -312,12 +316,13 @@ def _notes(representation: Representation) -> list[str]:
             notes.append("The posterior has collapsed: no latent variable carries information about the data.")
         elif passive:
             which = _variables(passive)
-            notes.append(f"{which} passive: leave passive means out before you scale or correlate features.")
+            notes.append(f"{which} passive: remove passive means before you scale or correlate features.")
         idle = [j for j in types.active if rep.mean[:, j].var() <= IDLE * rep.var[:, j].mean()]
         if idle:
             notes.append(
                 f"{_variables(idle)} called active because of a small variance, but the means vary less than their "
-                "noise: the model has given them up, as models of pairs with a prior narrower than N(0, 1) do."
+                "noise: the model does not use them, as is common for models of pairs with a prior narrower than "
+                "N(0, 1)."
             )
     if rep.factors is not None:
         few = lack_of_latents(rep.latents, int((np.ptp(rep.factors, axis=0) > 0).sum()))
@@ -335,7 +340,7 @@ def _variables(numbers: Sequence[int]) -> str:
 
 
 def _settled(subject: Subject, world: World, representation: Representation) -> Subject:
-    """The subject with what its decoder gives settled, by the examples that settled what its encoder gives."""
+    """The subject with the meaning of its decoder's output inferred, from the same examples as that of its encoder."""
     rep = representation
     assert rep.index is not None
     x = to_tensor(world.observe(rep.index[:BATCH]))
@@ -371,7 +376,7 @@ def _pictures(
 
 
 def _like(originals: NDArray[Any], images: Tensor) -> NDArray[Any]:
-    """What a decoder gives, in the form of the data: bytes, or floats as they are."""
+    """The output of a decoder in the form of the data: bytes, or floats as they are."""
     if originals.dtype == np.uint8:
         images = (images.clamp(0, 1) * 255).round().to(torch.uint8)
     return np.asarray(images.cpu().contiguous().numpy())

@@ -1,4 +1,5 @@
-"""Beyond the square that was trained on: are levels still told and generated right (Spec 000, section 5.6, F079)?"""
+"""Outside the training square: does a model still predict and generate levels correctly (Spec 000, section 5.6,
+F079)?"""
 
 from __future__ import annotations
 
@@ -32,11 +33,11 @@ class Shell:
     inner: float
     outer: float
     x_error: float
-    """Of reconstructions, summed over coordinates."""
+    """Squared error of reconstructions, summed over coordinates."""
     told: float
-    """Mean distance of the told level from the true one of real points."""
+    """Mean distance of the predicted level from the true level of real points."""
     generated: float
-    """Mean distance of the true level of points decoded with a new Z1 from the told one."""
+    """Mean distance of the true level of points decoded with a new Z1 from the predicted level."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -61,7 +62,7 @@ class Extrapolation(Tabular):
             Column("inner", "From", "%g"),
             Column("outer", "To", "%g"),
             Column("x_error", "Error of observations", "%.4g"),
-            Column("told", "Error of the told level", "%.4g"),
+            Column("told", "Error of the predicted level", "%.4g"),
             Column("generated", "Deviation of generated levels", "%.4g"),
         )
         shells = Records(name="shells", title="Around the trained square", rows=self.records(), columns=columns)
@@ -86,11 +87,11 @@ def check_extrapolation(
     subject, world = subject_and_world(model, data)
     level_sets = inside(world, LevelSets)
     if level_sets is None:
-        raise ValueError("extrapolation beyond a square is asked of models of level-sets, whose levels are known there")
+        raise ValueError("extrapolation beyond a square needs a model of level-sets, whose levels are known there")
     level: LevelSets = level_sets[0]
     ends = [float(reach) for reach in reaches]
     if len(ends) < 2 or ends[0] <= 0 or any(b <= a for a, b in pairwise(ends)):
-        raise ValueError(f"reaches need to be positive and to grow, from the trained square on; got {ends}")
+        raise ValueError(f"reaches must be positive and increasing; got {ends}")
     usual = replace(level, count=2 * count, tested=count, seed=seed)
     wide = replace(usual, half_width=level.half_width * ends[-1], count=40 * count)
     square = wide.factors_of(np.arange(len(wide)))

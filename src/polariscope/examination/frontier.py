@@ -1,9 +1,9 @@
 """Invariance compared fairly: as a frontier over the errors of observations and of the property, never as one row.
 
-A model that tells less of its observations keeps a property more easily. Models are therefore compared where their
-errors match (Spec 000, sections 6.4 and 6.5, F110). Each setting of a model (a compression, a weight of what makes it
-invariant) is a point with an interval over its seeds; a model's points are its frontier. Between two points of a
-frontier the deviation is interpolated, beyond its ends nothing is said.
+A model that encodes less of its observations keeps a property more easily. Models are therefore compared at equal
+errors (Spec 000, sections 6.4 and 6.5, F110). Each setting of a model (a compression, a weight of the invariance term)
+is a point with an interval over its seeds; a model's points are its frontier. Between two points of a frontier the
+deviation is interpolated; it is not extrapolated beyond the ends.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from polariscope.report.invariance_figures import frontier_plot
 from polariscope.tabular import Tabular
 
 SEEDS = 5
-"""Seeds of each point from which on a comparison is decided."""
+"""Smallest number of seeds of each point for a decided comparison."""
 TOLERANCE = 0.1
 """Share by which the errors of observations and property may exceed the smallest ones and still count as matched."""
 
 
 @dataclass(frozen=True)
 class Audited:
-    """One trained model: what it is, and what an audit found."""
+    """One trained model and the results of its audit."""
 
     model: str
     setting: float | str
@@ -41,7 +41,7 @@ class Audited:
     x_error: float
     y_error: float
     deviation: float
-    """Of the property of generated observations, in the opinion that counts."""
+    """Deviation of the property of generated observations, by the truth if known, else by the judge."""
 
 
 @dataclass(frozen=True)
@@ -55,12 +55,12 @@ class Point:
     y_error: float
     deviation: float
     interval: tuple[float, float]
-    """Of 95 %, Student's; the point itself for one seed."""
+    """Student's 95 % interval; for one seed, the point itself."""
 
 
 @dataclass(frozen=True)
 class Matched:
-    """Two models where their errors of observations are the same."""
+    """Two models at equal errors of observations."""
 
     model: str
     rival: str
@@ -68,7 +68,7 @@ class Matched:
     deviation: float
     rival_deviation: float
     decided: bool
-    """Whether the intervals do not overlap, each of at least five seeds."""
+    """Whether the intervals do not overlap and each has at least five seeds."""
 
     @property
     def ratio(self) -> float:
@@ -91,8 +91,8 @@ class Frontier(Tabular):
         return list(dict.fromkeys(point.model for point in self.points))
 
     def matched(self, model: str, rival: str) -> Matched | None:
-        """Both where their frontiers overlap, at the smallest error of observations that both reach and whose errors of
-        the property are within the tolerance; None where they do not meet."""
+        """Both models at the smallest error of observations that both reach with errors of the property within the
+        tolerance; None if their frontiers do not overlap."""
         ours, theirs = self.of(model), self.of(rival)
         at = max(ours[0].x_error, theirs[0].x_error)
         if at > (1 + self.tolerance) * min(ours[-1].x_error, theirs[-1].x_error):
@@ -155,8 +155,8 @@ class Frontier(Tabular):
                 name="matched",
                 title="Compared at the same error of observations",
                 hint=(
-                    f"Errors of the property within {self.tolerance:.0%} of each other. Pairs of curves that never "
-                    "meet are left out."
+                    f"Errors of the property within {self.tolerance:.0%} of each other. Pairs of models without a "
+                    "common error are skipped."
                 ),
                 rows=[
                     {
@@ -237,7 +237,7 @@ def frontier(rows: Iterable[Audited], tolerance: float = TOLERANCE) -> Frontier:
 
 
 def audit_frontier(runs: Sequence[Run], tolerance: float = TOLERANCE, **settings: Any) -> Frontier:
-    """The frontier of trained runs: those of one objective are a model, those that differ in their seed alone a point.
+    """The frontier of trained runs: runs of one objective are a model, runs that differ only in their seed are a point.
 
     ``settings`` are those of :func:`~polariscope.examination.invariance.audit_invariance`.
     """
@@ -256,14 +256,14 @@ def audit_frontier(runs: Sequence[Run], tolerance: float = TOLERANCE, **settings
 def raise_weight(
     audit: Callable[[float], Audited], weights: Sequence[float], tolerance: float = TOLERANCE
 ) -> tuple[list[Audited], Audited]:
-    """The published protocol: raise the weight of what makes a model invariant until the error of observations or of
-    the property exceeds that of the first weight by the tolerance. All audits on the way, and the last within it.
+    """The published protocol: raise the weight of the invariance term until the error of observations or of the
+    property exceeds that of the first weight by the tolerance. Returns all audits, and the last within the tolerance.
 
-    ``audit`` trains with a weight and audits; ``weights`` grow, the first (0, usually) being what errors are compared
-    with. The search stops at the first weight that costs too much.
+    ``audit`` trains with a weight and audits; ``weights`` increase; errors are compared with those of the first weight
+    (usually 0). The search stops at the first weight that costs too much.
     """
     if not weights or any(b <= a for a, b in pairwise(weights)):
-        raise ValueError(f"the weights need to grow from the first on; got {list(weights)}")
+        raise ValueError(f"the weights must increase; got {list(weights)}")
     curve: list[Audited] = []
     chosen: Audited | None = None
     for weight in weights:

@@ -1,8 +1,8 @@
 """Does a model generalise beyond its training data? Predictions of all factors on both sides of a split.
 
-:func:`generalise` takes a model that has been trained on the training part and predicts the factors of observations as
-values from 0 to 1, and says how good it is on the rest, which factors are to blame, how far it is drawn to the mean,
-and what simple predictors reach there (Schott et al. 2022; Spec 001a, sections 8 to 11).
+:func:`generalise` takes a model that was trained on the training part and predicts the factors of observations as
+values from 0 to 1. It computes the model's R² on the held-out part, which factors cause the error, how far predictions
+are pulled to the mean, and what simple predictors reach there (Schott et al. 2022; Spec 001a, sections 8 to 11).
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ FACTOR_COLUMNS = (
 )
 HINTS = {
     "scores": "R² = 1 − squared error / variance of the factor over all data, averaged over the factors.",
-    "ranking": "The model beside three predictors that know every factor: the training mean; the exact value, clipped "
-    "to the training range; the nearest training value.",
+    "ranking": "The model beside three simple predictors that are given the true factors: the training mean; the "
+    "exact value, clipped to the training range; the nearest training value.",
     "factors": "0 is not the chance level: compare with the constant predictor of the training mean. Negative scores "
     "count.",
     "ranges": "Line and band: median and quartiles of the predictions, for training examples and for held-out "
@@ -62,8 +62,7 @@ HINTS = {
     "ratio": "Held-out examples in which one factor is new. Left of 1: the prediction is nearer to the training mean "
     "than the truth.",
     "attribution": "Held-out examples by the factor that is new. A modular model still predicts the other factors "
-    "well. Bars "
-    "end at 0; the table has the negative scores.",
+    "well. Bars end at 0; the table has the negative scores.",
 }
 
 
@@ -75,22 +74,22 @@ class Generalisation(Tabular):
     world: World
     split: Split
     factors: tuple[str, ...]
-    """What is predicted, by column."""
+    """The predicted factors, by column."""
     index: NDArray[np.int64]
     """Numbers of the examples in the world."""
     seen: NDArray[np.bool_]
-    """Which of them are of the training part."""
+    """Whether each example is in the training part."""
     out: NDArray[np.int64]
-    """The column of the one factor that is new in an example; -1 where none or several are."""
+    """The column of the one factor that is new in an example; -1 if no factor or several are new."""
     predictions: Floats
     targets: Floats
     variance: Floats
-    """Of each factor over all data."""
+    """Variance of each factor over all data."""
     train_mean: Floats
     unseen: tuple[Floats, ...]
     """Values of each factor that no training example has."""
     steps: tuple[float, ...]
-    """How far values of each factor are from each other."""
+    """Distance between neighbouring values of each factor."""
     references: Mapping[str, Floats]
     """R² of each factor by simple predictors, on all of the test part."""
 
@@ -115,13 +114,13 @@ class Generalisation(Tabular):
 
     @cached_property
     def attribution(self) -> Attribution:
-        """Whose error it is; undefined where no factor is new alone."""
+        """Error by the factor that causes it; undefined if no factor is new alone."""
         return attribute(self.predictions, self.targets, self.out, self.variance)
 
     @cached_property
     def ratios(self) -> dict[str, Floats]:
-        """r of each new factor (see :func:`~polariscope.measures.generalisation.mean_ratio`); those at the mean have
-        none."""
+        """r of each new factor (see :func:`~polariscope.measures.generalisation.mean_ratio`); undefined for values at
+        the mean."""
         records = {}
         for column in np.unique(self.out[self.out >= 0]):
             rows = self.out == column
@@ -140,11 +139,13 @@ class Generalisation(Tabular):
 
     @property
     def headline(self) -> str:
-        """The numbers, and what they stand for: a model that has not learned, or says no more than a constant, is
-        not said to generalise."""
+        """The scores and their meaning: a model that has not learned, or is no better than a constant, does not count
+        as generalising."""
         clip, constant = (float(self.references[name].mean()) for name in ("clip", "constant"))
         seen = float(self.seen_scores.mean())
-        text = f"{self.name}: R² {self.score:.3f} on the test part ({self.split_name}), {seen:.3f} on what was seen; "
+        text = (
+            f"{self.name}: R² {self.score:.3f} on the test part ({self.split_name}), {seen:.3f} on the training part; "
+        )
         if seen < LEARNED:
             return text + "it has hardly learned the training data, so this says little about generalisation"
         if self.score <= constant:
@@ -242,7 +243,7 @@ class Generalisation(Tabular):
             charts.append(
                 Chart(
                     name="attribution",
-                    title="Whose error it is",
+                    title="Which factor causes the error",
                     hint=HINTS["attribution"],
                     draw=lambda: generalisation_figures.attribution_bars(
                         names, attribution.out_of_distribution, attribution.in_distribution
@@ -272,15 +273,15 @@ def generalise(
 ) -> Generalisation:
     """Evaluate a trained model on the training and the held-out part of ``data``, which needs factors.
 
-    The model is a subject or whatever can be wrapped into one, such as a run by its id, and gives
-    ``(n, factors)``: every factor's position divided by its last one, as ``Task(world, "all", "values")`` asks for, or
-    what the world's own task asks for. ``count`` examples of either side are looked at.
+    The model is a subject or anything that can be wrapped into one, such as a run by its id. It returns ``(n,
+    factors)``: every factor's position divided by its last position, the targets of ``Task(world, "all", "values")``,
+    or the targets of the world's own task. ``count`` examples of each part are used.
     """
     subject, world = subject_and_world(model, data)
     asked, places = _asked(world)
     parts = split.parts(world)
     if not len(parts.held_out):
-        raise ValueError("this split holds nothing out, so there is nothing to test on")
+        raise ValueError("this split holds nothing out, so there is no data to test on")
     everything = _values_of(world, np.arange(len(world)))
     train, test = everything[parts.train], everything[parts.held_out]
     rng = np.random.default_rng(seed)
@@ -358,8 +359,8 @@ def dci_on_training_part(
     seed: int = 0,
     probe: Probe = "boosting",
 ) -> dict[str, float]:
-    """Disentanglement of models on the training part alone, the best first: used to choose settings without looking
-    at held-out data (Spec 001a, section 9)."""
+    """Disentanglement of models on the training part alone, the best first, to choose settings without held-out data
+    (Spec 001a, section 9)."""
     part = SplitPart(world, split, "train")
     scores = {}
     for name, model in models.items():
@@ -371,12 +372,13 @@ def dci_on_training_part(
 
 
 def _asked(world: World) -> tuple[tuple[Target, ...], NDArray[np.int64]]:
-    """The factors to predict, and the place of each of the world's factors among them (-1 where it is not asked)."""
+    """The factors to predict, and the position of each of the world's factors among them (-1 for a factor that is not
+    predicted)."""
     asked = targets_of(world if inside(world, Targeted) else Task(world, "all", "values"))
     classes = [factor.name for factor in asked if factor.size]
     if classes:
         raise ValueError(
-            f"generalisation is of values from 0 to 1, and the task of this world asks for classes of "
+            f"generalisation needs values from 0 to 1, and the task of this world has classes of "
             f'{", ".join(classes)}: use Task(world, {",".join(classes)!r}, "values")'
         )
     names = [factor.name for factor in asked]
@@ -391,7 +393,7 @@ def _values_of(world: World, index: NDArray[np.int64]) -> Floats:
 
 
 def _classes(world: World, asked: tuple[Target, ...]) -> int:
-    """As many outputs as one that tells classes of these factors would have."""
+    """Whether there are as many outputs as a model that predicts classes of these factors would have."""
     names = {factor.name for factor in asked}
     return sum(factor.size for factor in world.factors if factor.name in names)
 
@@ -409,7 +411,8 @@ def _predictions(
         names = ", ".join(factor.name for factor in asked)
         hint = ": it predicts classes, but values are needed" if predicted.shape[1] == classes else ""
         raise ValueError(
-            f"{subject.name} gives {predicted.shape[1]} numbers per observation, but the task has {len(asked)} targets "
+            f"{subject.name} returns {predicted.shape[1]} numbers per observation, but the task has {len(asked)} "
+            "targets "
             f'({names}){hint}; train it to regress Task(world, "all", "values")'
         )
     return predicted

@@ -28,7 +28,7 @@ from polariscope.worlds.view import inside
 from polariscope.worlds.world import World
 
 Bars = Callable[[str], AbstractContextManager[Sequence[Tell]]]
-"""Shows the progress of a training of a title."""
+"""Shows the progress of a training under a title."""
 
 
 def _no_bars(title: str) -> AbstractContextManager[Sequence[Tell]]:
@@ -37,20 +37,20 @@ def _no_bars(title: str) -> AbstractContextManager[Sequence[Tell]]:
 
 @dataclass(frozen=True)
 class GeneralisationTest:
-    """On which splits models are trained and tested, and how."""
+    """Splits for training and testing, and settings of the training."""
 
     splits: tuple[str, ...] = BENCHMARK_SPLITS
     """Splits to train and test on."""
     steps: int = 2000
     """Training steps on each split."""
     batch_size: int = 64
-    """Examples a step."""
+    """Examples per step."""
     learning_rate: float = 5e-4
-    """Of Adam."""
+    """Learning rate of Adam."""
     count: int = 5000
-    """Examples of each side of a split to look at."""
+    """Number of examples from each part of a split."""
     seed: int = 0
-    """Draws weights, batches and examples."""
+    """Seed of weights, batches and examples."""
 
     def __post_init__(self) -> None:
         for split in self.splits:
@@ -65,11 +65,14 @@ class GeneralisationTest:
 def generalise_run(
     run: Run | Path | str, *, count: int = 5000, seed: int = 0, store: Store | Path | str = "runs"
 ) -> Generalisation:
-    """Test a run that was trained to predict values on what its own split held out; the run records the score."""
+    """Test a run that was trained to predict values on the held-out part of its own split; the run records the
+    score."""
     run = run if isinstance(run, Run) else as_store(store).open(run)
     config = config_of(run)
     if not isinstance(config.objective, Regress):
-        raise ValueError(f"run {run.id} was not trained to tell values: train it with --objective regress and a task")
+        raise ValueError(
+            f"run {run.id} was not trained to predict values: train it with --objective regress and a task"
+        )
     return _tested(run, config.world, config.split, count, seed, run_title(run))
 
 
@@ -82,7 +85,7 @@ def benchmark_configs(name: str, world: World, test: GeneralisationTest) -> dict
 
 
 def _task_and_splits(world: World, test: GeneralisationTest) -> tuple[World, dict[str, Split]]:
-    """What is predicted, and the splits: what cannot be split is refused before anything is trained."""
+    """The targets and the splits; a world that cannot be split is refused before anything is trained."""
     task = world if inside(world, Task) is not None else Task(world, "all", "values")
     return task, {kind: benchmark_split(kind, world) for kind in test.splits}
 
@@ -97,8 +100,8 @@ def generalise_model(
     store: Store | Path | str = "runs",
     progress: Bars = _no_bars,
 ) -> list[Generalisation]:
-    """Test a model on every split: a registered one by its name, which is trained as a run, or what ``make`` makes,
-    which is trained here unless it is ``trained`` already."""
+    """Test a model on every split: a registered model by its name, which is trained as a run, or the model that
+    ``make`` makes, which is trained here unless it is already ``trained``."""
     task, splits = _task_and_splits(world, test)
     configs = benchmark_configs(name, world, test) if make is None else {}
     results = []

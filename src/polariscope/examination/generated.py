@@ -1,4 +1,4 @@
-"""Generated samples with their properties in several opinions: as a table, as a document, and as files."""
+"""Generated samples with their predicted and true properties: as a table, as a document, and as files."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ LISTED = 12
 SHOWN = 64
 """Pictures of samples that a document shows."""
 ROW = 8
-"""Pictures side by side."""
+"""Pictures per row."""
 COLUMNS = 64
-"""Numbers up to which an observation has columns of its own in the table of samples."""
+"""Size up to which each number of an observation has its own column in the table of samples."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -68,7 +68,7 @@ class SamplePictures(Pictures):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class TextFiles(Part):
-    """Files beside the page, by their endings, and what they are."""
+    """Files beside the page, by their suffixes, with a description."""
 
     contents: Mapping[str, str]
     lines: Sequence[str] = ()
@@ -86,19 +86,20 @@ class TextFiles(Part):
 
 @dataclass(frozen=True)
 class Coverage:
-    """How many of the intervals hold what they are to hold."""
+    """Measured coverage of the intervals."""
 
     wanted: float
     real: tuple[float, ...]
-    """Share of held-out examples that the intervals were not made with, for each property."""
+    """Coverage on held-out examples that were not used for calibration, for each property."""
     real_count: int
     generated: tuple[float, ...] | None
-    """Share of the samples, by their true property; None where that cannot be computed."""
+    """Coverage on the samples, by their true property; None if it cannot be computed."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Generated(Tabular):
-    """Samples ``(n, *shape)`` with their properties ``(n, k)`` in several opinions, in the unit of the property."""
+    """Samples ``(n, *shape)`` with their properties ``(n, k)`` by the model, the judge and the truth, in the unit of
+    the property."""
 
     scale: PropertyScale
     observations: NDArray[Any]
@@ -106,7 +107,7 @@ class Generated(Tabular):
     """Z1 of each sample."""
     wanted: Floats
     model: Floats
-    """The property that the model's own code tells of each sample."""
+    """The property that the model predicts for each sample from its code."""
     judge: Floats
     truth: Floats | None
     low: Floats
@@ -117,7 +118,7 @@ class Generated(Tabular):
     mean_error: Floats
     """Mean absolute error of the predictor on held-out examples, for each property."""
     trained: tuple[Floats, Floats]
-    """Smallest and largest value of each property that the code told of training examples."""
+    """Smallest and largest value of each property that the model predicts for training examples."""
     neighbours: NDArray[np.int64]
     """Number of the training example nearest to each sample."""
     distances: Floats
@@ -134,14 +135,15 @@ class Generated(Tabular):
 
     @property
     def opinion(self) -> Floats:
-        """The property by who is to be believed: the truth where it is known, else who the intervals are made with."""
+        """The most reliable property: the truth if it is known, otherwise the prediction that the intervals
+        surround."""
         if self.truth is not None:
             return self.truth
         return self.judge if self.predictor == "judge" else self.model
 
     @property
     def deviations(self) -> Floats:
-        """Mean distance from the wanted property, for each property, in that opinion."""
+        """Mean distance of that property from the wanted one, for each property."""
         return np.asarray(np.abs(self.opinion - self.wanted).mean(axis=0))
 
     @property
@@ -154,7 +156,7 @@ class Generated(Tabular):
             unit = f" {unit}" if unit else ""
             mean = self.opinion[:, place].mean()
             parts.append(f"{name} {value}{unit} (mean {mean:.4g}, off by {self.deviations[place]:.3g} on average)")
-        outside = " Outside of the range of the training data." if self.warnings else ""
+        outside = " Outside the range of the training data." if self.warnings else ""
         return f"{len(self):,} samples requested with {'; '.join(parts)}, by their {who}.{outside}"
 
     def records(self) -> list[dict[str, Any]]:
@@ -203,7 +205,7 @@ class Generated(Tabular):
         parts: list[Part] = [
             Records(
                 name="properties",
-                title="Wanted and what came",
+                title="Wanted and generated",
                 hint=f"Means over the samples, with the mean distance from the wanted value. The interval is that of "
                 f"{kind}, whose error on held-out examples is in the last column.",
                 rows=rows,
@@ -246,9 +248,9 @@ class Generated(Tabular):
             parts.append(SamplePictures(name="pictures", title="Samples", strips=strips))
         if self.returned is not None:
             parts += self.returned.parts()
-            files = {".xyz": ("the fitted geometry of each sample that went the way back, with its misfit", self.xyz())}
+            files = {".xyz": ("the geometry that was fitted to each sample, with its misfit", self.xyz())}
             if self.returned.back.any():
-                files[".sdf"] = ("the samples that came back as molecules, with their bonds", self.sdf())
+                files[".sdf"] = ("the samples that were reconstructed as molecules, with their bonds", self.sdf())
             parts.append(
                 TextFiles(
                     name="geometries",
@@ -275,11 +277,10 @@ class Generated(Tabular):
     def save(
         self, place: Path | str, title: str = "Generated samples", settings: Mapping[str, Any] | None = None
     ) -> Path:
-        """Write the samples, and give back what to open.
-
-        A path that ends in .csv or .parquet is the table alone, one in .xyz or .sdf the molecules alone, one in .html,
-        .png or .svg the page or the first figure. Anything else is a folder with all of them: the page, findings.json,
-        samples.csv and samples.parquet, the observations (arrays.safetensors), pictures, geometries.xyz and .sdf.
+        """Write the samples, and return the file to open. A path that ends in .csv or .parquet gets the table alone,
+        one in .xyz or .sdf the molecules alone, one in .html, .png or .svg the page or the first figure. Any other path
+        is a folder for all files: the page, findings.json, samples.csv and samples.parquet, the observations
+        (arrays.safetensors), pictures, geometries.xyz and .sdf.
         """
         path = Path(place)
         if path.suffix not in (".csv", ".parquet", ".xyz", ".sdf"):
@@ -295,7 +296,7 @@ class Generated(Tabular):
         return path
 
     def xyz(self) -> str:
-        """The fitted geometries of samples that went the way back, as an XYZ file."""
+        """The geometries that were fitted to samples, as an XYZ file."""
         geometries = self._molecules("XYZ").geometries
         charges = geometries.charges.tolist()
         return "".join(
@@ -304,7 +305,7 @@ class Generated(Tabular):
         )
 
     def sdf(self) -> str:
-        """The samples that came back as molecules, as an SDF file."""
+        """The samples that were reconstructed as molecules, as an SDF file."""
         back = self._molecules("SDF")
         return "".join(
             one.block(f"sample {number}", {"smiles": one.smiles, **dict(self._values(number))})
@@ -315,8 +316,8 @@ class Generated(Tabular):
     def _molecules(self, kind: str) -> ReturnedMolecules:
         if self.returned is None:
             raise ValueError(
-                f"these samples have no geometries to be written as {kind}: they are no molecules of one formula, or "
-                "the way back was not gone (it needs rdkit, pip install polariscope[chem], and molecules above 0)"
+                f"these samples have no geometries to be written as {kind}: they are not molecules of one formula, "
+                "or no geometry was fitted (that needs rdkit, pip install polariscope[chem], and molecules above 0)"
             )
         return self.returned
 
@@ -360,7 +361,7 @@ class Generated(Tabular):
     def _coverage_hint(self) -> str:
         if self.coverage.generated is None:
             return "On the samples themselves it is unknown: their true property cannot be computed here."
-        return "On the samples it is that of the true property, which has no noise, so it may be higher."
+        return "On the samples it is the coverage of the true property, which has no noise, so it may be higher."
 
     def _coverages(self) -> list[Value]:
         entries = []

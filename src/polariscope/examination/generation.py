@@ -1,10 +1,10 @@
-"""New observations with a wanted property, and what can be said about whether they have it.
+"""New observations with a wanted property, and estimates of the property that they have.
 
-A model whose code has a part for the property (Z0) and one for everything else (Z1) decodes a wanted property with any
-Z1. Each sample then has the property in several opinions: the model's own, which may fool itself; that of an
-independent judge; and the true one, where the world can compute it. A conformal interval says how far the judge (or the
-model) is off on real held-out examples. Its coverage is measured, on other real examples, and on the samples where the
-truth is known: samples are not drawn from the data, so that no theorem covers them.
+A model whose code has a part for the property (Z0) and a part for everything else (Z1) decodes a wanted property with
+any Z1. Each sample then has several estimates of the property: the model's own, which may be wrong in its favour; that
+of an independent judge; and the true property, if the world can compute it. A conformal interval is calibrated on the
+errors of the judge (or the model) on real held-out examples. Its coverage is measured on other real examples, and on
+the samples if the truth is known: no theorem guarantees it there, because samples are not drawn from the data.
 """
 
 from __future__ import annotations
@@ -50,9 +50,9 @@ FAR = 0.95
 """A sample is far from the data if its nearest training example is further away than that of this share of held-out
 examples."""
 JUDGED_NUMBERS = 512
-"""Numbers of an observation up to which the judge sees all of them."""
+"""Size of an observation up to which the judge sees all its numbers."""
 COMPONENTS = 64
-"""Principal components of larger ones that it sees."""
+"""Principal components that the judge sees of larger observations."""
 
 
 @torch.no_grad()
@@ -75,17 +75,18 @@ def generate_with_property(
     judged_on: int = 2000,
     seed: int = 0,
 ) -> Generated:
-    """Generate ``count`` observations that are to have a property.
+    """Generate ``count`` observations with a wanted property.
 
     ``wanted`` has a value for each property, in its own unit; properties that are not named take those of training
     examples. ``like`` is the number of an observation of the data. Together with ``wanted``, samples keep everything
     else of it: their Z1 lies within ``spread`` standard deviations of its own. Without ``wanted``, they have the
-    property that its code tells, and everything else is drawn. Z1 is drawn from the codes of training ``examples``, or
-    ``uniform`` within ``reach`` standard deviations of its mean, as published.
+    property that its code encodes, and everything else is drawn. Z1 is drawn from the codes of training ``examples``,
+    or ``uniform`` within ``reach`` standard deviations of its mean, as published.
 
-    The ``interval`` is that of the independent judge, or of the model itself, with a nominal ``coverage``. Of molecules
-    of one formula, the first ``molecules`` samples go the way back to geometries and bonds. A model of your own encodes
-    and decodes, and says how many of its first latents tell the property (``property_latents``), and how (``tells``).
+    The ``interval`` surrounds the prediction of the independent judge, or of the model itself, with a nominal
+    ``coverage``. For molecules of one formula, geometries and bonds are reconstructed from the first ``molecules``
+    samples. Your own model must encode and decode; ``property_latents`` is the number of its first latents that encode
+    the property, and ``tells`` maps them to the property.
     """
     _check(count, reach, spread, coverage, wanted, like)
     subject, world = subject_and_world(model, data)
@@ -93,11 +94,11 @@ def generate_with_property(
     asked = {} if wanted is None else scale.asked(wanted)
     train, held = audited_numbers(subject, world, split, judged_on, 4 * judged_on, seed)
     if like is not None and not 0 <= like < len(world):
-        raise ValueError(f"there is no observation {like} in the data, which has {len(world):,}: they begin with 0")
+        raise ValueError(f"there is no observation {like} in the data: numbers go from 0 to {len(world) - 1:,}")
     known = to_tensor(world.observe(train))
     subject = subject.understood(known[:64])
     if subject.decodes is None:
-        raise TypeError(f"{subject.name} does not decode, so that it generates nothing")
+        raise TypeError(f"{subject.name} does not decode, so it cannot generate")
     generator = np.random.default_rng((seed, count))
     shape = tuple(world.shape)
     targets = target_values(world, train)
@@ -180,15 +181,15 @@ BY_NEIGHBOUR = (
 
 def _check(count: int, reach: float, spread: float, coverage: float, wanted: Asked | None, like: int | None) -> None:
     if count < 1:
-        raise ValueError(f"{count} samples were asked for: it needs to be at least 1")
+        raise ValueError(f"{count} samples were asked for: ask for at least 1")
     if wanted is None and like is None:
         raise ValueError(
-            "which property? give a value (--property VALUE), or an observation to be like (--like NUMBER)"
+            "which property? give a value (--property VALUE), or the number of an observation (--like NUMBER)"
         )
     if not reach > 0 or not spread >= 0:
-        raise ValueError(f"reach needs to be positive and spread at least 0; got {reach} and {spread}")
+        raise ValueError(f"reach must be positive and spread at least 0; got {reach} and {spread}")
     if not 0 < coverage < 1:
-        raise ValueError(f"the coverage of the intervals is {coverage}: it needs to lie between 0 and 1")
+        raise ValueError(f"the coverage of the intervals is {coverage}: it must lie between 0 and 1")
 
 
 def _wanted_values(
@@ -200,7 +201,8 @@ def _wanted_values(
     count: int,
     generator: np.random.Generator,
 ) -> Floats:
-    """The properties ``(count, k)`` of the samples: those asked for, the others from an example or from training."""
+    """The properties ``(count, k)`` of the samples: the wanted ones, and the others from an example or from training
+    data."""
     if origin is not None:
         own = scale.shown(_array(parts.tells(origin[None, : parts.latents])))
         values = np.repeat(own, count, axis=0)
@@ -243,7 +245,7 @@ def _decoded_with(
     told: Floats,
     shape: tuple[int, ...],
 ) -> tuple[Tensor, bool]:
-    """Observations with these properties, and whether Z0 had to be taken from training examples."""
+    """Observations with these properties, and whether their Z0 is that of training examples."""
     module: Any = subject.module
     fed = getattr(getattr(module, "config", None), "decoder_input", None) == "property"
     if fed and hasattr(module, "decode_property") and parts.latents == getattr(module, "property_latents", None):
@@ -274,14 +276,14 @@ def _calibrated(errors: Floats, coverage: float, generator: np.random.Generator)
     other = errors[order[half:]]
     if not np.isfinite(radius).all():
         raise ValueError(
-            f"{half} held-out examples are too few for intervals of coverage {coverage:g}: hold out more, or ask for a "
-            "lower coverage"
+            f"{half} held-out examples are too few for intervals of coverage {coverage:g}: hold out more, or choose "
+            "a lower coverage"
         )
     return radius, covered_share(other, np.zeros_like(other), np.broadcast_to(radius, other.shape)), len(other)
 
 
 def _reduced(known: Tensor) -> Callable[[Tensor], Floats]:
-    """Observations as the judge sees them: as they are, or as principal components of the known ones."""
+    """Observations as the judge sees them: as they are, or as principal components of the training examples."""
     flat = known.flatten(1)
     if flat.shape[1] <= JUDGED_NUMBERS:
         return lambda x: x.flatten(1).double().numpy()
@@ -291,7 +293,7 @@ def _reduced(known: Tensor) -> Callable[[Tensor], Floats]:
 
 
 def _neighbourhood(known: Tensor, held: Tensor, samples: Tensor) -> tuple[NDArray[np.int64], Floats, NDArray[np.bool_]]:
-    """The nearest training example of each sample, how far it is, and whether that is far."""
+    """The nearest training example of each sample, its distance, and whether this distance counts as far."""
     flat = known.flatten(1)
     spread = flat.std(0)
     scaled = flat / torch.where(spread > 1e-9, spread, torch.ones_like(spread))
@@ -314,7 +316,7 @@ def _unreachable(asked: Mapping[str, float], scale: PropertyScale, trained: tupl
         if not low <= value <= high:
             unit = f" {scale.units[place]}" if scale.units[place] else ""
             warnings.append(
-                f"The requested {name}, {value:g}{unit}, is outside of the model's predictions for training examples "
+                f"The requested {name}, {value:g}{unit}, is outside the model's predictions for training examples "
                 f"({low:.4g} to {high:.4g}{unit}): it may be unreachable."
             )
     return warnings
@@ -333,11 +335,11 @@ def _way_back(
     shown: World,
     most: int,
 ) -> tuple[ReturnedMolecules | None, str]:
-    """The first samples as molecules, or why not."""
+    """The first samples as molecules, or the reason why there are none."""
     if most < 1:
         return None, ""
     if not has_rdkit():
-        return None, "No sample became a molecule: the way back needs rdkit (pip install polariscope[chem])."
+        return None, "No sample was reconstructed as a molecule: this needs rdkit (pip install polariscope[chem])."
     there = inside(shown, MoleculeWorld, train), inside(shown, MoleculeWorld, held)
     assert there[0] is not None
     assert there[1] is not None
@@ -345,7 +347,7 @@ def _way_back(
     try:
         recovery = recover(world, there[1][1][:most], there[0][1])
     except ValueError as error:
-        return None, f"No sample became a molecule: {error}."
+        return None, f"No sample was reconstructed as a molecule: {error}."
     return returned(world, bags, there[0][1], recovery), ""
 
 

@@ -1,10 +1,10 @@
-"""Is a property really kept when the rest of a code changes? Four opinions side by side.
+"""Does a property really stay the same when the rest of a code changes? Four tests side by side.
 
-The published metric asks the model itself: Z0 is kept, Z1 drawn anew, and the property of the decoded observation is
-told by the model's own code. A model can pass by hiding the property in detail that nobody sees, or by ignoring it
-(Spec 000, section 6.4 and trap T1). Here the model's own opinion therefore stands beside the true property, where it
-can be computed, an independent judge, and a probe that looks for the property in Z1; and it counts only where the code
-tells the property at all.
+The published metric uses the model itself: Z0 is kept, Z1 is drawn anew, and the model predicts the property of the
+decoded observation from its code. A model can pass by hiding the property in invisible detail, or by ignoring it (Spec
+000, section 6.4 and trap T1). The model's prediction is therefore shown beside the true property, if it can be
+computed, the prediction of an independent judge, and a probe that predicts the property from Z1; and it counts only if
+the code encodes the property at all.
 """
 
 from __future__ import annotations
@@ -35,28 +35,30 @@ from polariscope.worlds.world import World, to_tensor
 Floats = NDArray[np.float64]
 Opinion = Literal["model", "truth", "judge"]
 GATE = 0.9
-"""The error of the property counts as small below this share of the mean model's."""
+"""The error of the property counts as small below this share of the error of predicting the mean."""
 EXCESS = 2.0
-"""How many times further generated observations have to be from their property than real ones, in the eyes of who is
-not the model, for the property to count as lost."""
+"""The property counts as lost if the deviation of generated observations exceeds that of real ones by this factor, by
+the truth or the judge."""
 SMALL = 0.1
-"""Deviations below this share of the mean model's error are none, however small those of real observations are."""
+"""Deviations below this share of the error of predicting the mean count as none."""
 LEAK = 0.3
-"""Z1 counts as knowing the property above this share of the R² that observations themselves reach. It need not be 0:
-on a square, the angle of a point says a little about its level, which is high only in the corners."""
+"""Z1 counts as containing the property if its R² exceeds this share of the R² of the observations themselves. It need
+not be 0: on a square, the angle of a point gives a little information about its level, which is high only in the
+corners."""
 AT_ONCE = 4096
 
 
 @runtime_checkable
 class OwnUnits(Protocol):
-    """A world whose targets are standardised, and can be brought back to their units."""
+    """A world whose targets are standardised, and can be converted back to their units."""
 
     def original_target(self, targets: ArrayLike) -> Floats: ...
 
 
 @dataclass(frozen=True)
 class Deviation:
-    """How far the property is from what the code says, in one opinion: on real observations and on generated ones."""
+    """Distance of the property, by one predictor, from the property that the code encodes: on real and on generated
+    observations."""
 
     opinion: Opinion
     real: float
@@ -64,13 +66,14 @@ class Deviation:
 
     @property
     def excess(self) -> float:
-        """How many times further generated ones are; infinite where real ones are not off at all."""
+        """Ratio of the generated to the real deviation; infinite if the real deviation is 0."""
         return self.generated / self.real if self.real else float("inf")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class InvarianceAudit(Tabular):
-    """What came out. Errors and deviations are summed over the numbers of a property and averaged over examples."""
+    """The result of an audit. Errors and deviations are summed over the numbers of a property and averaged over
+    examples."""
 
     count: int
     samples: int
@@ -85,7 +88,7 @@ class InvarianceAudit(Tabular):
     leakage: float
     """R² of the property from noisy Z1, by a judge fitted to other examples."""
     leakage_of_means: float
-    """The same from the means, which also shows what the noise of the code covers."""
+    """The same from the means of Z1, without the noise of the code."""
     ceiling: float
     """R² of the property from the observations themselves, by the same kind of judge."""
     judge_error: float
@@ -108,34 +111,34 @@ class InvarianceAudit(Tabular):
 
     @property
     def tells_property(self) -> bool:
-        """Whether the code tells the property, which everything else depends on."""
+        """Whether the code encodes the property; the other results depend on it."""
         return self.y_error < GATE * self.mean_y_error
 
     def of(self, opinion: Opinion) -> Deviation | None:
-        """The deviation in one opinion, if there is one."""
+        """The deviation by one predictor, if it is known."""
         return next((one for one in self.deviations if one.opinion == opinion), None)
 
     @property
     def outside(self) -> Deviation:
-        """The opinion that counts beside the model's own: the truth where it is known, else the judge's."""
+        """The deviation that decides: by the truth if it is known, otherwise by the judge."""
         found = self.of("truth") or self.of("judge")
         assert found is not None
         return found
 
     @property
     def lost(self) -> bool:
-        """Whether generated observations have another property than was wanted, in the opinion that counts."""
+        """Whether generated observations have another property than wanted, by the truth or the judge."""
         other = self.outside
         return other.excess > EXCESS and other.generated > SMALL * self.mean_y_error
 
     @property
     def leaks(self) -> bool:
-        """Whether Z1 knows the property."""
+        """Whether Z1 contains the property."""
         return self.leakage > LEAK * self.ceiling
 
     @property
     def hidden(self) -> bool:
-        """Whether the model finds its property in what it generates, and nobody else does: steganography."""
+        """Whether the model alone recognises the property in its generated observations: steganography."""
         own = self.of("model")
         assert own is not None
         return self.tells_property and self.lost and self.outside.generated > EXCESS * own.generated
@@ -146,15 +149,13 @@ class InvarianceAudit(Tabular):
         assert own is not None
         who = "the true property" if other.opinion == "truth" else "an independent judge"
         if not self.tells_property:
-            return (
-                f"The code does not tell the property (error {self.y_error:.3g}, that of the mean model "
-                f"{self.mean_y_error:.3g}), so that its invariance says nothing"
-            )
+            error = f"error {self.y_error:.3g}, predicting the mean has {self.mean_y_error:.3g}"
+            return f"The code does not encode the property ({error}), so its invariance is meaningless"
         moved = f"{other.generated:.3g} by {who} ({other.real:.3g} on real observations), {own.generated:.3g} by itself"
         if self.hidden:
             return f"The property is hidden, not kept: with a new Z1 it moves by {moved}"
         verb = "does not keep" if self.lost else "keeps"
-        leak = f"; Z1 knows the property (R² {self.leakage:.2f} of {self.ceiling:.2f})" if self.leaks else ""
+        leak = f"; Z1 also predicts the property (R² {self.leakage:.2f} of {self.ceiling:.2f})" if self.leaks else ""
         return f"The model {verb} the property: with a new Z1 it moves by {moved}{leak}"
 
     def records(self) -> list[dict[str, Any]]:
@@ -194,11 +195,12 @@ class InvarianceAudit(Tabular):
             Records(
                 name="deviations",
                 title="How far the property moves when Z1 is drawn anew",
-                hint="Summed over the numbers of the property. Real observations show how far off each opinion is "
-                "anyway; a model may fool itself, the others it cannot.",
+                hint="Summed over the numbers of the property. Real observations show the error of each predictor "
+                "without a new Z1. A model can be wrong in its own favour; the other predictors do not depend "
+                "on it.",
                 rows=deviations,
                 columns=(
-                    Column("opinion", "In the eyes of"),
+                    Column("opinion", "Predicted by"),
                     Column("real", f"Real{unit}", "%.4g"),
                     Column("generated", f"Generated{unit}", "%.4g"),
                     Column("excess", "Ratio", "%.2f"),
@@ -207,7 +209,7 @@ class InvarianceAudit(Tabular):
             Values(
                 name="errors",
                 title="Errors and leakage",
-                hint="By chance: the error of the mean model, which says the same of everything.",
+                hint="By chance: the error of always predicting the mean.",
                 entries=values,
             ),
             Records(
@@ -243,7 +245,7 @@ class InvarianceAudit(Tabular):
 
 @dataclass(frozen=True, eq=False)
 class SplitCode:
-    """How many latents Z0 has, the first ones, and how it tells the property."""
+    """The number of first latents that form Z0, and the function from Z0 to the property."""
 
     latents: int
     tells: Callable[[Tensor], Tensor]
@@ -265,13 +267,14 @@ def audit_invariance(
     judged_on: int = 2000,
     seed: int = 0,
 ) -> InvarianceAudit:
-    """Draw Z1 anew with Z0 kept, and ask the model, the truth and a judge whether the property stayed.
+    """Draw Z1 anew with Z0 kept, and measure how far the property moves, by the model, the truth and a judge.
 
     Z1 is uniform within ``reach`` standard deviations of its signal, around 0 as published, or around its mean if
-    ``centred``; each of ``count`` held-out examples gets ``samples`` of them. A model of your own encodes and decodes,
-    and says how many of its first latents are Z0 (``property_latents``); ``tells`` is its function from Z0 to the
-    property. Without it, a judge is fitted from Z0 to the property of training examples, which is then said. The world
-    has the property as its targets, which are numbers. Judge and probes learn from ``judged_on`` training examples.
+    ``centred``; each of ``count`` held-out examples gets ``samples`` of them. Your own model must encode and decode;
+    ``property_latents`` is the number of its first latents that form Z0, and ``tells`` is its function from Z0 to the
+    property. Without ``tells``, a judge is fitted from Z0 to the property of training examples, and a note says so. The
+    world has the property as its targets, which are numbers. Judge and probes learn from ``judged_on`` training
+    examples.
     """
     if samples < 1 or count < 8 or not reach > 0:
         raise ValueError(
@@ -280,12 +283,12 @@ def audit_invariance(
         )
     subject, world = subject_and_world(model, data)
     if any(target.kind != "number" for target in targets_of(world)):
-        raise ValueError("the invariance of a property needs targets that are numbers: take the view properties")
+        raise ValueError("the invariance of a property needs targets that are numbers: use the view properties")
     train, test = audited_numbers(subject, world, split, judged_on, count, seed)
     x, known = (to_tensor(world.observe(numbers)) for numbers in (test, train))
     subject = subject.understood(x)
     if subject.decodes is None:
-        raise TypeError(f"{subject.name} does not decode, so that nothing can be generated with a new Z1")
+        raise TypeError(f"{subject.name} does not decode, so it cannot generate with a new Z1")
     own = _own_units(world)
     targets = target_values(world, train)
     y, y_train = own(target_values(world, test)), own(targets)
@@ -339,12 +342,14 @@ def audit_invariance(
 
 
 def own_notes(subject: Subject) -> tuple[str, ...]:
-    """What was assumed about a subject; that it is shown all data is not so here, where examples are held-out ones."""
+    """The assumptions about a subject, without the one about all data, because the examples here are held-out ones."""
     told = OWN_DATA.format(run=subject.run.id) if subject.run is not None else ""
     return tuple(note for note in subject.notes if note != told)
 
 
-NO_TRUTH = "The true property of generated observations cannot be computed in this world; the judge's opinion counts."
+NO_TRUTH = (
+    "The true property of generated observations cannot be computed in this world; the judge's prediction counts."
+)
 FITTED = "The model has no function from Z0 to the property, so a judge was fitted to Z0 of training examples."
 
 
@@ -378,11 +383,11 @@ def split_code(
     module: Any = subject.module
     if latents is None and hasattr(module, "property_of") and hasattr(module, "property_latents"):
         if module.property_latents >= module.latents:
-            raise ValueError(f"all latents of {subject.name} are in Z0, so that there is no Z1 to be drawn anew")
+            raise ValueError(f"all latents of {subject.name} are in Z0, so there is no Z1 to draw anew")
         return SplitCode(module.property_latents, module.property_of)
     if latents is None or not 0 < latents < z.shape[1]:
         raise ValueError(
-            f"say how many of the first latents of {subject.name} tell the property (property_latents): 1 to "
+            f"give the number of first latents of {subject.name} that encode the property (property_latents): 1 to "
             f"{z.shape[1] - 1}; got {latents}"
         )
     if tells is not None:
@@ -418,7 +423,7 @@ def decoded(subject: Subject, z: Tensor, shape: tuple[int, ...]) -> Tensor:
 
 
 def _noise(code: Mapping[str, Tensor]) -> Floats:
-    """The standard deviation of the noise of each latent; 0 for a code without any."""
+    """The standard deviation of the noise of each latent; 0 for a code without noise."""
     var = code.get("var")
     return np.zeros(code["mean"].shape[1]) if var is None else var.double().mean(0).sqrt().numpy()
 

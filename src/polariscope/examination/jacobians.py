@@ -1,8 +1,8 @@
 """Jacobians of decoders in batches, their orthogonality, and the posterior variance they predict.
 
-At the optimum of a beta-VAE the encoder's variance is set by the decoder's slope (Spec 002, section 5.6): a latent
-the decoder listens to is encoded precisely, one it ignores keeps the prior's variance. Holding the prediction against
-the encoder checks encoder, decoder and objective together.
+At the optimum of a beta-VAE the encoder's variance is set by the decoder's slope (Spec 002, section 5.6): a latent that
+the decoder uses is encoded precisely, a latent that it ignores keeps the prior's variance. Comparing the prediction
+with the encoder checks encoder, decoder and objective together.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ def decoder_grams(decode: Callable[[Tensor], Tensor], z: Tensor, chunk: int = 64
 def decoder_orthogonality(
     decode: Callable[[Tensor], Tensor], z: Tensor, active: ArrayLike | None = None, chunk: int = 64
 ) -> Orthogonality:
-    """How orthogonal the columns of any decoder's Jacobian are at codes ``z`` (take the posterior means of data).
+    """How orthogonal the columns of any decoder's Jacobian are at codes ``z`` (use the posterior means of data).
 
-    ``decode`` should give what enters the squared error: ``model.generate`` for data in their own units, or
-    ``model.decode`` for logits. ``active`` are the latents to look at; see
+    ``decode`` should return the values that enter the squared error: ``model.generate`` for data in their own units, or
+    ``model.decode`` for logits. ``active`` are the latents to include; see
     :func:`polariscope.measures.orthogonality.orthogonality`.
 
     >>> weight = torch.tensor([[4.0, 1.0], [-3.0, 1.0], [5.0, -1.0]])

@@ -10,7 +10,7 @@ from polariscope.user_code import user_code
 from polariscope.worlds.targets import Examples
 
 NEIGHBOURS = 5
-"""Neighbours of the mutual information, as published: every class needs more examples than these."""
+"""Neighbours of the estimate of mutual information, as published: every class needs more examples than this."""
 
 
 Labelled = Examples
@@ -30,12 +30,12 @@ def check_examples(fit: Examples, test: Examples) -> int:
     check_labels(fit)
     check_labels(test)
     if not len(test):
-        raise ValueError("there are no held-out examples to count errors on")
+        raise ValueError("no held-out examples to count errors on")
     counts = fit.y.bincount()
     if len(counts) < 2 or int(counts.min()) <= NEIGHBOURS:
         raise ValueError(
-            f"the diagnosis needs at least 2 classes, and more than {NEIGHBOURS} examples of every one; the examples "
-            f"per class are {counts.tolist()}: use more of them (--count)"
+            f"the diagnosis needs at least 2 classes, and more than {NEIGHBOURS} examples of each; the examples per "
+            f"class are {counts.tolist()}: use more (--count)"
         )
     if int(test.y.max()) >= len(counts):
         raise ValueError(f"class {int(test.y.max())} is among the held-out examples but not among the others")
@@ -53,10 +53,10 @@ def output_width(model: nn.Module, x: Tensor, classes: int) -> int:
         model.train(was_training)
     if not isinstance(outputs, Tensor) or outputs.ndim not in (1, 2) or len(outputs) != len(x[:2]):
         got = tuple(outputs.shape) if isinstance(outputs, Tensor) else type(outputs).__name__
-        raise ValueError(f"the network needs outputs (n, C) or (n,) for n inputs; for {len(x[:2])} it gave {got}")
+        raise ValueError(f"the network needs outputs (n, C) or (n,) for n inputs; for {len(x[:2])} it returned {got}")
     width = 1 if outputs.ndim == 1 else int(outputs.shape[1])
     if width == 1 and classes > 2:
-        raise ValueError(f"one output tells two classes apart, and there are {classes}")
+        raise ValueError(f"one output separates two classes, and there are {classes}")
     if 1 < width < classes:
         raise ValueError(f"the network has {width} outputs for {classes} classes; it needs one per class")
     return width

@@ -1,7 +1,6 @@
-"""A latent space to walk about in: codes of examples, what each variable is, a plane to see them in, and a decoder.
-
-This is what the explorer shows of a model. It computes once what does not change while somebody looks around; decoding
-a code is then one pass through the decoder.
+"""A latent space to explore: codes of examples, the type of each variable, a projection to the plane, and a decoder.
+The explorer shows a model with it. All that stays the same during exploration is computed once; decoding a code is then
+one pass through the decoder.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from polariscope.worlds.world import World, to_tensor
 
 @dataclass(frozen=True, eq=False, repr=False)
 class LatentSpace:
-    """The codes of some examples of a world, and what they were encoded with."""
+    """The codes of some examples of a world, and the model that encoded them."""
 
     subject: Subject
     world: World
@@ -35,17 +34,17 @@ class LatentSpace:
     variables: list[Variable]
     """The most used first."""
     factor_information: NDArray[np.float64] | None
-    """Share of each factor's entropy that each latent knows beyond chance, ``(latents, factors)``."""
+    """Share of each factor's entropy that each latent explains beyond chance, ``(latents, factors)``."""
     plane: NDArray[np.float32]
     """The means on their first two principal components, ``(n, 2)``."""
     explained: tuple[float, float]
-    """Shares of the variance of the means that the two components have."""
+    """Shares of the variance of the means that the two components explain."""
     bytes_of_images: bool
-    """Whether observations are images in bytes, which is then what is decoded."""
+    """Whether observations are images in bytes; decoded observations then are, too."""
 
     @property
     def spread(self) -> NDArray[np.float64]:
-        """How far each variable moves over the data: by its mean, and by its noise where it has some."""
+        """Spread of each variable over the data: of its mean, and of its noise if it has any."""
         rep = self.representation
         noise = 0 if rep.var is None else rep.var.mean(axis=0)
         return np.sqrt(rep.mean.var(axis=0) + noise).astype(np.float64)
@@ -53,11 +52,13 @@ class LatentSpace:
     def decoded(self, codes: ArrayLike) -> NDArray[Any]:
         """Observations of codes ``(n, latents)``, in the form of the data: bytes, or floats."""
         if self.subject.decodes is None:
-            raise ValueError(self.subject.undecodable or f"{self.subject.name} does not decode, so it shows no codes")
+            raise ValueError(
+                self.subject.undecodable or f"{self.subject.name} does not decode, so it cannot show codes"
+            )
         given = np.asarray(codes, np.float32)
         latents = self.representation.latents
         if given.ndim != 2 or given.shape[1] != latents or not len(given):
-            raise ValueError(f"codes have {latents} numbers each, one row a code; got shape {given.shape}")
+            raise ValueError(f"codes need {latents} numbers each, one row per code; got shape {given.shape}")
         if not np.isfinite(given).all():
             raise ValueError("a code contains NaN or infinity")
         with torch.inference_mode():
@@ -70,14 +71,16 @@ class LatentSpace:
     def walks(
         self, start: ArrayLike, latents: Sequence[int], steps: int = 9, reach: float = 2.5
     ) -> NDArray[np.float32]:
-        """Codes ``(latents, steps, d)`` along variables, from a code to either side by ``reach`` times their spread."""
+        """Codes ``(latents, steps, d)`` along variables, on both sides of a code by ``reach`` times their spread."""
         origin = np.asarray(start, np.float32)
         if origin.shape != (self.representation.latents,):
-            raise ValueError(f"a walk starts at one code of {self.representation.latents} numbers; got {origin.shape}")
+            raise ValueError(
+                f"a traversal starts at one code of {self.representation.latents} numbers; got {origin.shape}"
+            )
         if any(not 0 <= number < len(origin) for number in latents):
             raise ValueError(f"latent variables are numbered 0 to {len(origin) - 1}; got {list(latents)}")
         if not 2 <= steps <= 99:
-            raise ValueError(f"a walk has 2 to 99 steps; got {steps}")
+            raise ValueError(f"a traversal has 2 to 99 steps; got {steps}")
         codes = np.broadcast_to(origin, (len(latents), steps, len(origin))).copy()
         offsets = np.linspace(-reach, reach, steps)
         for row, number in enumerate(latents):
@@ -88,10 +91,9 @@ class LatentSpace:
 def latent_space(
     model: Any, data: Data | None = None, *, count: int = 2000, seed: int = 0, shelf: Shelf | None = None
 ) -> LatentSpace:
-    """Encode some examples with a model, and settle what its decoder gives.
-
-    The model is whatever :func:`~polariscope.subjects.as_subject` takes, the data whatever
-    :func:`~polariscope.worlds.given.as_world` takes; a run brings its own.
+    """Encode some examples with a model, and infer the meaning of its decoder's output. The model is anything that
+    :func:`~polariscope.subjects.as_subject` takes, the data anything that :func:`~polariscope.worlds.given.as_world`
+    takes; the default for a run is its own data.
 
     >>> class Doubling(torch.nn.Module):
     ...     def encode(self, x):

@@ -20,12 +20,10 @@ COLUMNS = (
 
 
 def learning_curves(runs: Sequence[Run], terms: Sequence[str] = ("loss",)) -> list[Findings]:
-    """A document for each run, whose curves lie over each other where :func:`~polariscope.findings.save` writes
-    them on one page. A run that has none of the terms is left out."""
+    """A document for each run; :func:`~polariscope.findings.save` draws their curves in the same axes on one page. A
+    run that has none of the terms is skipped."""
     if not runs:
-        raise ValueError(
-            "there is no run whose learning curve could be drawn: 'polariscope runs' lists those there are"
-        )
+        raise ValueError("no run has a learning curve to draw: 'polariscope runs' lists all runs")
     metrics = {run: run.metrics() for run in runs}
     known = {term for rows in metrics.values() for _, _, term, _ in rows}
     for term in terms:
@@ -52,7 +50,7 @@ def _findings(run: Run, rows: Sequence[tuple[int, str, str, float]]) -> Findings
         }
         for (term, split), curve in points.items()
     ]
-    ends = Records(name="ends", title="Where they end", rows=table, columns=COLUMNS)
+    ends = Records(name="ends", title="Last values", rows=table, columns=COLUMNS)
     first = table[0]
     headline = f"{first['term']} of {title}: {first['last']:.4g} after {first['step']:,} steps."
     return Findings(title, headline, [curves, ends], facts={"run": run.id}, settings=run.config)

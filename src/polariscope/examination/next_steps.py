@@ -16,8 +16,8 @@ from polariscope.worlds.targets import targets_of
 
 
 def next_commands(config: RunConfig, network: Any = None) -> list[str]:
-    """Commands that accept a run of this configuration, the most informative first. A ``network`` of it, if there is
-    one, is asked what it can do; else one is built.
+    """Commands that accept a run of this configuration, the most informative first. What a model can do is read from
+    its ``network``, which is built if it is not given.
 
     >>> from polariscope.nets.predictors import LeNet
     >>> from polariscope.objectives.predict import Classify

@@ -1,7 +1,7 @@
 """Measures beside the loss during training: an improving loss says nothing about the factors (Spec 001a, section 3.7).
 
-The model is measured afterwards, at the snapshots that its run has kept (``--training.snapshot-every``), so that a
-training is the same whether somebody will look or not.
+The model is measured after training, at the snapshots of its run (``--training.snapshot-every``), so that measuring
+does not change a training.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from polariscope.worlds.splits import SplitPart
 
 @dataclass(frozen=True, eq=False, repr=False)
 class OverTraining(Tabular):
-    """A row for each snapshot of a run: its step, the loss then, and each measure."""
+    """A row for each snapshot of a run: its step, the loss at that step, and each measure."""
 
     rows: tuple[Row, ...]
 
@@ -44,13 +44,13 @@ def over_training(
 ) -> OverTraining:
     """The loss and some measures at every snapshot of a run, on held-out data if there is any.
 
-    The loss is that of the evaluation at the same step, of training where nothing is held out, and None where neither
-    was taken then. A measure that is undefined is None.
+    The loss is that of the evaluation at the same step, or of training if nothing is held out, or None if neither was
+    computed then. An undefined measure is None.
     """
     run = run if isinstance(run, Run) else as_store(store).open(run)
     steps = sorted(run.snapshots())
     if not steps:
-        raise ValueError(f"run {run.id} has kept no snapshots to measure: train it with --training.snapshot-every")
+        raise ValueError(f"run {run.id} has no snapshots to measure: train it with --training.snapshot-every")
     config = config_of(run)
     held_out = len(config.split.parts(config.world).held_out) > 0
     world = SplitPart(config.world, config.split) if held_out else config.world

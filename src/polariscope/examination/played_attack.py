@@ -1,6 +1,5 @@
-"""An attack on one image, step by step: every image that the attack asked the classifier about, in order.
-
-Nothing of an attack is written again for this. The classifier that it is given keeps what it is asked.
+"""An attack on one image, step by step: every image that the attack sent to the classifier, in order. The attacks
+themselves are unchanged: a wrapper of the classifier records its inputs.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from polariscope.subjects import as_subject
 from polariscope.subjects.labelled import labelled_examples
 
 LARGEST = 2**24
-"""Numbers of asked images that are kept; of an attack that asks more, every second one is left out, and so on."""
+"""Largest number of recorded images; if an attack makes more queries, every second image is dropped, and so on."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,11 +30,11 @@ class PlayedAttack:
     images: NDArray[np.float32]
     """``(steps, ...)``, from 0 to 1."""
     probabilities: NDArray[np.float32]
-    """Of each class at each step."""
+    """Probability of each class at each step."""
     distances: NDArray[np.float64]
-    """Of each step from the original, in the norm of the attack."""
+    """Distance of each step from the original, in the norm of the attack."""
     queries: NDArray[np.int64]
-    """How often the classifier had been asked by then."""
+    """Number of queries up to each step."""
 
     @property
     def succeeded(self) -> bool:
@@ -50,8 +49,8 @@ class PlayedAttack:
         if not np.isfinite(distance):
             return f"{name} found no adversarial in {int(self.attacked.queries[0])} queries."
         return (
-            f"{name} needs a change of {norm} {distance:.3g} to make class {int(self.probabilities[-1].argmax())} of "
-            f"class {self.label}, found with {int(self.attacked.queries[0])} queries."
+            f"{name} changes class {self.label} to class {int(self.probabilities[-1].argmax())} with a change of "
+            f"{norm} {distance:.3g}, found with {int(self.attacked.queries[0])} queries."
         )
 
 
@@ -66,8 +65,8 @@ def play_attack(
     seed: int = 0,
     steps: int = 40,
 ) -> PlayedAttack:
-    """Attack a classifier on one ``image`` (without a batch axis, from 0 to 1) and keep up to ``steps`` of the images
-    on the way: the first, the last, and some between them at equal distances in the order of the queries.
+    """Attack a classifier on one ``image`` (without a batch axis, from 0 to 1) and return up to ``steps`` of its
+    images: the first, the last, and some between them, equally spaced in the order of the queries.
 
     >>> from polariscope.robustness.attacks.fast_gradient import FastGradient
     >>> bright = lambda x: torch.stack([0.5 - x.mean(1), x.mean(1) - 0.5], 1)
@@ -80,7 +79,7 @@ def play_attack(
     subject = as_subject(model)
     x, y = labelled_examples(subject, np.asarray(image)[None], np.asarray([label]))
     if subject.predicts is None:
-        raise TypeError(f"{subject.name} does not predict: there is nothing to attack")
+        raise TypeError(f"{subject.name} does not predict, so it cannot be attacked")
     asked: list[tuple[int, Tensor]] = []
     spent, every, room = 0, 1, max(2 * steps, LARGEST // max(x.numel(), 1))
     predicts = subject.predicts

@@ -1,9 +1,8 @@
-"""Walks through a code in two parts: levels of the property in Z0, and for each of them along every latent of Z1.
-
-In a code that has the property in Z0 alone, walking along Z0 changes the property and nothing else, and walking along
-Z1 changes everything but the property (Spec 000, sections 6.6 and 6.8, figures 5.5 to 5.9, A.1 and A.2). Where the
-level sets are known the walks are compared with them. Where the factors of images are known, the factors of a decoded
-image are those of the nearest image of the world.
+"""Traversals of a code in two parts: levels of the property in Z0, and for each level along every latent of Z1. If the
+property is in Z0 alone, a traversal of Z0 changes the property and nothing else, and a traversal of Z1 changes
+everything but the property (Spec 000, sections 6.6 and 6.8, figures 5.5 to 5.9, A.1 and A.2). If the level sets are
+known, the traversals are compared with them. If the factors of images are known, the factors of a decoded image are
+those of the nearest image of the world.
 """
 
 from __future__ import annotations
@@ -32,12 +31,12 @@ from polariscope.worlds.world import World, to_tensor
 
 Floats = NDArray[np.float64]
 COMPARED = 4000
-"""Images of a world that the factors of decoded ones are looked up among."""
+"""Images of a world among which the nearest to a decoded image is searched."""
 
 
 @dataclass(frozen=True)
 class FactorChange:
-    """How far a factor moves along a walk, as a share of its range."""
+    """Change of a factor along a traversal, as a share of its range."""
 
     factor: str
     z0: float
@@ -54,7 +53,7 @@ class PropertyTraversals:
 
     scale: PropertyScale
     levels: Floats
-    """The properties ``(levels, k)`` that Z0 tells at each level."""
+    """The properties ``(levels, k)`` that Z0 encodes at each level."""
     along_z1: NDArray[Any]
     along_z0: NDArray[Any]
     selected: NDArray[np.bool_]
@@ -63,24 +62,24 @@ class PropertyTraversals:
     """Their numbers in the whole code."""
     changes: tuple[FactorChange, ...] = ()
     radius_error: float | None = None
-    """Mean relative error of the radius of walked points from that of their level set; None where none is known."""
+    """Mean relative error of the radius of traversed points from that of their level set; None if none is known."""
     level_error: float | None = None
-    """Mean distance of the true property from the one that Z0 tells, over the walks along selected latents."""
+    """Mean distance of the true property from the one that Z0 encodes, over the traversals of selected latents."""
     level_sets: LevelSets | None = None
 
     def parts(self) -> list[Part]:
-        """Sections of a document: what was measured, and figures."""
+        """Sections of a document: measured numbers and figures."""
         entries = [
             Value("radius_error", "Mean relative error of the radius on level sets", self.radius_error, False),
             Value("level_error", "Mean deviation of the true property along Z1", self.level_error, False),
         ]
         known = [entry for entry in entries if entry.value is not None]
-        parts: list[Part] = [Values(name="walks", title="Walks along Z1", entries=known)] if known else []
+        parts: list[Part] = [Values(name="walks", title="Traversals of Z1", entries=known)] if known else []
         if self.changes:
             parts.append(
                 Records(
                     name="factor-changes",
-                    title="What a walk changes",
+                    title="What a traversal changes",
                     hint="Change of each factor as a share of its range, by the nearest real image: along Z0 with Z1 "
                     "kept, and between draws of Z1 with Z0 kept.",
                     rows=[
@@ -103,20 +102,22 @@ class PropertyTraversals:
             parts.append(
                 Chart(
                     name="traversals",
-                    title="Walks along each latent of Z1, at levels of Z0",
+                    title="Traversals of each latent of Z1, at levels of Z0",
                     hint="Grey: the true level sets.",
                     draw=lambda: traversal_grid(points, curves, [f"z{n}" for n in self.latents], self.selected),
                 )
             )
         elif self.along_z0.ndim == 4 and self.along_z0.shape[1] in (1, 3):
-            strips = [Strip(np.clip(self.along_z0, 0, 1)[None].astype(np.float32), "Z0", says="a walk along Z0")]
+            strips = [Strip(np.clip(self.along_z0, 0, 1)[None].astype(np.float32), "Z0", says="a traversal of Z0")]
             middle = self.along_z1[len(self.along_z1) // 2]
             middle = middle[:, :: max(1, middle.shape[1] // 12)]
             strips += [
-                Strip(np.clip(walk, 0, 1)[None].astype(np.float32), f"z{number}", says=f"a walk along latent {number}")
+                Strip(
+                    np.clip(walk, 0, 1)[None].astype(np.float32), f"z{number}", says=f"a traversal of latent {number}"
+                )
                 for number, walk in zip(self.latents, middle, strict=True)
             ]
-            parts.append(Pictures(name="traversals", title="Walks along Z0 and each latent of Z1", strips=strips))
+            parts.append(Pictures(name="traversals", title="Traversals of Z0 and of each latent of Z1", strips=strips))
         return parts
 
 
@@ -134,9 +135,8 @@ def traverse_property(
     count: int = 2000,
     seed: int = 0,
 ) -> PropertyTraversals:
-    """Walk from ``levels`` equidistant values between the smallest and the largest of Z0 along each latent of Z1.
-
-    A walk along Z1 goes from ``stretch`` times the smallest mean of a latent to ``stretch`` times its largest, around 0
+    """Traverse each latent of Z1 from ``levels`` equidistant values between the smallest and the largest of Z0. A
+    traversal of Z1 goes from ``stretch`` times the smallest mean of a latent to ``stretch`` times its largest, around 0
     as published, with the other latents of Z1 at 0; 1.8 is the published stretch. Levels of Z0 are on the line between
     the codes whose property is smallest and largest.
     """
@@ -148,7 +148,7 @@ def traverse_property(
     x = to_tensor(world.observe(held))
     subject = subject.understood(x[:64])
     if subject.decodes is None:
-        raise TypeError(f"{subject.name} does not decode, so that there is nothing to see along its latents")
+        raise TypeError(f"{subject.name} does not decode, so it has no traversals")
     with subject.at_rest():
         torch.manual_seed(seed)
         code = encoded(subject, x)
@@ -203,7 +203,7 @@ def level_radius_error(world: LevelSets, points: Floats, levels: Floats) -> floa
 
 
 def _walk_z0(z0: Tensor, scale: PropertyScale, tells: Callable[[Tensor], Tensor], levels: int) -> Tensor:
-    """Codes ``(levels, latents)`` on the line from where the (first) property is smallest to where it is largest."""
+    """Codes ``(levels, latents)`` on the line from the smallest to the largest (first) property."""
     value = scale.shown(tells(z0).double().numpy())[:, 0]
     order = np.argsort(value)
     tail = max(1, len(order) // 100)

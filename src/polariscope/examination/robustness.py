@@ -1,8 +1,8 @@
 """How robust is this classifier? One card: corruptions, noise, attacks in three norms, lower bounds, and warnings where
 the evaluation cannot be trusted.
 
-What takes long is kept block by block, so that an evaluation that was stopped goes on, and a further norm or attack
-repeats nothing.
+Results are stored block by block, so that an interrupted evaluation continues, and a further norm or attack repeats
+nothing.
 """
 
 from __future__ import annotations
@@ -79,17 +79,18 @@ __all__ = [
 Question = Literal["corruptions", "noise", "attacks", "bounds"]
 QUESTIONS: tuple[Question, ...] = ("corruptions", "noise", "attacks", "bounds")
 THRESHOLDS: dict[Norm, tuple[float, ...]] = {"l2": (1.5,), "linf": (0.3,), "l0": (12.0,)}
-"""Distances at which accuracy is reported if none are given: those of the work, for digits of 28 x 28 pixels."""
+"""Default distances at which accuracy is reported: the published ones, for digits of 28 x 28 pixels."""
 BLOCK = 50
-"""Images that are attacked and kept together."""
+"""Images that are attacked and stored together."""
 STEPS = (10, 40)
-"""Steps of the two attacks that are compared: more of them must not do worse."""
+"""Steps of the two attacks that are compared: the attack with more steps must not do worse."""
 LEARNED: dict[Budget, tuple[int, tuple[float, ...], int]] = {
     "quick": (2, (0.7,), 60),
     "standard": (4, (0.5, 1.0), 150),
     "full": (4, (0.35, 0.7, 1.0), 300),
 }
-"""Generators of noise, norms that each is trained at (as shares of ε* by Gaussian noise), and steps of the training."""
+"""Number of noise generators, the norms that each is trained at (as shares of ε* of Gaussian noise), and training
+steps."""
 TRAINED_ON = 500
 """Images that generators of noise are trained on."""
 DISTAL_STEPS: dict[Budget, int] = {"quick": 50, "standard": 200, "full": 1000}
@@ -98,7 +99,8 @@ Tell = Callable[[str, float], None]
 
 @dataclass(frozen=True, eq=False)
 class _Examination:
-    """What all questions share: the classifier, images with their classes and numbers, and where results are kept."""
+    """Data that all questions share: the classifier, images with their classes and numbers, and the folder of
+    results."""
 
     subject: Subject
     world: World
@@ -138,11 +140,12 @@ def robustness(
     """Measure how robust a classifier is.
 
     ``data`` has images with pixels from 0 to 1 and one class to predict. ``count`` images are attacked in each of the
-    ``norms``, ``corrupted`` ones are shown under the corruptions of a ``suite``. The ``budget`` names the attacks;
-    ``also`` are further ones, and with a ``substitute`` attacks on that classifier are transferred. A classifier that
-    draws random numbers is attacked as the mean over so many ``draws``, and not attacked without them. Results are kept
-    in ``folder``, under the ``identity`` of weights and data, so that an evaluation that was stopped goes on and a
-    further norm or attack does not repeat another. ``tell`` hears what is done, and what share of it.
+    ``norms``, and the classifier is tested on ``corrupted`` images under the corruptions of a ``suite``. The ``budget``
+    chooses the attacks; ``also`` names further attacks, and adversarials of a ``substitute`` classifier are
+    transferred. Of a classifier with random outputs, the mean over ``draws`` is attacked; with 0 draws it is not
+    attacked. Results are stored in ``folder``, under the ``identity`` of weights and data, so that an interrupted
+    evaluation continues and a further norm or attack does not repeat the others. ``tell`` is called with the current
+    task and its finished share.
     """
     _check(only, norms, count)
     suite_named(suite)
@@ -154,14 +157,14 @@ def robustness(
     notes = subject.notes
     if is_random(warnings):
         if draws < 2:
-            why = "the classifier draws random numbers: its mean over draws can be attacked, with draws=20 (--draws 20)"
+            why = "the classifier has random outputs: its mean over draws can be attacked with draws=20 (--draws 20)"
             skipped |= {one: why for one in only if one != "corruptions"}
             only = tuple(one for one in only if one == "corruptions")
         else:
             subject = averaged(subject, draws, seed)
             warnings = [one for one in warnings if one.name != "random outputs"] + probe(subject, x, y, seed=seed)
-            notes += (f"The classifier draws random numbers: what is attacked is its mean over {draws} draws, and an "
-                      "adversarial counts if the mean over other draws gets it wrong, too.",)  # fmt: skip
+            notes += (f"The classifier has random outputs: its mean over {draws} draws was attacked, and an "
+                      "adversarial counts if the mean over new draws is also wrong.",)  # fmt: skip
     with subject.at_rest():
         clean = float((subject.scores(x).argmax(1) == y).double().mean())
     limits = {norm: _thresholds(norm, thresholds) for norm in norms}
@@ -281,7 +284,7 @@ def _classes(asked: _Examination) -> int:
 
 
 def _judged(asked: _Examination, card: NormCard) -> list[Warning]:
-    """What the results of attacks in one norm say about whether they can be trusted."""
+    """Warnings from the results of the attacks in one norm."""
     warnings = compare_attacks(card.results, card.needs) + zero_gradient_warnings(card.results)
     typical = median_distance(card.best.distances) if card.best is not None else 0.0
     if card.norm == "l0" or "gradient" not in card.needs.values() or not 0 < typical < np.inf:
@@ -294,7 +297,7 @@ def _judged(asked: _Examination, card: NormCard) -> list[Warning]:
 
 
 def _distal(asked: _Examination, skipped: dict[str, str]) -> Distal | None:
-    """An image of each class that began as noise."""
+    """One distal image of each class, which began as noise."""
     classes = np.unique(asked.on.y.cpu().numpy())[:10]
     shape = tuple(asked.on.x.shape[1:])
     key = {"shape": list(shape), "classes": classes.tolist(), "steps": DISTAL_STEPS[asked.budget], **asked.numbers}
@@ -318,7 +321,7 @@ def _distal(asked: _Examination, skipped: dict[str, str]) -> Distal | None:
 
 
 def _bounded(asked: _Examination, card: NormCard, number: int, count: int) -> NormCard:
-    """Lower bounds, block by block, held against the attacks."""
+    """Lower bounds, block by block, compared with the attacks."""
     settings = BoundSettings(seeds=3 if asked.budget == "quick" else 10)
     blocks = torch.arange(len(asked.on.x)).split(BLOCK)
     parts: list[Bounds] = []
@@ -398,7 +401,7 @@ def _noise(asked: _Examination, skipped: dict[str, str]) -> tuple[list[NoiseDist
     try:
         arrays, facts = asked.kept.kept("learned-noise", key, partial(_stored_generators, asked, attack, generators))
     except (NoGradient, RuntimeError) as error:
-        skipped["learned noise"] = f"generators of noise learn from gradients of the classifier: {error}"
+        skipped["learned noise"] = f"noise generators need gradients of the classifier: {error}"
         return noise, None
     asked.tell("noise", 1.0)
     noise.append(
@@ -414,13 +417,13 @@ def _stored_noise(asked: _Examination, kind: Literal["gaussian", "uniform"]) -> 
 
 
 def _stored_generators(asked: _Examination, attack: NoiseAttack, generators: int) -> Stored:
-    """New generators, trained on images of their own where there are any."""
+    """New generators, trained on other images than the attacked ones if there are any."""
     rest = np.setdiff1d(sample_numbers(asked.world, TRAINED_ON + len(asked.on.index), asked.seed + 1), asked.on.index)
     index = rest[:TRAINED_ON] if len(rest) >= len(asked.on.index) else asked.on.index
     learned = _examples(asked.subject, asked.world, index)
     with asked.subject.at_rest(gradients=True):
         if not asked.subject.scores(learned.x[:1].clone().requires_grad_()).requires_grad:
-            raise NoGradient(f"{asked.subject.name} gives no gradient of its scores")
+            raise NoGradient(f"{asked.subject.name} has no gradient of its scores")
     measured = generator_distances(
         asked.subject, learned.x, learned.y, attack, tuple(range(generators)), on=asked.on,
         tell=lambda share: asked.tell("noise", 0.2 + 0.8 * share),

@@ -1,7 +1,6 @@
-"""What is known about the robustness of a classifier, and the document that shows it.
-
-Attacks bound the distance of the nearest adversarial from above, certificates from below; the card shows both for every
-norm, image by image (Schott, Rauber, Bethge and Brendel 2019; Spec 001b, sections B6 and B7).
+"""The robustness card of a classifier and its document. Attacks give an upper bound on the distance of the nearest
+adversarial, certificates a lower bound; the card shows both for every norm, image by image (Schott, Rauber, Bethge and
+Brendel 2019; Spec 001b, sections B6 and B7).
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ from polariscope.robustness.trust import Warning
 NORM_NAMES: dict[Norm, str] = {"l2": "L2", "linf": "L∞", "l0": "L0"}
 RESAMPLES = 1000
 GALLERY = 6
-"""Adversarials that are shown of each quarter."""
+"""Adversarials shown for each quarter."""
 SIGMAS = (0.1, 0.2, 0.3, 0.5, 0.8)
 """Standard deviations of the Gaussian noise in the gallery of noise."""
 SHOWN = 4
@@ -41,24 +40,24 @@ SHOWN = 4
 
 @dataclass(frozen=True, eq=False)
 class NormCard:
-    """What is known about one norm."""
+    """The results for one norm."""
 
     norm: Norm
     thresholds: tuple[float, ...]
     results: Mapping[str, Attacked]
-    """By the attack's name with its settings."""
+    """Results by the attack's name with its settings."""
     not_run: Mapping[str, str]
     """Attacks that could not be run, with the reason."""
     bounds: Bounds | NoBound | None = None
-    """Lower bounds, or why none is known; None if they were not asked for."""
+    """Lower bounds, or the reason why none is known; None if bounds were not computed."""
     needs: Mapping[str, str] = field(default_factory=dict)
-    """What each attack knows of the classifier: gradient, score or decision."""
+    """What each attack uses of the classifier: gradient, score or decision."""
     confrontation: Confrontation | None = None
-    """Bounds beside the nearest adversarials, computed again at ten times the budget where one is below its bound."""
+    """Bounds and nearest adversarials, computed again at ten times the budget if an adversarial is below its bound."""
 
     @property
     def lower(self) -> NDArray[np.float64] | None:
-        """The lower bound of each image, where one is known."""
+        """The lower bound of each image, if one is known."""
         return self.bounds.lower if isinstance(self.bounds, Bounds) else None
 
     @property
@@ -68,7 +67,7 @@ class NormCard:
 
     @property
     def violations(self) -> int:
-        """Images with an adversarial nearer than their lower bound: none, if the bound is a certificate."""
+        """Images with an adversarial nearer than their lower bound; there are none if the bound is a certificate."""
         if self.confrontation is not None:
             return len(self.confrontation.violated)
         if not isinstance(self.bounds, Bounds) or self.best is None:
@@ -82,7 +81,7 @@ class LearnedDistances:
 
     seeds: tuple[int, ...]
     norms: tuple[float, ...]
-    """The norm at which each generator was trained, the most harmful one that was tried."""
+    """The norm at which each generator was trained: the most harmful of the tried norms."""
     medians: NDArray[np.float64]
 
     @property
@@ -96,7 +95,7 @@ class LearnedDistances:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class RobustnessCard:
-    """How robust a classifier is, with what it was measured on."""
+    """How robust a classifier is, with the images it was measured on."""
 
     name: str
     examples: int
@@ -110,11 +109,11 @@ class RobustnessCard:
     rejection: Rejection | None = None
     warnings: tuple[Warning, ...] = ()
     skipped: Mapping[str, str] = field(default_factory=dict)
-    """Questions that were not asked or could not be answered, with the reason."""
+    """Questions that were not answered, with the reason."""
     images: Tensor | None = None
     labels: NDArray[np.int64] | None = None
     predicted: Mapping[Norm, NDArray[np.int64]] = field(default_factory=dict)
-    """The class that the classifier decides for at the nearest adversarial of each image."""
+    """The predicted class of the nearest adversarial of each image."""
     seed: int = 0
     notes: tuple[str, ...] = ()
 
@@ -123,7 +122,7 @@ class RobustnessCard:
         for card in self.norms:
             if card.norm == norm:
                 return card
-        raise ValueError(f"the norm {norm} was not asked for: {', '.join(card.norm for card in self.norms)} were")
+        raise ValueError(f"the norm {norm} was not measured: {', '.join(card.norm for card in self.norms)} were")
 
     @property
     def headline(self) -> str:
@@ -132,7 +131,7 @@ class RobustnessCard:
             if card.best is not None:
                 at = accuracy_at(card.best.distances, [card.thresholds[0]])[0]
                 after.append(f"{at:.0%} within {NORM_NAMES[card.norm]} {card.thresholds[0]:g}")
-        parts = [f"{self.name} classifies {self.clean:.0%} of {counted(self.examples, 'image')} right"]
+        parts = [f"{self.name} classifies {self.clean:.0%} of {counted(self.examples, 'image')} correctly"]
         if after:
             parts.append(f"after attacks {', '.join(after)}")
         if self.corruptions is not None:
@@ -141,7 +140,7 @@ class RobustnessCard:
         return f"{'; '.join(parts)}.{doubt}"
 
     def records(self, norm: Norm | None = None) -> list[dict[str, Any]]:
-        """A row for each attack, and one for all of a norm together; of one norm, or of all."""
+        """A row for each attack, and one for all attacks of a norm together; for one norm, or for all."""
         rows = []
         for card in self.norms:
             if norm is not None and card.norm != norm:
@@ -282,7 +281,7 @@ class RobustnessCard:
         return parts
 
     def _upper(self, card: NormCard) -> NDArray[np.float64]:
-        """Distances of the nearest adversarials; without attacks, infinity for what is classified right."""
+        """Distances of the nearest adversarials; without attacks, infinity for correctly classified images."""
         if card.best is not None:
             return card.best.distances
         assert card.lower is not None
@@ -298,7 +297,7 @@ class RobustnessCard:
                 f"Median L2 norm of misleading {one.noise} noise (ε*)",
                 one.median if np.isfinite(one.median) else None,
                 True,
-                "" if np.isfinite(one.median) else "more than half of the images are classified right at any norm",
+                "" if np.isfinite(one.median) else "more than half of the images are classified correctly at any norm",
                 interval=interval if np.isfinite(interval := median_interval(one.distances, self.seed)).all() else None,
             )
             for one in self.noise
@@ -324,7 +323,7 @@ class RobustnessCard:
 
 
 def _renamed(part: Part) -> Part:
-    """A part of the document of corruptions, whose names are not those of the attacked images."""
+    """A part of the document of corruptions, renamed so that it does not clash with the attacked images."""
     part = replace(part, name=f"corruptions_{part.name}")
     if isinstance(part, Values):
         part = replace(
@@ -380,14 +379,14 @@ def quantile_gallery(card: RobustnessCard, norm: Norm, seed: int | None = None) 
 
 
 def minimal_adversarials(cards: Sequence[RobustnessCard], norm: Norm, seed: int | None = None) -> Pictures | None:
-    """For each class one image, drawn by the seed, above its nearest adversarial for each classifier. The classifiers
-    were attacked on the same images."""
+    """One image of each class, drawn by the seed, above its nearest adversarial for each classifier. All classifiers
+    must have been attacked on the same images."""
     first = cards[0]
     if first.images is None or first.labels is None:
         raise ValueError("the card has no images to show")
     for card in cards[1:]:
         if card.images is None or not torch.equal(card.images, first.images):
-            raise ValueError(f"{card.name} and {first.name} were attacked on other images: give both the same seed")
+            raise ValueError(f"{card.name} and {first.name} were attacked on different images: give both the same seed")
     bests = [card.of(norm).best for card in cards]
     if any(best is None for best in bests):
         return None
@@ -417,7 +416,7 @@ def minimal_adversarials(cards: Sequence[RobustnessCard], norm: Norm, seed: int 
     return Pictures(
         name="minimal_adversarials",
         title=f"One image of each class and its nearest adversarial, {NORM_NAMES[norm]}",
-        hint="The numbers below are classes: of the images, and those that the classifier decides for.",
+        hint="The numbers below are classes: of the images, and those that the classifier predicts.",
         strips=strips,
     )
 
@@ -425,8 +424,8 @@ def minimal_adversarials(cards: Sequence[RobustnessCard], norm: Norm, seed: int 
 def noise_gallery(
     images: Tensor, noise: Sequence[NoiseDistances], sigmas: Sequence[float] = SIGMAS, seed: int = 0
 ) -> Pictures:
-    """Images under Gaussian noise of rising strength, and with the least noise of each kind that misleads. The L2 norms
-    of what was added, after clipping, stand beside them."""
+    """Images under Gaussian noise of rising strength, and with the smallest noise of each kind that misleads the
+    classifier, with the L2 norms of the noise after clipping."""
     shown = images[:SHOWN].cpu()
     generator = torch.Generator().manual_seed(seed)
     direction = torch.randn(shown.shape, generator=generator, dtype=torch.float32).to(shown.dtype)
@@ -440,7 +439,7 @@ def noise_gallery(
     return Pictures(
         name="noise_gallery",
         title="What the noise looks like",
-        hint="Gaussian noise of rising standard deviation, then the least noise of each kind that misleads the "
+        hint="Gaussian noise of rising standard deviation, then the smallest noise of each kind that misleads the "
         "classifier, with L2 norms after clipping.",
         strips=strips,
     )
@@ -512,7 +511,7 @@ def _short(value: float) -> str:
 
 
 def _bound_rows(card: NormCard) -> list[dict[str, Any]]:
-    """The lower bound, that of binarised space if there is one, or why no bound is known."""
+    """The lower bound, that of binarised space if there is one, or the reason why no bound is known."""
     norm = {"norm": NORM_NAMES[card.norm]}
     if isinstance(card.bounds, NoBound):
         return [norm | {"bound": "no bound is known", "note": card.bounds.reason}]
@@ -553,22 +552,22 @@ BOUND_COLUMNS = (
     Column("note", "Note"),
 )
 BOUNDS = (
-    "No perturbation below its bound misleads the classifier about an image: of a certificate this is proven, of an "
+    "No perturbation of an image below its bound misleads the classifier: for a certificate this is proven; for an "
     "estimated bound it holds if the search for codes found the best ones. An attack below a certificate is a bug."
 )
 SUMMARY = "Distances are between images with pixels from 0 to 1; misclassified images have distance 0."
 TRUST = (
-    "Signs that attacks fail although the classifier is not robust. With any of them, low accuracy after attacks can "
-    "be believed, high accuracy cannot."
+    "Signs that attacks fail although the classifier is not robust. With any of them, low accuracy after attacks is "
+    "reliable, high accuracy is not."
 )
 ATTACKS = (
-    "A row is an attack at its own settings; the last row has the nearest adversarials of all of them. Queries are per "
-    "image, with or without a gradient. Accuracy is the share of images without an adversarial up to that size."
+    "Each row is an attack with its settings; the last row has the nearest adversarials of all attacks. Queries are "
+    "per image, with or without a gradient. Accuracy is the share of images without an adversarial up to that size."
 )
 SANDWICH = (
     "Upper line: accuracy after all attacks; lower line: accuracy that a lower bound guarantees. The true accuracy "
     "lies in the shaded gap; without a bound the gap reaches down to 0. Dotted: the thresholds of the tables."
 )
 DISTANCES = "Grey bars: images that are misclassified without an attack, and images for which no adversarial was found."
-DISTAL = "Noise that was changed until the classifier is sure of a class, and how sure it is of it."
-NOISE = "The least norm along one random direction of noise for each image; larger is more robust."
+DISTAL = "Noise that was changed until the classifier is confident of a class, with its confidence."
+NOISE = "The smallest norm along one random direction of noise for each image; larger is more robust."

@@ -1,4 +1,4 @@
-"""Titles of runs for people: the objective and the data, not the id."""
+"""Readable titles of runs: the objective and the data, not the id."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from polariscope.examination.examination import called
 from polariscope.lab.store import Run
 
 PREDICTING = ("classify", "regress")
-"""Objectives that say less of a run than its model does."""
+"""Objectives that describe a run less well than its model does."""
 
 
 def run_title(run: Run) -> str:
@@ -24,7 +24,7 @@ def run_title(run: Run) -> str:
 
 
 def data_title(world: Any) -> str:
-    """A world by its name, a file by its own, a view by what it shows."""
+    """The name of a world, of a file, or of the world of a view."""
     if not isinstance(world, Mapping):
         return ""
     if world.get("path"):
@@ -34,7 +34,7 @@ def data_title(world: Any) -> str:
 
 
 def distinct_titles(runs: Sequence[Run], steps: Sequence[int | None] = ()) -> list[str]:
-    """Titles of several runs; where they are alike, with the seed, the step, and at last the id."""
+    """Titles of several runs; equal titles get the seed, then the step, then the id."""
     titles = [run_title(run) for run in runs]
     at = list(steps) or [None] * len(runs)
     details: list[list[str]] = [

@@ -1,8 +1,8 @@
-"""Does an inductive bias help on other splits than the one it was made for? Models with a bias against a plain one,
-over scenarios.
+"""Does an inductive bias help on other splits than the one it was made for? Models with a bias are compared with a
+baseline, over scenarios.
 
 A scenario is a name and a function that scores a model, the higher the better: an accuracy under a corruption, a score
-on a part of the world (:func:`on_part`). What a bias does to its own scenario and to the others gives it a label
+on a part of the world (:func:`on_part`). The effects of a bias on its own scenario and on the others give it a label
 (Schott 2022, chapter 3; Spec 001a, sections 1.2 and 1.3).
 """
 
@@ -32,9 +32,9 @@ Scenario = Callable[[Any], float]
 def classify_transfer(gains: Mapping[str, float], own: str, tolerance: float = 0.0) -> Transfer:
     """The effect of a bias, from its gains over the baseline in every scenario; ``own`` is the one it was made for.
 
-    Transferable: every scenario gains more than the tolerance. Specific: its own does, the others stay as they are.
-    Overfitting: its own does, and another one loses. What gains in some of the others, and loses in none, is partially
-    transferable; one that does not gain in its own has no gain to transfer.
+    Transferable: every scenario gains more than the tolerance. Specific: only its own gains, the others do not change.
+    Overfitting: its own gains, and another one loses. Partially transferable: its own and some others gain, and none
+    loses. No gain: its own does not gain.
 
     >>> classify_transfer({"own": 0.3, "other": 0.01}, "own", tolerance=0.05)
     'specific'
@@ -42,7 +42,7 @@ def classify_transfer(gains: Mapping[str, float], own: str, tolerance: float = 0
     _check(gains, [own], tolerance)
     others = [gain for scenario, gain in gains.items() if scenario != own]
     if not others:
-        raise ValueError(f"transfer is to scenarios besides its own, {own!r}: give at least one more")
+        raise ValueError(f"transfer needs a scenario other than its own, {own!r}: give at least one more")
     if gains[own] <= tolerance:
         return "no gain"
     if min(others) < -tolerance:
@@ -60,8 +60,8 @@ def classify_combination(
 ) -> Combination:
     """The effect of combined biases, from the gains of each bias and of the combination.
 
-    Looked at are the parts' own scenarios. Symbiotic: none loses against the best part there, and one gains.
-    Orthogonal: each keeps its gain. Exclusive: all lose; partially so if some do.
+    Only the own scenarios of the parts count. Symbiotic: none loses against the best part there, and one gains.
+    Orthogonal: each keeps its gain. Exclusive: all lose; partially exclusive: some lose.
 
     >>> parts = {"a": {"x": 0.3, "y": 0.0}, "b": {"x": 0.0, "y": 0.2}}
     >>> classify_combination(parts, {"x": 0.3, "y": 0.2}, {"a": "x", "b": "y"}, tolerance=0.05)
@@ -81,7 +81,7 @@ def classify_combination(
 
 @dataclass(frozen=True)
 class Biases:
-    """What several models are compared for."""
+    """The settings of a comparison of several models."""
 
     own: dict[str, str]
     made_of: dict[str, list[str]]
@@ -91,23 +91,23 @@ class Biases:
         cls, known: Sequence[str], splits: Sequence[str], made_for: Sequence[str] = (), combines: Sequence[str] = ()
     ) -> Biases:
         """From MODEL=SPLIT and MODEL=MODEL+MODEL, checked before any of the ``known`` models is trained; the first of
-        them is the plain one."""
+        them is the baseline."""
         if len(set(known)) < len(known):
-            raise ValueError(f"two models have one name: {', '.join(known)}")
+            raise ValueError(f"two models have the same name: {', '.join(known)}")
         if len(known) < 2 and (made_for or combines):
             raise ValueError(
-                "a bias shows against a plain model: name that first, 'polariscope generalise cnn coordconv'"
+                "a bias needs a baseline to compare with: name it first, 'polariscope generalise cnn coordconv'"
             )
         own = _pairs(made_for, "made-for", known[1:])
         for model, split in own.items():
             if split not in splits:
                 raise ValueError(f"{model} was made for {split!r}, which is not tested: {nearest(split, splits)}")
         if own and len(splits) < 2:
-            raise ValueError("whether a bias transfers shows on splits it was not made for: test on at least two")
+            raise ValueError("transfer is tested on splits that the bias was not made for: test on at least two")
         made_of = {model: parts.split("+") for model, parts in _pairs(combines, "combines", known[1:]).items()}
         for part in (part for parts in made_of.values() for part in parts):
             if part not in own:
-                raise ValueError(f"{part!r} is combined: say which split it was made for, --made-for {part}=SPLIT")
+                raise ValueError(f"{part!r} is combined: name the split it was made for, --made-for {part}=SPLIT")
         return cls(own, made_of)
 
 
@@ -119,7 +119,7 @@ def _pairs(words: Sequence[str], flag: str, known: Sequence[str]) -> dict[str, s
         if not equals or not what:
             raise ValueError(f"--{flag} takes MODEL=WHAT; got {word!r}")
         if model not in known:
-            raise ValueError(f"--{flag}: there is no model {model!r} after the plain one: {nearest(model, known)}")
+            raise ValueError(f"--{flag}: there is no model {model!r} after the baseline: {nearest(model, known)}")
         found[model] = what
     return found
 
@@ -132,11 +132,11 @@ class TransferMatrix(Tabular):
     scenarios: tuple[str, ...]
     scores: NDArray[np.float64]
     plain: str
-    """The model without a bias, which the others are held against."""
+    """The model without a bias: the baseline of the others."""
     own: Mapping[str, str]
     """The scenario that each bias was made for."""
     tolerance: float = 0.0
-    """Differences up to it are none."""
+    """Differences up to this count as none."""
     made_of: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """The models whose biases a model combines."""
 
@@ -152,11 +152,11 @@ class TransferMatrix(Tabular):
                 raise ValueError(f"there is no model {name!r} in this matrix: {nearest(name, self.models)}")
         alone = [part for parts in self.made_of.values() for part in parts if part not in self.own]
         if alone:
-            raise ValueError(f"{alone[0]!r} is part of a combination and has no scenario of its own: say which")
+            raise ValueError(f"{alone[0]!r} is part of a combination and has no scenario of its own: name it")
 
     @cached_property
     def gains(self) -> dict[str, dict[str, float]]:
-        """Scores above those of the plain model, of every other."""
+        """Score of every other model minus that of the baseline."""
         change = self.scores - self.scores[self.models.index(self.plain)]
         rows = {name: dict(zip(self.scenarios, map(float, row), strict=True)) for name, row in
                 zip(self.models, change, strict=True)}  # fmt: skip
@@ -228,14 +228,14 @@ def transfer_matrix(
     tolerance: float = 0.0,
     made_of: Mapping[str, Sequence[str]] | None = None,
 ) -> TransferMatrix:
-    """Score every model in every scenario, and label what its bias does.
-
-    ``plain`` names the model without a bias, ``own`` the scenario that each bias was made for, ``made_of`` the models
-    whose biases another one combines.
+    """Score every model in every scenario, and label the effect of its bias. ``plain`` names the model without a bias,
+    ``own`` the scenario that each bias was made for, ``made_of`` the models whose biases a model combines.
     """
     for name, scenario in own.items():
         if scenario not in scenarios:
-            raise ValueError(f"{name} was made for {scenario!r}, which is no scenario: {nearest(scenario, scenarios)}")
+            raise ValueError(
+                f"{name} was made for {scenario!r}, which is not a scenario: {nearest(scenario, scenarios)}"
+            )
     scores = np.array([[float(score(model)) for score in scenarios.values()] for model in models.values()])
     scores = scores.reshape(len(models), len(scenarios))
     return TransferMatrix(tuple(models), tuple(scenarios), scores, plain, dict(own), tolerance, dict(made_of or {}))
@@ -248,10 +248,10 @@ def on_part(world: World, split: Split, *, count: int = 5000, seed: int = 0) -> 
 
 def _check(gains: Mapping[str, float], own: Sequence[str], tolerance: float) -> None:
     if tolerance < 0:
-        raise ValueError(f"the tolerance is {tolerance}: it needs to be at least 0")
+        raise ValueError(f"the tolerance is {tolerance}: it must be at least 0")
     for scenario in own:
         if scenario not in gains:
-            raise ValueError(f"there is no gain in {scenario!r}: {nearest(scenario, gains)}")
+            raise ValueError(f"no gain is given for {scenario!r}: {nearest(scenario, gains)}")
     bad = [scenario for scenario, gain in gains.items() if not np.isfinite(gain)]
     if bad:
-        raise ValueError(f"the gain in {bad[0]!r} is {gains[bad[0]]}: leave out scenarios without a score")
+        raise ValueError(f"the gain in {bad[0]!r} is {gains[bad[0]]}: remove scenarios without a score")

@@ -1,4 +1,4 @@
-"""How the factors of data change in time, and whether sparsely enough for methods that need sparse changes."""
+"""How the factors of data change in time, and whether their changes are sparse enough for methods that need this."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from polariscope.worlds.views.sequences import Sequenced, transitions
 from polariscope.worlds.world import sample_numbers
 
 SPARSE = 1.5
-"""Shape α up to which steps count as sparse here: SlowVAE expects 1, and theory asks for less than 2."""
+"""Shape α up to which changes count as sparse here: SlowVAE expects 1, and the theory needs less than 2."""
 FIT_COLUMNS = (
     Column("factor", "factor"),
     Column("n", "n", "%d"),
@@ -51,13 +51,13 @@ class TransitionExamination(Tabular):
     changes: NDArray[np.float64] = field(repr=False)
     names: tuple[str, ...]
     still: tuple[str, ...] = ()
-    """Factors that never change, of which nothing can be said."""
+    """Factors that never change; they have no statistics."""
     seed: int = 0
-    """Of the permuted control."""
+    """Seed of the permuted control."""
 
     @property
     def sparse(self) -> list[str]:
-        """Factors whose steps are likelier Laplace than normal, with a shape that is clearly not that of the latter."""
+        """Factors whose changes are more likely Laplace than normal, with a shape clearly different from the normal."""
         rows = self.statistics.rows
         better = (row for row in rows if row.fit.log_likelihood["laplace"] > row.fit.log_likelihood["normal"])
         return [row.factor for row in better if row.fit.alpha <= SPARSE]
@@ -71,7 +71,7 @@ class TransitionExamination(Tabular):
 
     @property
     def headline(self) -> str:
-        """As strong as the tables: the theory asks for sparse *and* independent changes."""
+        """No stronger than the tables: the theory needs sparse *and* independent changes."""
         dense = [name for name in self.names if name not in self.sparse]
         if not dense:
             moved = f"All {len(self.names)} factors move" if len(self.names) > 1 else f"{self.names[0]} moves"
@@ -90,8 +90,8 @@ class TransitionExamination(Tabular):
         worst = self.dependent[0]
         return (
             f", but not independently: {worst.first} and {worst.second} change together (rank correlation "
-            f"{worst.natural:.2f}, chance {worst.noise:.2f}). The theory of SlowVAE assumes independent factors, so it "
-            "does not promise that they can be identified here"
+            f"{worst.natural:.2f}, chance {worst.noise:.2f}). The theory of SlowVAE assumes independent factors, so "
+            "it does not guarantee that they can be identified here"
         )
 
     def records(self) -> list[Row]:
@@ -137,7 +137,7 @@ class TransitionExamination(Tabular):
             parts.append(
                 Chart(name="gaps", title="Shape over the time between frames", draw=lambda: shape_over_gap(gaps))
             )
-        notes = [f"{name} never changes here and was left out." for name in self.still]
+        notes = [f"{name} never changes here and was skipped." for name in self.still]
         return Findings(
             title,
             f"{self.headline}.",
@@ -158,7 +158,7 @@ def examine_transitions(
 ) -> TransitionExamination:
     """Statistics of the changes in a world of sequences (a video, rendered masks) or of pairs.
 
-    Frames of a sequence are 1 to ``furthest`` apart; at each of ``gaps`` the shape is fitted once more.
+    Frames of a sequence are 1 to ``furthest`` apart; at each of ``gaps`` the shape is fitted again.
 
     >>> from polariscope.worlds.renderers.masks import Walkers
     >>> examine_transitions(Walkers(sequences=20)).sparse
@@ -173,12 +173,12 @@ def examine_transitions(
         changes = np.asarray(world.other_factors_of(index), float) - np.asarray(world.factors_of(index), float)
     else:
         raise ValueError(
-            f"{type(world).__name__} shows nothing that moves: name a mask video of yours, a world of sequences "
-            "(masks), or one of pairs (pairs, natural-sprites)"
+            f"{type(world).__name__} has no changes in time: name your own mask video, a world of sequences (masks), "
+            "or one of pairs (pairs, natural-sprites)"
         )
     moving = [column for column in range(changes.shape[1]) if np.ptp(changes[:, column]) > 0]
     if not moving:
-        raise ValueError("nothing changes from one observation to the next: there are no transitions to look at")
+        raise ValueError("nothing changes from one observation to the next: there are no transitions to measure")
     kept = [names[column] for column in moving]
     by_gap: dict[float, NDArray[np.float64]] = {}
     if isinstance(world, Sequenced):

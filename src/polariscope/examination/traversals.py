@@ -1,7 +1,7 @@
 """Latent traversals: along one latent at a time, or over the plane of two.
 
-A plane walked along its axes shows a cartesian code (a factor an axis); walked by radius and angle it shows a polar
-one, where a cyclic factor such as a hue is the angle (Spec 003, section E4.4).
+A plane traversed along its axes shows a cartesian code (one factor per axis); traversed by radius and angle it shows a
+polar code, in which a cyclic factor such as a hue is the angle (Spec 003, section E4.4).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from polariscope.subjects import as_subject
 
 Coordinates = Literal["cartesian", "polar"]
 REACH = 2.5
-"""How far a walk goes to either side: the published one, in units of the prior."""
+"""Length of a traversal to each side, as published, in units of the prior."""
 
 
 @torch.no_grad()
@@ -33,7 +33,7 @@ def traverse(
     origin = _origin(start)
     chosen = list(range(len(origin))) if latents is None else _known(latents, len(origin))
     if steps < 2:
-        raise ValueError(f"a walk needs at least 2 steps; got {steps}")
+        raise ValueError(f"a traversal needs at least 2 steps; got {steps}")
     offsets = torch.linspace(-reach, reach, steps)
     codes = origin + offsets[None, :, None] * torch.eye(len(origin))[chosen][:, None, :]
     return _decoded(model, codes)
@@ -51,8 +51,8 @@ def traverse_plane(
     """Observations ``(rows, columns, *shape)`` over the plane of two latents around ``start``.
 
     Cartesian: the first latent grows along the columns, the second along the rows, upwards as in a graph. Polar: the
-    radius grows from 0 along the rows, and the angle goes once round along the columns (the last is the first again
-    but for one step).
+    radius grows from 0 along the rows, and the angle goes once round along the columns (the last is one step before the
+    first).
     """
     origin = _origin(start)
     a, b = _known(latents, len(origin))
@@ -91,7 +91,7 @@ def _decoded(model: nn.Module, codes: Tensor) -> NDArray[np.float32]:
 def _origin(start: ArrayLike) -> Tensor:
     origin = torch.as_tensor(np.asarray(start), dtype=torch.float32)
     if origin.ndim != 1:
-        raise ValueError(f"a walk starts at one code of shape (latents,); got {tuple(origin.shape)}")
+        raise ValueError(f"a traversal starts at one code of shape (latents,); got {tuple(origin.shape)}")
     return origin
 
 

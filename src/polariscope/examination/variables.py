@@ -11,11 +11,11 @@ from polariscope.measures.polarisation import VariableTypes, per_variable_kl, va
 from polariscope.representation import Representation
 
 ALIKE = 0.1
-"""How far the variances of 90 % of the examples may lie apart to be called the same for all."""
+"""Largest range of the variances of 90 % of the examples that counts as the same for all."""
 
 
 def types_of(representation: Representation) -> VariableTypes:
-    """Types of the variables, against the model's own prior where it has one."""
+    """Types of the variables, relative to the model's own prior if it has one."""
     rep = representation
     if rep.var is None:
         raise ValueError("without posterior variances there are no variable types")
@@ -29,9 +29,8 @@ def describe_variables(
     table: InformationBeyondChance | None,
     predicted: NDArray[np.float32] | None = None,
 ) -> list[Variable]:
-    """One row per latent variable, the most used first (by posterior variance, then by movement).
-
-    A variable has no factor unless it knows more of it than chance."""
+    """One row per latent variable, the most used first (by posterior variance, then by variance of the mean). A
+    variable has a factor only if its information about it exceeds chance."""
     rep = representation
     var_of_mean = rep.mean.var(axis=0)
     types: VariableTypes | None = None
@@ -67,7 +66,7 @@ def describe_variables(
 
 
 def _details(var: NDArray[np.floating], types: VariableTypes) -> list[str]:
-    """What the variances of variables in between do over the examples."""
+    """How the variances of variables between active and passive change over the examples."""
     low, high = np.quantile(var, (0.05, 0.95), axis=0)
     details = []
     for kind, share, least, most in zip(types.kinds, types.used_share, low, high, strict=True):

@@ -1,10 +1,10 @@
-"""From bags of bonds back to molecules, and how far that way can be trusted.
+"""Reconstruct molecules from bags of bonds, and measure how far the reconstruction can be trusted.
 
-A generated bag of bonds is no molecule yet. The way back has three steps: distances, which the bag has in sorted order
-and without the atoms they belong to; a geometry with these distances, fitted from the geometries of the nearest real
-molecules; and bonds, which rdkit finds in a geometry. Before anything is said about generated molecules the whole way
-is gone with real ones that were held out: the share of them that comes back as what it was is reported first. Bonds can
-be found in many a wrong geometry, so that a valid molecule is no sign that the way back worked.
+A generated bag of bonds is not yet a molecule. The reconstruction has three steps: distances, which the bag has in
+sorted order and without the atoms they belong to; a geometry with these distances, fitted from the geometries of the
+nearest real molecules; and bonds, which rdkit finds in a geometry. Real held-out molecules are reconstructed first, and
+the share of them that is recovered is reported. rdkit can find bonds in a wrong geometry, so a valid molecule does not
+show that the reconstruction worked.
 """
 
 from __future__ import annotations
@@ -23,26 +23,26 @@ from polariscope.worlds.molecules import MoleculeWorld
 
 Floats = NDArray[np.float64]
 MISFIT = 0.01
-"""Largest root mean square relative error of the distances with which a geometry counts as that of a bag."""
+"""Largest root mean square relative error of the distances at which a geometry fits a bag."""
 STARTS = 4
-"""Nearest real molecules whose geometries are starting points."""
+"""Number of nearest real molecules whose geometries are starting points."""
 TRUSTED = 0.5
-"""Share of real molecules that has to come back before generated ones are counted."""
+"""Share of real molecules that must be recovered before generated ones are scored."""
 
 
 @dataclass(frozen=True, eq=False)
 class Recovery:
-    """What became of held-out real molecules on the way to their bag of bonds and back."""
+    """The reconstruction of held-out real molecules from their bags of bonds."""
 
     tried: int
     bonded: int
-    """Of how many the bonds were found in their true geometry."""
+    """Molecules whose bonds rdkit found in the true geometry."""
     fitted: int
-    """Of how many a geometry with the right distances was found."""
+    """Molecules for which a geometry with the right distances was found."""
     valid: int
-    """Of how many the fitted geometry has bonds of some molecule."""
+    """Molecules whose fitted geometry has the bonds of some molecule."""
     recovered: int
-    """How many came back as the molecule that they were."""
+    """Molecules that were recovered: the result is the same molecule."""
     misfit: float
     """Median root mean square relative error of the distances."""
 
@@ -52,21 +52,21 @@ class Recovery:
 
     @property
     def trusted(self) -> bool:
-        """Whether enough came back to speak about generated molecules."""
+        """Whether enough were recovered to score generated molecules."""
         return self.rate >= TRUSTED
 
     @property
     def sentence(self) -> str:
         return (
-            f"Of {self.tried} real held-out molecules, {self.recovered} came back from their bag of bonds as what they "
-            f"were; {self.fitted} had a geometry with the right distances (median error {self.misfit:.1%}), and "
+            f"Of {self.tried} real held-out molecules, {self.recovered} were recovered from their bag of bonds; "
+            f"{self.fitted} had a geometry with the right distances (median error {self.misfit:.1%}), and "
             f"{self.valid} had bonds of some molecule. From the true geometry, the bonds of {self.bonded} were right."
         )
 
 
 @dataclass(frozen=True, eq=False)
 class ReturnedMolecules:
-    """Generated bags on their way back: a geometry for each of the first ones, and a molecule where there is one."""
+    """Reconstructions of generated bags: a geometry for each of the first ones, and a molecule if one was found."""
 
     geometries: Geometries
     possible: NDArray[np.bool_]
@@ -78,31 +78,31 @@ class ReturnedMolecules:
 
     @property
     def back(self) -> NDArray[np.bool_]:
-        """Which came back: a possible bag, a geometry with its distances, and the bonds of a molecule."""
+        """Which were reconstructed: a possible bag, a geometry with its distances, and the bonds of a molecule."""
         bonded = np.array([one is not None for one in self.structures], dtype=bool)
         return self.possible & (self.geometries.misfit <= MISFIT) & bonded
 
     @property
     def molecules(self) -> list[Structure]:
-        """Those that came back."""
+        """The reconstructed molecules."""
         return [one for one, back in zip(self.structures, self.back, strict=True) if back and one is not None]
 
     def scores(self) -> list[dict[str, Any]]:
-        """Validity, uniqueness, novelty and diversity, or why they are not applicable."""
+        """Validity, uniqueness, novelty and diversity, or the reason why they are not applicable."""
         words = [one.smiles for one in self.molecules]
         count = len(self.structures)
         reason = ""
         if not self.recovery.trusted:
-            reason = f"not applicable: {self.recovery.recovered} of {self.recovery.tried} real molecules came back"
+            reason = f"not applicable: {self.recovery.recovered} of {self.recovery.tried} real molecules were recovered"
         elif not words:
-            reason = "not applicable: no generated molecule came back"
+            reason = "not applicable: no generated molecule was reconstructed"
         rows: list[tuple[str, float | None, str]] = [
-            ("validity: share that came back", len(words) / count if count else None, "no sample was tried"),
-            ("uniqueness", uniqueness(words), "no molecule came back"),
-            ("uniqueness at 1,000", uniqueness(words, 1000), f"{len(words)} molecules came back"),
-            ("uniqueness at 10,000", uniqueness(words, 10_000), f"{len(words)} molecules came back"),
-            ("novelty: not among those trained on", novelty(words, self.known), "no molecule came back"),
-            ("internal diversity", internal_diversity(self.molecules), "fewer than two molecules came back"),
+            ("validity: share that was reconstructed", len(words) / count if count else None, "no sample was tried"),
+            ("uniqueness", uniqueness(words), "no molecule was reconstructed"),
+            ("uniqueness at 1,000", uniqueness(words, 1000), f"{len(words)} molecules were reconstructed"),
+            ("uniqueness at 10,000", uniqueness(words, 10_000), f"{len(words)} molecules were reconstructed"),
+            ("novelty: not among those trained on", novelty(words, self.known), "no molecule was reconstructed"),
+            ("internal diversity", internal_diversity(self.molecules), "fewer than two molecules were reconstructed"),
         ]
         return [
             {"score": name, "value": reason or (f"not applicable: {why}" if value is None else f"{value:.3f}")}
@@ -114,7 +114,7 @@ class ReturnedMolecules:
         return [
             Records(
                 name="recovery",
-                title="The way back, tried with real molecules first",
+                title="Reconstruction, tested on real molecules first",
                 hint=recovery.sentence,
                 rows=[
                     {"step": "bonds found in the true geometry", "share": recovery.bonded / recovery.tried},
@@ -127,8 +127,8 @@ class ReturnedMolecules:
             Records(
                 name="molecules",
                 title=f"Molecules among the first {len(self.structures)} samples",
-                hint=f"{int(self.back.sum())} came back: their distances fit within {MISFIT:.0%}, and they have bonds. "
-                "Scores of other samples would be scores of the way back.",
+                hint=f"{int(self.back.sum())} were reconstructed: their distances fit within {MISFIT:.0%}, and they "
+                "have bonds. Scores of other samples would be scores of the reconstruction.",
                 rows=self.scores(),
                 columns=(Column("score", "Score"), Column("value", "Value")),
             ),
@@ -136,7 +136,7 @@ class ReturnedMolecules:
 
 
 def recover(world: MoleculeWorld, numbers: NDArray[np.int64], trained: NDArray[np.int64]) -> Recovery:
-    """Go the way back with real molecules ``numbers``, from the geometries of those ``trained`` on."""
+    """Reconstruct real molecules ``numbers`` from their bags, starting from the geometries of those ``trained`` on."""
     charges = formula_charges(world.layout)
     geometries = fit_geometries(
         world.bags[numbers], world.layout, starting_geometries(world, world.bags[numbers], trained)
@@ -157,7 +157,7 @@ def recover(world: MoleculeWorld, numbers: NDArray[np.int64], trained: NDArray[n
 
 
 def returned(world: MoleculeWorld, bags: Floats, trained: NDArray[np.int64], recovery: Recovery) -> ReturnedMolecules:
-    """Generated bags ``(n, dimension)`` on their way back."""
+    """Reconstruct molecules from generated bags ``(n, dimension)``."""
     charges = formula_charges(world.layout)
     geometries = fit_geometries(bags, world.layout, starting_geometries(world, bags, trained))
     _, possible = bag_distances(bags, world.layout)

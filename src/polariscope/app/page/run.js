@@ -99,7 +99,7 @@ async function variables(place, state) {
   const rows = space.variables.map((v) => h("tr", {}, h("td", {}, `z${v.number}`), h("td", {}, badge(v.kind), v.detail ? h("span", { class: "small" }, v.detail) : null),
     h("td", { class: "number" }, number(v.mean_var)), h("td", { class: "number" }, number(v.var_of_mean)), h("td", { class: "number" }, number(v.kl)),
     h("td", {}, v.factor || h("span", { class: "muted" }, "nothing above chance")), h("td", { class: "number" }, v.information === null ? "" : `${Math.round(100 * v.information)} %`)));
-  const titles = ["No.", "Type", "Posterior variance", "Variance of mean", "KL (nats)", "Tells most about", "How much"];
+  const titles = ["No.", "Type", "Posterior variance", "Variance of mean", "KL (nats)", "Main factor", "How much"];
   place.append(h("div", { class: "card" }, h("h2", {}, "Latent variables"),
     h("p", { class: "hint" }, "The most used first. A posterior variance near 0 says that the variable is used, near 1 that it is noise the decoder has learned to ignore."),
     h("div", { class: "scroll" }, h("table", {}, h("thead", {}, h("tr", {}, titles.map((title, i) => h("th", { class: [2, 3, 4, 6].includes(i) ? "number" : "" }, title)))), h("tbody", {}, rows)))));
