@@ -107,7 +107,7 @@ def test_a_run_brings_its_data_and_the_weight_of_its_divergence(models, runs) ->
     found = polariscope.examine("latest", measured=[])
     assert found.representation.count == len(MiniSprites())
     assert found.variables[0].predicted_var is not None  # the audit, which needs the objective's beta
-    assert any(run.id in note and "held-out data alike" in note for note in found.notes)
+    assert any(run.id in note and "both training and held-out" in note for note in found.notes)
     given = polariscope.examine(run, MiniSprites(), measured=[])
     assert np.array_equal(found.representation.mean, given.representation.mean)
     assert polariscope.represent("latest").count == len(MiniSprites())
@@ -117,7 +117,7 @@ def test_a_run_brings_its_data_and_the_weight_of_its_divergence(models, runs) ->
 def test_data_that_nobody_gave_is_asked_for(runs) -> None:
     with pytest.raises(ValueError, match="there is no data to look at Net with: give a world or its name, an array"):
         polariscope.examine(Net())
-    with pytest.raises(ValueError, match="give the data as well"):
+    with pytest.raises(ValueError, match="give the data too"):
         polariscope.examine(runs[1], factors=[1, 2])
 
 

@@ -227,9 +227,9 @@ NAMES = {"kinds": ("contrast",)}
         (bright, greys(), {"count": 0}, "at least 1 example"),
         (bright, ArrayWorld(np.zeros((4, 12, 12), np.uint8)), NAMES, "give data with labels"),
         (bright, ArrayWorld(np.zeros((4, 5)), [0, 1, 0, 1]), NAMES, r"have shape \(5,\): use a world of images"),
-        (bright, Task(greys(), "label", "values"), NAMES, "asks for the number label"),
-        (Linear(3), noisy_world(), NAMES, "scores 3 classes, and the data has 8"),
-        (Linear(6), noisy_world(3, 30, (1, 4, 9)), NAMES, "scores 6 classes, and the data has 3"),
+        (bright, Task(greys(), "label", "values"), NAMES, "this world has the number label"),
+        (Linear(3), noisy_world(), NAMES, "has 3 classes, and the data has 8"),
+        (Linear(6), noisy_world(3, 30, (1, 4, 9)), NAMES, "has 6 classes, and the data has 3"),
         (
             lambda x: x[:1].flatten(1),
             greys(),

@@ -198,7 +198,7 @@ def test_a_collapsed_network_is_named() -> None:
     dead = mlp(5, (8,), 2)
     with torch.no_grad():
         dead.dense1.bias.fill_(-1e3)
-    with pytest.raises(ValueError, match="to the final kernel all examples are alike"):
+    with pytest.raises(ValueError, match="the final kernel is the same for all examples"):
         diagnose(mlp(5, (8,), 2), dead, stripe(60, 1), stripe(60, 2))
 
 

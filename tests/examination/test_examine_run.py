@@ -38,7 +38,7 @@ def files(run: Run) -> set[str]:
 @pytest.mark.parametrize(
     ("part", "sentence", "most"),
     [
-        ("all", "held-out data alike", 1296),
+        ("all", "both training and held-out", 1296),
         ("held-out", "was not trained on", 324),
         ("training", "training data.", 972),
     ],

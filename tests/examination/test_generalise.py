@@ -188,11 +188,11 @@ def test_a_module_is_left_as_it_came_and_its_own_task_is_asked() -> None:
 
 def test_what_cannot_be_evaluated_is_refused_in_a_sentence() -> None:
     world = Told()
-    with pytest.raises(ValueError, match=r"gives 2 numbers .*, but the task has 3 targets \(a, b, c\);"):
+    with pytest.raises(ValueError, match=r"returns 2 numbers .*, but the task has 3 targets \(a, b, c\);"):
         generalise(lambda x: truth(x)[:, :2], world, SPLIT)
-    with pytest.raises(ValueError, match="gives 19 numbers .* it predicts classes, but values are needed"):
+    with pytest.raises(ValueError, match="returns 19 numbers .* it predicts classes, but values are needed"):
         generalise(lambda x: torch.zeros(len(x), sum(SIZES)), world, SPLIT)
-    with pytest.raises(ValueError, match="asks for classes of a, c: use Task"):
+    with pytest.raises(ValueError, match="has classes of a, c: use Task"):
         generalise(truth, Task(world, "a,c", "classes"), SPLIT)
     with pytest.raises(ValueError, match="holds nothing out"):
         generalise(truth, world, RandomSplit(0.0))

@@ -65,7 +65,7 @@ def test_the_figures_show_the_alphas_and_correlations_of_the_tables() -> None:
 def test_categories_that_never_move_are_left_out_and_said() -> None:
     found = examine_transitions(Pairs(Squares(scales=1), "lap"), count=2000)
     assert found.names == ("x", "y")
-    assert found.findings().notes == ["scale never changes here and was left out."]
+    assert found.findings().notes == ["scale never changes here and was skipped."]
 
 
 def test_the_document_has_every_figure_and_the_changes() -> None:
@@ -111,7 +111,7 @@ def test_videos_that_show_nothing_are_refused_in_a_sentence(tmp_path, capsys, ma
 
 def test_a_world_without_time_is_refused(capsys) -> None:
     assert main(["transitions", "squares"]) == 2
-    assert "nothing that moves" in capsys.readouterr().err
+    assert "has no changes in time" in capsys.readouterr().err
 
 
 def test_the_page_is_small() -> None:

@@ -411,8 +411,7 @@ def _predictions(
         names = ", ".join(factor.name for factor in asked)
         hint = ": it predicts classes, but values are needed" if predicted.shape[1] == classes else ""
         raise ValueError(
-            f"{subject.name} returns {predicted.shape[1]} numbers per observation, but the task has {len(asked)} "
-            "targets "
-            f'({names}){hint}; train it to regress Task(world, "all", "values")'
+            f"{subject.name} returns {predicted.shape[1]} numbers per observation, but the task has "
+            f'{len(asked)} targets ({names}){hint}; train it to regress Task(world, "all", "values")'
         )
     return predicted
