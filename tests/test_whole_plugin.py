@@ -9,6 +9,7 @@ import pytest
 from polariscope import plugins
 from polariscope.cli import commands, main
 from polariscope.examination.catalogue import examinations
+from polariscope.examination.next_steps import offers
 from polariscope.findings import Findings, Part, Shown
 from polariscope.lab.run_documents import kept_findings
 from polariscope.lab.store import Store
@@ -16,6 +17,7 @@ from polariscope.manipulation.manipulation import manipulations
 from polariscope.nets.model import models
 from polariscope.objectives.objective import objectives
 from polariscope.testing import check_view, check_world
+from polariscope.user_code import load_source
 from polariscope.worlds.world import worlds
 
 PLUGIN = '''
@@ -205,6 +207,17 @@ def main(arguments):
                         facts={"stained": stained})
     return answer(findings, keep_findings(findings, "count-stains", out=options.out), options.json)
 '''
+MORE = """
+
+@examinations.register("spread", "how far codes spread", needs="codes")
+def spread(subject, world):
+    raise NotImplementedError
+
+
+@commands.register("stain-note", "note something about a run", group="examination", needs="run")
+def note(arguments):
+    raise NotImplementedError
+"""
 OWN = '''
 import torch
 
@@ -283,6 +296,31 @@ def test_one_of_everything_is_used_from_the_command_line(run, capsys) -> None:
     assert (own["accuracy"], own["report"]) == (1.0, "areas.html"), "and for a module of the user's"
     changed = run("manipulate", "mini-sprites", "--kind", "brighter", "--share", "0.25", "--count", "30")
     assert changed["max_norm"] == pytest.approx(0.025, abs=0.5 / 255), "a quarter of the bound, in steps of bytes"
+
+
+def test_what_can_be_done_next_with_a_run_includes_a_plug_ins_examination(run, capsys) -> None:
+    Path("mine.py").write_text(PLUGIN + MORE, encoding="utf-8")
+    words = [*("--training.steps", "2", "--model.hidden", "2", "--plugin", "mine.py")]
+    assert main(["train", "stains", "--objective", "brier", "--model", "pixelwise", *words]) == 0
+    mine = Path("mine.py").resolve()
+    (made,) = Store(Path("runs")).runs()
+    last = capsys.readouterr().out.splitlines()[-1]
+    after = f"{made.id} --plugin {mine}"
+    assert last == f"next: polariscope areas {after} or polariscope stain-note {after}", "spread needs codes"
+    assert [place.name for place in offers() if place.needs == "codes"] == ["examine", "spread"]
+    with pytest.raises(ValueError, match="needs 'kodes': did you mean 'codes'"):
+        examinations.register("odd", needs="kodes")
+
+
+def test_a_file_can_be_a_plug_in_and_name_the_model(run, capsys) -> None:
+    Path("mine.py").write_text(PLUGIN + OWN + "\n\nmade = bright()\n", encoding="utf-8")
+    for name in ("bright", "made"):
+        told = run("areas", f"mine.py:{name}", "stains", "--count", "3", "--out", f"{name}.html")
+        assert told["accuracy"] == 1.0
+    module = plugins.module_of("mine.py")
+    assert worlds.get("stains") is module.Stains, "the file was run once"
+    assert load_source("mine.py:made") is not module.made, "each model has weights of its own"
+    assert plugins.module_of("own.py") is None
 
 
 def test_what_it_brings_keeps_the_contracts(run, capsys) -> None:

@@ -26,6 +26,7 @@ from polariscope.user_code import UserCodeError, import_file, in_words, user_cod
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
+    from types import ModuleType
 
 GROUP = "polariscope.plugins"
 
@@ -77,8 +78,7 @@ def sources() -> dict[str, tuple[str, bytes]]:
 def _load(path: Path, source: bytes, digest: str) -> None:
     if _FILES.get(str(path)) == digest:
         return
-    # The same name in every process, so that what it makes can be sent from one to another.
-    name = f"plugin_{re.sub(r'[^0-9a-zA-Z]', '_', path.stem)}_{hashlib.sha256(bytes(path)).hexdigest()[:8]}"
+    name = _module_name(path)
     sys.modules.pop(name, None)
     try:
         import_file(path, name, source)
@@ -86,6 +86,17 @@ def _load(path: Path, source: bytes, digest: str) -> None:
         sys.modules.pop(name, None)
         raise
     _FILES[str(path)] = digest
+
+
+def _module_name(path: Path) -> str:
+    """The same in every process, so that what a plug-in makes can be sent from one to another."""
+    return f"plugin_{re.sub(r'[^0-9a-zA-Z]', '_', path.stem)}_{hashlib.sha256(bytes(path)).hexdigest()[:8]}"
+
+
+def module_of(file: Path | str) -> ModuleType | None:
+    """The module of a file that was loaded as a plug-in."""
+    path = Path(os.path.abspath(Path(file).expanduser()))
+    return sys.modules.get(_module_name(path)) if str(path) in _FILES else None
 
 
 def load_all(files: Mapping[str, str]) -> None:

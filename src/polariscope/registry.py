@@ -20,7 +20,7 @@ import os
 import re
 import types
 import typing
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from fnmatch import fnmatchcase
 from functools import cache
 from typing import Any, Generic, NamedTuple, TypeVar
@@ -95,10 +95,12 @@ class Place(NamedTuple):
     module: str
     summary: str = ""
     group: str = ""
+    needs: str = ""
 
 
 _DECORATOR = re.compile(
-    r'^@(\w+)\.register\(\s*"([^"]+)"(?:,\s*"([^"]+)")?(?:,\s*group="([^"]+)")?,?\s*\)', re.MULTILINE
+    r'^@(\w+)\.register\(\s*"([^"]+)"(?:,\s*"([^"]+)")?(?:,\s*group="([^"]+)")?(?:,\s*needs="([^"]+)")?,?\s*\)',
+    re.MULTILINE,
 )
 
 
@@ -118,8 +120,8 @@ def places() -> dict[str, list[Place]]:
             if b".register(" in source:
                 parts = os.path.relpath(file, root).removesuffix(".py").split(os.sep)
                 module = ".".join(["polariscope", *parts]).removesuffix(".__init__")
-                for registry, name, summary, group in _DECORATOR.findall(source.decode()):
-                    by_registry.setdefault(registry, []).append(Place(name, module, summary, group))
+                for registry, name, *about in _DECORATOR.findall(source.decode()):
+                    by_registry.setdefault(registry, []).append(Place(name, module, *about))
     return by_registry
 
 
@@ -127,22 +129,26 @@ class Catalogue(Generic[E]):
     """Names to entries of one kind: classes or functions. Their modules are imported when they are first used.
 
     ``kind`` is the noun for error sentences. The variable that holds the catalogue has the plural of that noun as its
-    name, since decorators are found by it.
+    name, since decorators are found by it. ``abilities`` are the words in which entries say what they need.
     """
 
-    def __init__(self, kind: str, *, plural: str = "") -> None:
+    def __init__(self, kind: str, *, plural: str = "", abilities: Collection[str] = ()) -> None:
         self.kind = kind
         self.plural = plural or f"{kind}s"
+        self.abilities = abilities
         self._entries: dict[str, E | Place] = {}
         self._registered: dict[str, E] = {}
         self._about: dict[str, Place] = {}
         self._discovered = False
 
-    def register(self, name: str, summary: str = "", group: str = "") -> Callable[[E], E]:
+    def register(self, name: str, summary: str = "", group: str = "", needs: str = "") -> Callable[[E], E]:
         """Decorator that files a class or function under ``name``.
 
-        The summary is the line about it in lists that do without an import; ``group`` is the heading it stands under.
+        The summary is the line about it in lists that do without an import; ``group`` is the heading it stands under,
+        and ``needs`` says what it can be used on, in words of the catalogue.
         """
+        if unknown := set(needs.split()) - set(self.abilities):
+            raise ValueError(f"the {self.kind} {name!r} needs {unknown.pop()!r}: {nearest(needs, self.abilities)}")
 
         def put(entry: E) -> E:
             module, qualname = entry.__module__, getattr(entry, "__qualname__", "")
@@ -150,7 +156,7 @@ class Catalogue(Generic[E]):
                 self._discover()  # a name that is taken is then refused where the user can do something about it
             self._refuse_second(name, module, qualname)
             self._entries[name] = self._registered[name] = entry
-            self._about[name] = Place(name, module, summary, group)
+            self._about[name] = Place(name, module, summary, group, needs)
             return entry
 
         return put

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import importlib.util
 import inspect
 import sys
@@ -73,14 +74,17 @@ def load_source(reference: str) -> Any:
     path = Path(file).expanduser()
     if not path.is_file():
         raise ValueError(f"there is no file {file}")
-    module = import_file(path, path.stem)
+    from polariscope import plugins  # which is made of this module
+
+    plugin = plugins.module_of(path)  # what a plug-in registers is registered once
+    module = import_file(path, path.stem) if plugin is None else plugin
     try:
         thing = getattr(module, name)
     except AttributeError as error:
         known = [key for key, value in vars(module).items() if callable(value) and not key.startswith("_")]
         raise ValueError(f"{file} has no {name!r}; it has {', '.join(known) or 'nothing to call'}") from error
     if not (isinstance(thing, type) or inspect.isfunction(thing)) or (inspect.isfunction(thing) and _required(thing)):
-        return thing
+        return thing if plugin is None else copy.deepcopy(thing)  # as new as from a file that is run again
     missing = _required(thing)
     if missing:
         raise ValueError(

@@ -363,7 +363,8 @@ def test_what_can_be_done_next_is_what_the_model_can_do(run, small, tmp_path) ->
     code, out, err = run("train", "sprites", *words, "--training.batch-size", "4")
     assert code == 0, err
     (found,) = Store(tmp_path / "runs").runs()
-    following = f"polariscope robustness {found.id} or polariscope kernel {found.id}"
+    names = ("corruptions", "kernel", "robustness")
+    following = " or ".join(f"polariscope {name} {found.id}" for name in names)
     assert out.splitlines()[-1] == f"next: {following}"
     code, _, err = run("examine", found.id)
     assert (code, err) == (

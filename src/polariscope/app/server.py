@@ -33,6 +33,7 @@ from polariscope.app.opened_runs import (
     own_threads,
     told_space,
 )
+from polariscope.examination.next_steps import offers
 from polariscope.examination.played_attack import play_attack
 from polariscope.lab.labels import check_name, label
 from polariscope.lab.store import Store
@@ -54,8 +55,6 @@ FILES = {
     ),
 }
 """Everything that is served as it is: a name that is not here is not looked for anywhere."""
-COMMANDS = ("examine", "kernel", "robustness", "generalise", "corruptions")
-"""Examinations that can be started from the page."""
 QUICK = {"robustness": ["--budget", "quick", "--count", "50", "--corrupted", "200"]}
 MOST_POINTS = 600
 """Points of a learning curve that are sent: a screen has no more."""
@@ -332,8 +331,9 @@ def stop(request: Request, run_id: str) -> Response:
 def start(request: Request, run_id: str, wish: Start) -> Response:
     """An examination of a run, as the command line does it with its usual options (quick ones where it is long)."""
     run = _runs(request).run(run_id)
-    if wish.command not in COMMANDS:
-        raise ValueError(f"expected one of {', '.join(COMMANDS)}; got {one_line(wish.command)!r}")
+    known = [place.name for place in offers()]
+    if wish.command not in known:
+        raise ValueError(f"expected one of {', '.join(known)}; got {one_line(wish.command)!r}")
     job = _jobs(request).start([wish.command, run.id, *QUICK.get(wish.command, [])], run.id)
     return answer(job.about())
 

@@ -11,20 +11,17 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 
 from polariscope import plugins
 from polariscope.command import again, carrying_out
-from polariscope.examination.catalogue import examinations
+from polariscope.examination.catalogue import Command, examinations
+from polariscope.examination.catalogue import commands as commands
 from polariscope.interrupts import terminated_as_interrupted
 from polariscope.memory import available_memory, keep_freed_memory
 from polariscope.printable import say, spell_out
-from polariscope.registry import Catalogue
 
-Command = Callable[[list[str]], int]
-"""From the arguments after the name of the command to an exit code."""
-commands: Catalogue[Command] = Catalogue("command")
 GROUPS = ("start", "data", "training", "examination", "publications")
 """Headings of the overview in their order; any other heading follows, and commands without one come last."""
 

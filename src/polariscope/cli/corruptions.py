@@ -54,6 +54,7 @@ OF_DATA = [
     "corruptions",
     "measure how robust a classifier is to noise, blur, weather and other corruptions",
     group="examination",
+    needs="class images",
 )
 def main(arguments: list[str]) -> int:
     arguments = list(arguments)

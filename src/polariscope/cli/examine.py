@@ -53,7 +53,10 @@ class Options(ModelFlags):
 
 
 @commands.register(
-    "examine", "examine a trained model: latent variables, measures, traversals, in a report", group="examination"
+    "examine",
+    "examine a trained model: latent variables, measures, traversals, in a report",
+    group="examination",
+    needs="codes",
 )
 def main(arguments: list[str]) -> int:
     arguments = list(arguments)

@@ -69,7 +69,9 @@ class Options(GeneralisationTest, PlaceOptions):
     """Print JSON for machines."""
 
 
-@commands.register("generalise", "test a model on factor values and combinations it never saw", group="examination")
+@commands.register(
+    "generalise", "test a model on factor values and combinations it never saw", group="examination", needs="values"
+)
 def main(arguments: list[str]) -> int:
     arguments = list(arguments)
     names = list(iter(lambda: take_first(arguments), None))

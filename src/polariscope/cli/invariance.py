@@ -61,7 +61,10 @@ class Options:
 
 
 @commands.register(
-    "invariance", "test whether a model keeps a property when the rest of its code changes", group="examination"
+    "invariance",
+    "test whether a model keeps a property when the rest of its code changes",
+    group="examination",
+    needs="property",
 )
 def main(arguments: list[str]) -> int:
     arguments = list(arguments)

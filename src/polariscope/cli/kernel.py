@@ -68,7 +68,9 @@ class Settings(KernelLook, KernelTraining):
         KernelLook.__post_init__(self)
 
 
-@commands.register("kernel", "diagnose whether a classifier is lazy or learns features", group="examination")
+@commands.register(
+    "kernel", "diagnose whether a classifier is lazy or learns features", group="examination", needs="class"
+)
 def main(arguments: list[str]) -> int:
     arguments = list(arguments)
     name, data = take_first(arguments), take_data(arguments)

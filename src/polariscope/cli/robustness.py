@@ -66,6 +66,7 @@ OF_DATA = [
     "robustness",
     "measure how robust a classifier is to corruptions, noise and attacks, with bounds and warnings",
     group="examination",
+    needs="class images",
 )
 def main(arguments: list[str]) -> int:
     arguments = list(arguments)

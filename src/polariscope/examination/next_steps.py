@@ -7,39 +7,57 @@ from pathlib import Path
 from typing import Any
 
 from polariscope import plugins
+from polariscope.examination.catalogue import ABILITIES, commands, examinations
 from polariscope.lab.store import Run
 from polariscope.objectives.predict import Regress
+from polariscope.registry import Place
 from polariscope.subjects import as_subject
 from polariscope.training.config import RunConfig
 from polariscope.training.run import architecture_of, build_model, config_of
 from polariscope.worlds.targets import targets_of
 
 
+def abilities(config: RunConfig, network: Any) -> set[str]:
+    """What a run of this configuration has of :data:`~polariscope.examination.catalogue.ABILITIES`."""
+    targets = targets_of(config.world) if "target" in config.objective.needs else ()
+    split = hasattr(network, "property_of") and getattr(network, "property_latents", 0) < getattr(network, "latents", 0)
+    has = {
+        "codes": as_subject(network).encodes is not None,
+        "property": split,
+        "class": len(targets) == 1 and targets[0].kind == "class",
+        "values": isinstance(config.objective, Regress),
+        "images": len(config.world.shape) == 3,
+        "run": True,
+    }
+    return {name for name, there in has.items() if there}
+
+
+def offers() -> list[Place]:
+    """Examinations and commands that take a run alone, ours and those of plug-ins, with what they need of it."""
+    known = [place for place in commands.about() if place.needs]
+    known += [place._replace(needs=place.needs or "run") for place in examinations.about()]
+    order = list(ABILITIES)
+    return sorted(known, key=lambda place: (min(map(order.index, place.needs.split())), place.name))
+
+
 def next_commands(config: RunConfig, network: Any = None) -> list[str]:
-    """Commands that accept a run of this configuration, the most informative first. What a model can do is read from
-    its ``network``, which is built if it is not given.
+    """Commands that accept a run of this configuration. What a model can do is read from its ``network``, which is
+    built if it is not given.
 
     >>> from polariscope.nets.predictors import LeNet
     >>> from polariscope.objectives.predict import Classify
     >>> from polariscope.worlds.renderers.mini_sprites import MiniSprites
     >>> next_commands(RunConfig(MiniSprites())), next_commands(RunConfig(MiniSprites(), Classify(), LeNet()))
-    (['examine'], ['robustness', 'kernel'])
+    (['examine'], ['corruptions', 'kernel', 'robustness'])
     """
-    network = build_model(config) if network is None else network
-    targets = targets_of(config.world) if "target" in config.objective.needs else ()
-    commands = ["examine"] if as_subject(network).encodes is not None else []
-    if len(targets) == 1 and targets[0].kind == "class":
-        commands += ["robustness"] if len(config.world.shape) == 3 else []
-        commands += ["kernel"]
-    if isinstance(config.objective, Regress):
-        commands += ["generalise"]
-    return commands
+    able = abilities(config, build_model(config) if network is None else network)
+    return [place.name for place in offers() if able.issuperset(place.needs.split())]
 
 
 def said_next(run: Run) -> str:
     """Commands to paste into a shell; if no examination fits the run, the command that shows its learning curves."""
-    commands = next_commands(config_of(run), architecture_of(run))
-    words = [["polariscope", command, run.id] for command in commands] or [["polariscope", "runs", "curves", run.id]]
+    names = next_commands(config_of(run), architecture_of(run))
+    words = [["polariscope", name, run.id] for name in names] or [["polariscope", "runs", "curves", run.id]]
     folder = run.path.parent
     more = [*plugins.flags(), *([] if folder == Path("runs") else ["--runs", str(folder)])]
     return " or ".join(shlex.join([*command, *more]) for command in words)

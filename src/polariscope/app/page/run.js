@@ -38,8 +38,8 @@ export async function runPage(place, [id, wanted], onLeave) {
     controls.replaceChildren(...[
       can && ["interrupted", "queued", "failed", "diverged"].includes(about.status) ? action("Resume the training", "resume", "main") : null,
       can && about.status === "running" ? action("Stop the training", "stop") : null,
-      ...(about.trained && about.status !== "running" ? about.commands.filter((c) => ["examine", "kernel", "robustness"].includes(c)) : []).map((command) =>
-        h("button", { type: "button", disabled: busy, onclick: () => act(of(id, "/start"), { command }) }, { examine: "Examine it", kernel: "Diagnose its kernels", robustness: "Measure its robustness" }[command])),
+      ...(about.trained && about.status !== "running" ? about.commands : []).map((command) =>
+        h("button", { type: "button", disabled: busy, onclick: () => act(of(id, "/start"), { command }) }, { examine: "Examine it", kernel: "Diagnose its kernels", robustness: "Measure its robustness", corruptions: "Corrupt its images", generalise: "Test its generalisation", invariance: "Test its invariance" }[command] || `Run ${command}`)),
       can && about.trained ? h("a", { href: `#/compare/${encodeURIComponent(id)}` }, "Compare with …") : null,
     ].filter(Boolean));
     jobs.replaceChildren(...about.jobs.slice(-2).map((job) => h("p", { class: "hint", role: "status" }, badge(job.state), ` ${job.command}`, job.lines.length ? h("span", { class: "small" }, job.lines.at(-1)) : null)));
