@@ -90,7 +90,7 @@ def draw_heat(picture: NDArray[np.float64], shares: ArrayLike, thresholds: Seque
         if np.isfinite(p).any() and np.nanmin(p) < tau < np.nanmax(p):
             left.contour(p, [tau], colors=[LIGHT[colour]], linewidths=1)
         left.plot([], [], color=LIGHT[colour], linewidth=1, label=f"threshold {tau:g}")
-    left.legend(fontsize="small", loc="lower left")
+    left.legend(fontsize="small", loc="lower left", frameon=True, facecolor="white", framealpha=0.85)
     figure.colorbar(heat, ax=right, label="probability")
     right.set_title(title)
     for axes in (left, right):
