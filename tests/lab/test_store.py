@@ -285,7 +285,7 @@ def test_a_pipe_in_the_place_of_a_record_keeps_nobody_waiting(store) -> None:
     assert store.runs() == [good]
     assert "run.json is no regular file" in store.problems[0]
     os.mkfifo(good.path / "metrics.parquet")
-    with pytest.raises(ValueError, match="metrics.parquet is no regular file"):
+    with pytest.raises(ValueError, match="metrics.parquet is not a regular file"):
         good.metrics()
 
 
@@ -336,7 +336,7 @@ def test_a_half_made_run_of_an_earlier_version_is_in_nobodys_way(store) -> None:
     (store.root / "photos" / "me.jpg").write_text("me")
     assert store.create(CONFIG, "x", run_id="empty").config == CONFIG
     assert store.create(CONFIG, "x", run_id="drafted").config == CONFIG
-    with pytest.raises(ValueError, match="photos that is no run, where the run of that name belongs: move it away"):
+    with pytest.raises(ValueError, match="photos is not a run, and has the name of this run: move it away"):
         store.create(CONFIG, "x", run_id="photos")
     assert (store.root / "photos" / "me.jpg").read_text() == "me"
 

@@ -136,7 +136,7 @@ def test_layers_of_another_grid_are_aligned_by_coordinates() -> None:
 def test_a_foreign_network_says_how_far_it_looks(tmp_path: Path) -> None:
     torch.manual_seed(0)
     foreign = torch.nn.Conv2d(3, 3, 5, padding=2)
-    with pytest.raises(ValueError, match="does not say how far around a pixel it looks"):
+    with pytest.raises(ValueError, match="does not declare its halo"):
         map_raster(foreign, raster(), tmp_path, SETTINGS)
     first, second = (
         map_raster(Stitched(foreign, halo=2), raster(), tmp_path / str(n), MapSettings(2, 0.3, window=n))
@@ -150,7 +150,7 @@ def test_bad_input_is_one_sentence(tmp_path: Path) -> None:
     for bad, words in (
         (sixteen, "numbers of type uint16, whose scale is not known"),
         (raster(bands=4), "has 4 bands, and the network was trained on 3"),
-        (raster(20, 20), "looks at 32 x 32 at once"),
+        (raster(20, 20), "needs 32 x 32 pixels at once"),
     ):
         with pytest.raises(ValueError, match=words):
             map_raster(network(), bad, tmp_path / "bad", SETTINGS)
@@ -187,7 +187,7 @@ def test_without_the_extra_a_sentence_says_what_to_install(tmp_path: Path, monke
 def test_a_network_that_looks_at_the_whole_image_is_not_stitched(tmp_path: Path) -> None:
     from polariscope.nets.probabilistic_unet import ProbabilisticUNet
 
-    with pytest.raises(ValueError, match="looks at an image as a whole"):
+    with pytest.raises(ValueError, match="uses the whole image for each pixel"):
         map_raster(ProbabilisticUNet(3, 3, 2, 2), raster(), tmp_path, SETTINGS)
 
 

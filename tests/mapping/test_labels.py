@@ -98,7 +98,7 @@ def test_raster_and_colour_labels(tmp_path: Path) -> None:
             lambda p: write(p / "l.gpkg", [shapely.Polygon([(0, 0), (9, 9), (9, 0), (0, 9)])], ["soil"]),
             "polygon 1 is not valid .Self-intersection",
         ),
-        (lambda p: write(p / "l.gpkg", [blob(9, 9, 3)], ["soil"], "what"), "an attribute that says the class"),
+        (lambda p: write(p / "l.gpkg", [blob(9, 9, 3)], ["soil"], "what"), "an attribute that names the class"),
         (lambda p: write(p / "l.gpkg", [blob(9, 9, 3)], ["rock"]), "class 'rock' is not known; the classes are"),
     ],
 )

@@ -228,7 +228,7 @@ def test_bad_input_is_one_sentence_on_the_command_line(place: Path, tmp_path: Pa
     layers = ["--layers", str(place / "valley" / "layers" / "heights.tif")]
     for words, sentence in (
         ([raster("bands.tif", pixels[:2]), *layers], "has 8 bands, and the run was trained on 9"),
-        ([raster("small.tif", pixels[:, :20, :20]), *layers], "looks at 32 x 32 at once"),
+        ([raster("small.tif", pixels[:, :20, :20]), *layers], "needs 32 x 32 pixels at once"),
         ([str(cut), *layers], "cut.tif: expected"),
         ([str(tmp_path / "none.tif"), *layers], "none.tif: expected a file that can be read"),
         ([str(good)], "has 3 bands, and the run was trained on 9"),

@@ -140,7 +140,7 @@ def test_shapes_over_time_are_in_the_statistics_and_in_a_figure(tied) -> None:
         (lambda u: transition_statistics(np.where(u > 9, np.nan, u), NAMES), "rows are not: drop them"),
         (lambda u: transition_statistics(u * (1, 1, 0), NAMES), "nothing changes"),
         (lambda u: dependence(u * (1, 1, 0), NAMES), "those of area are all equal"),
-        (lambda u: transition_planes(u[:, :1], ("x",)), "planes are of two factors; got 1"),
+        (lambda u: transition_planes(u[:, :1], ("x",)), "planes need two factors; got 1"),
         (lambda u: shape_over_gap(()), "at one gap at least; got none"),
     ],
 )

@@ -1,5 +1,5 @@
 """The explorer: a page in the browser over the run store, served by ``polariscope serve``.
 
-It computes nothing by itself: what it shows comes from the functions behind the command line, and what it starts are
-commands of the command line in processes of their own.
+It computes nothing by itself: it shows results of the functions behind the command line, and starts commands of the
+command line in processes of their own.
 """

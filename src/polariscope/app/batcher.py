@@ -1,4 +1,4 @@
-"""Codes that several visitors ask about at the same moment go through the decoder together."""
+"""Codes that several visitors send at the same moment go through the decoder in one batch."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MOST = 256
 
 
 class Batcher:
-    """Waits for nothing: what comes while a pass is under way forms the next one."""
+    """It never waits: codes that arrive during a pass form the next batch."""
 
     def __init__(self, decode: Callable[[NDArray[np.float32]], NDArray[Any]]) -> None:
         self.decode = decode

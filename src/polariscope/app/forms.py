@@ -14,7 +14,7 @@ from polariscope.worlds.world import worlds
 
 
 def forms() -> dict[str, Any]:
-    """Worlds that need nothing else, and objectives with those of their settings that are numbers."""
+    """Worlds whose settings have defaults, and objectives with their numeric settings."""
     plain = [name for name in worlds.names() if not required(worlds.get(name))]
     return {
         "worlds": [{"name": name, "about": _about(worlds.get(name))} for name in plain],
@@ -30,10 +30,10 @@ def forms() -> dict[str, Any]:
 def config_from(
     world: str, objective: str, settings: Mapping[str, float], steps: int, latents: int | None, seed: int
 ) -> RunConfig:
-    """The configuration that a form asks for. A world is named, never a path: the page reads no file of its own
-    choice."""
+    """The configuration that a form describes. It names a registered world, never a path: the page cannot choose a file
+    to read."""
     if world not in worlds.names() or objective not in objectives.names():
-        raise ValueError("expected a world and an objective of those the page lists")
+        raise ValueError("expected a world and an objective that the page lists")
     kinds = {entry["name"]: entry["whole"] for entry in _numbers(objectives.get(objective))}
     unknown = set(settings) - set(kinds)
     if unknown:

@@ -1,9 +1,8 @@
-"""Who may ask the explorer, and for what: checked before any route is.
-
-A page on the internet that is open in the same browser can send requests to this machine. So a request needs a Host
-that names this server (no other name can be pointed at it), it may not come from another origin, and it says what it
-is in JSON. A server that other machines can reach needs a token as well. Answers tell the browser to load nothing from
-elsewhere, to run no script that is not ours, and to let no other page look in.
+"""Checks of every request to the explorer, before any route runs. A page on the internet that is open in the same
+browser can send requests to this machine. So the Host of a request must name this server (a foreign name that points at
+it is refused), the request must not come from another origin, and its body must be JSON. A server that other machines
+can reach also needs a token. Response headers tell the browser to load nothing from other sites, to run no foreign
+script, and to embed the page nowhere.
 """
 
 from __future__ import annotations
@@ -30,12 +29,12 @@ POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; connect-src 'self'; "
     "frame-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
-"""For our own page: no script or style but ours, nothing from elsewhere, and no other page around it."""
+"""For the explorer's page: only its own scripts and styles, nothing from other sites, and no embedding."""
 DOCUMENT_POLICY = (
     "sandbox; default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'; "
     "frame-ancestors 'self'"
 )
-"""For a report out of a run folder, which may be a stranger's: no script at all, and an origin of its own."""
+"""For a report from a run folder, which may be a stranger's: no scripts, and an origin of its own."""
 HEADERS = {
     "x-content-type-options": "nosniff",
     "referrer-policy": "no-referrer",
@@ -67,8 +66,8 @@ def check_binding(host: str, token: str) -> None:
         )
     if not token and not is_loopback(host):
         raise ValueError(
-            f"{host} can be reached by other machines, and whoever reaches the explorer can start trainings here: give "
-            "--token auto, or leave --host out to serve this machine alone"
+            f"{host} can be reached by other machines, and anyone who reaches the explorer can start trainings here: "
+            "give --token auto, or leave --host out to serve this machine alone"
         )
 
 
@@ -109,19 +108,19 @@ class Guard:
     def _refusal(self, scope: Scope, headers: dict[str, str]) -> tuple[int, str] | None:
         host = headers.get("host", "")
         if self.hosts is not None and host.lower() not in self.hosts:
-            return 421, "this explorer is asked for by the name of this machine only"
+            return 421, "the Host header does not name this machine"
         origin = headers.get("origin")
         if origin is not None and origin not in (f"http://{host}", f"https://{host}"):
-            return 403, "another page may not ask this explorer"
+            return 403, "requests from other pages are refused"
         site = headers.get("sec-fetch-site", "same-origin")
         navigates = headers.get("sec-fetch-mode") == "navigate" and headers.get("sec-fetch-dest") == "document"
         opens = scope["method"] == "GET" and scope["path"] == "/" and navigates
         if site not in ("same-origin", "none") and not opens:
-            return 403, "another page may not ask this explorer"
+            return 403, "requests from other pages are refused"
         if scope["method"] not in ("GET", "HEAD", "POST"):
             return 405, "the explorer answers GET and POST"
         if scope["method"] == "POST" and headers.get("content-type", "").split(";")[0].strip() != "application/json":
-            return 415, "what is sent to the explorer is JSON"
+            return 415, "the body of a request must be JSON"
         length = headers.get("content-length", "0")
         if not length.isdecimal() or int(length) > LARGEST_BODY:
             return 413, f"a request has at most {LARGEST_BODY:,} bytes"

@@ -1,7 +1,6 @@
 """Commands that the explorer starts: each is a ``polariscope`` command in a process of its own, stopped as by Ctrl-C.
 
-So what is started here is what the command line does: a training saves its state when it is stopped, and goes on to
-the same bits.
+They behave as on the command line: a training saves its state when it is stopped, and resumes to the same bits.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ MOST_AT_ONCE = 4
 MOST_KEPT = 50
 LINES = 40
 GRACE = 10.0
-"""Seconds that a command has to save what it can."""
+"""Seconds that a command has to save its state."""
 
 
 @dataclass
@@ -102,10 +101,10 @@ class Jobs:
         return job
 
     def stop(self, number: int) -> Job:
-        """Stop a command as Ctrl-C does: it saves what it has."""
+        """Stop a command as Ctrl-C does: it saves its state."""
         job = self._jobs.get(number)
         if job is None:
-            raise ValueError(f"there is no command number {number} of this explorer")
+            raise ValueError(f"this explorer has no command number {number}")
         if job.process.poll() is None:
             job.stopped = True
             job.process.send_signal(signal.SIGINT)

@@ -1,4 +1,4 @@
-"""Runs as the explorer looks at them: their rows, their pages, and the models that are open."""
+"""Runs as the explorer shows them: their rows, their pages, and the models that are open."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ COLUMNS = (
     *("id", "name", "tags", "kind", "status", "data", "created", "objective", "model", "step", "held_out_loss"),
     *("train_loss", "training_steps", "training_seed", "measures_mig"),
 )
-"""What the table of runs shows."""
+"""Columns of the table of runs."""
 EXAMPLES = 1500
 """Examples on the map."""
 MOST_OPEN = 4
@@ -49,7 +49,7 @@ T = TypeVar("T")
 
 
 class NotHere(ValueError):
-    """What was asked for does not exist."""
+    """The requested object does not exist."""
 
 
 @dataclass
@@ -87,7 +87,7 @@ class OpenedRuns:
         self._computing = threading.Lock()
 
     def run(self, run_id: str) -> Run:
-        """A run by its whole id, and by nothing else: no path is ever made of what a browser sends."""
+        """A run by its whole id, and by nothing else: no path is made from the text that a browser sends."""
         if not NAME.fullmatch(run_id) or not (self.store.root / run_id / "run.json").is_file():
             raise NotHere("there is no run of that name here")
         run = Run(self.store.root / run_id)
@@ -95,7 +95,7 @@ class OpenedRuns:
         return run
 
     def rows(self) -> tuple[list[dict[str, Any]], list[str]]:
-        """One flat row per run, the newest first, and what is wrong with folders that are none."""
+        """One flat row per run, the newest first, and the problems of folders that are not runs."""
         listing = self.store.listing()
         rows = [_told(row) for row in listing.where(columns=COLUMNS)]
         return rows[::-1], list(listing.problems)
@@ -138,7 +138,7 @@ class OpenedRuns:
         """The model of a run, loaded again when it has been trained further."""
         run = self.run(run_id)
         if not run.checkpoint.is_file():
-            raise ValueError(f"run {run.id} has no checkpoint yet: there is no trained model to look at")
+            raise ValueError(f"run {run.id} has no checkpoint yet, so there is no trained model to show")
         about = run.checkpoint.stat()
         stamp = (about.st_mtime_ns, about.st_size)
         with self._lock:
@@ -172,7 +172,7 @@ class OpenedRuns:
                 config = config_of(opened.run)
                 targets = targets_of(config.world) if "target" in config.objective.needs else ()
                 if len(targets) != 1 or targets[0].kind != "class" or len(config.world.shape) != 3:
-                    raise ValueError(f"run {run_id} does not tell one class of images: there is nothing to attack")
+                    raise ValueError(f"run {run_id} does not classify images, so it cannot be attacked")
                 world: World = Part(config.world, config.split)
                 world = world if len(world) else config.world
                 numbers = sample_numbers(world, 36)
@@ -207,7 +207,7 @@ class OpenedRuns:
 
 
 def told_space(space: LatentSpace) -> dict[str, Any]:
-    """What the page needs to know of a latent space, in JSON."""
+    """The data of a latent space for the page, in JSON."""
     rep, spread = space.representation, space.spread
     assert rep.index is not None
     low, high = np.quantile(rep.mean, (0.005, 0.995), axis=0)

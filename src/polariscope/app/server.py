@@ -1,4 +1,4 @@
-"""The routes of the explorer: each asks one function of the house, and says what it answers in JSON or as a PNG."""
+"""The routes of the explorer: each calls one function of another room, and returns its result as JSON or PNG."""
 
 from __future__ import annotations
 
@@ -222,12 +222,12 @@ def classifier(request: Request, run_id: str) -> Response:
 
 @router.post("/api/runs/{run_id}/attack")
 def attack(request: Request, run_id: str, wish: AttackWish) -> Response:
-    """An attack on one image: its steps as one picture, and what the classifier says of each."""
+    """An attack on one image: its steps as one picture, with the classifier's probabilities for each."""
     opened = _runs(request).classifier(run_id)
     found = opened.classifier
     assert found is not None
     if wish.number not in found.numbers or wish.attack not in attacks.names():
-        raise ValueError("expected an image and an attack of those the page lists")
+        raise ValueError("expected an image and an attack that the page lists")
     chosen = attacks.get(wish.attack)()
     at = int(np.flatnonzero(found.numbers == wish.number)[0])
     image = to_tensor(found.world.observe([wish.number]))[0].numpy()
@@ -282,7 +282,7 @@ def claims(request: Request) -> Response:
     if state.board is None:
         folders = [folder for folder in state.results if folder.is_dir()]
         if not folders:
-            raise NotHere("there are no results here: 'polariscope reproduce NAME' writes a table to results")
+            raise NotHere("no results here: 'polariscope reproduce NAME' writes a table to results")
         found = runs.computed(lambda: board(folders))
         state.board = {"headline": found.headline, "rows": found.records(), "problems": list(found.problems)}
     return answer(state.board)
@@ -361,7 +361,7 @@ def _sentence(error: Exception) -> Response:
         where = ".".join(str(part) for part in first["loc"][1:])
         return answer({"error": one_line(f"{where or 'the request'}: {first['msg']}")}, 422)
     if isinstance(error, HTTPException):
-        return answer({"error": "there is nothing here"}, error.status_code)
+        return answer({"error": "this page does not exist"}, error.status_code)
     return answer({"error": one_line(str(error))}, 404 if isinstance(error, NotHere) else 400)
 
 

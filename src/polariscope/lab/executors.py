@@ -1,10 +1,10 @@
-"""Many jobs at once: one small interface, and processes of this machine behind it.
+"""Many jobs at once: one small interface, implemented by processes of this machine.
 
 Small networks gain little from a second thread and lose a lot when another process is busy, so several runs go
 faster as processes of one thread each than one after the other with all threads.
 
-An :class:`Executor` takes jobs and tells what becomes of them; what to do about it (hand on reports, try again what
-died, keep order) is the same wherever the jobs are done, and is done by :func:`as_they_come`.
+An :class:`Executor` takes jobs and reports their events; the reaction (pass on reports, retry crashed jobs, keep order)
+is the same wherever the jobs run, and is implemented by :func:`as_they_come`.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ Work = Callable[[Job, Tell], Result]
 Report = Callable[[int, Any], None]
 
 GRACE = 5.0
-"""Seconds that running jobs have to save what they can before they are ended."""
+"""Seconds that running jobs have to save their state before they are ended."""
 
 
 @dataclass(frozen=True)
 class Told:
-    """A job said how far it is."""
+    """A job reported its progress."""
 
     number: int
     what: Any
@@ -51,7 +51,7 @@ class Told:
 
 @dataclass(frozen=True)
 class Done:
-    """A job came to its end."""
+    """A job finished."""
 
     number: int
     result: Any
@@ -77,23 +77,22 @@ Event = Told | Done | Failed | Died
 
 
 class Executor(Protocol):
-    """Where jobs are done. A cluster needs these three methods and nothing else."""
+    """An executor of jobs. A cluster needs only these three methods."""
 
     def submit(self, number: int, work: Work[Any, Any], job: Any) -> None:
-        """Queue ``work(job, tell)``, to be known by its number. May be called while events are read."""
+        """Queue ``work(job, tell)`` under its number. May be called while events are read."""
 
     def events(self) -> Iterator[Event]:
         """What happens, in the order it does, until no job is left."""
 
     def close(self) -> None:
-        """Forget what is queued, let what is running save itself for :data:`GRACE` seconds, and leave no process."""
+        """Drop queued jobs, give running jobs :data:`GRACE` seconds to save their state, and end all processes."""
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where jobs are done, and with what: an executor by its name, and what it needs to know.
-
-    Whatever takes a number of ``workers`` takes a place as well.
+    """Where jobs run: an executor by its name, and its settings. Every function that takes a number of ``workers`` also
+    takes a place.
     """
 
     executor: str = "processes"
@@ -123,9 +122,9 @@ def in_parallel(
 ) -> list[Result]:
     """``work(job, tell)`` for every job; results in the order of the jobs.
 
-    ``work`` is a module-level function; what it ``tell``s reaches ``report(job number, what)`` here. A failure is
-    raised once the other jobs have ended; Ctrl-C, or an exception of ``report``, ends them all. One worker (or one job)
-    runs in this process, if the executor is that of this machine's processes.
+    ``work`` is a module-level function; its calls of ``tell`` reach ``report(job number, what)`` in this process. A
+    failure is raised when the other jobs have ended; Ctrl-C, or an exception of ``report``, ends them all. One worker
+    (or one job) runs in this process, if the executor is that of this machine's processes.
     """
     report = report or (lambda number, what: None)
     place = workers if isinstance(workers, Place) else Place(workers=workers)
@@ -146,8 +145,8 @@ def in_parallel(
 def as_they_come(
     executor: Executor, work: Work[Job, Result], jobs: Sequence[Job], report: Report, deaths: int = 1
 ) -> Iterator[Done | Failed]:
-    """How each job ended, as soon as it did. A job whose process died is tried again, after the others, so many times
-    as it may die."""
+    """The end of each job, as soon as it happens. A job whose process died is tried again after the others, up to
+    ``deaths`` times."""
     for number, job in enumerate(jobs):
         executor.submit(number, work, job)
     died: Counter[int] = Counter()

@@ -1,4 +1,4 @@
-"""One process at a time writes a run: the others are told who does, or wait."""
+"""One process at a time writes a run; the others wait, or get an error that names it."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ class InUseError(ValueError):
 
 @contextmanager
 def hold(folder: Path, wait: bool = False) -> Iterator[None]:
-    """Hold a run folder, which need not exist yet; :class:`InUseError` if another does, unless ``wait`` is given.
-
-    Who holds it already may hold it again, and whatever link it was reached by. The system takes the lock back when the
-    process ends, however it ends; the lock's file stays beside the folder, because to remove it would let two in.
+    """Hold a run folder, which need not exist yet; raises :class:`InUseError` if another process holds it, unless
+    ``wait`` is given. A process that holds it may hold it again, by any link to it. The system releases the lock when
+    the process ends, even if it is killed; the lock's file stays beside the folder, because removing it could let two
+    processes in.
     """
     folder = Path(os.path.realpath(folder))
     lock = FileLock(lock_file(folder), is_singleton=True)
@@ -56,13 +56,13 @@ def hold(folder: Path, wait: bool = False) -> Iterator[None]:
 
 
 def lock_file(folder: Path) -> Path:
-    """What is locked when a run folder is held. It lies beside the folder that a link leads to."""
+    """The file that is locked when a run folder is held. It lies beside the folder that a link leads to."""
     folder = Path(os.path.realpath(folder))
     return folder.with_name(f".{folder.name}.lock")
 
 
 def is_held(folder: Path) -> bool:
-    """Whether a living process holds a run folder, this one included. Nothing is written, nobody is kept waiting."""
+    """Whether a living process holds a run folder, this one included. The test neither writes nor waits."""
     file = lock_file(folder)
     try:
         if fcntl is None:

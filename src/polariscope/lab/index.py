@@ -1,10 +1,10 @@
-"""An index of a run store: what a listing shows of every run, in one file, so that thousands are listed at once.
+"""An index of a run store: the columns of a listing for every run, in one file, so that thousands of runs are listed at
+once.
 
-The run folders are the truth and the index is a copy. A row of it counts as long as the two files it was made from,
-``run.json`` and ``labels.json``, are the same files, by their numbers on the disk, sizes and times of change.
-Everything else is read anew: new and changed runs, runs changed so lately that a clock cannot tell, runs with damaged
-files, and all runs if the index is missing, damaged, or made by other code. Where it cannot be written, only time is
-lost.
+The run folders are the truth and the index is a copy. A row is valid as long as the two files it was made from,
+``run.json`` and ``labels.json``, have the same inode numbers, sizes and times of change. All other runs are read again:
+new and changed runs, runs that changed too recently for the clock to show it, runs with damaged files, and all runs if
+the index is missing, damaged, or made by other code. If it cannot be written, listings are only slower.
 """
 
 from __future__ import annotations

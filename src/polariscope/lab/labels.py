@@ -48,10 +48,10 @@ NONE = Labels()
 
 
 def read_labels(folder: Path) -> Labels:
-    """The labels of a run folder, or a sentence about what is wrong with them."""
+    """The labels of a run folder; damaged labels are refused in one sentence."""
     try:
         if not stat.S_ISREG(os.stat(f"{folder}/{FILE}").st_mode):  # a pipe would have us wait for ever
-            raise OSError(f"{FILE} is no regular file")
+            raise OSError(f"{FILE} is not a regular file")
         with open(f"{folder}/{FILE}", "rb") as file:
             raw = file.read(LARGEST_FILE)
     except FileNotFoundError:
@@ -74,7 +74,7 @@ def read_labels(folder: Path) -> Labels:
 def label(
     store: Store, run: Run, name: str | None = None, tags: Sequence[str] | None = None, note: str | None = None
 ) -> Labels:
-    """Change what is given of a run's labels. A name is one that no other run of the store has."""
+    """Change the given labels of a run. No two runs of a store may have the same name."""
     changes: dict[str, Any] = {"name": name, "tags": None if tags is None else tuple(dict.fromkeys(tags)), "note": note}
     labels = replace(run.labels, **{key: value for key, value in changes.items() if value is not None})
     if name:

@@ -1,4 +1,4 @@
-"""The runs of a store as tables, read once: to list, to filter, and to ask anything with SQL."""
+"""The runs of a store as tables, read once: to list, to filter, and to query with SQL."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from polariscope.lab.store import METRICS, Run
 
 OWN_COLUMNS = ("id", "name", "tags", "note", "kind", "status", "data", "created", "examined_on")
 EXAMINED = ("measures_", "types_")
-"""How columns begin that come of an examination."""
+"""Prefixes of columns that come from an examination."""
 DEEPEST = 8
 """Sections within sections that become columns; what lies deeper is shown as JSON."""
 RESULTS = pa.schema(
@@ -33,12 +33,12 @@ RESULTS = pa.schema(
 MEASURED = pa.list_(pa.struct([field for field in RESULTS if field.name != "run"]))
 EXACT = {bool: pa.bool_(), int: pa.int64(), float: pa.float64(), str: pa.string()}
 CODED = b"polariscope.json"
-"""Marks a column whose values are kept as JSON."""
+"""Marks a column whose values are stored as JSON."""
 
 
 @dataclass(frozen=True)
 class Listing:
-    """Runs, oldest first, and what was wrong with folders that are none."""
+    """Runs, oldest first, and the problems of folders that are not runs."""
 
     root: Path
     table: pa.Table
@@ -52,7 +52,7 @@ class Listing:
 
     @cached_property
     def runs(self) -> list[Run]:
-        """The runs themselves, which read their records when they are asked."""
+        """The runs themselves, which read their records on first use."""
         return [Run(self.root / name) for name in self.ids]
 
     @cached_property
@@ -129,9 +129,8 @@ class Listing:
 
 
 def packed(rows: Sequence[Mapping[str, Any]], results: Sequence[Sequence[Mapping[str, Any]]]) -> pa.Table:
-    """Rows of :func:`summary` as a table, each value exactly: a column of several types is kept as JSON.
-
-    Columns are called as in the rows, behind a ``=``; ``results`` has what :func:`results_of` each run gives.
+    """Rows of :func:`summary` as a table, each value exactly: a column of several types is stored as JSON. Columns have
+    the names of the rows, after a ``=``; ``results`` has the results of :func:`results_of` for each run.
     """
     names = list(dict.fromkeys([*OWN_COLUMNS, *(name for row in rows for name in row)]))
     fields, columns = [], []
@@ -180,7 +179,7 @@ def _exact(table: pa.Table, name: str) -> list[Any]:
 
 
 def results_of(run: Run) -> Iterable[dict[str, Any]]:
-    """Every number that was measured of a run, with what it was computed on."""
+    """Every measured number of a run, with the examples it was computed on."""
     for entry in examined_of(run.record):
         about = _about(entry.on)
         for measure, value in entry.values.items():
@@ -190,7 +189,7 @@ def results_of(run: Run) -> Iterable[dict[str, Any]]:
 
 def summary(run: Run, problems: list[str] | None = None) -> dict[str, Any]:
     """One flat row per run: id, labels, status as written, time, every setting and result by its last name, and the
-    measures of its largest examination with the examples they are of."""
+    measures of its largest examination with their examples."""
     record = run.record
     row: dict[str, Any] = {}
 

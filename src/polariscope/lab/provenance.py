@@ -1,4 +1,4 @@
-"""What a number was made with: versions, machine, and the very code, so that anyone can make it again."""
+"""The origin of a number: versions, machine and code, so that anyone can reproduce it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ BLOCK = 2**18
 BLOCKS = 64
 """Samples of it, from its beginning to its end; a file of no more bytes than all of them is read whole."""
 FILES = 2**11
-"""Files of a folder whose bytes are looked at; of the others name and size count."""
+"""Files of a folder whose bytes are hashed; for the others, name and size count."""
 
 
 @lru_cache(maxsize=1)
@@ -85,8 +85,8 @@ def _processor() -> str:
 
 
 def data_record(paths: Sequence[str], whole: bool = False) -> list[dict[str, Any]]:
-    """JSON-ready: files and folders of data with their size, time and SHA-256, which is that of samples of a large one,
-    or of all its bytes if they are to be read as a ``whole``. What is not there is left out."""
+    """JSON-ready: files and folders of data with their size, time and SHA-256, which covers samples of a large file, or
+    all its bytes with ``whole``. Missing files are skipped."""
     return [_data_entry(path, whole) for path in paths if Path(path).expanduser().exists()]
 
 

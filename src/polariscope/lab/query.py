@@ -1,8 +1,8 @@
 """SQL over tables in memory, and over nothing else, for a limited time and in limited memory.
 
-The text of a query comes from a user, or from whoever gave it to the user. DuckDB can read and write files, load
-extensions and look at Python's variables; here it can do none of that, whatever the text says. Some of its functions
-can neither be interrupted nor keep to its limit of memory, so a query runs in a process of its own.
+The text of a query may come from a stranger. DuckDB can read and write files, load extensions and read Python's
+variables; here all of this is disabled. Some of its functions cannot be interrupted and ignore its memory limit, so a
+query runs in a process of its own.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def _ask(question: Mapping[str, Any], tables: Mapping[str, pa.Table], limits: Li
         raise ValueError(_sentence(answer["error"], answer["message"], tables, limits))
     if len(answer["rows"]) > limits.rows:
         raise ValueError(
-            f"the query gives more than {limits.rows:,} rows: ask for fewer (limit, group by), or allow more with "
+            f"the query has more than {limits.rows:,} rows: ask for fewer (limit, group by), or allow more with "
             "--max-rows (limits.rows in Python)"
         )
     names = _distinct(answer["names"])
@@ -138,7 +138,7 @@ def _sentence(kind: str, message: str, tables: Mapping[str, pa.Table], limits: L
             "--max-megabytes (limits.megabytes in Python)"
         )
     if kind == "PermissionException":
-        return f"a query sees {' and '.join(tables)} and nothing else, no file and no network: ask about these"
+        return f"a query can read {' and '.join(tables)} and nothing else, no file and no network: query these tables"
     if kind == "ParserException":
         return f"the query is not valid SQL: {line.removeprefix('Parser Error: ')}"
     for what, pattern in UNKNOWN.items():

@@ -1,8 +1,8 @@
-"""The process in which one query runs: it can be stopped at any moment, and its memory has an end.
+"""The process in which one query runs: it can be stopped at any moment, and its memory is limited.
 
 It is started as a script by :mod:`polariscope.lab.query` and imports nothing of this package, so that it is there at
-once. Standard input is a line of JSON about the query and then the tables as Arrow streams; standard output is one
-line of JSON, the answer or what is wrong.
+once. Standard input is a line of JSON with the query and then the tables as Arrow streams; standard output is one line
+of JSON, the result or the error.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ CLOSED: dict[str, Any] = {
 THREADS = 2
 MEGABYTE = 2**20
 SPARE_SECONDS = 10
-"""Of a processor, after which the process ends by itself if nobody is left to end it."""
+"""Seconds of CPU time after which the process ends by itself, if its parent is gone."""
 
 
 def main(given: IO[bytes], out: IO[bytes]) -> None:

@@ -1,9 +1,7 @@
-"""A Ray cluster as an executor: one actor per job at once, each with a worker process that lives on.
-
-An actor holds the cores and GPUs of a job and keeps one of our own worker processes (:class:`LocalProcesses`), so that
-a job has one thread, is asked to save itself before it is stopped, and takes nothing but its own process along when it
-dies. A dead process, actor or node is a job that died, which is tried again elsewhere. Events of a job come back in one
-stream, in order; :mod:`polariscope.lab.travel` has what becomes of files.
+"""A Ray cluster as an executor: one actor per concurrent job, each with a worker process that is reused. An actor holds
+the cores and GPUs of a job and one worker process (:class:`LocalProcesses`), so that a job has one thread, can save its
+state before it is stopped, and ends only its own process when it dies. If a process, actor or node dies, its job is
+tried again elsewhere. Events of a job come back in one stream, in order; :mod:`polariscope.lab.travel` handles files.
 """
 
 from __future__ import annotations
@@ -39,7 +37,7 @@ from polariscope.lab.travel import (
 EVERY = 20.0
 """Seconds between two looks for files to send back, where files travel."""
 OURS = "POLARISCOPE_"
-"""How variables of the environment begin that go along with a job."""
+"""Prefix of environment variables that are sent with a job."""
 QUIET = {
     "RAY_USAGE_STATS_ENABLED": "0",  # nothing is sent to anybody
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
@@ -61,7 +59,7 @@ class Ready:
 
 
 class Slot:
-    """In an actor: one worker process of ours, and the events of its jobs for whoever listens."""
+    """In an actor: one worker process, and the events of its jobs."""
 
     def __init__(self) -> None:
         # A worker of ours would begin by running Ray's own main file, which is of no use to it.
@@ -71,7 +69,7 @@ class Slot:
         self._events.put(Ready())
 
     def work(self, number: int, parcel: Parcel, every: float) -> None:
-        """Do a job to its end, which is told as all of its events."""
+        """Run a job to its end, and report all its events."""
         scratch = None
         try:
             if parcel.mark and not Path(parcel.root, parcel.mark).exists():
@@ -107,7 +105,7 @@ class Slot:
                 self._events.put(Sent(number, files))
 
     def listen(self) -> list[Event | Sent | Ready]:
-        """Wait for a word, and give all there are."""
+        """Wait for an event, and return all events so far."""
         events = [self._events.get()]
         with suppress(queue.Empty):
             while True:

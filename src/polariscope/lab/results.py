@@ -1,7 +1,7 @@
 """Results of examinations in a run's record, each with the data it was computed on.
 
-A figure over 300 examples and one over 10,000 are two figures. An examination on the same examples by the same code
-replaces what it computes again and leaves the rest; one on others stands beside it.
+A result on 300 examples and one on 10,000 are different results. An examination on the same examples with the same code
+replaces the results it computes and keeps the others; an examination on other examples is stored beside it.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Examined:
 
     on: Basis
     types: Mapping[str, int]
-    """How many latent variables are of each type."""
+    """Number of latent variables of each type."""
     measures: Mapping[str, float | None]
     """None where a measure is undefined."""
 
@@ -73,7 +73,7 @@ class Examined:
         return types | {f"measures_{name}": value for name, value in self.measures.items()}
 
     def joined(self, later: Examined) -> Examined:
-        """With what a later examination on the same basis computed."""
+        """These results, updated by a later examination on the same basis."""
         return Examined(self.on, later.types or self.types, {**self.measures, **later.measures})
 
 
@@ -86,7 +86,7 @@ def add(run: Run, examined: Examined) -> None:
 
 
 def examined_of(record: Mapping[str, Any]) -> list[Examined]:
-    """All results of a run's record. Those of an earlier version, which noted no basis, come first."""
+    """All results of a run's record. Results of an earlier version, without a basis, come first."""
     result = record["result"]
     types, measures = (_numbers(result.get(key)) for key in ("types", "measures"))
     earlier = [Examined(_basis({"step": result.get("step")}), types, measures)] if types or measures else []

@@ -1,8 +1,8 @@
 """Documents about runs: every examination of a run has its own folder, ``findings/<kind>/``, and the run's page
 ``report.html`` lists them all.
 
-:func:`keep_findings` is what every command ends with, and what Python code and the explorer call. A document replaces
-an older one of the same kind whole, or not at all.
+Every command ends with :func:`keep_findings`; Python code and the explorer call it too. A document replaces the older
+one of the same kind completely or not at all.
 """
 
 from __future__ import annotations

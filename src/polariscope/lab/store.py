@@ -1,10 +1,9 @@
 """The run store: a folder of run folders.
 
-A run folder holds ``run.json`` (schema version, configuration, status, environment, plug-ins, results),
-``labels.json`` (what people call it),
-``metrics.parquet`` (step, split, term, value), ``checkpoint.safetensors`` (the latest complete state), ``snapshots/``
-(weights over time) and whatever reports were made of it. Every file is written atomically. A folder that is damaged or
-not ours is reported and skipped, never touched.
+A run folder holds ``run.json`` (schema version, configuration, status, environment, plug-ins, results), ``labels.json``
+(name, tags and note), ``metrics.parquet`` (step, split, term, value), ``checkpoint.safetensors`` (the latest complete
+state), ``snapshots/`` (weights over time) and its reports. Every file is written atomically. A folder that is damaged
+or not a run is reported and skipped, never changed.
 """
 
 from __future__ import annotations
@@ -51,7 +50,7 @@ RECORD = {"kind": str, "created": str, "status": str, "config": dict, "result": 
 WHOLE_RECORD = {**RECORD, "updated": str, "environment": dict, "plugins": list, "examinations": list, "data": list}
 """That, and what earlier versions did not write."""
 DEEPEST_RECORD = 100
-"""Sections within sections that a record may have: worlds within worlds need some, and nobody needs a thousand."""
+"""Largest nesting depth of a record: worlds within worlds need some levels, but not a thousand."""
 LARGEST_RECORD = 2**26
 """Bytes of a record that is still read."""
 
@@ -82,7 +81,7 @@ class Run:
 
     @cached_property
     def built(self) -> dict[str, Any]:
-        """What was built from the configuration, kept until that changes; :mod:`polariscope.training.run` fills it."""
+        """Objects built from the configuration, cached until it changes; :mod:`polariscope.training.run` fills it."""
         return {}
 
     def __getstate__(self) -> dict[str, Any]:
@@ -96,12 +95,12 @@ class Run:
 
     @property
     def status(self) -> str:
-        """What was last written of it. A process that was killed had no time to write: see :attr:`state`."""
+        """The status as last written. A killed process could not update it: see :attr:`state`."""
         return str(self._record["status"])
 
     @property
     def state(self) -> str:
-        """The status as it is now: what says that it is running, and is held by no living process, is interrupted."""
+        """The current status: a run that is recorded as running but held by no living process is interrupted."""
         return "interrupted" if self.status == "running" and not is_held(self.path) else self.status
 
     @cached_property
@@ -120,7 +119,7 @@ class Run:
 
     @property
     def plugins(self) -> list[dict[str, str]]:
-        """What was loaded besides this package when the run was made, in words that may be shown."""
+        """The plug-ins that were loaded when the run was made, as printable text."""
         entries = [entry for entry in self._record["plugins"] if isinstance(entry, dict)]
         return [{one_line(key): one_line(value) for key, value in entry.items()} for entry in entries]
 
@@ -132,7 +131,7 @@ class Run:
         return self.path / "snapshots" / f"step-{step:08d}.safetensors"
 
     def snapshots(self) -> dict[int, Path]:
-        """Weights kept over training, by step."""
+        """Snapshots of the weights, by step."""
         files = sorted((self.path / "snapshots").glob("step-*.safetensors"))
         named = [(re.fullmatch(r"step-(\d{1,18})", file.stem, re.ASCII), file) for file in files]
         return {int(name[1]): file for name, file in named if name}
@@ -170,7 +169,7 @@ class Run:
             return METRICS.empty_table()
         with self._reading_metrics():
             if not file.is_file():
-                raise OSError("metrics.parquet is no regular file")
+                raise OSError("metrics.parquet is not a regular file")
             with pq.ParquetFile(file) as parquet:
                 table = parquet.read()
             table.validate(full=True)
@@ -195,7 +194,7 @@ class Run:
 
 @dataclass(frozen=True)
 class Store:
-    """A folder of runs. Folders that are no readable run are listed in ``problems``."""
+    """A folder of runs. Folders that are not readable runs are listed in ``problems``."""
 
     root: Path
     problems: list[str] = field(default_factory=list, compare=False, repr=False)
@@ -204,9 +203,8 @@ class Store:
         object.__setattr__(self, "root", Path(self.root))
 
     def new_id(self, label: str) -> str:
-        """A name that no run has and nobody else is given: when, what for people to read, and a little chance.
-
-        The file that locks the run's folder is made here, which one process alone can do.
+        """A unique name for a run: time, readable label, and a random part. The lock file of the run's folder is
+        created here, which only one process can do.
         """
         slug = re.sub(r"[^a-z0-9]+", "-", label.lower())[:80].strip("-")
         for digits in itertools.chain((2, 4, 8), itertools.repeat(16)):
@@ -233,10 +231,9 @@ class Store:
         status: str = "running",
         data: Sequence[Mapping[str, Any]] = (),
     ) -> Run:
-        """A new run folder with its record. ``label`` becomes part of the name, for people; ``data`` are the files it
-        is made with, by their hashes.
-
-        The folder is there with its record or not at all, whenever the process is killed.
+        """A new run folder with its record. ``label`` becomes the readable part of the name; ``data`` are its data
+        files with their hashes. The folder appears together with its record or not at all, even if the process is
+        killed.
         """
         run_id = self.new_id(label) if run_id is None else run_id
         path = self.path_of(run_id)
@@ -262,7 +259,7 @@ class Store:
                 raise self._unwritable(error) from error
             if path.is_dir() and not (path / "run.json").exists():
                 raise ValueError(
-                    f"there is a folder {path} that is no run, where the run of that name belongs: move it away"
+                    f"the folder {path} is not a run, and has the name of this run: move it away"
                 ) from error
             raise ValueError(f"there is a run {run_id} already in {self.root}") from error
         except FullDiskError:
@@ -306,7 +303,7 @@ class Store:
         if matches:
             names = ", ".join(one_line(path.name) for path in matches[:5])
             raise ValueError(f"{len(matches)} runs in {self.root} match {shown}: {names}")
-        raise ValueError(f"there is no run {shown} in {self.root}; 'polariscope runs' lists those there are")
+        raise ValueError(f"there is no run {shown} in {self.root}; 'polariscope runs' lists all runs")
 
     def runs(self) -> list[Run]:
         """All readable runs, oldest first."""
@@ -325,14 +322,14 @@ class Store:
         return [checked_run(path) for path in own or self.folders() if own or _name_of(path) == name]
 
     def listing(self) -> Listing:
-        """The readable runs as they are now, to ask more than one question about."""
+        """The readable runs as they are now, for several queries."""
         from polariscope.lab.index import listing
 
         return listing(self)
 
     def query(self, sql: str, limits: Limits | None = None) -> Rows:
         """One SELECT statement over three tables: ``runs`` (one row per run, settings as columns), ``metrics`` (run,
-        step, split, term, value) and ``results`` (run, what was measured on which examples, value)."""
+        step, split, term, value) and ``results`` (run, measure, examples, value)."""
         return self.listing().query(sql, limits)
 
     def where(self, condition: str, limits: Limits | None = None) -> Rows:
@@ -349,7 +346,7 @@ class Store:
 
 
 def read_record(path: Path) -> dict[str, Any]:
-    """The record of a run folder, or an error that says what is wrong with it."""
+    """The record of a run folder; a damaged one is refused in one sentence."""
     name, file = one_line(path.name), path / "run.json"
     try:
         _check_regular(file)
@@ -390,7 +387,7 @@ def _check_regular(file: Path) -> None:
     if stat.S_ISDIR(about.st_mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
     if not stat.S_ISREG(about.st_mode):
-        raise OSError(f"{file.name} is no regular file")
+        raise OSError(f"{file.name} is not a regular file")
     if about.st_size > LARGEST_RECORD:
         raise OSError(f"{file.name} has {about.st_size:,} bytes, and a record has {LARGEST_RECORD:,} at most")
 

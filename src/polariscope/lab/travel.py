@@ -1,8 +1,7 @@
-"""Jobs that are done where the files of this machine may not be: what goes along, and what comes back.
-
-A job's files lie below one folder, its root. Where a worker sees that folder, it is used in place. Where it does not,
-the worker gets the files that the job starts from, works in a folder of its own, and sends back every file that
-changed: now and then while the job runs, and at its end. Paths below the root travel as what they are within it.
+"""Files of jobs that run on other machines: which are sent, and which are sent back. A job's files lie below one
+folder, its root. If a worker sees that folder, it is used in place. Otherwise the worker gets the files that the job
+starts from, works in a folder of its own, and sends back every changed file: at intervals while the job runs, and at
+its end. Paths below the root are sent relative to it.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ Files = dict[str, bytes]
 """Contents by path within the root."""
 Stamps = dict[str, tuple[int, int, int]]
 LAST = ("run.json",)
-"""Files that say that others are complete: written after them."""
+"""Files that mark others as complete: written after them."""
 W = TypeVar("W", bound=Callable[..., Any])
 _ROOT: list[Path] = []
 """Where the root is in this process."""
@@ -34,14 +33,14 @@ _ROOT: list[Path] = []
 
 @dataclass(frozen=True)
 class Luggage:
-    """The folder that a job's files lie in, and those that it starts from."""
+    """The folder of a job's files, and the files that it starts from."""
 
     root: Path
     brings: tuple[Path, ...] = ()
 
 
 def travels(luggage: Callable[[Any], Luggage]) -> Callable[[W], W]:
-    """Decorator of a work whose jobs have files: ``luggage(job)`` says where."""
+    """Decorator of a work whose jobs have files: ``luggage(job)`` names their folder."""
 
     def marked(work: W) -> W:
         work.luggage = luggage  # type: ignore[attr-defined]
@@ -57,20 +56,21 @@ def luggage_of(work: Callable[..., Any], job: Any) -> Luggage | None:
 
 @dataclass(frozen=True)
 class Parcel:
-    """A job as it is sent: packed, with plug-ins by their hash, and a mark by which a worker knows a shared folder."""
+    """A job as it is sent: packed, with plug-ins by their hash, and a mark by which a worker recognises a shared
+    folder."""
 
     packed: bytes
     plugins: Mapping[str, tuple[str, bytes]]
     root: str = ""
     mark: str = ""
     files: Mapping[str, bytes] | None = None
-    """What the job starts from, for a worker that does not see the root."""
+    """The files that the job starts from, for a worker that does not see the root."""
     variables: Mapping[str, str] = field(default_factory=dict)
-    """Variables of the environment that a job looks at."""
+    """Environment variables that a job reads."""
 
 
 def packed(work: Callable[..., Any], job: Any, root: Path | None) -> bytes:
-    """A job as bytes, with paths below its root as what they are within it."""
+    """A job as bytes, with paths relative to its root."""
     file = io.BytesIO()
     _Packer(file, root).dump((work, job))
     return file.getvalue()
@@ -109,7 +109,7 @@ def do_parcel(parcel: tuple[Parcel, str], tell: Callable[[Any], None]) -> Any:
 
 @contextmanager
 def marked(root: Path) -> Iterator[str]:
-    """A file in a folder that tells those who see it that it is the same folder; its name."""
+    """The name of a file that identifies a folder to every process that sees it."""
     name = f".shared-{secrets.token_hex(8)}"
     root.mkdir(parents=True, exist_ok=True)
     (root / name).touch()
@@ -120,7 +120,7 @@ def marked(root: Path) -> Iterator[str]:
 
 
 class Scratch:
-    """A worker's own folder in place of the root, and what has changed in it."""
+    """A worker's own folder in place of the root, and the files that changed in it."""
 
     def __init__(self, files: Mapping[str, bytes]) -> None:
         self.root = Path(tempfile.mkdtemp(prefix="polariscope-"))
@@ -172,7 +172,7 @@ def gathered(root: Path, brings: Sequence[Path]) -> Files:
 
 
 def write(root: Path, files: Mapping[str, bytes]) -> None:
-    """Put files where they belong below a root, each whole; what says that others are complete comes last."""
+    """Write files below a root, each atomically; files that mark others as complete come last."""
     for name in sorted(files, key=lambda name: (name.startswith("jobs/"), PurePath(name).name in LAST, name)):
         path = PurePath(name)
         if path.is_absolute() or ".." in path.parts:

@@ -1,8 +1,7 @@
-"""Map a raster of any size: predict every pixel once, in constant memory, and go on after a kill.
-
-The class of every pixel and the probabilities as bytes lie in two mapped files while the work goes on; a journal has a
-line for each finished window, with its sums. Areas are sums over the journal in the order of the windows, so they do
-not depend on the number of workers, nor on how often the work was interrupted.
+"""Map a raster of any size: predict every pixel once, in constant memory, and continue after a kill. During the work,
+the class of every pixel and the probabilities as bytes lie in two memory-mapped files; a journal has a line for each
+finished window, with its sums. Areas are sums over the journal in the order of the windows, so they do not depend on
+the number of workers, nor on how often the work was interrupted.
 """
 
 from __future__ import annotations
@@ -52,12 +51,12 @@ class MapSettings:
     window: int = WINDOW
     """Pixels a side that are predicted at a time. The map does not depend on it."""
     white: float | None = None
-    """What a raster's numbers are divided by; bytes by 255, and floats by nothing, if not given."""
+    """Divisor of a raster's numbers; by default 255 for bytes and 1 for floats."""
 
 
 @dataclass(frozen=True)
 class Sums:
-    """What a window adds to the areas: pixels by class, summed probabilities, and pixels with data."""
+    """The contribution of a window to the areas: pixels by class, summed probabilities, and pixels with data."""
 
     pixels: tuple[int, ...]
     probability: tuple[float, ...]
@@ -89,7 +88,7 @@ class RasterMap:
         """Square metres of each class: by the map, and by the full probabilities."""
         if pixel_area is None:
             if self.grid is None:
-                raise ValueError("the raster does not say how large a pixel is: give its area in square metres")
+                raise ValueError("the raster has no pixel size: give the area of a pixel in square metres")
             pixel_area = self.grid.pixel_area
         return np.array(self.sums.pixels) * pixel_area, np.array(self.sums.probability) * pixel_area
 
@@ -104,8 +103,8 @@ def map_raster(
     workers: int = 1,
     progress: Progress | None = None,
 ) -> RasterMap:
-    """Predict every pixel of a raster into ``folder``. If the same work was begun there, it goes on; if another was, it
-    is refused. ``made_with`` identifies the weights, so that another network does not go on with this one's work."""
+    """Predict every pixel of a raster into ``folder``. If the same work was started there, it continues; a folder with
+    other work is refused. ``made_with`` identifies the weights, so that another network does not continue this work."""
     sizes = stitching_sizes(network)
     bands, height, width = raster.shape
     _check_bands(network, raster, bands)
@@ -146,8 +145,8 @@ def map_raster(
 
 
 def reserve(path: Path, size: int) -> None:
-    """A file of so many bytes whose room is taken at once: on a disk that fills up later, writing into a mapped file
-    would end the process without a word."""
+    """A file of this size that is allocated at once: if the disk filled up later, writing into a mapped file would end
+    the process without a message."""
     with path.open("wb") as file:
         try:
             os.posix_fallocate(file.fileno(), 0, size)
@@ -155,8 +154,8 @@ def reserve(path: Path, size: int) -> None:
             if is_full(error):
                 path.unlink(missing_ok=True)
                 raise FullDiskError(
-                    f"the disk is full: {path} needs {size / 1e6:,.0f} MB; free some space, or take another folder "
-                    "with --out, then go on"
+                    f"the disk is full: {path} needs {size / 1e6:,.0f} MB; free some space, or choose another folder "
+                    "with --out, then run the command again"
                 ) from error
             if error.errno not in (errno.EOPNOTSUPP, errno.EINVAL):
                 raise
@@ -201,8 +200,8 @@ def predict_strip(strip: Strip, tell: Callable[[Any], None]) -> None:
 def window_probabilities(
     network: nn.Module, raster: Raster, window: Window, settings: MapSettings
 ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-    """Probabilities ``(classes, rows, columns)`` of a window, and which of its pixels have data. The network is not
-    asked about windows without any."""
+    """Probabilities ``(classes, rows, columns)`` of a window, and which of its pixels have data. Windows without data
+    are not predicted."""
     _, height, width = raster.shape
     rows, columns = window.rows, window.columns
     pixels = read_mirrored(raster.read, window, height, width)
@@ -235,7 +234,7 @@ def as_input(pixels: NDArray[Any], white: float | None = None) -> NDArray[np.flo
 
 
 def fill_of(network: nn.Module, bands: int) -> NDArray[np.float32]:
-    """What stands for pixels without data: the mean that the network takes off its pixels, or 0."""
+    """The value of pixels without data: the mean that the network subtracts, or 0."""
     means = [mean for module in network.modules() if isinstance(mean := getattr(module, "mean", None), torch.Tensor)]
     if not means:
         return np.zeros(bands, np.float32)
@@ -243,23 +242,23 @@ def fill_of(network: nn.Module, bands: int) -> NDArray[np.float32]:
 
 
 def stitching_sizes(network: nn.Module) -> PixelNetwork:
-    """The part of a network that knows its halo; a sentence where none does."""
+    """The part of a network that declares its halo; a network without one is refused."""
     if any(getattr(module, "whole_image", False) for module in network.modules()):
         raise ValueError(
-            f"{type(network).__name__} looks at an image as a whole, so windows of a raster would not fit together: "
-            "map with a plain unet"
+            f"{type(network).__name__} uses the whole image for each pixel, so windows of a raster would not fit "
+            "together: map with a plain unet"
         )
     for module in network.modules():
         if all(hasattr(module, name) for name in ("halo", "margin", "multiple", "fitting", "padding")):
             return module  # type: ignore[return-value]
     raise ValueError(
-        f"{type(network).__name__} does not say how far around a pixel it looks: wrap it in "
+        f"{type(network).__name__} does not declare its halo: wrap it in "
         "polariscope.mapping.windows.Stitched(network, halo=..., multiple=...)"
     )
 
 
 class Journal:
-    """Finished windows of a map, a line each, behind a first line that says whose they are."""
+    """Finished windows of a map, one line each, after a first line that identifies the work."""
 
     def __init__(self, path: Path, identity: str, count: int) -> None:
         self.path, self.identity, self.count = path, identity, count
@@ -328,6 +327,6 @@ def _check_numbers(raster: Raster, white: float | None) -> None:
         raise ValueError(f"white is {white}: it needs to be above 0")
     if white is None and raster.dtype != np.uint8 and raster.dtype.kind != "f":
         raise ValueError(
-            f"{raster.name} has numbers of type {raster.dtype}, whose scale is not known: say with --white what a "
-            "white pixel is, as in training"
+            f"{raster.name} has numbers of type {raster.dtype}, whose scale is not known: give the value of white with "
+            "--white, as in training"
         )

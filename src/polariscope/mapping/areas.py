@@ -52,8 +52,8 @@ class ThresholdSweep:
     areas: NDArray[np.float64]
 
     def matching(self, area: float) -> float:
-        """The threshold at which the total area besides the background comes nearest to ``area``, as the work chose
-        0.3 to match the total of its labels."""
+        """The threshold at which the total area besides the background is nearest to ``area``; the publication chose
+        0.3 in this way, to match the total of its labels."""
         return float(self.thresholds[np.argmin(np.abs(self.areas.sum(1) - area))])
 
 
@@ -63,8 +63,8 @@ def threshold_sweep(
     background: int,
     pixel_area: float,
 ) -> ThresholdSweep:
-    """Areas of the classes besides the background over thresholds; ``probabilities`` are those of one image, or of
-    several, whose areas are added up. The total never grows with the threshold."""
+    """Areas of the classes besides the background over thresholds; ``probabilities`` are of one image, or of several,
+    whose areas are summed. The total never grows with the threshold."""
     images = [probabilities] if isinstance(probabilities, np.ndarray) else list(probabilities)
     total = np.zeros((len(thresholds), 0))
     for image in images:

@@ -1,4 +1,4 @@
-"""Change between two maps of the same ground: what was gained, lost, and stayed."""
+"""Change between two maps of the same ground: gains, losses and stable areas."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ROWS = 512
 
 @dataclass(frozen=True, eq=False)
 class Change:
-    """Square metres that stayed, came and went, of each class and of all besides the background."""
+    """Square metres of stable, gained and lost area, for each class and for all besides the background."""
 
     names: tuple[str, ...]
     stable: NDArray[np.float64]

@@ -97,8 +97,8 @@ class MapEvaluation:
                      **dict(zip(("f1", "before"), both, strict=True))})  # fmt: skip
         parts.append(Records(
             name="thresholds", title="Thresholds from labels", rows=rows,
-            hint="Chosen on one half of the blocks; F1 is that of the other half, with these thresholds and with that "
-            "of the map. The range is that of other draws of blocks.",
+            hint="Chosen on one half of the blocks; F1 is measured on the other half, with these thresholds and with "
+                 "that of the map. The range is from other draws of blocks.",
             columns=[Column("class", "Class"), Column("threshold", "Threshold", "%.2f"), Column("low", "From", "%.2f"),
                      Column("high", "To", "%.2f"), Column("f1", "F1 with it", "%.3f"),
                      Column("before", "F1 of the map", "%.3f")],
@@ -111,8 +111,8 @@ class MapEvaluation:
         if lines:
             parts.append(Records(
                 name="adjusted-areas", title="Areas corrected for the errors of the map", rows=lines,
-                hint="The stratified estimator of Olofsson et al. (2014): what share of each mapped class is really of "
-                "a class comes from the labelled blocks. With 95 % intervals over blocks.",
+                hint="The stratified estimator of Olofsson et al. (2014): labelled blocks show which share of each "
+                     "mapped class really belongs to each class. With 95 % intervals over blocks.",
                 columns=[Column("scene", "Scene"), Column("class", "Class"), Column("mapped", "Mapped, ha", "%.3f"),
                          Column("area", "Corrected, ha", "%.3f"), Column("low", "From", "%.3f"),
                          Column("high", "To", "%.3f")],
@@ -144,7 +144,7 @@ class MapEvaluation:
     @property
     def notes(self) -> list[str]:
         origin = (
-            "The blocks are tiles of the training data that were kept from training."
+            "The blocks are held-out tiles of the training data."
             if self.held_out
             else "The blocks are all labelled tiles of the given folder."
         )
@@ -165,7 +165,7 @@ class MapEvaluation:
         if doubtful:
             notes.append(
                 f"The map misses {', '.join(doubtful)} in fewer than 5 labelled blocks: intervals of these areas are "
-                "too narrow, because so rare an error may not be among the labels at all."
+                "too narrow, because such a rare error may be missing from the labels."
             )
         return notes
 
@@ -267,5 +267,5 @@ def _ratio(part: NDArray[np.float64], whole: NDArray[np.float64], seed: int) -> 
 
 
 def mapped_for(run: Run, tiles: RasterTiles, folder: Path, how: MapHow, tell: Tell | None = None) -> MapResult:
-    """Maps of the labelled scenes of a folder, made now or found."""
+    """Maps of the labelled scenes of a folder, made now or read if they exist."""
     return map_scenes(run, tiles.folder.labelled, folder, how, tell)

@@ -1,4 +1,4 @@
-"""Objects of a map that are kept: by size, and by what layers say about their ground."""
+"""Filters for the objects of a map: by size, and by layers at their location."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class ObjectFilter:
 
 
 def kept(objects: Iterable[MapObject], filters: Sequence[ObjectFilter]) -> Iterator[MapObject]:
-    """The objects that pass every filter. Ground of which a layer knows nothing passes none."""
+    """The objects that pass every filter. An object without data in a layer passes no filter of that layer."""
     for one in objects:
         for rule in filters:
             if rule.layer not in one.means:
@@ -51,7 +51,7 @@ def kept(objects: Iterable[MapObject], filters: Sequence[ObjectFilter]) -> Itera
 
 @dataclass(frozen=True, eq=False)
 class LayerBand:
-    """A band of a layer on the pixels of an image, read by rows when they are asked for."""
+    """A band of a layer on the pixels of an image; rows are read when they are used."""
 
     stack: Stack
     band: int
@@ -64,8 +64,8 @@ class LayerBand:
 
 
 def layer_bands(image: Raster, layers: Sequence[tuple[str, Raster]]) -> dict[str, Any]:
-    """Bands of layers by name: those of heights have the names of what follows from them, others that of their file,
-    with a number where it has several bands."""
+    """Bands of layers by name: bands derived from heights have their own names (slope, ...), others the name of their
+    file, with a number if it has several bands."""
     found: dict[str, Any] = {}
     for name, layer in layers:
         stack = Stack([image, layer])

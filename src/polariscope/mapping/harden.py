@@ -14,8 +14,8 @@ def harden(probabilities: ArrayLike, threshold: float | Sequence[float], backgro
     threshold, and the background elsewhere.
 
     ``probabilities`` are ``(classes, ...)``; ``threshold`` is one number, or one for each class (that of the background
-    is not looked at). The background is left out before the maximum is taken: with a threshold below 0.5 a pixel can
-    get a class although the background is more probable.
+    is ignored). The background is excluded before the maximum is taken: with a threshold below 0.5 a pixel can get a
+    class although the background is more probable.
 
     >>> p = np.array([0.55, 0.1, 0.2, 0.05, 0.1])
     >>> int(harden(p, 0.5, background=4)), int(harden(p, 0.6, background=4))
@@ -47,7 +47,7 @@ def without_weights(probabilities: ArrayLike, weights: Sequence[float]) -> NDArr
 
 
 def as_probabilities(probabilities: ArrayLike) -> NDArray[Any]:
-    """Probabilities ``(classes, ...)``; a sentence for what are none."""
+    """Probabilities ``(classes, ...)``; other arrays are refused."""
     p = np.asarray(probabilities)
     if p.ndim < 1 or not np.issubdtype(p.dtype, np.floating) or not p.size:
         raise ValueError(f"expected probabilities (classes, ...) as floats; got {p.dtype} of shape {p.shape}")

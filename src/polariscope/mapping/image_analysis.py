@@ -1,8 +1,8 @@
-"""Object-based image analysis, fitted anew to every image: the baseline that maps are held against (Spec 000, 5.3).
+"""Object-based image analysis, fitted to every image separately: the baseline for maps (Spec 000, 5.3).
 
 Pixels become segments of similar colour; segments have features (colour, texture, shape, terrain, and how they differ
-from their neighbours); a random forest tells bare ground from the rest, from samples picked in the same image; a
-decision tree assigns the class. The forest has to be sure, so the analysis is conservative.
+from their neighbours); a random forest separates bare ground from the rest, trained on samples from the same image; a
+decision tree assigns the class. The forest needs a high confidence, so the analysis is conservative.
 """
 
 from __future__ import annotations
@@ -110,8 +110,8 @@ def segments(colours: ArrayLike, cell: int = CELL) -> NDArray[np.int64]:
 
 
 def segment_features(pixels: Floats, numbers: NDArray[np.int64], count: int) -> Floats:
-    """Features of segments ``(count, k)``: means and deviations of the bands, excess green, size, elongation, and how
-    mean colours differ from those around the segment."""
+    """Features of segments ``(count, k)``: means and deviations of the bands, excess green, size, elongation, and the
+    difference of mean colours from the surroundings."""
     flat = numbers.ravel()
     size = np.maximum(np.bincount(flat, minlength=count), 1).astype(float)
 

@@ -1,7 +1,7 @@
 """Labels of a raster's pixels: polygons of any vector file, or another raster, read by windows.
 
 A pixel belongs to the polygon that its centre lies in; where polygons overlap, to the later one. Labels in other
-coordinates are brought to those of the image.
+coordinates are converted to those of the image.
 """
 
 from __future__ import annotations
@@ -22,30 +22,30 @@ from polariscope.mapping.rasters import GEOTIFF, PICTURES, Grid, Raster, Stack, 
 
 VECTORS = (".gpkg", ".shp", ".geojson", ".json", ".fgb")
 FIELDS = ("Class", "class", "CLASS", "label", "Label", "Name", "name")
-"""Attributes that say the class of a polygon, the more telling first."""
+"""Attributes that can name the class of a polygon, the most specific first."""
 UNLABELLED = -1
 BACKGROUND = "background"
 Codes = Mapping[str, int]
-"""Number of the class by what a file calls it."""
+"""Number of the class by its name in a file."""
 
 
 class Labels(Protocol):
     """The class of every pixel, read by windows."""
 
     def read(self, row: int, column: int, height: int, width: int) -> NDArray[np.int64]:
-        """Classes ``(height, width)``, -1 where nobody knows."""
+        """Classes ``(height, width)``, -1 for unlabelled pixels."""
 
 
 @dataclass(frozen=True)
 class Legend:
-    """What the classes are called, and what files call them."""
+    """Names of the classes, and their names in files."""
 
     names: tuple[str, ...]
     codes: Codes
     background: str = BACKGROUND
     """The class of what lies in no polygon; empty if that is unlabelled."""
     field: str = ""
-    """The attribute of a polygon that says its class; the first of the usual ones if not given."""
+    """The attribute of a polygon that names its class; by default the first of the usual ones."""
 
     @property
     def outside(self) -> int:
@@ -83,7 +83,7 @@ def legend_of(paths: Sequence[Path], field: str = "") -> Legend:
         values |= set(_values_of(path, field))
     values -= {BACKGROUND}
     if not values:
-        raise ValueError(f"{', '.join(map(str, paths)) or 'no label file'}: there is no labelled class")
+        raise ValueError(f"{', '.join(map(str, paths)) or 'no label file'}: no labelled class")
     numbers = all(_is_number(value) for value in values)
     names = sorted(values, key=float if numbers else str)
     codes = {value: number for number, value in enumerate(names)}
@@ -141,7 +141,7 @@ def _read_vector(path: Path, field: str) -> tuple[Any, list[str], str]:
     fields = [str(name) for name in about["fields"]]
     name = field or next((one for one in FIELDS if one in fields), "")
     if name not in fields:
-        wanted = f"the attribute {field!r}" if field else f"an attribute that says the class ({', '.join(FIELDS)})"
+        wanted = f"the attribute {field!r}" if field else f"an attribute that names the class ({', '.join(FIELDS)})"
         raise ValueError(f"{path}: expected {wanted}; it has {', '.join(fields) or 'none'}: name it with --field")
     if about.get("crs") is None:
         raise ValueError(f"{path}: the polygons have no coordinate system: assign one (ogr2ogr -a_srs EPSG:2056)")
@@ -194,7 +194,7 @@ def _shapes_only(path: Path) -> tuple[list[Any], str]:
         raise ValueError(f"{path}: the polygons have no coordinate system: assign one (ogr2ogr -a_srs EPSG:2056)")
     shapes = [shape for shape in shapely.from_wkb(geometries) if shape is not None and not shape.is_empty]
     if not shapes:
-        raise ValueError(f"{path}: there is no polygon in it")
+        raise ValueError(f"{path}: the file has no polygon")
     for n, shape in enumerate(shapes):
         if not shape.is_valid:
             why = printable(shapely.is_valid_reason(shape))
@@ -322,7 +322,7 @@ def class_tags(path: Path) -> dict[int, str]:
 
 @dataclass(frozen=True, eq=False)
 class Clipped:
-    """A raster of which only what lies in an area of interest is mapped; the network sees what is around it, too."""
+    """A raster that is mapped only inside an area of interest; the network also sees its surroundings."""
 
     of: Raster
     area: Path

@@ -26,7 +26,7 @@ ROWS = 256
 def overview(
     read: Callable[[int, int, int, int], NDArray[Any]], height: int, width: int, most: int = MOST
 ) -> NDArray[Any]:
-    """Every so many-th pixel ``(bands, h, w)`` of something that is read by windows, in little memory."""
+    """Every n-th pixel ``(bands, h, w)`` of a raster that is read by windows, in little memory."""
     step = max(1, math.ceil(max(height, width) / most))
     rows = max(step, ROWS // step * step)
     parts = [read(top, 0, min(rows, height - top), width)[:, ::step, ::step] for top in range(0, height, rows)]

@@ -19,7 +19,7 @@ from polariscope.mapping.objects import regions
 from polariscope.mapping.rasters import Grid, needs_geo
 
 STRIP = 1024
-"""Rows that are looked at together."""
+"""Rows that are processed together."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ def map_objects(
     pixels, in memory or mapped, whose means each object has. The objects do not depend on the strip."""
     needs_geo()
     if found.grid is None:
-        raise ValueError("the raster does not say where its pixels lie: give the size of a pixel with --pixel")
+        raise ValueError("the raster has no coordinates: give the size of a pixel with --pixel")
     grid, background = found.grid, found.settings.background
     layers = layers or {}
     height, _width = found.shape

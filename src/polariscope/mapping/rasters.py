@@ -187,12 +187,12 @@ class GeoRaster:
 
 def open_raster(path: Path | str, pixel: float | None = None) -> Raster:
     """A raster by its path: a GeoTIFF, an npy file ``(bands, height, width)`` or ``(height, width)``, or a picture.
-    ``pixel`` is the size of a pixel in metres, for files that do not know it."""
+    ``pixel`` is the size of a pixel in metres, for files without coordinates."""
     path = Path(path)
     suffix = path.suffix.lower()
     if suffix in GEOTIFF:
         if pixel is not None:
-            raise ValueError(f"{path}: a GeoTIFF knows the size of its pixels: leave --pixel out")
+            raise ValueError(f"{path}: a GeoTIFF has the size of its pixels: leave --pixel out")
         return GeoRaster(path)
     grid = None if pixel is None else Grid.plain(pixel)
     if suffix == ".npy":

@@ -1,4 +1,4 @@
-"""Map scenes with a trained run: rasters, objects, areas and a picture for each, which a killed work goes on with."""
+"""Map scenes with a trained run: rasters, objects, areas and a picture for each; interrupted work continues."""
 
 from __future__ import annotations
 
@@ -72,9 +72,9 @@ class SceneMap:
     names: tuple[str, ...]
     folder: Path
     objects: int | None
-    """None where there are no coordinates to draw objects in."""
+    """None if there are no coordinates for objects."""
     object_areas: tuple[float, ...]
-    """Square metres of each class in the objects that were kept."""
+    """Square metres of each class in the objects that pass the filters."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,7 +100,7 @@ class MapResult:
         columns = [
             Column("scene", "Scene"), Column("class", "Class"), Column("area", f"Mapped, {unit_name}", "%.3f"),
             Column("full", f"By full probabilities, {unit_name}", "%.3f"),
-            Column("objects", f"In kept objects, {unit_name}", "%.3f"),
+            Column("objects", f"In filtered objects, {unit_name}", "%.3f"),
         ]  # fmt: skip
         parts: list[Part] = [Records(name="areas", title="Areas", rows=rows, columns=columns,
                                      hint="As mapped; errors of the map are not corrected here.")]  # fmt: skip
@@ -171,8 +171,8 @@ def map_settings(run: Run, how: MapHow) -> tuple[RasterTiles, MapSettings]:
 def map_scenes(
     run: Run, scenes: Sequence[SceneFiles], folder: Path, how: MapHow, tell: Tell | None = None
 ) -> MapResult:
-    """Map scenes into folders of their names. What was finished with the same settings is not done again, what was
-    begun goes on, and a folder with another map is refused."""
+    """Map scenes into folders of their names. Finished work with the same settings is not repeated, interrupted work
+    continues, and a folder with another map is refused."""
     tiles, settings = map_settings(run, how)
     network = load_model(run)
     with run.checkpoint.open("rb") as file:

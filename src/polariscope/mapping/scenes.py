@@ -1,9 +1,9 @@
 """A folder of scenes: images of places and years, with labels and further layers.
 
-``images/`` has the images, whose names end in a year where there are several (``urseren_2016.tif``); ``labels/`` a
-file of the same name for those that are labelled; ``layers/`` rasters that every image gets as further bands, where
-one called ``heights``, ``dtm`` or ``dem`` becomes slope, direction and curvature; ``area.gpkg`` an area of interest;
-``classes.toml`` what the classes are called. Only ``images/`` has to be there.
+``images/`` has the images, whose names end in a year if there are several years (``urseren_2016.tif``); ``labels/`` has
+a file of the same name for each labelled image; ``layers/`` has rasters that become further bands of every image, and a
+layer called ``heights``, ``dtm`` or ``dem`` becomes slope, direction and curvature; ``area.gpkg`` is an area of
+interest; ``classes.toml`` names the classes. Only ``images/`` is required.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class SceneFiles:
 
     def open_labels(self, raster: Raster, legend: Legend) -> Labels:
         if self.labels is None:
-            raise ValueError(f"{self.image}: there are no labels for it; put them into labels/ under the same name")
+            raise ValueError(f"{self.image}: no labels; put them into labels/ under the same name")
         return open_labels(self.labels, raster, legend)
 
 
@@ -67,10 +67,10 @@ class SceneFolder:
 
     path: Path
     field: str = ""
-    """The attribute of polygons that says their class."""
+    """The attribute of polygons that names their class."""
     pixel: float | None = None
     classes: tuple[str, ...] = ()
-    """What the classes are called, in their order; as the labels have them if not given."""
+    """Names of the classes in their order; by default those of the labels."""
 
     @cached_property
     def scenes(self) -> tuple[SceneFiles, ...]:
@@ -113,7 +113,7 @@ def scene_of(
     area: Path | None = None,
     pixel: float | None = None,
 ) -> SceneFiles:
-    """A scene whose name says its region and its year."""
+    """A scene whose name contains its region and its year."""
     dated = YEAR.match(image.stem)
     region, year = (dated["region"] or "scene", int(dated["year"])) if dated else (image.stem, None)
     return SceneFiles(image, region, year, labels, tuple(layers), area, pixel)

@@ -83,7 +83,7 @@ def object_scores(
 
 
 def retention(first: ArrayLike, second: ArrayLike, background: int) -> float:
-    """Share of the pixels that the first map gives a class that the second gives one, too.
+    """Share of the pixels with a class in the first map that also have one in the second.
 
     >>> retention([[0, 0, 5]], [[1, 5, 5]], background=5)
     0.5

@@ -1,8 +1,8 @@
-"""Counts from which every score of a map follows: true class, most probable class, and how probable, by blocks.
+"""Counts from which all scores of a map are computed: true class, most probable class, and its probability, by blocks.
 
-A map follows from the most probable class besides the background and its probability, so counts of these over steps
-of the probability hold the confusion at every threshold. Counts are kept for each block of ground, because pixels of a
-block are not independent: intervals come from drawing blocks.
+A map follows from the most probable class besides the background and its probability, so counts of these over steps of
+the probability hold the confusion at every threshold. Counts are stored for each block of ground, because pixels of a
+block are not independent: intervals resample blocks.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ def pixel_table(tally: Tally, threshold: float | Sequence[float], seed: int = 0)
 
 
 def block_draws(blocks: int, seed: int, draws: int = DRAWS) -> Floats:
-    """How often each block comes in each of many draws of as many blocks with replacement ``(draws, blocks)``."""
+    """The count of each block in each of many bootstrap draws of blocks ``(draws, blocks)``."""
     rng = np.random.default_rng(seed)
     return rng.multinomial(blocks, np.full(blocks, 1 / blocks), draws).astype(float)
 
@@ -158,10 +158,10 @@ def _interval(value: float, drawn: Floats) -> Estimate:
 
 @dataclass(frozen=True)
 class ChosenThresholds:
-    """Thresholds that held-out labels ask for, each with the range that other draws of blocks would have given."""
+    """Thresholds chosen on held-out labels, each with its range over bootstrapped blocks."""
 
     matching: Estimate
-    """One for all classes, at which the mapped area is that of the labels."""
+    """One threshold for all classes, at which the mapped area equals that of the labels."""
     by_class: tuple[Estimate, ...]
     """One for each class, the best by F1; that of the background is not used."""
 
@@ -171,8 +171,8 @@ class ChosenThresholds:
 
 
 def choose_thresholds(tally: Tally, seed: int = 0, draws: int = 200) -> ChosenThresholds:
-    """Thresholds from labels: one for all by matching the area, and the one of each class that is best by F1. Their
-    ranges are those of bootstrapped blocks."""
+    """Thresholds from labels: one for all classes that matches the area, and the best one of each class by F1. Their
+    ranges are over bootstrapped blocks."""
     weights = np.concatenate([np.ones((1, tally.blocks)), block_draws(tally.blocks, seed, draws)])
     counts = tally.counts.astype(float)
     above = counts[..., ::-1].cumsum(-1)[..., ::-1][..., 1:]  # pixels beyond each level
@@ -222,7 +222,7 @@ def adjusted_areas(
     confusions: ArrayLike, pixels: ArrayLike, pixel_area: float, names: Sequence[str] = (), *, seed: int = 0,
     draws: int = DRAWS,
 ) -> AdjustedAreas:  # fmt: skip
-    """Areas that one may publish: the stratified estimator (Olofsson et al. 2014, Good practices for estimating area
+    """Corrected areas: the stratified estimator (Olofsson et al. 2014, Good practices for estimating area
     and assessing accuracy of land change). Mapped classes are the strata; the share of each that is really of a class
     comes from labelled blocks, ``confusions`` being ``(blocks, true class, mapped class)``, and ``pixels`` are those
     of each mapped class in all of the map. Intervals draw whole blocks, since neighbouring pixels err together, with

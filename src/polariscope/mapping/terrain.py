@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 HALO = 1
-"""Cells around a window that its derivatives look at."""
+"""Cells around a window that its derivatives need."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,4 +1,4 @@
-"""Tiles of large rasters as a world to train on: read by windows when they are asked for."""
+"""Tiles of large rasters as a world to train on; each tile is read when it is used."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ STATISTICS_TILES = 512
 
 @dataclass(frozen=True, eq=False)
 class TileTable:
-    """Where the tiles lie, and what they show: a row each."""
+    """Location and content of the tiles, one row each."""
 
     scene: NDArray[np.int64]
     row: NDArray[np.int64]
@@ -43,9 +43,9 @@ class TileTable:
 class RasterTiles:
     """Tiles of the labelled images in a folder, with a mask of their classes.
 
-    The folder has images/, labels/ (polygons or rasters of the same names), and perhaps layers/, area.gpkg and
-    classes.toml. Tiles lie side by side. Pixels without data, and those outside the area, are unlabelled; ``fill`` is
-    what the image shows there.
+    The folder has images/, labels/ (polygons or rasters of the same names), and optionally layers/, area.gpkg and
+    classes.toml. Tiles lie side by side. Pixels without data, and pixels outside the area, are unlabelled; ``fill`` is
+    the value of the image there.
     """
 
     examples: ClassVar[tuple[Settings, ...]] = ()  # it needs a folder of yours
@@ -56,15 +56,15 @@ class RasterTiles:
     stride: int = 0
     """Pixels from one tile to the next; the size if 0. Valid convolutions need the size less their margins."""
     keep: Literal["all", "mapped"] = "all"
-    """All tiles with a label, or only those that show a class besides the background."""
+    """All tiles with a label, or only tiles with a class besides the background."""
     field: str = ""
-    """The attribute of polygons that says their class."""
+    """The attribute of polygons that names their class."""
     fill: tuple[float, ...] = ()
-    """What bands have where there is no data, in the numbers of the raster; 0 if not given."""
+    """Values of the bands where there is no data, in the numbers of the raster; by default 0."""
     pixel: float | None = None
     """Size of a pixel in metres, for images without coordinates."""
     classes: tuple[str, ...] = ()
-    """What the classes are called, in their order; as the labels have them if not given."""
+    """Names of the classes in their order; by default those of the labels."""
 
     def __post_init__(self) -> None:
         if self.size < 8 or self.stride < 0:

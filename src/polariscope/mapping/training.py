@@ -37,17 +37,17 @@ class MapTraining:
     size: int = 128
     """Pixels a side of the tiles."""
     keep: Literal["all", "mapped"] = "all"
-    """All tiles with a label, or only those that show a class besides the background."""
+    """All tiles with a label, or only tiles with a class besides the background."""
     sampling: Literal["uniform", "balanced"] = "uniform"
-    """Draw all tiles alike, or those of rare classes more often."""
+    """Draw all tiles alike, or tiles of rare classes more often."""
     augment: bool = False
-    """Flip tiles; the work did not, because directions say something on a slope."""
+    """Flip tiles; the publication did not, because directions are informative on a slope."""
     hold_out: HoldOut = "places"
-    """What is kept from training: a share of the places, the last year, or both."""
+    """What is held out: a share of the places, the last year, or both."""
     share: float = 0.2
-    """Share of the places that are kept from training."""
+    """Share of the places that is held out."""
     weights: bool = False
-    """Class weights by the rule of the work, 0.99 / frequency; maps undo them."""
+    """Class weights by the published rule, 0.99 / frequency; maps undo them."""
     loss: Literal["cross-entropy", "dice", "focal"] = "cross-entropy"
     depth: int = 3
     root: int = 32
@@ -55,23 +55,23 @@ class MapTraining:
     dropout: float = 0.1
     attention: bool = False
     field: str = ""
-    """The attribute of polygons that says their class."""
+    """The attribute of polygons that names their class."""
     pixel: float | None = None
     """Size of a pixel in metres, for images without coordinates."""
 
 
 @dataclass(frozen=True, eq=False)
 class TrainedMap:
-    """A trained run, and what it was trained on."""
+    """A trained run, and the tiles it was trained on."""
 
     run: Run
     tiles: RasterTiles
     train: NDArray[np.int64]
     held_out: NDArray[np.int64]
     before: dict[str, float] | None = None
-    """Scores on the held-out tiles of the run that it goes on from, by that run."""
+    """Scores of the run that it started from, on the held-out tiles of that run."""
     after: dict[str, float] | None = None
-    """The same by this run: what it has forgotten."""
+    """Scores of this run on the same tiles, which show what it has forgotten."""
 
     def findings(self) -> Findings:
         names = self.tiles.legend.names
@@ -99,12 +99,12 @@ class TrainedMap:
                      for key in ("accuracy", "mean_iou") if key in self.before and key in self.after]  # fmt: skip
             parts.append(Records(
                 name="forgetting", title="Forgetting", rows=lines,
-                hint="Scores on the held-out tiles of the run that this one goes on from, before and after.",
+                hint="Scores on the held-out tiles of the run that this one started from, before and after.",
                 columns=[Column("score", "Score"), Column("before", "Before", "%.3f"), Column("after", "After", "%.3f"),
                          Column("change", "Change", "%+.3f")],
             ))  # fmt: skip
         mean = f"mean IoU {scores['mean_iou']:.3f}, accuracy {scores['accuracy']:.3f}" if "mean_iou" in scores else (
-            "nothing was held out that has a label"
+            "no labelled tile was held out"
         )  # fmt: skip
         headline = f"On held-out tiles: {mean}."
         facts = {"classes": list(names), "background": self.tiles.legend.background, "run": self.run.id,
@@ -115,8 +115,8 @@ class TrainedMap:
 def map_config(
     folder: Path | str, how: MapTraining, training: TrainingConfig, start: Run | None = None
 ) -> tuple[RunConfig, NDArray[np.int64], NDArray[np.int64]]:
-    """The configuration of a training, with the numbers of the tiles that are trained on and held out. With a ``start``
-    it goes on with the weights of another run; bands that are new begin at zero."""
+    """The configuration of a training, with the numbers of the training and held-out tiles. With a ``start`` it starts
+    from the weights of another run; weights of new bands start at zero."""
     margin = UNet(1, 1, how.depth, 1, how.padding).margin if how.padding == "valid" else 0
     stride = how.size - 2 * margin if margin else 0
     # A run goes on with its own classes, of which a new valley may lack some.
@@ -156,7 +156,7 @@ def split_of(tiles: RasterTiles, how: MapTraining) -> Split:
 
 
 def weights_of(tiles: RasterTiles, train: NDArray[np.int64]) -> tuple[float, ...]:
-    """Class weights of the work from the frequencies in the training tiles."""
+    """Class weights by the published rule from the frequencies in the training tiles."""
     names, background = tiles.legend.names, tiles.legend.background
     if not background:
         raise ValueError("the rule for class weights gives the background 0.01, and these classes have no background")
@@ -176,7 +176,7 @@ def _continued(
     before = tiles_inside(config.world)
     if before.legend.names != tiles.legend.names:
         raise ValueError(
-            f"run {start.id} knows the classes {', '.join(before.legend.names)}, and {tiles.path} has "
+            f"run {start.id} has the classes {', '.join(before.legend.names)}, and {tiles.path} has "
             f"{', '.join(tiles.legend.names)}: name them alike in classes.toml"
         )
     if not isinstance(config.model, NormalisedConfig) or not isinstance(config.model.of, UNetConfig):
@@ -201,7 +201,7 @@ def train_map(
     start: Run | None = None,
     tell: Tell | None = None,
 ) -> TrainedMap:
-    """Train, or go on with, the run of these settings. The same call again finds the finished run."""
+    """Train the run of these settings, or resume it. If it is finished, the same call returns it."""
     config, train, held_out = map_config(folder, how, training, start)
     run = train_once(config, store, tell)
     tiles = tiles_inside(config.world)

@@ -24,7 +24,7 @@ class Trend:
     intercept: float
     """Area in the first year, on the line."""
     slope_error: float
-    """Standard error; NaN with two years, which leave nothing to estimate it from."""
+    """Standard error; NaN with two years, which do not determine it."""
     intercept_error: float
     interval: tuple[float, float]
     """Of the slope, 95 % by Student's t."""
@@ -38,8 +38,8 @@ class Trend:
 
     @property
     def extremes(self) -> tuple[float, float]:
-        """Relative increases of the work's two extreme lines: the flattest (b − σ_b, a + σ_a) and the steepest
-        (b + σ_b, a − σ_a)."""
+        """Relative increases of the two published extreme lines: the flattest (b − σ_b, a + σ_a) and the steepest (b +
+        σ_b, a − σ_a)."""
         return (
             self._increase(self.slope - self.slope_error, self.intercept + self.intercept_error),
             self._increase(self.slope + self.slope_error, self.intercept - self.intercept_error),

@@ -40,7 +40,7 @@ class RegionTrend:
     change: Change | None
     change_file: Path | None
     problem: str = ""
-    """Why there is no change raster."""
+    """The reason why there is no change raster."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,7 +79,7 @@ class MapTrend:
         parts.append(Records(
             name="trend", title="Trend", rows=[_without_nan(line) for line in lines],
             hint="A line by least squares. The slope has a 95 % interval by Student\'s t; the relative increase from "
-            "the first to the last year has a bootstrapped 95 % interval, and the two extreme lines of the work.",
+            "the first to the last year has a bootstrapped 95 % interval, and the two published extreme lines.",
             columns=[Column("region", "Region"), Column("class", "Class"), Column("slope", "ha a year", "%.4f"),
                      Column("slope_low", "From", "%.4f"), Column("slope_high", "To", "%.4f"),
                      Column("increase", "Increase", "percent"), Column("low", "From", "percent"),

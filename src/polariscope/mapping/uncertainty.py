@@ -19,12 +19,13 @@ class Uncertainty:
     entropy: NDArray[np.float64]
     """Of the averaged probabilities, in nats: all of the uncertainty."""
     disagreement: NDArray[np.float64]
-    """Entropy less the mean entropy of the draws: what the draws disagree about, the uncertainty of the model."""
+    """Entropy minus the mean entropy of the draws: the disagreement of the draws, which is the uncertainty of the
+    model."""
 
 
 def dropout_draws(network: nn.Module, x: Tensor, draws: int = 20, seed: int = 0) -> Uncertainty:
-    """Monte-Carlo dropout (Gal and Ghahramani 2016): probabilities of as many networks with units left out at random.
-    A network without dropout is refused."""
+    """Monte-Carlo dropout (Gal and Ghahramani 2016): probabilities of several networks with randomly dropped units. A
+    network without dropout is refused."""
     dropouts = [m for m in network.modules() if isinstance(m, nn.Dropout | nn.Dropout2d) and m.p > 0]
     if not dropouts:
         raise ValueError("Monte-Carlo dropout needs a network with dropout, and this one has none: train one with it")
@@ -44,7 +45,7 @@ def dropout_draws(network: nn.Module, x: Tensor, draws: int = 20, seed: int = 0)
 
 
 def summed_up(shares: NDArray[Any]) -> Uncertainty:
-    """What draws of probabilities ``(draws, n, classes, h, w)`` say together."""
+    """Statistics of draws of probabilities ``(draws, n, classes, h, w)``."""
     mean = shares.mean(0)
     entropy, own = _entropy(mean, 1), _entropy(shares, 2).mean(0)
     return Uncertainty(mean, entropy, np.maximum(entropy - own, 0))

@@ -1,8 +1,8 @@
 """Windows over a raster of any size, so that predictions of the windows are exactly those of the whole.
 
-A network with pooling is equivariant to shifts by 2 pixels for each pooling only, and looks at pixels around those it
-predicts. Windows therefore start at multiples of the pooling and read a halo around what they predict; every pixel is
-predicted by one window, once. Nothing is blended, since there is nothing to hide.
+A network with pooling is equivariant only to shifts by 2 pixels for each pooling, and uses pixels around those it
+predicts. Windows therefore start at multiples of the pooling factor and read a halo around the pixels they predict;
+each pixel is predicted by exactly one window. Nothing is blended, because windows agree exactly.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Read = Callable[[int, int, int, int], NDArray[Any]]
 
 
 class PixelNetwork(Protocol):
-    """What a network has to tell about itself to be stitched; :class:`~polariscope.nets.unet.UNet` does."""
+    """The properties that a network must declare to be stitched, as :class:`~polariscope.nets.unet.UNet` does."""
 
     padding: str
 
@@ -38,8 +38,8 @@ class PixelNetwork(Protocol):
 
 @dataclass(frozen=True)
 class Window:
-    """Pixels that are predicted, and those that are read for it: rows and columns, the ends excluded. What is read may
-    reach beyond the raster."""
+    """Pixels that are predicted, and pixels that are read for them: rows and columns, the ends excluded. The read
+    pixels may reach beyond the raster."""
 
     rows: tuple[int, int]
     columns: tuple[int, int]
@@ -56,7 +56,7 @@ def windows(height: int, width: int, network: PixelNetwork, size: int | None = N
     field = network.receptive_field
     if min(height, width) < field:
         raise ValueError(
-            f"the raster has {height} x {width} pixels, and the network looks at {field} x {field} at once: it needs a "
+            f"the raster has {height} x {width} pixels, and the network needs {field} x {field} pixels at once: use a "
             "raster at least as large"
         )
     if size is not None and size < network.multiple:
@@ -82,10 +82,9 @@ def _up(value: int, multiple: int) -> int:
 
 
 class Stitched(nn.Module):
-    """Any network that maps images to scores of the same size, with what it takes to stitch it.
-
-    ``halo`` is how many pixels around a pixel decide its prediction, ``multiple`` by how many an image may be shifted
-    such that its prediction shifts with it: the product of the network's strides.
+    """Any network that maps images to scores of the same size, with the properties for stitching. ``halo`` is the
+    number of pixels around a pixel that affect its prediction, ``multiple`` the number of pixels by which an image can
+    be shifted so that its prediction shifts with it: the product of the network's strides.
     """
 
     padding = "same"
@@ -107,7 +106,7 @@ class Stitched(nn.Module):
 
 
 def read_mirrored(read: Read, window: Window, height: int, width: int) -> NDArray[Any]:
-    """What a window reads; beyond the raster its pixels are mirrored at the edge."""
+    """The pixels that a window reads; beyond the raster they are mirrored at the edge."""
     rows, columns = _mirrored(window.read_rows, height), _mirrored(window.read_columns, width)
     top, left = int(rows.min()), int(columns.min())
     block = read(top, left, int(rows.max()) - top + 1, int(columns.max()) - left + 1)
@@ -120,7 +119,7 @@ def _mirrored(span: tuple[int, int], length: int) -> NDArray[np.int64]:
 
 
 def predicted(network: Callable[[Tensor], Tensor], sizes: PixelNetwork, pixels: Tensor, window: Window) -> Tensor:
-    """Probabilities ``(classes, rows, columns)`` of the pixels that a window predicts, from what it reads
+    """Probabilities ``(classes, rows, columns)`` of the pixels that a window predicts, from the pixels it reads
     ``(bands, ...)``."""
     scores = network(pixels[None])[0]
     top = 0 if sizes.padding == "valid" else window.rows[0] - window.read_rows[0]

@@ -1,7 +1,7 @@
 """Building blocks of a page: the HTML that the parts of a document are made of.
 
-Each function gives HTML; a part of a plug-in may call them, too. Numbers are shown rounded, and kept in full in
-``<data value>``, so that a page can be read back by a machine.
+Each function returns HTML; parts of plug-ins can call them too. Numbers are shown rounded, and stored in full in
+``<data value>``, so that a machine can read a page.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from polariscope.report import figures
 TILE = 64
 """Width in pixels that pictures are shown at, at least."""
 LARGEST_MAP = 2048
-"""Pixels a side of a map inside a page that stands alone; beside a page it has all of them."""
+"""Side in pixels of a map inside a self-contained page; a map file beside a page has all pixels."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Cell:
     best: bool = False
     shares: Mapping[str, int] | None = None
     context: str = ""
-    """What stands below the number: its interval and chance level."""
+    """The text below the number: its interval and chance level."""
     within_chance: bool = False
 
 
@@ -49,7 +49,7 @@ class Line:
     wanted: str = ""
     """Which direction is better, if one is."""
     protocol: str = ""
-    """How the numbers were computed, where all were computed alike."""
+    """How the numbers were computed, if all were computed in the same way."""
     differs: bool = False
 
 
@@ -101,7 +101,7 @@ def strips(part: Pictures) -> Markup:
 
 
 def map_picture(part: Map, place: Place) -> Markup:
-    """A link to the file beside the page, or the picture itself where the page stands alone."""
+    """A link to the file beside the page, or the picture itself in a self-contained page."""
     if place.file:
         return Markup(_macros().map(part, f"{place.file}.png"))
     image = Image.fromarray(part.image)

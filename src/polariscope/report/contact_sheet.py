@@ -17,11 +17,11 @@ LARGEST = 128
 
 
 def save_contact_sheet(path: Path, world: World, rows: int, columns: int, seed: int) -> str:
-    """Save a contact sheet as an image file; returns a note about what it leaves out, if anything."""
+    """Save a contact sheet as an image file; returns a note if it does not show everything."""
     sheet, note = contact_sheet(world, rows, columns, seed)
     kind = Image.registered_extensions().get(path.suffix.lower())
     if kind is None:
-        raise ValueError(f"{path} is to be a picture: give it a name that ends in .png")
+        raise ValueError(f"{path} must be a picture: give it a name that ends in .png")
     with atomic(path) as draft:
         sheet.save(draft, format=kind)
     return note

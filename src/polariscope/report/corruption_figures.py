@@ -57,8 +57,8 @@ def severity_panels(
 def corruption_bars(
     accuracy: ArrayLike, groups: Mapping[str, str], clean: float, reference: ArrayLike | None = None
 ) -> Figure:
-    """Accuracy ``(kinds,)`` under corruptions of one severity; dotted is what is reached without them, dots are a
-    reference."""
+    """Accuracy ``(kinds,)`` under corruptions of one severity; the dotted line is the accuracy without corruptions,
+    dots are a reference."""
     figure = Figure(figsize=(5.2, 0.9 + 0.24 * len(groups)), layout="constrained")
     axes = figure.subplots()
     at, colours = np.arange(len(groups)), _colours(groups)

@@ -1,9 +1,9 @@
 """Figures: data in, a matplotlib ``Figure`` (or, for pictures, an image) out. No global state, one style.
 
-Every colour comes from :data:`PALETTE`, which knows a light and a dark variant: figures are drawn in the light one, and
-a page that shows them as inline SVG can put its own variables in their place. Types of variables keep their colour
-everywhere: active blue, partly used light blue, mixed (and switching) amber, passive grey, a choice that survives every
-common colour blindness and grey print.
+Every colour comes from :data:`PALETTE`, which has a light and a dark variant: figures are drawn in the light one, and a
+page that shows them as inline SVG can replace them by its own variables. Types of variables have the same colour
+everywhere: active blue, partly used light blue, mixed (and switching) amber, passive grey; these stay distinct under
+common colour blindness and in grey print.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ KINDS = {
     "mixed": "mixed",
     "passive": "passive",
 }
-"""What a variable is, in the order in which it is told, and its colour."""
+"""The types of variables in their order, with their colours."""
 
 STYLE: dict[Any, Any] = {
     "font.family": "DejaVu Sans",
@@ -321,7 +321,7 @@ def types_by_strength(
 def image_grid(images: NDArray[Any], *, limits: Limits | None = None, enlarge: int = 1, gap: int = 2) -> Image.Image:
     """Images ``(rows, columns, c, h, w)`` tiled into one, transparent between them; every pixel ``enlarge`` times.
 
-    What is shown of floats and of many channels says :func:`~polariscope.worlds.pictures.pictured`.
+    :func:`~polariscope.worlds.pictures.pictured` converts floats and many channels.
     """
     if images.ndim != 5 or images.dtype.kind not in "uf" or (images.dtype.kind == "u" and images.dtype != np.uint8):
         raise ValueError(

@@ -13,9 +13,9 @@ from polariscope.report.figures import LIGHT, styled
 COLUMNS = 4
 """Panels in a row."""
 VALUES = 60
-"""Places of a factor that are told apart in a panel; a factor with more is binned."""
+"""Largest number of values of a factor in a panel; a factor with more is binned."""
 FURTHEST = 2.0
-"""Ratio that ends the axis; what is beyond is counted in the last bin."""
+"""Ratio at the end of the axis; larger ratios are counted in the last bin."""
 
 
 @styled
@@ -29,8 +29,8 @@ def prediction_ranges(
 ) -> Figure:
     """Predictions over each factor's range, one panel per factor: median and quartiles at each true value.
 
-    ``shown`` ``(n, factors)`` says which samples a panel shows. Shaded are values in no training example
-    (``unseen``, ``steps`` wide each); the thin line is the truth (Schott et al. 2022, figures 15 to 18).
+    ``shown`` ``(n, factors)`` marks the samples of each panel. Values in no training example are shaded (``unseen``,
+    ``steps`` wide each); the thin line is the truth (Schott et al. 2022, figures 15 to 18).
     """
     rows = -(-len(names) // COLUMNS)
     across = min(COLUMNS, len(names))

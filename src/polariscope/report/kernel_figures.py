@@ -1,7 +1,7 @@
 """Figures of kernels: how well each is aligned with the labels, before and after training.
 
-Kernels come as mappings from their names to numbers, so that figures can be drawn for any kernels one has.
-(Spec 004, section 7: figures 9 and 10 of Paccolat et al. 2021.)
+Kernels are mappings from names to numbers, so that figures can be drawn for any kernels. (Spec 004, section 7: figures
+9 and 10 of Paccolat et al. 2021.)
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def component_scatter(
         for number, label in enumerate(names):
             x, y = plane[classes[:SHOWN] == label].T
             axes.plot(x, y, ".", markersize=3, alpha=0.7, color=_class_colour(number, len(names)), label=f"{label}")
-        score = f"\nneighbours tell {scores[name]:.0%}" if scores and name in scores else ""
+        score = f"\nneighbour accuracy {scores[name]:.0%}" if scores and name in scores else ""
         axes.set_title(f"{name}{score}")
         axes.set_xlabel("component 1")
         axes.set_ylabel("component 2")

@@ -1,7 +1,7 @@
 """The one-file HTML page of any findings: self-contained, so that it can be sent by mail and archived.
 
-Several findings stand side by side: values in one table with a column each, curves over each other, everything else in
-columns. What a part looks like is the part's own affair (:meth:`polariscope.findings.Part.section`).
+Several findings are shown side by side: values in one table with a column each, curves in the same axes, everything
+else in columns. Each part renders itself (:meth:`polariscope.findings.Part.section`).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from polariscope.report.blocks import Cell, Line, templates
 HALF = 470
 """Pixels up to which a part fits into half of the page."""
 RUN_SECTIONS = {"world", "objective", "model", "training", "split", "start"}
-"""What the configuration of a training has."""
+"""Sections of the configuration of a training."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Section:
     hint: str
     content: Markup
     width: float = math.inf
-    """Pixels that its one block fills; endless where it takes what it gets."""
+    """Width of its one block in pixels; infinite if it fills the available width."""
     half: bool = False
     """Whether it shares its row with the section before or behind it."""
 
@@ -47,8 +47,8 @@ class Section:
 
 
 def page(several: Sequence[Findings], title: str = "", beside: bool = False) -> str:
-    """One HTML file about one thing, or several side by side: self-contained, unless ``beside`` says that files of the
-    parts lie beside it."""
+    """One HTML file about one document, or several side by side: self-contained, unless ``beside`` is set and files of
+    the parts lie beside it."""
     if not several:
         raise ValueError("a page needs at least one document of findings; got none")
     names = distinct([findings.title for findings in several])
@@ -142,7 +142,7 @@ def distinct(names: Sequence[str]) -> list[str]:
 
 
 def as_toml(settings: Mapping[str, Any]) -> str:
-    """A configuration as TOML. Entries that are None are left out: TOML has no word for nothing.
+    """A configuration as TOML. Entries that are None are skipped: TOML has no null value.
 
     >>> print(as_toml({"world": {"name": "sprites", "size": 64}, "model": {"architecture": {"name": "conv"}}}))
     [world]

@@ -52,7 +52,7 @@ def restarts(groups: Sequence[tuple[str, ArrayLike, str]], measured: str, along:
 
 
 def log_axes(axes: Axes, ticks: Sequence[float] = ()) -> None:
-    """Both axes logarithmic, with plain numbers; those of x at given places, such as the sizes there are."""
+    """Both axes logarithmic, with plain numbers; those of x at given places, such as the measured sizes."""
     axes.set(xscale="log", yscale="log")
     plain_ticks(axes)
     if len(ticks):

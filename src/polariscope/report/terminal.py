@@ -35,8 +35,8 @@ def show(findings: Findings, saved: object = None, console: Terminal | None = No
 
 
 def answer(findings: Findings | Sequence[Findings], saved: object, as_json: bool, **more: Any) -> int:
-    """The output of a command: the findings for people, or one line of JSON. That has the place of the page
-    (``report``), whatever ``more`` there is, and the document, or several as ``findings``. Returns exit code 0."""
+    """The output of a command: the findings for people, or one line of JSON with the path of the page (``report``), the
+    entries of ``more``, and the document, or several as ``findings``. Returns exit code 0."""
     several = [findings] if isinstance(findings, Findings) else list(findings)
     if as_json:
         document = (

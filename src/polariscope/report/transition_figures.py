@@ -15,7 +15,7 @@ from polariscope.measures.transitions import TransitionFit
 from polariscope.report.figures import LIGHT, MARKERS, SUBJECTS, styled
 
 REACH = 5.0
-"""Standard deviations that are shown; what is beyond is not."""
+"""Range of the axis in standard deviations."""
 
 
 @styled
@@ -27,8 +27,8 @@ def transition_histogram(
 ) -> Figure:
     """Histogram of the changes of factors on a logarithmic axis, with the three fitted densities.
 
-    The axis ends ``reach`` standard deviations from 0; what lies beyond is counted in the last bins. ``fits`` are those
-    of a table that stands beside the figure; without them each factor is fitted as such a table would be.
+    The axis ends ``reach`` standard deviations from 0; larger changes are counted in the last bins. ``fits`` are those
+    of the table beside the figure; by default each factor is fitted in the same way.
     """
     figure = Figure(figsize=(0.6 + 2.6 * len(transitions), 2.6), layout="constrained")
     row = figure.subplots(1, len(transitions), squeeze=False)[0]
@@ -52,12 +52,12 @@ def transition_histogram(
 def transition_planes(deltas: ArrayLike, names: Sequence[str], bins: int = 61, seed: int = 0) -> Figure:
     """Two factors' changes ``(n, factors)`` at a time, in standard deviations: as they are above, permuted below.
 
-    Mass off the axes, which is gone below, says that the factors move together (Klindt et al. 2021, figure 11).
+    Mass off the axes above, but not below, shows that the factors change together (Klindt et al. 2021, figure 11).
     """
     table = checked(deltas, names)
     pairs = dependence(table, names, seed=seed)
     if not pairs:
-        raise ValueError(f"planes are of two factors; got {len(names)}")
+        raise ValueError(f"planes need two factors; got {len(names)}")
     scaled = table / table.std(0)
     figure = Figure(figsize=(2.1 * len(pairs), 4.4), layout="constrained")
     rows = zip(figure.subplots(2, len(pairs), squeeze=False), (scaled, permuted(scaled, seed)), strict=True)

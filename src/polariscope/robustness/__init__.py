@@ -1,1 +1,1 @@
-"""How much a network stands: noise of a known size, noise that is learned against it, and training with either."""
+"""Robustness of classifiers: noise, attacks, lower bounds, and training that makes a classifier more robust."""

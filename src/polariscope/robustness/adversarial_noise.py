@@ -1,8 +1,8 @@
-"""Noise that is learned against a classifier: the worst among all that are the same for every image and every pixel.
+"""Noise that is learned against a classifier: the worst noise with the same distribution for every image and pixel.
 
-A generator is trained to raise the cross-entropy of a network that stays as it is, at a fixed norm after clipping. How
-much of its noise the network stands is then measured like that of any other (:mod:`.noise_distance`), always with
-generators that are new to the network. (Rusak et al. 2020, sections 3.2 and 3.3; Spec 001b, sections A5 and A8.)
+A generator is trained to raise the cross-entropy of a fixed network, at a fixed norm after clipping. The robustness to
+its noise is then measured as for any other noise (:mod:`.noise_distance`), always with generators that are new to the
+network. (Rusak et al. 2020, sections 3.2 and 3.3; Spec 001b, sections A5 and A8.)
 """
 
 from __future__ import annotations
@@ -38,13 +38,14 @@ SHOWN = 8
 class NoiseAttack:
     """How noise is learned against a network.
 
-    Far above what a network stands, its loss is as high as it gets for any noise and tells a generator nothing; far
-    below it tells little. With several ``norms`` a generator is trained at each, and the most harmful one is kept.
+    A generator learns best near the norm at which the network fails: far above it, any noise gives the maximal loss;
+    far below it, the loss hardly depends on the noise. With several ``norms`` a generator is trained at each, and the
+    most harmful one counts.
     """
 
     norms: tuple[float, ...]
     kernel: Kernel = 1
-    """Pixels that a generator looks at in each direction: 1 makes independent ones."""
+    """Size of the generator's convolutions: 1 makes noise that is independent between pixels."""
     depth: int = 4
     width: int = 20
     steps: int = 300
@@ -67,7 +68,7 @@ class LearnedNoise:
     """Cross-entropy of the network, averaged over each tenth of the training."""
 
     def findings(self, size: int = 28) -> Findings:
-        """The noise to look at: densities of its channels, and a few draws of ``size`` pixels."""
+        """The learned noise in figures: densities of its channels, and a few draws of ``size`` pixels."""
         from polariscope.report.noise_figures import density_curves
 
         found = noise_density(self.generator, seed=self.seed)
@@ -140,7 +141,7 @@ class Mislead(Objective):
 
 @dataclass(frozen=True, eq=False)
 class GeneratorDistances:
-    """ε* by learned noise: of each seed the most harmful generator, and what a network stands of it."""
+    """ε* of learned noise: the most harmful generator of each seed, and the network's robustness to its noise."""
 
     noises: tuple[LearnedNoise, ...]
     distances: tuple[NoiseDistances, ...]
@@ -169,14 +170,14 @@ class GeneratorDistances:
             Column("epsilon_star", "ε*", "%.4g"),
             Column("unreachable", "out of reach", "percent"),
         ]
-        much = (
-            f"a norm of {self.mean:.4g} ± {self.sd:.2g}"
+        norm = (
+            f"with a norm of {self.mean:.4g} ± {self.sd:.2g} misleads"
             if math.isfinite(self.mean)
-            else "any norm, of one seed at least"
+            else "of at least one seed at no norm misleads"
         )
         return Findings(
             "learned noise",
-            f"Half of the observations stand learned noise of {much} ({len(rows)} new generators).",
+            f"Learned noise {norm} the classifier on half of the observations ({len(rows)} new generators).",
             [Records(name="generators", title="Generators", rows=rows, columns=columns)],
             facts={"epsilon_star": _told(self.mean), "sd": _told(self.sd)},
         )
@@ -197,8 +198,8 @@ def generator_distances(
     tell: Callable[[float], None] = lambda share: None,
 ) -> GeneratorDistances:
     """Train new generators of several seeds on ``(x, y)``, and measure how robust the network is to their noise, on
-    other examples if they are given. Of the norms of the attack, each seed keeps the one with the smallest ε*.
-    ``tell`` hears what share of the work is done."""
+    other examples if they are given. For each seed, the norm of the attack with the smallest ε* counts. ``tell`` is
+    called with the finished share of the work."""
     if len(set(seeds)) != len(seeds) or len(seeds) < 2:
         raise ValueError(f"the spread over generators needs at least 2 different seeds; got {tuple(seeds)}")
     subject, shown = as_subject(model), (x, y) if on is None else (on.x, on.y)
@@ -227,7 +228,7 @@ class NoiseDensity:
 
 @torch.no_grad()
 def noise_density(generator: NoiseGenerator, draws: int = 100_000, bins: int = 100, seed: int = 0) -> NoiseDensity:
-    """A histogram of what a generator makes of a pixel, before it is brought to a norm.
+    """A histogram of the noise of a generator at a pixel, before it is scaled to a norm.
 
     >>> found = noise_density(NoiseGenerator(1), draws=1000)
     >>> round(float((found.density * np.diff(found.edges)).sum()), 12)

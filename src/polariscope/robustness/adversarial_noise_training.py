@@ -1,7 +1,7 @@
 """Adversarial noise training: a classifier and a noise generator that learn against each other.
 
-The generator is a player of its own. Every so often it is put into a memory and begun anew, and learns alone for a
-while; a part of each batch gets noise of one of those in the memory, so that what was learned against them is not lost.
+The generator is a player of its own. At intervals it is stored in a memory, and a new generator starts, which first
+learns alone; a part of each batch gets the noise of a stored generator, so that the classifier stays robust to it.
 (Rusak et al. 2020, section 3.2; Spec 001b, section A6.)
 """
 
@@ -34,16 +34,15 @@ class AdversarialNoiseTraining(Supervised):
     """Cross-entropy of the classes on batches that are half clean, 30 % with the noise of a generator that learns to
     raise it, and 20 % with the noise of an earlier one.
 
-    Steps come in rounds. In the first ``alone`` of them a new generator learns, and the classifier rests; in the next
-    ``refresh`` both learn.
+    Steps come in rounds: for ``alone`` steps a new generator learns while the classifier is fixed; for the next
+    ``refresh`` steps both learn.
     """
 
     norm: float = 0.0
     """Norm of the noise after clipping; 0 takes that of Gaussian noise of standard deviation 0.5 on evenly spread
     pixels (9.7 for 28 x 28, 135 for 3 x 224 x 224)."""
     kernel: Kernel = 1
-    """Pixels that the generator looks at in each direction: 1 makes independent ones, 3 wants a norm about half as
-    large."""
+    """Size of the generator's convolutions: 1 makes independent noise; with 3, use a norm about half as large."""
     depth: int = 4
     width: int = 20
     refresh: int = 300
@@ -51,7 +50,7 @@ class AdversarialNoiseTraining(Supervised):
     alone: int = 100
     """Steps that a new generator learns alone before."""
     replay: bool = True
-    """Whether earlier generators are kept and used; without, their share is the current one's."""
+    """Whether earlier generators are stored and used; without replay, the current generator takes their share."""
     memory: int = 256
     """Generators to keep; then the newest takes the place of the oldest."""
     generator_learning_rate: float = 1e-4
@@ -96,7 +95,7 @@ class AdversarialNoiseTraining(Supervised):
 
 
 class Adversary(nn.Module):
-    """The current generator, and the weights of those before it, a row each."""
+    """The current generator, and the weights of earlier generators, one row each."""
 
     memory: Tensor
 
@@ -107,7 +106,7 @@ class Adversary(nn.Module):
 
     @torch.no_grad()
     def begin_anew(self, number: int) -> None:
-        """Keep the current generator as the one of this number, and begin with another."""
+        """Store the current generator under this number, and start a new one."""
         self.memory[number % len(self.memory)] = self.current.in_a_row()
         self.current.begin_anew()
 

@@ -4,7 +4,7 @@ The images of a batch are moved within a distance epsilon to where the loss of t
 done by projected gradient ascent (Madry et al. 2018, Towards deep learning models resistant to adversarial attacks), or
 by any registered attack, such as ``ddn`` (Rony et al. 2019, Decoupling direction and norm). While an attack runs, the
 classifier is in evaluation mode: batch statistics neither change nor depend on the other images. It then learns in
-training mode from what the attack has made. (Spec 001b, sections B4 and A11.)
+training mode from the attacked images. (Spec 001b, sections B4 and A11.)
 """
 
 from __future__ import annotations
@@ -37,11 +37,12 @@ class AdversarialTraining(Supervised):
     step: float = 0.01
     """Length of a step."""
     random_start: bool = True
-    """Whether the ascent begins at a random point within epsilon, and not at the image."""
+    """Start the ascent at a random point within epsilon instead of at the image."""
     share: float = 1.0
     """Share of the images that are attacked; the others stay clean."""
     ramp: int = 0
-    """Steps over which epsilon grows from 0: with large perturbations from the start, training may never begin."""
+    """Steps over which epsilon grows from 0: with large perturbations from the start, the classifier may learn
+    nothing."""
     attack: Attack | None = None
     """An attack in place of the ascent. Its images are the nearest adversarials that it finds, within epsilon."""
 

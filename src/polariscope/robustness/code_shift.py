@@ -38,7 +38,7 @@ def code_shift(
 ) -> CodeShift:
     """Move images ``x`` (pixels from 0 to 1) by at most ``epsilon`` in L2, at random and so that their codes move most.
 
-    ``encode`` gives codes ``(n, d)``. Both kinds of perturbation are clipped to pixels from 0 to 1.
+    ``encode`` returns codes ``(n, d)``. Both kinds of perturbation are clipped to pixels from 0 to 1.
     """
     if len(x) < 2 or not epsilon > 0 or steps < 1:
         raise ValueError(
@@ -62,7 +62,7 @@ def code_shift(
         farthest = (shaken - codes).norm(dim=1)
         shifted = float(farthest.mean())
     if not apart > 0:
-        raise ValueError("all images have the same code, so that there is no distance to compare a shift with")
+        raise ValueError("all images have the same code, so there is no distance to compare a shift with")
     start = steepest(torch.randn(flat.shape, generator=draws).to(flat), "l2")
     points = clipped(flat + FIRST * epsilon * start, flat, reach, "l2")
     for _ in range(steps):

@@ -85,7 +85,7 @@ def crossings(first: Floats, second: Floats) -> list[float]:
 
 @dataclass(frozen=True, eq=False)
 class CurveComparison:
-    """Accuracy-distortion curves of several classifiers in one norm, and what single thresholds say about them."""
+    """Accuracy-distortion curves of several classifiers in one norm, and their accuracies at single thresholds."""
 
     distances: Mapping[str, Floats]
     thresholds: tuple[float, ...]

@@ -1,9 +1,7 @@
-"""Classifiers that draw random numbers, attacked as what they are on average (expectation over transformation; Athalye,
-Engstrom, Ilyas and Kwok 2018, Synthesizing robust adversarial examples).
-
-A single answer of such a classifier says little: an attack that follows one draw is misled by it, and an image that one
-draw gets wrong need not mislead the next one. The mean over many draws has a gradient, the mean of theirs, and decides
-for the class that is most probable over draws.
+"""Attacks on the mean of a classifier with random outputs (expectation over transformation; Athalye, Engstrom, Ilyas
+and Kwok 2018, Synthesizing robust adversarial examples). A single output of such a classifier shows little: an attack
+that follows one draw is misled by it, and an image that misleads one draw need not mislead the next. The mean over many
+draws has a gradient, the mean of their gradients, and predicts the class that is most probable over draws.
 """
 
 from __future__ import annotations
@@ -50,8 +48,7 @@ def averaged(subject: Subject, draws: int, seed: int = 0) -> Subject:
 
 
 def confirmed(result: Attacked, fresh: Subject, y: Tensor) -> Attacked:
-    """A result with only those adversarials that another average, over draws that the attack did not see, gets wrong
-    as well."""
+    """A result with only those adversarials that also mislead the mean over new draws, which the attack did not see."""
     with fresh.at_rest():
         right = (fresh.scores(result.adversarials).argmax(1).cpu() == y.cpu()).numpy()
     return replace(result, distances=np.where(right, np.inf, result.distances))

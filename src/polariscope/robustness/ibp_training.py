@@ -1,4 +1,4 @@
-"""Classifiers that are trained to be verified: the loss is that of the worst scores that interval bounds allow.
+"""Classifiers that are trained to be verifiable: the loss is computed from the worst scores that interval bounds allow.
 
 At first the classifier learns from clean images; then epsilon grows, and the weight of the clean loss falls to its last
 value. (Gowal et al. 2018, On the effectiveness of interval bound propagation for training verifiably robust models;
@@ -29,7 +29,7 @@ class IBPTraining(Supervised):
     epsilon: float = 0.3
     """Largest change of a pixel. Publications train with a little more than they verify."""
     kappa: float = 0.5
-    """Weight of the clean loss after the schedule; it begins at 1."""
+    """Weight of the clean loss after the schedule; it starts at 1."""
     warmup: int = 2000
     """Steps on clean images alone."""
     ramp: int = 10_000

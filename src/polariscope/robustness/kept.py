@@ -1,5 +1,5 @@
-"""Kept results of attacks, block by block: an evaluation that was stopped goes on, and a further norm or attack does
-not repeat what was done."""
+"""Stored results of attacks, block by block: an interrupted evaluation continues, and a further norm or attack repeats
+nothing."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from polariscope.strict_json import json_text
 from polariscope.subjects import Subject
 
 Stored = tuple[dict[str, NDArray[Any]], dict[str, Any]]
-"""Arrays by name, and what else there is to know as JSON."""
+"""Arrays by name, and further facts as JSON."""
 ROWS = ("distances", "queries", "gradients", "zero_gradients", "by")
 
 
 @dataclass(frozen=True)
 class KeptAttacks:
-    """A folder with a file for each attack, norm and block of images. ``identity`` says whose results they are: those
-    of which weights and data."""
+    """A folder with a file for each attack, norm and block of images. ``identity`` identifies the weights and the data
+    of the results."""
 
     folder: Path
     identity: dict[str, Any]
@@ -47,7 +47,7 @@ class KeptAttacks:
         seed: int,
         epsilons: tuple[float, ...] = (),
     ) -> Attacked:
-        """The result of an attack on a block of images: read if it is there, else computed and kept."""
+        """The result of an attack on a block of images: read if it is stored, otherwise computed and stored."""
         key = {
             **self.identity,
             "attack": attacks.describe(attack),
@@ -68,7 +68,7 @@ class KeptAttacks:
         return result
 
     def kept(self, name: str, key: dict[str, Any], compute: Callable[[], Stored]) -> Stored:
-        """Arrays and facts of another kind of measurement: read if they are there, else computed and kept."""
+        """Arrays and facts of another kind of measurement: read if they are stored, otherwise computed and stored."""
         path = self.folder / f"{name}-{fingerprint({**self.identity, 'measurement': name, **key})}.safetensors"
         if (stored := read_stored(path)) is not None:
             return stored
@@ -103,7 +103,7 @@ def write_attacked(path: Path, result: Attacked) -> None:
 
 
 def read_attacked(path: Path) -> Attacked | None:
-    """A kept result; None if there is none, or if its file is damaged, so that it is computed again."""
+    """A stored result; None if there is none, or if its file is damaged, so that it is computed again."""
     if not path.exists():
         return None
     try:
@@ -119,7 +119,7 @@ def read_attacked(path: Path) -> Attacked | None:
 
 
 def examples_hash(x: torch.Tensor, y: torch.Tensor) -> str:
-    """What tells images with their classes apart from others of the same numbers."""
+    """A hash of images and their classes."""
     digest = hashlib.sha256(f"{tuple(x.shape)}{x.dtype}".encode())
     for values in (x, y):
         digest.update(values.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
@@ -127,8 +127,8 @@ def examples_hash(x: torch.Tensor, y: torch.Tensor) -> str:
 
 
 def weights_hash(subject: Subject) -> str:
-    """What tells two classifiers apart: a hash of the layers of a module and of the names, shapes and numbers of all
-    that it holds; of anything else than a module its name. What a forward pass does with them is in its source."""
+    """The identity of a classifier: a hash of the layers of a module and of the names, shapes and values of its state;
+    for anything other than a module, its name. The forward pass itself is not hashed."""
     if subject.module is None:
         return subject.name
     digest = hashlib.sha256(repr(subject.module).encode())

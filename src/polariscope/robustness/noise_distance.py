@@ -31,20 +31,22 @@ ENOUGH = 100
 
 @dataclass(frozen=True, eq=False)
 class NoiseDistances:
-    """Norms of the least noise that misleads: 0 for what is told wrongly anyway, ∞ where no length of it does."""
+    """Norms of the smallest noise that misleads: 0 for an observation that is misclassified anyway, ∞ if no length
+    misleads."""
 
     distances: NDArray[np.float64]
     """One for each observation, after clipping."""
     noise: str
     seed: int
     queries: int
-    """Observations that the network was asked about."""
+    """The observations."""
     noisy: Tensor | None = None
     """Each observation with the least noise that misleads; as it is where none is needed or none does."""
 
     @property
     def median(self) -> float:
-        """ε*: half of the observations stand this much noise. ∞ if more than half of them stand any."""
+        """ε*: noise of this norm misleads the network on half of the observations. ∞ if no noise misleads more than
+        half."""
         return float(np.median(self.distances))
 
     @property
@@ -54,26 +56,26 @@ class NoiseDistances:
 
     @property
     def unreachable(self) -> float:
-        """Share of observations that stand any length of their noise."""
+        """Share of observations that no length of their noise misclassifies."""
         return float(np.isinf(self.distances).mean())
 
     def findings(self) -> Findings:
         finite = math.isfinite(self.median)
-        told = f"a norm of {self.median:.4g}" if finite else "any norm"
+        norm = f"with a norm of {self.median:.4g} misleads" if finite else "of no norm misleads"
         entries = [
             Value(
                 "epsilon_star",
-                "Median norm of the least misleading noise",
+                "Median norm of the smallest misleading noise",
                 self.median if finite else None,
                 True,
-                "" if finite else "more than half of the observations stand any length of it",
+                "" if finite else "more than half of the observations are classified correctly at any length of it",
             ),
-            Value("wrong", "Share told wrongly without noise", self.wrong, False),
+            Value("wrong", "Share misclassified without noise", self.wrong, False),
             Value("unreachable", "Share that no length of the noise misleads", self.unreachable, True),
         ]
         return Findings(
             f"{self.noise} noise",
-            f"Half of {len(self.distances)} observations stand {self.noise} noise of {told}.",
+            f"{self.noise.capitalize()} noise {norm} the classifier on half of {len(self.distances)} observations.",
             [Values(name="noise_distance", title="Distance by noise", entries=entries)],
             arrays={"distances": self.distances},
             settings={"noise": self.noise, "seed": self.seed, "queries": self.queries},
@@ -83,12 +85,11 @@ class NoiseDistances:
 def noise_distances(
     model: Any, x: Any, y: Any, noise: Noise = "gaussian", seed: int = 0, batch_size: int = 512
 ) -> NoiseDistances:
-    """Search the length of one direction of noise for each observation, up to the first wrong answer.
-
-    The model is a classifier: a :class:`~polariscope.subjects.Subject`, or whatever can be wrapped into one. Images are
-    floats from 0 to 1, or an array of bytes; a network that needs them normalised does that itself.
-    A direction is scaled to length 1; powers of 1.8 find the first length that misleads, 40 bisections the least one.
-    The noise is clipped with the image, and its norm taken afterwards. ``noise`` may be a generator that was trained to
+    """Find the smallest length of one random direction of noise that misleads the classifier, for each observation. The
+    model is a classifier: a :class:`~polariscope.subjects.Subject`, or anything that can be wrapped into one. Images
+    are floats from 0 to 1, or an array of bytes; a network that needs normalised inputs normalises them itself. A
+    direction is scaled to length 1; powers of 1.8 find the first length that misleads, 40 bisections the smallest. The
+    image with noise is clipped, and the norm is computed afterwards. ``noise`` may be a generator that was trained to
     mislead (see :mod:`polariscope.robustness.adversarial_noise`).
 
     >>> bright = lambda x: x.mean(1) - 0.55
@@ -150,7 +151,7 @@ class _Search:
         return (self.x[rows] + change.reshape(-1, *self.x.shape[1:])).clamp(0, 1)
 
     def misled(self, rows: Tensor, lengths: Tensor) -> Tensor:
-        """Which observations are told wrongly at these lengths."""
+        """Which observations are misclassified at these lengths."""
         self.queries += len(rows)
         told = [
             self.subject.scores(self.noisy(some, at)).argmax(1) != self.y[some]

@@ -29,7 +29,7 @@ SEVERITIES = (0.08, 0.12, 0.18, 0.26, 0.38)
 @objectives.register("noise-training")
 @dataclass(frozen=True)
 class NoiseTraining(Supervised):
-    """Cross-entropy of the classes on batches of which an exact share is noisy."""
+    """Cross-entropy of the classes on batches with an exact share of noisy images."""
 
     noise: Kind = "gaussian"
     """Gaussian noise is the same everywhere; speckle is proportional to the pixel."""
@@ -54,7 +54,7 @@ class NoiseTraining(Supervised):
 
 
 def with_noise(x: Tensor, noise: Kind, sds: Sequence[float]) -> Tensor:
-    """Images with noise, clipped to [0, 1]. Each draws its standard deviation from those given."""
+    """Images with noise, clipped to [0, 1]. Each image draws one of the given standard deviations."""
     if len(x):
         within_box(x)
     chosen = torch.tensor(sds, dtype=x.dtype, device=x.device)[torch.randint(len(sds), (len(x),), device=x.device)]

@@ -1,8 +1,7 @@
-"""Classifiers that may decline to answer: does their confidence tell what they should not answer about?
-
-A generative classifier knows how well its best class explains an image, and can reject what no class explains; a
-discriminative one only knows how much better one class is than the others. Two readings of confidence are measured:
-the probability of the decided class, and, of a classifier by synthesis, the evidence (its best score). (Thesis section
+"""Classifiers with a reject option: does confidence separate images that a classifier should reject? A generative
+classifier measures how well its best class explains an image, and can reject images that no class explains; a
+discriminative one only measures how much better one class is than the others. Two kinds of confidence are measured: the
+probability of the predicted class, and for a classifier by synthesis the evidence (its best score). (Thesis section
 3.2; Spec 001b, row B-47. Risk and coverage: El-Yaniv and Wiener 2010, On the foundations of noise-free selective
 classification.)
 """
@@ -32,7 +31,7 @@ COVERAGES = (0.5, 0.8, 0.9, 0.95, 1.0)
 
 @dataclass(frozen=True, eq=False)
 class Answers:
-    """How sure a classifier is of its answers to some images, and which answers are right."""
+    """The confidence of a classifier in its predictions for some images, and which predictions are right."""
 
     confidence: Mapping[str, NDArray[np.float64]]
     """By kind: probability, and of a classifier by synthesis evidence."""
@@ -54,7 +53,7 @@ class Rejection:
 
     def auroc(self, other: str, kind: Confidence = "probability") -> float:
         """The probability that a clean image gets more confidence than one of the others: 1 if a threshold separates
-        them, 1/2 if confidence says nothing."""
+        them, 1/2 if confidence is uninformative."""
         clean, odd = self.clean.confidence[kind], self.others[other].confidence[kind]
         labels = np.concatenate([np.ones(len(clean)), np.zeros(len(odd))])
         return float(roc_auc_score(labels, np.concatenate([clean, odd])))
@@ -70,7 +69,7 @@ class Rejection:
     @property
     def headline(self) -> str:
         if not self.others:
-            return f"There is nothing that {self.classifier} should reject."
+            return f"There are no images that {self.classifier} should reject."
         kind: Any = self.kinds[-1]
         named = ", ".join(f"{name} {self.auroc(name, kind):.3f}" for name in self.others)
         return f"AUROC of the {kind} of {self.classifier}, clean images against others: {named}."
@@ -96,7 +95,7 @@ class Rejection:
             *(Column(f"auroc {kind}", f"AUROC by {kind}", "%.3f") for kind in self.kinds),
         ]
         parts: list[Part] = [
-            Records(name="confidence", title="Can it tell what it should not answer?", hint=HINT, rows=self.records(),
+            Records(name="confidence", title="Does confidence show what to reject?", hint=HINT, rows=self.records(),
                     columns=columns),
         ]  # fmt: skip
         risks = []
@@ -109,8 +108,8 @@ class Rejection:
             Records(
                 name="risk",
                 title="Errors among the answers it is most sure of",
-                hint="Over the clean and the corrupted images together: the share of wrong answers if only so many are "
-                "given.",
+                hint="Over the clean and the corrupted images together: the share of wrong predictions at each "
+                "coverage.",
                 rows=risks,
                 columns=[
                     Column("by", "Confidence", short="by"),
@@ -127,7 +126,7 @@ class Rejection:
 
 HINT = (
     "AUROC: the probability that a clean image gets more confidence than one of these. 1: a threshold rejects all of "
-    "these and no clean image; 0.5: confidence says nothing."
+    "these and no clean image; 0.5: confidence is uninformative."
 )
 
 
@@ -154,11 +153,11 @@ def risk_coverage(
 def rejection(
     model: Any, x: Any, y: Any, others: Mapping[str, Any], *, softmax: GradedSoftmax | None = None
 ) -> Rejection:
-    """Measure how well a classifier's confidence tells clean images ``x`` of the classes ``y`` from ``others``: images
-    by name, alone (noise) or as labelled examples (corrupted images).
+    """Measure how well a classifier's confidence separates clean images ``x`` of the classes ``y`` from ``others``:
+    images by name, alone (noise) or as labelled examples (corrupted images).
 
-    Probabilities are those of the graded ``softmax``; without one, of the calibrated softmax of a classifier by
-    synthesis, and of the plain softmax of any other.
+    Probabilities come from the graded ``softmax``; by default from the calibrated softmax of a classifier by synthesis,
+    and from the plain softmax of any other.
     """
     subject = as_subject(model)
     x, y = labelled_examples(subject, x, y)

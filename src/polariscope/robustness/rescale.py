@@ -12,10 +12,10 @@ LEAST = 1e-20
 def rescaled(x: Tensor, delta: Tensor, norm: float) -> Tensor:
     """clip(x + γδ) with the γ for which it differs from x by ``norm``, in each observation of a batch.
 
-    Pixels reach their bounds one after another as γ grows. Sorting them by when they do tells which are free where the
-    norm is reached; for those γ² = (norm² − Σ room² of the others) / Σ δ², which is what gradients go through. Where
-    the whole room of an image is less than the norm, every pixel goes to its bound. The length of δ is of no
-    consequence. (Rauber and Bethge 2020; Spec 001b, section A4.)
+    Pixels reach their bounds one after another as γ grows. Sorting them by that γ shows which are free when the norm is
+    reached; for those γ² = (norm² − Σ room² of the others) / Σ δ², through which gradients flow. If the whole room of
+    an image is less than the norm, every pixel goes to its bound. The length of δ does not matter. (Rauber and Bethge
+    2020; Spec 001b, section A4.)
 
     >>> x, delta = torch.tensor([[0.5, 0.9]]).double(), torch.tensor([[1.0, 1.0]]).double()
     >>> [(rescaled(x, delta, norm) - x).numpy().round(4).tolist() for norm in (0.3, 0.1, 1.0)]
@@ -41,7 +41,7 @@ def rescaled(x: Tensor, delta: Tensor, norm: float) -> Tensor:
 
 
 def within_box(x: Tensor) -> None:
-    """Refuse observations that are no brightnesses: noise is clipped at 0 and 1."""
+    """Refuse observations outside [0, 1]: noise is clipped at 0 and 1."""
     if x.amin() < 0 or x.amax() > 1:
         raise ValueError(
             f"noise is added to pixels from 0 to 1 and clipped there, and the data goes from {x.amin().item():.4g} to "

@@ -1,4 +1,4 @@
-"""Which attacks a card runs: by norm and by what one is willing to spend."""
+"""The attacks that a card runs: by norm and by budget."""
 
 from __future__ import annotations
 
@@ -162,11 +162,10 @@ def attack_suite(
     gradients: bool = True,
     also: Sequence[Attack] = (),
 ) -> list[Attack]:
-    """The attacks of a budget in a norm, the cheapest first; ``also`` are further ones, as far as they have the norm.
-
-    What is known of the classifier decides: one by synthesis that searches for its codes has attacks of its own, and
-    without ``gradients`` attacks by scores take the place of those that need them. For a classifier that binarises its
-    images, every attack then undoes what the threshold hides.
+    """The attacks of a budget in a norm, the cheapest first; ``also`` adds further attacks if they work in that norm. A
+    classifier by synthesis that searches for its codes has its own attacks, and without ``gradients`` attacks by scores
+    replace those that need them. For a classifier that binarises its images, every attack undoes the changes that the
+    threshold hides.
     """
     if budget not in SUITES:
         raise ValueError(f"the budget is {budget!r}: quick, standard or full")

@@ -1,8 +1,8 @@
 """Whether an evaluation by attacks can be trusted: signs that attacks failed although the classifier is not robust.
 
-A gradient attack on a classifier that hides its gradients finds nothing, and nothing found looks like robustness
-(Athalye et al. 2018; Carlini et al. 2019, On evaluating adversarial robustness). Two kinds of signs are looked for: how
-the classifier answers (:func:`probe`), and how the results of attacks compare (:func:`compare_attacks`).
+A gradient attack on a classifier that hides its gradients finds no adversarials, which looks like robustness (Athalye
+et al. 2018; Carlini et al. 2019, On evaluating adversarial robustness). Two kinds of signs are tested: the outputs of
+the classifier (:func:`probe`), and the comparison of attacks (:func:`compare_attacks`).
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from polariscope.user_code import UserCodeError
 PROBED = 16
 """Images that the classifier is probed with."""
 SAME = 1e-5
-"""Relative difference of two scores up to which they are the same but for rounding."""
+"""Relative difference of two scores up to which they are the same up to rounding."""
 ZERO_SHARE = 0.2
 """Share of gradients that may be zero; a few come from images that are classified with full confidence."""
 SMALL, LARGE = 1e-3, 1e-1
 """Steps of two finite differences."""
 AGREEMENT = 0.5
-"""Correlation of gradients with finite differences below which gradients do not tell how the scores change."""
+"""Correlation of gradients with finite differences below which gradients do not predict how the scores change."""
 CLIMBING = ("fast-gradient", "pgd", "mim", "ddn")
 """Attacks whose loss is the cross-entropy."""
 BETTER = 0.9
@@ -42,11 +42,11 @@ class Warning:
     """One reason not to trust an evaluation."""
 
     name: str
-    """What is wrong, in a word or two."""
+    """The problem, in a word or two."""
     evidence: str
-    """What was measured, in a sentence."""
+    """The measurement, in a sentence."""
     advice: str
-    """What to do about it."""
+    """Advice."""
 
 
 def probe(subject: Subject, x: Tensor, y: Tensor, *, seed: int = 0) -> list[Warning]:
@@ -61,7 +61,7 @@ def probe(subject: Subject, x: Tensor, y: Tensor, *, seed: int = 0) -> list[Warn
             warnings.append(
                 Warning(
                     "random outputs",
-                    f"The same images get other scores when asked again (difference {_gap(first, second):.3g}).",
+                    f"The same images get different scores in a second call (difference {_gap(first, second):.3g}).",
                     "Attack the mean over many draws (expectation over transformation), or fix the randomness.",
                 )
             )
@@ -97,12 +97,12 @@ def probe(subject: Subject, x: Tensor, y: Tensor, *, seed: int = 0) -> list[Warn
 
 
 def is_random(warnings: Sequence[Warning]) -> bool:
-    """Whether a classifier was found to draw random numbers."""
+    """Whether a classifier has random outputs."""
     return any(warning.name == "random outputs" for warning in warnings)
 
 
 def has_gradient(warnings: Sequence[Warning]) -> bool:
-    """Whether a classifier was not found to be without gradients."""
+    """Whether a classifier has gradients."""
     return not any(warning.name == "no gradient" for warning in warnings)
 
 
@@ -142,7 +142,8 @@ def _slopes(subject: Subject, x: Tensor, y: Tensor, seed: int) -> list[Warning]:
                 "steps",
                 f"The scores of {float((still & moves).float().mean()):.0%} of the images do not change with a small "
                 f"change of the pixels ({SMALL}), and do with a large one ({LARGE}): inputs or scores are rounded.",
-                "Attack with a differentiable stand-in for the rounding (straight-through), or with decision attacks.",
+                "Attack with a differentiable substitute for the rounding (straight-through), or with decision "
+                "attacks.",
             )
         )
     elif float(flat.float().mean()) > ZERO_SHARE:
@@ -167,10 +168,9 @@ def _slopes(subject: Subject, x: Tensor, y: Tensor, seed: int) -> list[Warning]:
 def compare_attacks(
     results: Mapping[str, Attacked], needs: Mapping[str, str] | None = None, *, boundless: bool = True
 ) -> list[Warning]:
-    """Warnings from attacks in one norm, by name: attacks that know less win, and attacks without a limit fail.
-
-    ``needs`` says what each attack knows of the classifier: gradient, score or decision; without it the name decides.
-    ``boundless`` says that the attacks looked for the nearest adversarial at any distance.
+    """Warnings from attacks in one norm, by name: attacks with less access win, or attacks without a limit fail.
+    ``needs`` is the access of each attack to the classifier: gradient, score or decision; by default its name decides.
+    ``boundless`` means that the attacks searched for the nearest adversarial at any distance.
     """
     kinds: dict[str, list[Attacked]] = {"gradient": [], "score": [], "decision": [], "transfer": []}
     for name, result in results.items():
@@ -190,7 +190,7 @@ def compare_attacks(
                 Warning(
                     f"{'transfer' if kind == 'transfer' else 'black box'} beats white box",
                     f"{words} attacks find nearer adversarials than gradient attacks on {beaten:.0%} of the images.",
-                    "The gradients are masked: the distances of gradient attacks say little about robustness.",
+                    "The gradients are masked: the distances of gradient attacks are poor evidence of robustness.",
                 )
             )
     if boundless and white is not None:
@@ -222,8 +222,8 @@ def more_steps_do_worse(few: Attacked, many: Attacked, steps: tuple[int, int]) -
 
 
 def zero_gradient_warnings(results: Mapping[str, Attacked]) -> list[Warning]:
-    """A warning if attacks that climb the cross-entropy met many gradients that point nowhere. Attacks with other
-    losses meet zeros at every adversarial, where there is nothing left to climb."""
+    """A warning if attacks on the cross-entropy met many zero or undefined gradients. Attacks with other losses meet
+    zeros at every adversarial, where the loss is already maximal."""
     climbing = [result for name, result in results.items() if name.split(" ")[0] in CLIMBING]
     spent = sum(int(result.gradients.sum()) for result in climbing)
     zero = sum(int(result.zero_gradients.sum()) for result in climbing)
@@ -232,8 +232,8 @@ def zero_gradient_warnings(results: Mapping[str, Attacked]) -> list[Warning]:
     return [
         Warning(
             "zero gradients",
-            f"{zero / spent:.0%} of the gradients that attacks asked for were zero, NaN or infinite.",
-            "These attacks could not search: believe decision attacks and bounds instead.",
+            f"{zero / spent:.0%} of the gradients in attacks were zero, NaN or infinite.",
+            "These attacks could not search: trust decision attacks and bounds instead.",
         )
     ]
 

@@ -236,7 +236,7 @@ def test_a_decoder_that_gives_nan_is_refused_in_a_sentence() -> None:
     model = network()
     with torch.no_grad():
         model.decoders[1].deconv2[0].bias.fill_(torch.nan)
-    with pytest.raises(ValueError, match="the decoder gives NaN"):
+    with pytest.raises(ValueError, match="the decoder returns NaN"):
         model(digits(2))
 
 

@@ -1,9 +1,8 @@
-"""What an attack is: a search for the smallest change of an image that changes the class a classifier decides for.
-
-A new attack is one file with one registered frozen dataclass. It says what it needs to know of a classifier and in
-which norms it works, and its method ``run`` asks the classifier about points through a
-:class:`~polariscope.robustness.attacks.trial.Trial`, which remembers the nearest adversarial. The contract kit
-(:func:`polariscope.testing.attacks.check_attack`) checks every registered attack.
+"""An attack: a search for the smallest change of an image that changes the predicted class. A new attack is one file
+with one registered frozen dataclass. It declares which access to the classifier it needs and in which norms it works,
+and its method ``run`` queries the classifier through a :class:`~polariscope.robustness.attacks.trial.Trial`, which
+remembers the nearest adversarial. The contract kit (:func:`polariscope.testing.attacks.check_attack`) checks every
+registered attack.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ class Attack(ABC):
     @property
     @abstractmethod
     def needs(self) -> Need:
-        """What it must know of a classifier: gradients, scores or decisions."""
+        """The access to the classifier that the attack needs: gradients, scores or decisions."""
 
     @property
     @abstractmethod
@@ -42,11 +41,11 @@ class Attack(ABC):
 
     @abstractmethod
     def run(self, trial: Trial) -> None:
-        """Ask the classifier about points, each nearer to its image or more adversarial than those before. All draws
-        come from ``trial.draws``, and what happens to a row does not depend on other rows."""
+        """Query the classifier at points, each nearer to its image or more adversarial than the last. All draws come
+        from ``trial.draws``, and the result for a row must not depend on other rows."""
 
     def refuses(self, classes: int) -> str:
-        """Why it cannot attack a classifier with so many classes, if so."""
+        """The reason why it cannot attack a classifier with this many classes, if it cannot."""
         return ""
 
     def applies(self, subject: Subject) -> bool:

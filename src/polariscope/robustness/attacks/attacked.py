@@ -1,4 +1,4 @@
-"""What attacks found: the nearest adversarial of each image, its distance, and what it took to find it."""
+"""Results of attacks: the nearest adversarial of each image, its distance, and the queries that found it."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ class Attacked:
     attacks: tuple[str, ...]
     norm: Norm
     adversarials: Tensor
-    """The nearest adversarial; where none was found, the image that came closest to one in its scores."""
+    """The nearest adversarial; if none was found, the image whose scores are closest to one."""
     distances: NDArray[np.float64]
     """0: misclassified without an attack (or, if there are targets, classified as the target); infinite: no adversarial
     was found."""
     queries: NDArray[np.int64]
-    """How often the classifier was asked about an image, with or without a gradient."""
+    """Queries per image, with or without a gradient."""
     gradients: NDArray[np.int64]
     zero_gradients: NDArray[np.int64]
     """How many gradients were zero, NaN or infinite: they point nowhere."""
     by: NDArray[np.int64]
     """Which of the attacks found the nearest adversarial."""
     epsilons: tuple[float, ...] = ()
-    """The distances at which success was asked for."""
+    """The distances at which success is reported."""
 
     def __len__(self) -> int:
         return len(self.distances)
@@ -46,7 +46,7 @@ class Attacked:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What to know of the distances, in sentences."""
+        """Notes on the distances."""
         count = len(self)
         if not self.distances.any():
             return (f"All {count} images are misclassified without an attack, so every distance is 0.",)
@@ -140,7 +140,7 @@ def joined(results: Sequence[Attacked]) -> Attacked:
 
 def _alike(results: Sequence[Attacked], key: Any, what: str) -> Attacked:
     if not results:
-        raise ValueError("there are no results of attacks to put together")
+        raise ValueError("no results of attacks to combine")
     if len({key(one) for one in results}) > 1:
         raise ValueError(f"results of attacks are put together if they have {what}; these differ")
     return results[0]

@@ -16,7 +16,7 @@ from polariscope.robustness.attacks.trial import Need, Trial
 FACTOR = 1.5
 """By which a step grows or shrinks."""
 EVERY = 10
-"""Steps between two looks at a point that was moved along the sphere only."""
+"""Steps between two queries at points that moved only along the sphere."""
 CONVERGED = 1e-7
 """An image is done when its steps towards the image are this small, relative to the distance."""
 
@@ -26,9 +26,9 @@ CONVERGED = 1e-7
 class Boundary(Attack):
     """A random walk along the decision boundary, by decisions alone.
 
-    A step goes along the sphere around the image and then towards the image, and is taken if it stays adversarial. The
-    steps along the sphere grow where more than half of the points reached by them alone are adversarial and shrink
-    where less than a fifth are; those towards the image by a quarter and a tenth of all steps.
+    A step goes along the sphere around the image and then towards the image, and is taken if it stays adversarial.
+    Steps along the sphere grow if more than half of the points after them are adversarial, and shrink if less than a
+    fifth are; steps towards the image grow above a quarter and shrink below a tenth of all steps.
     """
 
     steps: int = 5000
@@ -86,7 +86,7 @@ class _Rate:
         self.window, self.low, self.high = window, low, high
 
     def factor(self, reached: Tensor) -> Tensor:
-        """Count once more, and say by what the step changes."""
+        """Count a success or failure, and return the factor by which the step changes."""
         self.count, self.hits = self.count + 1, self.hits + reached[:, None]
         share = self.hits / self.count
         full = self.count >= self.window

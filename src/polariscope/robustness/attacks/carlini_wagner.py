@@ -15,7 +15,7 @@ from polariscope.robustness.attacks.line_search import search_segment
 from polariscope.robustness.attacks.trial import Need, Trial
 
 EDGE = 1 - 1e-4
-"""What is nearer to 0 or 1 has next to no derivative in the space of the search."""
+"""Values nearer to 0 or 1 have almost no derivative in the space of the search."""
 DECAY = (0.9, 0.999)
 
 

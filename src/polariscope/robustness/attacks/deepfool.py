@@ -24,7 +24,7 @@ class DeepFool(Attack):
 
     steps: int = 50
     classes: int = 9
-    """Classes other than the label whose planes are looked at, those with the best scores."""
+    """Number of other classes whose planes are considered, those with the best scores."""
     overshoot: float = 0.02
     """A step goes this much further than to the plane, relative to its length."""
 

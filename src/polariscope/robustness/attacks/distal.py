@@ -1,8 +1,6 @@
-"""Distal adversarials: noise that is changed until a classifier is sure of a class. What it looks like tells what the
-classifier takes for evidence.
-
-There is no image to stay near to, so this is a function with a result of its own and no :class:`Attack`. (Schott et al.
-2019, section 7; Spec 001b, section B6.9.)
+"""Distal adversarials: noise that is changed until a classifier is confident of a class. They show what the classifier
+uses as evidence. They need not stay near an image, so this is a function with its own result, not an :class:`Attack`.
+(Schott et al. 2019, section 7; Spec 001b, section B6.9.)
 """
 
 from __future__ import annotations
@@ -98,10 +96,10 @@ def distal(
 ) -> Distal:
     """Start from uniform noise of a ``shape`` and raise the probability of each label until it reaches ``confidence``.
 
-    Probabilities are those of the graded ``softmax``; without one, of the calibrated softmax of a classifier by
-    synthesis, and of the plain softmax of any other. A step has length ``rate`` along the gradient of the label's score
-    (minus the score of the class that is ahead), plus ``momentum`` times the last step. With images ``near`` the result
-    has the distance to the nearest of them.
+    Probabilities come from the graded ``softmax``; by default from the calibrated softmax of a classifier by synthesis,
+    and from the plain softmax of any other. A step has length ``rate`` along the gradient of the label's score (minus
+    the score of the class that is ahead), plus ``momentum`` times the last step. With images ``near`` the result has
+    the distance to the nearest of them.
     """
     subject = as_subject(model)
     targets = torch.as_tensor(labels, device=subject.device).long()
@@ -170,7 +168,7 @@ def _ascent(
     if not steps:
         return p, None
     if not scores.requires_grad:
-        raise NoGradient(f"{subject.name} gives no gradient of its scores, which distal images are made by")
+        raise NoGradient(f"{subject.name} gives no gradient of its scores, and distal images need one")
     own = functional.one_hot(labels, classes)
     ahead = functional.one_hot(values.argmax(1), classes)
     weights = torch.where(labels[:, None] == values.argmax(1, keepdim=True), own, own - ahead)

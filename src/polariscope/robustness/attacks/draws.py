@@ -16,7 +16,7 @@ from torch import Tensor
 from polariscope.worlds.numbered_draws import counters, mix
 
 Key = Sequence[int | Tensor]
-"""What tells the draws of an attack apart, such as (restart, step); a tensor has a number for each row."""
+"""The key of a draw, such as (restart, step); a tensor has a number for each row."""
 HALF = np.uint64(32)
 
 

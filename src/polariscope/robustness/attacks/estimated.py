@@ -78,7 +78,7 @@ def by_directions(
 ) -> tuple[Tensor, Tensor]:
     """The average over random directions u of u (values at x + size u − values at x − size u) / (2 size).
 
-    Directions are told apart by how often the classifier was asked about the row before.
+    Directions are keyed by the number of earlier queries of the row.
     """
     scores = trial.scores(points, rows, remember=False)
     asked = trial.queries[rows]

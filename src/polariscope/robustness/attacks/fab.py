@@ -19,17 +19,15 @@ BIAS = 0.1
 """The largest share of a step that starts from the image instead of the current point."""
 OVERSHOOT = 1.05
 BACK = 0.9
-"""After an adversarial the search goes on from this share of the way to it."""
+"""After an adversarial, the search continues from this share of the way to it."""
 
 
 @attacks.register("fab")
 @dataclass(frozen=True)
 class FAB(Attack):
-    """Steps to the plane on which the classifier, taken as linear, is undecided between the label and another class,
-    with a bias towards the image; after each adversarial, a step back towards the image.
-
-    It aims at each of ``classes`` classes in turn, those with the best scores. A restart begins at a random point at
-    half of the distance known so far.
+    """Steps to the plane on which the linearised classifier is undecided between the label and another class, with a
+    bias towards the image; after each adversarial, a step back towards the image. It targets ``classes`` classes in
+    turn, those with the best scores. A restart begins at a random point at half of the smallest distance so far.
     """
 
     steps: int = 100

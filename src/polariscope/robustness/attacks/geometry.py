@@ -16,7 +16,7 @@ NORMS: tuple[Norm, ...] = ("l0", "l2", "linf")
 ROUNDING = 1e-6
 """How far rounding in float32 may carry a perturbation beyond its epsilon."""
 NEWTON = 30
-"""At most so many steps to a plane."""
+"""Largest number of steps to a plane."""
 
 
 def length(change: Tensor, norm: Norm, channels: int = 1) -> Tensor:
@@ -34,7 +34,7 @@ def length(change: Tensor, norm: Norm, channels: int = 1) -> Tensor:
 
 
 def within(distance: Tensor, epsilon: Tensor | float) -> Tensor:
-    """Which distances are at most epsilon, but for rounding."""
+    """Which distances are at most epsilon, up to rounding."""
     return distance <= epsilon * (1 + ROUNDING) + ROUNDING
 
 
@@ -64,8 +64,8 @@ def reach(x: Tensor, norm: Norm, channels: int = 1) -> Tensor:
 
 
 def to_plane(points: Tensor, normal: Tensor, gap: Tensor, norm: Norm) -> Tensor:
-    """The smallest move of each point inside of the box with normal · move = gap, for gaps >= 0; where the box is too
-    small for it, the move that gets furthest.
+    """The smallest move of each point inside the box with normal · move = gap, for gaps >= 0; if the box is too small
+    for it, the move that gets furthest.
 
     Coordinate i moves by min(t |normal_i|, room_i) in L2 and by min(t, room_i) in L∞, where room_i is its way to the
     bound. What is gained is concave and piecewise linear in t, so that Newton's method reaches the t that is wanted

@@ -18,7 +18,7 @@ from polariscope.robustness.synthesis.pursuit import Pursuit
 from polariscope.subjects import Subject
 
 CHECK = 20
-"""Steps after which a point is asked about in full, whatever the quick inference says about it."""
+"""Steps after which a point is classified in full, whatever the result of the quick inference."""
 
 
 @attacks.register("latent-descent")
@@ -27,7 +27,7 @@ class LatentDescent(Attack):
     """Steps towards the synthesis of the best wrong class, which is inferred anew after each; or bisection of the
     segment to it (Schott et al. 2019, equation 9).
 
-    Only classifiers by synthesis have this attack. On the way codes are inferred from those of the last position;
+    Only classifiers by synthesis have this attack. Between steps, codes are inferred from those of the last position;
     every adversarial that counts was inferred in full. An attack on a binary classifier moves the raw image: put it
     into ``binarised`` to undo the changes that the threshold hides.
     """

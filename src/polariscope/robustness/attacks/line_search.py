@@ -14,12 +14,12 @@ PRECISE = 2e-7
 NEAR = 0.97
 """The first share of a segment that is tried."""
 BISECTIONS = 60
-"""At most so many: a limit for lengths that are next to zero."""
+"""Largest number of bisections: a limit for lengths near zero."""
 
 
 def search_line(trial: Trial, rows: Tensor, direction: Tensor, longest: Tensor) -> None:
-    """Ask about clip(x + t direction) at lengths t that rise evenly to ``longest``, up to the first adversarial; then
-    bisect. What lies beyond the first adversarial is of no interest, as it is further away."""
+    """Query clip(x + t direction) at lengths t that rise evenly to ``longest``, up to the first adversarial; then
+    bisect. Points beyond the first adversarial are further away and are not queried."""
     x = trial.x[rows]
 
     def asked(which: Tensor, lengths: Tensor) -> Tensor:
@@ -48,7 +48,7 @@ def search_line(trial: Trial, rows: Tensor, direction: Tensor, longest: Tensor) 
 
 
 def search_segment(trial: Trial, rows: Tensor, bisections: int = 12) -> None:
-    """Bisect the segment from each image to its nearest adversarial so far, near which the boundary mostly is."""
+    """Bisect the segment from each image to its nearest adversarial so far, near which the boundary usually lies."""
     x, change = trial.x[rows], trial.best[rows] - trial.x[rows]
     low, high = torch.zeros_like(change[:, :1]), torch.ones_like(change[:, :1])
     for number in range(bisections if len(rows) else 0):

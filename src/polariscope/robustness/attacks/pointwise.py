@@ -22,15 +22,15 @@ class Pointwise(Attack):
     image stays adversarial, in random order until no pixel can be reset.
 
     All images take one step at a time together. A pass first resets blocks of pixels, then smaller ones, and single
-    pixels last; it saves most of the questions, and what is left at the end is the same kind of set: resetting any one
-    of its pixels loses the adversarial. In L2 the values of these pixels are then moved towards the clean ones, one
-    pixel after another, by bisection.
+    pixels last; this saves most of the queries, and the remaining pixels are the same kind of set: resetting any one of
+    its pixels loses the adversarial. In L2 the values of these pixels are then moved towards the clean ones, one pixel
+    after another, by bisection.
     """
 
     restarts: int = 10
     bisections: int = 10
     passes: int = 5
-    """At most so many passes of bisection over the pixels, in L2."""
+    """Largest number of bisection passes over the pixels, in L2."""
 
     needs: ClassVar[Need] = "decision"
     norms: ClassVar[tuple[Norm, ...]] = ("l0", "l2")

@@ -34,8 +34,8 @@ class SaltAndPepper(Attack):
 
 
 def sprinkle(trial: Trial, rows: Tensor, key: Key, precisely: bool = True) -> tuple[Tensor, Tensor]:
-    """Salt-and-pepper noise that misleads, on as few pixels as lead there in one random order (without ``precisely`` as
-    few as are on the grid), and for which of the rows there is any."""
+    """Salt-and-pepper noise that misleads, on the fewest pixels in one random order (without ``precisely`` the fewest
+    on the grid), and the rows for which it exists."""
     x = trial.x[rows]
     pixels = x.shape[1] // trial.channels
     place = trial.draws.order(rows, pixels, (*key, 0)).argsort(1).repeat(1, trial.channels)

@@ -24,8 +24,8 @@ class Square(FixedEpsilonAttack):
     """A random search over squares of the image: a change of one square is kept if it raises the margin.
 
     In L∞ the pixels of a square move to x ± epsilon, all in one direction. In L2 a square takes over the change of
-    another one, in the shape of a hill. Squares become smaller over time. Without height and width, intervals of the
-    observation take the place of squares.
+    another one, in the shape of a hill. Squares become smaller over time. For observations without height and width,
+    intervals replace squares.
     """
 
     steps: int = 1000

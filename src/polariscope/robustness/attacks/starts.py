@@ -1,4 +1,4 @@
-"""Adversarials to start from, for attacks that know only decisions."""
+"""Adversarials to start from, for attacks that use only decisions."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ BLENDS = 10
 
 
 def adversarial_starts(trial: Trial, tries: int = 5) -> Tensor:
-    """Look for an adversarial of each image that has none yet: images blended with uniform noise more and more, and
-    salt-and-pepper noise. Gives the rows that have one, and leaves the others to whoever gave no starts."""
+    """Search for an adversarial of each image that has none yet: images blended with more and more uniform noise, and
+    salt-and-pepper noise. Returns the rows that have one."""
     for attempt in range(tries):
         for blend in range(1, BLENDS + 1):
             rows = _without(trial)

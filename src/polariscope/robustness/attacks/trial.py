@@ -1,8 +1,8 @@
 """A batch of images under attack, and the only way by which an attack reaches the classifier.
 
-A trial counts what is spent on each image, and remembers the nearest adversarial among all points it was asked about.
-So an attack only has to look for good points: what it found is adversarial because the classifier was asked, and never
-further away than where it started.
+A trial counts the queries of each image, and remembers the nearest adversarial among all queried points. So an attack
+only has to propose good points: its result is adversarial because the classifier was queried, and never further away
+than its start.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from polariscope.subjects import Subject
 from polariscope.user_code import UserCodeError
 
 Need = Literal["gradient", "score", "decision"]
-"""What an attack must know of a classifier: gradients of its scores, its scores, or the class it decides for."""
+"""The access of an attack to a classifier: gradients of its scores, its scores, or the predicted class."""
 Jacobian = Callable[["Trial", Tensor, Tensor, Loss, Goal], tuple[Tensor, Tensor]]
 """Points, their rows, values of scores and the goal these speak of, to gradients ``(n, k, d)`` and scores."""
 
 
 class NoGradient(ValueError):
-    """The classifier gives no gradient, so that only attacks by score or decision apply."""
+    """The classifier gives no gradient, so only attacks by score or decision apply."""
 
 
 class Trial:
-    """Images as rows ``x`` of shape (n, d), none of which reaches the goal yet. Points are asked about by ``rows``, the
-    numbers of the images that they were made from. Scores and gradients come in the precision of the images."""
+    """Images as rows ``x`` of shape (n, d), none of which reaches the goal yet. Points are queried with their ``rows``,
+    the numbers of the images that they were made from. Scores and gradients have the precision of the images."""
 
     def __init__(
         self,
@@ -73,7 +73,7 @@ class Trial:
         return torch.arange(len(self.x), device=self.x.device)
 
     def left(self, epsilon: Tensor, rows: Tensor, *tensors: Tensor) -> list[Tensor]:
-        """Epsilon, rows and what goes with them, of those rows that have no adversarial within epsilon yet."""
+        """Epsilon, rows and further arguments of the rows without an adversarial within epsilon."""
         left = ~within(self.distance[rows], epsilon)
         return [epsilon, rows, *tensors] if left.all() else [one[left] for one in (epsilon, rows, *tensors)]
 
@@ -89,9 +89,9 @@ class Trial:
         return self._remember(points, rows, scores)
 
     def scores(self, points: Tensor, rows: Tensor, *, remember: bool = True) -> Tensor:
-        """Class scores of points. What is only probed around a point need not be remembered; then a row may be asked
-        about several times at once."""
-        assert self.needs != "decision", "an attack that needs decisions asks for no scores"
+        """Class scores of points. Probes around a point need not be remembered; a row may then be queried several times
+        at once."""
+        assert self.needs != "decision", "an attack that needs only decisions must not query scores"
         with torch.no_grad():
             scores = self._scores(points, rows)
         if remember:
@@ -108,7 +108,7 @@ class Trial:
 
     def jacobian(self, points: Tensor, rows: Tensor, values: Loss, goal: Goal | None = None) -> tuple[Tensor, Tensor]:
         """The gradients of several values at points, ``(n, k, d)``, and the scores there. A gradient with NaN or
-        infinity is set to zero, and counted among those that are."""
+        infinity is set to zero, and counted as a zero gradient."""
         jacobian, scores = self._jacobian(self, points, rows, values, goal or self.goal.at(rows))
         largest = jacobian.detach().flatten(1).abs().amax(1)  # NaN if any entry is
         if not largest.isfinite().all():
@@ -124,7 +124,7 @@ class Trial:
         return other
 
     def on(self, subject: Subject) -> Trial:
-        """A trial of the same images on another classifier, of which everything may be known."""
+        """A trial of the same images on another classifier, with full access to it."""
         images = self.x.reshape(-1, *self.shape)
         return Trial(subject, images, self.goal, self.norm, draws=self.draws, batch_size=self.batch_size)
 
@@ -146,7 +146,7 @@ class Trial:
         return crafted.adversarials.to(images).flatten(1)
 
     def ask(self, points: Tensor, rows: Tensor) -> Tensor:
-        """Scores as the classifier gives them, with gradients where they are enabled."""
+        """The scores of the classifier, with gradients if they are enabled."""
         scores = self.subject.scores(points.reshape(-1, *self.shape))
         self.queries.index_add_(0, rows, torch.ones_like(rows))
         return finite(scores, self.subject)
@@ -176,7 +176,7 @@ class Trial:
 
 def exact_jacobian(trial: Trial, points: Tensor, rows: Tensor, values: Loss, goal: Goal) -> tuple[Tensor, Tensor]:
     """Gradients by backpropagation to the input; no gradient of a weight is computed."""
-    assert trial.needs == "gradient", "an attack that asks for gradients needs them"
+    assert trial.needs == "gradient", "an attack that uses gradients must declare needs = 'gradient'"
     parts = torch.arange(len(rows), device=rows.device).split(trial.batch_size)
     both = [_backward(trial, points[part], rows[part], values, goal.at(part)) for part in parts]
     jacobian, scores = both[0] if len(both) == 1 else map(torch.cat, zip(*both, strict=True))
@@ -216,7 +216,7 @@ def finite(scores: Tensor, subject: Subject) -> Tensor:
     if not scores.isfinite().all():
         wrong = int((~scores.isfinite()).any(1).sum())
         raise ValueError(
-            f"an attack needs finite class scores, and {subject.name} gave NaN or infinity for {wrong} of "
+            f"an attack needs finite class scores, and {subject.name} returned NaN or infinity for {wrong} of "
             f"{len(scores)} images: find out where its forward pass overflows"
         )
     return scores

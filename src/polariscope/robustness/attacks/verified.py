@@ -1,4 +1,4 @@
-"""Attacks on a quick version of a classifier by synthesis, of which every adversarial is verified in full."""
+"""Attacks on a quick version of a classifier by synthesis; the full classifier verifies every adversarial."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from polariscope.robustness.synthesis.classifier import ABSClassifier, classifie
 from polariscope.subjects import Subject, as_subject
 
 FURTHER = (1.0, 1.02, 1.05, 1.1, 1.2, 1.5)
-"""How far beyond an adversarial of the quick version the full one is asked."""
+"""Distance beyond an adversarial of the quick version at which the full one is queried."""
 
 
 @attacks.register("verified")

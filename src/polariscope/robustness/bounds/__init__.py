@@ -1,5 +1,5 @@
-"""Lower bounds on adversarial distances, called what they are: certificates where nothing is left to chance, estimated
-bounds where an optimum is not proven, and "no bound is known" where there is none."""
+"""Lower bounds on adversarial distances: certificates if they are proven, estimated bounds if an optimum is not proven,
+and "no bound is known" otherwise."""
 
 from polariscope.robustness.bounds.confrontation import Confrontation, confront
 from polariscope.robustness.bounds.known import bounds

@@ -1,4 +1,5 @@
-"""Bounds held against attacks: no adversarial may be nearer than a lower bound, and each one that is counts.
+"""Bounds compared with attacks: no adversarial may be nearer than a lower bound, and each one that is nearer is
+counted.
 
 A certificate with an attack below it is a bug. An estimated bound with an attack below it has missed a better code: it
 is computed again with ten times the budget, and the adversarial is classified again with ten times the search, which
@@ -117,9 +118,9 @@ def confront(
     distances: Any,
     settings: BoundSettings | None = None,
 ) -> Confrontation:
-    """Hold bounds against the nearest adversarials of the same images, and look again where one is below its bound.
-
-    ``adversarials`` and ``distances`` are those of an attack's result (``Attacked``), in the norm of the bounds.
+    """Compare bounds with the nearest adversarials of the same images, and compute both again if an adversarial is
+    below its bound. ``adversarials`` and ``distances`` come from an attack's result (``Attacked``), in the norm of the
+    bounds.
     """
     distances = np.asarray(distances, np.float64)
     if distances.shape != found.lower.shape:

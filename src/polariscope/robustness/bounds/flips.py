@@ -1,4 +1,5 @@
-"""What a bound in binarised space is worth in the image: pixels have to cross one half, and each crossing has a price.
+"""Bounds in binarised space converted to the image: each flipped pixel must cross one half, which needs a change of
+some size.
 
 (Spec 001b, section B5.4.)
 """
@@ -42,7 +43,7 @@ def cheapest_flips(x: ArrayLike, count: ArrayLike, norm: Norm, threshold: float 
 
 
 def in_binarised_space(count: ArrayLike, norm: Norm) -> FloatArray:
-    """The norm of a change of so many pixels from 0 to 1 or back."""
+    """The norm of a change of this many pixels from 0 to 1 or back."""
     needed = np.asarray(count, np.float64)
     return {
         "l0": needed,

@@ -1,9 +1,8 @@
-"""Interval arithmetic for torch modules: what a network can output for any input between two given ones.
-
-An :class:`Interval` is handed to a module in place of a tensor. Torch asks it what each function does to it, so that
-every ``forward`` works which uses functions that have a rule here: layers of weights, convolutions, pooling, batch norm
-in evaluation mode, activations, sums, products with constants, thresholds, and everything that only moves numbers. A
-function without a rule is refused by its name. (Gowal et al. 2018, On the effectiveness of interval bound propagation.)
+"""Interval arithmetic for torch modules: the possible outputs of a network for any input between two given ones. An
+:class:`Interval` is passed to a module in place of a tensor. Torch calls its rule for each function, so that every
+``forward`` works whose functions have a rule here: layers of weights, convolutions, pooling, batch norm in evaluation
+mode, activations, sums, products with constants, thresholds, and everything that only moves numbers. A function without
+a rule is refused by its name. (Gowal et al. 2018, On the effectiveness of interval bound propagation.)
 """
 
 from __future__ import annotations
@@ -190,7 +189,7 @@ class Interval:
         return Interval(self.upper < _fixed(other), self.lower < other)
 
     def __bool__(self) -> bool:
-        raise NoRule("there is no interval rule for a decision by what depends on the input")
+        raise NoRule("there is no interval rule for a branch that depends on the input")
 
     def __getitem__(self, index: Any) -> Interval:
         return self.moved(lambda part: part[index])
@@ -222,7 +221,7 @@ class Interval:
 
     def __truediv__(self, other: Any) -> Interval:
         if isinstance(other, Interval):
-            raise NoRule("there is no interval rule for a division by what depends on the input")
+            raise NoRule("there is no interval rule for a division by a value that depends on the input")
         return self * (1 / other)
 
     def columns(self, first: int, end: int) -> Interval:
@@ -254,7 +253,7 @@ class Interval:
 
 def _fixed(other: Any) -> Any:
     if isinstance(other, Interval):
-        raise NoRule("there is no interval rule for a comparison of two things that depend on the input")
+        raise NoRule("there is no interval rule for a comparison of two values that depend on the input")
     return other
 
 

@@ -1,4 +1,4 @@
-"""One function for the lower bounds of any classifier: it picks what applies by what the classifier can do."""
+"""One function for the lower bounds of any classifier: it chooses a method by the capabilities of the classifier."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def bounds(
 ) -> Bounds | NoBound:
     """Lower bounds on the adversarial distances of a classifier on images ``x`` from 0 to 1 of the classes ``y``.
 
-    What is known of a classifier decides:
+    The capabilities of the classifier choose the method:
 
     - a method ``certify(x, y, norm)`` of its own, which returns :class:`Bounds`;
     - ``votes``: randomised smoothing, a certificate at a confidence;
@@ -49,7 +49,8 @@ def bounds(
     - ``infer`` and ``outputs``: synthesis by a search, an estimated bound;
     - a module made of functions with interval rules: interval bound propagation and Lipschitz constants, a certificate.
 
-    Of anything else no bound is known, which the result says. ``tell`` hears how many of how many images are done.
+    For any other classifier no bound is known, and the result says so. ``tell`` is called with the numbers of finished
+    and of all images.
 
     >>> import torch
     >>> layer = torch.nn.Linear(2, 2, bias=False)
@@ -96,7 +97,7 @@ def _method(model: Any) -> Method | str:
         return estimated_bounds
     if isinstance(model, nn.Module):
         return network_bounds
-    return "the classifier is a plain function, of which only its answers are known"
+    return "the classifier is a plain function, of which only the outputs are known"
 
 
 def network_bounds(model: nn.Module, x: Tensor, y: Tensor, norm: Norm, settings: BoundSettings) -> Bounds | NoBound:

@@ -1,9 +1,9 @@
 """Lipschitz constants of differences of scores: how fast a decision can change, from the weights alone.
 
-A :class:`Steepness` is handed to a module in place of a tensor. It carries one image and a bound on how much the L2
-norm of what came out so far can change for a change of the image of norm 1. Where the scores come from a last layer of
-weights, the constant of f_y − f_c has the norm of the difference of two rows. (Hein and Andriushchenko 2017, who bound
-the gradient locally; the bound by layers is global, and smaller for deep networks.)
+A :class:`Steepness` is passed to a module in place of a tensor. It carries one image and a bound on the change of the
+current output, in L2, for a change of the image of norm 1. If the scores come from a last layer of weights, the
+constant of f_y − f_c contains the norm of the difference of two rows. (Hein and Andriushchenko 2017, who bound the
+gradient locally; the bound by layers is global, and smaller for deep networks.)
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from polariscope.robustness.bounds.intervals import NoRule, is_plain
 
 @dataclass(frozen=True, eq=False)
 class Steepness:
-    """What a network made of images so far, and a Lipschitz constant of it."""
+    """The current output of a network for images, and a Lipschitz constant of it."""
 
     value: Tensor
     constant: float = 1.0
     rows: Tensor | None = None
-    """The last layer of weights, behind what has the constant."""
+    """The last layer of weights, applied after the value that has the constant."""
 
     @classmethod
     def __torch_function__(
@@ -94,14 +94,14 @@ class Steepness:
 
     def __mul__(self, other: Any) -> Steepness:
         if isinstance(other, Steepness):
-            raise NoRule("there is no Lipschitz constant for a product of two things that depend on the input")
+            raise NoRule("there is no Lipschitz constant for a product of two values that depend on the input")
         return self.after(self.value * other, float(torch.as_tensor(other).abs().max()))
 
     __rmul__ = __mul__
 
     def __truediv__(self, other: Any) -> Steepness:
         if isinstance(other, Steepness):
-            raise NoRule("there is no Lipschitz constant for a division by what depends on the input")
+            raise NoRule("there is no Lipschitz constant for a division by a value that depends on the input")
         return self * (1 / other)
 
     def differences(self, labels: Tensor) -> Tensor:
@@ -195,7 +195,9 @@ def _dropout(x: Steepness, p: float = 0.5, training: bool = True, inplace: bool 
 
 def _joined(parts: Sequence[Steepness], dim: int = 0) -> Steepness:
     if not all(isinstance(part, Steepness) for part in parts):
-        raise NoRule("there is no Lipschitz constant for a joint with what does not depend on the input")
+        raise NoRule(
+            "there is no Lipschitz constant for a concatenation with a value that does not depend on the input"
+        )
     return Steepness(torch.cat([part.value for part in parts], dim), math.hypot(*(part.whole for part in parts)))
 
 

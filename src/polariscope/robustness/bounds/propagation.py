@@ -1,7 +1,7 @@
 """Certificates of networks: interval bound propagation, and Lipschitz constants of differences of scores.
 
-Both hold for a module that is made of functions with a known rule, whatever they are called. (Gowal et al. 2018; Hein
-and Andriushchenko 2017, Formal guarantees on the robustness of a classifier against adversarial manipulation.)
+Both apply to any module that is made of functions with a known rule. (Gowal et al. 2018; Hein and Andriushchenko 2017,
+Formal guarantees on the robustness of a classifier against adversarial manipulation.)
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def surroundings(x: Tensor, epsilon: Tensor, norm: Norm) -> Interval:
 def verified(network: nn.Module, x: Tensor, y: Tensor, epsilon: Tensor, norm: Norm = "linf") -> Tensor:
     """Which images provably keep their class ``y`` for every change of at most epsilon (one for each image).
 
-    The network is asked as it is: in evaluation mode, unless its batch norm is to be refused.
+    The network must be in evaluation mode; otherwise its batch norm is refused.
     """
     scores = network(surroundings(x, epsilon, norm))
     if not isinstance(scores, Interval) or scores.ndim > 2:

@@ -1,4 +1,5 @@
-"""What a bound says: for each image a distance below which no change can change the decision, and how sure that is."""
+"""The result of a bound: for each image a distance below which no change can change the predicted class, and how
+certain that is."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ Kind = Literal["certificate", "estimated bound"]
 SPOKEN: dict[str, str] = {"l0": "L0", "l1": "L1", "l2": "L2", "linf": "L∞"}
 MEANING: dict[str, str] = {
     "certificate": "no change below the bound changes the decision",
-    "estimated bound": "it would hold if inference had found the best code of every class, which is not proven",
+    "estimated bound": "it holds if inference found the best code of every class, which is not proven",
 }
 
 
@@ -27,13 +28,13 @@ class Bounds:
     norm: Norm
     kind: Kind
     method: str
-    """What gave the bound: of several methods the one that most of the bounds are from."""
+    """The method of the bound; of several methods, the one that most of the bounds come from."""
     lower: NDArray[np.float64]
-    """One for each image: the largest of what the methods give; 0 for an image that is classified wrongly."""
+    """One bound for each image: the largest over the methods; 0 for a misclassified image."""
     by_method: Mapping[str, NDArray[np.float64]] = field(default_factory=dict)
-    """What each method gives, ``(seeds, n)`` or, where nothing is drawn, ``(1, n)``."""
+    """The bounds of each method, ``(seeds, n)``, or ``(1, n)`` if nothing is drawn."""
     seeds: tuple[int, ...] = ()
-    """Seeds of the searches, of which the smallest result counts for each image."""
+    """Seeds of the searches; the smallest result counts for each image."""
     confidence: float = 1.0
     """The probability with which the bound of an image holds, over draws of the method."""
     abstained: NDArray[np.bool_] | None = None
@@ -60,7 +61,7 @@ class Bounds:
         return float((self.lower > epsilon).mean())
 
     def sd_over_seeds(self, method: str | None = None) -> float | None:
-        """Standard deviation over seeds of the mean bound by one method (ddof 1); None where nothing is drawn."""
+        """Standard deviation over seeds of the mean bound by one method (ddof 1); None if nothing is drawn."""
         values = self.by_method.get(method or self.method)
         return None if values is None or len(values) < 2 else float(values.mean(1).std(ddof=1))
 
@@ -143,8 +144,8 @@ class NoBound:
 def combined(
     norm: Norm, kind: Kind, by_method: Mapping[str, NDArray[np.float64]], right: NDArray[np.bool_], **rest: Any
 ) -> Bounds:
-    """The bound that several methods give together: the largest for each image, of each method the smallest over its
-    seeds; 0 for images that are not classified rightly."""
+    """The bound of several methods together: the largest over methods for each image, after the smallest over the seeds
+    of each method; 0 for misclassified images."""
     known = {name: np.where(right, np.atleast_2d(values), 0.0) for name, values in by_method.items()}
     least = np.stack([values.min(0) for values in known.values()])
     counts = np.bincount(least.argmax(0), minlength=len(known))

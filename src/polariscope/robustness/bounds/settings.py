@@ -7,14 +7,14 @@ from dataclasses import dataclass, replace
 
 @dataclass(frozen=True)
 class BoundSettings:
-    """Settings of all bounds; each kind uses those that concern it."""
+    """Settings of all bounds; each kind uses some of them."""
 
     box: bool = True
     """Whether changes are confined to pixels from 0 to 1, which makes bounds larger where a pixel is at its end."""
     seeds: int = 10
-    """Searches with draws of their own, of which the smallest result counts (estimated bounds)."""
+    """Number of independent searches; the smallest result counts (estimated bounds)."""
     candidates: int = 2000
-    """Codes of each class that a search begins with (estimated bounds)."""
+    """Codes of each class that a search starts from (estimated bounds)."""
     steps: int = 50
     """Gradient steps of inference at the beginning of a search (estimated bounds)."""
     rounds: int = 6
@@ -22,7 +22,7 @@ class BoundSettings:
     descent: int = 15
     """Gradient steps of a round (estimated bounds)."""
     neighbours: int = 4
-    """Examples of the true class by which a bound is tried, of which the best counts (nearest neighbour)."""
+    """Examples of the true class that are tried; the best bound counts (nearest neighbour)."""
     first: int = 100
     """Votes by which the class is chosen that is then certified (randomised smoothing)."""
     draws: int = 10_000

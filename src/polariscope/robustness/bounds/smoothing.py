@@ -1,4 +1,4 @@
-"""Certificates of randomised smoothing: they hold with a confidence, and leave open what the vote leaves open.
+"""Certificates of randomised smoothing: they hold with a confidence, and abstain if the vote is undecided.
 
 (Cohen, Rosenfeld and Kolter 2019, section 3.2; Spec 001b, row B-45.)
 """
@@ -18,7 +18,7 @@ from polariscope.theory.halfspaces import Norm, norm_from_l2
 from polariscope.theory.smoothing import clopper_pearson, smoothed_radius, undecided
 
 FIRST, SECOND = 1, 2
-"""Seeds of the votes that choose a class, and of those that bound its probability: they must not be the same."""
+"""Seeds of the votes that choose a class, and of the votes that bound its probability: they must differ."""
 
 
 def smoothing_bounds(model: Any, x: Tensor, y: Tensor, norm: Norm, settings: BoundSettings) -> Bounds:
@@ -56,8 +56,8 @@ def smoothing_bounds(model: Any, x: Tensor, y: Tensor, norm: Norm, settings: Bou
 def smoothed_predictions(
     model: Any, x: Tensor, draws: int = 1000, alpha: float = 0.001, seed: int = 0
 ) -> NDArray[np.int64]:
-    """The class of the majority vote for each image, or -1 where two classes are too close to tell at a confidence of
-    1 − alpha."""
+    """The class of the majority vote for each image, or -1 if two classes are too close to decide at a confidence of 1
+    − alpha."""
     top = model.votes(x, draws, seed).topk(2, dim=1)
     counts = top.values.cpu().numpy()
     open_ = np.array([undecided(int(first), int(second), alpha) for first, second in counts])

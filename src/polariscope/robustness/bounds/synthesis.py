@@ -2,10 +2,10 @@
 
 For fixed codes of two classes, the difference of their losses is affine in the image, so the smallest change that makes
 another class win is known (*shared*). The bound is its minimum over all codes of all other classes, and a search can
-miss it: then the bound is too large. So this is an estimate, not a certificate. It comes from several searches, of
-which the smallest result counts, and is held against attacks (:mod:`~polariscope.robustness.bounds.confrontation`).
+miss it: then the bound is too large. So this is an estimate, not a certificate. It is the smallest result of several
+searches, and is compared with attacks (:mod:`~polariscope.robustness.bounds.confrontation`).
 
-A search alternates: the worst change for the codes at hand, then codes that explain the changed image better. Neither
+A search alternates: the worst change for the current codes, then codes that explain the changed image better. Neither
 makes the distance larger. The published bound (*separate*) is estimated in the same way. (Schott et al. 2019, section 4
 and appendices A.4 to A.6; Spec 001b, sections B5.1 to B5.4.)
 """
@@ -38,7 +38,7 @@ NOTE = (
 
 
 class Synthesis(Protocol):
-    """What is asked of a model: inference, the outputs of its decoders, and how losses become scores."""
+    """The interface of a model: inference, the outputs of its decoders, and how losses become scores."""
 
     likelihood: Likelihood
     gamma: Tensor

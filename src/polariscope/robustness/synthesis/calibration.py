@@ -1,4 +1,4 @@
-"""What a trained classifier by synthesis still needs: its graded softmax, and the factors of a binary one."""
+"""Calibration of a trained classifier by synthesis: its graded softmax, and the class factors of a binary one."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from polariscope.robustness.synthesis.graded_softmax import CONFIDENCE, Calibrat
 def settle(classifier: ABSClassifier, x: Tensor, y: Tensor, confidence: float = CONFIDENCE) -> Calibration:
     """Calibrate a classifier on images ``x`` of classes ``y``, in place: gamma if it is binary, then alpha and eta.
 
-    Give images that nothing was trained on. The published constants were fitted on the test set: give that to repeat
+    Use images that nothing was trained on. The published constants were fitted on the test set: use that to reproduce
     them.
     """
     losses = classifier.infer(x).losses

@@ -24,7 +24,7 @@ from polariscope.subjects import Subject
 AT_ONCE = 256
 """Images whose codes are searched for together."""
 NO_ETA = -1e30
-"""The logarithm of an eta that counts for nothing; checkpoints hold finite numbers."""
+"""The logarithm of an eta without effect; checkpoints need finite numbers."""
 
 
 class ABSClassifier(nn.Module, ABC):
@@ -59,9 +59,8 @@ class ABSClassifier(nn.Module, ABC):
     def infer(self, x: Tensor, start: Tensor | None = None, *, search: Search | None = None) -> Inference:
         """Codes, reconstructions and losses of images ``(n, *shape)`` by every class; nothing here has a gradient.
 
-        ``start`` ``(n, K, L)`` are codes to begin with in place of the candidates, such as those of a nearby image;
-        ``search`` takes the place of the classifier's own settings. A binary classifier infers about the binarised
-        image.
+        ``start`` ``(n, K, L)`` are initial codes in place of the candidates, such as those of a nearby image;
+        ``search`` replaces the classifier's own settings. A binary classifier infers from the binarised image.
         """
         self._check(x, start)
         search = search or self.search
@@ -159,7 +158,7 @@ class ABSClassifier(nn.Module, ABC):
 
 
 def classifier_of(subject: Subject, what: str) -> ABSClassifier:
-    """The classifier by synthesis inside of a subject; a sentence that names ``what`` asks for it where it is none."""
+    """The classifier by synthesis inside a subject; any other subject is refused in a sentence that names ``what``."""
     if not isinstance(subject.module, ABSClassifier):
         raise ValueError(
             f"{what} needs a classifier that explains images by codes (analysis by synthesis), and {subject.name} is "

@@ -1,4 +1,4 @@
-"""How a classifier by synthesis comes to its answer: the image, and what each class makes of it.
+"""How a classifier by synthesis decides: the image, and its reconstruction by each class.
 
 (Schott et al. 2019, figure 1; Spec 001b, row B-50.)
 """
@@ -36,7 +36,7 @@ class Explanation:
     labels: NDArray[np.int64] | None = None
     """The true classes, where they are known."""
     names: tuple[str, ...] = ()
-    """What the classes are called."""
+    """Names of the classes."""
     classifier: str = "classifier"
 
     @property
@@ -126,9 +126,8 @@ def explain(
     labels: Sequence[int] | NDArray[np.int64] | Tensor | None = None,
     names: Sequence[str] = (),
 ) -> Explanation:
-    """What each class of a classifier by synthesis makes of images ``(n, *shape)`` in [0, 1].
-
-    ``model`` is a classifier, a subject, or a run by its name. ``names`` are those of the classes.
+    """The reconstructions of images ``(n, *shape)`` in [0, 1] by each class of a classifier by synthesis. ``model`` is
+    a classifier, a subject, or a run by its name. ``names`` are the names of the classes.
     """
     subject = as_subject(model)
     classifier = classifier_of(subject, "an explanation by synthesis")

@@ -20,14 +20,14 @@ SMALLEST, LARGEST = 1e-6, 1e6
 """Range of alpha, relative to the spread of the scores."""
 GOLDEN = (math.sqrt(5) - 1) / 2
 FAR = 60.0
-"""Logarithms beyond the scores at which eta counts for nothing, or for everything."""
+"""Distance of log eta from the scores beyond which eta has no effect, or dominates."""
 
 
 @dataclass(frozen=True)
 class GradedSoftmax:
     """Class probabilities of scores. Without eta it is the plain softmax of ``alpha`` times the scores.
 
-    Eta is kept as its logarithm: scores of large images are large, and eta too small for a float.
+    Eta is stored as its logarithm: scores of large images are large, and eta is too small for a float.
 
     >>> scores = torch.log(torch.tensor([[80.0] + [1e-30] * 9, [8.0] + [1e-30] * 9, [1e-30] * 10]).double())
     >>> GradedSoftmax(log_eta=0.0).probabilities(scores)[:, 0].numpy().round(6).tolist()  # q/eta = 80, 8 and 0
@@ -56,7 +56,7 @@ class GradedSoftmax:
 
 @dataclass(frozen=True)
 class Calibration:
-    """A calibrated softmax and what it was calibrated on."""
+    """A calibrated softmax and the data it was calibrated on."""
 
     softmax: GradedSoftmax
     median: float
@@ -69,15 +69,14 @@ class Calibration:
 
     @property
     def reached(self) -> bool:
-        """Whether the median is the one asked for; where plain softmax is less confident, no eta can reach it."""
+        """Whether the wanted median was reached; if the plain softmax is less confident, no eta can reach it."""
         return self.softmax.log_eta > -math.inf
 
 
 def calibrate(scores: Tensor, labels: Tensor, confidence: float = CONFIDENCE) -> Calibration:
-    """Fit alpha to the least cross-entropy of the labels, then eta to a median confidence in the predicted class.
-
-    Neither changes which class is predicted. Give scores of data that nothing was trained on (the published work used
-    the test set).
+    """Fit alpha to the smallest cross-entropy of the labels, then eta to a median confidence in the predicted class.
+    Neither changes which class is predicted. Use scores of data that nothing was trained on (the publication used the
+    test set).
     """
     scores = scores.detach().double().cpu()
     labels = torch.as_tensor(labels).cpu().long()

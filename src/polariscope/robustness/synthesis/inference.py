@@ -1,8 +1,8 @@
 """Inference by optimisation: the code of an image is searched for among candidates and then refined by gradient.
 
 For a decoder G, the loss of an image x is min over z of E(G(z), x) + w |z|²/2, where E is the energy of the likelihood.
-The search begins at the best of some thousand fixed candidates, decoded once and kept, and takes a number of Adam steps
-from there. Every row (an image with a decoder) is computed on its own: results do not depend on what else is in the
+The search starts at the best of some thousand fixed candidates, decoded once and stored, and takes a number of Adam
+steps from there. Every row (an image with a decoder) is computed on its own: results do not depend on the rest of the
 batch. (Schott et al. 2019, section 3; Spec 001b, section B2.)
 """
 
@@ -21,11 +21,11 @@ from polariscope.robustness.synthesis.likelihoods import Likelihood
 Decode = Callable[[Tensor], Tensor]
 """Codes ``(m, latents)`` to the likelihood's parameters, ``(m, pixels)`` or ``(m, *shape)``."""
 KEPT_BYTES = 320 * 2**20
-"""Decoded candidates of all classes are kept if they fit in here, and decoded anew for every search otherwise."""
+"""Memory up to which the decoded candidates of all classes are stored; above it, they are decoded for every search."""
 CHUNK_BYTES = 24 * 2**20
 """Decoded candidates that are made at a time. The decoder's own activations take several times as much."""
 SPARE = 0.1
-"""Share of the drawn candidates that is dismissed: those of the lowest prior density."""
+"""Share of the drawn candidates that is dropped: those with the lowest prior density."""
 BETAS, TINY = (0.9, 0.999), 1e-8
 PATIENCE = 5
 """Steps without enough of an improvement after which a row stops, if a tolerance is given."""
@@ -62,7 +62,7 @@ class Search:
 
 @dataclass(frozen=True, eq=False)
 class Inference:
-    """What was inferred about ``n`` images by ``K`` decoders with ``L`` latent variables each."""
+    """The inference for ``n`` images by ``K`` decoders with ``L`` latent variables each."""
 
     codes: Tensor
     """``(n, K, L)``."""
@@ -76,7 +76,7 @@ class Inference:
 
 @dataclass(frozen=True, eq=False)
 class Descent:
-    """Where a descent came to: the best point of each row, its value, and the steps taken."""
+    """The result of a descent: the best point of each row, its value, and the number of steps."""
 
     codes: Tensor
     values: Tensor
@@ -88,8 +88,8 @@ def descend(
 ) -> Descent:
     """Adam on each row of ``start`` ``(m, L)``; the best point on the way is kept, so more steps are never worse.
 
-    ``energy(codes, rows)`` gives a value for each row; ``rows`` are the numbers of the rows that still move (or
-    ``slice(None)`` for all of them), by which it looks up what belongs to them.
+    ``energy(codes, rows)`` returns a value for each row; ``rows`` are the numbers of the rows that still move (or
+    ``slice(None)`` for all of them), which index the data of the rows.
     """
     count = len(start)
     best, values = start.clone(), start.new_full((count,), math.inf)
@@ -127,7 +127,7 @@ def descend(
         scale = math.sqrt(1 - BETAS[1] ** (step + 1)) / (1 - BETAS[0] ** (step + 1))
         codes = codes - rate * scale * first / (second.sqrt() + TINY)
     if not values.isfinite().all():
-        raise ValueError("the decoder gives NaN or infinity on codes of the search: its weights are not fit to be used")
+        raise ValueError("the decoder returns NaN or infinity on codes of the search: its weights are not usable")
     return Descent(best, values, taken)
 
 
@@ -143,10 +143,8 @@ def candidate_codes(count: int, latents: int, seed: int = 0) -> Tensor:
 
 
 class Candidates:
-    """The decoded candidates of one decoder: what the search begins with.
-
-    They are made in chunks. With ``keep`` they are kept, else decoded anew for every search, so that memory stays small
-    for images of any size.
+    """The decoded candidates of one decoder, from which the search starts. They are decoded in chunks. With ``keep``
+    they are stored; otherwise they are decoded for every search, so that memory stays small for images of any size.
     """
 
     def __init__(self, decode: Decode, codes: Tensor, likelihood: Likelihood, keep: bool) -> None:
@@ -187,7 +185,7 @@ class Candidates:
 
 
 def fits(candidates: int, pixels: int, decoders: int, dtype: torch.dtype = torch.float32) -> bool:
-    """Whether the decoded candidates of all decoders are few enough to be kept.
+    """Whether the decoded candidates of all decoders fit in memory.
 
     >>> fits(8000, 784, 10), fits(8000, 3 * 64 * 64, 10)
     (True, False)

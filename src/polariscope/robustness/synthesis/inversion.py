@@ -1,7 +1,7 @@
 """Encode by inverting a decoder: the code of an observation is the one whose decoding comes nearest to it.
 
-Works for the decoder of any autoencoder. A trained encoder gives a code in one pass, but only as good as it has
-learned to; a search asks the decoder itself. (Spec 001b, row C-04.)
+Works for the decoder of any autoencoder. A trained encoder computes a code in one pass, with the errors of its
+training; a search uses the decoder alone. (Spec 001b, row C-04.)
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ def invert(
 
     ``decoder`` maps codes ``(m, latents)`` to the likelihood's parameters: means for a Gaussian (which is assumed, with
     variance 1/2), logits for a :class:`~polariscope.robustness.synthesis.likelihoods.BernoulliLikelihood`. A module is
-    used in evaluation mode and left as it was. ``start`` ``(n, latents)`` are codes to begin with, such as an
-    encoder's, in place of random candidates.
+    used in evaluation mode and left as it was. ``start`` ``(n, latents)`` are initial codes, such as an encoder's, in
+    place of random candidates.
     """
     likelihood, search = likelihood or GaussianLikelihood(), search or Search()
     if not x.is_floating_point() or not len(x):
@@ -83,9 +83,8 @@ def invert(
 
 
 def invert_model(model: Any, x: Tensor, *, search: Search | None = None, from_encoder: bool = False) -> Inversion:
-    """Codes of observations by inverting the decoder of one of the house's autoencoders, under its own likelihood.
-
-    ``from_encoder`` begins at the encoder's means in place of random candidates.
+    """Codes of observations by inverting the decoder of a Polariscope autoencoder, under its own likelihood.
+    ``from_encoder`` starts at the encoder's means in place of random candidates.
     """
     if not callable(getattr(model, "decode", None)) or not isinstance(getattr(model, "latents", None), int):
         raise TypeError(

@@ -32,7 +32,7 @@ class Likelihood(Protocol):
         """Expected images of outputs."""
 
     def outputs(self, logits: Tensor) -> Tensor:
-        """What a network that ends in a sigmoid hands to the energy."""
+        """The input of the energy from a network that ends in a sigmoid."""
 
 
 @dataclass(frozen=True)
@@ -71,10 +71,9 @@ class GaussianLikelihood:
 
 @dataclass(frozen=True)
 class BernoulliLikelihood:
-    """Pixels that are on with the probability whose logit the decoder gives: the ablation of the Gaussian.
-
-    A pixel that is on where the decoder is sure that it is off costs without bound; a Gaussian one costs at most
-    1/(2 variance) (see :func:`flip_cost`).
+    """Bernoulli pixels whose logit the decoder returns: the ablation of the Gaussian. A pixel that is on while the
+    decoder is certain that it is off has an unbounded cost; under a Gaussian it costs at most 1/(2 variance) (see
+    :func:`flip_cost`).
     """
 
     def energy(self, outputs: Tensor, x: Tensor) -> Tensor:

@@ -1,9 +1,8 @@
 """Linear analysis by synthesis: probabilistic PCA for each class, where inference has a closed form.
 
 With G_c(z) = W_c z + b_c the best code is z* = (WᵀW + w v I)⁻¹ Wᵀ(x - b) for pixel variance v and divergence weight w,
-and the score with w = 1 is -(x-b)ᵀ(vI + WWᵀ)⁻¹(x-b)/2. Whatever is computed by search elsewhere can be held against it,
-and bounds on it are certificates. (Tipping and Bishop, Probabilistic principal component analysis; Spec 001b, oracles
-O-B1 and O-B2.)
+and the score with w = 1 is -(x-b)ᵀ(vI + WWᵀ)⁻¹(x-b)/2. Results of the search can be compared with it, and bounds on it
+are certificates. (Tipping and Bishop, Probabilistic principal component analysis; Spec 001b, oracles O-B1 and O-B2.)
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from polariscope.theory.certificates import LinearGenerators
 
 
 class LinearABS(ABSClassifier):
-    """Class scores of linear decoders, exactly. No latent variables at all make it a classifier of prototypes.
+    """Exact class scores of linear decoders. Without latent variables it is a classifier of prototypes.
 
     >>> toy = LinearABS(torch.zeros(2, 4, 0), torch.tensor([[0.0, 0, 0, 0], [4.0, 0, 0, 0]]), (4,))
     >>> toy(torch.tensor([[0.5, 0.0, 0.0, 0.0]]))
@@ -110,7 +109,7 @@ class LinearABS(ABSClassifier):
         return LinearGenerators(weights, means, self.variance, gamma, -2 * self.variance * offsets)
 
     def search_codes(self, x: Tensor, start: Tensor | None, search: Search) -> Inference:
-        """The exact codes. Of the search only the weight of the divergence counts; nothing is searched."""
+        """The exact codes. Only the weight of the divergence is used from the settings of the search."""
         gaps = x.flatten(1)[:, None] - self.means
         ridge = search.divergence * self.variance * torch.eye(self.latents).to(self.weights)
         gram = self.weights.mT @ self.weights + ridge

@@ -1,7 +1,7 @@
 """The convolutional encoder and decoder of one class. (Schott et al. 2019, appendix A.7; Spec 001b, section B4.)
 
 The published tables are for 28 x 28 pixels. For other sizes the last layer of the encoder and the first of the decoder
-span whatever map is there, and the two strided layers of the decoder get the output padding that the size needs.
+span the whole feature map, and the two strided layers of the decoder get the output padding that the size needs.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from torch.nn import functional
 from polariscope.nets.model import Shape
 
 SMALLEST = 15
-"""Sides of an image from which the decoder has a map to begin with."""
+"""Smallest side of an image for which the decoder has a feature map to start from."""
 
 
 def class_encoder(shape: Shape, latents: int) -> nn.Sequential:
@@ -84,7 +84,7 @@ class ClassDecoder(nn.Module):
 
 
 class LastLayer(nn.ConvTranspose2d):
-    """A transposed convolution of stride 1, computed as the convolution that it is: with one output channel the CPU
+    """A transposed convolution of stride 1, computed as the equivalent convolution: with one output channel the CPU
     kernel of the transposed one is slow."""
 
     def flipped(self) -> Tensor:

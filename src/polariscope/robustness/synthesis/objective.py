@@ -1,8 +1,8 @@
 """Training of analysis by synthesis: the evidence lower bound of every image by the autoencoder of its own class.
 
 The weight of the divergence falls from 10 to 1 over the first 50 epochs. After the last step the graded softmax (and
-for a binary classifier the factor of each class) is calibrated on training images that were kept from training.
-(Schott et al. 2019, appendix A.7; Spec 001b, section B4.)
+for a binary classifier the factor of each class) is calibrated on images that were held out from training. (Schott et
+al. 2019, appendix A.7; Spec 001b, section B4.)
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class ABSTraining(Supervised):
     anneal: float = 50.0
     """Epochs over which the weight falls, linearly."""
     reserved: int = 500
-    """Training images that are kept from training, to calibrate the softmax on (at most a tenth of them)."""
+    """Training images that are held out to calibrate the softmax (at most a tenth of them)."""
 
     asks_for: ClassVar[tuple[str, ...]] = ("evidence", "infer")
 

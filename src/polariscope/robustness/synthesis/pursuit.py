@@ -1,7 +1,7 @@
-"""Inference about images that move a little at a time, as under an attack: each search begins where the last one ended.
+"""Inference for images that move a little at a time, as under an attack: each search starts where the last one ended.
 
-A few steps from the codes of the position before cost a small part of a full search. The losses they reach may be a
-little too high, so whatever is concluded from them is to be verified by a full search before it counts.
+A few steps from the codes of the position before cost a small part of a full search. Their losses may be a little too
+high, so conclusions from them must be verified by a full search.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Pursuit:
         self._known = torch.zeros(count, dtype=torch.bool, device=self._codes.device)
 
     def infer(self, x: Tensor, rows: Tensor) -> Inference:
-        """What is inferred about the present positions ``x`` of the images with the numbers ``rows``."""
+        """The inference for the current positions ``x`` of the images with the numbers ``rows``."""
         new = ~self._known[rows]
         if new.any():
             self._codes[rows[new]] = self.classifier.infer(x[new]).codes

@@ -1,4 +1,4 @@
-"""Trained classifiers by synthesis, as runs: trained once for some data and settings, and found again afterwards."""
+"""Trained classifiers by synthesis, as runs: trained once for some data and settings, and loaded afterwards."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def trained_binary_abs(run: Run, store: Store | Path | str = "runs", tell: Tell 
     """Binary ABS with the decoders of a run, as a run of its own.
 
     The decoders are frozen and training takes one step, which changes the encoders alone; inference does not use them.
-    What is new are the factors of the classes and the softmax, which are settled on binarised images.
+    Only the factors of the classes and the softmax are new; they are calibrated on binarised images.
     """
     config = config_of(run)
     if not isinstance(config.model, ABSConfig):

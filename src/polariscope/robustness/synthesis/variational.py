@@ -25,15 +25,15 @@ from polariscope.robustness.synthesis.networks import SMALLEST, ClassDecoder, cl
 @models.register("abs")
 @dataclass(frozen=True)
 class ABSConfig:
-    """Analysis by synthesis: an autoencoder for each class, and classification by which of them explains an image
-    best."""
+    """Analysis by synthesis: an autoencoder for each class; the class whose autoencoder explains an image best is
+    predicted."""
 
     examples: ClassVar[tuple[Settings, ...]] = ({"latents": 2, "search": {"candidates": 20, "steps": 3}},)
 
     latents: int = 8
     """Latent variables of each class."""
     likelihood: Literal["gaussian", "bernoulli"] = "gaussian"
-    """What the decoders' output means: means of pixels, or logits (an ablation, less robust)."""
+    """Meaning of the decoders' output: means of pixels, or logits (an ablation, less robust)."""
     variance: float = 0.5
     """Variance of the Gaussian likelihood; at 1/2 a loss is the squared error."""
     binary: bool = False
@@ -59,7 +59,7 @@ class ABSConfig:
 
 
 class VariationalABS(ABSClassifier):
-    """An autoencoder for each class; ``forward`` gives class scores by inference, ``evidence`` the terms of training.
+    """An autoencoder for each class; ``forward`` returns class scores by inference, ``evidence`` the terms of training.
 
     >>> network = VariationalABS(ABSConfig(), (1, 28, 28), classes=10)
     >>> sum(p.numel() for p in network.encoders[0].parameters()) - 2 * 128  # without batch norm
@@ -83,7 +83,7 @@ class VariationalABS(ABSClassifier):
     def evidence(self, x: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
         """Energies and divergences of images, each by the autoencoder of its own class and no other, sorted by class.
 
-        In training a class with a single image in the batch is left out: one image has no batch statistics.
+        In training, a class with a single image in the batch is skipped: one image has no batch statistics.
         """
         order = labels.argsort(stable=True)
         sizes = labels.bincount(minlength=self.classes)
@@ -103,7 +103,7 @@ class VariationalABS(ABSClassifier):
         return torch.cat(energies), torch.cat(divergences)
 
     def posterior(self, number: int, x: Tensor) -> Diagonal:
-        """What the encoder of a class says about images; used in training only."""
+        """The posterior of images by the encoder of a class; used in training only."""
         mean, logvar = self.encoders[number](x).chunk(2, dim=1)
         return Diagonal(mean, logvar)
 
@@ -142,7 +142,7 @@ class VariationalABS(ABSClassifier):
         return Inference(*(torch.stack(parts, 1) for parts in (codes, pictures, losses, steps)))
 
     def set_prior(self) -> None:
-        """Offsets of the scores by the frequencies of the classes in training, if the configuration asks for them."""
+        """Offsets of the scores by the frequencies of the classes in training, if the configuration sets them."""
         if self.prior == "frequencies":
             self.offsets.copy_((self.counts.clamp(min=1) / self.counts.clamp(min=1).sum()).log())
 
@@ -178,7 +178,7 @@ class Decoded:
         return self._decoders
 
     def candidates(self, network: VariationalABS, search: Search) -> list[Candidates]:
-        """The decoded candidates of each class; those of the last search are kept if they fit in memory."""
+        """The decoded candidates of each class; those of the last search are stored if they fit in memory."""
         decoders = self.decoders(network)
         key = (search.candidates, search.seed)
         if key not in self._candidates:
