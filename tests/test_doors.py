@@ -115,7 +115,7 @@ def test_a_run_brings_its_data_and_the_weight_of_its_divergence(models, runs) ->
 
 
 def test_data_that_nobody_gave_is_asked_for(runs) -> None:
-    with pytest.raises(ValueError, match="there is no data to look at Net with: give a world or its name, an array"):
+    with pytest.raises(ValueError, match="no data to examine Net on: give a world or its name, an array"):
         polariscope.examine(Net())
     with pytest.raises(ValueError, match="give the data too"):
         polariscope.examine(runs[1], factors=[1, 2])

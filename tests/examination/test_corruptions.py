@@ -236,7 +236,7 @@ NAMES = {"kinds": ("contrast",)}
             NAMES,
             r"returned shape \(1, 144\) for 30 observations",
         ),
-        (lambda x: {"a": x}, greys(), NAMES, "nothing that is called logits"),
+        (lambda x: {"a": x}, greys(), NAMES, "no entry called logits"),
         (lambda x: bright(x) * torch.nan, greys(), NAMES, "diverged"),
         (nn.Linear(7, 2), greys(), NAMES, r"predict of Linear failed.*observations have shape \(1, 12, 12\)"),
     ],

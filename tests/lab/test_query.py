@@ -99,7 +99,7 @@ def test_a_sentence_says_what_may_be_asked(places) -> None:
         lambda sql: select(sql, TABLES), "select summ(loss) from runs", places
     )
     assert "not valid SQL" in refused(lambda text: where(text, TABLES, "runs", "loss"), "true; select 1", places)
-    assert "sees runs and nothing else" in refused(lambda sql: select(sql, TABLES), REFUSED["read a file"], places)
+    assert "can read runs and nothing else" in refused(lambda sql: select(sql, TABLES), REFUSED["read a file"], places)
     assert "this one is COPY" in refused(lambda sql: select(sql, TABLES), REFUSED["write a file"], places)
 
 

@@ -283,7 +283,7 @@ def test_a_pipe_in_the_place_of_a_record_keeps_nobody_waiting(store) -> None:
     (store.root / "pipe").mkdir()
     os.mkfifo(store.root / "pipe" / "run.json")
     assert store.runs() == [good]
-    assert "run.json is no regular file" in store.problems[0]
+    assert "run.json is not a regular file" in store.problems[0]
     os.mkfifo(good.path / "metrics.parquet")
     with pytest.raises(ValueError, match="metrics.parquet is not a regular file"):
         good.metrics()

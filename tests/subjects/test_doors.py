@@ -132,7 +132,7 @@ def test_codes_in_place_of_a_model_are_looked_up_by_number(dots) -> None:
     assert same.latent["mean"] == pytest.approx(1, abs=1e-6)
     with pytest.raises(ValueError, match=r"there are 255 codes for 256 examples: they need one row for each example"):
         examine(codes[1:], dots)
-    with pytest.raises(ValueError, match="codes are numbers"):
+    with pytest.raises(ValueError, match="codes must be numbers"):
         examine(np.array(["a"] * len(dots)), dots)
 
 

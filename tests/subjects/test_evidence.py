@@ -25,13 +25,13 @@ def foreign(name: str):
 @pytest.mark.parametrize(
     ("name", "roles", "grounds"),
     [
-        ("SampledDeviations", "mean, std", "the samples that the model draws itself spread as widely as that says."),
-        ("SampledLogDeviations", "mean, logstd", "the samples that the model draws itself"),
+        ("SampledDeviations", "mean, std", "the samples that the model draws spread as this role predicts."),
+        ("SampledLogDeviations", "mean, logstd", "the samples that the model draws"),
         ("DecodedVariances", "mean, var", "the samples that the model draws itself"),
         ("NamedDeviations", "mean, std", "so its return statement calls them (mu, sigma)."),
         ("NamedVariances", "mean, logvar", "calls them (fc_mu, fc_var), and no variance is negative. If not, declare"),
         ("Pair", "mean, logvar", "the second has the values of log-variances, negative or near 0. If not, declare it"),
-        ("SampleFirst", "sample, mean, logvar", "the sample lies about the mean as widely as that says."),
+        ("SampleFirst", "sample, mean, logvar", "the sample spreads around the mean as this role predicts."),
         ("SampleLast", "mean, logvar, sample", "the sample lies about the mean as widely as that says."),
         ("RestingSample", "sample, mean, logvar", "the sample is the mean itself, and the second has the values"),
     ],
@@ -69,7 +69,7 @@ def test_a_sample_beside_its_mean_is_no_scale(dots) -> None:
     rep = represent(foreign("SampleAndMean"), dots, count=64)
     assert rep.var is None
     np.testing.assert_allclose(rep.mean[:, :2], rep.factors - 3.5, atol=1e-5)
-    assert any("what it averages to" in note for note in rep.notes)
+    assert any("is its average" in note for note in rep.notes)
 
 
 @pytest.mark.parametrize("seed", range(20))

@@ -190,8 +190,8 @@ def test_the_traceback_is_there_for_those_who_ask(dots_file, monkeypatch) -> Non
     ("name", "flags", "sentence"),
     [
         ("Flat784", [], "the observations have shape (1, 8, 8)"),
-        ("Odd", [], "say which is which, for example --returns mean,-,-, in Python returns="),
-        ("Classifier", [], "say what to look at with --encode NAME (a method, forward, or a layer: features, head, "),
+        ("Odd", [], "declare them, for example --returns mean,-,-, in Python returns="),
+        ("Classifier", [], "name the encoder with --encode NAME (a method, forward, or a layer: features, head, "),
         ("Classifier", ["--encode", "featurs"], "has no method and no layer 'featurs'"),
         ("NeedsArguments", [], "needs latents to be made: write a function without arguments"),
         ("Missing", [], "has no 'Missing'; it has "),

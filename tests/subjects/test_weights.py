@@ -168,7 +168,7 @@ def test_a_safetensors_file_is_known_whatever_the_length_of_its_header(tmp_path,
 def test_only_regular_files_are_opened(tmp_path) -> None:
     os.mkfifo(tmp_path / "pipe.pt")
     for path in (tmp_path / "pipe.pt", tmp_path, Path("/dev/zero")):
-        with pytest.raises(ValueError, match="are no regular file"):
+        with pytest.raises(ValueError, match="are not a regular file"):
             load_weights(net(), path)
 
 

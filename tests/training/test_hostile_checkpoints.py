@@ -143,7 +143,7 @@ def test_progress_that_is_none_is_said(run, progress) -> None:
 def test_a_pipe_for_a_checkpoint_keeps_nobody_waiting(run) -> None:
     run.checkpoint.unlink()
     os.mkfifo(run.checkpoint)
-    with pytest.raises(ValueError, match="it is no regular file"):
+    with pytest.raises(ValueError, match="it is not a regular file"):
         resume(run)
 
 

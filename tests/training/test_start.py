@@ -120,9 +120,9 @@ def test_what_cannot_be_begun_with_is_said(sibling, tmp_path) -> None:
         begun(sibling, store, parts=("encodr",))
     with pytest.raises(ValueError, match="every part of the model is frozen"):
         begun(sibling, store, parts=("encoder",), freeze=("encoder", "head"))
-    with pytest.raises(ValueError, match="they have changed since"):
+    with pytest.raises(ValueError, match="have changed since this run was configured"):
         told = RunConfig(MiniSprites(), Classify(), MODEL, QUICK, start=Start(str(sibling.path), "0" * 64))
         train(told, store)
-    with pytest.raises(ValueError, match="say which run"):
+    with pytest.raises(ValueError, match="name it with start.run"):
         Start(parts=("encoder",))
     assert not store.runs(), "nothing was left behind"

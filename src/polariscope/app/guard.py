@@ -1,8 +1,9 @@
-"""Checks of every request to the explorer, before any route runs. A page on the internet that is open in the same
-browser can send requests to this machine. So the Host of a request must name this server (a foreign name that points at
-it is refused), the request must not come from another origin, and its body must be JSON. A server that other machines
-can reach also needs a token. Response headers tell the browser to load nothing from other sites, to run no foreign
-script, and to embed the page nowhere.
+"""Checks of every request to the explorer, before any route runs.
+
+A page on the internet that is open in the same browser can send requests to this machine. So the Host of a request must
+name this server (a foreign name that points at it is refused), the request must not come from another origin, and its
+body must be JSON. A server that other machines can reach also needs a token. Response headers tell the browser to load
+nothing from other sites, to run no foreign script, and to embed the page nowhere.
 """
 
 from __future__ import annotations

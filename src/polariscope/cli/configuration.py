@@ -1,6 +1,8 @@
 """From arguments to configurations: the settings of registered classes are flags, a TOML file gives them values, and
-flags override the file. Names are read first, because they decide which flags exist: only after ``--world.of sprites``
-chose the world of a view does ``--world.of.size`` exist.
+flags override the file.
+
+Names are read first, because they decide which flags exist: only after ``--world.of sprites`` chose the world of a view
+does ``--world.of.size`` exist.
 """
 
 from __future__ import annotations

@@ -45,8 +45,10 @@ class Options(GeneralisationTest, PlaceOptions):
     MODEL is a registered model (cnn, coordconv, resnet, ...), your own FILE.py:NAME, or a run that was trained with
     --objective regress. The command trains each model on each split to predict every factor as a value from 0 to 1, and
     tests it on the held-out data. With --weights your own model is tested without training; a run is tested on its own
-    split. With several models, the first is the baseline, and the report shows what the inductive biases of the others
-    add: polariscope generalise cnn coordconv --made-for coordconv=composition
+    split.
+
+    With several models, the first is the baseline, and the report shows what the inductive biases of the others add:
+    polariscope generalise cnn coordconv --made-for coordconv=composition
     """
 
     weights: Path | None = None

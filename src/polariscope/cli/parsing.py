@@ -42,8 +42,9 @@ JSON = ("json", flag(bool, "Print JSON for machines."), False)
 
 
 def parse(kind: type[T] | Callable[..., T], arguments: list[str], command: str, more: Callable[[], str] = str) -> T:
-    """Flags to an instance of ``kind``; flags that do not fit raise a :class:`ValueError` of one sentence. Help ends
-    with ``more``.
+    """Flags to an instance of ``kind``; flags that do not fit raise a :class:`ValueError` of one sentence.
+
+    Help ends with ``more``.
     """
     complaint, shown = io.StringIO(), Shown()
     try:

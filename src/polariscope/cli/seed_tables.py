@@ -24,8 +24,9 @@ STYLES = {"best": "bold", "worst": "red", "": ""}
 
 
 def over_seeds(listing: Listing, rows: Rows, columns: tuple[str, ...], as_json: bool) -> int:
-    """Mean (s.d.) and median (a.d.) over the seeds of each setting; bold is significantly best, red worst. Measures on
-    different examples are not comparable: each basis has a table of its own.
+    """Mean (s.d.) and median (a.d.) over the seeds of each setting; bold is significantly best, red worst.
+
+    Measures on different examples are not comparable: each basis has a table of its own.
     """
     trainings = [row for row in rows if row.get("kind") == "train" and row.get("training_seed") is not None]
     if not trainings:

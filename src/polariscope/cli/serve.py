@@ -16,8 +16,9 @@ from polariscope.strict_json import json_text
 
 @dataclass(frozen=True)
 class Options:
-    """Open the explorer: a page over all runs, on which you explore, train, compare and attack their models. Only this
-    machine can open the page. To open it from another machine, give --host and --token.
+    """Open the explorer: a page over all runs, on which you explore, train, compare and attack their models.
+
+    Only this machine can open the page. To open it from another machine, give --host and --token.
     """
 
     runs: Path = Path("runs")

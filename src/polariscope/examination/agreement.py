@@ -24,6 +24,7 @@ def rank_by_agreement(
     likeness: Likeness = "spearman",
 ) -> UDR:
     """The unsupervised disentanglement ranking of models on the same data; ``best`` is the index of the model to keep.
+
     Models are given as for :func:`~polariscope.examination.examine.examine`. Duan et al. 2020; Klindt et al. 2021,
     section 5.1, choose SlowVAE's weights so.
 
@@ -47,9 +48,10 @@ def rank_by_agreement(
 
 
 def _information(representation: Representation) -> FloatArray:
-    """Information of each latent about the data in nats, if all is Gaussian: ½ ln(1 + Var μ / E σ²). The published
-    ranking skips latents near the prior. Unused latents of a SlowVAE are far from N(0, 1), so the variance of the mean
-    decides here instead.
+    """Information of each latent about the data in nats, if all is Gaussian: ½ ln(1 + Var μ / E σ²).
+
+    The published ranking skips latents near the prior. Unused latents of a SlowVAE are far from N(0, 1), so the
+    variance of the mean decides here instead.
     """
     assert representation.var is not None
     return np.asarray(np.log1p(representation.mean.var(axis=0) / representation.var.mean(axis=0)) / 2, dtype=np.float64)

@@ -135,9 +135,10 @@ class Withstood(Tabular):
 
     @property
     def interval(self) -> tuple[float, float]:
-        """Wilson's 95 % interval of the mean accuracy, with one prediction per example. Predictions for one example
-        under several corruptions depend on each other. Their mean varies most if all are right or all are wrong, which
-        is assumed here.
+        """Wilson's 95 % interval of the mean accuracy, with one prediction per example.
+
+        Predictions for one example under several corruptions depend on each other. Their mean varies most if all are
+        right or all are wrong, which is assumed here.
         """
         n, z2 = self.examples, QUANTILE**2
         centre = (self.mean + z2 / (2 * n)) / (1 + z2 / n)

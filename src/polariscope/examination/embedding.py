@@ -70,8 +70,9 @@ def embed(
     subject: Subject, world: World, shelf: Shelf | None = None, *, count: int = 10_000, seed: int = 0, **asked: Any
 ) -> Representation:
     """:func:`~polariscope.representation.represent`, read from the store if it was computed before with the same
-    weights, code, data, number and choice of examples, seeds, layers, and version of this program. A damaged file is
-    computed again; if the folder cannot be written to, nothing is stored.
+    weights, code, data, number and choice of examples, seeds, layers, and version of this program.
+
+    A damaged file is computed again; if the folder cannot be written to, nothing is stored.
     """
     asked |= {"count": count, "seed": seed}
     if shelf is None or subject.module is None or not worlds.knows(world):

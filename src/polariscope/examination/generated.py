@@ -277,10 +277,12 @@ class Generated(Tabular):
     def save(
         self, place: Path | str, title: str = "Generated samples", settings: Mapping[str, Any] | None = None
     ) -> Path:
-        """Write the samples, and return the file to open. A path that ends in .csv or .parquet gets the table alone,
-        one in .xyz or .sdf the molecules alone, one in .html, .png or .svg the page or the first figure. Any other path
-        is a folder for all files: the page, findings.json, samples.csv and samples.parquet, the observations
-        (arrays.safetensors), pictures, geometries.xyz and .sdf.
+        """Write the samples, and return the file to open.
+
+        A path that ends in .csv or .parquet gets the table alone, one in .xyz or .sdf the molecules alone, one in
+        .html, .png or .svg the page or the first figure. Any other path is a folder for all files: the page,
+        findings.json, samples.csv and samples.parquet, the observations (arrays.safetensors), pictures, geometries.xyz
+        and .sdf.
         """
         path = Path(place)
         if path.suffix not in (".csv", ".parquet", ".xyz", ".sdf"):

@@ -1,4 +1,5 @@
 """A latent space to explore: codes of examples, the type of each variable, a projection to the plane, and a decoder.
+
 The explorer shows a model with it. All that stays the same during exploration is computed once; decoding a code is then
 one pass through the decoder.
 """
@@ -91,9 +92,10 @@ class LatentSpace:
 def latent_space(
     model: Any, data: Data | None = None, *, count: int = 2000, seed: int = 0, shelf: Shelf | None = None
 ) -> LatentSpace:
-    """Encode some examples with a model, and infer the meaning of its decoder's output. The model is anything that
-    :func:`~polariscope.subjects.as_subject` takes, the data anything that :func:`~polariscope.worlds.given.as_world`
-    takes; the default for a run is its own data.
+    """Encode some examples with a model, and infer the meaning of its decoder's output.
+
+    The model is anything that :func:`~polariscope.subjects.as_subject` takes, the data anything that
+    :func:`~polariscope.worlds.given.as_world` takes; the default for a run is its own data.
 
     >>> class Doubling(torch.nn.Module):
     ...     def encode(self, x):

@@ -1,5 +1,6 @@
-"""An attack on one image, step by step: every image that the attack sent to the classifier, in order. The attacks
-themselves are unchanged: a wrapper of the classifier records its inputs.
+"""An attack on one image, step by step: every image that the attack sent to the classifier, in order.
+
+The attacks themselves are unchanged: a wrapper of the classifier records its inputs.
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
-"""Traversals of a code in two parts: levels of the property in Z0, and for each level along every latent of Z1. If the
-property is in Z0 alone, a traversal of Z0 changes the property and nothing else, and a traversal of Z1 changes
+"""Traversals of a code in two parts: levels of the property in Z0, and for each level along every latent of Z1.
+
+If the property is in Z0 alone, a traversal of Z0 changes the property and nothing else, and a traversal of Z1 changes
 everything but the property (Spec 000, sections 6.6 and 6.8, figures 5.5 to 5.9, A.1 and A.2). If the level sets are
 known, the traversals are compared with them. If the factors of images are known, the factors of a decoded image are
 those of the nearest image of the world.
@@ -135,10 +136,11 @@ def traverse_property(
     count: int = 2000,
     seed: int = 0,
 ) -> PropertyTraversals:
-    """Traverse each latent of Z1 from ``levels`` equidistant values between the smallest and the largest of Z0. A
-    traversal of Z1 goes from ``stretch`` times the smallest mean of a latent to ``stretch`` times its largest, around 0
-    as published, with the other latents of Z1 at 0; 1.8 is the published stretch. Levels of Z0 are on the line between
-    the codes whose property is smallest and largest.
+    """Traverse each latent of Z1 from ``levels`` equidistant values between the smallest and the largest of Z0.
+
+    A traversal of Z1 goes from ``stretch`` times the smallest mean of a latent to ``stretch`` times its largest, around
+    0 as published, with the other latents of Z1 at 0; 1.8 is the published stretch. Levels of Z0 are on the line
+    between the codes whose property is smallest and largest.
     """
     if levels < 2 or steps < 2:
         raise ValueError(f"a traversal needs at least 2 levels and 2 steps; got {levels} and {steps}")

@@ -1,6 +1,7 @@
-"""The robustness card of a classifier and its document. Attacks give an upper bound on the distance of the nearest
-adversarial, certificates a lower bound; the card shows both for every norm, image by image (Schott, Rauber, Bethge and
-Brendel 2019; Spec 001b, sections B6 and B7).
+"""The robustness card of a classifier and its document.
+
+Attacks give an upper bound on the distance of the nearest adversarial, certificates a lower bound; the card shows both
+for every norm, image by image (Schott, Rauber, Bethge and Brendel 2019; Spec 001b, sections B6 and B7).
 """
 
 from __future__ import annotations

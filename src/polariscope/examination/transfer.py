@@ -228,8 +228,10 @@ def transfer_matrix(
     tolerance: float = 0.0,
     made_of: Mapping[str, Sequence[str]] | None = None,
 ) -> TransferMatrix:
-    """Score every model in every scenario, and label the effect of its bias. ``plain`` names the model without a bias,
-    ``own`` the scenario that each bias was made for, ``made_of`` the models whose biases a model combines.
+    """Score every model in every scenario, and label the effect of its bias.
+
+    ``plain`` names the model without a bias, ``own`` the scenario that each bias was made for, ``made_of`` the models
+    whose biases a model combines.
     """
     for name, scenario in own.items():
         if scenario not in scenarios:

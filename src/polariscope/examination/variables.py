@@ -29,8 +29,10 @@ def describe_variables(
     table: InformationBeyondChance | None,
     predicted: NDArray[np.float32] | None = None,
 ) -> list[Variable]:
-    """One row per latent variable, the most used first (by posterior variance, then by variance of the mean). A
-    variable has a factor only if its information about it exceeds chance."""
+    """One row per latent variable, the most used first (by posterior variance, then by variance of the mean).
+
+    A variable has a factor only if its information about it exceeds chance.
+    """
     rep = representation
     var_of_mean = rep.mean.var(axis=0)
     types: VariableTypes | None = None

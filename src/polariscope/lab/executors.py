@@ -91,8 +91,9 @@ class Executor(Protocol):
 
 @dataclass(frozen=True)
 class Place:
-    """Where jobs run: an executor by its name, and its settings. Every function that takes a number of ``workers`` also
-    takes a place.
+    """Where jobs run: an executor by its name, and its settings.
+
+    Every function that takes a number of ``workers`` also takes a place.
     """
 
     executor: str = "processes"

@@ -28,9 +28,10 @@ class InUseError(ValueError):
 @contextmanager
 def hold(folder: Path, wait: bool = False) -> Iterator[None]:
     """Hold a run folder, which need not exist yet; raises :class:`InUseError` if another process holds it, unless
-    ``wait`` is given. A process that holds it may hold it again, by any link to it. The system releases the lock when
-    the process ends, even if it is killed; the lock's file stays beside the folder, because removing it could let two
-    processes in.
+    ``wait`` is given.
+
+    A process that holds it may hold it again, by any link to it. The system releases the lock when the process ends,
+    even if it is killed; the lock's file stays beside the folder, because removing it could let two processes in.
     """
     folder = Path(os.path.realpath(folder))
     lock = FileLock(lock_file(folder), is_singleton=True)

@@ -129,8 +129,9 @@ class Listing:
 
 
 def packed(rows: Sequence[Mapping[str, Any]], results: Sequence[Sequence[Mapping[str, Any]]]) -> pa.Table:
-    """Rows of :func:`summary` as a table, each value exactly: a column of several types is stored as JSON. Columns have
-    the names of the rows, after a ``=``; ``results`` has the results of :func:`results_of` for each run.
+    """Rows of :func:`summary` as a table, each value exactly: a column of several types is stored as JSON.
+
+    Columns have the names of the rows, after a ``=``; ``results`` has the results of :func:`results_of` for each run.
     """
     names = list(dict.fromkeys([*OWN_COLUMNS, *(name for row in rows for name in row)]))
     fields, columns = [], []

@@ -1,7 +1,9 @@
-"""A Ray cluster as an executor: one actor per concurrent job, each with a worker process that is reused. An actor holds
-the cores and GPUs of a job and one worker process (:class:`LocalProcesses`), so that a job has one thread, can save its
-state before it is stopped, and ends only its own process when it dies. If a process, actor or node dies, its job is
-tried again elsewhere. Events of a job come back in one stream, in order; :mod:`polariscope.lab.travel` handles files.
+"""A Ray cluster as an executor: one actor per concurrent job, each with a worker process that is reused.
+
+An actor holds the cores and GPUs of a job and one worker process (:class:`LocalProcesses`), so that a job has one
+thread, can save its state before it is stopped, and ends only its own process when it dies. If a process, actor or node
+dies, its job is tried again elsewhere. Events of a job come back in one stream, in order; :mod:`polariscope.lab.travel`
+handles files.
 """
 
 from __future__ import annotations

@@ -203,8 +203,9 @@ class Store:
         object.__setattr__(self, "root", Path(self.root))
 
     def new_id(self, label: str) -> str:
-        """A unique name for a run: time, readable label, and a random part. The lock file of the run's folder is
-        created here, which only one process can do.
+        """A unique name for a run: time, readable label, and a random part.
+
+        The lock file of the run's folder is created here, which only one process can do.
         """
         slug = re.sub(r"[^a-z0-9]+", "-", label.lower())[:80].strip("-")
         for digits in itertools.chain((2, 4, 8), itertools.repeat(16)):
@@ -232,8 +233,9 @@ class Store:
         data: Sequence[Mapping[str, Any]] = (),
     ) -> Run:
         """A new run folder with its record. ``label`` becomes the readable part of the name; ``data`` are its data
-        files with their hashes. The folder appears together with its record or not at all, even if the process is
-        killed.
+        files with their hashes.
+
+        The folder appears together with its record or not at all, even if the process is killed.
         """
         run_id = self.new_id(label) if run_id is None else run_id
         path = self.path_of(run_id)

@@ -1,7 +1,8 @@
-"""Files of jobs that run on other machines: which are sent, and which are sent back. A job's files lie below one
-folder, its root. If a worker sees that folder, it is used in place. Otherwise the worker gets the files that the job
-starts from, works in a folder of its own, and sends back every changed file: at intervals while the job runs, and at
-its end. Paths below the root are sent relative to it.
+"""Files of jobs that run on other machines: which are sent, and which are sent back.
+
+A job's files lie below one folder, its root. If a worker sees that folder, it is used in place. Otherwise the worker
+gets the files that the job starts from, works in a folder of its own, and sends back every changed file: at intervals
+while the job runs, and at its end. Paths below the root are sent relative to it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""Map a raster of any size: predict every pixel once, in constant memory, and continue after a kill. During the work,
-the class of every pixel and the probabilities as bytes lie in two memory-mapped files; a journal has a line for each
-finished window, with its sums. Areas are sums over the journal in the order of the windows, so they do not depend on
-the number of workers, nor on how often the work was interrupted.
+"""Map a raster of any size: predict every pixel once, in constant memory, and continue after a kill.
+
+During the work, the class of every pixel and the probabilities as bytes lie in two memory-mapped files; a journal has a
+line for each finished window, with its sums. Areas are sums over the journal in the order of the windows, so they do
+not depend on the number of workers, nor on how often the work was interrupted.
 """
 
 from __future__ import annotations

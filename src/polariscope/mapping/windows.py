@@ -82,9 +82,10 @@ def _up(value: int, multiple: int) -> int:
 
 
 class Stitched(nn.Module):
-    """Any network that maps images to scores of the same size, with the properties for stitching. ``halo`` is the
-    number of pixels around a pixel that affect its prediction, ``multiple`` the number of pixels by which an image can
-    be shifted so that its prediction shifts with it: the product of the network's strides.
+    """Any network that maps images to scores of the same size, with the properties for stitching.
+
+    ``halo`` is the number of pixels around a pixel that affect its prediction, ``multiple`` the number of pixels by
+    which an image can be shifted so that its prediction shifts with it: the product of the network's strides.
     """
 
     padding = "same"

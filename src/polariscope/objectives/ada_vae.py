@@ -20,7 +20,7 @@ class AdaVAE(Autoencoding):
     """R + βK, averaged over both observations of a pair after their shared latents were averaged."""
 
     beta: float = 1.0
-    """Weight of the divergence; with 1 and nothing shared this is the VAE."""
+    """Weight of the divergence; with 1 and no shared latents this is the VAE."""
 
     needs: ClassVar[tuple[Need, ...]] = ("other",)
 
@@ -30,7 +30,7 @@ class AdaVAE(Autoencoding):
     @staticmethod
     @abstractmethod
     def average(first: Diagonal, second: Diagonal) -> Diagonal:
-        """The one posterior that stands for both."""
+        """The shared posterior of both observations."""
 
     def __call__(self, model: Autoencoder, batch: Batch, step: int) -> Terms:
         first, second = encode_pair(model, batch, "Ada-VAE")
@@ -73,7 +73,7 @@ class AdaMLVAE(AdaVAE):
 def shared(first: Diagonal, second: Diagonal) -> Tensor:
     """Latents whose posteriors differ by less than halfway between the least and the most different one, ``(n, d)``.
 
-    Where all differ by the same, as in two equal observations, none is below: nothing is averaged.
+    If all differ by the same amount, as for two equal observations, none is below: nothing is averaged.
 
     >>> apart = Diagonal(torch.tensor([[0.0, 0.0, 4.0]]), torch.zeros(1, 3))
     >>> shared(apart, Diagonal(torch.zeros(1, 3), torch.zeros(1, 3))).tolist()

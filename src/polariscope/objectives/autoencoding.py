@@ -1,4 +1,4 @@
-"""What the objectives of autoencoders share: their usual model, one pass of a batch through it, and its two terms."""
+"""Base class for objectives of autoencoders: their default model, one pass of a batch through it, and its two terms."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 The bottleneck minimises I(X;Z) − λ I(Z;Y) by bounds: the divergence of the code from its prior is above I(X;Z), and
 h(Y) minus the error of a decoder below I(Z;Y) (Alemi, Fischer, Dillon and Murphy, Deep variational information
-bottleneck, 2017; Spec 000, sections 4.3 and 4.4). The compression parameter λ weighs what is to be kept, so that
+bottleneck, 2017; Spec 000, sections 4.3 and 4.4). The compression parameter λ weights the information to keep, so
 *small* values compress.
 """
 
@@ -37,7 +37,7 @@ INPUT_FREE = ("unit", "constant")
 class DVIB(Objective):
     """I(X;Z) + λ · error of the target: the code keeps only what is needed to predict the target.
 
-    The error is the squared one of numbers, or the cross-entropy of classes.
+    The error is the squared error of numbers, or the cross-entropy of classes.
     """
 
     lam: Annealing = field(default_factory=lambda: Annealing(100.0))
@@ -126,7 +126,8 @@ class HybridDVIB(Objective):
 
 
 def sparse_information(posterior: Posterior, last_offset: float = 1.0) -> Tensor:
-    """½ Σ_j log(m_j/σ_j² + o_j) of a batch, m_j the batch mean of the squared means, o_j = 1 but for the last latent.
+    """½ Σ_j log(m_j/σ_j² + o_j) of a batch, m_j the batch mean of the squared means, o_j = 1 except for the last
+    latent.
 
     The noise σ_j² is that of the latent, the same for every observation.
     """

@@ -1,5 +1,5 @@
-"""A code in two parts, of which only the first knows a property: the sparse bottleneck with property cycles, and the
-β-VAE with a property head that it is compared with (Spec 000, sections 6.2, 6.3 and 6.5)."""
+"""A code in two parts, where only the first contains a property: the sparse bottleneck with property cycles, and its
+baseline, the β-VAE with a property head (Spec 000, sections 6.2, 6.3 and 6.5)."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Partitioned(Objective):
     """
 
     lam: Annealing = field(default_factory=lambda: Annealing(1.9, 1.03, 1000, after=3000, until=300_000))
-    """λ, the weight of everything that is to be kept: it grows during training, which loosens the compression."""
+    """λ, the weight of the error terms: it grows during training, which relaxes the compression."""
     property_weight: float = 1.0
     """w: weight of the error of the property."""
     beta: float = 5.0
@@ -43,9 +43,9 @@ class Partitioned(Objective):
     copies: int = 6
     """How many times Z0 of an observation is decoded with a new Z1; the text has it once."""
     reach: float = 2.0
-    """Drawn codes lie within so many standard deviations of the signal of each latent."""
+    """Range of drawn codes, in standard deviations of the signal of each latent."""
     cycle: Literal["property", "latent"] = "property"
-    """What is to come back: the property, or the whole code (the competitor)."""
+    """What the cycle compares: the property, or the whole code (the baseline)."""
     cycle_norm: CycleNorm = "squared"
     """Squared distances, as in the reference implementation, or plain ones, as the text prints them."""
 
@@ -89,7 +89,7 @@ class Partitioned(Objective):
 class ConditionalInvariance(Partitioned):
     """A sparse bottleneck whose decoded observations keep their property when Z1 is drawn anew.
 
-    I(X;Z) is ½ Σ log(m_j + o_j) at noise 1, with o = 1 but for the last latent. ``AS_PRINTED`` has the cycle of the
+    I(X;Z) is ½ Σ log(m_j + o_j) at noise 1, with o = 1 except for the last latent. ``AS_PRINTED`` has the cycle of the
     text.
     """
 
@@ -114,7 +114,7 @@ class ConditionalInvariance(Partitioned):
 @dataclass(frozen=True)
 class PropertyBetaVAE(Partitioned):
     """The β-VAE with a property head: the same code and decoders, the divergence from N(0, I) with one free noise for
-    each latent as I(X;Z), and no cycle unless ``beta`` asks for one. Its usual β is 1/λ."""
+    each latent as I(X;Z), and no cycle unless ``beta`` is positive. Its usual β is 1/λ."""
 
     beta: float = 0.0
     """Weight of the cycle; 0 leaves it out."""

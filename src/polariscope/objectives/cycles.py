@@ -1,9 +1,8 @@
 """Cycle consistency: compare a code or an observation with what decoding and encoding it again returns.
 
-The property cycle asks that the property which went into a decoded observation is the one that its code tells (Spec
-000, sections 6.2 and 6.3). The latent cycle asks the same of the whole code, and the cycle of two domains of an
-observation (Zhu, Park, Isola and Efros, Unpaired image-to-image translation using cycle-consistent adversarial
-networks, 2017).
+In the property cycle, the code of a decoded observation must encode the property that was decoded (Spec 000, sections
+6.2 and 6.3). The latent cycle compares the whole code, and the cycle of two domains compares an observation (Zhu, Park,
+Isola and Efros, Unpaired image-to-image translation using cycle-consistent adversarial networks, 2017).
 """
 
 from __future__ import annotations

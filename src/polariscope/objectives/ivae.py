@@ -1,7 +1,7 @@
-"""The identifiable VAE (Khemakhem et al. 2020): the evidence lower bound under a prior that knows the factors.
+"""The identifiable VAE (Khemakhem et al. 2020): the evidence lower bound under a prior that depends on the factors.
 
-A latent is passive here when its posterior is its *prior*, whatever that is: tell the types apart by the ratio of the
-variances (:func:`polariscope.measures.polarisation.variable_types` with ``prior_var``). Spec 002, section 7.
+A latent is passive here when its posterior is its *prior*, which need not be N(0, 1): classify the types by the ratio
+of the variances (:func:`polariscope.measures.polarisation.variable_types` with ``prior_var``). Spec 002, section 7.
 """
 
 from dataclasses import dataclass
@@ -40,14 +40,16 @@ class IVAE(Autoencoding):
 
     def build(self, model: Model, brief: Brief) -> ConditionalAutoencoder:
         if not isinstance(model, AutoencoderConfig):
-            raise ValueError("the ivae objective gives an autoencoder a prior that knows the factors: use autoencoder")
+            raise ValueError(
+                "the ivae objective gives an autoencoder a prior that depends on the factors: use the model autoencoder"
+            )
         return ConditionalAutoencoder(model, brief.observation, brief.factors, self.prior_mean, brief.posterior)
 
     def __call__(self, model: Autoencoder, batch: Batch, step: int) -> Terms:
         if not isinstance(model, ConditionalAutoencoder):
             raise TypeError(f"the ivae objective trains the model its build method makes; got a {type(model).__name__}")
         if batch.factors is None:
-            raise ValueError("the ivae objective needs the factors of each observation: use a world that knows them")
+            raise ValueError("the ivae objective needs the factors of each observation: use a world with factors")
         posterior = model.encode(batch.x, batch.factors)
         assert isinstance(posterior, Diagonal)
         reconstruction = model.likelihood.nll(model.decode(posterior.sample()), batch.x).mean()

@@ -1,4 +1,4 @@
-"""What an objective is: hyper-parameters, and one call from a batch to the terms of a loss.
+"""The interface of objectives: hyper-parameters, and one call from a batch to the terms of a loss.
 
 Losses are summed over pixels and latents and averaged over the batch. Most objectives train one model with one loss.
 One that trains other networks beside it (the discriminator of FactorVAE) names them in ``players`` and returns a loss
@@ -35,7 +35,7 @@ class Batch:
 
     x: Tensor
     population: int
-    """Size of the set the observations come from."""
+    """Size of the data set of the observations."""
     factors: Tensor | None = None
     target: Tensor | None = None
     classes: tuple[int, ...] = ()
@@ -62,11 +62,11 @@ class Terms:
     parts: dict[str, Tensor] = field(default_factory=dict)
     players: dict[str, Tensor] = field(default_factory=dict)
     offset: float = 0.0
-    """A constant in the loss that says nothing about the model; learning curves leave it out."""
+    """A constant in the loss that does not depend on the model; learning curves subtract it."""
     rests: bool = False
-    """The loss is told, and the model does not learn from it: a step that belongs to the other players."""
+    """The loss is only reported, and the model does not learn from it: a step of the other players."""
     anew: tuple[str, ...] = ()
-    """Players that began anew in this turn: their optimisers forget what was before."""
+    """Players that restarted in this turn: the states of their optimisers are reset."""
     counts: dict[str, Tensor] = field(default_factory=dict)
     """Sums over the batch (hits, a confusion matrix). An evaluation adds them up over the whole held-out set, and
     :meth:`Objective.scores` makes scores of the totals: the IoU of a set is not the mean IoU of its batches."""
@@ -81,7 +81,7 @@ class Player:
 
     module: nn.Module
     optimiser: Mapping[str, Any] | None = None
-    """Settings of its Adam; without any it is trained as the run says."""
+    """Settings of its Adam; by default it is trained with the settings of the run."""
 
 
 Turn = Callable[..., Terms]
@@ -118,7 +118,7 @@ class Objective(ABC):
         return AutoencoderConfig()
 
     def build(self, model: Model, brief: Brief) -> nn.Module:
-        """The network to train: what the model says, unless the objective has a say in it."""
+        """The network to train: the one of the model, unless the objective changes it."""
         return model.build(brief)
 
     def players(self, model: Any, brief: Brief) -> dict[str, Player]:
@@ -126,17 +126,17 @@ class Objective(ABC):
         return {}
 
     def turns(self) -> tuple[Turn, ...]:
-        """What a step consists of."""
+        """The turns of a step."""
         return (self,)
 
     @property
     def reserves(self) -> int:
-        """Observations of the training part that are kept from training for :meth:`settle`, a tenth of it at most."""
+        """Number of training observations that are held out for :meth:`settle`, at most a tenth."""
         return 0
 
     def settle(self, model: Any, batch: Batch | None) -> None:  # noqa: B027 - most objectives have nothing to settle
-        """Called once after the last step, with the observations that were reserved (None if there are none): to
-        calibrate what the loss does not train. The network is in evaluation mode; what changes are its buffers."""
+        """Called once after the last step, with the held-out observations (None if there are none), to calibrate values
+        that the loss does not train. The network is in evaluation mode; only its buffers change."""
 
     @property
     def divergence_weight(self) -> float | None:

@@ -12,7 +12,7 @@ from polariscope.objectives.several import divergence, encode_pair, reconstruct_
 @objectives.register("pm-vae")
 @dataclass(frozen=True)
 class PMVAE(Autoencoding):
-    """R + βK + γM: M is the divergence of the posteriors of a pair from each other, a Gaussian step that theory says
+    """R + βK + γM: M is the divergence of the posteriors of a pair from each other, a Gaussian step, which in theory
     cannot disentangle. R is of both observations; K and M are means over both directions of time."""
 
     gamma: float = 10.0

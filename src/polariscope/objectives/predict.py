@@ -28,7 +28,7 @@ class Classify(Supervised):
     predictions."""
 
     scale: float = 1.0
-    """What the loss is divided by, for networks whose outputs are scaled."""
+    """Divisor of the loss, for networks whose outputs are scaled."""
 
     def __post_init__(self) -> None:
         at_least(self.scale, 1e-30, "scale")
@@ -62,12 +62,12 @@ def classification(outputs: Tensor, target: Tensor, classes: tuple[int, ...]) ->
 
 
 def in_columns(outputs: Tensor, width: int) -> Tensor:
-    """A network's answer as ``(n, width)``; of two classes one score may stand for both, as that of the second."""
+    """A network's output as ``(n, width)``; for two classes, one score (of the second class) is enough."""
     outputs = outputs[:, None] if outputs.ndim == 1 else outputs
     if outputs.ndim == 2 and outputs.shape[1] == 1 and width == 2:
         outputs = functional.pad(outputs, (1, 0))
     if outputs.ndim != 2 or outputs.shape[1] < width:
-        raise ValueError(f"the network gives outputs of shape {tuple(outputs.shape)}; the targets need (n, {width})")
+        raise ValueError(f"the network has outputs of shape {tuple(outputs.shape)}; the targets need (n, {width})")
     return outputs[:, :width] if outputs.shape[1] > width else outputs
 
 

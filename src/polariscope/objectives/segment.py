@@ -17,7 +17,7 @@ from polariscope.objectives.objective import Batch, Terms, at_least, objectives
 from polariscope.objectives.predict import Supervised
 
 UNLABELLED = -1
-"""The class of pixels that nobody labelled: no loss and no score counts them."""
+"""The class of unlabelled pixels: no loss and no score counts them."""
 BACKGROUND_WEIGHT = 0.01
 
 
@@ -49,7 +49,7 @@ class Segment(Supervised):
         scores = model(batch.x)
         classes = scores.shape[1]
         if self.weights and len(self.weights) != classes:
-            raise ValueError(f"there are {len(self.weights)} class weights for {classes} classes: give one for each")
+            raise ValueError(f"got {len(self.weights)} class weights for {classes} classes: give one for each")
         target = middle(target, scores.shape[2], scores.shape[3])
         labelled = target != UNLABELLED
         loss = self._loss(scores, target, labelled)

@@ -22,16 +22,16 @@ class SlowFlow(Objective):
     """-ln p of a pair (or sequence) in nats: codes start at N(0, I) and take Laplace steps, forward in time.
 
     The parts are the ``marginal`` of the first codes, the ``transition`` of all steps, and the ``volume``, which is the
-    log-determinants at all moments; the loss is the first two less the third. It has no weights to choose, and at its
-    optimum the sources are found up to their order and signs.
+    log-determinants at all moments; the loss is the sum of the first two minus the third. It has no weights to choose,
+    and its optimum identifies the sources up to order and signs.
     """
 
     rate: float = 6.0
     """Rate λ of the steps: larger ones want the codes to stay closer."""
     ar_coeff: float = 1.0
-    """What of a code is expected to be left a moment later."""
+    """Expected share of a code that remains one step later."""
     alpha: float = 1.0
-    """Shape of the steps, exp(-λ|u|^α): 1 is Laplace; 2 is normal, with which rotations cannot be told apart."""
+    """Shape of the steps, exp(-λ|u|^α): 1 is Laplace; 2 is normal, for which rotations cannot be identified."""
 
     posterior: ClassVar[PosteriorKind] = "point"
     needs: ClassVar[tuple[Need, ...]] = ("other",)

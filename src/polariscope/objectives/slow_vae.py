@@ -35,7 +35,8 @@ class SlowVAE(Autoencoding):
     beta: float = 1.0
     """Weight of the divergence from the prior."""
     prior_expectation: PriorExpectation = "mean"
-    """What stands for the latents before a step: their mean, as published; all they may be, in closed form; a draw."""
+    """How the latents before a step enter: by their mean, as published; in expectation, in closed form; or as a
+    draw."""
     directions: Literal["both", "forward"] = "both"
     """Whether time is also read backwards."""
     reference_weighting: bool = False

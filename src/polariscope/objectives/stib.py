@@ -1,7 +1,7 @@
 """STIB, the adversarial alternative: Z1 stays uncorrelated with the property under any transform an adversary learns.
 
-Wieser, Parbhoo, Wieczorek and Roth, Inverse learning of symmetries (2020); Spec 000, section 6.5. Their own names of
-the two parts of the code are exchanged: here Z0 tells the property and Z1 is to know nothing of it.
+Wieser, Parbhoo, Wieczorek and Roth, Inverse learning of symmetries (2020); Spec 000, section 6.5. Their names of the
+two parts of the code are exchanged: here Z0 encodes the property and Z1 should be independent of it.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ from polariscope.objectives.objective import Batch, Need, Objective, Player, Ter
 from polariscope.objectives.predict import target_of
 
 JITTER = 1e-4
-"""What is added to the diagonal of correlation matrices: it bounds MI_G, which is infinite for a perfect copy."""
+"""Added to the diagonal of correlation matrices: it bounds MI_G, which is infinite for a perfect copy."""
 STIB_WIDTHS = (256, 256)
 
 
 @objectives.register("stib")
 @dataclass(frozen=True)
 class STIB(Objective):
-    """K + λ (error of the observation + w · error of the property + v · MI_G), against an adversary who raises MI_G.
+    """K + λ (error of the observation + w · error of the property + v · MI_G), against an adversary that raises MI_G.
 
     MI_G = log(det C₁ det C₂ / det C₁₂) is twice the Gaussian information between h(Z1) and g(Y), for networks h and g
     of the adversary; g has to be invertible, for which its inverse is learned. ``mi_g`` should fall during training and
-    ``bijection`` (the error of the inverse, as a share of the variance of Y) be small: otherwise the adversary saw
-    nothing, and the comparison with it says nothing.
+    ``bijection`` (the error of the inverse, as a share of the variance of Y) be small: otherwise the adversary learned
+    nothing, and the comparison is meaningless.
     """
 
     lam: Annealing = field(default_factory=lambda: Annealing(0.7, 1.03, 300, until=150_000))
-    """λ, the weight of everything that is to be kept: it grows during training, which loosens the compression."""
+    """λ, the weight of the error terms: it grows during training, which relaxes the compression."""
     property_weight: float = 1.0
     """w: weight of the error of the property."""
     invariance_weight: float = 400.0

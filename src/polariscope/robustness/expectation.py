@@ -1,7 +1,9 @@
 """Attacks on the mean of a classifier with random outputs (expectation over transformation; Athalye, Engstrom, Ilyas
-and Kwok 2018, Synthesizing robust adversarial examples). A single output of such a classifier shows little: an attack
-that follows one draw is misled by it, and an image that misleads one draw need not mislead the next. The mean over many
-draws has a gradient, the mean of their gradients, and predicts the class that is most probable over draws.
+and Kwok 2018, Synthesizing robust adversarial examples).
+
+A single output of such a classifier shows little: an attack that follows one draw is misled by it, and an image that
+misleads one draw need not mislead the next. The mean over many draws has a gradient, the mean of their gradients, and
+predicts the class that is most probable over draws.
 """
 
 from __future__ import annotations

@@ -85,12 +85,13 @@ class NoiseDistances:
 def noise_distances(
     model: Any, x: Any, y: Any, noise: Noise = "gaussian", seed: int = 0, batch_size: int = 512
 ) -> NoiseDistances:
-    """Find the smallest length of one random direction of noise that misleads the classifier, for each observation. The
-    model is a classifier: a :class:`~polariscope.subjects.Subject`, or anything that can be wrapped into one. Images
-    are floats from 0 to 1, or an array of bytes; a network that needs normalised inputs normalises them itself. A
-    direction is scaled to length 1; powers of 1.8 find the first length that misleads, 40 bisections the smallest. The
-    image with noise is clipped, and the norm is computed afterwards. ``noise`` may be a generator that was trained to
-    mislead (see :mod:`polariscope.robustness.adversarial_noise`).
+    """Find the smallest length of one random direction of noise that misleads the classifier, for each observation.
+
+    The model is a classifier: a :class:`~polariscope.subjects.Subject`, or anything that can be wrapped into one.
+    Images are floats from 0 to 1, or an array of bytes; a network that needs normalised inputs normalises them itself.
+    A direction is scaled to length 1; powers of 1.8 find the first length that misleads, 40 bisections the smallest.
+    The image with noise is clipped, and the norm is computed afterwards. ``noise`` may be a generator that was trained
+    to mislead (see :mod:`polariscope.robustness.adversarial_noise`).
 
     >>> bright = lambda x: x.mean(1) - 0.55
     >>> found = noise_distances(bright, np.full((3, 4), 0.6, np.float32), [1, 1, 0])

@@ -1,9 +1,10 @@
-"""Classifiers with a reject option: does confidence separate images that a classifier should reject? A generative
-classifier measures how well its best class explains an image, and can reject images that no class explains; a
-discriminative one only measures how much better one class is than the others. Two kinds of confidence are measured: the
-probability of the predicted class, and for a classifier by synthesis the evidence (its best score). (Thesis section
-3.2; Spec 001b, row B-47. Risk and coverage: El-Yaniv and Wiener 2010, On the foundations of noise-free selective
-classification.)
+"""Classifiers with a reject option: does confidence separate images that a classifier should reject?
+
+A generative classifier measures how well its best class explains an image, and can reject images that no class
+explains; a discriminative one only measures how much better one class is than the others. Two kinds of confidence are
+measured: the probability of the predicted class, and for a classifier by synthesis the evidence (its best score).
+(Thesis section 3.2; Spec 001b, row B-47. Risk and coverage: El-Yaniv and Wiener 2010, On the foundations of noise-free
+selective classification.)
 """
 
 from __future__ import annotations

@@ -162,10 +162,11 @@ def attack_suite(
     gradients: bool = True,
     also: Sequence[Attack] = (),
 ) -> list[Attack]:
-    """The attacks of a budget in a norm, the cheapest first; ``also`` adds further attacks if they work in that norm. A
-    classifier by synthesis that searches for its codes has its own attacks, and without ``gradients`` attacks by scores
-    replace those that need them. For a classifier that binarises its images, every attack undoes the changes that the
-    threshold hides.
+    """The attacks of a budget in a norm, the cheapest first; ``also`` adds further attacks if they work in that norm.
+
+    A classifier by synthesis that searches for its codes has its own attacks, and without ``gradients`` attacks by
+    scores replace those that need them. For a classifier that binarises its images, every attack undoes the changes
+    that the threshold hides.
     """
     if budget not in SUITES:
         raise ValueError(f"the budget is {budget!r}: quick, standard or full")

@@ -169,6 +169,7 @@ def compare_attacks(
     results: Mapping[str, Attacked], needs: Mapping[str, str] | None = None, *, boundless: bool = True
 ) -> list[Warning]:
     """Warnings from attacks in one norm, by name: attacks with less access win, or attacks without a limit fail.
+
     ``needs`` is the access of each attack to the classifier: gradient, score or decision; by default its name decides.
     ``boundless`` means that the attacks searched for the nearest adversarial at any distance.
     """

@@ -1,6 +1,6 @@
-"""Subjects: a trained thing under the instrument, ours or foreign, wrapped once at the door.
+"""Subjects: trained models under examination, from Polariscope or elsewhere, wrapped once.
 
-Behind the door nobody asks where it came from: what can be done with a subject follows from what it can do.
+The code behind the wrapper treats all models alike: a subject's methods decide how it can be examined.
 """
 
 from polariscope.subjects.subject import Subject as Subject

@@ -15,7 +15,7 @@ from polariscope.subjects.outputs import names_code
 LARGER = 20.0
 """How much larger than what an estimator is given the numbers may be on which it was fitted."""
 DECODERS = ("generate", "decode", "decoder", "inverse")
-"""``generate`` gives observations in the data's units; the others whatever they give."""
+"""``generate`` returns observations in the data's units; the units of the others are inferred."""
 
 
 def unwrapped(thing: Any) -> Any:
@@ -114,18 +114,18 @@ def first_tensor(output: Any) -> Tensor:
         parts = list(output.values()) if isinstance(output, Mapping) else output
         output = next((part for part in parts if part is not None), None)
     if not isinstance(output, Tensor):
-        raise TypeError(f"a layer returned a {type(output).__name__}, in which there is no tensor to take")
+        raise TypeError(f"a layer returned a {type(output).__name__}, which contains no tensor")
     return output
 
 
 def how_to_encode(core: Any) -> str:
-    """The advice for an object in which no encoder was found."""
+    """The advice for an object without an encoder."""
     layers = [name for name, _ in core.named_modules() if name] if isinstance(core, nn.Module) else []
     layers.sort(key=lambda name: name.count("."))  # the larger parts are what most people mean
     shown = ", ".join(layers[:6]) + (", ..." if len(layers) > 6 else "")
     known = f", or a layer: {shown}" if shown else ""
     return (
-        "give it an encode(x) method, or say what to look at with --encode NAME "
+        "give it an encode(x) method, or name the encoder with --encode NAME "
         f"(a method, forward{known}), in Python as_subject(model, encode='NAME')"
     )
 
@@ -160,7 +160,7 @@ def _check_units(estimator: Any, rows: NDArray[Any]) -> None:
     size, given = float(np.abs(fitted).mean()), float(np.abs(rows).mean())
     if size > LARGER * given > 0:
         raise ValueError(
-            f"{type(estimator).__name__} was fitted on numbers of about {size:.3g} and is given numbers of about "
-            f"{given:.3g} (bytes of images are given in [0, 1]): fit it on images / 255, or give a function that "
+            f"{type(estimator).__name__} was fitted on numbers of about {size:.3g} and receives numbers of about "
+            f"{given:.3g} (images of bytes are passed in [0, 1]): fit it on images / 255, or give a function that "
             "scales them first"
         )

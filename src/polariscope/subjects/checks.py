@@ -17,10 +17,10 @@ ROUNDING = 1e-4
 
 
 def broken_promises(subject: Subject, x: Tensor, u: Tensor | None = None) -> list[str]:
-    """What a subject that has been :meth:`~Subject.understood` does not keep, in sentences.
+    """Violations of the rules for a subject after :meth:`~Subject.understood`, in sentences.
 
-    The mean of an example's code is finite, the same whenever it is asked for, and does not depend on the other
-    examples of its batch. A sample may be random. Three short passes on at most 32 examples.
+    The mean of an example's code must be finite, the same in every call, and independent of the other examples of its
+    batch. A sample may be random. Three short passes on at most 32 examples.
     """
     if subject.codes is not None or subject.encodes is None:
         return []
@@ -29,13 +29,13 @@ def broken_promises(subject: Subject, x: Tensor, u: Tensor | None = None) -> lis
         torch.manual_seed(0)
         first, second = (_mean(subject, x, u) for _ in range(2))
         if not first.isfinite().all():
-            return ["The model gives NaN or infinity on some examples."]
+            return ["The model returns NaN or infinity on some examples."]
         allowed = _allowed(first, subject.dtype)
         if bool(((first - second).abs() > allowed).any()):
             return [
-                f"The code is random in evaluation mode: the same example asked twice differs by up to "
+                f"The code is random in evaluation mode: two calls on the same example differ by up to "
                 f"{_size(first, second)} standard deviations of the code. Is a dropout always on, a mask "
-                "drawn at random, or a sample returned in place of the mean? That noise is in all figures."
+                "drawn at random, or a sample returned in place of the mean? This noise affects all results."
             ]
         return _alone(subject, x, u, first, allowed)
 
@@ -53,8 +53,8 @@ def _alone(subject: Subject, x: Tensor, u: Tensor | None, together: Tensor, allo
     if bool(((alone - together[:1]).abs() > allowed).any()):
         return [
             f"The code of an example depends on the others in its batch: alone it differs by up to "
-            f"{_size(alone, together[:1], together)} standard deviations of the code. Is a batch "
-            "normalisation left in training? Other batches would give other figures."
+            f"{_size(alone, together[:1], together)} standard deviations of the code. Is a batch normalisation in "
+            "training mode? Other batches would give other results."
         ]
     return []
 

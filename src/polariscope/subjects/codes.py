@@ -39,8 +39,8 @@ def codes_of(thing: Any, roles: tuple[str, ...] | None) -> tuple[Code, tuple[str
         kind = part.dtype.kind if isinstance(part, np.ndarray) else "f"
         if kind not in "fiub" or not part.ndim or not len(part):
             raise ValueError(
-                f"codes are numbers, a row for each example, and an array of shape {tuple(part.shape)} and type "
-                f"{part.dtype} came"
+                f"codes must be numbers with one row per example; got an array of shape {tuple(part.shape)} and type "
+                f"{part.dtype}"
             )
     if len(parts) == 1:
         thing = parts[0]
@@ -52,13 +52,13 @@ def codes_of(thing: Any, roles: tuple[str, ...] | None) -> tuple[Code, tuple[str
 
 
 def read_codes(path: Path) -> Any:
-    """The array of a ``.npy`` file, or those of a ``.npz`` file by name. Nothing in them is ever run."""
+    """The array of a ``.npy`` file, or those of a ``.npz`` file by name. No code in them is ever run."""
     try:
         status = path.stat()
     except OSError as error:
         raise ValueError(f"the codes {path} cannot be read: {error.strerror or error}") from error
     if not stat.S_ISREG(status.st_mode):
-        raise ValueError(f"the codes {path} are no regular file")
+        raise ValueError(f"the codes {path} are not a regular file")
     try:
         with path.open("rb") as file:
             if file.read(2) != b"PK":
@@ -84,7 +84,7 @@ def _check_members(archive: zipfile.ZipFile) -> None:
             read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
             shape, _, dtype = read(file)
         if dtype.itemsize * int(np.prod([int(side) for side in shape], dtype=object)) > member.file_size:
-            raise ValueError(f"its {member.filename} says to have shape {shape}, and is smaller")
+            raise ValueError(f"its {member.filename} declares shape {shape}, and is smaller")
 
 
 def looked_up(codes: Code, numbers: Tensor, count: int) -> Code:

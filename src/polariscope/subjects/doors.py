@@ -1,7 +1,7 @@
 """How every public function accepts a model and data.
 
-A model may also be named: a :class:`~polariscope.lab.store.Run`, its id, its name, its folder or
-``"latest"``, or ``FILE.py:NAME``. A run knows the data it was trained on, so that for a run data may be left out.
+A model may also be named: a :class:`~polariscope.lab.store.Run`, its id, its name, its folder or ``"latest"``, or
+``FILE.py:NAME``. For a run, the default data is the data it was trained on.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from polariscope.subjects.subject import Subject, as_subject
 from polariscope.worlds.given import Data, as_world
 from polariscope.worlds.world import World
 
-OWN_DATA = "The examples are drawn from all data of the run {run}, training and held-out data alike."
+OWN_DATA = "The examples are drawn from all data of the run {run}, both training and held-out."
 
 
 def subject_and_world(
     model: Any, data: Data | None = None, factors: ArrayLike | Tensor | None = None
 ) -> tuple[Subject, World]:
-    """A model and data of any kind as a subject and a world. Without data they are those the run was trained on."""
+    """A model and data of any kind as a subject and a world. The default data is that of the run."""
     (subject,), world = subjects_and_world([model], data, factors)
     return subject, world
 
@@ -31,7 +31,7 @@ def subject_and_world(
 def subjects_and_world(
     models: Sequence[Any], data: Data | None = None, factors: ArrayLike | Tensor | None = None
 ) -> tuple[list[Subject], World]:
-    """The same for several models on one world; without data it is that of the first of them that is a run."""
+    """The same for several models on one world; the default data is that of the first run among them."""
     subjects = [as_subject(model) for model in models]
     if data is not None:
         return subjects, as_world(data, factors)
@@ -39,11 +39,11 @@ def subjects_and_world(
     if run is None:
         names = " and ".join(subject.name for subject in subjects)
         raise ValueError(
-            f"there is no data to look at {names} with: give a world or its name, an array, a tensor, a data set or a "
-            "path (only a run brings its own data)"
+            f"no data to examine {names} on: give a world or its name, an array, a tensor, a data set or a path (only "
+            "a run has its own data)"
         )
     if factors is not None:
-        raise ValueError("factors have a row per observation of the data: give the data as well")
+        raise ValueError("factors need one row per observation of the data: give the data too")
     from polariscope.training.run import config_of  # here, as training takes a second to import
 
     note = OWN_DATA.format(run=run.id)

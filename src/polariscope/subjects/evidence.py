@@ -1,15 +1,16 @@
-"""What the elements of an unnamed tuple are, judged by the model's behaviour, the names in its source, and the values.
+"""Infer the roles of the elements of an unnamed tuple, from the model's behaviour, the names in its source, and the
+values.
 
 Three kinds of evidence, the stronger first:
 
 1. *Measured.* Where a sample can be drawn again and again (the encoder returns one, the decoder receives one while the
-   model runs forward, or the model has a ``reparameterize``), its spread says whether the scale is a standard
+   model runs forward, or the model has a ``reparameterize``), its spread shows whether the scale is a standard
    deviation, a variance or a logarithm of one.
 2. *Named.* The return statement of the user's own source: ``return mu, log_var``.
 3. *Values.* Negative numbers are neither variances nor standard deviations, and a posterior is hardly ever wider than
    the prior N(0, 1): mostly negative numbers beside a code are likely log-variances.
 
-What none of them decides is refused, with the flag that declares it.
+An undecided tuple is refused, with the flag that declares it.
 """
 
 from __future__ import annotations
@@ -29,14 +30,14 @@ import torch
 from torch import Tensor, nn
 
 ROLES = ("mean", "logvar", "var", "logstd", "std", "sample", "-")
-"""What a place of a tuple may hold; ``-`` is left out."""
+"""Roles of the places of a tuple; ``-`` is ignored."""
 SCALES: dict[str, Callable[[Tensor], Tensor]] = {
     "logvar": torch.exp,
     "std": torch.square,
     "var": lambda scale: scale,
     "logstd": lambda scale: (2 * scale).exp(),
 }
-"""The variance that a place stands for, by its role."""
+"""The variance from the value of a place, by its role."""
 FITS = (0.7, 1.4)
 """Mean square of (sample - mean) / std between which the three belong together; it should be 1."""
 CLEARLY = 10.0
@@ -54,7 +55,7 @@ Draws = Callable[[Sequence[Tensor]], Iterator[Tensor]]
 
 @dataclass(frozen=True)
 class Reading:
-    """What the elements of a tuple are, and the evidence for it."""
+    """The roles of the elements of a tuple, and the evidence for them."""
 
     roles: tuple[str, ...]
     why: str
@@ -81,10 +82,10 @@ def read_places(
     draws: Sequence[Draws] = (),
     names: Sequence[str] = (),
 ) -> Reading:
-    """What the elements of an encoder's tuple are; if the evidence is not enough, an error asks for a declaration.
+    """The roles of the elements of an encoder's tuple; if the evidence is not enough, an error asks for a declaration.
 
-    ``seen`` is the shape of the observations, ``again`` asks the encoder once more about the same ones, ``draws`` are
-    ways to see samples that the model draws itself, ``names`` what the source calls the places.
+    ``seen`` is the shape of the observations, ``again`` runs the encoder on them once more, ``draws`` are ways to
+    observe samples that the model draws itself, ``names`` are the names of the places in the source.
 
     >>> read_places((torch.randn(64, 2), torch.full((64, 2), -3.0)), (64, 1, 8, 8)).roles
     ('mean', 'logvar')
@@ -140,7 +141,7 @@ def pictures(part: Any, seen: Sequence[int]) -> bool:
 
 
 def undecided(output: Sequence[Any], kept: Sequence[int]) -> str:
-    """The error message that asks what the elements of a tuple are."""
+    """The error message that asks for the roles of the elements of a tuple."""
     came = ", ".join(str(tuple(o.shape)) if isinstance(o, Tensor | np.ndarray) else type(o).__name__ for o in output)
     why, scale = "", "logvar"
     if len(kept) == 2 and bool((torch.as_tensor(output[kept[1]]) >= 0).all()):
@@ -152,8 +153,8 @@ def undecided(output: Sequence[Any], kept: Sequence[int]) -> str:
         roles[place] = role
     example = ",".join(roles)
     return (
-        f"encode returned {len(output)} things ({came}) that are not told apart by their values{why}: say which is "
-        f"which, for example --returns {example}, in Python returns={example!r} (of {', '.join(ROLES)})"
+        f"encode returned {len(output)} values ({came}) whose roles cannot be inferred{why}: declare them, for example "
+        f"--returns {example}, in Python returns={example!r} (of {', '.join(ROLES)})"
     )
 
 
@@ -161,7 +162,7 @@ def undecided(output: Sequence[Any], kept: Sequence[int]) -> str:
 
 
 def decoder_inputs(module: nn.Module, run: Callable[[], Any]) -> Draws:
-    """What the sub-module ``decoder`` receives when the whole model runs forward: its own samples."""
+    """The inputs of the sub-module ``decoder`` when the whole model runs forward: its own samples."""
 
     def draw(places: Sequence[Tensor]) -> Iterator[Tensor]:
         decoder = getattr(module, "decoder", None)
@@ -189,8 +190,8 @@ def decoder_inputs(module: nn.Module, run: Callable[[], Any]) -> Draws:
 
 
 def own_sampler(module: nn.Module) -> Draws:
-    """The result of the model's ``reparameterize`` for the two tensors, in training mode, since many models sample
-    only there. Only the module itself is put into it: what it is made of stays at rest."""
+    """The result of the model's ``reparameterize`` for the two tensors, in training mode, since many models sample only
+    there. Only the module itself is in training mode, not its sub-modules."""
 
     def draw(places: Sequence[Tensor]) -> Iterator[Tensor]:
         names = [name for name in dir(type(module)) if SAMPLERS.fullmatch(name)]
@@ -253,7 +254,7 @@ def _by_own_samples(calls: Sequence[Sequence[Tensor]], names: Sequence[str]) -> 
                 roles[sample], roles[mean], roles[scale] = "sample", "mean", role
                 scored[tuple(roles)] = _likelihood([(c[sample], c[mean], c[scale]) for c in calls], role)
     best = _clear(scored)
-    return None if best is None else Reading(best, "the sample lies about the mean as widely as that says")
+    return None if best is None else Reading(best, "the sample spreads around the mean as this role predicts")
 
 
 def _sample_and_mean(calls: Sequence[Sequence[Tensor]], sample: int) -> Reading | None:
@@ -264,7 +265,7 @@ def _sample_and_mean(calls: Sequence[Sequence[Tensor]], sample: int) -> Reading 
     if not FITS[0] / 2 < off < 2 * FITS[1]:
         return None
     roles = ("sample", "mean") if sample == 0 else ("mean", "sample")
-    return Reading(roles, "one changes from call to call, and the other is what it averages to")
+    return Reading(roles, "one changes from call to call, and the other is its average")
 
 
 def _sample_is_mean(parts: Sequence[Tensor], names: Sequence[str]) -> Reading | None:
@@ -297,7 +298,7 @@ def _by_drawn(parts: Sequence[Tensor], drawn: Sequence[Tensor], names: Sequence[
         named = _by_names(parts, names)
         if named is None or named.roles != best:
             return None
-    return Reading(best, "the samples that the model draws itself spread as widely as that says")
+    return Reading(best, "the samples that the model draws spread as this role predicts")
 
 
 def _likelihood(draws: Sequence[tuple[Tensor, Tensor, Tensor]], role: str) -> float:

@@ -1,8 +1,9 @@
-"""A trained model for others: plain weights, one Python file that needs torch alone, and ONNX where it is installed.
+"""A trained model for other programs: plain weights, one Python file that needs only torch, and ONNX if it is
+installed.
 
-What a network computes is recorded by ``torch.export`` with a batch of any size, so that networks of the house, and
-most of anybody's, can be written without their own source. The file that comes out has one class with the methods
-``encode``, ``decode`` and ``predict``, as far as the model has them, and names its weights as the model does.
+``torch.export`` records the computation of a network with a batch of any size, so that Polariscope's networks, and most
+others, can be written without their own source. The file has one class with the methods ``encode``, ``decode`` and
+``predict``, if the model has them, and names its weights as the model does.
 """
 
 from __future__ import annotations
@@ -68,7 +69,7 @@ class Model(nn.Module):
 DOES = {
     "encode": "observations (n, ...) to the mean of their codes, and the variance where there is one",
     "decode": "codes (n, d) to observations, in the units of the data",
-    "predict": "observations (n, ...) to what the model predicts",
+    "predict": "observations (n, ...) to predictions",
 }
 
 
@@ -78,14 +79,14 @@ class NotExportable(ValueError):
 
 @dataclass(frozen=True)
 class Exported:
-    """What was written."""
+    """The written files."""
 
     folder: Path
     methods: tuple[str, ...]
     onnx: tuple[str, ...]
     """ONNX files, one for each method."""
     notes: tuple[str, ...]
-    """What was left out, and why."""
+    """Skipped parts, with the reason."""
 
 
 class _Method(nn.Module):
@@ -104,7 +105,8 @@ def export_model(
     subject: Subject, observations: Tensor, folder: Path | str, about: Mapping[str, Any] | None = None
 ) -> Exported:
     """Write a subject into a folder: ``weights.safetensors``, ``model.py``, ``about.json`` and, where onnxscript is
-    installed, an ONNX file for each method. ``observations`` are a few examples, which settle what is not declared."""
+    installed, an ONNX file for each method. ``observations`` are a few examples, from which undeclared roles are
+    inferred."""
     if subject.module is None:
         raise TypeError(f"{subject.name} is not a torch module: there are no weights to export")
     folder = Path(folder)
@@ -120,7 +122,7 @@ def export_model(
             except NotExportable as error:
                 notes.append(f"{name} cannot be exported: {error}")
     if not programs:
-        raise NotExportable(f"nothing of {subject.name} can be exported: {'; '.join(notes)}")
+        raise NotExportable(f"no method of {subject.name} can be exported: {'; '.join(notes)}")
     used = {weight for program in programs.values() for weight in _names(program).values()}
     state = {name: value for name, value in _tensors(module).items() if name in used}
     folder.mkdir(parents=True, exist_ok=True)
@@ -197,7 +199,7 @@ def _source(title: str, programs: Mapping[str, Any], state: Mapping[str, Tensor]
         if others:
             size = sum(constants[spec.target].numel() for spec in others)
             if size > 10_000:
-                raise NotExportable(f"{name} holds {size} numbers that are no weights")
+                raise NotExportable(f"{name} holds {size} numbers that are not weights")
         code = program.graph_module.graph.python_code("self").src
         body = code[code.index("\n", code.index("def forward")) + 1 :]
         lines += ["", f"    def {name}(self, x):"]

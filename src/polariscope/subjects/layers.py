@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from polariscope.subjects.abilities import first_tensor
 
 IDLE = (nn.Identity, nn.Flatten, nn.Unflatten, nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d)
-"""Layers that only hand on what they are given when nothing is trained."""
+"""Layers that pass on their input unchanged in evaluation mode."""
 
 
 def layer_names(model: nn.Module) -> list[str]:

@@ -40,7 +40,7 @@ def read_code(output: Any, roles: Sequence[str] | None = None) -> Code:
 
 
 def shaped_code(output: Any, roles: Sequence[str] | None = None) -> Code:
-    """What :func:`read_code` reads, in the shape in which it came."""
+    """The output of :func:`read_code`, in its original shape."""
     if isinstance(output, Tensor | np.ndarray):
         return {"mean": torch.as_tensor(output)}
     if unnamed(output) and len(output) == 1 and roles is None:
@@ -54,7 +54,7 @@ def shaped_code(output: Any, roles: Sequence[str] | None = None) -> Code:
     if mean is None:
         have = f" with {', '.join(named)}" if named else ""
         raise TypeError(
-            f"encode returned a {type(output).__name__}{have}, in which no mean is to be found: return a tensor, "
+            f"encode returned a {type(output).__name__}{have}, which contains no mean: return a tensor, "
             "(mean, logvar), or names such as mean and logvar"
         )
     if name == "last_hidden_state" and mean.ndim == 3:
@@ -75,20 +75,20 @@ def shaped_code(output: Any, roles: Sequence[str] | None = None) -> Code:
 
 
 def mean_and_var(output: Any, roles: Sequence[str] | None = None) -> tuple[Tensor, Tensor | None]:
-    """Mean and, where there is one, variance in what ``encode`` returned, by names alone: no value is looked at, so
-    that a recorder of the computation (``torch.export``) can follow."""
+    """Mean and, where there is one, variance in what ``encode`` returned, by names alone: no value is read, so that
+    ``torch.export`` can record the computation."""
     if isinstance(output, Tensor):
         return output, None
     named = dict(zip(roles or ("mean",), output, strict=False)) if unnamed(output) else _named_code(output)[1]
     _, mean = _first(named, MEANS)
     if mean is None:
-        raise ValueError(f"encode returned a {type(output).__name__} in which nothing is called mean")
+        raise ValueError(f"encode returned a {type(output).__name__} without an entry called mean")
     return mean, _variance(named)
 
 
 def names_code(output: Any) -> bool:
-    """Whether the output of a ``forward`` says by its names that there is a code in it: a mean with a variance, or what
-    Hugging Face's encoders call theirs."""
+    """Whether the names in the output of a ``forward`` show that it contains a code: a mean with a variance, or a name
+    of Hugging Face's encoders."""
     if isinstance(output, Tensor | np.ndarray) or unnamed(output):
         return False
     _, named = _named_code(output)
@@ -124,7 +124,7 @@ def checked_roles(words: str) -> tuple[str, ...]:
 def read_image(output: Any, shape: tuple[int, ...] | None) -> Tensor:
     """The observations ``(n, *shape)`` in the output of ``decode``; without a shape, its first tensor.
 
-    What their values mean is not asked here.
+    The meaning of their values is not inferred here.
     """
     if isinstance(output, Tensor | np.ndarray):
         candidates = [torch.as_tensor(output)]
@@ -144,11 +144,11 @@ def read_image(output: Any, shape: tuple[int, ...] | None) -> Tensor:
                 return image.permute(0, 3, 1, 2)
             return image.reshape(len(image), *shape)
     came = ", ".join(str(tuple(image.shape[1:])) for image in candidates) or type(output).__name__
-    raise ValueError(f"decode returned {came} for an example, and the data have shape {shape}")
+    raise ValueError(f"decode returned {came} for an example, but the data has shape {shape}")
 
 
 def named_parts(output: Any, names: Sequence[str] | None = None) -> dict[str, Tensor]:
-    """The tensors of a mapping, a named tuple or an object, by name; methods and missing entries are left out."""
+    """The tensors of a mapping, a named tuple or an object, by name; methods and missing entries are skipped."""
     wanted = names or (*MEANS, *VARIANCES, *LOG_VARIANCES, *DEVIATIONS, *LOG_DEVIATIONS, *SAMPLES)
     if not isinstance(output, Mapping) and hasattr(output, "_asdict"):
         output = output._asdict()

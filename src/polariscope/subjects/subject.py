@@ -1,8 +1,8 @@
-"""The wrapper of every model: what encodes, what decodes, what predicts, and what the decoder's output means.
+"""The wrapper of every model: which methods encode, decode and predict, and what the decoder's output means.
 
 A subject calls the user's code as the user would: inputs contiguous (unless the weights themselves are channels last),
-in the model's own precision and on its own device, in evaluation mode; and it leaves the model exactly as it came.
-What names do not say is settled once, by evidence from the first batch (:meth:`Subject.understood`), and said.
+in the model's own precision and on its own device, in evaluation mode; and it leaves the model exactly as it was. Roles
+that names do not show are inferred once, from the first batch (:meth:`Subject.understood`), and reported.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from polariscope.subjects.outputs import (
 from polariscope.user_code import UserCodeError, in_words, load_source, user_code
 
 Meaning = Literal["auto", "values", "logits", "symmetric"]
-"""What a decoder gives: observations in the data's units, logits of them, or values in [-1, 1] for data in [0, 1]."""
+"""Output of a decoder: observations in the data's units, logits of them, or values in [-1, 1] for data in [0, 1]."""
 MEANINGS: dict[str, Callable[[Tensor], Tensor]] = {
     "values": lambda output: output,
     "logits": lambda output: output.sigmoid(),
@@ -53,8 +53,8 @@ MEANINGS: dict[str, Callable[[Tensor], Tensor]] = {
 }
 SPOKEN = {"values": "values in the data's units", "logits": "logits", "symmetric": "values in [-1, 1]"}
 TIED = 1.05
-"""Errors that differ by less do not tell two meanings apart."""
-OTHERWISE = "--encode (encode= in Python) says otherwise"
+"""Smallest difference of errors that decides between two meanings."""
+OTHERWISE = "--encode (encode= in Python) overrides this"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -63,19 +63,19 @@ class Subject:
 
     name: str
     encodes: Callable[..., Any] | None = None
-    """Observations to a code, in whatever form (with the factors as well, if there is a ``prior`` given them)."""
+    """Observations to a code, in any form (also given the factors, if there is a ``prior`` that depends on them)."""
     decodes: Callable[[Tensor], Any] | None = None
-    """Codes to observations, in whatever form."""
+    """Codes to observations, in any form."""
     predicts: Callable[[Tensor], Any] | None = None
     prior: Callable[[Tensor], Any] | None = None
     """Factors to the prior of the code, for a model whose prior depends on them."""
     module: nn.Module | None = None
     """Where parameters and layers are, if it is a module."""
     roles: tuple[str, ...] | None = None
-    """What the places of a tuple from ``encodes`` hold."""
+    """Roles of the places of a tuple from ``encodes``."""
     meaning: Meaning = "auto"
     guessed: bool = False
-    """Whether at most the name of a sub-module says what encodes, so that ``forward`` may know better."""
+    """Whether the encoder was chosen only by the name of a sub-module, so that ``forward`` may be a better choice."""
     codes: Code | None = None
     """Codes by the number of the example, in place of something that encodes."""
     code_shape: tuple[int, ...] = ()
@@ -85,9 +85,9 @@ class Subject:
     undecodable: str = ""
     """Why the decoder was put aside, if it was."""
     notes: tuple[str, ...] = ()
-    """What was assumed, in sentences."""
+    """The assumptions, in sentences."""
     run: Run | None = None
-    """The run it was trained in, if it is one of ours: there its configuration and its data are known."""
+    """The run it was trained in, if it has one; the run has its configuration and its data."""
 
     def __repr__(self) -> str:
         can = [word for word in ("encodes", "decodes", "predicts") if getattr(self, word) is not None]
@@ -103,7 +103,7 @@ class Subject:
 
     @cached_property
     def channels_last(self) -> bool:
-        """Whether the weights are laid out that way, as those of our own networks are."""
+        """Whether the weights are in channels-last format, as those of Polariscope's networks are."""
         return any(
             p.dim() == 4 and not p.is_contiguous() and p.is_contiguous(memory_format=torch.channels_last)
             for p in self._tensors()
@@ -124,8 +124,8 @@ class Subject:
 
     @contextmanager
     def at_rest(self, gradients: bool = False) -> Iterator[None]:
-        """Evaluation mode, without gradients unless they are asked for; afterwards every sub-module, buffer and random
-        state is as it was."""
+        """Evaluation mode, without gradients by default; afterwards every sub-module, buffer and random state is as
+        before."""
         modules = list(self.module.modules()) if self.module is not None else []
         modes = [(m, m.training) for m in modules]
         buffers = [(b, _writes(b), b.clone()) for m in modules for b in m.buffers(recurse=False) if b is not None]
@@ -146,7 +146,7 @@ class Subject:
                         buffer.copy_(before)
 
     def raw_code(self, x: Tensor, u: Tensor | None = None) -> Any:
-        """What the user's own code returns for observations."""
+        """The output of the user's encoder for observations."""
         if self.encodes is None:
             raise TypeError(f"{self.name} does not encode: {how_to_encode(self.module)}")
         given = self.prepared(x)
@@ -154,15 +154,15 @@ class Subject:
             return self.encodes(given) if u is None else self.encodes(given, u.to(self.device))
 
     def encode(self, x: Tensor, u: Tensor | None = None, numbers: Tensor | None = None, count: int = 0) -> Code:
-        """Mean and, where there is one, variance and sample, ``(n, d)`` each. ``numbers`` are those of the examples in
-        their world of ``count``, which codes in place of a model are looked up by."""
+        """Mean and, where there is one, variance and sample, ``(n, d)`` each. ``numbers`` are the numbers of the
+        examples in their world of ``count``, by which stored codes are looked up."""
         if self.codes is not None:
             if numbers is None:
                 raise ValueError(f"{self.name} are codes, which are looked up by the number of the example")
             return looked_up(self.codes, numbers, count)
         output = self.raw_code(x, u)
         if self.roles is None and unnamed(output) and len(output) > 1:
-            raise ValueError("what the places of the encoder's tuple are is not settled yet: ask understood(x) first")
+            raise ValueError("the roles of the encoder's tuple are not inferred yet: call understood(x) first")
         code = read_code(output, self.roles)
         if len(code["mean"]) != len(x):
             raise ValueError(
@@ -175,7 +175,7 @@ class Subject:
         return code
 
     def decode(self, z: Tensor, shape: tuple[int, ...] | None = None) -> Tensor:
-        """The decoder's output as ``(n, *shape)``, in whatever units it has."""
+        """The decoder's output as ``(n, *shape)``, in its own units."""
         if self.undecodable:
             raise ValueError(self.undecodable)
         if self.decodes is None:
@@ -188,12 +188,12 @@ class Subject:
     def generate(self, z: Tensor, shape: tuple[int, ...] | None = None) -> Tensor:
         """Expected observations of codes, in the data's units."""
         if self.meaning == "auto" and self.decodes is not None:
-            raise ValueError("what the decoder's output means is not settled yet: ask understood(x) first")
+            raise ValueError("the meaning of the decoder's output is not inferred yet: call understood(x) first")
         output = self.decode(z, shape)
         return MEANINGS[self.meaning](output)
 
     def predict(self, x: Tensor) -> Tensor:
-        """What the model predicts for observations, ``(n, ...)``: of several outputs the one called logits, or the
+        """The model's predictions for observations, ``(n, ...)``: of several outputs the one called logits, or the
         first (further ones belong to auxiliary classifiers). Gradients reach ``x`` where they are enabled."""
         if self.predicts is None:
             raise TypeError(f"{self.name} does not predict: give a module or a function of observations")
@@ -204,7 +204,7 @@ class Subject:
         if not isinstance(output, Tensor | np.ndarray):
             output = named_parts(output, ("logits",)).get("logits")
         if output is None or not output.ndim or len(output) != len(x):
-            returned = "nothing that is called logits" if output is None else f"shape {tuple(output.shape)}"
+            returned = "no entry called logits" if output is None else f"shape {tuple(output.shape)}"
             raise ValueError(
                 f"{self.name} returned {returned} for {len(x)} observations: it needs to return a tensor with a row "
                 "for each"
@@ -213,21 +213,21 @@ class Subject:
 
     def scores(self, x: Tensor) -> Tensor:
         """Class scores ``(n, classes)``, with at least two columns: a model with one output scores the second of two
-        classes, and the first scores 0. Every question about a classifier is asked through this method. Scores that are
-        NaN are refused."""
+        classes, and the first scores 0. All examinations of a classifier use this method. Scores that are NaN are
+        refused."""
         output = self.predict(x)
         scores = output[:, None] if output.ndim == 1 else output.flatten(1)
         if scores.isnan().any():
             wrong = int(scores.isnan().any(1).sum())
             raise ValueError(
-                f"{self.name} gives NaN in place of a score for {wrong} of {len(x)} observations: has its training "
+                f"{self.name} returns NaN instead of a score for {wrong} of {len(x)} observations: has its training "
                 "diverged?"
             )
         return functional.pad(scores, (1, 0)) if scores.shape[1] == 1 else scores
 
     def understood(self, x: Tensor, u: Tensor | None = None, *, decoder: bool = True) -> Subject:
-        """The same subject with everything settled that needs evidence: what encodes, which place of a tuple is what,
-        the shape of a code, and (unless the ``decoder`` is not needed) what the decoder gives. It is in the notes."""
+        """The same subject with all roles inferred: the encoder, the places of a tuple, the shape of a code, and
+        (unless the ``decoder`` is not needed) the meaning of the decoder's output. The notes name them."""
         if self.codes is not None:
             return self
         with self.at_rest():
@@ -254,7 +254,7 @@ class Subject:
         return subject
 
     def without_decoder(self, reason: Exception | str) -> Subject:
-        """The same subject after its decoder has failed: what needs it is left out, and why is said."""
+        """The same subject after its decoder has failed: examinations skip it, and a note gives the reason."""
         sentence = f"Nothing is decoded: {reason}."
         return replace(self, decodes=None, undecodable=str(reason), notes=(*self.notes, sentence))
 
@@ -284,7 +284,7 @@ class Subject:
         if names_code(output):
             why = "its answer has a code by name"
         elif holds_posterior(output, x.shape) and (self.encodes is None or isinstance(self.raw_code(x, u), Tensor)):
-            why = "it gives a mean with a variance"
+            why = "it returns a mean with a variance"
         if why:
             note = f"What encodes is forward, since {why}; {OTHERWISE}."
             return replace(self, encodes=self.predicts, guessed=False, notes=(*self.notes, note)), ""
@@ -313,7 +313,7 @@ class Subject:
         errors = {name: float((read(output) - truth).square().mean()) for name, read in MEANINGS.items()}
         errors = {name: error for name, error in errors.items() if np.isfinite(error)}
         if not errors:
-            raise ValueError(f"decode of {self.name} gives NaN or infinity on codes of the data")
+            raise ValueError(f"decode of {self.name} returns NaN or infinity on codes of the data")
         if truth.min() < 0 or truth.max() > 1:
             best = "values"  # only data in [0, 1] has logits
         else:
@@ -323,7 +323,7 @@ class Subject:
         others = ", ".join(f"{errors[name]:.3g} as {SPOKEN[name]}" for name in errors if name != best)
         advice = (
             f"The decoder's output was read as {SPOKEN[best]}: its mean squared error is then {errors[best]:.3g} "
-            f"({others}); --output (output= in Python) says otherwise."
+            f"({others}); --output (output= in Python) overrides this."
         )
         return replace(self, meaning=best, notes=(*self.notes, advice))  # type: ignore[arg-type]
 
@@ -343,13 +343,14 @@ def as_subject(
     output: Meaning = "auto",
 ) -> Subject:
     """Wrap a module, an object with ``encode``, an estimator with ``transform``, a plain function from observations to
-    codes, codes that are there already (a row for each example), or a run.
+    codes, existing codes (a row for each example), or a run.
 
     A run may be named by its id, its name, its folder or ``"latest"`` (in the folder ``runs``); a string
-    ``FILE.py:NAME`` names a model in a file of yours, and one that ends in ``.npy`` or ``.npz`` a file of codes.
+    ``FILE.py:NAME`` names a model in your own file, and one that ends in ``.npy`` or ``.npz`` a file of codes.
 
     ``encode`` and ``decode`` name a method, ``forward``, or a layer by its dotted name, or are functions themselves;
-    ``returns`` says what the places of a tuple are (``"sample,mean,logvar"``), ``output`` what the decoder gives.
+    ``returns`` declares the places of a tuple (``"sample,mean,logvar"``), ``output`` the meaning of the decoder's
+    output.
     """
     if isinstance(thing, Subject):
         return thing if output == "auto" else replace(thing, meaning=output)
@@ -408,7 +409,7 @@ def _no_subject(thing: Any) -> str:
     """Why something cannot be looked at, and what can."""
     kind = type(thing).__name__
     if is_estimator(thing):
-        return f"{kind} has no transform for given observations: give its codes as an array, a row for each example"
+        return f"{kind} has no transform for new observations: give its codes as an array, one row per example"
     return (
         "a model is an nn.Module, an object with an encode or transform method, a function of observations, an array "
         f"of codes, or a run (its id, its folder or 'latest'); got a {kind}"
@@ -436,6 +437,6 @@ def _misfit_code(error: Exception, numbers: int) -> str:
     if not isinstance(error, RuntimeError | ValueError) or not any(word in str(error).lower() for word in MISFITS):
         return ""
     return (
-        f"; what encodes gives {numbers} numbers per example: --encode and --decode say what belongs together "
+        f"; the encoder returns {numbers} numbers per example: choose a matching pair with --encode and --decode "
         "(encode= and decode= in Python)"
     )

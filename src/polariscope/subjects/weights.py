@@ -1,7 +1,7 @@
 """Weights from files: safetensors, or torch's own formats without executing code in them.
 
-Files may come from strangers: only regular ones are opened, their sizes are looked at before they are unpacked, and
-whatever is wrong with one is a sentence with its name.
+Files may come from strangers: only regular files are opened, their sizes are checked before they are unpacked, and a
+bad file is refused in one sentence that names it.
 """
 
 from __future__ import annotations
@@ -67,11 +67,11 @@ def load_weights(model: nn.Module, path: Path | str) -> None:
 
 
 def read_weights(path: Path) -> dict[str, Tensor]:
-    """Tensors by name. The kind of file is told by its first bytes, not by its name."""
+    """Tensors by name. The first bytes of a file determine its format, not its name."""
     try:
         status = path.stat()  # before it is opened: a pipe would wait for somebody to write
         if not stat.S_ISREG(status.st_mode):
-            raise ValueError(f"the weights {path} are no regular file")
+            raise ValueError(f"the weights {path} are not a regular file")
         with path.open("rb") as file:
             start = file.read(9)
     except OSError as error:
@@ -125,11 +125,11 @@ def _refused(path: Path, error: Exception) -> str:
     """Why a pickle was not read: it holds objects that would have to be run, or is no whole pickle."""
     foreign = re.search(r"GLOBAL ([\w.]+)", str(error))
     if foreign is None and "Unsupported operand" in str(error):
-        return f"the weights {path} are damaged: they are no pickle of tensors"
+        return f"the weights {path} are damaged: they are not a pickle of tensors"
     held = f" ({foreign[1]})" if foreign else ""
     return (
-        f"{path} holds Python objects{held}, and nothing that a file holds is ever run here: where you trust it, "
-        "save the weights alone with torch.save(model.state_dict(), 'weights.pt')"
+        f"{path} holds Python objects{held}, and code from a file is never run here: if you trust it, save the weights "
+        "alone with torch.save(model.state_dict(), 'weights.pt')"
     )
 
 

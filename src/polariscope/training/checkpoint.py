@@ -1,6 +1,6 @@
-"""Checkpoints: the whole state of a run in one safetensors file, weights and optimisers alike, and never a pickle.
+"""Checkpoints: the whole state of a run in one safetensors file, weights and optimisers, and never a pickle.
 
-Data order and noise are functions of (seed, step), so tensors and a step number are all there is to save.
+Data order and noise are functions of (seed, step), so only tensors and a step number need to be saved.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class TrainingState:
 
 
 def save(state: TrainingState, path: Path, *, weights_only: bool = False) -> None:
-    """Write the state atomically. The previous file stays if this fails, whatever the reason."""
+    """Write the state atomically. If this fails for any reason, the previous file stays."""
     tensors = {f"{MODEL}/{name}": value for name, value in state.model.state_dict().items()}
     if not weights_only:
         for player, module in state.players.items():
@@ -100,8 +100,8 @@ def save(state: TrainingState, path: Path, *, weights_only: bool = False) -> Non
 def load(state: TrainingState, path: Path, steps: int | None = None) -> None:
     """Read a checkpoint into an existing state: weights always, optimisers where the state has them.
 
-    The file may come from anybody. It is held against the state, and against the ``steps`` of its run, entry by entry,
-    before any of it is copied: a fused optimiser trusts the sizes of its moments, and would walk past a shorter one.
+    The file may come from a stranger. It is compared with the state, and with the ``steps`` of its run, entry by entry,
+    before any of it is copied: a fused optimiser trusts the sizes of its moments, and would read past a shorter one.
     """
     tensors, progress = read(path)
     modules = {f"{MODEL}/": state.model, **{f"player/{name}/": module for name, module in state.players.items()}}
@@ -215,7 +215,7 @@ def read(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
         raise ValueError(f"there is no checkpoint {path}")
     try:
         if not path.is_file():
-            raise OSError("it is no regular file")
+            raise OSError("it is not a regular file")
         with safe_open(path, framework="pt") as file:
             metadata = file.metadata() or {}
             if metadata.get("format") != FORMAT:

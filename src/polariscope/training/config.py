@@ -32,10 +32,10 @@ class TrainingConfig:
     momentum: float = 0.0
     """Of plain gradient descent (sgd)."""
     weight_decay: float = 0.0
-    """What the optimiser takes off the weights."""
+    """Weight decay of the optimiser."""
     schedule: Literal["constant", "linear", "late-linear", "cosine", "drop"] = "constant"
-    """How the learning rate falls to zero over the run (late-linear: over its second half), drops by a factor every so
-    many steps, or stays."""
+    """How the learning rate falls to zero over the run (late-linear: over its second half), drops by a factor at
+    regular intervals, or stays constant."""
     drop_every: int = 0
     """Steps between two drops of the schedule of that name."""
     drop: float = 0.1
@@ -45,7 +45,7 @@ class TrainingConfig:
     clip: float = 0.0
     """Largest norm of the gradient; 0 leaves it alone."""
     seed: int = 0
-    """Seeds weights, data order and noise: the same seed gives the same bits on the same machine."""
+    """Seed of weights, data order and noise: the same seed gives the same bits on the same machine."""
     evaluate_every: int = 500
     """Steps between evaluations on held-out data; 0 never."""
     patience: int = 0
@@ -100,9 +100,9 @@ class Start:
     """The run that the weights are taken from, and the parts that are frozen."""
 
     run: str = ""
-    """Folder of a run to begin with the weights of; drawn by the seed if not given."""
+    """Folder of a run to take the initial weights from; by default the seed draws them."""
     sha256: str = ""
-    """Hash of that run's checkpoint: what was begun with cannot change behind our back."""
+    """Hash of that run's checkpoint, so that a change of the initial weights is noticed."""
     parts: tuple[str, ...] = ()
     """Parts of the model to take from it, by their dotted names; everything if not given."""
     freeze: tuple[str, ...] = ()
@@ -110,13 +110,13 @@ class Start:
     into: str = ""
     """The part of this model that the other run's model becomes, if that is a part only: "of" in a readout."""
     widen: bool = False
-    """Whether layers may have more input channels than the run's: the further ones begin at zero, so that the model
-    predicts as before until it is trained."""
+    """Allow layers with more input channels than the run's: the new weights start at zero, so that the model predicts
+    as before until it is trained."""
 
     def __post_init__(self) -> None:
         if (self.parts or self.into) and not self.run:
             given = "parts" if self.parts else "into"
-            raise ValueError(f"start.{given} is about another run's model: say which run with start.run")
+            raise ValueError(f"start.{given} needs another run: name it with start.run")
 
 
 def called(world: World) -> str:
@@ -141,7 +141,7 @@ class RunConfig:
     """One run, complete."""
 
     world: World
-    """A world, or whatever :func:`~polariscope.worlds.given.as_world` makes one of: a name, a path, an array."""
+    """A world, or anything that :func:`~polariscope.worlds.given.as_world` turns into one: a name, a path, an array."""
     objective: Objective = field(default_factory=VAE)
     model: Model = None  # type: ignore[assignment]  # the objective's own, see __post_init__
     training: TrainingConfig = field(default_factory=TrainingConfig)

@@ -1,7 +1,7 @@
 """The one training loop.
 
-The batch, the noise and every other draw of step t are functions of (seed, t). A run is therefore its weights,
-its optimisers and one integer: stop it anywhere, load the checkpoint, and it goes on to the same bits.
+The batch, the noise and every other draw of step t are functions of (seed, t). A run is therefore its weights, its
+optimisers and one integer: stop it anywhere, load the checkpoint, and it resumes to the same bits.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ BLOCK = 16
 BLOCK_BYTES = 2**26
 """Floats of batches that are there together."""
 KEPT_BYTES = 2**26
-"""Up to this size a training set is kept once rendered."""
+"""Largest training set that is kept in memory after it was rendered."""
 KEPT_AT_ONCE = 4096
 WEIGHTS_STEP, PLAYERS_STEP, SETTLE_STEP = 2**32 - 1, 2**32 - 2, 2**32 - 3
 """Steps no run reaches: weights have draws of their own."""
@@ -70,7 +70,7 @@ def build_state(
 ) -> TrainingState:
     """The model and the objective's other players on their device, each with its optimiser.
 
-    ``brief`` is what the model was built for; players that look at the data themselves need it.
+    ``brief`` describes the data that the model was built for; players that read data need it.
     """
     device = device_of(config)
     model.to(device)
@@ -88,7 +88,7 @@ def _optimiser(module: nn.Module, config: TrainingConfig, own: Mapping[str, Any]
     """An optimiser of what a module may learn: as the run says, or an Adam with settings of its own."""
     learning = [p for p in module.parameters() if p.requires_grad]
     if not learning:
-        raise ValueError("there is nothing to train: every part of the model is frozen")
+        raise ValueError("nothing to train: every part of the model is frozen")
     if own is not None:
         return Adam([{"params": learning, "scheduled": False}], fused=True, **own)
     settings: dict[str, Any] = {"lr": config.learning_rate, "weight_decay": config.weight_decay, "fused": True}
@@ -271,18 +271,18 @@ def evaluate(
 class Feed:
     """Batches of a world on the training device.
 
-    They are rendered in the training thread: a second one takes time from the networks' threads, and costs more than
-    it hides. A small world that comes round more than once is rendered once and kept, as bytes. Worlds whose
-    observations change with time are drawn anew for every block of steps, which always starts at the same ones.
+    They are rendered in the training thread: a second thread would slow the networks more than it helps. A small world
+    that is used more than once is rendered once and kept in memory, as bytes. Worlds whose observations change with
+    time are drawn anew for every block of steps; blocks always start at the same steps.
     """
 
     world: World
     index: np.ndarray
     config: TrainingConfig
     needs: tuple[Need, ...] = ("factors",)
-    """What the objective asks for besides observations."""
+    """What the objective needs besides observations."""
     population: int = 0
-    """Size of the set the objective is told of; 0 says that of ``index``."""
+    """Size of the data set for the objective; 0 means the length of ``index``."""
     turns: int = 1
     """Batches of a step."""
     evaluating: bool = False
@@ -300,7 +300,7 @@ class Feed:
         return self.batches(number, 1)[0]
 
     def once(self) -> Iterator[Batch]:
-        """Every example once: whole batches in their order, and those that are left in a smaller one."""
+        """Every example once: whole batches in their order, and the rest in a smaller one."""
         for number in range(self.order.epoch_steps):
             yield self.batch(number)
         seen = np.concatenate([self.order[number] for number in range(self.order.epoch_steps)])
@@ -411,7 +411,7 @@ def device_of(config: TrainingConfig) -> torch.device:
     if config.device == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     if config.device == "cuda" and not torch.cuda.is_available():
-        raise ValueError("the device cuda was asked for, but no CUDA device is available: use --training.device cpu")
+        raise ValueError("--training.device is cuda, but no CUDA device is available: use --training.device cpu")
     return torch.device(config.device)
 
 

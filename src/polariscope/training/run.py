@@ -64,12 +64,12 @@ def train(
     quiet: bool = False,
     whole_hash: bool = False,
 ) -> Run:
-    """Train a configuration into a new folder of a store, or of the folder it lies in.
+    """Train a configuration into a new run folder of a store, which may be given by its path.
 
-    How far it is goes to ``tell``; if that is not given, it is shown at a terminal or in a notebook, unless ``quiet``.
-    The world may also be data in memory (see :class:`~polariscope.worlds.world.ArrayWorld`): the run then has its hash,
-    and goes on when it is given again. Of data in files the run has the hash as well, which is that of samples of large
-    ones, unless a ``whole_hash`` is asked for.
+    ``tell`` is called with the progress; by default it is shown in a terminal or a notebook, unless ``quiet``. The
+    world may also be data in memory (see :class:`~polariscope.worlds.world.ArrayWorld`): the run then records its hash,
+    and resumes when the same data is given again. The run also records the hash of data files, over samples of large
+    files unless ``whole_hash``.
     """
     state = ready(config)  # first, so that what cannot be trained leaves no folder behind
     return _begun(config, as_store(store), state, tell, run_id, quiet, whole_hash)
@@ -142,9 +142,9 @@ def resume(
     """Resume a run from its last checkpoint; the result has the same bits as an uninterrupted run.
 
     ``run`` may be its id, its name, a unique beginning or ending of its id, its folder, or ``"latest"``; ``data`` is
-    what it was made with, if that was in memory. With ``steps`` also a finished run goes on, see :func:`extend`.
-    Progress is shown as by :func:`train`. Data in files that has changed since is refused, unless ``changed_data_ok``:
-    what then comes out is the result of neither.
+    its training data, if that was in memory. With ``steps`` a finished run continues, see :func:`extend`. Progress is
+    shown as by :func:`train`. Changed data files are refused, unless ``changed_data_ok``: the run then mixes the old
+    and the new data.
     """
     run = run if isinstance(run, Run) else as_store(store).open(run)
     with hold(run.path):
@@ -178,8 +178,8 @@ def resume(
 
 
 def extend(run: Run, steps: int) -> None:
-    """Give a run another number of steps to train for, so that :func:`resume` takes it to the same weights as one that
-    had as many from the start. Where no such run would have come past the present weights, that is refused."""
+    """Give a run another number of steps, so that :func:`resume` ends with the same weights as a run that had as many
+    from the start. This is refused if such a run would not have had the current weights."""
     with hold(run.path):
         run.reload()
         training = replace(config_of(run).training, steps=steps)  # says what is wrong with the number
@@ -197,8 +197,8 @@ def extend(run: Run, steps: int) -> None:
         if reached and training.schedule in OVER_THE_RUN:
             raise ValueError(
                 f"the learning rate of run {run.id} falls over all of its {before:,} steps (schedule "
-                f"{training.schedule}), so {steps:,} steps would have had other rates from the start: train anew, or "
-                "begin a new run with its weights (--model.from)"
+                f"{training.schedule}), so {steps:,} steps would have had other rates from the start: train a new run, "
+                "or start one from its weights (--model.from)"
             )
         settings = {**run.config, "training": {**run.config["training"], "steps": steps}}
         run.update(config=settings, status="interrupted" if reached else run.status)
@@ -238,8 +238,8 @@ def changed_data(run: Run) -> list[str]:
 
 
 def config_of(run: Run, data: Data | None = None) -> RunConfig:
-    """The configuration of a run, which is built once. A name in it that is not known here may be one of a plug-in,
-    which is then said."""
+    """The configuration of a run, which is built once. If it has an unknown name, the error suggests the plug-ins of
+    the run."""
     if data is None and "config" in run.built:
         known: RunConfig = run.built["config"]
         return known
@@ -356,8 +356,8 @@ def load_model(run: Run | Path | str, step: int | None = None, *, store: Store |
     """The trained network of a run, ready to be examined: the latest state, or the snapshot at a step; step 0 is as it
     was drawn.
 
-    ``run`` may be its id, its name, a unique beginning or ending of its id, its folder, or ``"latest"``. What the
-    network can do depends on its model: one of an autoencoder encodes and decodes, a classifier gives scores.
+    ``run`` may be its id, its name, a unique beginning or ending of its id, its folder, or ``"latest"``. Its methods
+    depend on its model: an autoencoder encodes and decodes, a classifier returns scores.
     """
     run = run if isinstance(run, Run) else as_store(store).open(run)
     config = config_of(run)
@@ -379,8 +379,8 @@ def load_model(run: Run | Path | str, step: int | None = None, *, store: Store |
 
 
 def network_of(run: Run) -> Any:
-    """The trained network of a run, loaded once and shared: :func:`load_model` gives one to change.
-    It is loaded again when the run has been trained further."""
+    """The trained network of a run, loaded once and shared: :func:`load_model` returns a copy to change. It is loaded
+    again after further training."""
     about = run.checkpoint.stat() if run.checkpoint.exists() else None
     stamp = None if about is None else (about.st_mtime_ns, about.st_size)
     if "network" not in run.built or run.built["network"][0] != stamp:
@@ -389,7 +389,7 @@ def network_of(run: Run) -> Any:
 
 
 def architecture_of(run: Run) -> Any:
-    """The network of a run with any weights, built once, to find out what it can do."""
+    """The network of a run with arbitrary weights, built once, to inspect its methods."""
     if "network" in run.built:
         return run.built["network"][1]
     if "architecture" not in run.built:

@@ -20,7 +20,7 @@ Network = TypeVar("Network", bound=nn.Module)
 def warm(run: Run, parts: tuple[str, ...] = (), freeze: tuple[str, ...] = (), into: str = "") -> Start:
     """A start from the current weights of a run, identified by their hash."""
     if not run.checkpoint.exists():
-        raise ValueError(f"run {run.id} has no checkpoint yet, so there are no weights to begin with")
+        raise ValueError(f"run {run.id} has no checkpoint yet, so there are no weights to start from")
     return Start(str(run.path), _hash(run.checkpoint), parts, freeze, into)
 
 
@@ -37,9 +37,9 @@ def begin(network: Network, start: Start, *, weights: bool = True) -> Network:
 def _take(network: nn.Module, start: Start) -> None:
     path = Run(Path(start.run)).checkpoint
     if not path.exists():
-        raise ValueError(f"the run {start.run} that this one begins with has no checkpoint (any more)")
+        raise ValueError(f"the run {start.run} that this one starts from has no checkpoint (any more)")
     if start.sha256 and _hash(path) != start.sha256:
-        raise ValueError(f"the weights of {start.run} are not those this run is to begin with: they have changed since")
+        raise ValueError(f"the weights of {start.run} have changed since this run was configured to start from them")
     given = checkpoint.within(checkpoint.read(path)[0])
     own = network.state_dict()
     for part in start.parts:

@@ -95,16 +95,16 @@ def finish(
 def train_all_once(
     configs: Sequence[RunConfig], store: Store, workers: Workers = None, report: Report | None = None
 ) -> list[Run]:
-    """The trained run of every configuration, under a name that follows from it: what is there is not trained again."""
+    """The trained run of every configuration, under a name derived from it; an existing run is not trained again."""
     jobs = [(config, store) for config in configs]
     in_parallel(_train_once, jobs, workers, report)
     return [store.open(standing_id(config)) for config in configs]
 
 
 def best_run(runs: Sequence[Run], term: str = "held_out_loss") -> Run:
-    """The run with the smallest value of a term of its result (the first of equals). No label is looked at."""
+    """The run with the smallest value of a term of its result (the first of equals). Labels are not used."""
     if not runs:
-        raise ValueError("there are no runs to choose from")
+        raise ValueError("no runs to choose from")
     for run in runs:
         if term not in run.result:
             raise ValueError(f"run {run.id} has no {term}: it has {', '.join(sorted(run.result)) or 'no result yet'}")

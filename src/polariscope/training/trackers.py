@@ -1,7 +1,7 @@
-"""Trackers people have: the curves of a training, sent to Weights & Biases or MLflow while it runs.
+"""Trackers: the curves of a training are sent to Weights & Biases or MLflow while it runs.
 
-Nothing is sent unless somebody asks for it, with ``--track wandb`` or the variable ``POLARISCOPE_TRACK``, and has the
-library installed. A tracker of your own is a class in a plug-in, with the decorator ``trackers.register("mine")``::
+Nothing is sent unless the user gives ``--track wandb`` or the variable ``POLARISCOPE_TRACK``, and has the library
+installed. A tracker of your own is a class in a plug-in, with the decorator ``trackers.register("mine")``::
 
     class Mine:
         def __init__(self, run): ...
@@ -29,7 +29,7 @@ ASKED = "POLARISCOPE_TRACK"
 
 
 class Tracker(Protocol):
-    """Whom to tell about one run."""
+    """The tracker of one run."""
 
     def metrics(self, event: Event) -> None:
         """Mean terms of the last steps, or of held-out data."""
@@ -49,9 +49,9 @@ def check(names: str) -> None:
 
 @contextmanager
 def tracked(run: Run) -> Iterator[Callable[[Event], None]]:
-    """Whom to tell about the events of a run: everybody who was asked for, which is nobody by default.
+    """The trackers of a run: those that the user chose, by default none.
 
-    Training goes on whatever becomes of a tracker: one that fails is named in a warning, and left alone from then on.
+    A failing tracker does not stop a training: it is named in a warning, and not used again.
     """
     active: dict[str, Tracker] = {}
 
@@ -83,7 +83,7 @@ def _split(names: str) -> list[str]:
 
 @trackers.register("wandb")
 class WeightsAndBiases:
-    """A run of Weights & Biases with the name and the configuration of ours."""
+    """A run of Weights & Biases with the name and the configuration of the run."""
 
     def __init__(self, run: Run) -> None:
         import wandb
@@ -99,7 +99,7 @@ class WeightsAndBiases:
 
 @trackers.register("mlflow")
 class MLflow:
-    """A run of MLflow with the settings of ours as parameters."""
+    """A run of MLflow with the settings of the run as parameters."""
 
     def __init__(self, run: Run) -> None:
         import mlflow

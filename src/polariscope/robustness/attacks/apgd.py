@@ -24,8 +24,9 @@ ENOUGH = 0.75
 @attacks.register("apgd")
 @dataclass(frozen=True)
 class APGD(FixedEpsilonAttack):
-    """PGD with momentum that halves its step when the loss no longer rises, and then returns to the best point. With
-    ``classes`` it targets this many classes in turn, those with the best scores.
+    """PGD with momentum that halves its step when the loss no longer rises, and then returns to the best point.
+
+    With ``classes`` it targets this many classes in turn, those with the best scores.
     """
 
     loss: Literal["ce", "dlr"] = "ce"

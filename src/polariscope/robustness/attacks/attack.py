@@ -1,8 +1,9 @@
-"""An attack: a search for the smallest change of an image that changes the predicted class. A new attack is one file
-with one registered frozen dataclass. It declares which access to the classifier it needs and in which norms it works,
-and its method ``run`` queries the classifier through a :class:`~polariscope.robustness.attacks.trial.Trial`, which
-remembers the nearest adversarial. The contract kit (:func:`polariscope.testing.attacks.check_attack`) checks every
-registered attack.
+"""An attack: a search for the smallest change of an image that changes the predicted class.
+
+A new attack is one file with one registered frozen dataclass. It declares which access to the classifier it needs and
+in which norms it works, and its method ``run`` queries the classifier through a
+:class:`~polariscope.robustness.attacks.trial.Trial`, which remembers the nearest adversarial. The contract kit
+(:func:`polariscope.testing.attacks.check_attack`) checks every registered attack.
 """
 
 from __future__ import annotations

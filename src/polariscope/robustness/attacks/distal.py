@@ -1,6 +1,8 @@
 """Distal adversarials: noise that is changed until a classifier is confident of a class. They show what the classifier
-uses as evidence. They need not stay near an image, so this is a function with its own result, not an :class:`Attack`.
-(Schott et al. 2019, section 7; Spec 001b, section B6.9.)
+uses as evidence.
+
+They need not stay near an image, so this is a function with its own result, not an :class:`Attack`. (Schott et al.
+2019, section 7; Spec 001b, section B6.9.)
 """
 
 from __future__ import annotations

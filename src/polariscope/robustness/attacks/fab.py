@@ -26,8 +26,10 @@ BACK = 0.9
 @dataclass(frozen=True)
 class FAB(Attack):
     """Steps to the plane on which the linearised classifier is undecided between the label and another class, with a
-    bias towards the image; after each adversarial, a step back towards the image. It targets ``classes`` classes in
-    turn, those with the best scores. A restart begins at a random point at half of the smallest distance so far.
+    bias towards the image; after each adversarial, a step back towards the image.
+
+    It targets ``classes`` classes in turn, those with the best scores. A restart begins at a random point at half of
+    the smallest distance so far.
     """
 
     steps: int = 100

@@ -21,10 +21,12 @@ PRECISE = 0.01
 
 
 class FixedEpsilonAttack(Attack):
-    """An attack whose method ``attempt`` searches for an adversarial within an epsilon. For several epsilons, it tries
-    them in rising order and skips images that have succeeded. For the smallest distance, it doubles epsilon until it
-    succeeds and then bisects the interval, for all images at once; the upper end of the interval is the distance of the
-    nearest adversarial seen on the way. The last search is on the segment from there to the image.
+    """An attack whose method ``attempt`` searches for an adversarial within an epsilon.
+
+    For several epsilons, it tries them in rising order and skips images that have succeeded. For the smallest distance,
+    it doubles epsilon until it succeeds and then bisects the interval, for all images at once; the upper end of the
+    interval is the distance of the nearest adversarial seen on the way. The last search is on the segment from there to
+    the image.
     """
 
     @abstractmethod

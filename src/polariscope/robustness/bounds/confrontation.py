@@ -119,8 +119,9 @@ def confront(
     settings: BoundSettings | None = None,
 ) -> Confrontation:
     """Compare bounds with the nearest adversarials of the same images, and compute both again if an adversarial is
-    below its bound. ``adversarials`` and ``distances`` come from an attack's result (``Attacked``), in the norm of the
-    bounds.
+    below its bound.
+
+    ``adversarials`` and ``distances`` come from an attack's result (``Attacked``), in the norm of the bounds.
     """
     distances = np.asarray(distances, np.float64)
     if distances.shape != found.lower.shape:

@@ -1,5 +1,6 @@
-"""Interval arithmetic for torch modules: the possible outputs of a network for any input between two given ones. An
-:class:`Interval` is passed to a module in place of a tensor. Torch calls its rule for each function, so that every
+"""Interval arithmetic for torch modules: the possible outputs of a network for any input between two given ones.
+
+An :class:`Interval` is passed to a module in place of a tensor. Torch calls its rule for each function, so that every
 ``forward`` works whose functions have a rule here: layers of weights, convolutions, pooling, batch norm in evaluation
 mode, activations, sums, products with constants, thresholds, and everything that only moves numbers. A function without
 a rule is refused by its name. (Gowal et al. 2018, On the effectiveness of interval bound propagation.)

@@ -126,8 +126,9 @@ def explain(
     labels: Sequence[int] | NDArray[np.int64] | Tensor | None = None,
     names: Sequence[str] = (),
 ) -> Explanation:
-    """The reconstructions of images ``(n, *shape)`` in [0, 1] by each class of a classifier by synthesis. ``model`` is
-    a classifier, a subject, or a run by its name. ``names`` are the names of the classes.
+    """The reconstructions of images ``(n, *shape)`` in [0, 1] by each class of a classifier by synthesis.
+
+    ``model`` is a classifier, a subject, or a run by its name. ``names`` are the names of the classes.
     """
     subject = as_subject(model)
     classifier = classifier_of(subject, "an explanation by synthesis")

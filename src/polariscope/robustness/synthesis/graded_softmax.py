@@ -75,6 +75,7 @@ class Calibration:
 
 def calibrate(scores: Tensor, labels: Tensor, confidence: float = CONFIDENCE) -> Calibration:
     """Fit alpha to the smallest cross-entropy of the labels, then eta to a median confidence in the predicted class.
+
     Neither changes which class is predicted. Use scores of data that nothing was trained on (the publication used the
     test set).
     """

@@ -143,8 +143,10 @@ def candidate_codes(count: int, latents: int, seed: int = 0) -> Tensor:
 
 
 class Candidates:
-    """The decoded candidates of one decoder, from which the search starts. They are decoded in chunks. With ``keep``
-    they are stored; otherwise they are decoded for every search, so that memory stays small for images of any size.
+    """The decoded candidates of one decoder, from which the search starts.
+
+    They are decoded in chunks. With ``keep`` they are stored; otherwise they are decoded for every search, so that
+    memory stays small for images of any size.
     """
 
     def __init__(self, decode: Decode, codes: Tensor, likelihood: Likelihood, keep: bool) -> None:

@@ -84,6 +84,7 @@ def invert(
 
 def invert_model(model: Any, x: Tensor, *, search: Search | None = None, from_encoder: bool = False) -> Inversion:
     """Codes of observations by inverting the decoder of a Polariscope autoencoder, under its own likelihood.
+
     ``from_encoder`` starts at the encoder's means in place of random candidates.
     """
     if not callable(getattr(model, "decode", None)) or not isinstance(getattr(model, "latents", None), int):

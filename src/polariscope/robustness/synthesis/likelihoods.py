@@ -71,9 +71,10 @@ class GaussianLikelihood:
 
 @dataclass(frozen=True)
 class BernoulliLikelihood:
-    """Bernoulli pixels whose logit the decoder returns: the ablation of the Gaussian. A pixel that is on while the
-    decoder is certain that it is off has an unbounded cost; under a Gaussian it costs at most 1/(2 variance) (see
-    :func:`flip_cost`).
+    """Bernoulli pixels whose logit the decoder returns: the ablation of the Gaussian.
+
+    A pixel that is on while the decoder is certain that it is off has an unbounded cost; under a Gaussian it costs at
+    most 1/(2 variance) (see :func:`flip_cost`).
     """
 
     def energy(self, outputs: Tensor, x: Tensor) -> Tensor:
