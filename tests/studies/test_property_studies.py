@@ -296,9 +296,9 @@ def test_two_settings_of_sprites_stand_beside_the_published_table(committed) -> 
     names = outcome.table.distinct("property")
     assert len(names) >= 2
     for measured, bound, words in (
-        ("x_share", 0.1, "Images are told ten times better"),
-        ("y_share", 0.1, "The property is told one to two orders better"),
-        ("above_error", 3.0, "moves about as much as it is told wrongly"),
+        ("x_share", 0.1, "Images are reconstructed ten times better"),
+        ("y_share", 0.1, "The property is predicted one to two orders better"),
+        ("above_error", 3.0, "moves about as much as its prediction is off"),
     ):
         verdicts = [at_most(column(ends(outcome, property=name), measured), bound) for name in names]
         expected = "not held" if "not held" in verdicts else "undecided" if "undecided" in verdicts else "held"

@@ -52,7 +52,7 @@ class OversizedCodes(Study):
                 Flat("selected", "latents", by=0.5, called="the number of selected latents", digits=1),
             ),
             Claim(
-                "Observations are told no better in a larger space",
+                "Observations are reconstructed no better in a larger space",
                 printed,
                 Flat("x_error", "latents", by=0.25, relative=True, called="the error of observations", digits=3),
             ),

@@ -111,17 +111,17 @@ class SpriteProperties(Study):
     def claims(self, scale: Scale) -> list[Claim]:
         return [
             Claim(
-                "Images are told ten times better than by the mean image",
+                "Images are reconstructed ten times better than by the mean image",
                 "table 5.3: 14 to 30 against 308",
                 AtMost("x_share", 0.1, each="property", called="error of images over the mean model's"),
             ),
             Claim(
-                "The property is told one to two orders better than by its mean",
+                "The property is predicted one to two orders better than by its mean",
                 "table 5.3: 0.0007 to 0.0139 against 0.15 to 0.94",
                 AtMost("y_share", 0.1, each="property", called="error of the property over the mean model's", digits=3),
             ),
             Claim(
-                "The property moves about as much as it is told wrongly",
+                "The property moves about as much as its prediction is off",
                 "table 5.3: 0.0041 against 0.0033 for x",
                 AtMost("above_error", 3.0, each="property", called="deviation over error"),
             ),
