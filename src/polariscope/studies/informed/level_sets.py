@@ -172,7 +172,11 @@ class LevelSetStudy(Study):
                 "Levels are right outside of the trained square, too",
                 "figure 5.5b: complete ellipses, also outside of [-1, 1]²",
                 AtMost(
-                    "told_near", 0.1, where=ours, called="error of the predicted level from 1 to 1.5 half widths", digits=3
+                    "told_near",
+                    0.1,
+                    where=ours,
+                    called="error of the predicted level from 1 to 1.5 half widths",
+                    digits=3,
                 ),
             ),
         ]
