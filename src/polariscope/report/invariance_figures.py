@@ -90,6 +90,7 @@ def frontier_plot(groups: Mapping[str, Sequence[tuple[float, float, tuple[float,
     """Invariance over the error of observations, a curve for each model, with intervals over seeds."""
     figure = Figure(figsize=(5.2, 3.2), layout="constrained")
     axes: Axes = figure.subplots()
+    colours = (*SUBJECTS, "mixed")
     for number, (name, points) in enumerate(groups.items()):
         ordered = sorted(points)
         middle = np.array([point[1] for point in ordered])
@@ -99,7 +100,7 @@ def frontier_plot(groups: Mapping[str, Sequence[tuple[float, float, tuple[float,
             middle,
             yerr=np.maximum(np.stack([middle - ends[:, 0], ends[:, 1] - middle]), 0),
             label=name,
-            color=LIGHT[SUBJECTS[number % len(SUBJECTS)]],
+            color=LIGHT[colours[number % len(colours)]],
             marker=MARKERS[number % len(MARKERS)],
             markersize=4,
             capsize=2,

@@ -75,19 +75,22 @@ class LevelSetStudy(Study):
         return [shared | row for row in (end, *frontier_rows(run, config, setting))]
 
     def readings(self, table: Table) -> Table:
-        """The rows, and for each seed how much the property moves with ours and with each rival at the same error."""
+        """The rows, and for each seed how much the property moves with ours and with each rival at the same error: the
+        larger of those that both end with, which both have reached."""
         ends = table.where(kind="end")
-        found: list[Row] = []
+        ratios: list[Row] = []
         for rival in self.models:
-            for seed, own in table.where(model=rival).by("seed"):
-                ours = ends.where(model="ours", seed=seed).rows
-                if rival == "ours" or not ours:
+            for seed, theirs in table.where(model=rival).by("seed"):
+                ours = table.where(model="ours", seed=seed)
+                last = [own.where(kind="end").rows for own in (ours, theirs)]
+                if rival == "ours" or not all(last):
                     continue
+                at = max(float(row["x_error"]) for (row,) in last)
                 for column, name in (("invariance", "invariance_ratio"), ("true_deviation", "true_ratio")):
-                    theirs = matched_deviation(own.rows, float(ours[0]["x_error"]), column)
-                    if theirs:
-                        found.append({"rival": rival, "seed": seed, name: float(ours[0][column]) / theirs})
-        return Table(_with_cross(ends).rows + found)
+                    own, other = (matched_deviation(rows.rows, at, column) for rows in (ours, theirs))
+                    if own and other:
+                        ratios.append({"rival": rival, "seed": seed, name: own / other})
+        return Table(_with_cross(ends).rows + ratios)
 
     def claims(self, scale: Scale) -> list[Claim]:
         ours, beta, stib = ({"model": name} for name in ("ours", "beta-vae", "stib"))

@@ -52,6 +52,13 @@ class OversizedCodes(Study):
                 Flat("selected", "latents", by=0.5, called="the number of selected latents", digits=1),
             ),
             Claim(
+                "The latents that a larger space adds are not selected",
+                printed,
+                AtMost("added_share", 0.05, each="latents", called="share of the added latents that is selected"),
+                weaker="a larger space may also select fewer latents",
+                note="this criterion was added when the table was there",
+            ),
+            Claim(
                 "Observations are reconstructed no better in a larger space",
                 printed,
                 Flat("x_error", "latents", by=0.25, relative=True, called="the error of observations", digits=3),
@@ -62,6 +69,19 @@ class OversizedCodes(Study):
                 AtMost("y_error", FLOOR + 0.01, each="latents", called="error of the property", digits=4),
             ),
         ]
+
+    def readings(self, table: Table) -> Table:
+        """The rows, each with the share of the latents beyond the smallest space by which more are selected."""
+        least = min(table.distinct("latents"), default=0)
+        few = {row["seed"]: row["selected"] for row in table.where(latents=least).rows}
+        return Table(
+            [
+                row | {"added_share": (row["selected"] - few[row["seed"]]) / (row["latents"] - least)}
+                if row["latents"] > least and row["seed"] in few
+                else row
+                for row in table.rows
+            ]
+        )
 
     def beside(self, table: Table) -> list[Row]:
         return [
