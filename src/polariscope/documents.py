@@ -57,12 +57,16 @@ class _Files:
         return svg
 
 
+PICTURES = (".png", ".svg")
+"""Endings of a file that gets the first figure alone; ``.html`` is a page, and anything else the name of a folder."""
+
+
 def save(several: Sequence[Findings], path: Path | str, title: str = "", figures: bool = True) -> Path:
     """Write one document of one or several findings; see :func:`polariscope.findings.save`."""
     from polariscope.report.page import page
 
     path = Path(path)
-    if path.suffix in (".png", ".svg"):
+    if path.suffix in PICTURES:
         charts = [chart for findings in several for chart in findings.of(Chart)]
         if not charts:
             raise ValueError(f"{path} is to be a picture, and there is none among these findings: name an .html file")

@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 import torch
 
+from polariscope.examination.corruptions import withstand_run
+from polariscope.examination.robustness import robustness_run
 from polariscope.lab import Store
 from polariscope.worlds.views.corruptions import SUITES
 
@@ -98,15 +100,32 @@ def test_a_run_is_shown_what_it_kept_from_training(place, run) -> None:
     assert found["scores"]["mce"] == pytest.approx(100.0)
     record = Store(place / "runs").open(name).record["result"]
     assert record["accuracy"] == found["scores"]["clean"]
+    same = withstand_run(name, suite="mnist-c", count=500, store=place / "runs")
+    assert (same.clean, same.mean) == (found["scores"]["clean"], found["scores"]["mean"]), "in Python, too"
+    card = robustness_run(name, only=["corruptions"], suite="mnist-c", corrupted=500, store=place / "runs")
+    assert card.corruptions.mean == same.mean
     assert record["accuracy_corrupted"] == found["scores"]["mean"]
     code, out, err = run("corruptions", name, "--kinds", "fog", "--severities", "2", "--count", "20")
     assert code == 0, err
     assert "fog" in out
     assert f"runs/{name}/findings/corruptions/report.html" in out
-    for words, said in ((["greys.npz"], "leave greys.npz out"), (["--against-weights", "a.pt"], "needs --against")):
-        code, _, err = run("corruptions", name, *words)
-        assert code == 2
-        assert said in err
+    code, _, err = run("corruptions", name, "--against-weights", "a.pt")
+    assert code == 2
+    assert "needs --against" in err
+
+
+@pytest.mark.parametrize("way", [["{}"], ["--data", "{}"], ["--world", "{}"]], ids=lambda way: way[0])
+def test_a_run_is_shown_other_data_where_that_is_named(way, place, run) -> None:
+    train = ["train", "greys.npz", "--objective", "classify", "--model", "mlp", "--model.hidden", "8", "--json"]
+    name = told(run(*train, "--training.steps", "4", "--training.batch-size", "8"))["id"]
+    images = np.load("greys.npz")
+    np.savez("others.npz", **{key: images[key][:7] for key in images.files})
+    found = told(run("corruptions", name, *(word.format("others.npz") for word in way), "--kinds", "fog", "--json"))
+    assert found["examples"] == 7, "all of it, and not the held-out part of its own data"
+    assert found["settings"]["data"]["path"].endswith("others.npz")
+    assert "accuracy" not in Store(place / "runs").open(name).record["result"], "which is that on its own data"
+    code, _, err = run("corruptions", name, "others.npz", "--weights", "a.pt")
+    assert (code, "a run has its own weights" in err) == (2, True)
 
 
 def test_a_run_that_does_not_classify_is_refused(trained, run) -> None:
@@ -132,7 +151,7 @@ def test_a_run_that_does_not_classify_is_refused(trained, run) -> None:
         (["mine.py:bright", "points.npz"], "corruptions need images"),
         (
             ["mine.py:bright", "factors.npz", "--label", "shade"],
-            "scores 2 classes, and the data has 4",
+            "bright has 2 classes, and the data has 4",
         ),
         (["mine.py:nothing", "greys.npz"], "nothing"),
         (["mine.py:bright", "greys.npz", "--weights", "a.pt"], "--weights is for an nn.Module"),

@@ -6,7 +6,9 @@ from pathlib import Path
 import pytest
 
 from polariscope.cli import main
+from polariscope.dimension import Watch, find_dimension
 from polariscope.lab.store import Store
+from polariscope.training import RunConfig
 
 LINEAR = [
     *(
@@ -56,6 +58,17 @@ def test_json_with_seeds_and_a_start_from_the_data(tmp_path: Path, capsys: pytes
     assert [search["readings"][0]["seed"] for search in found["searches"]] == [0, 1]
     assert found["table"][0]["algorithm"] == "type count"
     assert Path(found["report"]).exists()
+    config = RunConfig.build({key: value for key, value in Store(tmp_path).open(found["run"]).config.items()
+                              if key != "dimension"})  # fmt: skip
+    heard = []
+    watch = Watch()
+    watch.answer = lambda seed, answer: heard.append((seed, answer.answer))
+    asked = {"budget": 20, "once": True, "seeds": 2, "cap": 6, "examples": 1500, "statistic": "types", "watch": watch}
+    same = find_dimension(config, **asked)
+    assert [answer for _, answer in heard] == found["answers"], "in Python, too"
+    assert same.findings().json()["searches"][0]["visited"] == (6,)
+    with pytest.raises(ValueError, match="no statistic 'typs': did you mean 'types'"):
+        find_dimension(config, statistic="typs")
 
 
 @pytest.mark.spec("002/D08")

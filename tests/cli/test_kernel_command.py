@@ -130,6 +130,12 @@ def test_a_module_and_weights_of_the_users(run, stripe: Path) -> None:
     same = json.loads(out)
     assert same["verdict"] == "lazy"
     assert same["change"]["distance"] == 0
+    # As everywhere, --out may also name a page; the weights are then not kept, and a note says so.
+    code, out, _ = run(*words, "--train", "5", "--out", "only.html", "--json")
+    assert (code, json.loads(out)["report"]) == (0, "only.html")
+    assert any("a folder would hold them" in note for note in json.loads(out)["notes"])
+    assert Path("only.html").is_file()
+    assert not list(Path().glob("*.safetensors"))
     # Further training from given weights.
     assert run(*words, "--initial", "trained/final.safetensors", "--train", "5", "--out", "further")[0] == 0
     assert torch.equal(load_file("further/initial.safetensors")["inner.weight"], still["inner.weight"])
@@ -213,7 +219,6 @@ def test_the_same_seed_gives_the_same_numbers(run, stripe: Path) -> None:
         (["wide.py:three", "points.npz", "--train", "3"], "3 outputs for 4 classes"),
         (["wide.py:other", "points.npz", "--train", "3"], "the observations have shape"),
         (["mlp", "points.npz", "--out", "points.npz"], "is a file"),
-        (["wide.py:three", "points.npz", "--out", "page.html"], "--out must be a folder"),
         (["mlp", "points.npz", "--form", "full"], "full"),
     ],
 )

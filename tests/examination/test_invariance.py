@@ -9,6 +9,7 @@ from torch import nn
 
 from polariscope.cli import main
 from polariscope.examination.invariance import audit_invariance
+from polariscope.examination.invariance_document import invariance_document
 from polariscope.lab import Store
 from polariscope.measures.judge import explained, fit_judge
 from polariscope.nets.architecture import MLP
@@ -206,3 +207,36 @@ def test_a_run_is_audited_on_the_command_line(tmp_path, capsys) -> None:
     assert told["count"] == 60
     assert (run.path / "findings" / "invariance" / "report.html").exists()
     assert {row["opinion"].split()[1] for row in told["deviations"]} == {"model", "true", "independent"}
+    again = invariance_document(run, judged_on=100).json()
+    assert again["deviations"] == told["deviations"], "in Python, too"
+    for flag in ("--data", "--world"):
+        assert main([*words, flag, "level-sets"]) == 2
+        assert "leave --data out" in capsys.readouterr().err
+
+
+OWN = """
+import torch
+
+
+class Own(torch.nn.Module):
+    def encode(self, x):
+        self.spare = x.shape[1] - 2
+        return x[:, :2].float()
+
+    def decode(self, z):
+        return torch.cat([z, torch.zeros(len(z), self.spare)], 1)
+"""
+
+
+def test_data_of_your_own_model_is_named_as_in_every_command(tmp_path, monkeypatch, capsys) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.py").write_text(OWN)
+    size = ["--world.count", "300", "--world.tested", "60", "--judged-on", "80", "--property-latents", "1", "--json"]
+    told = []
+    for way in (["level-sets"], ["--data", "level-sets"], ["--world", "level-sets"]):
+        assert main(["invariance", "mine.py:Own", *way, *size]) == 0
+        told.append(json.loads(capsys.readouterr().out))
+    assert told[0]["settings"]["data"]["name"] == "level-sets"
+    assert told[0]["deviations"] == told[1]["deviations"] == told[2]["deviations"]
+    assert main(["invariance", "mine.py:Own"]) == 2
+    assert "which data?" in capsys.readouterr().err

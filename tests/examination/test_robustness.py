@@ -314,11 +314,15 @@ def test_corruptions_alone_are_those_of_the_other_command(
     (tmp_path / "mine.py").write_text(SOURCE)
     np.savez("data.npz", x=data.observe(np.arange(40)), y=data.factors_of(np.arange(40))[:, 0])
     told = []
-    for words in (["robustness", "--only", "corruptions", "--corrupted", "20"], ["corruptions", "--count", "20"]):
-        command, *rest = words
-        assert main([command, "mine.py:Net", "data.npz", "--suite", "mnist-c", *rest, "--json"]) == 0
+    asked = (
+        ["robustness", "mine.py:Net", "--data", "data.npz", "--only", "corruptions", "--corrupted", "20"],
+        ["robustness", "mine.py:Net", "--world", "data.npz", "--only", "corruptions", "--corrupted", "20"],
+        ["corruptions", "mine.py:Net", "data.npz", "--count", "20"],
+    )
+    for words in asked:
+        assert main([*words, "--suite", "mnist-c", "--json"]) == 0
         told.append(json.loads(capsys.readouterr().out.splitlines()[-1]))
-    assert told[0]["corruptions_kinds"] == told[1]["kinds"]
+    assert told[0]["corruptions_kinds"] == told[1]["corruptions_kinds"] == told[2]["kinds"]
     assert {row["question"] for row in told[0]["not_run"]} == {"attacks", "noise", "bounds"}
 
 
@@ -436,7 +440,7 @@ def test_data_that_does_not_fit_is_refused_in_a_sentence(command, data: ArrayWor
     broken = floats.copy()
     broken[3, 0, 0, 0] = np.nan
     for images, labels, words in (
-        (x, y + np.arange(40) % 3, "scores 2 classes"),
+        (x, y + np.arange(40) % 3, "has 2 classes"),
         (3 * floats, y, "pixels from 0 to 1"),
         (broken, y, "NaN"),
     ):

@@ -9,15 +9,15 @@ from typing import Any, Literal
 
 from polariscope.cli import commands
 from polariscope.cli.configuration import chosen_world, meant, with_world
-from polariscope.cli.named import ModelFlags, is_source, opened, own_subject, run_subject
+from polariscope.cli.named import ModelFlags, is_source, opened, own_subject
 from polariscope.cli.parsing import parse, take, take_data, take_first
-from polariscope.examination.compare import compare
-from polariscope.examination.titles import distinct_titles, run_title
+from polariscope.examination.compare import compare, compared_runs, compared_world
+from polariscope.examination.run_subjects import run_subject
 from polariscope.lab.run_documents import keep_findings
 from polariscope.lab.store import Run, Store
 from polariscope.report.terminal import answer
-from polariscope.training.run import config_of, load_model
-from polariscope.worlds.world import World, worlds
+from polariscope.subjects import Subject
+from polariscope.worlds.world import worlds
 
 
 @dataclass(frozen=True)
@@ -61,60 +61,28 @@ def main(arguments: list[str]) -> int:
     data, folder = take_data(arguments), take(arguments, "--runs")
     store = Store(Path(folder or "runs"))
     runs = [None if is_source(name) else opened(store, name) for name in names]
-    options: Any = parse(
-        with_world(Options, _world(runs, arguments, data if names else "sprites")), arguments, "compare"
-    )
-    if options.count < 2:
-        raise ValueError(f"--count is {options.count}: at least 2 examples are needed")
-    if options.debiased and options.measure != "cka":
-        raise ValueError("--debiased is for cka only")
-    flags, steps = (options, replace(options, weights=options.second_weights)), options.steps or (None, None)
-    first, second = (
-        own_subject(name, flag) if run is None else run_subject(run, step)
-        for name, run, flag, step in zip(names, runs, flags, steps, strict=True)
-    )
-    titles = _titles(names, runs, steps)
-    found = compare(
-        replace(first, name=titles[0]),
-        replace(second, name=titles[1]),
-        meant(options.world),
-        measure=options.measure,
-        debiased=options.debiased,
-        count=options.count,
-        seed=options.seed,
-        untrained=_untrained(runs[1]),
-    )
-    about = {
-        "first": names[0] if runs[0] is None else runs[0].id,
-        "second": names[1] if runs[1] is None else runs[1].id,
-        "world": worlds.describe(meant(options.world)),
-        "count": options.count,
-    }
+    known = [run for run in runs if run is not None]
+    if data is None and names and not known:
+        raise ValueError("your own models need --data: the name of a world or the path of a file")
+    default = compared_world(known) if data is None and known else chosen_world(arguments, data or "sprites")
+    options: Any = parse(with_world(Options, default), arguments, "compare")
+    first, second = _subjects(names, runs, options)
+    world = meant(options.world)
     chosen = {key: getattr(options, key) for key in ("count", "measure", "debiased", "seed")}
-    findings = found.findings(about | chosen)
+    comparison = compare(first, second, world, **chosen)
+    one, other = (name if run is None else run.id for name, run in zip(names, runs, strict=True))
+    findings = comparison.findings({"first": one, "second": other, "world": worlds.describe(world)} | chosen)
     return answer(findings, keep_findings(findings, "compare", runs[0], options.out), options.json)
 
 
-def _titles(names: list[str], runs: list[Run | None], steps: Sequence[int | None]) -> list[str]:
-    first, second = runs
-    if first is not None and second is not None:
-        return distinct_titles([first, second], steps)
-    return [name.rpartition(":")[2] if run is None else run_title(run) for name, run in zip(names, runs, strict=True)]
-
-
-def _untrained(run: Run | None) -> Any:
-    """The model of a run before training; None if it is unknown or started from the weights of another run."""
-    return None if run is None or config_of(run).start.run else load_model(run, 0)
-
-
-def _world(runs: list[Run | None], arguments: list[str], data: str | None) -> World:
-    """The data that both models see: the given data, or that of the first run."""
-    own = [(run.id, config_of(run).world) for run in runs if run is not None]
-    if data is not None:
-        return chosen_world(arguments, data)
-    if not own:
-        raise ValueError("your own models need --data: the name of a world or the path of a file")
-    if own[0][1].shape != own[-1][1].shape:
-        (one, a), (other, b) = own
-        raise ValueError(f"the models see different data: {one} has shape {a.shape}, {other} {b.shape}")
-    return own[0][1]
+def _subjects(names: list[str], runs: list[Run | None], options: Any) -> Sequence[Subject]:
+    """The two models that are named."""
+    one, other = runs
+    steps = options.steps or (None, None)
+    if one is not None and other is not None:
+        return compared_runs(one, other, steps)
+    flags = (options, replace(options, weights=options.second_weights))
+    return [
+        own_subject(name, flag) if run is None else run_subject(run, step)
+        for name, run, flag, step in zip(names, runs, flags, steps, strict=True)
+    ]

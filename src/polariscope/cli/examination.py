@@ -8,7 +8,7 @@ import typing
 from typing import Any
 
 from polariscope.cli.configuration import chosen_world, meant, with_world
-from polariscope.cli.named import ModelFlags, is_source, opened, own_subject, run_subject, store_named
+from polariscope.cli.named import ModelFlags, is_source, opened, own_subject, store_named
 from polariscope.cli.parsing import (
     JSON,
     OUT,
@@ -21,14 +21,12 @@ from polariscope.cli.parsing import (
     take_first,
 )
 from polariscope.examination.catalogue import examinations
-from polariscope.examination.titles import run_title
+from polariscope.examination.run_subjects import run_subject, shown_data
 from polariscope.findings import Findings
 from polariscope.lab.run_documents import keep_findings
-from polariscope.lab.store import Run
 from polariscope.report.terminal import answer
 from polariscope.training.run import config_of
-from polariscope.worlds.splits import SplitPart
-from polariscope.worlds.world import World, worlds
+from polariscope.worlds.world import worlds
 
 HELP = """polariscope {name} RUN [DATA] [options], or polariscope {name} FILE.py:NAME DATA [options]
 
@@ -56,8 +54,7 @@ def main(name: str, arguments: list[str]) -> int:
     world = meant(options.world)
     chosen = {key: getattr(options, key) for key, _, _ in asked}
     subject = own_subject(str(model), options) if run is None else run_subject(run)
-    subject = subject if run is None else dataclasses.replace(subject, name=run_title(run))
-    result = examination(subject, _held_out(run, world), **chosen)
+    result = examination(subject, world if run is None else shown_data(run, world), **chosen)
     findings: Findings = result if isinstance(result, Findings) else result.findings()
     about = {"model" if run is None else "run": model if run is None else run.id, "data": worlds.describe(world)}
     findings = dataclasses.replace(findings, settings={**about, **chosen, **findings.settings})
@@ -69,11 +66,3 @@ def _keywords(examination: Any) -> list[tuple[str, Any, Any]]:
     hints = typing.get_type_hints(examination, include_extras=True)
     parameters = inspect.signature(examination).parameters.values()
     return [(p.name, hints.get(p.name, str), p.default) for p in parameters if p.kind is p.KEYWORD_ONLY]
-
-
-def _held_out(run: Run | None, world: World) -> World:
-    """The held-out data of a run, if the data is the run's own and the split holds anything out."""
-    if run is None or world != config_of(run).world:
-        return world
-    part = SplitPart(world, config_of(run).split)
-    return part if len(part) else world

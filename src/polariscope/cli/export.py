@@ -8,12 +8,13 @@ from pathlib import Path
 import numpy as np
 
 from polariscope.cli import commands
-from polariscope.cli.named import opened, run_subject
+from polariscope.cli.named import opened
 from polariscope.cli.parsing import parse, take_first
 from polariscope.examination.titles import run_title
 from polariscope.lab.store import Store
 from polariscope.printable import say
 from polariscope.strict_json import json_text
+from polariscope.subjects import as_subject
 from polariscope.subjects.exporting import export_model
 from polariscope.training.run import config_of
 from polariscope.worlds.world import to_tensor
@@ -47,7 +48,7 @@ def main(arguments: list[str]) -> int:
     world = config_of(run).world
     x = to_tensor(world.observe(np.arange(min(64, len(world)))))
     about = {"run": run.id, "title": run_title(run), "config": run.config, "result": run.result}
-    result = export_model(run_subject(run), x, options.out, {**about, "environment": run.record["environment"]})
+    result = export_model(as_subject(run), x, options.out, {**about, "environment": run.record["environment"]})
     if options.json:
         print(json_text({"folder": str(result.folder), "methods": result.methods, "onnx": result.onnx,
                          "notes": result.notes}))  # fmt: skip

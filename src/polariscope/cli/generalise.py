@@ -8,7 +8,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from torch import nn
 
 from polariscope.cli import commands
@@ -146,11 +145,7 @@ def _answer(
     world = first[0].world if first else world
     settings = {"model": told, "world": worlds.describe(world), "steps": options.steps, "seed": options.seed}
     if len(names) > 1:
-        scores = np.array([[found.score for found in row] for row in results.values()])
-        of = TransferMatrix(
-            tuple(names), tuple(options.splits), scores, names[0], biases.own, options.tolerance, biases.made_of
-        )
-        several = [of.findings(settings)]
+        several = [TransferMatrix.of(results, options.splits, biases, options.tolerance).findings(settings)]
     else:
         several = [found.findings(settings) for row in results.values() for found in row]
     if options.leaderboard:

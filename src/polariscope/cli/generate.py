@@ -9,7 +9,7 @@ from typing import Any, Literal
 from polariscope.cli import commands
 from polariscope.cli.configuration import chosen_world, meant, with_world
 from polariscope.cli.named import ModelFlags, is_source, opened, own_subject
-from polariscope.cli.parsing import asks_for_help, parse, take, take_first
+from polariscope.cli.parsing import asks_for_help, parse, take_data, take_first
 from polariscope.examination.generation import generate_with_property
 from polariscope.examination.titles import run_title
 from polariscope.lab.run_documents import keep_findings
@@ -26,7 +26,7 @@ PASSED_ON = ("like", "draw", "reach", "spread", "interval", "coverage", "molecul
 @dataclass(frozen=True)
 class Options:
     """polariscope generate RUN --property VALUE [--like EXAMPLE] --n N [options], or
-    polariscope generate FILE.py:NAME --data WORLD --property-latents K --property VALUE [options]
+    polariscope generate FILE.py:NAME DATA --property-latents K --property VALUE [options]
 
     RUN was trained with conditional-invariance, property-beta-vae or stib. Each sample is listed with the property that
     the model predicts, the property that an independent judge predicts, with an interval whose coverage is measured,
@@ -73,7 +73,7 @@ class Options:
 @commands.register("generate", "generate observations with a wanted property", group="examination")
 def main(arguments: list[str]) -> int:
     arguments = list(arguments)
-    name, place = take_first(arguments), take(arguments, "--data")
+    name, place = take_first(arguments), take_data(arguments)
     if name is None and not asks_for_help(arguments):
         raise ValueError("which model? 'polariscope generate RUN --property VALUE --n 100'")
     if name is None or not is_source(name):
@@ -83,7 +83,7 @@ def main(arguments: list[str]) -> int:
         run = opened(Store(options.runs), str(name))
         return _answer(run, None, run_title(run), run, options)
     if place is None:
-        raise ValueError("which data? 'polariscope generate FILE.py:NAME --data WORLD --property VALUE'")
+        raise ValueError("which data? 'polariscope generate FILE.py:NAME DATA --property VALUE'")
     options = parse(with_world(Options, chosen_world(arguments, place)), arguments, "generate")
     subject = own_subject(name, ModelFlags(options.weights))
     return _answer(subject, meant(options.world), name, None, options)

@@ -9,16 +9,13 @@ from typing import Any
 from polariscope.cli import commands
 from polariscope.cli.configuration import chosen_world, meant, with_world
 from polariscope.cli.named import ModelFlags, is_source, opened, own_subject
-from polariscope.cli.parsing import asks_for_help, parse, take, take_first
-from polariscope.examination.awakening import awakening
+from polariscope.cli.parsing import asks_for_help, parse, take_data, take_first
 from polariscope.examination.frontier import audit_frontier
-from polariscope.examination.invariance import audit_invariance
-from polariscope.examination.property_traversals import traverse_property
+from polariscope.examination.invariance_document import invariance_document
 from polariscope.examination.titles import run_title
 from polariscope.lab.run_documents import keep_findings
-from polariscope.lab.store import Run, Store
+from polariscope.lab.store import Store
 from polariscope.report.terminal import answer
-from polariscope.worlds.world import worlds
 
 CHOSEN = ("property_latents", "count", "samples", "reach", "centred", "judged_on", "seed")
 """Options of an audit."""
@@ -26,7 +23,7 @@ CHOSEN = ("property_latents", "count", "samples", "reach", "centred", "judged_on
 
 @dataclass(frozen=True)
 class Options:
-    """polariscope invariance RUN [RUN ...] [options], or polariscope invariance FILE.py:NAME --data WORLD [options]
+    """polariscope invariance RUN [RUN ...] [options], or polariscope invariance FILE.py:NAME DATA [options]
 
     Tests whether a property stays the same when the rest of the code is drawn anew. Several runs are compared at equal
     reconstruction errors, as frontiers with intervals over their seeds.
@@ -68,40 +65,26 @@ class Options:
 )
 def main(arguments: list[str]) -> int:
     arguments = list(arguments)
-    name, place = take_first(arguments), take(arguments, "--data")
+    name = take_first(arguments)
+    own = name is not None and is_source(name)
+    others = [] if own else list(iter(lambda: take_first(arguments), None))
+    data = take_data(arguments)
     if name is None and not asks_for_help(arguments):
-        raise ValueError("which model? 'polariscope invariance RUN', or '... invariance FILE.py:NAME --data WORLD'")
-    if name is None or not is_source(name):
-        if place is not None:
-            raise ValueError("a run is audited on the data it was trained on: leave --data out")
-        others = []
-        while (other := take_first(arguments)) is not None:
-            others.append(other)
-        options: Any = parse(Options, arguments, "invariance")
-        runs = [opened(Store(options.runs), str(each)) for each in (name, *others)]
-        if others:
-            return _compare(runs, options)
-        return _answer(runs[0], None, run_title(runs[0]), runs[0], options)
-    if place is None:
-        raise ValueError("which data? 'polariscope invariance FILE.py:NAME --data WORLD', a world with a property")
-    options = parse(with_world(Options, chosen_world(arguments, place)), arguments, "invariance")
-    subject = own_subject(name, ModelFlags(options.weights))
-    return _answer(subject, meant(options.world), name, None, options)
-
-
-def _compare(runs: list[Run], options: Any) -> int:
+        raise ValueError("which model? 'polariscope invariance RUN', or '... invariance FILE.py:NAME DATA'")
+    if own and data is None and not asks_for_help(arguments):
+        raise ValueError("which data? 'polariscope invariance FILE.py:NAME DATA', a world with a property")
+    if data is not None and not own:
+        raise ValueError("a run is audited on the data it was trained on: leave --data out")
+    kind = Options if data is None else with_world(Options, chosen_world(arguments, data))
+    options: Any = parse(kind, arguments, "invariance")
     chosen = {key: getattr(options, key) for key in CHOSEN}
-    findings = audit_frontier(runs, **chosen).findings("Invariance of several runs", chosen)
-    return answer(findings, keep_findings(findings, "frontier", None, options.out), options.json)
-
-
-def _answer(model: Any, world: Any, title: str, run: Run | None, options: Any) -> int:
-    chosen = {key: getattr(options, key) for key in CHOSEN}
-    audit = audit_invariance(model, world, **chosen)
-    walked = {key: chosen[key] for key in ("property_latents", "count", "seed")}
-    more = traverse_property(model, world, **walked).parts()
-    woken = None if run is None else awakening(run)
-    more += [] if woken is None else woken.parts()
-    settings = chosen | ({} if world is None else {"data": worlds.describe(world)})
-    findings = audit.findings(f"Invariance of {title}", settings, more)
-    return answer(findings, keep_findings(findings, "invariance", run, options.out), options.json)
+    if own:
+        subject, world = own_subject(str(name), ModelFlags(options.weights)), meant(options.world)
+        findings = invariance_document(subject, world, title=str(name), **chosen)
+        return answer(findings, keep_findings(findings, "invariance", None, options.out), options.json)
+    runs = [opened(Store(options.runs), str(each)) for each in (name, *others)]
+    if others:
+        findings = audit_frontier(runs, **chosen).findings("Invariance of several runs", chosen)
+        return answer(findings, keep_findings(findings, "frontier", None, options.out), options.json)
+    findings = invariance_document(runs[0], title=run_title(runs[0]), **chosen)
+    return answer(findings, keep_findings(findings, "invariance", runs[0], options.out), options.json)

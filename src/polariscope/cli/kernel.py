@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from polariscope.cli import commands
@@ -12,6 +11,7 @@ from polariscope.cli.configuration import parse_world
 from polariscope.cli.named import is_source, opened_classifier, own_module
 from polariscope.cli.parsing import (
     JSON,
+    OUT,
     RUNS,
     asks_for_help,
     check_place,
@@ -28,7 +28,7 @@ from polariscope.examination.diagnose_models import (
     KernelTraining,
     diagnose_model,
     diagnose_run,
-    new_run,
+    keep_networks,
     train_built_in,
 )
 from polariscope.lab.run_documents import keep_findings
@@ -49,8 +49,7 @@ training, for comparing kernels and for counting errors."""
 
 EXTRA = [
     RUNS,
-    ("out", flag(Path | None, "Folder for the document, and for the weights of your own network if the command "
-                               "trains it; by default findings/kernel of the run, which may be a new one."), None),
+    OUT,
     JSON,
 ]  # fmt: skip
 OF_DATA = [
@@ -80,7 +79,6 @@ def main(arguments: list[str]) -> int:
     own, built_in = name is not None and is_source(name), name in BUILT_IN
     if name is not None and not own and not built_in and data is None:
         options: Any = parse(options_type(EXTRA, HELP, KernelLook), arguments, "kernel")
-        _check_out(options)
         run = opened_classifier(Store(options.runs), name)
         with shares(quiet=options.json) as tell:
             findings = diagnose_run(run, _of(KernelLook, options), tell=tell).findings()
@@ -88,7 +86,8 @@ def main(arguments: list[str]) -> int:
     if not helping and data is None:
         raise ValueError("which data? 'polariscope kernel MODEL DATA': a labelled world's name, or a file's path")
     world, options = parse_world(data or "digits", arguments, "kernel", [*OF_DATA, *EXTRA], HELP, Settings)
-    _check_out(options)
+    if options.out is None:
+        check_place(options.runs, "--runs")
     name = str(name)
     if not own and not built_in:
         raise ValueError(f"there is no model {name!r}: {nearest(name, [*BUILT_IN, 'FILE.py:NAME'])}")
@@ -102,7 +101,7 @@ def main(arguments: list[str]) -> int:
         else:
             make = partial(own_module, name) if own else None
             result, networks = diagnose_model(name, make, task, training, look, train_tell=train_tell, tell=tell)
-            kept = new_run(result, networks, store, options.out)
+            result, kept = keep_networks(result, networks, store, options.out)
     findings = result.findings()
     return answer(findings, keep_findings(findings, "kernel", kept, options.out), options.json)
 
@@ -110,10 +109,3 @@ def main(arguments: list[str]) -> int:
 def _of(kind: Any, options: Any) -> Any:
     """The settings of a kind among the options."""
     return kind(**{name: getattr(options, name) for name in kind.__dataclass_fields__})
-
-
-def _check_out(options: Any) -> None:
-    if options.out is None:
-        check_place(options.runs, "--runs")
-    elif options.out.is_file() or options.out.suffix in (".html", ".png", ".svg"):
-        raise ValueError(f"--out must be a folder, for report, figures and weights, and {options.out} is a file")

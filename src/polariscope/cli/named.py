@@ -13,15 +13,15 @@ from torch import nn
 from polariscope import plugins
 from polariscope.cli.parsing import peek
 from polariscope.command import word_meant
+from polariscope.examination.run_subjects import classifier_run
 from polariscope.lab.store import Run, Store
 from polariscope.printable import say
 from polariscope.subjects import Subject, as_subject
 from polariscope.subjects.codes import CODE_FILES, read_codes
 from polariscope.subjects.subject import Meaning
 from polariscope.subjects.weights import load_weights
-from polariscope.training.run import changed_data, config_of, load_model
+from polariscope.training.run import changed_data
 from polariscope.user_code import load_source
-from polariscope.worlds.targets import targets_of
 
 
 @dataclass(frozen=True)
@@ -82,17 +82,7 @@ def flags_of(flags: ModelFlags) -> dict[str, Any]:
 
 def opened_classifier(store: Store, name: str) -> Run:
     """A run that was trained to predict one class."""
-    run = opened(store, name)
-    config = config_of(run)
-    targets = targets_of(config.world) if "target" in config.objective.needs else ()
-    if len(targets) != 1 or targets[0].kind != "class":
-        raise ValueError(f"run {run.id} was not trained to predict one class: train it with --objective classify")
-    return run
-
-
-def run_subject(run: Run, step: int | None = None) -> Subject:
-    """The trained model of a run, or its snapshot at a step."""
-    return as_subject(run) if step is None else as_subject(load_model(run, step), name=run.id)
+    return classifier_run(opened(store, name))
 
 
 def store_named(arguments: list[str]) -> Store:

@@ -38,6 +38,8 @@ OUT = (
     ),
     None,
 )
+WRITTEN = (".html", ".png", ".svg", ".jpg", ".md", ".csv", ".parquet", ".xyz", ".sdf", ".json")
+"""Endings of files that a command may write anew; other files are those of a user."""
 JSON = ("json", flag(bool, "Print JSON for machines."), False)
 
 
@@ -58,6 +60,8 @@ def parse(kind: type[T] | Callable[..., T], arguments: list[str], command: str, 
         raise ValueError(_sentence(complaint.getvalue(), command)) from None
     out = getattr(result, "out", None)
     if isinstance(out, Path):
+        if out.is_file() and out.suffix not in WRITTEN:
+            raise ValueError(f"--out {out} is a file: name a page (.html), a picture (.png, .svg) or a folder")
         check_place(out, "--out")
     return result
 

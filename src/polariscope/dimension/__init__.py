@@ -8,6 +8,9 @@ from polariscope.dimension.elbow import elbow_curves as elbow_curves
 from polariscope.dimension.elbow import mean_curve as mean_curve
 from polariscope.dimension.figures import elbow_figure as elbow_figure
 from polariscope.dimension.figures import trace_curves as trace_curves
+from polariscope.dimension.find import FoundDimension as FoundDimension
+from polariscope.dimension.find import Watch as Watch
+from polariscope.dimension.find import find_dimension as find_dimension
 from polariscope.dimension.results import dimension_findings as dimension_findings
 from polariscope.dimension.results import reading_row as reading_row
 from polariscope.dimension.results import result_rows as result_rows

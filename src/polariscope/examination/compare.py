@@ -11,7 +11,10 @@ import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
+from polariscope.examination.run_subjects import run_subject, untrained_model
+from polariscope.examination.titles import distinct_titles
 from polariscope.findings import Chart, Findings, Value, Values
+from polariscope.lab.store import Run
 from polariscope.measures.polarisation import variable_types
 from polariscope.measures.similarity import SimilarityMatrix, similarity_matrix
 from polariscope.report import figures
@@ -19,6 +22,7 @@ from polariscope.representation import represent
 from polariscope.subjects import Subject
 from polariscope.subjects.doors import subject_and_world, subjects_and_world
 from polariscope.subjects.layers import layer_names
+from polariscope.training.run import config_of
 from polariscope.worlds.given import Data
 from polariscope.worlds.world import World
 
@@ -222,9 +226,18 @@ def compare(
     The models are subjects, or anything that :func:`~polariscope.subjects.as_subject` can wrap: modules of any kind,
     runs by their id. Data is anything that :func:`~polariscope.worlds.given.as_world` takes; if one of the models is a
     run, the default is the data that the (first) run was trained on. ``untrained`` is the second model before its
-    training, if it is known: the similarity to it shows what data and architecture give without learning.
+    training, which a run knows: the similarity to it shows what data and architecture give without learning.
     """
+    if count < 2:
+        raise ValueError(f"--count (count= in Python) is {count}: at least 2 examples are needed")
+    if debiased and measure != "cka":
+        raise ValueError("--debiased (debiased= in Python) is for cka only")
     subjects, world = subjects_and_world([first, second], data)
+    runs = [subject.run for subject in subjects]
+    if data is None:
+        compared_world([run for run in runs if run is not None])
+    if untrained is None and runs[1] is not None:
+        untrained = untrained_model(runs[1])
     (first_layers, assumed_a), (second_layers, assumed_b) = (
         _looked_through(subject, world, count, seed, seed + 1 + number) for number, subject in enumerate(subjects)
     )
@@ -252,6 +265,22 @@ def compare(
         untrained=before,
     )
     return replace(comparison, notes=(*_why_samples_differ(comparison, first_layers, second_layers), *comparison.notes))
+
+
+def compared_runs(first: Run, second: Run, steps: tuple[int | None, int | None] = (None, None)) -> list[Subject]:
+    """The models of two runs, or their snapshots at steps, under titles that differ."""
+    runs = [first, second]
+    titles = distinct_titles(runs, steps)
+    return [run_subject(run, step, title) for run, step, title in zip(runs, steps, titles, strict=True)]
+
+
+def compared_world(runs: Sequence[Run]) -> World:
+    """The data that models of runs are compared on: that of the first run, if the others see data of the same shape."""
+    shapes = {run.id: tuple(config_of(run).world.shape) for run in runs}
+    if len(set(shapes.values())) > 1:
+        (one, a), (other, b) = shapes.items()
+        raise ValueError(f"the models see different data: {one} has shape {a}, {other} {b}")
+    return config_of(runs[0]).world
 
 
 def _chance(

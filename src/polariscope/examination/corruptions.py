@@ -10,13 +10,17 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from polariscope.examination.run_subjects import classifier_run, run_subject, shown_data
 from polariscope.findings import Chart, Column, Findings, Part, Records, Value, Values
 from polariscope.grammar import counted
+from polariscope.lab.holding import hold
+from polariscope.lab.store import Run, Store
 from polariscope.measures.corruption_error import corruption_error, group_means, mean_without, top_accuracy
 from polariscope.measures.measure import Undefined
 from polariscope.report import corruption_figures
@@ -371,6 +375,19 @@ def withstand(
         (*subjects[0].notes, *notes),
         float(classes.max() / len(index)),
     )
+
+
+def withstand_run(
+    run: Run | Path | str, data: Data | None = None, *, store: Store | Path | str = "runs", **asked: Any
+) -> Withstood:
+    """:func:`withstand` for the classifier of a run, on its held-out images or on other ``data``. The run records its
+    accuracy on its own images."""
+    run = classifier_run(run, store)
+    result = withstand(run_subject(run), shown_data(run, data), **asked)
+    if data is None:
+        with hold(run.path):
+            run.update(result={"accuracy": result.clean, "accuracy_corrupted": result.mean})
+    return result
 
 
 def _asked(suite: str, kinds: Sequence[str], severities: Sequence[int]) -> tuple[dict[str, str], tuple[int, ...]]:

@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from polariscope.documents import PICTURES
 from polariscope.examination.classifier_training import save_networks, train_classifier
 from polariscope.examination.diagnose import diagnose
 from polariscope.examination.diagnosis import Diagnosis, Form
@@ -33,6 +34,7 @@ from polariscope.worlds.world import World, sample_numbers, worlds
 
 BUILT_IN: dict[str, Any] = {"mlp": Perceptron, "lenet": LeNet, "alexnet": AlexNet}
 STEPS = 1000
+NOT_KEPT = "The weights before and after training are not kept: --out names a file; a folder would hold them."
 Heard = Callable[[str, float], None]
 
 
@@ -205,16 +207,21 @@ def diagnose_model(
     return replace(result, settings=settings, classes=class_names(task)), networks
 
 
-def new_run(result: Diagnosis, networks: dict[str, nn.Module], store: Store, out: Path | None) -> Run | None:
-    """A run for the diagnosis of a model that is not a run, with the networks that were trained for it. If ``out`` is
-    given, the networks are written there, and no run is made."""
-    run = None
+def keep_networks(
+    result: Diagnosis, networks: dict[str, nn.Module], store: Store, out: Path | None
+) -> tuple[Diagnosis, Run | None]:
+    """Keep the networks that were trained for a diagnosis: in a new run for it, or in the folder ``out``, and then no
+    run is made. If ``out`` is a file, they are not kept, which a note says."""
     if out is None:
         run = store.create(result.settings, f"kernel {Path(result.settings['model']).stem}", "kernel", status="done")
         run.update(result={"verdict": result.verdict, "cka": result.change.cka})
-    if networks:  # they can be diagnosed again, or used
-        save_networks(run.path if run is not None else Path(out or "."), **networks)
-    return run
+        save_networks(run.path, **networks)
+        return result, run
+    if networks and out.suffix in (".html", *PICTURES):
+        return replace(result, notes=[*result.notes, NOT_KEPT]), None
+    if networks:
+        save_networks(out, **networks)
+    return result, None
 
 
 def _diagnosed(

@@ -7,6 +7,7 @@ nothing.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -30,6 +31,8 @@ from polariscope.examination.robustness_card import (
     noise_gallery,
     quantile_gallery,
 )
+from polariscope.examination.run_subjects import classifier_run, run_subject, shown_data
+from polariscope.lab.store import Run, Store
 from polariscope.robustness.adversarial_noise import NoiseAttack, generator_distances
 from polariscope.robustness.attacks import Attack, Attacked, NoGradient, Norm, attacks, joined
 from polariscope.robustness.attacks.attacked import median_distance
@@ -41,7 +44,7 @@ from polariscope.robustness.bounds import Bounds, BoundSettings, NoBound, confro
 from polariscope.robustness.bounds import bounds as lower_bounds
 from polariscope.robustness.bounds.known import joined_bounds
 from polariscope.robustness.expectation import averaged, confirmed
-from polariscope.robustness.kept import KeptAttacks, Stored, examples_hash
+from polariscope.robustness.kept import KeptAttacks, Stored, examples_hash, weights_hash
 from polariscope.robustness.noise_distance import NoiseDistances, noise_distances
 from polariscope.robustness.rejection import Rejection, rejection
 from polariscope.robustness.suites import Budget, attack_suite, attack_title
@@ -57,11 +60,12 @@ from polariscope.robustness.trust import (
 from polariscope.subjects import Subject, as_subject
 from polariscope.subjects.doors import subject_and_world
 from polariscope.subjects.labelled import labelled_examples
+from polariscope.training.run import config_of
 from polariscope.worlds.given import Data
 from polariscope.worlds.targets import Examples, target_values
 from polariscope.worlds.views.corruptions import corrupt
 from polariscope.worlds.views.corruptions.suites import suite_named
-from polariscope.worlds.world import World, sample_numbers, to_tensor
+from polariscope.worlds.world import World, sample_numbers, to_tensor, worlds
 
 __all__ = [
     "NORM_NAMES",
@@ -199,6 +203,29 @@ def robustness(
         tuple({warning.name: warning for warning in warnings}.values()), skipped, x.cpu(), y.cpu().numpy(),
         _decided(subject, cards), seed, notes,
     )  # fmt: skip
+
+
+def robustness_run(
+    run: Run | Path | str,
+    data: Data | None = None,
+    *,
+    folder: Path | None = None,
+    store: Store | Path | str = "runs",
+    **asked: Any,
+) -> RobustnessCard:
+    """:func:`robustness` of the classifier of a run, on its held-out images or on other ``data``. Results of attacks
+    are kept in the run, or in another ``folder``."""
+    run = classifier_run(run, store)
+    subject, world = run_subject(run), shown_data(run, data)
+    identity = classifier_identity(subject, worlds.describe(config_of(run).world if data is None else world))
+    return robustness(subject, world, folder=folder or run.path / "attacks", identity=identity, **asked)
+
+
+def classifier_identity(subject: Subject, data: Mapping[str, Any], source: Path | None = None) -> dict[str, Any]:
+    """The identity under which results are kept: that of the weights, of the ``data`` as described and, for your own
+    classifier, of the source. Its output may change while its weights do not."""
+    identity = {"weights": weights_hash(subject), "data": data}
+    return identity | ({} if source is None else {"source": hashlib.sha256(source.read_bytes()).hexdigest()[:16]})
 
 
 def _check(only: Sequence[str], norms: Sequence[str], count: int) -> None:

@@ -16,7 +16,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from polariscope.examination.generalise import generalise
+from polariscope.examination.generalise import Generalisation, generalise
 from polariscope.findings import Chart, Column, Findings, Part, Records
 from polariscope.registry import nearest
 from polariscope.report import figures
@@ -139,6 +139,19 @@ class TransferMatrix(Tabular):
     """Differences up to this count as none."""
     made_of: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """The models whose biases a model combines."""
+
+    @classmethod
+    def of(
+        cls,
+        results: Mapping[str, Sequence[Generalisation]],
+        scenarios: Sequence[str],
+        biases: Biases,
+        tolerance: float = 0.0,
+    ) -> TransferMatrix:
+        """The scores of several models, each with a result for every scenario; the first model is the plain one."""
+        scores = np.array([[result.score for result in row] for row in results.values()])
+        models = tuple(results)
+        return cls(models, tuple(scenarios), scores, models[0], biases.own, tolerance, biases.made_of)
 
     def __post_init__(self) -> None:
         if self.scores.shape != (len(self.models), len(self.scenarios)) or not np.isfinite(self.scores).all():

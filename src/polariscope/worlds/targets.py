@@ -143,6 +143,11 @@ class Task(View):
         return (positions / [max(factor.size - 1, 1) for factor in factors]).astype(np.float32)
 
 
+def class_task(world: World, factor: str | None = None) -> World:
+    """A world with a class to predict: the named factor, else the target that the world has, else the usual factor."""
+    return world if factor is None and inside(world, Targeted) is not None else Task(world, factor or "")
+
+
 def targets_of(world: World) -> tuple[Target, ...]:
     """The targets of a world: its own, those of a world inside it, or the default task."""
     named = inside(world, Targeted)
