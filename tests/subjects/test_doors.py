@@ -115,7 +115,7 @@ def test_an_estimator_fitted_on_bytes_is_not_given_brightnesses(dots) -> None:
     for estimator in (PCA(3), make_pipeline(StandardScaler(), PCA(3))):
         with pytest.raises(ValueError, match=r"fit it on images / 255, or give a function that scales"):
             examine(estimator.fit(bytes_), dots, count=64)
-    with pytest.raises(TypeError, match="TSNE has no transform for given observations: give its codes as an array"):
+    with pytest.raises(TypeError, match="TSNE has no transform for new observations: give its codes as an array"):
         as_subject(TSNE())
 
 

@@ -27,12 +27,12 @@ def foreign(name: str):
     [
         ("SampledDeviations", "mean, std", "the samples that the model draws spread as this role predicts."),
         ("SampledLogDeviations", "mean, logstd", "the samples that the model draws"),
-        ("DecodedVariances", "mean, var", "the samples that the model draws itself"),
+        ("DecodedVariances", "mean, var", "the samples that the model draws"),
         ("NamedDeviations", "mean, std", "so its return statement calls them (mu, sigma)."),
         ("NamedVariances", "mean, logvar", "calls them (fc_mu, fc_var), and no variance is negative. If not, declare"),
         ("Pair", "mean, logvar", "the second has the values of log-variances, negative or near 0. If not, declare it"),
         ("SampleFirst", "sample, mean, logvar", "the sample spreads around the mean as this role predicts."),
-        ("SampleLast", "mean, logvar, sample", "the sample lies about the mean as widely as that says."),
+        ("SampleLast", "mean, logvar, sample", "the sample spreads around the mean as this role predicts."),
         ("RestingSample", "sample, mean, logvar", "the sample is the mean itself, and the second has the values"),
     ],
 )

@@ -279,7 +279,7 @@ def test_grey_images_through_convolutions_that_are_flattened_by_view(dots) -> No
 
 def test_forward_encodes_only_where_it_gives_a_posterior_and_nothing_was_declared(dots) -> None:
     found = examine(foreign("Unbound"), dots, count=64)
-    assert any(n.startswith("What encodes is forward, since it gives a mean with a variance") for n in found.notes)
+    assert any(n.startswith("What encodes is forward, since it returns a mean with a variance") for n in found.notes)
     declared = represent(as_subject(foreign("Unbound"), encode="encoder"), dots, count=64)
     assert declared.mean.shape == (64, 6)
     assert represent(foreign("Features"), dots, count=64).mean.shape == (64, 6)
@@ -319,7 +319,7 @@ def test_a_code_without_variance_has_no_columns_for_it_and_a_long_one_is_cut(dot
     assert main(["examine", f"{source}:pixels", *words]) == 0
     out = capsys.readouterr().out
     header = next(line for line in out.splitlines() if "no." in line)
-    assert header.split() == ["no.", "Type", "mean", "var", "tells", "about"]  # nothing beyond chance has a share
+    assert header.split() == ["no.", "Type", "mean", "var", "factor"]  # nothing beyond chance has a share
     assert "and 34 more" in out
     page = (tmp_path / "report.html").read_text()
     assert "on 64 examples" in page

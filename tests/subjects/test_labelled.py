@@ -58,7 +58,7 @@ def test_bad_examples_are_refused(x: object, y: object, error: type[Exception], 
 
 def test_a_classifier_that_gives_nan_is_refused() -> None:
     broken = as_subject(lambda x: x.flatten(1)[:, :3] / 0 * 0, name="broken")
-    with pytest.raises(ValueError, match="broken gives NaN in place of a score for 2 of 2 observations"):
+    with pytest.raises(ValueError, match="broken returns NaN instead of a score for 2 of 2 observations"):
         broken.scores(GREY)
     with pytest.raises(ValueError, match="NaN"):
         labelled_examples(broken, GREY, [0, 1])
