@@ -13,18 +13,17 @@ from polariscope.command import word_meant
 from polariscope.findings import Findings
 from polariscope.lab.run_documents import keep_findings
 from polariscope.lab.store import Run, Store
-from polariscope.mapping.evaluation import MapEvaluation, evaluate_map, mapped_for
+from polariscope.mapping.evaluation import MapEvaluation
 from polariscope.mapping.filters import ObjectFilter
 from polariscope.mapping.scene_maps import MapHow, MapResult, map_scenes, read_how
-from polariscope.mapping.scenes import SceneFiles, SceneFolder, scene_of
-from polariscope.mapping.tiles import RasterTiles, tiles_inside
+from polariscope.mapping.scenes import SceneFiles, SceneFolder
 from polariscope.mapping.training import MapTraining, TrainedMap, train_map
 from polariscope.mapping.trends import map_trend
+from polariscope.mapping.whole import WholeMap, evaluate_run, labelled_elsewhere, scenes_at
 from polariscope.nets.unet import Padding
 from polariscope.printable import say
 from polariscope.report.terminal import answer
 from polariscope.training.config import TrainingConfig
-from polariscope.training.run import config_of
 
 HELP = """usage: polariscope map ACTION [options]
 
@@ -132,7 +131,9 @@ def _apply(arguments: list[str]) -> int:
     words = _help("apply RUN IMAGE|FOLDER ...", "Maps images of any size. If killed, run it again to continue.")
     options = parse(options_type([*MAPPING, *LAYERS, RUNS, OUT, JSON], words), arguments, "map apply")
     run = _run(name, options, "map apply RUN IMAGE")
-    scenes = _scenes(places, options, run)
+    if not places:
+        raise ValueError("which images? polariscope map apply RUN IMAGE or FOLDER")
+    scenes = scenes_at(places, run, layers=options.layers, area=options.area, pixel=options.pixel)
     result = _mapped(run, scenes, options)
     return _said(result.findings(), run, "map-apply", options)
 
@@ -144,9 +145,7 @@ def _evaluate(arguments: list[str]) -> int:
     )
     options = parse(options_type([*AS_MAPPED, RUNS, OUT, JSON], words), arguments, "map evaluate")
     run = _run(name, options, "map evaluate RUN")
-    own = tiles_inside(config_of(run).world)
-    other = None if folder is None else dataclasses.replace(own, path=folder, keep="all", classes=own.legend.names)
-    evaluation, _ = _evaluated(run, other, options)
+    evaluation = _evaluated(run, options, tiles=None if folder is None else labelled_elsewhere(run, folder))
     return _said(evaluation.findings(), run, "map-evaluate", options)
 
 
@@ -155,9 +154,8 @@ def _trend(arguments: list[str]) -> int:
     words = _help("trend RUN FOLDER", "Computes areas over the years of the images in FOLDER, with intervals.")
     options = parse(options_type([*AS_MAPPED, RUNS, OUT, JSON], words), arguments, "map trend")
     run = _run(name, options, "map trend RUN FOLDER")
-    scenes = _scenes([_given(folder, "map trend RUN FOLDER")], options, run)
-    result = _mapped(run, scenes, options)
-    evaluation, _ = _evaluated(run, None, options, result)
+    result = _mapped(run, scenes_at([_given(folder, "map trend RUN FOLDER")], run), options)
+    evaluation = _evaluated(run, options, also=result)
     found = map_trend(result, evaluation, _maps(run, options))
     return _said(found.findings(_page(run, "map-trend", options)), run, "map-trend", options)
 
@@ -173,24 +171,8 @@ def _all(arguments: list[str]) -> int:
     run = trained.run
     scenes = list(SceneFolder(Path(place), options.field, options.pixel).scenes)
     result = _mapped(run, scenes, options)
-    evaluation, _ = _evaluated(run, None, options, result)
-    page = _page(run, "map", options)
-    try:
-        trends = map_trend(result, evaluation, _maps(run, options))
-    except ValueError as error:
-        trends, lack = None, str(error)
-    parts = [
-        *(trends.parts(page) if trends else []),
-        *result.parts(),
-        *evaluation.parts(),
-        *trained.findings().parts,
-    ]
-    notes = [*(trends.notes if trends else [f"No trend was computed: {lack}."]), *evaluation.notes,
-             *trained.findings().notes]  # fmt: skip
-    headline = f"{trends.headline if trends else ''} {evaluation.headline}".strip()
-    findings = Findings(f"Map of {Path(place).name}", headline, parts, notes,
-                        {"run": run.id, "maps": str(_maps(run, options))}, settings=run.config)  # fmt: skip
-    return _said(findings, run, "map", options)
+    whole = WholeMap.of(trained, result, _evaluated(run, options, also=result), _maps(run, options))
+    return _said(whole.findings(f"Map of {Path(place).name}", _page(run, "map", options)), run, "map", options)
 
 
 def _example(arguments: list[str]) -> int:
@@ -248,23 +230,6 @@ def _how(run: Run, options: Any) -> MapHow:
     return dataclasses.replace(known, **chosen)
 
 
-def _scenes(places: list[str], options: Any, run: Run) -> list[SceneFiles]:
-    if not places:
-        raise ValueError("which images? polariscope map apply RUN IMAGE or FOLDER")
-    scenes: list[SceneFiles] = []
-    layers = getattr(options, "layers", ())
-    own = tiles_inside(config_of(run).world)
-    for place in map(Path, places):
-        if place.is_dir():
-            pixel = getattr(options, "pixel", None) or own.pixel
-            scenes += SceneFolder(place, own.field, pixel).scenes
-        else:
-            scenes.append(
-                scene_of(place, None, layers, getattr(options, "area", None), getattr(options, "pixel", None))
-            )
-    return scenes
-
-
 def _maps(run: Run, options: Any) -> Path:
     return Path(options.out) / "maps" if options.out is not None else run.path / "maps"
 
@@ -278,16 +243,9 @@ def _mapped(run: Run, scenes: list[SceneFiles], options: Any) -> MapResult:
         return map_scenes(run, scenes, _maps(run, options), _how(run, options), tell)
 
 
-def _evaluated(
-    run: Run, other: RasterTiles | None, options: Any, result: MapResult | None = None
-) -> tuple[MapEvaluation, MapResult]:
-    own = tiles_inside(config_of(run).world)
+def _evaluated(run: Run, options: Any, **asked: Any) -> MapEvaluation:
     with shares(quiet=options.json) as tell:
-        labelled = mapped_for(run, other or own, _maps(run, options), _how(run, options), tell)
-    known = {one.scene.image.resolve() for one in labelled.maps}
-    more = [one for one in (result.maps if result else ()) if one.scene.image.resolve() not in known]
-    together = dataclasses.replace(labelled, maps=[*labelled.maps, *more])
-    return evaluate_map(run, together, other), together
+        return evaluate_run(run, _maps(run, options), _how(run, options), tell=tell, **asked)
 
 
 def _said(findings: Findings, run: Run, kind: str, options: Any) -> int:

@@ -21,14 +21,15 @@ from polariscope.report.terminal import answer
 from polariscope.robustness.attacks import NORMS
 from polariscope.robustness.suites import Budget
 
-HELP = """polariscope robustness RUN [options], or polariscope robustness FILE.py:NAME DATA [options]
+HELP = """polariscope robustness RUN [DATA] [options], or polariscope robustness FILE.py:NAME DATA [options]
 
 Measures how robust a classifier is to corruptions, to noise, and to attacks in three norms, with lower bounds where
 they are known and warnings where attacks cannot be trusted. 'polariscope corruptions' measures corruptions alone.
 
-RUN was trained with --objective classify, and is tested on held-out images. FILE.py:NAME is your own classifier: an
-nn.Module, a class or function without arguments that makes one, or a function from images to scores. DATA is a labelled
-world, or a file of images with labels. Results of attacks are stored, so the command continues where it stopped."""
+RUN was trained with --objective classify, and is tested on held-out images, or on DATA. FILE.py:NAME is your own
+classifier: an nn.Module, a class or function without arguments that makes one, or a function from images to scores.
+DATA is a labelled world, or a file of images with labels; --data DATA is the same. Results of
+attacks are stored, so the command continues where it stopped."""
 EXTRA = [
     ("only", flag(str, f"Questions to answer, separated by commas: {', '.join(QUESTIONS)}."), ",".join(QUESTIONS)),
     ("norms", flag(str, f"Norms of the attacks, separated by commas: {', '.join(NORMS)}."), "l2,linf,l0"),
