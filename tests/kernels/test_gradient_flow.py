@@ -377,6 +377,6 @@ def test_bad_nets_are_refused():
         MeanFieldNet(torch.ones(3, 2))
     with pytest.raises(ValueError, match="positive"):
         MeanFieldNet.draw(0, 5, 0)
-    with pytest.raises(ValueError, match="nothing to train"):
+    with pytest.raises(ValueError, match="cannot be trained"):
         ModuleNet.of(nn.Identity())
     assert misclassified([1.0, 0.0], [1, 1]) == 0.5

@@ -236,7 +236,7 @@ def test_kernels_are_homogeneous_without_biases():
         (lambda: Stack((Dense(),)).kernels(torch.ones(3)), "inputs need shape"),
         (lambda: Residual((Dense(), Relu())), "end in a Dense or Conv"),
         (lambda: Conv(4, padding="same"), "odd size"),
-        (lambda: Stack((Residual((Conv(3),)), Flatten())).kernels(images(1)), "maps of one size"),
+        (lambda: Stack((Residual((Conv(3),)), Flatten())).kernels(images(1)), "maps of the same size"),
     ],
 )
 def test_what_has_no_limit_is_refused_in_a_sentence(wrong, sentence):

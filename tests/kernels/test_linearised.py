@@ -210,7 +210,7 @@ def test_accuracy_of_many_outputs_and_of_one():
 @pytest.mark.parametrize(
     ("wrong", "sentence"),
     [
-        (lambda: linearise(nn.Linear(2, 1).requires_grad_(False)), "nothing to linearise"),
+        (lambda: linearise(nn.Linear(2, 1).requires_grad_(False)), "cannot be linearised"),
         (lambda: solve_exactly(linearise(nn.Linear(2, 1)), torch.ones(3, 2), torch.ones(3)), "shape of the outputs"),
         (lambda: solve_exactly(linearise(nn.Linear(2, 1)), torch.ones(3, 2), torch.ones(3, 1), space="dual"), "space"),
         (

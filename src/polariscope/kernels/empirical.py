@@ -1,12 +1,12 @@
 """Tangent kernels of finite networks: Θ(x, x') = ∇f(x) ∇f(x')ᵀ, for any ``nn.Module`` that treats inputs one by one.
 
-The Jacobian of n inputs, C outputs and p parameters is almost never wanted whole. Three routes avoid it:
+The whole Jacobian of n inputs, C outputs and p parameters is almost never needed. Three routes avoid it:
 
 - "contraction": Jacobians of a block of inputs at a time, multiplied with those of another block;
 - "vector": a vector-Jacobian product followed by a Jacobian-vector product, one pair (input, output) a column;
 - "structured": layer by layer. The gradient of a dense layer is the outer product of its input a and the cotangent g of
   its output, so its kernel is (a·a' + 1)(g·g') and the gradient is never formed. A convolution's filters are shared by
-  all positions, hence few: their gradients per input are formed. Parameters elsewhere go by contraction.
+  all positions, hence few: their gradients per input are formed. Other parameters use the contraction.
 
 "auto" counts multiplications and takes the cheaper of the last two. (Spec 000, sections 3.5 and 7.8; the routes are
 those of Novak, Sohl-Dickstein and Schoenholz, "Fast finite width neural tangent kernel", 2022.)
@@ -38,9 +38,9 @@ ROUTES = ("auto", "contraction", "vector", "structured")
 MEMORY = 2**28
 """Bytes of factors (or Jacobians) of one block of inputs; two blocks are held at a time."""
 TILE = 1024
-"""Rows and columns of a matrix product: what it adds up stays in the cache while the layers are gone through."""
+"""Rows and columns of a matrix product: its sums stay in the cache while the layers are processed."""
 BATCH = 256
-"""Inputs in one forward and backward pass, whose activations are larger than the factors that are kept."""
+"""Inputs in one forward and backward pass, whose activations are larger than the stored factors."""
 
 
 class Factor(NamedTuple):
@@ -78,9 +78,9 @@ def tangent_kernel(
     ============  ===================  ===========================================================================
 
     Only parameters that require gradients count. ``out`` receives the kernel if it is given: a tensor over a
-    ``numpy.memmap`` holds kernels larger than the memory. ``memory`` bounds the bytes of the factors of one block of
-    inputs, and ``tell`` hears after each which share of the kernel is there. :func:`as_matrix` turns a full kernel into
-    the ``(n1 C, n2 C)`` matrix.
+    ``numpy.memmap`` holds kernels larger than memory. ``memory`` bounds the bytes of the factors of one block of
+    inputs, and ``tell`` is called after each block with the finished share of the kernel. :func:`as_matrix` turns a
+    full kernel into the ``(n1 C, n2 C)`` matrix.
 
     >>> model = nn.Linear(3, 2)
     >>> x = torch.eye(3)
@@ -119,9 +119,9 @@ def tangent_blocks(
     *,
     memory: int = MEMORY,
 ) -> Iterator[tuple[slice, slice, Tensor]]:
-    """The kernel in blocks (rows, columns, block), for kernels that are used as they come and never held whole.
+    """The kernel in blocks (rows, columns, block), for kernels that are never in memory as a whole.
 
-    Without ``x2`` only blocks on and above the diagonal come; those below are their transposes.
+    Without ``x2`` only blocks on and above the diagonal are returned; those below are their transposes.
     """
     _check(model, x1, x2, kind, route)
     gradients = _Gradients(model, x1[:1], kind)
@@ -472,7 +472,7 @@ def _check(model: nn.Module, x1: Tensor, x2: Tensor | None, kind: str, route: st
         outputs = model(x1[:1])
     if outputs.ndim != 2 or len(outputs) != 1:
         raise ValueError(
-            f"the model needs outputs (n, C) for a batch of n inputs; for 1 it gave {tuple(outputs.shape)}"
+            f"the model needs outputs (n, C) for a batch of n inputs; for 1 it returned {tuple(outputs.shape)}"
         )
     if not torch.isfinite(outputs).all():
         raise ValueError("the model's output is NaN or infinite")

@@ -21,7 +21,7 @@ from polariscope.kernels.gram import gram, mirror_
 
 FloatArray = NDArray[np.float64]
 Coefficients = Callable[[Tensor, slice], Tensor]
-"""What each example of a slice contributes to the gradient, given the outputs there; zero for those that are fitted."""
+"""The contribution of each example of a slice to the gradient, given its output; zero for fitted examples."""
 Informative = int | ArrayLike
 """The directions the labels depend on: the first k coordinates, or an orthonormal basis ``(d, k)`` of them."""
 
@@ -144,7 +144,7 @@ class MeanFieldNet:
         return gram(self.activations(x1), None if x2 is None else self.activations(x2)).div_(self.width)
 
     def tangent_kernel(self, x1: ArrayLike | Tensor, x2: ArrayLike | Tensor | None = None) -> Tensor:
-        """h Θ(x, x') = h ∂f(x)·∂f(x') in closed form; the factor h gives it a limit at infinite width.
+        """h Θ(x, x') = h ∂f(x)·∂f(x') in closed form; with the factor h it has a limit at infinite width.
 
         (1/h) Σ σ(a) σ(a') + (1/h) Σ β² σ'(a) σ'(a') (x·x'/d + 1).
         """
@@ -164,7 +164,7 @@ class MeanFieldNet:
         return math.sqrt((self.dimension - count) / count * ratio.item())
 
     def blocks(self, count: int) -> list[slice]:
-        """Slices of so many inputs that the activations of each stay in the cache."""
+        """Slices of inputs whose activations fit in the cache."""
         step = max(1, BLOCK // self.width)
         return [slice(start, start + step) for start in range(0, count, step)]
 
@@ -178,10 +178,10 @@ class ModuleNet:
 
     @classmethod
     def of(cls, module: nn.Module) -> Self:
-        """The module at its present parameters, those that require gradients."""
+        """The module at its current parameters that require gradients."""
         trained = [p.detach().flatten() for p in module.parameters() if p.requires_grad]
         if not trained:
-            raise ValueError("no parameter of the module requires gradients, so there is nothing to train")
+            raise ValueError("no parameter of the module requires gradients, so it cannot be trained")
         return cls(module, torch.cat(trained))
 
     @property
@@ -222,7 +222,7 @@ class ModuleNet:
     def _outputs(self, x: Tensor) -> Tensor:
         result: Tensor = functional_call(self.module, self.parameters(), (x,))
         if result.shape not in ((len(x),), (len(x), 1)):
-            raise ValueError(f"the flow needs a module with one output; this one gives {tuple(result.shape)}")
+            raise ValueError(f"the flow needs a module with one output; this one returns {tuple(result.shape)}")
         return result.flatten()
 
 

@@ -1,10 +1,10 @@
 """Learning with a fixed kernel: the lazy limit, and the quality of a trained network's kernel.
 
 The hinge loss flows in function space, Ḟ = (1/p) K c with c = y 1[yF < 1], from F = 0 until every example has yF ≥ 1;
-its dual coefficients say what F is anywhere else. The kernel may be that of a net at its start or end, full or of the
-last layer, that of infinite width, or a Laplace kernel. A hard-margin machine and a logistic regression are the minima
-that the same kernel has for their losses. Learning with the kernel of a *trained* net needs examples that
-did not train it. (Spec 004, sections 3.1, 4.3 and 4.5.)
+its dual coefficients give F at any other input. The kernel may be that of a net before or after training, full or of
+the last layer, that of infinite width, or a Laplace kernel. A hard-margin machine and a logistic regression are the
+minima of their losses with the same kernel. Learning with the kernel of a *trained* net needs examples that did not
+train it. (Spec 004, sections 3.1, 4.3 and 4.5.)
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Method = Literal["flow", "svc", "logistic"]
 ROWS = 2048
 """Inputs whose kernel with all examples is held at a time."""
 STEPS = 200_000
-"""Enough for full-rank kernels; one of low rank, such as a trained last layer's, may not separate the labels at all."""
+"""Enough for full-rank kernels; a kernel of low rank, such as a trained last layer's, may not separate the labels."""
 
 INFINITE_WIDTH = Stack((Dense(1.0, 1.0), Relu(), Dense(2.0)))
 """The limit of :class:`MeanFieldNet` at its start: ``ntk`` of h Θ, ``nngp`` of the last-layer kernel."""
@@ -102,7 +102,7 @@ def laplace(scale: float) -> Kernel:
 class Fit:
     """F = Σ ``dual`` K(·, x) + ``intercept``, its ``outputs`` at the examples, and how many of them have yF < 1.
 
-    ``time`` is that of the flow Ḟ = (1/p) K c, after ``steps``; both are 0 for the other ways to learn.
+    ``time`` is the time of the flow Ḟ = (1/p) K c, after ``steps``; both are 0 for the other methods.
     """
 
     dual: FloatArray
@@ -116,8 +116,8 @@ class Fit:
 def hinge_flow(gram: ArrayLike | Tensor, y: ArrayLike, change: float = 0.1, steps: int = STEPS) -> Fit:
     """Gradient flow of the hinge loss with the kernel matrix ``gram``, in Euler steps that change F by ``change``.
 
-    Velocities change only where an example becomes active or ceases to be, so that a step costs the columns of those.
-    :attr:`Fit.active` says how many examples are not fitted yet if ``steps`` were not enough.
+    Velocities change only when an example becomes active or inactive, so a step costs the columns of these examples.
+    :attr:`Fit.active` is the number of examples that are not fitted if ``steps`` were not enough.
 
     >>> fit = hinge_flow(np.eye(2), [1, -1], change=0.25)
     >>> fit.dual.tolist(), fit.active
@@ -163,10 +163,10 @@ def hard_margin(gram: ArrayLike | Tensor, y: ArrayLike, penalty: float = 1e6) ->
 
 
 def logistic_regression(gram: ArrayLike | Tensor, y: ArrayLike, ridge: float = 1.0) -> Fit:
-    """The minimiser of Σ log(1 + exp(−yF)) + ½ ``ridge`` ‖F‖², the norm being that of the kernel's Hilbert space.
+    """The minimiser of Σ log(1 + exp(−yF)) + ½ ``ridge`` ‖F‖², with the norm of the kernel's Hilbert space.
 
-    No loss needs more than the kernel: by the representer theorem F = Σ dual K(·, x), whatever features are behind K,
-    and here dual = y / (1 + exp(yF)) / ridge at the minimum. (Spec 000, section 2.4.)
+    The kernel is sufficient for any loss: by the representer theorem F = Σ dual K(·, x), for any features of K, and
+    here dual = y / (1 + exp(yF)) / ridge at the minimum. (Spec 000, section 2.4.)
 
     >>> fit = logistic_regression(np.eye(2), [1, -1])
     >>> (fit.dual * (1 + np.exp(np.abs(fit.outputs)))).round(6).tolist()

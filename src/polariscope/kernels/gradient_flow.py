@@ -1,11 +1,11 @@
 """Gradient flow between the lazy and the feature regime: a wide one-hidden-layer net on the hinge loss.
 
-What is trained is F = α (f − f₀), where f is one of :mod:`polariscope.kernels.flow_nets`. With a
-small output scale α the hidden weights must grow to fit anything, and turn towards what the labels depend on; with a
-large one they hardly move, and the net is a kernel machine (:mod:`polariscope.kernels.frozen`). The flow is integrated
-by explicit Euler steps of the full gradient, as long as a bound on the change of F allows. Any ``nn.Module`` with one
-output can be put in the net's place. (Spec 004, section 3; Paccolat, Petrini, Geiger, Tyloo and Wyart, "Compressing
-invariant manifolds in neural nets", 2021.)
+The trained function is F = α (f − f₀), where f is one of :mod:`polariscope.kernels.flow_nets`. With a small output
+scale α the hidden weights must grow to fit the labels, and turn towards the informative directions; with a large one
+they hardly move, and the net is a kernel machine (:mod:`polariscope.kernels.frozen`). The flow is integrated by
+explicit Euler steps of the full gradient, as long as a bound on the change of F allows. Any ``nn.Module`` with one
+output can replace the net. (Spec 004, section 3; Paccolat, Petrini, Geiger, Tyloo and Wyart, "Compressing invariant
+manifolds in neural nets", 2021.)
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ class Flow:
 
     A step is taken if no F changes by more than ``change`` (``early_change`` before t*), else shortened and tried
     again; it grows by a tenth where the change was below half the bound. Before t*, when weights grow exponentially, it
-    stays below ``longest`` (in the net's time unit). After t*, ``momentum`` averages the gradient over the last
-    1/(1 − momentum) steps. Training ends when every yF ≥ 1, at t* if ``until`` says so, or after ``steps``.
+    stays below ``longest`` (in the net's time unit). After t*, ``momentum`` averages the gradient over the last 1/(1 −
+    momentum) steps. Training ends when every yF ≥ 1, at t* if ``until`` is "t_star", or after ``steps``.
 
     t* is the first time at which the share ``fitted`` of examples has yF > 1.
     """
@@ -146,8 +146,8 @@ def train_flow(
 ) -> Training:
     """Train ``net`` by gradient flow on the examples ``x`` with labels ``y`` (-1 or +1).
 
-    ``informative`` directions, if given, are those Λ is followed in. Every ``every`` steps (and at t* and the end) a
-    row of the history is recorded, with the error on ``test``, which costs a pass over it.
+    Λ is recorded for the ``informative`` directions, if given. Every ``every`` steps (and at t* and the end) a row of
+    the history is recorded, with the error on ``test``, which costs a pass over it.
 
     >>> x = np.array([[-1.0], [1.0]])
     >>> done = train_flow(MeanFieldNet.draw(1, 50, seed=0), x, [-1, 1], Flow(alpha=1.0))
@@ -160,7 +160,7 @@ def train_flow(
     if not torch.isfinite(inputs).all():
         raise ValueError("the inputs contain NaN or infinity; clean the data first")
     if every < 1:
-        raise ValueError(f"the history is recorded every so many steps, at least 1; got {every}")
+        raise ValueError(f"every is the number of steps between two rows of the history, at least 1; got {every}")
 
     # Where F = 0 every example is active. The same routine gives f₀, so that F starts at exactly zero.
     initial, gradient = net.pull(inputs, lambda _, rows: labels[rows] / len(labels))
@@ -330,11 +330,11 @@ def rotation_gap(
     alpha: float = 1.0,
     seed: int = 0,
 ) -> float:
-    """How far an optimiser is from rotation invariance: relative difference of weights trained on rotated data.
+    """Deviation of an optimiser from rotation invariance: relative difference of weights trained on rotated data.
 
     A net is trained on ``x``, and its copy with rotated hidden weights on equally rotated x. Gradient descent commutes
-    with rotations, so that the difference is rounding (1e-12); methods that scale each parameter by itself, such as
-    Adam or sign descent, prefer the axes and give order 1. (Spec 004, section 6.7.)
+    with rotations, so the difference is rounding (1e-12); methods that scale each parameter separately, such as Adam or
+    sign descent, prefer the axes and differ by order 1. (Spec 004, section 6.7.)
 
     >>> x = np.random.default_rng(0).standard_normal((30, 3))
     >>> rotation_gap(lambda p: torch.optim.SGD(p, lr=5.0), x, np.sign(x[:, 0])) < 1e-12

@@ -1,7 +1,7 @@
 """Gram matrices that are symmetric to the last bit, on any machine.
 
-A matrix product promises nothing of the sort: whether (AAᵀ)ᵢⱼ and (AAᵀ)ⱼᵢ are summed in the same order is up to the
-processor. A set with itself is therefore multiplied once, above the diagonal, and mirrored.
+A matrix product does not guarantee this: the processor decides whether (AAᵀ)ᵢⱼ and (AAᵀ)ⱼᵢ are summed in the same
+order. A set with itself is therefore multiplied once, above the diagonal, and mirrored.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from torch import Tensor
 
 TILE = 1024
-"""Rows of a product, or side of a square that is mirrored, at a time: what is worked on stays in the cache."""
+"""Rows of a product, or side of a mirrored square, that fit in the cache."""
 
 
 def gram(first: Tensor, second: Tensor | None = None) -> Tensor:
@@ -30,7 +30,7 @@ def gram(first: Tensor, second: Tensor | None = None) -> Tensor:
 
 
 def mirror_(matrix: Tensor) -> Tensor:
-    """Overwrite what lies below the diagonal of ``(..., n, n)`` by what lies above it; the matrix itself comes back.
+    """Overwrite the lower triangle of ``(..., n, n)`` with the upper one, in place; returns the matrix.
 
     >>> import torch
     >>> mirror_(torch.tensor([[1.0, 2.0], [2.5, 3.0]])).tolist()

@@ -6,7 +6,7 @@ pairs of inputs through them (:mod:`polariscope.kernels.moments`; Spec 000, sect
 underlying standard normal parameters.
 
 Images need the covariance of every position with every other as soon as positions are averaged by pooling, and of equal
-positions only otherwise. The second is much cheaper; the stack finds out which of the two it needs.
+positions only otherwise. The second is much cheaper; the stack determines which of the two it needs.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class Stack:
         """NNGP and NTK of all pairs of ``x1`` and ``x2`` (or of ``x1`` with itself, each pair once).
 
         Inputs are vectors ``(n, d)`` or images ``(n, channels, height, width)``. ``dtype`` is that of the recursion:
-        near a right angle's end arccos loses half the digits, so float32 is good to about 1e-3 only.
+        arccos loses half of the digits near its ends, so float32 is accurate only to about 1e-3.
         """
         first = self._input(x1, dtype)
         var1, own = self._diagonal(first)

@@ -56,8 +56,8 @@ class Flatten:
 class Residual:
     """The sum of a branch and a shortcut (by default the input itself).
 
-    The branch must end in weights of its own: its outputs then have mean zero whatever the shortcut is, and the moments
-    of the two simply add up.
+    The branch must end in weights of its own: its outputs then have mean zero for any shortcut, and the moments of the
+    two add up.
     """
 
     branch: tuple[Layer, ...]
@@ -75,7 +75,7 @@ Layer = Dense | Conv | AveragePool | Flatten | Residual | Activation
 
 
 def every_layer(layers: Sequence[Layer]) -> Iterator[Layer]:
-    """Layers in order, those inside of residual blocks too."""
+    """Layers in order, including those inside residual blocks."""
     for layer in layers:
         yield layer
         if isinstance(layer, Residual):

@@ -1,7 +1,7 @@
 """Learning curves: the error against the number of examples, over seeds, and the exponent of its power law.
 
-Errors and amplification factors have heavy tails over data sets, so what is fitted is the median over seeds (of data
-and initialisation alike), with a bootstrap over the seeds for its confidence. (Spec 004, sections 5.2 and 12.)
+Errors and amplification factors have heavy tails over data sets, so the median over seeds (of data and initialisation)
+is fitted, with a bootstrap over the seeds for its interval. (Spec 004, sections 5.2 and 12.)
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def learning_curves(
     rows = list(run(_Pair(experiment), [(size, seed) for size in sizes for seed in seeds]))
     names = list(rows[0])
     if any(list(row) != names for row in rows):
-        raise ValueError(f"every run of a learning curve needs the same names; the first gave {', '.join(names)}")
+        raise ValueError(f"every run of a learning curve needs the same names; the first has {', '.join(names)}")
     table = np.array([[row[name] for name in names] for row in rows], dtype=np.float64)
     cube = table.reshape(len(sizes), len(seeds), len(names))
     return {name: LearningCurve(np.array(sizes), cube[:, :, i]) for i, name in enumerate(names)}

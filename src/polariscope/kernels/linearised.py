@@ -1,7 +1,7 @@
 """Linearised networks: f_lin(x, u) = f(x, ω₀) + ∇f(x, ω₀) u, trained like their originals or solved exactly.
 
-The features ∇f(x, ω₀) are random and stay fixed, so what a linearised network cannot do shows what learning features is
-worth. It starts as the same function as its original, at u = 0, and :func:`descend` gives both the same mini-batches
+The features ∇f(x, ω₀) are random and stay fixed, so the gap to a linearised network shows the benefit of learning
+features. It starts as the same function as its original, at u = 0, and :func:`descend` gives both the same mini-batches
 for the same seed. Weight decay acts on u. (Spec 000, sections 3.5 and 7.2; Samarin 2022.)
 """
 
@@ -39,7 +39,7 @@ class Linearised(nn.Module):
         self.__dict__["original"] = copy.deepcopy(model)
         self.names = [name for name, p in model.named_parameters() if p.requires_grad]
         if not self.names:
-            raise ValueError("no parameter of the model requires gradients, so there is nothing to linearise in")
+            raise ValueError("no parameter of the model requires gradients, so the model cannot be linearised")
         self.displacements = nn.ParameterList(torch.zeros_like(self._start()[name]) for name in self.names)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -160,9 +160,9 @@ def solve_exactly(
 class Descent:
     """Stochastic gradient descent on the squared error, summed over outputs and averaged over the batch.
 
-    The seed fixes the mini-batches, so that a network and its linearisation see the same ones; what does not fill a
-    batch waits for the next epoch. ``drop_every`` epochs the rate is multiplied by ``drop``. A batch of 0 takes all
-    data.
+    The seed fixes the mini-batches, so that a network and its linearisation see the same ones; a rest that does not
+    fill a batch waits for the next epoch. Every ``drop_every`` epochs the rate is multiplied by ``drop``. A batch of 0
+    takes all data.
     """
 
     rate: float = 0.1
@@ -220,7 +220,8 @@ class History:
 def descend(
     model: nn.Module, x: Tensor, y: Tensor, how: Descent, probe: Tensor | None = None, every: int = 1
 ) -> History:
-    """Train a network, linearised or not; ``probe`` inputs are looked at before each ``every``-th step and at last."""
+    """Train a network, linearised or not; ``probe`` inputs are evaluated before each ``every``-th step and at the
+    end."""
     world, objective, config = Examples(x, y), Regress(), how.training(len(x))
     losses: list[float] = []
     seen: list[Tensor] = []
@@ -241,7 +242,8 @@ def descend(
 
 
 def accuracy(model: Any, x: Tensor, labels: Tensor, batch: int = 1024) -> float:
-    """The share of inputs whose largest output is that of their label; one output predicts the label itself, 0 or 1."""
+    """The share of inputs whose largest output belongs to their label; a single output predicts the label itself, 0 or
+    1."""
     subject = as_subject(model)
     with subject.at_rest():
         outputs = torch.cat([subject.predict(part) for part in x.split(batch)])

@@ -1,8 +1,8 @@
 """Kernels of more inputs than a square matrix can hold: features whose inner products approximate them.
 
-:func:`nystrom` looks at a kernel through a few landmark inputs; :func:`sketch` looks at a network's tangent kernel
-through a few random directions in parameter space, without ever forming a Jacobian. Either turns kernel regression on
-n inputs into ridge regression on m features.
+:func:`nystrom` approximates a kernel by a few landmark inputs; :func:`sketch` approximates a network's tangent kernel
+by a few random directions in parameter space, without forming a Jacobian. Both turn kernel regression on n inputs into
+ridge regression on m features.
 """
 
 from __future__ import annotations
@@ -57,8 +57,8 @@ def nystrom(kernel: Kernel, x: Tensor, landmarks: int, seed: int | np.random.Gen
 def sketch(model: nn.Module, x: Tensor, size: int, seed: int = 0, *, directions: int = 16, inputs: int = 256) -> Tensor:
     """Random features ``(n, C, size)`` = ∇f(x) S / √size of the tangent kernel, S standard normal: E[φφᵀ] = Θ.
 
-    One Jacobian-vector product a direction; ``directions`` and ``inputs`` say how many are done at a time. The error of
-    an entry falls as 1/√size. The same seed gives the same S, so features of different inputs fit together.
+    One Jacobian-vector product per direction; ``directions`` and ``inputs`` are the block sizes. The error of an entry
+    falls as 1/√size. The same seed gives the same S, so features of different inputs fit together.
 
     >>> phi = sketch(nn.Linear(3, 1), torch.eye(3), size=2000)[:, 0]
     >>> (phi @ phi.T).round().tolist()

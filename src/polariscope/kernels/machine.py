@@ -1,9 +1,9 @@
 """Kernel machines: ridge regression, its Gaussian-process reading, training as a linear ODE, and the kernel's spectrum.
 
-A network whose tangent kernel does not move trains like a kernel machine, so what is here says what a linearised or an
-infinitely wide network does: at the end of training (:class:`KernelMachine`) and on the way (:class:`GradientFlow`).
+A network whose tangent kernel does not move trains like a kernel machine, so these classes describe a linearised or an
+infinitely wide network: at the end of training (:class:`KernelMachine`) and during it (:class:`GradientFlow`).
 Everything is solved in float64. A matrix that is singular to working precision is solved in the span of its leading
-directions, and an :class:`IllConditioned` warning says how many those are. (Spec 000, sections 2.4, 2.5 and 3.5.)
+directions, and an :class:`IllConditioned` warning gives their number. (Spec 000, sections 2.4, 2.5 and 3.5.)
 """
 
 from __future__ import annotations
@@ -188,7 +188,7 @@ def solve(kernel: Tensor, targets: Tensor, ridge: float = 0.0, relative: bool = 
             return Solution(dual, added, 1 / inverse_condition, len(matrix))
     values, vectors = torch.linalg.eigh(matrix)
     if not values[-1] > 0:
-        raise ValueError("the kernel matrix has no positive eigenvalue, so there is nothing to regress with")
+        raise ValueError("the kernel matrix has no positive eigenvalue, so it cannot be used for regression")
     keep = values > epsilon * values[-1]
     values, vectors = values[keep], vectors[:, keep]
     warnings.warn(
@@ -230,7 +230,8 @@ class KernelMachine:
 
 @dataclass(frozen=True, eq=False)
 class FittedMachine:
-    """A kernel machine with the data it has seen; ``targets`` are those of the regression, without the prior mean."""
+    """A kernel machine with its training data; ``targets`` are the targets of the regression, without the prior
+    mean."""
 
     machine: KernelMachine
     x: Tensor
@@ -255,7 +256,7 @@ class FittedMachine:
         """Mean and covariance of the function (without noise) as a Gaussian process."""
         cross = self.machine.kernel(x, self.x).double()
         if cross.ndim == 4:
-            raise ValueError("the posterior is that of a kernel (n1, n2); use the 'trace' or 'pseudo' kernel")
+            raise ValueError("the posterior needs a kernel (n1, n2); use the 'trace' or 'pseudo' kernel")
         reduction = solve(self.gram, cross.T, self.solution.ridge).dual
         return Posterior(self.predict(x), mirror_(self.machine.kernel(x, None).double() - cross @ reduction))
 

@@ -26,8 +26,8 @@ class Moments:
 
     ``nngp`` and ``ntk`` have shape ``(*lead, *map)``, or ``(*lead, *map, *map)`` if ``crossed``, with lead ``(n,)`` for
     inputs with themselves or ``(rows, columns)``, and a map ``(h, w)`` for images and ``()`` for vectors. Before the
-    first activation ``features`` ``(n, *map, f)`` of either side stand for ``nngp``, and ``weighted`` says whether
-    weights have been passed, so that ntk = nngp, or not yet, so that ntk = 0.
+    first activation, ``features`` ``(n, *map, f)`` of both sides represent ``nngp``; ``weighted`` is true after the
+    first layer of weights (ntk = nngp), and false before it (ntk = 0).
     """
 
     spatial: bool
@@ -188,7 +188,7 @@ def _residual(layer: Residual, moments: Moments, variances: Variances) -> Moment
     shortcut = propagate(layer.shortcut, moments, variances).expand()
     if branch.nngp.shape != shortcut.nngp.shape:
         raise ValueError(
-            "the branch and the shortcut of a Residual need maps of one size; pad the convolutions, or give the "
+            "the branch and the shortcut of a Residual need maps of the same size; pad the convolutions, or give the "
             "shortcut the same strides and pools"
         )
     return Moments(branch.spatial, branch.crossed, nngp=branch.nngp + shortcut.nngp, ntk=branch.ntk + shortcut.ntk)

@@ -102,8 +102,8 @@ class Cluster:
 def near(seen: Neurons, points: ArrayLike, signs: ArrayLike, radius: float = 0.1) -> list[Cluster]:
     """The neurons within ``radius``, in every coordinate, of each of the ``points`` ``(k, d)`` (predicted attractors).
 
-    The points may lie close to each other, so ``signs`` ``(k,)`` say of which sign λ is there: the neurons on either
-    side of a hyperplane have attractors of their own.
+    The points may lie close to each other, so ``signs`` ``(k,)`` give the sign of λ at each: the neurons on the two
+    sides of a hyperplane have different attractors.
     """
     targets, sides = np.atleast_2d(np.asarray(points, dtype=np.float64)), np.asarray(signs, dtype=np.float64)
     if targets.shape[1] != seen.position.shape[1] or sides.shape != (len(targets),):
@@ -117,8 +117,8 @@ def near(seen: Neurons, points: ArrayLike, signs: ArrayLike, radius: float = 0.1
 def clusters(seen: Neurons, radius: float = 0.1, least: float = 0.02) -> list[Cluster]:
     """Clusters of neurons, found without predicted positions, the largest first.
 
-    Neurons with the same sign of λ are linked if closer than ``radius``; a place counts if it holds the share ``least``
-    of all neurons. (DBSCAN, Ester et al. 1996.)
+    Neurons with the same sign of λ are linked if closer than ``radius``; a cluster counts if it has at least the share
+    ``least`` of all neurons. (DBSCAN, Ester et al. 1996.)
     """
     minimum = max(2, math.ceil(least * len(seen.size)))
     gathered = []
@@ -155,7 +155,8 @@ def regimes(training: Training, few: int = 5) -> NDArray[np.str_]:
 
 
 def drift(before: MeanFieldNet, after: MeanFieldNet) -> FloatArray:
-    """Change of β² − ‖ω‖² − b² of every neuron, relative to its β² at the end: zero but for the steps' length."""
+    """Change of β² − ‖ω‖² − b² of every neuron, relative to its β² at the end: zero up to the error of the finite
+    steps."""
     first, last = neurons(before), neurons(after)
     return np.asarray(np.abs(last.conserved - first.conserved) / np.square(last.readout))
 

@@ -33,7 +33,7 @@ class KernelPCA:
     functions: Tensor
     """φ at the inputs ``(p, modes)``. Signs are free: the largest entry of each is positive."""
     total: float
-    """Sum of all eigenvalues, also of those that were not kept."""
+    """Sum of all eigenvalues, including those that were dropped."""
     centred: bool
 
     @property
@@ -47,13 +47,13 @@ class KernelPCA:
         return int((self.eigenvalues > self.eigenvalues[0] * len(self.functions) * 1e-15).sum())
 
     def reconstruct(self) -> Tensor:
-        """The (centred) kernel matrix from the modes that were kept."""
+        """The (centred) kernel matrix from the stored modes."""
         return gram(self.functions * self.eigenvalues.sqrt())
 
     def projections(self, labels: Tensor) -> Tensor:
         """ω_r², the share of the labels in each mode: (φ_r·y / p)² for labels ±1, (Σ_c (φ_r·Y_c)²) / p‖Y‖² in general.
 
-        Over all p modes they sum to 1; of labels that know nothing of the kernel each mode has 1/p on average.
+        Over all p modes they sum to 1; for labels that are independent of the kernel, each mode has 1/p on average.
         """
         y = targets(labels)
         if len(y) != len(self.functions):
@@ -90,7 +90,7 @@ def kernel_pca(kernel: Tensor, modes: int | None = None, center: bool = True) ->
     values, vectors = torch.linalg.eigh(matrix)
     values, vectors = values.flip(0).clamp_min(0), vectors.flip(1)
     if not values[0] > 0:
-        raise ValueError("the kernel has no positive eigenvalue: all inputs look alike to it")
+        raise ValueError("the kernel has no positive eigenvalue: it is the same for all inputs")
     if modes is not None and not 1 <= modes <= len(matrix):
         raise ValueError(f"modes is {modes}: a kernel over {len(matrix)} inputs has 1 to {len(matrix)}")
     total = values.sum().item() / len(matrix)
@@ -127,7 +127,7 @@ def targets(labels: Tensor) -> Tensor:
 def target_alignment(kernel: Tensor, labels: Tensor, center: bool = True) -> float:
     """⟨K, YYᵀ⟩ / ‖K‖‖YYᵀ‖, which is yᵀKy / p‖K‖ for labels ±1 (Cristianini et al. 2001; Spec 004, section 5.5).
 
-    1 if the kernel is that of the labels and nothing else, about p^(−1/2) or less if it knows nothing of them.
+    1 if the kernel is exactly that of the labels, about p^(−1/2) or less if it is independent of them.
 
     >>> target_alignment(torch.tensor([[1.0, -1.0], [-1.0, 1.0]]), torch.tensor([0, 1]))
     1.0
@@ -163,7 +163,7 @@ def kernel_change(before: Tensor, after: Tensor) -> KernelChange:
         raise ValueError(f"kernels over the same inputs have one shape; got {len(first)} and {len(second)} inputs")
     a, b = centre(first), centre(second)
     if not all(_norm(m) > 0 for m in (first, second, a, b)):
-        raise ValueError("one of the kernels is zero or constant, so there is nothing to compare")
+        raise ValueError("one of the kernels is zero or constant, so they cannot be compared")
     distance = _norm(second - first) / _norm(first)
     alignment = _product(first, second) / (_norm(first) * _norm(second))
     return KernelChange(distance.item(), alignment.item(), (_product(a, b) / (_norm(a) * _norm(b))).item())
@@ -186,7 +186,7 @@ def separability(functions: ArrayLike, labels: ArrayLike, neighbours: int = 10, 
     """Accuracy of nearest neighbours in the principal components at predicting the class, out of fold (Spec 004,
     section 9.4).
 
-    The score of a scatter plot: give it the first two components. Chance is the share of the largest class.
+    With the first two components it scores a scatter plot. Chance is the share of the largest class.
 
     >>> separability([[0.0]] * 20 + [[1.0]] * 20, [0] * 20 + [1] * 20)
     1.0
@@ -232,11 +232,12 @@ class InvariantSplit:
 
 
 def split_invariant(kernel: Kernel, x: Tensor, informative: int) -> InvariantSplit:
-    """Split a kernel whose network ignores all but the first ``informative`` coordinates, and say how well it splits.
+    """Split a kernel whose network ignores all but the first ``informative`` coordinates, and measure how well it
+    splits. Θ₁ is the kernel with x⊥ = 0, and Θ₂ is the increase for a unit step of both inputs along an uninformative
+    direction, averaged over these directions.
 
-    Θ₁ is the kernel with x⊥ = 0, and Θ₂ what a unit step of both inputs along an uninformative direction adds, on
-    average over these directions. The residual is 0 if no first-layer weight reaches x⊥ (Paccolat et al. 2021, eq. 10;
-    Spec 004, section 4.4), and falls only like Λ^(−1/2) with the amplification Λ of a trained network.
+    The residual is 0 if no first-layer weight reaches x⊥ (Paccolat et al. 2021, eq. 10; Spec 004, section 4.4), and
+    falls only like Λ^(−1/2) with the amplification Λ of a trained network.
     """
     if x.ndim != 2 or not 1 <= informative < x.shape[1]:
         raise ValueError(

@@ -50,7 +50,7 @@ def map_ridge(noise_var: float, weight_var: float) -> float:
 
 
 def last_layer_refit(features: ArrayLike, y: ArrayLike, ridge: float) -> FloatArray:
-    """The last layer w = Φᵀ α, α = (ΦΦᵀ + λ)⁻¹ Y that a network's present features Φ ask for (Spec 000, section 2.6).
+    """The last layer w = Φᵀ α, α = (ΦΦᵀ + λ)⁻¹ Y for a network's current features Φ (Spec 000, section 2.6).
 
     It is the stationary point of ½‖Y − Φw‖² + ½ λ ‖w‖² in the last layer alone.
     """

@@ -1,10 +1,10 @@
 """The effect of width: networks beside their linearisations, and the spectrum of their tangent kernels.
 
 A task is a pair (inputs, labels); ``build(width, seed)`` makes a network. The seed fixes both the initialisation and
-the mini-batches, and every row carries a fingerprint of both, so that twins can be told from strangers, and a row that
-is made again is the same row. What the making took, which never is the same, lies beside the row in a :class:`Fit`. A
-ridge regression on the pixels belongs beside every sweep: what it reaches needs no features at all. (Spec 000, sections
-7.4 and 7.5.)
+the mini-batches, and every row carries a fingerprint of both, so that twins can be identified, and a row that is
+computed again is the same row. Time and memory, which differ between runs, are stored beside the row in a :class:`Fit`.
+Every sweep should be compared with a ridge regression on the pixels, which needs no features. (Spec 000, sections 7.4
+and 7.5.)
 """
 
 from __future__ import annotations

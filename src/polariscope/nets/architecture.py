@@ -1,7 +1,7 @@
 """Encoder and decoder pairs. An architecture is a small configuration that builds both for a shape of data.
 
 Encoders map an observation to a vector of features, decoders map latents to the likelihood's parameters. Both are
-``nn.Sequential``s of named blocks, so that every layer has a name by which its activations can be asked for.
+``nn.Sequential``s of named blocks, so that the activations of every layer can be named.
 """
 
 from __future__ import annotations
@@ -187,7 +187,7 @@ class MLP:
 @architectures.register("linear")
 @dataclass(frozen=True)
 class Linear:
-    """No hidden layer at all: the pair for which everything is known in closed form."""
+    """No hidden layer: the pair whose solutions are known in closed form."""
 
     def features(self, shape: Shape) -> int:
         return math.prod(shape)

@@ -1,7 +1,7 @@
 """An assignment solver as a layer: the forward pass solves the assignment, the backward pass gives a useful gradient
 of the costs.
 
-A matching is piecewise constant in its costs, so its derivative is useless. Solving once more at costs pushed along
+A matching is piecewise constant in its costs, so its derivative is useless. A second solution at costs shifted along
 the incoming gradient gives the slope of a linear interpolation of the loss instead (blackbox differentiation, used for
 the matching of key points: Spec 003, section 7.1).
 """

@@ -26,7 +26,7 @@ class AutoencoderConfig:
     posterior: Literal["auto", "diagonal", "constant", "unit", "full", "point"] = "auto"
     """Shape of the posterior; auto chooses the one that the objective needs."""
     likelihood: Literal["bernoulli", "gaussian"] = "bernoulli"
-    """What the decoder's output means: logits of pixels, or means."""
+    """Meaning of the decoder's output: logits of pixels, or means."""
     variance: float = 1.0
     """Decoder variance of the Gaussian likelihood (its starting value, if it is learned)."""
     learn_variance: bool = False
@@ -43,7 +43,7 @@ class AutoencoderConfig:
 
 
 class Autoencoder(nn.Module):
-    """``encode`` gives a posterior, ``decode`` the likelihood's parameters, ``reconstruct`` an observation.
+    """``encode`` returns a posterior, ``decode`` the likelihood's parameters, ``reconstruct`` an observation.
 
     >>> model = Autoencoder(AutoencoderConfig(latents=10), (1, 64, 64), "diagonal")
     >>> sum(p.numel() for p in model.parameters())

@@ -1,9 +1,10 @@
 """Classifiers of any width: LeNet, AlexNet and a small MLP, in the three parametrisations of the kernel studies.
 
-A width factor k multiplies every number of channels and hidden units (Spec 000, section 7.1). The parametrisation says
-how weights are drawn and scaled (section 3.1): "torch" is PyTorch's own initialisation; "standard" draws weights with
-variance ``weight_var`` / fan-in; "ntk" draws standard normal weights and scales them in the forward pass instead, which
-is the same law of functions at initialisation but has other gradients, those of the infinite-width theory.
+A width factor k multiplies every number of channels and hidden units (Spec 000, section 7.1). The parametrisation
+defines how weights are drawn and scaled (section 3.1): "torch" is PyTorch's own initialisation; "standard" draws
+weights with variance ``weight_var`` / fan-in; "ntk" draws standard normal weights and scales them in the forward pass
+instead, which is the same law of functions at initialisation but has other gradients, those of the infinite-width
+theory.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ class CodeEncoderConfig:
 
 
 class CodeEncoder(nn.Module):
-    """``encode`` gives a code without a variance."""
+    """``encode`` returns a code without a variance."""
 
     def __init__(self, architecture: Architecture, shape: Shape, latents: int) -> None:
         super().__init__()

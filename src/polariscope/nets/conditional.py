@@ -1,7 +1,7 @@
-"""An autoencoder that is told the factors: an encoder q(z|x, u) and a prior p(z|u) in place of N(0, I).
+"""An autoencoder conditioned on the factors: an encoder q(z|x, u) and a prior p(z|u) in place of N(0, I).
 
-This is the model of the identifiable VAE (Khemakhem et al. 2020; Spec 002, section 7). The decoder does not see u:
-everything the factors say about an observation has to go through the latents.
+This is the model of the identifiable VAE (Khemakhem et al. 2020; Spec 002, section 7). The decoder does not see u: all
+information of the factors about an observation must pass through the latents.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ PRIOR_SLOPE = 0.1
 
 
 class ConditionalAutoencoder(Autoencoder):
-    """``encode(x, u)`` gives a posterior and ``prior(u)`` what it is held against; both are diagonal Gaussians.
+    """``encode(x, u)`` returns a posterior and ``prior(u)`` its prior; both are diagonal Gaussians.
 
-    ``u`` are factors as a world gives them: positions on a grid, or values where a factor is continuous (its size is
-    0). Positions are standardised by their uniform distribution over the grid; values are taken as they are. With
+    ``u`` are the factors of a world: positions on a grid, or values if a factor is continuous (its size is 0).
+    Positions are standardised by their uniform distribution over the grid; values are taken as they are. With
     ``prior_mean="zero"`` only the variances of the prior depend on u, which is what makes the latents identifiable.
 
     >>> model = ConditionalAutoencoder(AutoencoderConfig(latents=3), (1, 16, 16), factor_sizes=(3, 0))
@@ -50,7 +50,7 @@ class ConditionalAutoencoder(Autoencoder):
         if kind not in ("diagonal", "constant"):
             raise ValueError(f"a conditional prior needs a diagonal or constant posterior; got {kind!r}")
         if not factor_sizes:
-            raise ValueError("a conditional prior needs factors to look at: use a world whose factors are known")
+            raise ValueError("a conditional prior needs factors: use a world whose factors are known")
         super().__init__(config, shape, posterior)
         factors = len(factor_sizes)
         self.head = HEADS[kind](config.architecture.features(shape) + factors, config.latents)

@@ -20,8 +20,9 @@ SMALLEST = 12
 class EluCNN:
     """Four convolutions with ELU and batch norm, without pooling: 28 pixels become 24, 11, 5 and 1.
 
-    The last layer spans the whole map of the third, which is 5 x 5 for 28 x 28 pixels, and is linear: the text says ELU
-    on all layers, which would bound the scores from below. It has 248,536 weights and 692 of batch norm for digits.
+    The last layer spans the whole map of the third, which is 5 x 5 for 28 x 28 pixels, and is linear: the publication
+    has ELU on all layers, which would bound the scores from below. It has 248,536 weights and 692 of batch norm for
+    digits.
     """
 
     channels: tuple[int, int, int] = (20, 70, 256)

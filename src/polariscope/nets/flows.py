@@ -1,8 +1,8 @@
-"""Flows: networks that can be run backwards, so that a density of codes is one of observations.
+"""Flows: invertible networks, so that a density of codes defines a density of observations.
 
-They *invert*: ``encode`` gives a code of as many numbers as an observation has, ``invert`` the observation again, and
-``log_det`` how much the network stretches the space around it. Images are read as vectors of their pixels; where some
-of these never change, as in rendered ones, their density has no bound and a likelihood nowhere to stop.
+``encode`` returns a code with as many numbers as an observation has, ``invert`` the observation, and ``log_det`` the
+local change of volume. Images are read as vectors of their pixels; if some pixels never change, as in rendered images,
+their density is unbounded and the likelihood has no maximum.
 """
 
 from __future__ import annotations
@@ -79,10 +79,10 @@ class LinearFlow(Flow):
 @models.register("coupling-flow")
 @dataclass(frozen=True)
 class CouplingFlowConfig:
-    """Blocks that shift and scale one half of the coordinates by what the other half says.
+    """Blocks that shift and scale one half of the coordinates by functions of the other half.
 
     Those that are "volume-preserving" scale by factors whose product is 1 (Sorrenson et al. 2020), "additive" ones only
-    shift (Dinh et al. 2014), and "affine" ones scale as they like (Dinh et al. 2017).
+    shift (Dinh et al. 2014), and "affine" ones scale by any factor (Dinh et al. 2017).
     """
 
     examples: ClassVar[tuple[Settings, ...]] = tuple(

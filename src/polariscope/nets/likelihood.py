@@ -29,7 +29,7 @@ class Bernoulli(nn.Module):
         return self.nll(logits, x)
 
     def check(self, x: Tensor) -> None:
-        """Refuse observations that are no probabilities."""
+        """Refuse observations that are not probabilities."""
         low, high = (float(end) for end in torch.aminmax(x.detach()))
         if low < -HAIR or high > 1 + HAIR:
             raise ValueError(

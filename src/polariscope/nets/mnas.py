@@ -1,9 +1,9 @@
-"""A deep convolutional net without normalisation layers, whose tangent kernel is that of a net one would train.
+"""A deep convolutional net without normalisation layers, whose tangent kernel is that of a realistic net.
 
 Sixteen convolutions in the manner of MnasNet: a stem, a separable convolution, four inverted residuals with depthwise
-filters, and a head, then the mean over all positions and a readout. Without batch normalisation each input is treated
-by itself, as a tangent kernel needs it. Parameters are standard normal and scaled as they are used, and no layer but
-the readout has a bias. (Spec 004, section 8; Paccolat, Petrini, Geiger, Tyloo and Wyart 2021, section 5.2.)
+filters, and a head, then the mean over all positions and a readout. Without batch normalisation each input is processed
+separately, as a tangent kernel needs. Parameters are standard normal and scaled as they are used, and only the readout
+has a bias. (Spec 004, section 8; Paccolat, Petrini, Geiger, Tyloo and Wyart 2021, section 5.2.)
 """
 
 from __future__ import annotations

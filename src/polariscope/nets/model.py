@@ -1,6 +1,6 @@
-"""What a model is before it is built: a small configuration that makes an ``nn.Module`` for some data.
+"""A model before it is built: a small configuration that makes an ``nn.Module`` for some data.
 
-What can be done with a model follows from what it can do (``encode``, ``decode``, ``forward``), never from its class.
+The methods of a model (``encode``, ``decode``, ``forward``), never its class, decide how it can be used.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ PosteriorKind = Literal["diagonal", "constant", "unit", "full", "point"]
 
 @dataclass(frozen=True)
 class Brief:
-    """What a model is asked to be: the data it is for, and what its objective wants of it."""
+    """The requirements on a model: its data, and the needs of its objective."""
 
     observation: Shape
     """Shape of one observation."""
     outputs: int = 0
-    """Numbers to predict: a score for each class of each target, or a value; 0 where nothing is predicted."""
+    """Numbers to predict: a score for each class of each target, or a value; 0 if nothing is predicted."""
     factors: tuple[int, ...] = ()
-    """Sizes of the world's factors (0 where continuous), for models that look at them."""
+    """Sizes of the world's factors (0 if continuous), for models that use them."""
     posterior: PosteriorKind = "diagonal"
     """The posterior the objective is made for, for models that have one."""
     dense: bool = False
@@ -44,7 +44,7 @@ models: Registry[Model] = Registry("model", of=Model)
 
 
 def predicts(brief: Brief, name: str) -> int:
-    """How many numbers a predicting model gives; a sentence where there is nothing to predict."""
+    """The number of outputs of a predicting model; refused in a sentence if there is nothing to predict."""
     if brief.outputs < 1:
         raise ValueError(
             f"the model {name} predicts, but this objective has nothing to predict: use classify or regress"
@@ -58,7 +58,7 @@ def predicts(brief: Brief, name: str) -> int:
 
 
 def images(brief: Brief, name: str, smallest: int = 1) -> tuple[int, int, int]:
-    """Channels, height and width, for a model that looks at images; a sentence where there are none it can look at."""
+    """Channels, height and width, for a model of images; other data is refused in a sentence."""
     if len(brief.observation) != 3:
         raise ValueError(f"{name} is for images, but the data has points of shape {brief.observation}: use mlp")
     channels, height, width = brief.observation

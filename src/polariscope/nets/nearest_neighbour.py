@@ -1,4 +1,4 @@
-"""The nearest neighbour as a network: its memory is filled by training, and it answers by distances to what is in it.
+"""The nearest neighbour as a network: training fills its memory, and it predicts by distances to the stored examples.
 
 (Schott et al. 2019, appendix A.7; Spec 001b, section B4.)
 """

@@ -12,16 +12,16 @@ from torch.nn import functional
 
 Kernel = Literal[1, 3]
 SMALL = 0.01
-"""Standard deviation of the first weights: the residual rules, and the noise begins as Gaussian."""
+"""Standard deviation of the initial weights: the residual dominates, so the noise starts as Gaussian."""
 
 
 class NoiseGenerator(nn.Module):
     """δ = h(z) + z for standard normal z, with h a few convolutions without padding.
 
-    With ``kernel`` 1 pixels are independent and alike, and only the channels of one pixel may depend on each other.
-    With 3 the second layer looks at 3 x 3 pixels: z is then a pixel larger on every side, which keeps the noise the
-    same up to the border, and the residual is cropped. Points ``(n, m)`` are taken as one channel of m pixels.
-    (Rusak et al. 2020, appendices A and K; Spec 001b, section A3.)
+    With ``kernel`` 1, pixels are independent and identically distributed, and only the channels of one pixel may depend
+    on each other. With 3, the second layer uses 3 x 3 pixels: z is then a pixel larger on every side, which keeps the
+    noise the same up to the border, and the residual is cropped. Points ``(n, m)`` are taken as one channel of m
+    pixels. (Rusak et al. 2020, appendices A and K; Spec 001b, section A3.)
 
     >>> [sum(p.numel() for p in NoiseGenerator(3, kernel).parameters()) for kernel in (1, 3)]
     [983, 4183]

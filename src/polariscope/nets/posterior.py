@@ -1,7 +1,7 @@
-"""What an encoder says about one observation: a Gaussian over the latents (or a point), and how to read it off.
+"""The posterior of one observation: a Gaussian over the latents (or a point), and the layers that compute it.
 
-Each posterior gives its mean, its marginal variances, a reparametrised sample and its divergence from the standard
-normal prior, one number per example. The heads turn the features of an encoder into one of them.
+Each posterior has its mean, its marginal variances, a reparametrised sample and its divergence from the standard normal
+prior, one number per example. The heads turn the features of an encoder into one of them.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Diagonal:
         return 0.5 * (self.mean.square() + self.logvar.exp() - self.logvar - 1)
 
     def log_density(self, z: Tensor) -> Tensor:
-        """log q(z_j | x) for each latent; broadcasts, so that every z can be held against every example."""
+        """log q(z_j | x) for each latent; broadcasts, so that every z can be evaluated for every example."""
         return -0.5 * (
             (z - self.mean).square() * (-self.logvar).exp() + self.logvar + torch.log(z.new_tensor(2 * torch.pi))
         )
@@ -107,7 +107,7 @@ class DiagonalHead(nn.Linear):
 
 
 class ConstantVarianceHead(nn.Module):
-    """A linear mean and one log-variance a latent that does not look at the input: the linear VAE's posterior."""
+    """A linear mean and one log-variance per latent that does not depend on the input: the linear VAE's posterior."""
 
     def __init__(self, features: int, latents: int) -> None:
         super().__init__()

@@ -102,7 +102,7 @@ class Encoder:
 
 
 class EncoderWithHead(nn.Module):
-    """``encode`` gives the features, ``forward`` what one dense layer predicts from them, without a bound on it."""
+    """``encode`` returns the features, ``forward`` the unbounded output of one dense layer on them."""
 
     def __init__(self, encoder: nn.Module, features: int, outputs: int) -> None:
         super().__init__()

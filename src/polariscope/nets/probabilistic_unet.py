@@ -1,6 +1,6 @@
 """Probabilistic U-Net: several maps of one image, where experts disagree (Kohl et al. 2018; Spec 000, row F099).
 
-A latent variable says which of the possible maps is meant. In training it comes from image and mask, later from a
+A latent variable selects one of the possible maps. In training it is inferred from image and mask, afterwards from a
 distribution that is predicted from the image alone.
 """
 
@@ -29,7 +29,7 @@ class ProbabilisticUNetConfig:
     padding: Padding = "same"
     dropout: float = 0.0
     latents: int = 6
-    """Numbers that say which of the possible maps is meant."""
+    """Number of latent variables that select one of the possible maps."""
 
     def build(self, brief: Brief) -> ProbabilisticUNet:
         channels, height, width = images(brief, "probabilistic-unet")
@@ -77,13 +77,13 @@ class ProbabilisticUNet(nn.Module):
         return self.scores(self.unet.features(x), self.prior(x).mean)
 
     def scores(self, features: Tensor, z: Tensor) -> Tensor:
-        """Scores from what the U-Net sees at each pixel and a latent for each image."""
+        """Scores from the features of the U-Net at each pixel and a latent for each image."""
         planes = z[:, :, None, None].expand(-1, -1, features.shape[2], features.shape[3])
         combined: Tensor = self.combine(torch.cat([features, planes], 1))
         return combined
 
     def informed(self, x: Tensor, mask: Tensor) -> Diagonal:
-        """The latents of images whose masks ``(n, h, w)`` are known; unlabelled pixels say nothing."""
+        """The latents of images whose masks ``(n, h, w)`` are known; unlabelled pixels are ignored."""
         planes = functional.one_hot(mask.clamp(min=0), self.classes).movedim(-1, 1).to(x) * (mask >= 0)[:, None]
         known: Diagonal = self.posterior(torch.cat([x, planes], 1))
         return known

@@ -1,8 +1,8 @@
-"""Codes that tell a property: the predictor behind a bottleneck, and the autoencoder whose code has two parts.
+"""Codes that encode a property: the predictor with a bottleneck, and the autoencoder whose code has two parts.
 
 In the autoencoder, a decoder of the property reads the first part Z0 of the code alone. The decoder of observations
-gets the decoded property, not Z0, beside the second part Z1 (Spec 000, section 6.2): whatever Z0 has to say about an
-observation goes through the property.
+gets the decoded property, not Z0, beside the second part Z1 (Spec 000, section 6.2): all information of Z0 about an
+observation passes through the property.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ class BottleneckConfig:
     latents: int = 8
     """Number of latent variables."""
     architecture: Architecture = field(default_factory=lambda: REFERENCE)
-    """Whose encoder is taken: mlp, conv, linear, ..."""
+    """Architecture of the encoder: mlp, conv, linear, ..."""
     posterior: Noise = "auto"
-    """Noise of the code; auto takes what the objective is made for. With unit it is fixed at 1, with constant it is one
-    free number for each latent."""
+    """Noise of the code; auto chooses the one that the objective was made for. With unit it is fixed at 1, with
+    constant it is one free number for each latent."""
     property_widths: tuple[int, ...] = (512,)
     """Units of the hidden layers from the code to the target."""
 
@@ -55,9 +55,10 @@ class BottleneckConfig:
 @models.register("property-autoencoder")
 @dataclass(frozen=True)
 class PropertyAutoencoderConfig:
-    """An autoencoder whose first latents tell a property. The decoder sees the decoded property and the other latents.
+    """An autoencoder whose first latents encode a property. The decoder sees the decoded property and the other
+    latents.
 
-    The defaults are those of the reference implementation on points; ``AS_PRINTED`` has the widths of the text.
+    The defaults are those of the reference implementation on points; ``AS_PRINTED`` has the published widths.
     """
 
     latents: int = 8
@@ -67,18 +68,18 @@ class PropertyAutoencoderConfig:
     architecture: Architecture = field(default_factory=lambda: REFERENCE)
     """Encoder and decoder pair: mlp, conv, sprite-conv, linear."""
     posterior: Noise = "auto"
-    """Noise of the code; auto takes what the objective is made for. With unit it is fixed at 1, with constant it is one
-    free number for each latent."""
+    """Noise of the code; auto chooses the one that the objective was made for. With unit it is fixed at 1, with
+    constant it is one free number for each latent."""
     property_widths: tuple[int, ...] = (512,)
     """Units of the hidden layers of the property decoder."""
     property_activation: Activation = "relu"
     property_bounded: bool = False
     """Whether properties that are numbers lie between 0 and 1: their decoder then ends in a sigmoid."""
     decoder_input: DecoderInput = "property"
-    """What the decoder of observations sees beside Z1: the decoded property, or Z0 itself, which breaks the design but
-    is what a plain hybrid of VAE and bottleneck does."""
+    """Input of the decoder of observations beside Z1: the decoded property, or Z0 itself, as in a plain hybrid of VAE
+    and bottleneck."""
     likelihood: Literal["bernoulli", "gaussian"] = "gaussian"
-    """What the decoder's output means: logits of pixels, or means."""
+    """Meaning of the decoder's output: logits of pixels, or means."""
     variance: float = 1.0
     """Decoder variance of the Gaussian likelihood; 1 weighs the squared error by a half."""
 
@@ -98,7 +99,7 @@ class PropertyAutoencoderConfig:
 
 
 class PropertyDecoder(nn.Module):
-    """A code to the property: numbers, and a score for each class of what is a class.
+    """A code to the property: numbers, and for a class a score for each of its values.
 
     ``classes`` has the number of classes of each property, 0 for a number.
 
@@ -169,8 +170,8 @@ class PropertyDecoder(nn.Module):
     def _columns(self, target: Tensor) -> list[Tensor]:
         if target.ndim != 2 or target.shape[1] != len(self.classes):
             raise ValueError(
-                f"the property of this model has {len(self.classes)} columns, and targets of shape "
-                f"{tuple(target.shape)} came: give one row for each observation, with these columns"
+                f"the property of this model has {len(self.classes)} columns, but the targets have shape "
+                f"{tuple(target.shape)}: give one row for each observation, with these columns"
             )
         return list(target.T)
 
@@ -182,7 +183,7 @@ class PropertyDecoder(nn.Module):
 
 
 class Bottleneck(nn.Module):
-    """``encode`` gives a noisy code, ``forward`` what is predicted from its mean: values, or scores of classes."""
+    """``encode`` returns a noisy code, ``forward`` the prediction from its mean: values, or scores of classes."""
 
     def __init__(self, config: BottleneckConfig, brief: Brief, posterior: PosteriorKind) -> None:
         super().__init__()
@@ -203,8 +204,8 @@ class Bottleneck(nn.Module):
 
 
 class PropertyAutoencoder(nn.Module):
-    """``encode`` gives a noisy code (Z0, Z1), ``decode`` takes it to the likelihood's parameters by way of the decoded
-    property, and ``decode_property`` takes a property and Z1 there.
+    """``encode`` returns a noisy code (Z0, Z1), ``decode`` maps it to the likelihood's parameters through the decoded
+    property, and ``decode_property`` maps a property and Z1 to them.
 
     >>> model = AS_PRINTED.build(Brief((5,), 3, posterior="unit"))
     >>> [sum(p.numel() for p in part.parameters()) for part in (model.property_decoder, model.decoder)]
@@ -244,11 +245,11 @@ class PropertyAutoencoder(nn.Module):
         return z0, z1
 
     def property_of(self, z0: Tensor) -> Tensor:
-        """The property that Z0 tells: numbers, and probabilities of classes."""
+        """The property that Z0 encodes: numbers, and probabilities of classes."""
         return self.property_decoder.expectation(self.property_decoder(z0))
 
     def joined(self, value: Tensor, z0: Tensor, z1: Tensor) -> Tensor:
-        """What the decoder of observations gets: the decoded property (or Z0, where the configuration says so), Z1."""
+        """The input of the decoder of observations: the decoded property (or Z0, by configuration), Z1."""
         return torch.cat([value if self.config.decoder_input == "property" else z0, z1], 1)
 
     def decode(self, z: Tensor) -> Tensor:
@@ -272,7 +273,7 @@ class PropertyAutoencoder(nn.Module):
         return self.likelihood.expectation(self.decode(z))
 
     def predict_property(self, x: Tensor) -> Tensor:
-        """The property that the mean code of observations tells."""
+        """The property that the mean code of observations encodes."""
         return self.property_of(self.split(self.encode(x).mean)[0])
 
     def reconstruct(self, x: Tensor) -> Tensor:
@@ -289,7 +290,7 @@ class PropertyAutoencoder(nn.Module):
 
 
 def property_classes(brief: Brief, name: str) -> tuple[int, ...]:
-    """The classes of each property, 0 for a number; a sentence where there is no property."""
+    """The number of classes of each property, 0 for a number; data without a property is refused."""
     outputs = predicts(brief, name)
     return brief.classes or (0,) * outputs
 

@@ -1,4 +1,4 @@
-"""A small network that tells factors from a code: what a representation is worth to whoever comes after it."""
+"""A small network that predicts factors from a code: the usefulness of a representation for later tasks."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Readout:
 
 
 class CodeReader(nn.Module):
-    """``encode`` gives the code as the model that is read gives it, ``forward`` what is told from its mean."""
+    """``encode`` returns the code of the model that is read, ``forward`` the prediction from its mean."""
 
     def __init__(self, of: Any, shape: Shape, hidden: tuple[int, ...], outputs: int) -> None:
         super().__init__()

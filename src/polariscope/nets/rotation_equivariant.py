@@ -1,4 +1,4 @@
-"""A CNN that does to a turned image what it does to the image, turned: group convolutions over eight rotations.
+"""A rotation-equivariant CNN: group convolutions over eight rotations.
 
 A feature has eight channels, one for each orientation of its filter (Cohen and Welling 2016, "Group equivariant
 convolutional networks"). Turning the image by 90 degrees turns their maps and moves them on by two channels: exactly,
@@ -32,8 +32,8 @@ class RotationEquivariant:
     """As many features as the CNN has channels, each in eight orientations; an eighth of them otherwise. The
     computation is 64 times that of the small one."""
     pooled: bool = True
-    """Keep of each feature its largest orientation, as published: the answer is then the same for a turned image, and
-    cannot say where in it something is."""
+    """Keep only the largest orientation of each feature, as published: the prediction is then the same for a rotated
+    image, and contains no positions."""
 
     def build(self, brief: Brief) -> EncoderWithHead:
         name = "rotation-equivariant"

@@ -1,6 +1,6 @@
 """Small ResNet and DenseNet: the shortcuts of the published networks, with less than 0.3 million weights.
 
-The published ones (ResNet-50 and -101, DenseNet-121) take days on a CPU. What is kept is what they are known for:
+The published ones (ResNet-50 and -101, DenseNet-121) take days on a CPU. These small ones keep their main ideas:
 residual sums (He et al. 2016) and concatenated layers with bottlenecks (Huang et al. 2017), batch normalisation, maps
 that halve as channels double, and a mean over the last map.
 """

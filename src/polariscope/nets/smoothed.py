@@ -1,6 +1,6 @@
 """Randomised smoothing: a classifier that predicts the majority vote over noisy copies of an image.
 
-Its decision is constant within a radius that follows from how clear the majority is, whatever network is inside (see
+Its prediction is constant within a radius that follows from the size of the majority, for any network (see
 :mod:`polariscope.robustness.bounds.smoothing`). (Cohen, Rosenfeld and Kolter 2019.)
 """
 
@@ -18,9 +18,9 @@ from polariscope.nets.model import Brief, Model, models
 from polariscope.nets.predictors import DigitNet
 
 AT_ONCE = 4096
-"""Noisy copies that the network is asked about at a time."""
+"""Noisy copies per batch."""
 BLOCK = 32
-"""Draws of noise that are made together: draw number i is the same however many are asked for."""
+"""Draws of noise that are made together: draw number i does not depend on the number of draws."""
 
 
 @models.register("smoothed")
