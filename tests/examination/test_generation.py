@@ -203,13 +203,13 @@ def asked(world, words):
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        ("", "no property was asked for"),
+        ("", "no property is given"),
         ("high", "needs a number"),
         ("nan", "needs a number"),
         (float("nan"), "finite number"),
-        ("0.1,0.2", "expected 1 value, for .*, but 2 values came"),
+        ("0.1,0.2", "expected 1 value, for .*, but got 2 values"),
         ([0.1, 0.2], "has shape"),
-        ("levle=0.3", "did you mean level|knows no property"),
+        ("levle=0.3", "did you mean level|has no property"),
         ("0.3 m", "has no unit"),
         ("level=0.1,level=0.2", "twice"),
     ],

@@ -129,7 +129,7 @@ class CountedStream(Stream):
 @pytest.mark.parametrize(
     ("make", "sentence"),
     [
-        (lambda: Flipped(list(IMAGES)), "item .* changes from one look to the next; give .* without its random"),
+        (lambda: Flipped(list(IMAGES)), "item .* changes from call to call; give .* without its random"),
         (lambda: Stream(), "numbered items, but it is a stream"),
         (lambda: DataLoader(CountedStream()), "numbered items, but it is a stream"),
         (lambda: Items([]), "the data set is empty"),
@@ -179,7 +179,7 @@ def test_whatever_people_have_becomes_a_world(tmp_path) -> None:
 
 def test_what_is_no_data_is_refused_in_a_sentence(tmp_path) -> None:
     for thing in ({"a": 1}, object(), None, print):
-        with pytest.raises(TypeError, match=f"a data set, a loader or a path, but a {type(thing).__name__} came"):
+        with pytest.raises(TypeError, match=f"a data set, a loader or a path; got a {type(thing).__name__}"):
             as_world(thing)
     with pytest.raises(ValueError, match="ArrayWorld is a world: its factors"):
         as_world(ArrayWorld(IMAGES), LABELS)

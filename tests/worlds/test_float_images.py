@@ -41,7 +41,7 @@ def test_numbers_and_channels_are_kept_from_memory_and_from_any_file(form, last,
         assert found.dtype == np.float32
         np.testing.assert_array_equal(found, expected[[3, 0, 11]])
         where = "last" if last else "first"
-        assert f"7 channels are taken to come {where}." in world.assumed[-1]
+        assert f"7 channels are assumed to come {where}." in world.assumed[-1]
         if not held and data is not array:
             assert isinstance(world.observations, Stored), "large data stays where it is"
     check_world(world)
@@ -83,7 +83,7 @@ def test_one_channel_and_points_are_what_they_were() -> None:
 def test_what_the_shape_does_not_tell_is_said() -> None:
     world = ArrayWorld(np.zeros((3, 8, 8, 8)) + np.arange(8)[:, None, None], floats=True)
     assert world.observe([0])[0, :, 0, 0].tolist() == list(range(8))
-    assert world.assumed[0].endswith("8 channels are taken to come first, which their shape does not tell.")
+    assert world.assumed[0].endswith("8 channels are assumed to come first, which their shape does not show.")
 
 
 def test_images_are_resized_without_rounding(tmp_path) -> None:

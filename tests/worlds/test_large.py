@@ -219,7 +219,7 @@ def test_a_large_folder_is_decoded_as_it_is_asked_for(tmp_path, in_place, monkey
     world = read(tmp_path)
     assert len(decoded) <= 5
     np.testing.assert_array_equal(world.observe(SCATTERED)[:, 0], IMAGES[SCATTERED])
-    assert "(told from" in world.assumed[0]
+    assert "(inferred from" in world.assumed[0]
 
 
 def test_decoded_images_are_kept_up_to_a_size(tmp_path, monkeypatch) -> None:

@@ -175,7 +175,7 @@ def test_declared_channels_come_first_whatever_the_shape_looks_like() -> None:
     numbers = np.random.default_rng(0).normal(size=(6, 8 * 9 * 3)).astype(np.float32)
     world = as_world(numbers, shape=(8, 9, 3))
     np.testing.assert_array_equal(world.observe([4])[0], numbers[4].reshape(8, 9, 3))
-    assert "which their shape does not tell" not in world.assumed[0]
+    assert "which their shape does not show" not in world.assumed[0]
     np.testing.assert_array_equal(as_world(numbers, shape=(216,)).observe([4]), numbers[[4]])
 
 
@@ -186,7 +186,7 @@ def test_a_shape_that_does_not_fit_is_a_sentence(tmp_path) -> None:
             (5, 5),
             r"expected a shape of 20 numbers, .* but 5x5 are 25; give another \(shape=, --world.shape",
         ),
-        (IMAGES, (5, 4), "expected rows of numbers to give the shape 5x4, but observations have the shape 5x4 already"),
+        (IMAGES, (5, 4), "expected rows of numbers to give the shape 5x4, but observations already have the shape 5x4"),
         (ROWS, (1, 1, 5, 4), "expected a shape of an image"),
         (ROWS, (-5, -4), "expected a shape of an image"),
         (TensorDataset(torch.from_numpy(ROWS)), (5, 4), "TensorDataset: shape= is for arrays and files"),

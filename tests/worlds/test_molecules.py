@@ -264,7 +264,7 @@ BAD_XYZ = {
     "constant": ("1\ngap=2\nC 0 0 0\n1\ngap=2\nC 0 0 0\n", "'gap' is 2 everywhere"),
     "missing": ("1\ngap=2\nC 0 0 0\n1\n\nC 0 0 0\n", "but molecule 1 has none"),
     "several": ("1\na=2 b=1\nC 0 0 0\n1\na=3 b=4\nC 0 0 0\n", "expected one property, but there are a, b"),
-    "none": ("1\n\nC 0 0 0\n", "expected a property of the molecules, but there is none"),
+    "none": ("1\n\nC 0 0 0\n", "expected a property of the molecules, but found none"),
     "far too large": ("99999\n\n", "a molecule of 99,999 atoms is too large"),
     "too few": ("1\ngap=1\nC 0 0 0\n1\ngap=2\nH 0 0 0\n", "expected at least 3 molecules"),
 }

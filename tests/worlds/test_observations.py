@@ -66,8 +66,8 @@ def test_what_was_assumed_is_said() -> None:
         "steps.",
     )
     assert ArrayWorld(PICTURES.astype(float) / 16).assumed == (
-        "Images keep their numbers, which go from 0 to 15.9375, in one channel; if they are brightnesses, say which "
-        "number is white (white=, --world.white).",
+        "Images keep their numbers, which go from 0 to 15.9375, in one channel; if they are brightnesses, give the "
+        "number of white (white=, --world.white).",
     )
     assert ArrayWorld(PICTURES / 127.5 - 1).assumed[0].endswith("if they are brightnesses, bring them to 0..1 first.")
     assert ArrayWorld(np.zeros((2, 4, 9, 3), np.uint8)).assumed[1] == (

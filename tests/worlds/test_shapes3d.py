@@ -298,7 +298,7 @@ def test_a_size_that_makes_no_sense_is_refused(size):
 
 
 def test_factors_off_the_grid_are_refused(world):
-    with pytest.raises(ValueError, match="'wall_hue' has positions 0 to 9; row 0 asks for 10"):
+    with pytest.raises(ValueError, match="'wall_hue' has positions 0 to 9; row 0 has 10"):
         world.render([[0, 10, 0, 0, 0, 0]])
     with pytest.raises(ValueError, match=r"shape \(n, 6\)"):
         world.layers([[0, 0, 0]])

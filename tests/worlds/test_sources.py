@@ -132,7 +132,7 @@ def test_a_part_of_the_world_has_its_own_pairs() -> None:
         ({"rate": 0.0}, "rate of sources is 0.0: it needs to be above 0"),
         ({"alpha": math.nan}, "alpha of sources is nan"),
         ({"slope": 1.5}, "slope of the mixing is 1.5"),
-        ({"ambient": 10}, "20 sources need as many coordinates to be told apart; ambient is 10"),
+        ({"ambient": 10}, "20 sources need at least as many coordinates; ambient is 10"),
         ({"ambient": 40, "layers": 0}, "not mixed have 20 coordinates: use at least 1 layer"),
         ({"scales": (1.0, 0.5)}, "20 sources need as many scales"),
         ({"scales": (0.0,), "dimension": 1}, "none of them 0"),

@@ -1,10 +1,10 @@
-"""The way back from a bag of bonds to a geometry: positions of atoms whose sorted distances are those of the bag.
+"""Reconstruct a geometry from a bag of bonds: positions of atoms whose sorted distances are those of the bag.
 
 A bag keeps the distances between the atoms of each pair of elements, but not which atoms they belong to. From a
 starting geometry, the distances of each bag are matched in their sorted order, and all positions are improved by damped
-Gauss-Newton steps (Levenberg and Marquardt) on the relative errors of the distances; the matching is made anew before
-each step. What comes out is a local optimum that depends on the start: whether the way back works is a question to be
-measured on real molecules (see :mod:`polariscope.examination.way_back`), not an assumption.
+Gauss-Newton steps (Levenberg and Marquardt) on the relative errors of the distances; the matching is repeated before
+each step. The result is a local optimum that depends on the start: whether the reconstruction works must be measured on
+real molecules (see :mod:`polariscope.examination.way_back`).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from polariscope.worlds.bag_of_bonds import BagLayout
 
 Floats = NDArray[np.float64]
 NEAREST, FURTHEST = 0.5, 30.0
-"""Distances (in ångström) that atoms of a molecule can have; entries of a bag that ask for others are brought there."""
+"""Distances (in ångström) that atoms of a molecule can have; other entries of a bag are clipped to this range."""
 STEPS = 60
 DAMPING = 1e-2
 AT_ONCE = 64
@@ -47,15 +47,15 @@ def formula_charges(layout: BagLayout) -> NDArray[np.int64]:
     expected = tuple(sizes[i] * (sizes[i] - 1) // 2 if i == j else sizes[i] * sizes[j] for i, j in pairs)
     if expected != layout.pair_sizes:
         raise ValueError(
-            "the way back from bags needs molecules of one formula: these have several, and a generated bag does not "
-            "say which it is"
+            "reconstruction from bags needs molecules of one formula: these have several, and a generated bag does "
+            "not name its own"
         )
     return np.repeat(np.array(layout.elements, dtype=np.int64), sizes)
 
 
 def bag_distances(bags: ArrayLike, layout: BagLayout) -> tuple[Floats, NDArray[np.bool_]]:
-    """Sorted distances ``(n, pairs)`` of bags, ascending in each pair of elements, and whether each bag is one at all:
-    its entries are positive and its distances possible.
+    """Sorted distances ``(n, pairs)`` of bags, ascending in each pair of elements, and whether each bag is valid: its
+    entries are positive and its distances possible.
 
     >>> from polariscope.worlds.bag_of_bonds import bag_of_bonds, layout_of
     >>> water = bag_of_bonds([[8, 1, 1]], [[[0, 0, 0], [1.0, 0, 0], [0, 2.0, 0]]])

@@ -3,7 +3,7 @@
 Each pair of elements is a bag with an entry Z_i Z_j / |R_i − R_j| for each pair of atoms, sorted in falling order; the
 self terms ½ Z^2.4 of the atoms follow (Hansen, Biegler, Ramakrishnan and others, Machine learning predictions of
 molecular properties, 2015; Spec 000, section 6.7). Molecules of different formulas share a layout, in which bags are as
-long as the longest of them, and what is missing is 0.
+long as the longest of them; missing entries are 0.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class BagLayout:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What the columns hold."""
+        """Meaning of the columns."""
         bags = [f"{name} {place + 1}" for name, size in self.bag_sizes.items() for place in range(size)]
         atoms = zip(self.elements, self.atom_sizes, strict=True)
         return (*bags, *(f"{SYMBOLS[charge - 1]} {place + 1}" for charge, size in atoms for place in range(size)))

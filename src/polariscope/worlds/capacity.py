@@ -11,13 +11,13 @@ WORKING_BYTES = 320
 NETWORK_BYTES = 512
 """What its widest layers, which see the whole image, take for every pixel of one: weights, gradients, two averages."""
 FEWEST = 8
-"""Images in the smallest batch that is of use."""
+"""Images in the smallest useful batch."""
 MANY, DRAWN_BYTES = 10**6, 128
 """Observations that always fit; and what each of more takes for its number, its factors, and their being drawn."""
 TRAINED_BYTES = 16
-"""What a weight takes in training."""
+"""Bytes per weight in training."""
 LARGE, MOST_PACKED = 2**30, 300
-"""What unpacks to more bytes, and is so many times smaller packed, is taken for a bomb; dSprites is 120 times."""
+"""Data that unpacks to more bytes, and is smaller packed by this factor, counts as a bomb; dSprites has 120."""
 
 
 def check_images(shape: tuple[int, ...], count: int, source: str, batch_size: int = FEWEST, advice: str = "") -> None:
@@ -49,9 +49,8 @@ def check_count(count: int, source: str, name: str = "count") -> None:
     if count * DRAWN_BYTES > free:
         fewer = 10 ** max(0, math.floor(math.log10(free / 2 / DRAWN_BYTES)))
         raise ValueError(
-            f"{source}: {name} is {count:,}, and the factors alone of so many take about "
-            f"{gigabytes(count * DRAWN_BYTES)}, where {gigabytes(free)} are free; {name}={fewer} "
-            f"(--world.{name} {fewer}) would fit"
+            f"{source}: {name} is {count:,}, and their factors alone take about {gigabytes(count * DRAWN_BYTES)}, but "
+            f"{gigabytes(free)} are free; {name}={fewer} (--world.{name} {fewer}) would fit"
         )
 
 
@@ -76,7 +75,7 @@ def check_unpacked(needed: int, source: str, packed: int | None = None) -> None:
     if packed is not None and needed > LARGE and needed > MOST_PACKED * packed:
         raise ValueError(
             f"{source}: expected data that was packed up to {MOST_PACKED} times, but {packed:,} bytes would unpack to "
-            f"{gigabytes(needed)}; if that is meant, save it without compression (np.save, np.savez, plain IDX)"
+            f"{gigabytes(needed)}; if this is intended, save it without compression (np.save, np.savez, plain IDX)"
         )
     if needed > free:
         raise ValueError(

@@ -1,4 +1,4 @@
-"""What rdkit knows about molecules: which atoms are bonded, how a structure is written down, how alike two are.
+"""Functions of rdkit for molecules: bonds from a geometry, SMILES, and the similarity of structures.
 
 rdkit is an extra: ``pip install polariscope[chem]``.
 """
@@ -19,7 +19,7 @@ Floats = NDArray[np.float64]
 MOST_TRIES = 2000
 """Assignments of bond orders that are tried for one geometry."""
 FAILURES = (ValueError, RuntimeError)
-"""What rdkit raises where a geometry is no molecule."""
+"""Exceptions of rdkit for a geometry that is not a molecule."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,7 +44,7 @@ class Structure:
 
 
 def rdkit_modules(purpose: str) -> dict[str, Any]:
-    """rdkit's modules by what they are for, or the sentence that says how to get rdkit."""
+    """rdkit's modules; if rdkit is missing, an error says how to install it."""
     try:
         from rdkit import Chem, DataStructs, rdBase
         from rdkit.Chem import rdDetermineBonds, rdFingerprintGenerator
@@ -70,7 +70,7 @@ def has_rdkit() -> bool:
 
 def structure_of(charges: ArrayLike, positions: ArrayLike) -> Structure | None:
     """The molecule of atoms with charges ``(atoms,)`` at positions ``(atoms, 3)``, by their distances (with rdkit's
-    rdDetermineBonds); None where these atoms are no neutral molecule in one piece."""
+    rdDetermineBonds); None if these atoms do not form one neutral molecule."""
     rdkit = rdkit_modules("finding the bonds of a geometry")
     chemistry = rdkit["chemistry"]
     editable = chemistry.RWMol()
@@ -106,7 +106,7 @@ def canonical_smiles(smiles: str) -> str | None:
 
 def internal_diversity(structures: Sequence[Structure], most: int = 1000) -> float | None:
     """1 minus the mean Tanimoto similarity of all pairs of the first ``most`` structures, by Morgan fingerprints of
-    radius 2: 0 if all are alike, near 1 if they share nothing. None for fewer than two."""
+    radius 2: 0 if all are the same, near 1 if they have nothing in common. None for fewer than two."""
     if len(structures) < 2:
         return None
     rdkit = rdkit_modules("comparing molecules")

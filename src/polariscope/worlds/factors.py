@@ -16,8 +16,9 @@ Kind = Literal["ordinal", "categorical", "periodic"]
 class Factor:
     """One cause of the data.
 
-    ``size`` is the number of values on the grid; 0 says the factor is continuous. ``values`` are what the positions
-    on the grid mean (angles, lengths); without them a position means itself. A periodic factor returns to its start.
+    ``size`` is the number of values on the grid; 0 means that the factor is continuous. ``values`` are the meanings of
+    the positions on the grid (angles, lengths); by default a position is its own value. A periodic factor returns to
+    its start.
     """
 
     name: str
@@ -93,7 +94,7 @@ class FactorGrid:
         return np.ravel_multi_index(tuple(factors.T), self.sizes).astype(np.int64)
 
     def check(self, factors: ArrayLike) -> NDArray[np.int64]:
-        """The positions as an ``(n, k)`` integer array; what is not on the grid is refused."""
+        """The positions as an ``(n, k)`` integer array; positions off the grid are refused."""
         factors = np.asarray(factors)
         if factors.ndim != 2 or factors.shape[1] != len(self.factors):
             raise ValueError(
@@ -106,8 +107,7 @@ class FactorGrid:
             row, column = np.argwhere(outside)[0]
             factor = self.factors[column]
             raise ValueError(
-                f"factor {factor.name!r} has positions 0 to {factor.size - 1}; row {row} asks for "
-                f"{factors[row, column]}"
+                f"factor {factor.name!r} has positions 0 to {factor.size - 1}; row {row} has {factors[row, column]}"
             )
         return factors.astype(np.int64, copy=False)
 

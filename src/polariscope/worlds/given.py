@@ -32,10 +32,10 @@ def as_world(
 ) -> World:
     """Data as a world; a world as it is. ``factors`` have a row per observation.
 
-    ``kinds`` declares kinds of factors by name and ``white`` the number of a white pixel, where the data does not tell
-    them rightly. Images of ``floats`` keep their numbers, in any number of channels. ``shape`` makes images of rows of
-    numbers, ``(height, width)`` or ``(channels, height, width)``; ``order`` says whether they run along the rows of an
-    image or down its columns.
+    ``kinds`` declares kinds of factors by name and ``white`` the number of a white pixel, if they cannot be inferred
+    from the data. Images of ``floats`` keep their numbers, in any number of channels. ``shape`` makes images of rows of
+    numbers, ``(height, width)`` or ``(channels, height, width)``; ``order`` is the order of the numbers: along the rows
+    of an image or down its columns.
 
     >>> as_world([[1, 2, 3], [4, 5, 6]]).shape
     (3,)
@@ -67,7 +67,7 @@ def as_world(
     rows = data if isinstance(data, Stored) else as_array(data)
     if rows.dtype.kind == "O":
         raise TypeError(
-            f"expected a world, an array, a tensor, a data set, a loader or a path, but a {type(data).__name__} came"
+            f"expected a world, an array, a tensor, a data set, a loader or a path; got a {type(data).__name__}"
         )
     if not shape:
         return ArrayWorld(rows, table, kinds=kinds, white=white, floats=floats)

@@ -1,8 +1,8 @@
 """How columns of labels become factors: one rule for memory, files, folders and data sets.
 
 Floats are continuous, words and a single column of whole numbers are categories, several columns of whole numbers are
-ordinal; whoever knows better declares the kinds. Discrete factors become positions 0, 1, ..., in the order of their
-values; what the positions mean is in ``Factor.values`` where it is a number.
+ordinal; the user can declare other kinds. Discrete factors become positions 0, 1, ..., in the order of their values;
+``Factor.values`` has the values if they are numbers.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def as_factors(
 ) -> tuple[NDArray[Any], tuple[Factor, ...], list[str]]:
     """Positions ``(n, k)`` and factors of a table with a row per observation, and the assumptions that were made.
 
-    ``values``, of the table's shape, say what its discrete entries mean; without them entries mean themselves.
+    ``values``, of the table's shape, are the meanings of its discrete entries; by default an entry is its own value.
 
     >>> positions, factors, assumed = as_factors([-1, 1, 1, -1])
     >>> positions[:, 0].tolist(), factors[0].kind, factors[0].values

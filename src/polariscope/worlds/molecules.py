@@ -1,7 +1,7 @@
 """Shared parts of worlds of molecules: bag-of-bonds as observations, a property as the target, both standardised.
 
-Statistics come from the molecules that are trained on. Columns that never change there, as the self terms of isomers,
-become 0 (Spec 000, trap T5).
+Statistics are those of the training molecules. Columns that never change there, as the self terms of isomers, become 0
+(Spec 000, trap T5).
 """
 
 from __future__ import annotations
@@ -92,11 +92,11 @@ class MoleculeWorld(ABC):
     @property
     @abstractmethod
     def held_out(self) -> NDArray[np.int64] | None:
-        """Numbers of the molecules that are kept for tests."""
+        """Numbers of the test molecules."""
 
     @cached_property
     def layout(self) -> BagLayout:
-        """What the columns of an observation hold."""
+        """Meaning of the columns of an observation."""
         return layout_of(self.molecules.charges)
 
     @cached_property

@@ -1,11 +1,10 @@
 """How raw numbers become observations: one rule for memory, files, folders and data sets.
 
-The shape of the data tells points from images, its numbers tell which of them is white. Brightnesses become bytes.
-Images whose numbers are no brightnesses (standardised ones, heights in metres, layers of a map) stay what they are, as
-``float32``: where the numbers show it, or where they are declared to be ``floats``. What reaches a model is therefore
-what was given, divided by the white that is stated, or it is refused. Small data is brought into the house's form at
-once; large data stays where it is (see :class:`Stored`) and comes into it batch by batch, so that no data set is too
-large for the memory.
+The shape of the data separates points from images, and its numbers show which number is white. Brightnesses become
+bytes. Images with other numbers (standardised images, heights in metres, layers of a map) keep them as ``float32``: if
+the numbers show it, or if they are declared as ``floats``. A model therefore receives the given numbers, divided by the
+stated white; other data is refused. Small data is converted at once; large data stays on disk (see :class:`Stored`) and
+is converted batch by batch, so that no data set is too large for memory.
 """
 
 from __future__ import annotations
@@ -27,15 +26,15 @@ from polariscope.memory import available_memory
 HELD = 2**30
 """Bytes up to which a data set is read once and held; a larger one is read in place."""
 BLOCK = 2**24
-"""Bytes brought into the house's form at a time, so that no second copy of large data comes to be in floats."""
+"""Bytes converted at a time, so that large data is never copied to floats as a whole."""
 SAMPLED = 256
-"""Rows that tell what the numbers mean where there are too many to look at all of them."""
+"""Rows from which the meaning of the numbers is inferred, if there are too many to read all."""
 HAIR = 0.01
 """How far floats may lie outside black and white, as a share of white: rounding and resizing leave such values."""
 DIM = 128
 """The least maximum of numbers that are taken to go up to 255; below it, 255 would be a guess."""
 FINEST = 0.02
-"""How much of their spread numbers may lose by rounding, on average; those that would lose more are not rounded."""
+"""Share of their spread that numbers may lose by rounding, on average; numbers that would lose more are not rounded."""
 VALUES = 2**18
 """Numbers that are rounded to see what they lose."""
 ROUNDING = 1e-6
@@ -53,7 +52,7 @@ Layout = Literal["points", "grey", "channels first", "channels last"]
 
 
 class Stored(ABC):
-    """Rows outside of memory, of which only the requested ones are loaded.
+    """Rows outside memory; only the requested ones are loaded.
 
     A new kind has ``shape`` (rows first) and ``dtype``, and defines ``fetch``.
     """
@@ -61,9 +60,10 @@ class Stored(ABC):
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
     packed: bool = False
-    """Rows that are dear to fetch one by one are held where they take no more than half of the free memory."""
+    """Whether single rows are slow to fetch; such rows are kept in memory if they take at most half of the free
+    memory."""
     hollow: bool = False
-    """Rows that claim to be far more than what is stored of them are never held, however small they are."""
+    """Whether the rows claim to be far larger than the stored data; such rows are never kept in memory."""
 
     @abstractmethod
     def fetch(self, index: NDArray[np.int64]) -> NDArray[Any]:
@@ -122,7 +122,7 @@ class Meaning:
         return np.moveaxis(rows, -1, 1) if self.layout == "channels last" else rows
 
     def kept(self, dtype: np.dtype[Any]) -> bool:
-        """Whether numbers of this type stay what they are."""
+        """Whether numbers of this type are kept unchanged."""
         return dtype == np.uint8 and self.white == 255 if self.bytes else dtype == np.float32
 
     def check(self, low: float, high: float, dtype: np.dtype[Any], source: str) -> None:
@@ -211,8 +211,8 @@ def shaped(rows: Rows, shape: Sequence[int], source: str, by_columns: bool = Fal
         )
     if len(rows.shape) != 2:
         raise ValueError(
-            f"{source}: expected rows of numbers to give the shape {text}, but observations have the shape "
-            f"{'x'.join(map(str, rows.shape[1:]))} already; leave it out (shape=, --world.shape)"
+            f"{source}: expected rows of numbers to give the shape {text}, but observations already have the shape "
+            f"{'x'.join(map(str, rows.shape[1:]))}; leave it out (shape=, --world.shape)"
         )
     if math.prod(shape) != rows.shape[1]:
         raise ValueError(
@@ -238,11 +238,11 @@ def as_observations(
     floats: bool = False,
     channels_first: bool = False,
 ) -> tuple[Rows, list[str]]:
-    """Data as observations, and the assumptions that were made; other data is refused.
+    """Data as observations, and the assumptions about it; other data is refused.
 
-    Pixels are 0 and 1, fractions up to 1, or go from 0 to 255, which the numbers themselves tell, unless ``white`` says
-    which of them is. Images of other numbers, and those declared to be ``floats``, keep them, as ``float32`` in any
-    number of channels. ``channels_first`` says that they come first, where the shape was declared and not guessed.
+    Pixels are 0 and 1, fractions up to 1, or go from 0 to 255; this is inferred from the numbers, unless ``white`` is
+    given. Images of other numbers, and images declared as ``floats``, keep their numbers as ``float32`` in any number
+    of channels. ``channels_first`` means that channels come first, if the shape was declared and not inferred.
 
     >>> images, assumed = as_observations(np.eye(4, dtype=bool)[None])
     >>> images.shape, int(images.max()), assumed
@@ -261,7 +261,7 @@ def as_observations(
     rows = held(rows)
     in_place = isinstance(rows, Stored) or (isinstance(rows, np.memmap) and rows.nbytes > HELD)
     seen = np.asarray(_some(rows) if in_place else rows)
-    few = f" (told from {len(seen)} of {len(rows):,} images)" if in_place else ""
+    few = f" (inferred from {len(seen)} of {len(rows):,} images)" if in_place else ""
     meaning, assumed = _meaning(rows, seen, source, white, floats, few, channels_first)
     converted = Converted(rows, meaning, source)
     # Bytes are what they are, whereas floats that nobody has looked at may still be none.
@@ -393,11 +393,11 @@ def _kept_as(rows: Rows, layout: Layout, low: float, high: float, declared: bool
     where = layout.removeprefix("channels ")
     channels = rows.shape[1 if where == "first" else 3]
     clear = declared or where == "last" or rows.shape[1] < min(rows.shape[2:])
-    doubt = "" if clear else ", which their shape does not tell"
+    doubt = "" if clear else ", which their shape does not show"
     shape = "x".join(map(str, rows.shape[1:]))
     return (
         f"Images of shape {shape} keep their numbers, which go from {low:g} to {high:g}; their {channels} channels are "
-        f"taken to come {where}{doubt}"
+        f"assumed to come {where}{doubt}"
     )
 
 
@@ -405,7 +405,7 @@ def _undeclared(low: float) -> str:
     """How to have numbers read as brightnesses that were not taken for such."""
     if low < 0:
         return "; if they are brightnesses, bring them to 0..1 first"
-    return "; if they are brightnesses, say which number is white (white=, --world.white)"
+    return "; if they are brightnesses, give the number of white (white=, --world.white)"
 
 
 def _white(low: float, high: float, values: NDArray[Any], source: str) -> float | None:

@@ -1,7 +1,7 @@
-"""Properties as people name them: a level, a band gap in kcal/mol; and the targets that a model is trained with.
+"""Properties in their own units (a level, a band gap in kcal/mol), and the targets that a model is trained with.
 
-A world may standardise its targets, or embed a number in several of them. A user who asks for a property says it in its
-own unit, and gets it back in that unit.
+A world may standardise its targets, or embed a number in several of them. Users give and get a property in its own
+unit.
 """
 
 from __future__ import annotations
@@ -56,10 +56,10 @@ class PropertyScale:
         return tuple(f"{name} ({unit})" if unit else name for name, unit in zip(self.names, self.units, strict=True))
 
     def asked(self, words: str | Mapping[str, float] | Sequence[float] | float) -> dict[str, float]:
-        """The properties that somebody asks for, by name.
+        """The wanted properties, by name.
 
-        In words they are numbers in the order of the properties (``150`` or ``0.3,0.7``), or ``x=0.3,scale=0.7``; a
-        number may have its unit behind it.
+        As text they are numbers in the order of the properties (``150`` or ``0.3,0.7``), or ``x=0.3,scale=0.7``; a
+        number may be followed by its unit.
 
         >>> scale = PropertyScale(("gap",), ("kcal/mol",), np.asarray, np.asarray)
         >>> scale.asked("150 kcal/mol"), scale.asked("gap=150"), scale.asked(150)
@@ -71,22 +71,22 @@ class PropertyScale:
             pairs = [self._named(part, place, len(parts)) for place, part in enumerate(parts)]
             asked = dict(pairs)
             if len(asked) < len(pairs):
-                raise ValueError(f"the property asked for is {words!r}, which names one property twice")
+                raise ValueError(f"the wanted property is {words!r}, which names one property twice")
         elif isinstance(words, Mapping):
             asked = {self._known(str(name)): float(value) for name, value in words.items()}
         else:
             values = np.atleast_1d(np.asarray(words, dtype=np.float64))
             if values.shape != (len(self.names),):
                 raise ValueError(
-                    f"the property asked for has shape {values.shape}, and this model was trained with "
+                    f"the wanted property has shape {values.shape}, and this model was trained with "
                     f"{len(self.names)}: {known}"
                 )
             asked = dict(zip(self.names, values.tolist(), strict=True))
         if not asked:
-            raise ValueError(f"no property was asked for: give a value of {known}")
+            raise ValueError(f"no property is given: give a value of {known}")
         for name, value in asked.items():
             if not np.isfinite(value):
-                raise ValueError(f"the property asked for needs to be a finite number, and {name} is {value}")
+                raise ValueError(f"the wanted property needs to be a finite number, and {name} is {value}")
         return asked
 
     def _named(self, part: str, place: int, count: int) -> tuple[str, float]:
@@ -94,9 +94,9 @@ class PropertyScale:
         if not equals:
             if count != len(self.names):
                 raise ValueError(
-                    f"expected {counted(len(self.names), 'value')}, for {', '.join(self.titles)}, but "
-                    f"{counted(count, 'value')} came: give one for each in this order, or name those that are meant, "
-                    f"as in {self.names[0]}=0.5"
+                    f"expected {counted(len(self.names), 'value')}, for {', '.join(self.titles)}, but got "
+                    f"{counted(count, 'value')}: give one for each in this order, or name some of them, as in "
+                    f"{self.names[0]}=0.5"
                 )
             name, number = self.names[place], part
         name = self._known(name.strip())
@@ -111,12 +111,12 @@ class PropertyScale:
 
     def _known(self, name: str) -> str:
         if name not in self.names:
-            raise ValueError(f"this model knows no property {name!r}: {nearest(name, self.names)}")
+            raise ValueError(f"this model has no property {name!r}: {nearest(name, self.names)}")
         return name
 
 
 def property_scale(world: World) -> PropertyScale:
-    """The properties of a world as people name them; its targets as they are, where it says nothing else.
+    """The properties of a world in their own units; by default its targets.
 
     >>> from polariscope.worlds.points.level_sets import LevelSets
     >>> scale = property_scale(LevelSets(count=10, tested=2))
@@ -127,8 +127,8 @@ def property_scale(world: World) -> PropertyScale:
     if any(target.kind != "number" for target in targets):
         classes = next(target.name for target in targets if target.kind != "number")
         raise ValueError(
-            f"a property that can be asked for is a number, and {classes!r} is a {_kind(targets, classes)}: take the "
-            "view properties, which makes numbers of factors"
+            f"a property must be a number, and {classes!r} is a {_kind(targets, classes)}: use the view properties, "
+            "which turns factors into numbers"
         )
     while isinstance(world, View) and not isinstance(world, ScaledProperty):
         if "target_of" in vars(type(world)):  # its targets are its own

@@ -1,4 +1,4 @@
-"""Data that a program held in memory, by its hash: a run on it can be stored, and goes on when it is given again."""
+"""Data in memory, by its hash: a run on it can be stored, and resumes when the same data is given again."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ HASHED_AT_ONCE = 1024
 @worlds.register("remembered")
 @dataclass(frozen=True)
 class Remembered:
-    """What a run knows of data that was given to it in memory: its hash, its size, its factors; not the data itself."""
+    """The record of data that was given in memory: its hash, its size, its factors; not the data itself."""
 
     examples: ClassVar[tuple[Settings, ...]] = ()  # it needs data in memory
 
@@ -51,8 +51,8 @@ class Remembered:
     @property
     def _missing(self) -> str:
         return (
-            f"this run was made with {self.count} observations of shape {self.observation} that a program held in "
-            "memory, and none of them is stored: give the same data again, in Python with data=..."
+            f"this run was made with {self.count} observations of shape {self.observation} in memory, which are not "
+            "stored: give the same data again, in Python with data=..."
         )
 
     def recall(self, world: World) -> World:
@@ -83,7 +83,7 @@ def remember(world: World) -> Remembered:
 
 
 def recalled(world: World, data: World) -> World:
-    """The world with the data it was made of, wherever it holds what was remembered of it."""
+    """The world with its data in place of every record of data in memory."""
     if isinstance(world, Remembered):
         return world.recall(data)
     inner: dict[str, Any] = {name: getattr(world, name) for name in held(world)} if is_dataclass(world) else {}

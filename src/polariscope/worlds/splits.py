@@ -34,7 +34,7 @@ TRAIN_SHARE = 0.3
 
 @dataclass(frozen=True, eq=False)
 class Parts:
-    """Numbers of the observations to train on, and of those that are held out."""
+    """Numbers of the training and of the held-out observations."""
 
     train: Numbers
     held_out: Numbers
@@ -160,7 +160,7 @@ class FileSplit:
 
 @runtime_checkable
 class Divided(Protocol):
-    """A world that came with a test set of its own."""
+    """A world with a test set of its own."""
 
     @property
     def held_out(self) -> Numbers | None:
@@ -379,7 +379,7 @@ PUBLISHED = {
 
 def usual_values(world: World, kind: ValueSplit) -> dict[str, tuple[int, ...]]:
     """The default positions of a split by values: those published for the world, or about as many of each factor as
-    leave three tenths of the observations to train on.
+    leave three tenths of the observations for training.
 
     Unordered and continuous factors, and those with two values, are not split.
 

@@ -20,7 +20,7 @@ from polariscope.worlds.world import World, to_tensor, worlds
 
 Kind = Literal["class", "number", "mask"]
 UNLABELLED = -1
-"""What a mask has where nobody knows the class of a pixel."""
+"""Value of unlabelled pixels in a mask."""
 
 
 @dataclass(frozen=True)
@@ -36,9 +36,9 @@ class Target:
     size: int = 0
     """Number of classes; 0 for a number."""
     labels: tuple[str, ...] = ()
-    """What the classes are called."""
+    """Names of the classes."""
     values: tuple[float, ...] = ()
-    """The number that each class stands for, where that is not its place."""
+    """The number of each class, if it is not its position."""
 
     def __post_init__(self) -> None:
         if (self.kind == "number") != (self.size == 0) or self.size < 0:
@@ -59,7 +59,7 @@ class Target:
 
 @runtime_checkable
 class Targeted(Protocol):
-    """A world that says what a model should predict."""
+    """A world with targets for a model to predict."""
 
     @property
     def targets(self) -> tuple[Target | Factor, ...]:
@@ -74,9 +74,9 @@ class Targeted(Protocol):
 class Task(View):
     """A world with a target: the class or value of some of its factors.
 
-    ``factor`` names the factors to tell, separated by commas; "all" are all of them. Without a name it is the first
-    that is categorical, or else the first with a few values. As "values" discrete factors are brought to [0, 1] by
-    their range, as is usual in regression.
+    ``factor`` names the factors to predict, separated by commas; "all" means all of them. The default is the first
+    categorical factor, or else the first with a few values. As "values", discrete factors are scaled to [0, 1] by their
+    range, as is usual in regression.
 
     >>> from polariscope.worlds.renderers.sprites import Sprites
     >>> task = Task(Sprites(), "shape,x", "values")
@@ -98,7 +98,7 @@ class Task(View):
     def columns(self) -> list[int]:
         known = [factor.name for factor in self.of.factors]
         if not known:
-            raise ValueError("this world has no factors, so there is nothing to predict: give data with labels")
+            raise ValueError("this world has no factors to predict: give data with labels")
         if self.factor == "all":
             return list(range(len(known)))
         names = [name.strip() for name in self.factor.split(",")] if self.factor else [self._usual()]
@@ -108,7 +108,9 @@ class Task(View):
         columns = [known.index(name) for name in names]
         for factor in (self.of.factors[column] for column in columns):
             if self.told != "values" and not factor.size:
-                raise ValueError(f"a class is a discrete factor, and {factor.name} is continuous: ask for its values")
+                raise ValueError(
+                    f"a class needs a discrete factor, and {factor.name} is continuous: predict its values"
+                )
         return columns
 
     def _usual(self) -> str:
@@ -118,7 +120,7 @@ class Task(View):
             usual = self.of.factors[0]
         if usual is None:
             raise ValueError(
-                "a class needs a discrete factor, but every factor of this data is continuous: ask for values"
+                "a class needs a discrete factor, but every factor of this data is continuous: predict values"
             )
         return usual.name
 
@@ -264,7 +266,7 @@ class MaskedImages:
     images: NDArray[Any]
     masks: NDArray[Any]
     names: tuple[str, ...]
-    """What the classes are called."""
+    """Names of the classes."""
 
     def __post_init__(self) -> None:
         n, _, *sides = self.images.shape

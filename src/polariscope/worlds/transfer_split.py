@@ -1,4 +1,4 @@
-"""Splits by place and time: what was learned here and then, tested elsewhere, later, or both."""
+"""Splits by place and time: train on some places and times, test on other places, later times, or both."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ PLACES, TIMES = ("tile", "place", "site", "region"), ("year", "date", "time")
 @splits.register("transfer")
 @dataclass(frozen=True)
 class Transfer:
-    """Trained on some places at the early times; tested elsewhere (spatial), later (temporal), or both (Samarin 2022,
-    section 4.3.3). Whatever is tested, the training part is the same."""
+    """Train on some places at early times; test on other places (spatial), later times (temporal), or both (Samarin
+    2022, section 4.3.3). The training part is the same for all tests."""
 
     examples: ClassVar[tuple[Settings, ...]] = ({"kind": "temporal", "place": "x", "time": "y"},)
 
@@ -30,9 +30,9 @@ class Transfer:
     time: str = ""
     """Ordered factor of the time; year, date or time if not given."""
     share: float = 0.5
-    """Share of the places that are kept from training."""
+    """Share of the places that is held out."""
     late: int = 1
-    """How many of the last times are kept from training."""
+    """Number of the last times that are held out."""
 
     def __post_init__(self) -> None:
         if not 0 < self.share < 1 or self.late < 1:

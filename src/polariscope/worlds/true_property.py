@@ -1,7 +1,7 @@
-"""Worlds that know the property of any observation, also of one that a model has generated.
+"""Worlds that can compute the property of any observation, also of generated ones.
 
-A trained model judges its own samples by its own code, and may fool itself. Where the property is a function that can
-be computed, the judgement needs no model (Spec 000, section 6.4 and trap T1).
+A model that judges its own samples may be wrong in its favour. If the property can be computed, no model is needed
+(Spec 000, section 6.4 and trap T1).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Views: worlds made of another world. Pairs, tasks, parts, changed pictures: each is a world like any other.
+"""Views: worlds made from another world. Pairs, tasks, parts, changed pictures: each is a world like any other.
 
-A view holds the world that it looks at in ``of``, and is named, described and built with it. It is numbered like any
-world; a view with draws of its own (augmentation, pairs) has others at every step, which :meth:`View.drawn` gives.
+A view holds its source world in ``of``, and is named, described and built with it. Its observations are numbered as in
+any world; a view with draws of its own (augmentation, pairs) has new draws at every step, see :meth:`View.drawn`.
 """
 
 from __future__ import annotations
@@ -34,34 +34,34 @@ class View:
 
     @property
     def assumed(self) -> tuple[str, ...]:
-        """What was assumed about the data that it looks at, in sentences."""
+        """The assumptions about the data of the source world, in sentences."""
         return getattr(self.of, "assumed", ())
 
     def __len__(self) -> int:
         return len(self.of)
 
     def there(self, index: ArrayLike) -> NDArray[np.int64]:
-        """The numbers that observations of this view have in the world it looks at."""
+        """The numbers of this view's observations in the source world."""
         return numbered(index, len(self))
 
     def observe(self, index: ArrayLike) -> NDArray[Any]:
         return self.shown(self.of.observe(self.there(index)), index)
 
     def shown(self, observations: NDArray[Any], index: ArrayLike) -> NDArray[Any]:
-        """What this view makes of observations of the world it looks at, and of the others in their pairs."""
+        """The observations of this view from those of the source world, and from the others in their pairs."""
         return observations
 
     def shown_target(self, target: NDArray[Any], index: ArrayLike) -> NDArray[Any]:
-        """What this view makes of targets of the world it looks at.
+        """The targets of this view from those of the source world.
 
-        Classes and numbers of whole observations stay what they are. A mask ``(n, height, width)`` lives on the pixels:
-        a view that changes observations says here what becomes of it, or refuses it.
+        Classes and numbers of whole observations do not change. A mask ``(n, height, width)`` has a class for each
+        pixel: a view that changes pixels must transform it here, or refuse it.
         """
         changes = type(self).shown is not View.shown or type(self).observe is not View.observe
         if changes and np.ndim(target) > 2:
             raise ValueError(
-                f"the view {type(self).__name__} changes observations and does not say what becomes of a mask on their "
-                "pixels: define shown_target(target, index) in it"
+                f"the view {type(self).__name__} changes observations and does not define how masks change: define "
+                "shown_target(target, index) in it"
             )
         return target
 
@@ -69,7 +69,8 @@ class View:
         return self.of.factors_of(self.there(index))
 
     def drawn(self: V, seed: int, time: int) -> V:
-        """The same view with the draws of another time. One without draws of its own asks what it looks at."""
+        """The same view with the draws of another step. A view without draws of its own passes this to its source
+        world."""
         return dataclasses.replace(self, of=drawn(self.of, seed, time)) if draws(self.of) else self  # type: ignore[type-var]
 
     @property
@@ -88,14 +89,14 @@ class Paired(Protocol):
 
 @runtime_checkable
 class Weighted(Protocol):
-    """A world that says which of its observations are drawn more often in training."""
+    """A world with weights for drawing its observations in training."""
 
     def draw_weights(self, index: ArrayLike) -> NDArray[np.float64]:
         """How likely each of the observations by number is drawn; their sum is 1."""
 
 
 def inside(world: World, kind: Any, index: ArrayLike = ()) -> tuple[Any, NDArray[np.int64]] | None:
-    """The world itself, or the nearest one that it looks at, that can do what ``kind`` says; with the numbers there."""
+    """The world itself, or the nearest source world, that has the methods of ``kind``; with the numbers there."""
     while not isinstance(world, kind):
         if not isinstance(world, View):
             return None

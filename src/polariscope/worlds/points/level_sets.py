@@ -71,7 +71,7 @@ class LevelSets(PointWorld):
     padding: float = 0.01
     """Standard deviation of the padding."""
     half_width: float = 1.0
-    """Coordinates lie between -half_width and half_width; larger ones ask how a model extrapolates."""
+    """Coordinates lie between -half_width and half_width; larger ones test how a model extrapolates."""
     rotated: bool = True
     """Whether observations and properties are turned by the published rotations."""
     seed: int = 0
@@ -102,7 +102,7 @@ class LevelSets(PointWorld):
 
     @property
     def held_out(self) -> NDArray[np.int64]:
-        """Numbers of the points that are kept for tests."""
+        """Numbers of the test points."""
         return np.arange(self.count - self.tested, self.count)
 
     def target_of(self, index: ArrayLike) -> NDArray[np.float32]:
@@ -153,7 +153,7 @@ class LevelSets(PointWorld):
         return np.asarray(square, dtype=np.float64) @ self.rotations[0][: self.dimension]
 
     def unembed(self, observations: ArrayLike) -> Floats:
-        """Coordinates ``(n, dimension)`` of observations; what they have beside the embedded square is left out."""
+        """Coordinates ``(n, dimension)`` of observations; other coordinates are ignored."""
         return (np.asarray(observations, dtype=np.float64) @ self.rotations[0].T)[:, : self.dimension]
 
     def embed_level(self, level: ArrayLike) -> Floats:
@@ -213,12 +213,12 @@ class LevelSets(PointWorld):
 
     @property
     def y_floor(self) -> float:
-        """Mean absolute error, summed over the three numbers, of who knows the property without its noise."""
+        """Mean absolute error, summed over the three numbers, of a predictor of the property without its noise."""
         return _absolute_noise([self.noise, self.padding, self.padding], self.rotations[1])
 
     @property
     def x_floor(self) -> float:
-        """Mean absolute error, summed over the five numbers, of who knows the point without its padding."""
+        """Mean absolute error, summed over the five numbers, of a predictor of the point without its padding."""
         return _absolute_noise([0.0] * self.dimension + [self.padding] * (AMBIENT - self.dimension), self.rotations[0])
 
 

@@ -1,7 +1,7 @@
 """Independent sources over time behind a nonlinear mixing: the task of nonlinear ICA (Spec 001a, 2.1 and 4.7).
 
 Every observation comes with the next one (or several) of the same process, so that all objectives of pairs learn from
-it, and the true sources are its factors. No moment is in two sequences: what is kept from training is seen by nobody.
+it, and the true sources are its factors. No moment is in two sequences, so held-out moments are never seen in training.
 """
 
 from __future__ import annotations
@@ -50,17 +50,18 @@ class Sources(PointWorld):
     dimension: int = 20
     """Sources."""
     layers: int = 1
-    """Of mixing, each a random orthogonal matrix, with smooth leaky ReLUs between them: 1 is linear, 0 none at all."""
+    """Layers of the mixing, each a random orthogonal matrix, with smooth leaky ReLUs between them: 1 is linear, 0 is no
+    mixing."""
     ambient: int = 0
     """Coordinates of an observation, as many as there are sources if not given; a source moves each of them as far."""
     coefficient: float = 0.7
-    """What is left of a source a moment later."""
+    """Share of a source that remains one step later."""
     alpha: float = 1.0
     """Shape of the steps: 1 is Laplace, 2 normal, natural videos have 0.5."""
     rate: float = 1.0
     """Of the steps, exp(-rate |u|^alpha): larger ones are smaller."""
     start: Literal["stationary", "normal"] = "stationary"
-    """Whether sequences are cut from one that has run for ever, or begin at N(0, I)."""
+    """Start sequences in the stationary distribution, or at N(0, I)."""
     length: int = 2
     """Moments of a sequence: 2 make a pair."""
     scales: tuple[float, ...] = ()
@@ -80,9 +81,7 @@ class Sources(PointWorld):
         if not 0 < self.slope <= 1:
             raise ValueError(f"the slope of the mixing is {self.slope}: it needs to be above 0 and at most 1")
         if self.ambient and self.ambient < self.dimension:
-            raise ValueError(
-                f"{self.dimension} sources need as many coordinates to be told apart; ambient is {self.ambient}"
-            )
+            raise ValueError(f"{self.dimension} sources need at least as many coordinates; ambient is {self.ambient}")
         if self.ambient > self.dimension and not self.layers:
             raise ValueError(f"sources that are not mixed have {self.dimension} coordinates: use at least 1 layer")
         nonzero = all(0 < abs(scale) < math.inf for scale in self.scales)
@@ -158,7 +157,7 @@ class Sources(PointWorld):
         return x
 
     def unmix(self, observations: ArrayLike) -> Floats:
-        """Sources of observations: what a perfect model would find."""
+        """Sources of observations: the codes of a perfect model."""
         x = np.asarray(observations, dtype=np.float64)
         for number, matrix in reversed(list(enumerate(self.matrices))):
             x = x @ matrix * (matrix.shape[1] / matrix.shape[0])

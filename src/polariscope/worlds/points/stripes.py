@@ -86,7 +86,9 @@ class LinearInvariant:
         """Labels −1 and +1 ``(p,)`` of coordinates ``(p, d)`` (or of the informative ones only) before the turn."""
         y = np.asarray(self.label(coordinates[:, : self.informative]), dtype=np.float64)
         if y.shape != coordinates.shape[:1] or not np.isin(y, (-1, 1)).all():
-            raise ValueError(f"a label rule gives -1 or +1 for each of {len(coordinates)} points; got shape {y.shape}")
+            raise ValueError(
+                f"a label rule must return -1 or +1 for each of {len(coordinates)} points; got shape {y.shape}"
+            )
         return y
 
     def observed(self, coordinates: FloatArray) -> FloatArray:

@@ -1,8 +1,7 @@
 """Torch data sets as worlds: items are loaded by number on demand.
 
-An item is an observation, a pair of an observation and its label, or a mapping with both. An observation is the same
-whenever it is asked for, so data sets that draw their items anew (augmentation) or have no numbers (streams) are
-refused.
+An item is an observation, a pair of an observation and its label, or a mapping with both. An observation must be the
+same in every call, so data sets that draw their items anew (augmentation) or have no numbers (streams) are refused.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from polariscope.worlds.readers.files import FACTOR_KEYS, OBSERVATION_KEYS
 from polariscope.worlds.world import ArrayWorld
 
 PROBED = 8
-"""Items that are looked at several times, to see whether they stay the same."""
+"""Items that are read several times, to check that they stay the same."""
 LOOKS = 4
 Labels = dict[int, NDArray[Any] | None]
 """Labels by the number of the item; None where it has none."""
@@ -69,8 +68,8 @@ def dataset_world(
 ) -> ArrayWorld:
     """The world of a data set, or of the one behind a loader, whose batch size it then suggests.
 
-    All labels are needed at once, to know their values: they are the data set's ``targets`` where it has such, else
-    every item is looked at once. A small data set is held.
+    All labels are needed at once, to know their values: they are the data set's ``targets`` if it has them; otherwise
+    every item is read once. A small data set is kept in memory.
 
     >>> import torch
     >>> points = torch.utils.data.TensorDataset(torch.zeros(6, 2), torch.arange(6) % 3)
@@ -136,8 +135,8 @@ def _labels_of_some(rows: DatasetRows) -> Labels:
         for _ in range(LOOKS - 1):
             if not np.array_equal(first, rows.item(number)[0], equal_nan=first.dtype.kind == "f"):
                 raise ValueError(
-                    f"{rows.source}: expected items that stay the same, but item {number} changes from one look to the "
-                    "next; give the data set without its random transforms"
+                    f"{rows.source}: expected items that stay the same, but item {number} changes from call to call; "
+                    "give the data set without its random transforms"
                 )
     return labels
 

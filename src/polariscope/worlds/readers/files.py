@@ -1,8 +1,8 @@
 """Readers of real data: a path in, an :class:`ArrayWorld` out. Nothing is ever downloaded, nothing unpickled.
 
-The kind of file is told by its first bytes, not by its name: IDX (MNIST, Fashion-MNIST; plain or gzip), npz and npy,
-HDF5 (Shapes3D), MATLAB, a folder of images or of the four IDX files of MNIST. What is too large to be held is read in
-place. Whatever cannot be read is refused in one sentence with the path, what was expected and what came.
+The first bytes of a file determine its format, not its name: IDX (MNIST, Fashion-MNIST; plain or gzip), npz and npy,
+HDF5 (Shapes3D), MATLAB, a folder of images or of the four IDX files of MNIST. Data that is too large for memory is read
+in place. A file that cannot be read is refused in one sentence with the path, what was expected and what was found.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Wanted:
 
 @dataclass(frozen=True, eq=False)
 class Found:
-    """What a file holds: observations, the table of their factors, and what is known about those."""
+    """The content of a file: observations, the table of their factors, and facts about them."""
 
     rows: Rows
     table: ArrayLike | None = None
@@ -72,7 +72,7 @@ class Found:
     order: Order = "rows"
     """How the numbers of an image run, if it is stored as a row of them."""
     held_out: NDArray[np.int64] | None = None
-    """The numbers of what the makers of the data kept for tests."""
+    """Numbers of the data's own test set."""
 
 
 def read(
@@ -91,11 +91,11 @@ def read(
     """The world in a file or a folder of images.
 
     ``size`` resizes images to ``size`` x ``size``; without it those of a folder need one common size. ``kinds``
-    declares kinds of factors by name, ``white`` the number of a white pixel, where the data does not tell them rightly
-    (see :class:`ArrayWorld`). ``group`` is the part of an HDF5 file that is meant, if it has parts, and ``key`` the
-    array that holds the observations, if its name does not tell. Images of ``floats`` keep their numbers, in any number
-    of channels. ``shape`` makes images of rows of numbers, which run along their rows or, as in files of MATLAB, down
-    their columns, unless ``order`` says otherwise. ``table`` has factors to take instead of the file's own.
+    declares kinds of factors by name, ``white`` the number of a white pixel, if they cannot be inferred (see
+    :class:`ArrayWorld`). ``group`` is the group of an HDF5 file to read, if it has several, and ``key`` the array that
+    holds the observations, if its name does not show it. Images of ``floats`` keep their numbers, in any number of
+    channels. ``shape`` makes images of rows of numbers, which run along their rows or, as in files of MATLAB, down
+    their columns, unless ``order`` says otherwise. ``table`` has factors that replace the file's own.
     """
     path = Path(path).expanduser()
     if not path.exists():
@@ -142,17 +142,17 @@ class File:
 
     path: str
     size: int | None = None
-    """Resize the images to so many pixels a side."""
+    """Resize the images to this side in pixels."""
     kinds: dict[str, DeclaredKind] = field(default_factory=dict, hash=False)
     """Kinds of factors by name, where their looks deceive: categorical, ordinal, periodic or continuous."""
     white: float | None = None
-    """The number of a white pixel, where the data does not tell it."""
+    """The number of a white pixel, if it cannot be inferred."""
     group: str = ""
-    """The part of an HDF5 file that is meant."""
+    """The group of an HDF5 file to read."""
     floats: bool = False
     """Keep the numbers of images as they are, in any number of channels: heights, layers of a map."""
     key: str = ""
-    """The array of an npz, HDF5 or MATLAB file that holds the observations, if its name does not tell."""
+    """The array of an npz, HDF5 or MATLAB file that holds the observations, if its name does not show it."""
     image_shape: Annotated[tuple[int, ...], tyro.conf.arg(name="shape")] = ()
     """Shape of the images that rows of numbers are: height and width, or channels, height and width."""
     order: Order | None = None
@@ -179,7 +179,7 @@ class File:
 
     @property
     def held_out(self) -> NDArray[np.int64] | None:
-        """The numbers of what the makers of the data kept for tests; only a folder of IDX files has such."""
+        """Numbers of the data's own test set; only a folder of IDX files has one."""
         return self.world.held_out if Path(self.path).expanduser().is_dir() else None
 
     @property
@@ -192,7 +192,7 @@ class File:
 
     @property
     def assumed(self) -> tuple[str, ...]:
-        """What was assumed about the data, in sentences."""
+        """The assumptions about the data, in sentences."""
         return self.world.assumed
 
     def __len__(self) -> int:

@@ -1,8 +1,8 @@
-"""HDF5 files: what they hold, and data sets that are read in place.
+"""HDF5 files: their content, and data sets that are read in place.
 
-A file may name others as the place of its data (external storage, virtual data sets, external links), which would show
-any file of this machine to whoever sees the pictures: these are refused. A data set that claims far more than the file
-stores of it is never brought into the memory as a whole.
+A file may name others as the place of its data (external storage, virtual data sets, external links), which could show
+any file of this machine in a picture: these are refused. A data set that claims far more than the file stores is never
+loaded into memory as a whole.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ CACHE = 2**26
 NEIGHBOURS = 2**16
 """Bytes within which rows of a data set without chunks are read in one go."""
 SMALL = 2**24
-"""Bytes that a data set may claim whatever the file stores of it."""
+"""Bytes that any data set may claim."""
 DEFLATE = 1032
 """How many times deflate shrinks at most."""
 

@@ -18,11 +18,12 @@ from polariscope.worlds.observations import HELD, Stored
 
 IMAGE_SUFFIXES = {".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".pgm", ".ppm"}
 FORMATS = ("PNG", "JPEG", "BMP", "GIF", "TIFF", "WEBP", "PPM")
-"""What is decoded, whatever a file is called: Pillow knows others, some of which run programs (Ghostscript for EPS)."""
+"""Formats that are decoded, whatever the name of a file: Pillow has others, some of which run programs (Ghostscript for
+EPS)."""
 
 
 class ImageRows(Stored):
-    """Images as ``uint8 (n, channels, height, width)``. The first that are decoded are kept, up to ``kept`` bytes."""
+    """Images as ``uint8 (n, channels, height, width)``. The first decoded images are cached, up to ``kept`` bytes."""
 
     dtype = np.dtype(np.uint8)
 

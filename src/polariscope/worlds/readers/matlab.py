@@ -83,9 +83,9 @@ def contents_of_hdf5(path: Path) -> dict[str, MatArray]:
 
 
 def observations_of(array: MatArray, name: str, labels: int | None, numbers: int | None) -> tuple[Rows, str]:
-    """Rows of an array, and what was assumed about which of its axes counts them.
+    """Rows of an array, and the assumption about the axis that counts them.
 
-    ``labels`` is how many there are, and ``numbers`` how many an observation has, where that is known.
+    ``labels`` is the number of labels, and ``numbers`` the size of an observation, if they are known.
     """
     first, last = array.shape[0], array.shape[-1]
     matrix = len(array.shape) == 2

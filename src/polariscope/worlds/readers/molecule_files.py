@@ -50,22 +50,22 @@ class MoleculeFile(MoleculeWorld):
 
     path: str = ""
     properties: str = ""
-    """Names of the properties, separated by commas; may be left out if there is only one."""
+    """Names of the properties, separated by commas; not needed if there is only one."""
     table_path: str = ""
     """A CSV table with a row of properties for each molecule, in their order, if the file has none."""
     factor: float = 1.0
-    """What the properties are multiplied by, such as 627.5095 for Hartree to kcal/mol."""
+    """Factor of the properties, such as 627.5095 from Hartree to kcal/mol."""
     unit: str = ""
     """The unit that they then have, for tables."""
     share: float = 0.1
     """Share of the molecules that is held out."""
     trained: int = 0
-    """How many molecules are trained on, if fewer than there are: the others are left out."""
+    """Number of training molecules, if fewer than all; the others are skipped."""
     tested: int = 0
     """How many molecules are held out, instead of the share."""
     duplicates: Literal["refuse", "drop"] = "refuse"
-    """What to do with molecules that are the same as others: refuse them where they are on both sides of the split, or
-    keep the first of each."""
+    """What to do with duplicate molecules: refuse them if they are on both sides of the split, or keep the first of
+    each."""
     standardised: bool = True
     """Whether observations and properties have mean 0 and standard deviation 1 over the molecules trained on."""
     seed: int = 0
@@ -176,7 +176,7 @@ class Isomers(MoleculeFile):
 def read_molecules(path: str | Path, seed: int = 0) -> Molecules:
     """The molecules in a file, whose format follows from its name: .xyz, .sdf (or .mol), .npz, .csv or .smi."""
     if not str(path):
-        raise ValueError("molecules are in a file: give its path, with --world.path for instance")
+        raise ValueError("molecules need a file: give its path, for instance with --world.path")
     path = Path(path).expanduser()
     if not path.exists():
         raise FileNotFoundError(f"there is no file {str(path)!r}; data is never downloaded, give its path")
@@ -192,12 +192,12 @@ def read_molecules(path: str | Path, seed: int = 0) -> Molecules:
 def chosen_names(wanted: str, known: Sequence[str], source: str) -> list[str]:
     """The properties that are meant; the only one if none is named."""
     if not known:
-        raise ValueError(f"{source}: expected a property of the molecules, but there is none; give a table_path")
+        raise ValueError(f"{source}: expected a property of the molecules, but found none; give a table_path")
     if not wanted:
         if len(known) == 1:
             return list(known)
         listing = printable(", ".join(known))
-        raise ValueError(f"{source}: expected one property, but there are {listing}; name those meant with properties")
+        raise ValueError(f"{source}: expected one property, but there are {listing}; choose with properties")
     names = [name.strip() for name in wanted.split(",")]
     for name in names:
         if name not in known:
@@ -217,7 +217,7 @@ class TextTable:
     lines: list[int]
 
     def numbers(self) -> dict[str, Floats]:
-        """The columns that are numbers throughout; an empty field is no number."""
+        """The columns that are numbers throughout; an empty field is not a number."""
         found = {}
         for name, words in self.columns.items():
             numbers = [_number(word) for word in words]

@@ -2,7 +2,7 @@
 
 They are prepared as in Klindt, Schott, Sharma and others, Towards nonlinear disentanglement in natural data with
 temporal sparse coding (2021), appendices D.3 and D.5: down-sampled to the nearest pixels, cut into square windows, and
-frames in which an object has too few pixels are left out (Spec 001a, sections 4.4 and 4.6). Nothing is downloaded, and
+frames in which an object has too few pixels are skipped (Spec 001a, sections 4.4 and 4.6). Nothing is downloaded, and
 nothing unpickled.
 """
 
@@ -30,10 +30,10 @@ from polariscope.worlds.world import worlds
 class Video(MaskWorld):
     """Mask videos by their path: a folder with a folder of frames for each video, or an npz file. Read when needed.
 
-    Frames are images in the order of their names. An npz file has ``masks`` (n, h, w), and ``sequence`` (n,) where
-    they are several videos, or else one array (n, h, w) for each video. What is not 0 is object. Factors are the centre
-    of mass and the area in a window; the view ``frame-pairs`` makes pairs of it, and
-    :func:`polariscope.worlds.views.sequences.transitions` measures how objects move.
+    Frames are images in the order of their names. An npz file has ``masks`` (n, h, w), and ``sequence`` (n,) where they
+    are several videos, or else one array (n, h, w) for each video. Pixels other than 0 belong to the object. Factors
+    are the centre of mass and the area in a window; the view ``frame-pairs`` makes pairs of it, and
+    :func:`polariscope.worlds.views.sequences.transitions` measures their changes.
     """
 
     examples: ClassVar[tuple[Settings, ...]] = ()  # it needs a file of yours
@@ -42,12 +42,12 @@ class Video(MaskWorld):
     size: int = 64
     """Pixels a side of the windows; the shorter side of frames is brought to it."""
     windows: int = 1
-    """Windows a frame is cut into, evenly spaced along its longer side, each with sequences of its own; one is the
-    middle."""
+    """Number of windows of a frame, evenly spaced along its longer side, each with its own sequences; a single one is
+    in the middle."""
     numbered: bool = False
     """Whether different numbers (or colours) in a frame are different objects, each a sequence of its own."""
     fewest: int = FEWEST
-    """Pixels of an object below which a frame does not count: it is left out, and starts a new sequence."""
+    """Smallest number of object pixels in a frame; a frame with fewer is skipped and ends the sequence."""
 
     def __post_init__(self) -> None:
         for name in ("size", "windows", "fewest"):
@@ -78,7 +78,7 @@ class Video(MaskWorld):
 def read_videos(path: str | Path) -> Iterator[tuple[str, NDArray[Any]]]:
     """The videos at a path with their names, each ``(frames, height, width)``, at least two frames of one size."""
     if not str(path):
-        raise ValueError("mask videos are in a folder or an npz file: give its path, with --world.path for instance")
+        raise ValueError("mask videos need a folder or an npz file: give its path, for instance with --world.path")
     path = Path(path).expanduser()
     if not path.exists():
         raise FileNotFoundError(f"there is no file or folder {str(path)!r}; data is never downloaded, give its path")

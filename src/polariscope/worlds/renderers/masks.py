@@ -48,9 +48,9 @@ STRIDE, SWING = 0.7, 0.45
 class Walkers(MaskWorld):
     """Silhouettes of walking people, frame by frame, in windows like those of KITTI Masks.
 
-    Legs swing as far as is walked; position and size change by steps that are mostly small. A frame with less than
-    ``fewest`` pixels in the window is dropped and ends the sequence, and sequences have at least two frames. Factors
-    are the centre of mass and the area of the mask that is seen. The view ``frame-pairs`` makes pairs of it.
+    Legs swing with the distance walked; position and size change by steps that are mostly small. A frame with fewer
+    than ``fewest`` pixels in the window is dropped and ends the sequence, and sequences have at least two frames.
+    Factors are the centre of mass and the area of the visible mask. The view ``frame-pairs`` makes pairs of it.
 
     >>> world = Walkers(sequences=5)
     >>> world.shape, [factor.name for factor in world.factors]
@@ -64,7 +64,7 @@ class Walkers(MaskWorld):
     length: float = 40.0
     """Mean number of frames of a sequence, before it may have left the window."""
     fewest: int = FEWEST
-    """Pixels of a 64 x 64 window below which a frame does not count; of a smaller one so many fewer."""
+    """Smallest number of pixels in a frame, for a 64 x 64 window; scaled for other sizes."""
     size: int = WINDOW
     """Pixels a side; the publication has 64."""
     seed: int = 0

@@ -40,14 +40,14 @@ class Sprites(GridWorld):
 
     ``variant``: ``plain`` is white on black (one channel). The others have three channels: ``colour`` multiplies the
     sprite with an RGB colour from U[.5, 1]³; ``noisy`` adds U[0, 1] to every pixel and channel and clips at white;
-    ``textured`` averages a random crop of a smooth texture with a random colour and inverts it on the sprite. What is
-    random is a function of (observation number, ``seed``), so an observation never changes.
+    ``textured`` averages a random crop of a smooth texture with a random colour and inverts it on the sprite. Random
+    draws are functions of (observation number, ``seed``), so an observation never changes.
 
     Orientations are ``linspace(0, 2π, 40)`` as in the original, both ends included: positions 0 and 39 are the same
-    angle and the same images, and a quarter turn is no whole number of steps. ``unambiguous`` keeps the orientations
+    angle and the same images, and a quarter turn is not a whole number of steps. ``unambiguous`` keeps the orientations
     in [0°, 90°), which are the first 10 (0° to 83.1°): a square returns to itself after 90°, an ellipse after 180°, so
     that on the full circle the orientation cannot be read from the image (Spec 001a, section 8.5). Orientation is then
-    ordinal, since it does not come round.
+    ordinal, not periodic.
 
     >>> world = Sprites()
     >>> len(world), world.shape, len(Sprites(unambiguous=True))

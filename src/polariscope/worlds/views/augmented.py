@@ -23,29 +23,29 @@ DRAWS = 15
 
 @dataclass(frozen=True, eq=False)
 class Changes:
-    """What is done to each image: to be mirrored, turned, slanted, moved, cut out, blurred, brightened, given noise and
-    partly erased, in this order."""
+    """The changes of each image, in this order: flip, rotation, shear, shift, crop, blur, brightness, noise,
+    erasing."""
 
     upside_down: NDArray[np.bool_]
     mirrored: NDArray[np.bool_]
     moves: NDArray[np.int64]
     """Down and right, ``(n, 2)``."""
     corners: NDArray[np.int64]
-    """Top and left of what is cut out, ``(n, 2)``."""
+    """Top and left of the crop, ``(n, 2)``."""
     turns: NDArray[np.float64]
     """Counter-clockwise about the middle, in radians."""
     factors: NDArray[np.float64]
     offsets: NDArray[np.float64]
-    """What is added after the factor: a share of white to bytes, to floats as it is."""
+    """Offset added after the factor: for bytes as a share of white, for floats as it is."""
     slants: NDArray[np.float64]
     """Pixels to the right for each pixel up, seen from the middle."""
     blurs: NDArray[np.float64]
     """Standard deviations of the blur, in pixels."""
     noise: NDArray[np.float32]
-    """What is added to each pixel, ``(n, channels, height, width)``, in the units of the offsets; of one pixel if it is
+    """Noise added to each pixel, ``(n, channels, height, width)``, in the units of the offsets; of one pixel if it is
     the same for all."""
     holes: NDArray[np.int64]
-    """Top, left, height and width of what is erased, ``(n, 4)``."""
+    """Top, left, height and width of the erased rectangle, ``(n, 4)``."""
 
 
 @worlds.register("augmented")
@@ -54,9 +54,9 @@ class Augmented(View):
     """A world with random flips, turns, slants, shifts, crops, blur, brightness, noise and holes of its images.
 
     Every block of training steps has draws of its own, a function of the run's seed, the block and the number of the
-    observation. Whoever looks at the world otherwise (held-out losses, examinations, contact sheets) sees the images
-    as they are, cut out of the middle where they are cropped. Bytes stay bytes, floats stay floats. Both images of a
-    pair are changed alike, so that what happens between them is as it was (Spec 001a, section 4.6).
+    observation. Held-out losses, examinations and contact sheets use the unchanged images, cropped to the centre. Bytes
+    stay bytes, floats stay floats. Both images of a pair are changed in the same way, so that the transition between
+    them does not change (Spec 001a, section 4.6).
 
     >>> from polariscope.worlds.renderers.mini_sprites import MiniSprites
     >>> world = Augmented(MiniSprites(), flip="horizontal", crop=12)
@@ -72,21 +72,21 @@ class Augmented(View):
     flip: Literal["none", "horizontal", "vertical", "both"] = "none"
     """Mirror every second image left to right, turn it upside down, or each of both."""
     shift: int = 0
-    """Move images by up to so many pixels, down or up and right or left."""
+    """Shift images by up to this many pixels, vertically and horizontally."""
     turn: float = 0.0
-    """Turn images by up to so many degrees, either way, to the nearest pixels: masks remain masks."""
+    """Rotate images by up to this many degrees, to the nearest pixels: masks remain masks."""
     shear: float = 0.0
-    """Slant images by up to so many degrees, either way, about their middle and to the nearest pixels."""
+    """Shear images by up to this many degrees, about their middle and to the nearest pixels."""
     fill: Literal["zero", "edge"] = "zero"
     """What moves in: zeros, or the pixels of the edge again."""
     crop: int | None = None
-    """Cut a square of so many pixels a side out of each image, anywhere in it."""
+    """Crop a random square of this side in pixels from each image."""
     brightness: float = 0.0
     """Multiply each image by a factor of up to so much above or below 1."""
     offset: float = 0.0
     """Add up to so much to each image or take it away: a share of white, or of floats in their own units."""
     blur: float = 0.0
-    """Blur images by a Gaussian whose standard deviation is up to so many pixels."""
+    """Blur images by a Gaussian with a standard deviation of up to this many pixels."""
     noise: float = 0.0
     """Add Gaussian noise of so large a standard deviation to each pixel: a share of white, or in floats' own units."""
     erase: float = 0.0
@@ -146,7 +146,7 @@ class Augmented(View):
         return moved(target[:, None], changes, (1, *self.shape[1:]), self.fill, blank=UNLABELLED)[:, 0]
 
     def changes(self, index: ArrayLike) -> Changes:
-        """What is done to observations by number, at this moment."""
+        """The changes of observations by number, at the current step."""
         numbers = self.there(index)
         spare = np.subtract(self.of.shape[1:], self.shape[1:])
         none = np.zeros(len(numbers), bool)

@@ -23,8 +23,7 @@ class Balanced(View):
     """A world whose training draws observations of rare classes more often, so that classes come about equally often.
 
     An observation is drawn in proportion to the mean, over its labelled pixels (or its one class), of 1 / frequency of
-    the class to the ``power``. Observations that have no label are not drawn. Held-out scores are those of the world as
-    it is.
+    the class to the ``power``. Observations that have no label are not drawn. Held-out scores use the unchanged world.
 
     >>> from polariscope.worlds.world import ArrayWorld
     >>> world = Balanced(ArrayWorld(np.zeros((4, 8, 8), np.uint8), ["a", "a", "a", "b"]))
@@ -43,7 +42,7 @@ class Balanced(View):
             raise ValueError(f"power is {self.power}: it is from 0 to 4")
         targets = targets_of(self.of)
         if len(targets) != 1 or targets[0].kind == "number":
-            raise ValueError("balance is of classes: take a world with one class for an observation, or with masks")
+            raise ValueError("balancing needs classes: use a world with one class per observation, or with masks")
 
     def draw_weights(self, index: ArrayLike) -> NDArray[np.float64]:
         """How likely each of the observations is drawn, as shares of 1."""
@@ -60,7 +59,7 @@ class Balanced(View):
                 raise ValueError(f"the world has a class {flat.max()} and names {classes}")
         total = counts.sum(0)
         if not total.sum():
-            raise ValueError("no observation has a label, so there is nothing to balance")
+            raise ValueError("no observation has a label to balance")
         rarity = np.where(total > 0, (total.sum() / np.maximum(total, 1)) ** self.power, 0.0)
         labelled = counts.sum(1)
         weights = np.where(labelled > 0, counts @ rarity / np.maximum(labelled, 1), 0.0)

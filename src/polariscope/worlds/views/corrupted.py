@@ -21,7 +21,7 @@ MOVING = ("elastic", "glass", "zoom", "shear", "scale", "rotate", "translate")
 class Corrupted(View):
     """A world under one common corruption of ImageNet-C or MNIST-C.
 
-    What is drawn for a picture depends on its number alone, at every time: a corrupted world is a data set like the
+    The draws for an image depend only on its number, at every step: a corrupted world is a fixed data set like the
     published ones. Both images of a pair have the same draws.
 
     >>> from polariscope.worlds.renderers.digits import Digits
@@ -41,7 +41,7 @@ class Corrupted(View):
     elastic, pixelate, jpeg; speckle, gaussian-blur, spatter, saturate. Of mnist-c: shot, impulse, glass, motion, shear,
     scale, rotate, brightness, translate, stripe, fog, spatter, dotted-line, zigzag, canny."""
     severity: int = 3
-    """From 1 to 5; those of mnist-c have only 1."""
+    """From 1 to 5; mnist-c has only 1."""
     suite: Literal["imagenet-c", "mnist-c"] = "imagenet-c"
     """The benchmark that the corruption is one of."""
     seed: int = 0

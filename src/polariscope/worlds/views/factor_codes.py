@@ -18,8 +18,8 @@ from polariscope.worlds.world import World, worlds
 class FactorCodes(View):
     """A world whose observations are its factors, from 0 to 1, with zeros up to the size of a learned code.
 
-    What is read from them is the best that can be read from any representation (Spec 001a, section 10). ``negative``
-    turns every sign around: as good a code, but further from the targets.
+    Predictions from them are an upper bound for any representation (Spec 001a, section 10). ``negative`` flips every
+    sign: an equivalent code, but further from the targets.
 
     >>> from polariscope.worlds.renderers.mini_sprites import MiniSprites
     >>> FactorCodes(MiniSprites(), size=6, negative=True).observe([1295]).tolist()

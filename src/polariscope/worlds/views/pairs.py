@@ -19,7 +19,7 @@ Numbers = NDArray[np.int64]
 Probabilities = NDArray[np.float64]
 Scale = Literal["log-size", "one"]
 TRIES = 10_000
-"""Draws of a second observation before none is said to be there. Most need one; the last ones are few and cheap."""
+"""Largest number of draws of a second observation. Most pairs need one draw; the last ones are few and cheap."""
 
 
 @worlds.register("pairs")
@@ -27,8 +27,9 @@ TRIES = 10_000
 class Pairs(View):
     """Pairs of observations of a world, which differ in some of their factors.
 
-    What is observed, and numbered, is the first of each pair; ``others_of`` gives the second. Training draws seconds
-    anew for every block of steps; whoever looks otherwise always sees the same. Of a part of a world both are in it.
+    The numbered observations are the first of each pair; ``others_of`` returns the second. Training draws new second
+    observations for every block of steps; otherwise they are fixed. In a part of a world, both observations are in that
+    part.
 
     >>> from polariscope.worlds.renderers.mini_sprites import MiniSprites
     >>> world = Pairs(MiniSprites(), "lap")
@@ -49,7 +50,8 @@ class Pairs(View):
     rate: float = 1.0
     """Of the Laplace steps: larger ones stay closer."""
     scale: Scale = "log-size"
-    """What is divided by the rate: the logarithm of a factor's size, as in the published pairs, or one position."""
+    """Unit of a step, divided by the rate: the logarithm of a factor's size, as in the published pairs, or one
+    position."""
     seed: int = 0
     """Makes the draws of one view differ from those of another."""
     moment: tuple[int, int] | None = field(default=None, init=False, repr=False)
@@ -103,8 +105,8 @@ class Pairs(View):
             u = uniform(key, numbers[left], 2 * len(self.factors) + 2)
             partners[left] = self._numbers_of(self._second(first[left], u))
         raise ValueError(
-            f"observation {numbers[left[0]]} has no second one within its part of the world, as far as {TRIES:,} draws "
-            "can tell: use a larger part, or lap-nc, whose pairs may stay where they are"
+            f"observation {numbers[left[0]]} has no second one within its part of the world in {TRIES:,} draws: use a "
+            "larger part, or lap-nc, whose pairs may be equal"
         )
 
     def _second(self, first: Numbers, u: Probabilities) -> Numbers:
@@ -131,8 +133,8 @@ class Pairs(View):
         places = places[order]
         if (places[1:] == places[:-1]).any():
             raise ValueError(
-                "several observations of this world have the same factors, so that pairs of factors are no pairs of "
-                "observations: use a world with one for each combination"
+                "several observations of this world have the same factors, so pairs of factors do not determine pairs "
+                "of observations: use a world with one for each combination"
             )
         return places, order
 

@@ -1,4 +1,4 @@
-"""Factors as properties to predict and to generate, in the units of the conditional-invariance work.
+"""Factors as properties to predict and to generate, in the units of the publication on conditional invariance.
 
 A discrete factor becomes its value divided by the largest one, so that the positions of sprites run from 0 to 1, their
 shapes are 1/3, 2/3 and 1, and their scales stay what they are (Spec 000, section 6.8). A task with told="values" counts
@@ -37,8 +37,8 @@ SPRITE_SETTINGS: dict[str, tuple[str, ...]] = {
 class Properties(View):
     """A world whose targets are some of its factors, as numbers: one property, or several at once.
 
-    Factors that come round are refused, since a number that jumps from its end to its start is no property: take
-    sprites with ``unambiguous``, whose orientations lie in one quarter of the circle.
+    Periodic factors are refused, because a property must not jump from its end to its start: use sprites with
+    ``unambiguous``, whose orientations lie in one quarter of the circle.
 
     >>> sprites = Properties(Sprites(unambiguous=True), "shape,orientation")
     >>> sprites.target_of([0, len(sprites) - 1]).astype(float).round(4).tolist()
@@ -61,7 +61,7 @@ class Properties(View):
                     "circle)"
                 )
             if factor.size == 1:
-                raise ValueError(f"the property {factor.name!r} is constant, so there is nothing to learn")
+                raise ValueError(f"the property {factor.name!r} is constant, so it cannot be learned")
             if not factor.size:
                 _check_numbers(np.asarray(self.of.factors_of(np.arange(len(self.of))))[:, column], factor.name)
 
@@ -127,4 +127,4 @@ def _check_numbers(column: NDArray[np.generic], name: str) -> None:
         row = int(np.flatnonzero(~np.isfinite(values))[0])
         raise ValueError(f"the property {name!r} needs finite numbers, and that of observation {row} is {values[row]}")
     if values.min() == values.max():
-        raise ValueError(f"the property {name!r} is {values[0]:g} everywhere, so there is nothing to learn")
+        raise ValueError(f"the property {name!r} is {values[0]:g} everywhere, so it cannot be learned")

@@ -137,7 +137,7 @@ class SequenceSplit:
     def parts(self, world: World) -> Parts:
         sequenced = inside(world, Sequenced, np.arange(len(world)))
         if sequenced is None:
-            raise ValueError("this split needs sequences, but the world has none: use masks, or a video of yours")
+            raise ValueError("this split needs sequences, but the world has none: use masks, or your own video")
         last = sequenced[0].last_of(sequenced[1])
         sequences = np.unique(last)
         if len(sequences) < 2:
