@@ -129,7 +129,7 @@ def test_selected_latents_are_counted_for_every_seed(committed, name, wanted) ->
         assert outcome.claim(words).verdict == beats(more, 1.0)
 
 
-# Proves "000/F123" once its table is committed.
+@pytest.mark.spec("000/F123")
 @pytest.mark.parametrize("name", ["level-sets", "ellipsoids"])
 def test_latents_are_compared_with_level_and_angles(committed, name) -> None:
     outcome = committed(name)
