@@ -487,7 +487,7 @@ def reference_boxes(rows: Sequence[Row]) -> Figure:
     names, quantiles = [], []
     for row in sorted(rows, key=lambda row: (row["seed"], row["reference"]))[:4]:
         for opinion in ("model", "judge"):
-            names.append(f"{row['reference']}\nby the {opinion}")
+            names.append(f"no. {row['reference']}\nseed {row['seed']}\nby the {opinion}")
             quantiles.append([row[f"{opinion}_{round(100 * q):02d}"] for q in QUANTILES])
     band = float(np.mean([row["reference_error"] for row in rows]))
-    return boxes(names, quantiles, band, "gap of samples minus that of the reference (kcal/mol)")
+    return boxes(names, quantiles, band, "gap minus the reference's (kcal/mol)")
