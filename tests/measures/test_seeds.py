@@ -12,7 +12,6 @@ from polariscope.cli import main
 from polariscope.lab import Store
 from polariscope.measures.seeds import (
     Summary,
-    best_seed,
     compare,
     marks,
     permutation_test,
@@ -202,9 +201,3 @@ def test_ranks_run_the_other_way_for_losses_and_the_test_is_exact_where_it_can_b
     assert permutation_test([1, 2], [1, 2]) == 1
     with pytest.raises(ValueError, match="paired values"):
         permutation_test([], [])
-
-
-def test_the_best_seed_has_the_highest_mean():
-    assert best_seed([[0.1, 0.9], [0.7, 0.7], [0.2, 0.3]]) == 1
-    with pytest.raises(ValueError, match=r"\(seeds, scores\)"):
-        best_seed([0.1, 0.2])

@@ -57,8 +57,22 @@ def test_a_view_without_draws_stays_itself() -> None:
         (lambda: Task(ArrayWorld(np.eye(3), [0.5, 1.5, 2.5]), ""), "predict values"),
         (lambda: Task(ArrayWorld(np.eye(3), [0.5, 1.5, 2.5], ("size",)), "size"), "is continuous"),
         (lambda: Examples(np.eye(3), np.zeros((2, 1))), "same length; got 3 and 2"),
+        (lambda: Examples(np.eye(3), [0, -1, 1]), "counted from 0; the least label is -1"),
     ],
 )
 def test_what_cannot_be_asked_is_said(make, sentence) -> None:
     with pytest.raises(ValueError, match=sentence):
         make()
+
+
+def test_labelled_examples_are_arrays_or_tensors_and_a_world() -> None:
+    listed, arrays = Examples([[0.0], [1.0], [2.0]], [0, 2, 1]), Examples(np.eye(3), np.eye(3))
+    assert (listed.classes, listed.shape, listed.index.tolist()) == ((3,), (1,), [0, 1, 2])
+    assert [target.kind for target in arrays.targets] == ["number"] * 3
+    taken = Examples.of(Task(MiniSprites(), "shape,x"), [5, 900])
+    assert taken.y.tolist() == target_values(Task(MiniSprites(), "shape,x"), [5, 900]).tolist()
+    assert taken.classes == tuple(target.size for target in targets_of(Task(MiniSprites(), "shape,x")))
+    assert taken.index.tolist() == [5, 900]
+    np.testing.assert_array_equal(taken.target_of([1]), taken.y[1:].numpy())
+    np.testing.assert_array_equal(taken.observe([1]), taken.x[1:].numpy())
+    assert listed.tensors().y.tolist() == [0, 2, 1]

@@ -83,13 +83,6 @@ def write_example(
     return folder
 
 
-def true_areas(world: Aerial) -> NDArray[np.float64]:
-    """Square metres ``(valleys, years, classes)`` that are really there."""
-    masks = world.scene(world.grid.to_factors(np.arange(len(world)))).mask
-    masks = masks.reshape(world.valleys, len(world.years), -1)
-    return np.stack([(masks == c).sum(2) for c in range(len(CLASSES))], 2) * world.pixel**2
-
-
 def _mosaic(tiles: NDArray[np.generic], across: int) -> NDArray[np.generic]:
     """Tiles ``(n, bands, h, w)`` as one image ``(bands, ...)``, ``across`` in a row."""
     n, bands, h, w = tiles.shape

@@ -182,15 +182,3 @@ def permutation_test(
     signs = 2 * np.random.default_rng(seed).integers(0, 2, (permutations, len(difference)), dtype=np.int8) - 1
     reached = np.abs(signs @ difference).round(9)
     return float((1 + np.sum(reached >= np.abs(difference.sum()).round(9))) / (permutations + 1))
-
-
-def best_seed(scores: ArrayLike) -> int:
-    """The seed with the highest mean over scores (seeds, scores); the first of those equal.
-
-    >>> best_seed([[0.1, 0.9], [0.6, 0.6], [0.6, 0.6]])
-    1
-    """
-    x = np.asarray(scores, dtype=np.float64)
-    if x.ndim != 2 or not np.isfinite(x).all():
-        raise ValueError(f"the best seed needs finite scores of shape (seeds, scores); got {x.shape}")
-    return int(x.mean(axis=1).argmax())

@@ -195,6 +195,9 @@ class Examples:
     """Their numbers ``(n,)`` in the world that they come from; 0, 1, ... if not given."""
 
     def __post_init__(self) -> None:
+        for name in ("x", "y"):  # lists become arrays
+            if not hasattr(getattr(self, name), "shape"):
+                object.__setattr__(self, name, np.asarray(getattr(self, name)))
         y = _array(self.y)
         if y.ndim not in (1, 2) or len(self.x) != len(y):
             raise ValueError(

@@ -74,7 +74,7 @@ class BernoulliLikelihood:
     """Bernoulli pixels whose logit the decoder returns: the ablation of the Gaussian.
 
     A pixel that is on while the decoder is certain that it is off has an unbounded cost; under a Gaussian it costs at
-    most 1/(2 variance) (see :func:`flip_cost`).
+    most 1/(2 variance).
     """
 
     def energy(self, outputs: Tensor, x: Tensor) -> Tensor:
@@ -94,21 +94,3 @@ class BernoulliLikelihood:
 
     def outputs(self, logits: Tensor) -> Tensor:
         return logits
-
-
-def flip_cost(mean: Tensor, likelihood: Likelihood) -> Tensor:
-    """How much the log-likelihood changes if a pixel goes from 0 to 1 where the decoder's mean is ``mean``.
-
-    Gaussian: -(1 - 2g) / (2 variance), never below -1 at variance 1/2. Bernoulli: logit(g), without bound. This is why
-    the background of a Bernoulli model is over-confident. (Spec 001b, section B9.)
-
-    >>> import torch
-    >>> g = torch.tensor([1e-3, 1e-6], dtype=torch.float64)
-    >>> flip_cost(g, GaussianLikelihood()).numpy().round(3).tolist()
-    [-0.998, -1.0]
-    >>> flip_cost(g, BernoulliLikelihood()).numpy().round(3).tolist()
-    [-6.907, -13.816]
-    """
-    outputs = (mean if isinstance(likelihood, GaussianLikelihood) else mean.logit())[..., None]
-    off, on = outputs.new_zeros(outputs.shape), outputs.new_ones(outputs.shape)
-    return likelihood.energy(outputs, off) - likelihood.energy(outputs, on)
