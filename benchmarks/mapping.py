@@ -36,7 +36,8 @@ PUBLISHED = "12 minutes for 26 km² on a Titan X; 30 days for 20,000 km² at 0.2
 def network() -> UNet:
     torch.manual_seed(0)
     net = UNet(BANDS, CLASSES).eval()
-    net.head.weight.data *= 20  # untrained, so that classes and objects appear
+    net.head.weight.data *= 20  # untrained, so that classes appear, in objects on a background
+    net.head.bias.data[BACKGROUND] += 9
     return net.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
 
 
@@ -83,7 +84,8 @@ def measured(side: int, workers: int, what: str, folder: Path) -> dict[str, Any]
         return {"seconds": seconds, "rate": side**2 / seconds, "megabytes": max(own, others) / 1024}
     start = time.perf_counter()
     count = sum(1 for _ in map_objects(found))
-    return {"seconds": time.perf_counter() - start, "objects": count,
+    return {"seconds": time.perf_counter() - start, "objects": count, "share": sum(
+        found.sums.pixels[c] for c in range(CLASSES) if c != BACKGROUND) / side**2,
             "megabytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024}  # fmt: skip
 
 
@@ -114,12 +116,13 @@ def main() -> None:
             for workers in (1, 2) if side == sides[-1] else (1,):
                 found = apart(side, workers, "map", folder)
                 rate = found["rate"]
+                console.print(f"{side:,} pixels a side, {workers} workers: {found['seconds']:.0f} s")
                 table.add_row(f"{side:,}", f"{workers}", f"{found['seconds'] / 60:.1f}", f"{rate / 1e6:.3f}",
                               f"{rate / raw / workers:.0%}", f"{found['megabytes']:,.0f}",
                               f"{rate * PIXEL**2 / 1e6 * 3600:,.1f}")  # fmt: skip
         vector = apart(sides[-1], 1, "vectors", Path(place) / str(sides[-1]))
     console.print(table)
-    console.print(f"vectorising {sides[-1]:,} px a side: {vector['seconds']:.1f} s, {vector['objects']:,} objects, "
+    console.print(f"vectorising {sides[-1]:,} px a side: {vector['seconds']:.1f} s, {vector['objects']:,} objects on {vector['share']:.0%} of the pixels, "
                   f"{vector['megabytes']:,.0f} MB")  # fmt: skip
     for pixel in (0.5, 0.25):
         console.print(f"{KILOMETRES:,} km² at {pixel} m at the last rate: {days(KILOMETRES, pixel, rate):,.1f} days")
