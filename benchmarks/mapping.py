@@ -122,8 +122,8 @@ def main() -> None:
                               f"{rate * PIXEL**2 / 1e6 * 3600:,.1f}")  # fmt: skip
         vector = apart(sides[-1], 1, "vectors", Path(place) / str(sides[-1]))
     console.print(table)
-    console.print(f"vectorising {sides[-1]:,} px a side: {vector['seconds']:.1f} s, {vector['objects']:,} objects on {vector['share']:.0%} of the pixels, "
-                  f"{vector['megabytes']:,.0f} MB")  # fmt: skip
+    console.print(f"vectorising {sides[-1]:,} px a side: {vector['seconds']:.1f} s, {vector['objects']:,} objects on "
+                  f"{vector['share']:.0%} of the pixels, {vector['megabytes']:,.0f} MB")  # fmt: skip
     for pixel in (0.5, 0.25):
         console.print(f"{KILOMETRES:,} km² at {pixel} m at the last rate: {days(KILOMETRES, pixel, rate):,.1f} days")
 
