@@ -315,7 +315,7 @@ def test_installed_packages_are_found_and_a_broken_one_is_a_warning(tmp_path, fo
     assert done.returncode == 0, done.stderr
     assert done.stderr == (
         f"warning: the plug-in broken of the installed package broken 1.0 failed at {tmp_path}/broken_module.py:2: "
-        "ZeroDivisionError: division by zero; what it would have registered is missing\n"
+        "ZeroDivisionError: division by zero; its entries are missing\n"
     )
     run = Store(tmp_path / "runs").open(json.loads(done.stdout)["id"])
     assert run.plugins == [{"package": "whole", "version": "1.0"}]

@@ -1,6 +1,6 @@
 """Polariscope: train learned representations, take them apart, and put them under load.
 
-What is named here is imported when it is first asked for, so that ``import polariscope`` costs nothing by itself.
+Names are imported on first use, so that ``import polariscope`` is fast.
 """
 
 from __future__ import annotations

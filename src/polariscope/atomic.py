@@ -1,7 +1,7 @@
 """Files and folders appear whole or not at all, and stay there when the power goes.
 
-What is being written lies under a hidden name beside its place, which says whose draft it is. A process that is killed
-leaves its draft behind; the next one that writes to the same folder sees that its author is dead, and removes it.
+A draft lies under a hidden name beside its final place; the name contains its process. A killed process leaves its
+draft behind; the next process that writes to the same folder sees that its author is dead, and removes it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ DRAFT = re.compile(r"\..+\.(?P<host>[0-9a-f]{4})-(?P<pid>\d+)-(?P<start>\d+)-\d+
 OLDER_DRAFT = re.compile(r"\..+\.(?P<pid>\d+)\.draft")
 """As versions before named them: by the process alone."""
 ABANDONED = 24 * 3600.0
-"""Seconds after which the draft of a process on another machine, which we cannot ask, counts as left behind."""
+"""Seconds after which the draft of a process on another machine counts as abandoned."""
 FULL = (errno.ENOSPC, errno.EDQUOT)
 
 _numbers = itertools.count()
@@ -35,15 +35,15 @@ path it is about. It may raise, as a full disk does, or end the process, as a po
 
 
 class FullDiskError(OSError):
-    """There is no room for what was to be written."""
+    """The disk is full."""
 
 
 @contextmanager
 def atomic(path: Path | str) -> Iterator[Path]:
     """A temporary path beside ``path`` that replaces it when the block ends well, and vanishes when it does not.
 
-    A reader, a crash or a full disk therefore never meets a half-written file: the previous one stays. Whatever library
-    wrote it, the file has the mode that the umask gives.
+    A reader, a crash or a full disk therefore never meets a half-written file: the previous one stays. The file has the
+    mode of the umask, whichever library wrote it.
     """
     path = Path(path)
     with _drafted(path) as draft:
@@ -139,7 +139,8 @@ def _drafted(path: Path) -> Iterator[Path]:
         if is_full(error) and not isinstance(error, FullDiskError):
             state = "is as it was before" if path.exists() else "is not there"
             raise FullDiskError(
-                f"the disk is full: {path} could not be written and {state}; free some space, then go on"
+                f"the disk is full: {path} could not be written and {state}; free some space, then run the command "
+                "again"
             ) from error
         raise
     finally:
@@ -147,7 +148,7 @@ def _drafted(path: Path) -> Iterator[Path]:
 
 
 def is_full(error: BaseException) -> bool:
-    """Whether an exception says that there is no room on the disk, in the words of whichever library wrote."""
+    """Whether an exception of any library means that the disk is full."""
     if isinstance(error, FullDiskError) or (isinstance(error, OSError) and error.errno in FULL):
         return True
     # safetensors and Arrow have the system's answer in their text alone
@@ -157,7 +158,7 @@ def is_full(error: BaseException) -> bool:
 
 
 def sweep(folder: Path) -> None:
-    """Remove the drafts that dead processes left in a folder; once for each folder, for that costs a look at it."""
+    """Remove the drafts that dead processes left in a folder; once for each folder, because it lists the folder."""
     key = (os.getpid(), os.path.abspath(folder))
     if key in _swept:
         return

@@ -1,7 +1,7 @@
-"""The command that is being carried out, as one would type it again. Documents made under it keep it.
+"""The current command, as one would type it again. Documents made by it store it.
 
-The command line says which it is (:func:`carrying_out`); whoever finds out what a word of it meant ("latest") puts that
-in its place, so that the same words give the same answer tomorrow. In Python there is no command, and none is kept.
+The command line sets it (:func:`carrying_out`); code that resolves a word of it ("latest") replaces the word, so that
+the same command gives the same result later. In Python there is no command, and none is stored.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _WORDS: ContextVar[tuple[str, ...]] = ContextVar("words", default=())
 
 @contextmanager
 def carrying_out(words: Sequence[str]) -> Iterator[None]:
-    """Everything inside is done for this command: ``words`` are those behind ``polariscope``."""
+    """Run a block for this command: ``words`` are the arguments after ``polariscope``."""
     token = _WORDS.set(tuple(words))
     try:
         yield

@@ -1,7 +1,7 @@
 """Damaged copies of a file, and a process of limited memory and time to read them in.
 
-What a disk, a network or a stranger does to a file: bits flip, ends are missing, blocks are zero, and fields that say
-how long something is say something else. A seed gives the same damages again.
+Damages of a disk, a network or a stranger: flipped bits, missing ends, blocks of zeros, and wrong length fields. The
+same seed gives the same damages.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from pathlib import Path
 import numpy as np
 
 HEAD = 512
-"""Bytes at both ends of a file, where most formats say how long things are: half of all damages happen there."""
+"""Bytes at both ends of a file, where most formats have their lengths: half of all damages happen there."""
 SIZES = (0, 1, 255, 2**15, 2**16 - 1, 2**31 - 1, 2**31, 2**32 - 1, 2**40, 2**63 - 1, 2**63, 2**64 - 1)
-"""What a field is made to say."""
+"""Values that replace a field."""
 DIGITS = re.compile(rb"\d+")
 
 
 @dataclass(frozen=True)
 class Damage:
-    """What was done to a file, and what it holds after that."""
+    """A damage, and the content of the file after it."""
 
     what: str
     content: bytes

@@ -1,9 +1,9 @@
 """Documents as files: findings are written to a folder, and the same findings are read from it again.
 
 A folder holds the page for people (``report.html``), what ``--json`` prints for machines (``findings.json``), figures
-(SVG) and maps (PNG), the arrays of the findings (``arrays.safetensors``), and what the document is read back from:
-``document.json``, with the arrays of its parts in ``parts.safetensors``. A part is kept by its fields
-(:meth:`polariscope.findings.Part.kept`). That of a plug-in is kept as it is shown, too, for readers who do not have the
+(SVG) and maps (PNG), the arrays of the findings (``arrays.safetensors``), and the source for reading the document back:
+``document.json``, with the arrays of its parts in ``parts.safetensors``. A part is stored by its fields
+(:meth:`polariscope.findings.Part.kept`). A part of a plug-in is also stored as it is shown, for readers without the
 plug-in.
 """
 
@@ -115,8 +115,8 @@ def _prefix(several: Sequence[Findings], number: int, mark: str) -> str:
 
 
 def load(folder: Path | str) -> list[Findings]:
-    """The findings of a folder, or of the folder that a page is in. They are shown and saved as those that were
-    written. Of a folder of earlier versions, which kept less, what machines read becomes tables and values.
+    """The findings of a folder, or of the folder that a page is in. They are shown and saved like the original. A
+    folder of an earlier version has less; its JSON becomes tables and values.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as place:
@@ -345,7 +345,7 @@ class _Markup(HTMLParser):
 
 
 def check_markup(markup: str) -> None:
-    """Refuse markup that runs code or fetches anything: it came from a file, and pages show it as it is."""
+    """Refuse markup that runs code or loads anything: it comes from a file, and pages show it unchanged."""
     parser = _Markup()
     parser.feed(markup)
     parser.close()

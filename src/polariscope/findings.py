@@ -1,13 +1,13 @@
-"""Findings: the one document in which results leave the house.
+"""Findings: the one document format of all results.
 
-Typed results are dataclasses to compute with; each has ``findings()``, which makes this document of it: a headline and
-parts (values, tables, figures, pictures, curves, text), notes, facts for machines, arrays, and how all of it was made.
-The page, the terminal, JSON, Markdown and notebooks all show the same document. :meth:`Findings.save` writes it, and
+Typed results are dataclasses to compute with; each has ``findings()``, which makes this document from it: a headline
+and parts (values, tables, figures, pictures, curves, text), notes, facts for machines, arrays, and the settings. The
+page, the terminal, JSON, Markdown and notebooks all show the same document. :meth:`Findings.save` writes it, and
 :meth:`Findings.load` reads the same document from its folder again (:mod:`polariscope.documents`). A new kind of result
 needs a function with a typed result, and nothing else.
 
 Parts render themselves. A part of your own derives from :class:`Part` and defines at least one of :meth:`Part.html`,
-:meth:`Part.text` and :meth:`Part.plain`; what it does not define is made from what it does.
+:meth:`Part.text` and :meth:`Part.plain`; the others are derived from those it defines.
 """
 
 from __future__ import annotations
@@ -39,21 +39,21 @@ P = TypeVar("P", bound="Part")
 
 @dataclass(frozen=True)
 class Place:
-    """Where on a page a part stands."""
+    """The place of a part on a page."""
 
     subject: str
     """The title of the document, for labels."""
     key: str
-    """What ids inside the part begin with, so that no two of a page are the same."""
+    """Prefix of the ids inside the part, so that all ids of a page differ."""
     colour: str = ""
     """The name of the document's colour."""
     file: str = ""
-    """What files of the part beside the page are called, without the ending; empty where the page stands alone."""
+    """Name of the part's files beside the page, without the suffix; empty for a self-contained page."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Part:
-    """A section of the document. Parts of one name stand side by side where several findings share a page.
+    """A section of the document. If several findings share a page, parts of the same name are shown side by side.
 
     A kind of part defines at least one of :meth:`html`, :meth:`text` and :meth:`plain`. One that defines none of them
     is shown by its title and hint.
@@ -66,12 +66,12 @@ class Part:
     """
 
     kinds: ClassVar[dict[str, type[Part]]] = {}
-    """Every class of parts that is known by now, by its name: what a document is read back into."""
+    """Every known class of parts by its name, for reading documents."""
     name: str
     """What machines call it: the key in JSON, the anchor on the page, the file of a figure."""
     title: str
     hint: str = ""
-    """What one should know to read it."""
+    """A hint for the reader."""
 
     def __init_subclass__(cls) -> None:
         Part.kinds[cls.__name__] = cls
@@ -104,28 +104,27 @@ class Part:
         return [f"    {line}" for line in self.text().splitlines()]
 
     def terminal(self, later: Sequence[Part] = ()) -> Iterable[RenderableType]:
-        """What is printed: by default the title with the text, or with the hint if there is no text. ``later`` are the
-        parts that follow; what they say need not be said twice."""
+        """The terminal output: by default the title with the text, or with the hint if there is no text. ``later`` are
+        the parts that follow, whose content need not be repeated."""
         from polariscope.report.terminal import titled
 
         return titled(self.title, (self.text() or self.hint).splitlines())
 
     def section(self, parts: Sequence[Part | None], places: Sequence[Place]) -> str:
-        """All of the section on the page: this part, and those of the same name of the documents beside it (None where
+        """The whole section on the page: this part, and the parts of the same name of the documents beside it (None if
         one has no such part). By default each has a column."""
         from polariscope.report.blocks import columns
 
         return columns(parts, places)
 
     def width(self) -> float:
-        """About how many pixels of the page it fills when nothing stands beside it; endless if it takes what it
-        gets."""
+        """Approximate width in pixels if it is alone; infinite if it fills the available width."""
         return math.inf
 
 
 @dataclass(frozen=True)
 class Value:
-    """One number with its meaning, or the sentence that says why there is none."""
+    """One number with its meaning, or a sentence with the reason why it is undefined."""
 
     name: str
     title: str
@@ -138,11 +137,11 @@ class Value:
     interval: tuple[float, float] | None = None
     """Of 95 %."""
     chance: float | None = None
-    """What chance alone gives on the same data, for numbers that are not 0 by chance."""
+    """Chance level on the same data, for numbers that are not 0 by chance."""
     within_chance: bool = False
-    """Whether the number is no more than chance can give."""
+    """Whether the number does not exceed chance."""
     protocol: str = ""
-    """Which variant of a published number it is, and what it was computed on."""
+    """The variant of a published number, and the data it was computed on."""
 
     def text(self) -> str:
         """
@@ -229,7 +228,7 @@ class Column:
     badge: bool = False
     """Whether the text names a type, which has a colour."""
     aside: bool = False
-    """Left out where there is little room, such as on the terminal."""
+    """Hidden where there is little room, such as on the terminal."""
     link: str = ""
     """A key of the row that holds the address which the text links to."""
 
@@ -332,11 +331,11 @@ def _undrawn() -> Figure:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Chart(Part):
-    """A figure, drawn when it is asked for."""
+    """A figure, drawn when it is needed."""
 
     draw: Callable[[], Figure] = _undrawn
     drawn: Drawing | None = None
-    """What was read back: the figure without what drew it."""
+    """The stored figure, if it was read from a file."""
 
     @cached_property
     def drawing(self) -> Drawing:
@@ -377,7 +376,7 @@ class Chart(Part):
 
 @dataclass(frozen=True, kw_only=True)
 class Curves(Part):
-    """Terms over the steps of a training; those of several findings lie over each other."""
+    """Terms over the steps of a training; several findings share the same axes."""
 
     metrics: Sequence[Metric]
 
@@ -406,7 +405,7 @@ class Strip:
     type: str = ""
     note: str = ""
     says: str = ""
-    """The picture in words, for those who cannot see it."""
+    """Description of the picture, for readers who cannot see it."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -431,19 +430,19 @@ class Pictures(Part):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Map(Part):
-    """One large picture, such as a map: a PNG beside the page, with a legend. A page that stands alone has it inside,
-    shrunk if it is very large."""
+    """One large picture, such as a map: a PNG beside the page, with a legend. A self-contained page embeds it, reduced
+    if it is very large."""
 
     image: NDArray[np.uint8]
     """``(height, width)``, or with 3 or 4 channels last."""
     legend: Mapping[str, str] = field(default_factory=dict)
-    """What the colours mean: ``{"forest": "#228b22"}``."""
+    """Meaning of the colours: ``{"forest": "#228b22"}``."""
     extent: tuple[float, float, float, float] | None = None
     """Left, bottom, right and top edge, in the units of ``reference``."""
     reference: str = ""
-    """What the extent is in, such as ``EPSG:25832, metres``."""
+    """Coordinate system of the extent, such as ``EPSG:25832, metres``."""
     says: str = ""
-    """The picture in words, for those who cannot see it."""
+    """Description of the picture, for readers who cannot see it."""
 
     def __post_init__(self) -> None:
         image = self.image
@@ -525,7 +524,7 @@ class Text(Part):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Findings:
-    """What was found out about one thing, in the form in which it is shown, stored and sent.
+    """The document of one result, in the form in which it is shown, stored and sent.
 
     >>> found = Findings("mine", "Two variables are used.", [Values(name="measures", title="Measures",
     ...     entries=[Value("mig", "Mutual information gap", 0.5, True)])])
@@ -534,12 +533,12 @@ class Findings:
     """
 
     title: str
-    """What the findings are about."""
+    """The subject of the findings."""
     headline: str
     """The result in a sentence."""
     parts: Sequence[Part] = ()
     notes: Sequence[str] = ()
-    """What a reader must know before trusting the numbers."""
+    """Notes and warnings for the reader."""
     facts: Mapping[str, Any] = field(default_factory=dict)
     """JSON-ready figures for machines that no table shows."""
     arrays: Mapping[str, NDArray[Any]] = field(default_factory=dict)
@@ -547,7 +546,7 @@ class Findings:
     """How it was made: the configuration of a run, or the options of a command."""
     environment: Mapping[str, Any] = field(default_factory=dict)
     command: str = field(default_factory=again)
-    """What to type to get the document again; empty for one that was made in Python."""
+    """The command that makes the document again; empty for a document made in Python."""
 
     def __repr__(self) -> str:
         return f"<Findings: {self.headline}>"
@@ -571,10 +570,10 @@ class Findings:
         return {**document, "notes": list(self.notes), "settings": dict(self.settings), **made}
 
     def save(self, path: Path | str) -> Path:
-        """Write the document, and give back what to open.
+        """Write the document, and return the file to open.
 
-        A path that ends in ``.html`` is the page alone, one in ``.png`` or ``.svg`` the first figure. Anything else is
-        a folder: ``report.html``, ``findings.json`` for machines, a picture for each figure and map,
+        A path that ends in ``.html`` gets the page alone, one in ``.png`` or ``.svg`` the first figure. Any other path
+        is a folder: ``report.html``, ``findings.json`` for machines, a picture for each figure and map,
         ``arrays.safetensors``, and ``document.json``, from which :meth:`load` makes the same document.
         """
         return save([self], path)

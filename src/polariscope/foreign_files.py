@@ -1,9 +1,9 @@
-"""Files that may come from strangers: only regular ones are opened, and what cannot be read is one sentence.
+"""Files that may come from strangers: only regular files are opened, and an unreadable file is refused in one sentence.
 
-Libraries raise whatever they like on a damaged file: a ``KeyError`` for a node that is not there, an ``OverflowError``
-for a shape of 2^70, a ``SyntaxError`` for a header. :func:`reading` is the one boundary at which all of it becomes a
-``ValueError`` that names the file. A reader of a plug-in can use both, and ``polariscope.testing.check_reader`` shows
-whether it got them right.
+Libraries raise many exceptions on a damaged file: a ``KeyError`` for a node that is not there, an ``OverflowError`` for
+a shape of 2^70, a ``SyntaxError`` for a header. :func:`reading` is the one boundary at which they become a
+``ValueError`` that names the file. A reader of a plug-in can use both, and ``polariscope.testing.check_reader`` checks
+it.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ UNREADABLE = (
     SystemError, EOFError, OSError, MemoryError, struct.error, zlib.error, lzma.LZMAError, zipfile.BadZipFile,
     tokenize.TokenError,
 )  # fmt: skip
-"""What the libraries we read with have raised on files that are cut short, damaged, or claim to be more than they are.
-A missing library (``ImportError``) and an interrupt are none of these."""
+"""Exceptions that libraries raise on files that are truncated, damaged, or claim a wrong size. A missing library
+(``ImportError``) and an interrupt are not among them."""
 LONGEST = 300
-"""Characters of a library's message, or of names in a file, that are told."""
+"""Characters of a library's message, or of names in a file, that are printed."""
 
 _KINDS = {
     stat.S_ISFIFO: "a pipe",
@@ -46,12 +46,13 @@ def check_regular(path: Path | str) -> None:
         raise ValueError(f"{path}: expected a file that can be read, but {reason_of(error)}") from error
     if not stat.S_ISREG(mode):
         kind = next((kind for is_kind, kind in _KINDS.items() if is_kind(mode)), "none")
-        raise ValueError(f"{path}: expected a regular file, but it is {kind}; copy what it gives into a file first")
+        raise ValueError(f"{path}: expected a regular file, but it is {kind}; copy its content into a file first")
 
 
 @contextmanager
 def reading(path: Path | str, expected: str) -> Iterator[None]:
-    """Turn whatever a library raises on a file into one sentence; sentences that begin with the file stay as they are.
+    """Turn the exceptions of libraries on a file into one sentence; sentences that begin with the file stay as they
+    are.
 
     >>> with reading("a.npy", "a whole npy file"):
     ...     raise OverflowError("Python integer 2361183241434822606848 out of bounds for int64.")
@@ -70,19 +71,18 @@ def reading(path: Path | str, expected: str) -> Iterator[None]:
 
 
 def reason_of(error: BaseException) -> str:
-    """What a library said, as the end of our own sentence: one line, without its final stop."""
+    """A library's message as the end of a sentence: one line, without its final stop."""
     message = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
     message = printable(message).rstrip(".")
     if isinstance(error, MemoryError):
-        message = message or "it asks for more memory than there is"
+        message = message or "it needs more memory than there is"
     elif isinstance(error, LookupError | AssertionError | AttributeError) or not message:
         message = f"{type(error).__name__} {message}".strip()  # the missing name alone would tell nothing
     return f"reading it failed: {message}"
 
 
 def printable(text: str, longest: int = LONGEST) -> str:
-    """What a file, or a library about it, says, as part of a sentence: one line, not too long, nothing that a terminal
-    obeys.
+    """Text from a file or a library as part of a sentence: one line, not too long, without control characters.
 
     >>> printable("a \\x1b[2J\\n name")
     'a ?[2J name'

@@ -1,4 +1,4 @@
-"""Counts in words, ``1 seed``, ``2 seeds``, and what data is called. Whatever prints a number of things asks here."""
+"""Counts with nouns, ``1 seed``, ``2 seeds``, and names of data, for all sentences with numbers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Being told to stop: a scheduler's SIGTERM saves what Ctrl-C would save."""
+"""Interrupts: a scheduler's SIGTERM saves the same state as Ctrl-C."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""How much memory there is, and how to keep what is freed for the next batch.
+"""Free memory, and how to keep freed memory for the next batch.
 
-A pass through a network frees its activations and the next one asks for the same again. The C library gives such blocks
-back to the system in between, and every page of them is then mapped and cleared anew: on a CPU about a tenth of a
-training step of a small convolutional network, and a third of a pass without gradients.
+A pass through a network frees its activations, and the next pass allocates the same amount. By default the C library
+returns such blocks to the system, and every page is mapped and cleared again: on a CPU about a tenth of a training step
+of a small convolutional network, and a third of a pass without gradients.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ _HOLDERS = 0
 
 @functools.cache
 def keep_freed_memory() -> bool:
-    """Tell glibc, for this process, to keep what is freed. The peak stays what it was; elsewhere nothing is done."""
+    """Tell glibc to keep freed memory in this process. The peak does not change; other C libraries are not affected."""
     return _keep(2**30, 2**31 - 1)
 
 
 @contextmanager
 def freed_memory_kept() -> Iterator[None]:
-    """Keep what is freed for a while, in a process of the user's: the work inside runs as fast as in ours. Afterwards
-    everything kept is given back to the system, and glibc again maps and returns large blocks as usual."""
+    """Keep freed memory during a block, in the user's own process: it runs as fast as on the command line. Afterwards
+    the memory is returned to the system, and glibc maps and returns large blocks as usual."""
     global _HOLDERS
     with _LOCK:
         _HOLDERS += 1
@@ -58,7 +58,7 @@ def _keep(mapped: int, trimmed: int) -> bool:
 
 
 def available_memory(root: Path = Path("/")) -> int:
-    """Bytes that could still be taken here: what the system has free, or what is left of a container's allowance."""
+    """Bytes that can still be allocated: free memory of the system, or the rest of a container's limit."""
     meminfo = root / "proc/meminfo"
     if not meminfo.exists():
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else sys.maxsize

@@ -1,12 +1,10 @@
 """Plug-ins: worlds, objectives, models, measures, splits and studies that are registered outside of this package.
 
-A plug-in is a file of the user's (``--plugin FILE.py``, or :func:`load_plugin` in Python) or an installed package with
-an entry point in the group ``polariscope.plugins``. A file was asked for, so that whatever is wrong with it is an
-error. A package may be there for other reasons, so that a broken one is a warning on standard error, and nothing but
-what it would have registered is missing.
-
-What was loaded is recorded with a run, files with their hash. The record is there to be read by people: nothing that it
-names is ever run by itself.
+A plug-in is the user's own file (``--plugin FILE.py``, or :func:`load_plugin` in Python) or an installed package with
+an entry point in the group ``polariscope.plugins``. The user named the file, so any problem with it is an error. A
+package may be installed for other reasons, so a broken one is a warning on standard error, and only its entries are
+missing. A run records the loaded plug-ins, files with their hash. The record is information for users: nothing that it
+names is run because of it.
 """
 
 from __future__ import annotations
@@ -38,7 +36,7 @@ _TRIED: set[EntryPoint] = set()
 
 
 def load_plugin(file: Path | str, sha256: str | None = None) -> None:
-    """Run a file of the user's, once, so that what it registers is known. It may be asked to have a hash."""
+    """Run the user's file once, so that its entries are registered. Its hash can be checked."""
     path = Path(os.path.abspath(Path(file).expanduser()))
     if sha256 is not None and _FILES.get(str(path)) == sha256:
         return
@@ -49,13 +47,13 @@ def load_plugin(file: Path | str, sha256: str | None = None) -> None:
     digest = hashlib.sha256(source).hexdigest()
     if sha256 not in (None, digest):
         raise ValueError(
-            f"the plug-in {path} was changed while it was in use: leave it alone, and give the command again"
+            f"the plug-in {path} was changed while it was in use: run the command again without changing the file"
         )
     _load(path, source, digest)
 
 
 def load_sent(sent: Mapping[str, tuple[str, bytes]]) -> None:
-    """Load what :func:`sources` gave in a process of another machine, under the path it has there."""
+    """Load the sources from :func:`sources` in a process on another machine, under the original path."""
     for file, (sha256, source) in sent.items():
         if hashlib.sha256(source).hexdigest() != sha256:
             raise ValueError(f"the plug-in {file} was changed on the way: its SHA-256 is not {sha256[:12]}")
@@ -69,7 +67,7 @@ def sources() -> dict[str, tuple[str, bytes]]:
         source = Path(file).read_bytes()
         if hashlib.sha256(source).hexdigest() != sha256:
             raise ValueError(
-                f"the plug-in {file} was changed while it was in use: leave it alone, and give the command again"
+                f"the plug-in {file} was changed while it was in use: run the command again without changing the file"
             )
         sent[file] = (sha256, source)
     return sent
@@ -100,13 +98,13 @@ def module_of(file: Path | str) -> ModuleType | None:
 
 
 def load_all(files: Mapping[str, str]) -> None:
-    """Load in this process what :func:`files` gave in another."""
+    """Load the files from :func:`files` of another process in this one."""
     for file, sha256 in files.items():
         load_plugin(file, sha256)
 
 
 def load_installed() -> None:
-    """Load the plug-ins of installed packages, each once. A broken one is said, and left out."""
+    """Load the plug-ins of installed packages, each once. A broken one is skipped with a warning."""
     for point in _installed():
         if point in _TRIED:
             continue
@@ -120,7 +118,7 @@ def load_installed() -> None:
             import multiprocessing
 
             if multiprocessing.parent_process() is None:  # or every worker would say it again
-                print(f"warning: {error}; what it would have registered is missing", file=sys.stderr)
+                print(f"warning: {error}; its entries are missing", file=sys.stderr)
                 if os.environ.get("POLARISCOPE_DEBUG"):
                     traceback.print_exception(error)
 
@@ -154,7 +152,7 @@ def _text(file: Path) -> str:
 
 
 def files() -> dict[str, str]:
-    """Files that were loaded, with their hashes: what another process needs to know as much."""
+    """The loaded files with their hashes, for another process."""
     return dict(_FILES)
 
 
@@ -179,7 +177,7 @@ def changes(recorded: Iterable[Mapping[str, str]]) -> list[str]:
 
 
 def missing(recorded: Iterable[Mapping[str, str]]) -> str:
-    """What was recorded and is not loaded, as the rest of a sentence that begins with whatever was made with it."""
+    """Recorded plug-ins that are not loaded, as the end of a sentence about the object that was made with them."""
     recorded = list(recorded)
     parts = []
     for file, old in _recorded_files(recorded).items():
@@ -197,9 +195,9 @@ def missing(recorded: Iterable[Mapping[str, str]]) -> str:
 
 
 def blamed(error: BaseException) -> BaseException:
-    """An error that came through a line of a plug-in as a sentence with that line; any other one as it is.
+    """An error from a line of a plug-in as a sentence with that line; any other error unchanged.
 
-    What diverged, and what already is a sentence about code of the user's, is left alone.
+    Divergence, and sentences about the user's code, stay unchanged.
     """
     if isinstance(error, Exception) and not isinstance(error, ArithmeticError | UserCodeError):
         for frame in reversed(traceback.extract_tb(error.__traceback__)):

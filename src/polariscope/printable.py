@@ -10,12 +10,12 @@ from typing import TextIO
 LONGEST = 300
 """Letters of a stranger's words that fit into a sentence."""
 SPELLED = dict(zip("–—‘’“”±×→≥≤", ("-", "-", "'", "'", '"', '"', "+-", "x", "->", ">=", "<="), strict=True))
-"""Signs of ours for those who know ASCII alone."""
+"""ASCII replacements of our signs."""
 LETTERS = "spelled-out"
 
 
 def printable(text: object) -> str:
-    """Text without what a terminal would obey instead of show; lines and tabs stay.
+    """Text without control characters; line breaks and tabs stay.
 
     >>> printable("size\\x1b[2J\\x07")
     'size[2J'
@@ -25,7 +25,7 @@ def printable(text: object) -> str:
 
 
 def one_line(text: object) -> str:
-    """Somebody else's words within a sentence of ours: one line, not too long, and nothing that moves a terminal."""
+    """Foreign text inside a sentence: one line, not too long, without control characters."""
     line = str(text)
     if not line.isprintable():
         line = "".join(c if c.isprintable() else " " for c in line)
@@ -33,12 +33,12 @@ def one_line(text: object) -> str:
 
 
 def say(words: object, file: TextIO | None = None) -> None:
-    """Print a line (or several) for people, on standard output if nothing else is said."""
+    """Print one or more lines for people, by default on standard output."""
     print(printable(words), file=file or sys.stdout)
 
 
 def spell_out(stream: TextIO) -> None:
-    """Let a stream write the letters it does not know as others, so that no result is lost to a dash."""
+    """Let a stream replace letters that it cannot encode, so that no result is lost to a dash."""
     reconfigure = getattr(stream, "reconfigure", None)
     if reconfigure is not None:  # not so of what a program put in its place
         reconfigure(errors=LETTERS)

@@ -1,14 +1,15 @@
-"""One registry for each kind of thing: a decorator puts a thing in, a name gets it out, a dictionary builds it.
+"""One registry for each kind of object: a decorator registers a class, a name finds it, a dictionary builds an
+instance.
 
-What is registered is a frozen dataclass whose fields *are* its configuration, so the same class is the Python API,
-the command line (through tyro), the TOML file and the JSON in a run folder. Adding a world, an objective or a study
-is therefore one new file with one decorator, in any room: no list is edited. A registry finds its entries by reading
-the source of the package for lines like ``@worlds.register("sprites")``, and imports a module when one of its entries
-is first used. Installed plug-ins are loaded when names are looked up; a file of the user's is loaded by name (see
+A registered class is a frozen dataclass whose fields *are* its configuration, so the same class is the Python API, the
+command line (through tyro), the TOML file and the JSON in a run folder. Adding a world, an objective or a study is
+therefore one new file with one decorator, in any room: no list is edited. A registry finds its entries by reading the
+source of the package for lines like ``@worlds.register("sprites")``, and imports a module when one of its entries is
+first used. Installed plug-ins are loaded when names are looked up; the user's files are loaded by name (see
 :mod:`polariscope.plugins`).
 
-Registered things nest: a field whose type is that of a registry (a :class:`~polariscope.worlds.world.World` in a view,
-an architecture in a model) holds a registered thing, and is described and built by its name like the outer one.
+Registered objects nest: a field whose type is that of a registry (a :class:`~polariscope.worlds.world.World` in a view,
+an architecture in a model) holds a registered object, and is described and built by its name like the outer one.
 """
 
 from __future__ import annotations
@@ -33,11 +34,11 @@ Settings = Mapping[str, Any]
 """Values of fields as in a TOML file: numbers, words, lists, and tables for things that are held."""
 
 _BY_TYPE: dict[Any, Registry[Any]] = {}
-"""The registry that builds what a field of a type holds."""
+"""The registry for the values of a field, by the field's type."""
 
 
 def registry_of(hint: Any) -> Registry[Any] | None:
-    """The registry that builds what a field of this type holds, if there is one; ``X | None`` is as good as ``X``."""
+    """The registry for the values of a field of this type, if there is one; ``X | None`` counts as ``X``."""
     options = [hint, *(typing.get_args(hint) if isinstance(hint, types.UnionType) else ())]
     return next((_BY_TYPE[option] for option in options if isinstance(option, type) and option in _BY_TYPE), None)
 
@@ -78,7 +79,7 @@ def nearest(name: str, valid: Iterable[str], most: int | None = None) -> str:
 
 
 class UnknownName(ValueError):
-    """Nothing is filed under a name. ``what`` says no more than that; the whole sentence has what was perhaps meant."""
+    """No entry has this name. ``what`` says only that; the whole sentence also suggests similar names."""
 
     def __init__(self, what: str, hint: str) -> None:
         super().__init__(what, hint)
@@ -89,7 +90,7 @@ class UnknownName(ValueError):
 
 
 class Place(NamedTuple):
-    """Where the source of the package registers something, and what the decorator says about it."""
+    """A registration in the source of the package, with the arguments of its decorator."""
 
     name: str
     module: str
@@ -106,7 +107,8 @@ _DECORATOR = re.compile(
 
 @cache
 def places() -> dict[str, list[Place]]:
-    """What the source of the package registers, by the name of the registry: read from the files, without an import.
+    """The registrations in the source of the package, by the name of the registry: read from the files, without an
+    import.
 
     >>> [place.module for place in places()["worlds"] if place.name == "sprites"]
     ['polariscope.worlds.renderers.sprites']
@@ -129,7 +131,7 @@ class Catalogue(Generic[E]):
     """Names to entries of one kind: classes or functions. Their modules are imported when they are first used.
 
     ``kind`` is the noun for error sentences. The variable that holds the catalogue has the plural of that noun as its
-    name, since decorators are found by it. ``abilities`` are the words in which entries say what they need.
+    name, since decorators are found by it. ``abilities`` are the words for the needs of entries.
     """
 
     def __init__(self, kind: str, *, plural: str = "", abilities: Collection[str] = ()) -> None:
@@ -142,10 +144,10 @@ class Catalogue(Generic[E]):
         self._discovered = False
 
     def register(self, name: str, summary: str = "", group: str = "", needs: str = "") -> Callable[[E], E]:
-        """Decorator that files a class or function under ``name``.
+        """Decorator that registers a class or function under ``name``.
 
-        The summary is the line about it in lists that do without an import; ``group`` is the heading it stands under,
-        and ``needs`` says what it can be used on, in words of the catalogue.
+        The summary is its line in lists, which need no import; ``group`` is its heading, and ``needs`` declares what it
+        can be used on, in words of the catalogue.
         """
         if unknown := set(needs.split()) - set(self.abilities):
             raise ValueError(f"the {self.kind} {name!r} needs {unknown.pop()!r}: {nearest(needs, self.abilities)}")
@@ -168,13 +170,13 @@ class Catalogue(Generic[E]):
         return sorted(name for name in self._entries if fnmatchcase(name, pattern))
 
     def about(self) -> list[Place]:
-        """What the decorators say about all entries, sorted by name."""
+        """The registrations of all entries, sorted by name."""
         return [self._about[name] for name in self.names()]
 
     def get(self, name: str) -> E:
-        """The entry called ``name``; an unknown name is a :class:`ValueError` that offers the nearest one.
+        """The entry called ``name``; an unknown name is a :class:`ValueError` that suggests the nearest one.
 
-        Plug-ins of installed packages are loaded where the name is none of ours.
+        If the name is not built in, the plug-ins of installed packages are loaded.
         """
         self._discover()
         if name not in self._entries and name not in self.names():

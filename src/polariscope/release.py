@@ -1,4 +1,4 @@
-"""The version of this package: pyproject.toml has it, and nobody else."""
+"""The version of this package, which only pyproject.toml defines."""
 
 from importlib.metadata import version
 

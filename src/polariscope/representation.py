@@ -1,6 +1,6 @@
-"""What a model says about data: means, variances, samples, layer activations, next to the factors that caused it.
+"""The outputs of a model for data: means, variances, samples and layer activations, with the factors.
 
-Embed once, measure everything: every measure, figure and comparison starts from a :class:`Representation`.
+They are computed once: every measure, figure and comparison starts from a :class:`Representation`.
 """
 
 from __future__ import annotations
@@ -158,14 +158,14 @@ def represent(
     noise_seed: int | None = None,
     batch_size: int | None = None,
 ) -> Representation:
-    """What ``model`` says about ``count`` different observations of ``data``.
+    """The outputs of ``model`` for ``count`` different observations of ``data``.
 
-    The model is a :class:`~polariscope.subjects.Subject`, or whatever :func:`~polariscope.subjects.as_subject` can wrap
-    into one; data is whatever :func:`~polariscope.worlds.given.as_world` takes, by default what the run was trained on.
-    ``layers`` names sub-modules whose activations are kept (see
-    :func:`~polariscope.subjects.layers.layer_names`); those that only decoding reaches are made from samples.
-    ``seed`` draws the examples, ``noise_seed`` (the same, if not given) the noise of the samples: give two models that
-    are to be compared the same examples and different noise, or the noise itself will look like a likeness.
+    The model is a :class:`~polariscope.subjects.Subject`, or anything that :func:`~polariscope.subjects.as_subject` can
+    wrap into one; data is anything that :func:`~polariscope.worlds.given.as_world` takes, by default the training data
+    of the run. ``layers`` names sub-modules whose activations are stored (see
+    :func:`~polariscope.subjects.layers.layer_names`); layers of the decoder are computed from samples. ``seed`` draws
+    the examples, ``noise_seed`` (by default the same) the noise of the samples: to compare two models, use the same
+    examples and different noise, because shared noise looks like similarity.
     """
     subject, world = subject_and_world(model, data)
     index = sample_numbers(world, count, seed)
@@ -230,7 +230,7 @@ def _recorded(subject: Subject, layers: Sequence[str]) -> Iterator[dict[str, Ten
         yield {}
         return
     if subject.module is None:
-        raise TypeError(f"{subject.name} is no module, so it has no layers to look at")
+        raise TypeError(f"{subject.name} is not a module, so it has no layers")
     with recorded(subject.module, layers) as caught:
         yield caught
 

@@ -1,4 +1,4 @@
-"""JSON that every reader takes: Python writes infinity and NaN as words that are no JSON."""
+"""JSON that every reader accepts: Python writes infinity and NaN as words that are not JSON."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 def json_text(value: Any, indent: int | None = None) -> str:
     """A value as JSON. Infinity and NaN are the texts ``"Infinity"``, ``"-Infinity"`` and ``"NaN"``, numbers of numpy
-    are numbers, and whatever else JSON does not know is its own text.
+    are numbers, and any other value that JSON cannot hold becomes text.
 
     >>> json_text({"loss": float("inf"), "terms": [float("nan"), 1.5]})
     '{"loss": "Infinity", "terms": ["NaN", 1.5]}'

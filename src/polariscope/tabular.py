@@ -1,4 +1,4 @@
-"""Results one can look at in a notebook and take along: a sentence, a table, a data frame."""
+"""Results for notebooks: a sentence, a table, a data frame."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Row = dict[str, Any]
 
 
 class Tabular(ABC):
-    """A result that is a table at heart. It says itself in a sentence, and shows its rows in a notebook."""
+    """A result that is mainly a table. Its repr is a sentence, and a notebook shows its rows."""
 
     @property
     @abstractmethod

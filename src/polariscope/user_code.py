@@ -1,4 +1,4 @@
-"""Code of the user's: found in a file of theirs, and, when it fails, said so in one sentence with their own line."""
+"""The user's code: loaded from a file, and reported in one sentence with the user's line if it fails."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class UserCodeError(ValueError):
 
 @contextmanager
 def user_code(what: str, hint: Callable[[Exception], str] = lambda error: "") -> Iterator[None]:
-    """Turn whatever the user's code raises into one sentence. ``hint`` may add what to do about it."""
+    """Turn an exception of the user's code into one sentence. ``hint`` may add advice."""
     try:
         yield
     except UserCodeError:
@@ -52,9 +52,9 @@ def _own_line(error: Exception) -> str:
 
 
 def import_file(path: Path, name: str, source: bytes | None = None) -> ModuleType:
-    """The module that a file (or its text, if that was read before) makes when it is run, known by ``name``.
+    """The module of a file (or of its text, if that was read before), registered under ``name``.
 
-    Nothing is kept beside the file, so that an edit in the same second is seen.
+    No bytecode is cached, so that an edit in the same second takes effect.
     """
     if str(path.parent.resolve()) not in sys.path:
         sys.path.insert(0, str(path.parent.resolve()))  # their own imports of modules beside it

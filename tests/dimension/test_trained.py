@@ -292,7 +292,7 @@ def test_what_cannot_be_probed_is_refused_in_a_sentence() -> None:
     with pytest.raises(ValueError, match="needs observations in \\[0, 1\\]"):
         DimensionProbe(replace(LINEAR, model=replace(LINEAR.model, likelihood="bernoulli")), 100)(2, steps=1)
     constant = ArrayWorld(np.ones((50, 3)))
-    with pytest.raises(ValueError, match="all observations are alike"):
+    with pytest.raises(ValueError, match="all observations are the same"):
         DimensionProbe(replace(LINEAR, world=constant), 50)(2, steps=1)
     with pytest.raises(ValueError, match="at least 2 examples"):
         DimensionProbe(LINEAR, 1)

@@ -376,7 +376,7 @@ def test_the_search_for_a_dimension(parsed):
     (chart,) = single.of(Chart)
     assert "ended at 5, not trusted" in [line.get_label() for line in chart.draw().axes[0].lines]
     some = dimension_findings([seed(0, 5), seed(1, 7, explained=0.01)], "sprites", 4)
-    assert some.headline == "5 latent variables. 1 seed of 2 gave no trusted number."
+    assert some.headline == "5 latent variables. 1 seed of 2 had no trusted number."
 
 
 @pytest.mark.parametrize(

@@ -228,7 +228,9 @@ def test_few_rows_tell_what_large_data_means(monkeypatch) -> None:
     assert isinstance(world.observations, Converted)
     looked_at = int((rows.fetched > 0).sum())
     assert 100 < looked_at <= 256
-    assert world.assumed == (f"Pixels go from 0 to 1: 1 is taken as white (told from {looked_at} of 6,000 images).",)
+    assert world.assumed == (
+        f"Pixels go from 0 to 1: 1 is taken as white (inferred from {looked_at} of 6,000 images).",
+    )
     rows.fetched[:] = 0
     np.testing.assert_array_equal(world.observe([5, 5999, 5])[:, 0], DARK[[5, 11, 5]] * 255)
     assert np.flatnonzero(rows.fetched).tolist() == [5, 5999]

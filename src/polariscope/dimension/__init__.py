@@ -1,4 +1,4 @@
-"""How many latent variables does a VAE need? FONDUE and its relatives, and the elbow curves they stand in for."""
+"""How many latent variables does a VAE need? FONDUE and its relatives, and the elbow curves that they replace."""
 
 from polariscope.dimension.elbow import CurvePoint as CurvePoint
 from polariscope.dimension.elbow import Downstream as Downstream

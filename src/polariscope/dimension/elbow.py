@@ -1,8 +1,8 @@
 """Choosing a dimension by the elbow method: train models of many sizes to the end and find where more latents stop
 helping.
 
-This is what FONDUE is meant to save, and what it is checked against: curves of reconstruction, downstream accuracy and
-similarity preservation for variational and plain autoencoders (Spec 002, sections 12.6 and 12.7; Bonheme 2023, 8.4).
+FONDUE avoids this cost, and is checked against it: curves of reconstruction, downstream accuracy and similarity
+preservation for variational and plain autoencoders (Spec 002, sections 12.6 and 12.7; Bonheme 2023, 8.4).
 """
 
 from __future__ import annotations

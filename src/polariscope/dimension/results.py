@@ -148,7 +148,7 @@ def headline(answers: Sequence[StableDimension]) -> str:
             else "; it is unknown whether more steps would change it"
         )
     if len(trusted) < len(answers):
-        text += f". {counted(len(answers) - len(trusted), 'seed')} of {len(answers)} gave no trusted number"
+        text += f". {counted(len(answers) - len(trusted), 'seed')} of {len(answers)} had no trusted number"
     return f"{text}."
 
 

@@ -1,7 +1,7 @@
 """Searches for the largest number of latents (or strength β) at which a statistic stays below its threshold.
 
-A search knows nothing of models: it asks ``statistic(n)``, which may mean minutes of training, so every value is asked
-for once and the path is kept. Spec 002, sections 12.2 to 12.6; Bonheme 2023, section 8.3 and appendix D.
+A search does not depend on models: it calls ``statistic(n)``, which may take minutes of training, so every value is
+computed once and the path is stored. Spec 002, sections 12.2 to 12.6; Bonheme 2023, section 8.3 and appendix D.
 """
 
 from __future__ import annotations
@@ -67,9 +67,9 @@ def fondue(statistic: Callable[[int], float], start: int, threshold: float = 1.0
 
 
 def binary_search(statistic: Callable[[int], float], low: int = 1, high: int = 200, threshold: float = 1.0) -> Search:
-    """BS_FONDUE, or IB with the information-bottleneck statistic: bisect a range the user knows.
+    """BS_FONDUE, or IB with the information-bottleneck statistic: bisect a given range.
 
-    ``high`` itself is never evaluated: where everything below passes, the answer is ``high`` − 1, and ``capped``.
+    ``high`` itself is never evaluated: if everything below passes, the answer is ``high`` − 1, and ``capped``.
 
     >>> search = binary_search(lambda n: n - 19 + 0.5)
     >>> search.answer, len(search.visited)

@@ -1,9 +1,9 @@
 """The statistics of dimension selection from short trainings, and when they can be trusted.
 
-A :class:`DimensionProbe` trains one model with n latents and reads off it what the searches compare. Short trainings
-have a trap: before a model starts to use its latents it looks like a collapsed one, and its answer is stable, and
-wrong. So each :class:`Reading` says how far its reconstruction got from what a collapsed model reaches, and
-:func:`stable_dimension` believes nothing else (Spec 002, sections 12 and 17.2; Bonheme 2023, chapter 8).
+A :class:`DimensionProbe` trains one model with n latents and computes the statistics that the searches compare. Short
+trainings have a trap: before a model starts to use its latents it looks like a collapsed one, and its answer is stable,
+and wrong. So each :class:`Reading` records how far its reconstruction is from that of a collapsed model, and
+:func:`stable_dimension` trusts only this (Spec 002, sections 12 and 17.2; Bonheme 2023, chapter 8).
 """
 
 from __future__ import annotations
@@ -66,10 +66,10 @@ class Reading:
     passive: int
     seconds: float
     ide_mean: float | None = None
-    """Intrinsic dimension of the means; None if it was not asked for."""
+    """Intrinsic dimension of the means; None if it was not measured."""
     ide_sample: float | None = None
     bottleneck: BottleneckGap | None = None
-    """H(z) and I(x; x̂), with a flag where the latter is saturated; None if it was not asked for."""
+    """H(z) and I(x; x̂), with a flag if the latter is saturated; None if it was not measured."""
 
     def gap(self, statistic: Statistic) -> float:
         """The value a search compares with its threshold."""
@@ -88,8 +88,8 @@ class Reading:
 class DimensionProbe:
     """Trains models that differ only in their number of latents, and measures them.
 
-    ``config.model.latents`` plays no role. Readings are of up to ``examples`` observations: held-out ones first,
-    trained ones where those do not suffice.
+    ``config.model.latents`` plays no role. Readings are of up to ``examples`` observations: held-out ones first, then
+    training ones if there are too few.
     """
 
     config: RunConfig
@@ -142,7 +142,7 @@ class DimensionProbe:
     @property
     def model(self) -> AutoencoderConfig:
         if not isinstance(self.config.model, AutoencoderConfig):
-            raise ValueError("the number of latents is that of an autoencoder: use the model autoencoder")
+            raise ValueError("only an autoencoder has a number of latents: use the model autoencoder")
         return self.config.model
 
     def at(self, latents: int, steps: int | None = None, seed: int | None = None) -> RunConfig:
@@ -169,7 +169,7 @@ class DimensionProbe:
         return ArrayWorld(Arranged(world.observe(index)), positions, world.factors)
 
     def represent(self, model: Autoencoder, config: RunConfig) -> Representation:
-        """What a model of :meth:`train` says about the observations that are read."""
+        """The statistics of a model of :meth:`train` on the observations."""
         return represent(model, self.examined, count=len(self.examined), seed=config.training.seed)
 
     def evaluate(self, model: Autoencoder, config: RunConfig) -> dict[str, float]:
@@ -221,7 +221,7 @@ class DimensionProbe:
         x = to_tensor(self.examined.observe(np.arange(count))).flatten(1).double()
         spread = float(x.var(0, correction=0).sum())
         if not spread > 0:
-            raise ValueError("all observations are alike: there is no dimension to find")
+            raise ValueError("all observations are the same: there is no dimension to find")
         if self.model.likelihood == "gaussian":
             return 0.0, 0.0, spread
         if x.min() < 0 or x.max() > 1:
@@ -265,7 +265,7 @@ class DimensionSearch:
 
     @property
     def saturated(self) -> bool:
-        """I(x; x̂) told nothing in some reading, so that an answer by ``ib`` depends on the codes alone."""
+        """I(x; x̂) was uninformative in some reading, so an answer by ``ib`` depends on the codes alone."""
         return any(r.bottleneck is not None and r.bottleneck.saturated for r in self.readings)
 
     @property
@@ -305,7 +305,7 @@ def search_dimension(
 ) -> DimensionSearch:
     """The largest number of latents whose statistic is at most the threshold (the published one, if not given).
 
-    ``method="binary"`` bisects 1 to ``cap`` and needs no start. ``tell`` hears of each reading, its statistic and
+    ``method="binary"`` bisects 1 to ``cap`` and needs no start. ``tell`` is called with each reading, its statistic and
     whether it passed.
     """
     limit = THRESHOLDS[statistic] if threshold is None else threshold
@@ -328,9 +328,9 @@ def type_count_dimension(
     cap: int = 200,
     tell: Callable[[Reading, float, bool], None] = lambda reading, value, passed: None,
 ) -> DimensionSearch:
-    """One generous model instead of a search: train with twice ``start`` latents and count those that are not passive.
+    """One large model instead of a search: train with twice ``start`` latents and count those that are not passive.
 
-    While none is passive the model may lack room, and their number is doubled. The logged statistic is the number of
+    While none is passive, the model may be too small, and the number is doubled. The logged statistic is the number of
     passive variables. Cheaper than FONDUE and without its guarantee (Spec 002, section 12.6).
     """
     if not 1 <= start <= cap:

@@ -1,6 +1,6 @@
-"""Change data a little, and see what a representation relied on: learned, hand-made and unstructured manipulations.
+"""Change data a little, to see what a representation relies on: learned, hand-made and unstructured manipulations.
 
-What is named here is imported when it is first asked for: a world that is manipulated needs no figures.
+Names are imported on first use: a manipulated world needs no figures.
 """
 
 from __future__ import annotations

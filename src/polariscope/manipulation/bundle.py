@@ -1,8 +1,8 @@
 """A manipulated world in a folder: the data, the weights that made it, and its report.
 
 ``world.npz`` trains like any other file; ``manipulator.safetensors`` holds the learned change, if there is one;
-``report.json`` says how the change was made, how large it is, and what it left alone. The report is written last, so
-a folder without one is a bundle that was never finished.
+``report.json`` records how the change was made, how large it is, and what it left unchanged. The report is written
+last, so a folder without one is a bundle that was never finished.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from polariscope.worlds.world import ArrayWorld, World
 
 FORMAT = "polariscope-manipulation-1"
 LOST = 0.05
-"""Fall of the recovery of a factor from which it is said to be lost."""
+"""Decrease of the recovery of a factor from which it counts as lost."""
 WORLD, WEIGHTS, REPORT = "world.npz", "manipulator.safetensors", "report.json"
 
 
@@ -146,7 +146,7 @@ def load_bundle(folder: Path | str) -> Bundle:
     try:
         report = json.loads((folder / REPORT).read_text(encoding="utf-8"))
     except FileNotFoundError as error:
-        raise ValueError(f"{folder} is no manipulation bundle: it has no {REPORT}") from error
+        raise ValueError(f"{folder} is not a manipulation bundle: it has no {REPORT}") from error
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
         raise ValueError(f"{folder / REPORT} is damaged and cannot be read ({error})") from error
     if not isinstance(report, dict) or report.get("format") != FORMAT:

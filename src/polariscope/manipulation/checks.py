@@ -1,7 +1,7 @@
-"""Checks of a manipulation: what it must preserve, and what it is meant to change.
+"""Checks of a manipulation: what it must preserve, and what it should change.
 
-Factors have to be as recoverable afterwards as before, and no two combinations may look alike that did not. The
-global structure should stay while the local one turns: the principal components of the data keep to the factors, the
+Factors must be as recoverable afterwards as before, and no two combinations may become the same observation. The global
+structure should stay while the local one turns: the principal components of the data keep to the factors, the
 directions in which neighbouring observations differ most do not (Spec 003, sections 4.7 and 4.8; the discrepancy as a
 predictor of disentanglement is Rakowski and Lippert's).
 """
@@ -47,7 +47,7 @@ class Preservation:
 
     @property
     def injective(self) -> bool:
-        """No two observations of different factors became alike that were not so before."""
+        """No two observations of different factors became equal."""
         return self.collisions_after <= self.collisions_before
 
     @property
@@ -106,7 +106,7 @@ def _groups(rows: NDArray[Any]) -> NDArray[np.int64]:
 def pca_score(world: World, count: int = 5000, seed: int = 0) -> float:
     """Disentanglement score of the first principal components, as many as there are factors, between 0 and 1.
 
-    What a linear method sees. It should not fall where only local structure was changed.
+    This is the score of a linear method. It should not fall if only local structure was changed.
     """
     x, factors, _ = sample(world, count, seed)
     flat = x.reshape(len(x), -1).astype(np.float64)

@@ -1,8 +1,8 @@
-"""What a manipulation is: a bounded change of every observation that leaves the factors as they are.
+"""A manipulation: a bounded change of every observation that keeps the factors.
 
-A manipulation is a frozen configuration. ``fit`` looks at a world (and may train on it) and gives a function from
-factors to changes; :func:`apply` adds the changes to all observations and gives a world that trains like any
-other, with the same factors in the same order (Spec 003, sections 4.6 to 4.8; Zietlow, Rolinek and Martius 2021).
+It is a frozen configuration. ``fit`` takes a world (and may train on it) and returns a function from factors to
+changes; :func:`apply` adds the changes to all observations and returns a world to train on like any other, with the
+same factors in the same order (Spec 003, sections 4.6 to 4.8; Zietlow, Rolinek and Martius 2021).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from polariscope.worlds.world import ArrayWorld, World, sample
 Change = Callable[[NDArray[Any], int], NDArray[np.floating]]
 """Factors ``(n, k)`` and the number of the first of these observations to changes ``(n, *shape)``."""
 Tell = Callable[[str, Progress], None]
-"""Hears what is being trained, and how far it is."""
+"""Receives the name and the progress of a training."""
 BLOCK = 1024  # observations changed at a time, so that no second copy of a large world comes to be in floats
 
 
@@ -34,7 +34,7 @@ class Fitted:
 
     change: Change
     weights: Mapping[str, Tensor] = field(default_factory=dict)
-    """What was learned, if anything was."""
+    """The learned network, if there is one."""
     facts: Mapping[str, Any] = field(default_factory=dict)
     """JSON-ready: how it was found."""
 
@@ -42,7 +42,7 @@ class Fitted:
 class Manipulation(Protocol):
     """Configuration of a change of at most ``epsilon`` in every coordinate (a share of the range of images of bytes).
 
-    One that has to be trained says so by a class variable ``trains``.
+    One that must be trained sets the class variable ``trains``.
     """
 
     @property
@@ -68,7 +68,7 @@ class ChangeSize:
     added_variance: float
     """Variance of the change as a share of the variance of the observations."""
     coordinates: int
-    """How many coordinates were changed at all."""
+    """Number of changed coordinates."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -159,7 +159,7 @@ def _changed(world: World, change: Change, epsilon: float) -> tuple[NDArray[Any]
     means = squares / len(world)
     variance = (means - (sums / len(world)) ** 2).reshape(2, -1).sum(axis=1)
     if not variance[0] > 0:
-        raise ValueError("all observations of this world are alike: there is no structure to manipulate")
+        raise ValueError("all observations of this world are the same: there is no structure to manipulate")
     added = float(variance[1] / variance[0])
     return altered, ChangeSize(largest, float(means[1].sum()), added, int((squares[1] > 0).sum()))
 

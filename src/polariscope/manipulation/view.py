@@ -37,14 +37,14 @@ class ManipulatedView(View):
 
     of: World
     by: Manipulation = field(default_factory=Noise)
-    """What is done to the observations: noise or local."""
+    """Kind of the change: noise or local."""
     seed: int = 0
     """Draws the change, where it is drawn."""
 
     def __post_init__(self) -> None:
         if getattr(self.by, "trains", False):
             raise ValueError(
-                "a view has manipulations that are made by hand, and this one is learned: run "
+                "a view needs a hand-made manipulation, and this one is learned: run "
                 "'polariscope manipulate --kind learned' and train on the world.npz that it writes"
             )
 
