@@ -118,15 +118,18 @@ def test_dropout_is_more_uncertain_on_errors(committed):
     assert claimed(result, lambda row: row | {"uncertainty_ratio": 1.0}, "Monte-Carlo").held is False
 
 
-# Proves 000/F120 once its table is committed.
+@pytest.mark.spec("000/F120")
 def test_batch_norm_and_padding_were_compared(committed):
-    """The row asks for the study: verdicts are what they are, with five seeds in every cell."""
-    found = committed("unet-settings")
-    for variant in ("same padding", "valid padding", "batch norm", "attention"):
-        assert len({row["seed"] for row in found.table.rows if row["variant"] == variant}) >= 5
-    for words in ("Batch normalisation has no effect", "Padding has no influence"):
-        claim = found.claim(words)
-        assert claim.verdict in ("held", "not held", "undecided")
-        assert "[" in claim.measured
-    worse = claimed(found, lambda row: row | {"ranking": 0.9 if row["variant"] == "batch norm" else 0.2}, "Batch norm")
+    """Five paired seeds: padding makes no difference; whether batch norm does, they leave open."""
+    result = committed("unet-settings")
+    same, valid, normalised = (
+        of_seeds(result, variant, "ranking") for variant in ("same padding", "valid padding", "batch norm")
+    )
+    assert len(same) == len(valid) == len(normalised) == 5
+    no_padding, no_norm = (result.claim(words) for words in ("Padding has no influence", "Batch normalisation has no"))
+    assert (no_padding.verdict, no_norm.verdict) == ("held", "undecided")
+    low, high = interval(same)
+    assert f"{same.mean():.2f} [{low:.2f}, {high:.2f}]" in no_padding.measured
+    assert abs((valid - same).mean()) < abs((normalised - same).mean())
+    worse = claimed(result, lambda row: row | {"ranking": 0.9 if row["variant"] == "batch norm" else 0.2}, "Batch norm")
     assert worse.held is False
