@@ -82,10 +82,10 @@ def save(several: Sequence[Findings], path: Path | str, title: str = "", figures
     html = page(several, title, beside=True)
     files = _Files()
     kept = [_document(several, number, files) for number in range(len(several))]
-    told = [findings.json() for findings in several]
+    jsons = [findings.json() for findings in several]
     arrays = {f"{_prefix(several, n, '/')}{name}": a for n, f in enumerate(several) for name, a in f.arrays.items()}
     path.mkdir(parents=True, exist_ok=True)
-    _write(path / MACHINES, json_text(told[0] if len(told) == 1 else told, indent=1) + "\n")
+    _write(path / MACHINES, json_text(jsons[0] if len(jsons) == 1 else jsons, indent=1) + "\n")
     for file, tensors in ((ARRAYS, arrays), (PART_ARRAYS, files.arrays)):
         if tensors:
             with atomic(path / file) as draft:
@@ -130,9 +130,9 @@ def load(folder: Path | str) -> list[Findings]:
     if not file.exists():
         if not (folder / MACHINES).exists():
             raise ValueError(f"{folder} holds no document: neither {DOCUMENT} nor {MACHINES} is there")
-        told = _json(folder / MACHINES)
+        content = _json(folder / MACHINES)
         with reading(folder / MACHINES, "findings as JSON"):
-            several = told if isinstance(told, list) else [told]
+            several = content if isinstance(content, list) else [content]
             arrays = _tensors(folder / ARRAYS)
             return [_older(one, _own(arrays, n, len(several))) for n, one in enumerate(several)]
     document = _json(file)
@@ -146,9 +146,9 @@ def load(folder: Path | str) -> list[Findings]:
 
 def headlines(folder: Path) -> list[tuple[str, str]]:
     """Title and headline of each findings in a folder, without reading the rest."""
-    told = _json(folder / MACHINES)
+    data = _json(folder / MACHINES)
     with reading(folder / MACHINES, "findings as JSON"):
-        return [(str(one["title"]), str(one["headline"])) for one in (told if isinstance(told, list) else [told])]
+        return [(str(one["title"]), str(one["headline"])) for one in (data if isinstance(data, list) else [data])]
 
 
 def _write(path: Path, text: str) -> None:

@@ -39,12 +39,12 @@ def config_from(
     if unknown:
         raise ValueError(f"the objective {objective} has no number {sorted(unknown)[0][:40]!r}")
     numbers = {name: int(value) if kinds[name] else float(value) for name, value in settings.items()}
-    told: dict[str, Any] = {
+    description: dict[str, Any] = {
         "world": {"name": world},
         "objective": {"name": objective, **numbers},
         "training": {"steps": steps, "seed": seed},
     }
-    config = RunConfig.build(told)
+    config = RunConfig.build(description)
     if latents is not None and hasattr(config.model, "latents"):
         config = dataclasses.replace(config, model=dataclasses.replace(config.model, latents=latents))  # type: ignore[type-var]
     return config

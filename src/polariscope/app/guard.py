@@ -143,11 +143,11 @@ class Guard:
 
 def _headers(scope: Scope) -> dict[str, str]:
     """Headers by name; of one that comes twice, both, so that neither is overlooked."""
-    found: dict[str, str] = {}
+    headers: dict[str, str] = {}
     for raw, value in scope["headers"]:
         name = raw.decode("latin-1").lower()
-        found[name] = f"{found[name]},{value.decode('latin-1')}" if name in found else value.decode("latin-1")
-    return found
+        headers[name] = f"{headers[name]},{value.decode('latin-1')}" if name in headers else value.decode("latin-1")
+    return headers
 
 
 async def _read(receive: Receive) -> bytes | None:

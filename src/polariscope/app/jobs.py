@@ -80,9 +80,9 @@ class Jobs:
                 raise ValueError(f"'polariscope {' '.join(words)}' is running already")
             if len(going) >= MOST_AT_ONCE:
                 raise ValueError(f"{len(going)} commands are running: wait for one of them, or stop it")
-            told = [*words, "--runs", str(self.runs), *plugins.flags()]
+            arguments = [*words, "--runs", str(self.runs), *plugins.flags()]
             process = subprocess.Popen(
-                [sys.executable, "-m", "polariscope", *told],
+                [sys.executable, "-m", "polariscope", *arguments],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,

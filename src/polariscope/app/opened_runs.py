@@ -104,7 +104,7 @@ class OpenedRuns:
         """Everything about a run that costs no computing."""
         run = self.run(run_id)
         record = run.record
-        told: dict[str, Any] = {
+        facts: dict[str, Any] = {
             **_told(summary(run)),
             "updated": record["updated"],
             "config": record["config"],
@@ -118,21 +118,21 @@ class OpenedRuns:
             **dict.fromkeys(("encodes", "decodes", "classifies"), False),
         }
         if record["kind"] != "train":
-            return told
+            return facts
         try:
             config, network = config_of(run), architecture_of(run)
             subject = as_subject(network)
-            told["title"] = run_title(run)
-            told["encodes"] = subject.encodes is not None
-            told["decodes"] = subject.encodes is not None and subject.decodes is not None
+            facts["title"] = run_title(run)
+            facts["encodes"] = subject.encodes is not None
+            facts["decodes"] = subject.encodes is not None and subject.decodes is not None
             targets = targets_of(config.world) if "target" in config.objective.needs else ()
-            told["classifies"] = len(targets) == 1 and targets[0].kind == "class" and len(config.world.shape) == 3
-            told["commands"] = next_commands(config, network)
-            told["next"] = said_next(run)
-            told["trained"] = run.checkpoint.exists()
+            facts["classifies"] = len(targets) == 1 and targets[0].kind == "class" and len(config.world.shape) == 3
+            facts["commands"] = next_commands(config, network)
+            facts["next"] = said_next(run)
+            facts["trained"] = run.checkpoint.exists()
         except (ValueError, TypeError, OSError, ImportError) as error:
-            told["problem"] = str(error)
-        return told
+            facts["problem"] = str(error)
+        return facts
 
     def open(self, run_id: str) -> Opened:
         """The model of a run, loaded again when it has been trained further."""
@@ -190,15 +190,15 @@ class OpenedRuns:
         a, b = self.open(first), self.open(second)
         key = (first, a.stamp, second, b.stamp)
         if key not in self._compared:
-            found = self.computed(lambda: compare(a.run, b.run, count=500))
+            comparison = self.computed(lambda: compare(a.run, b.run, count=500))
             self._compared[key] = {
-                "headline": found.headline,
-                "verdict": found.verdict,
-                "rows": list(found.rows),
-                "columns": list(found.columns),
-                "values": np.round(found.values, 4).tolist(),
-                "latent": [encoder_layers(found.rows), encoder_layers(found.columns)],
-                "notes": list(found.notes)[:12],
+                "headline": comparison.headline,
+                "verdict": comparison.verdict,
+                "rows": list(comparison.rows),
+                "columns": list(comparison.columns),
+                "values": np.round(comparison.values, 4).tolist(),
+                "latent": [encoder_layers(comparison.rows), encoder_layers(comparison.columns)],
+                "notes": list(comparison.notes)[:12],
                 "names": [run_title(a.run), run_title(b.run)],
             }
             while len(self._compared) > 20:

@@ -131,14 +131,14 @@ def static(name: str) -> Response:
 
 @router.get("/api/runs")
 def rows(request: Request) -> Response:
-    found, problems = _runs(request).rows()
-    return answer({"runs": found, "problems": problems, "folder": str(_runs(request).store.root)})
+    listed, problems = _runs(request).rows()
+    return answer({"runs": listed, "problems": problems, "folder": str(_runs(request).store.root)})
 
 
 @router.get("/api/runs/{run_id}")
 def about(request: Request, run_id: str) -> Response:
-    told = _runs(request).about(run_id)
-    return answer({**told, "jobs": [job.about() for job in _jobs(request).of(run_id)]})
+    facts = _runs(request).about(run_id)
+    return answer({**facts, "jobs": [job.about() for job in _jobs(request).of(run_id)]})
 
 
 @router.get("/api/runs/{run_id}/curves")
@@ -147,11 +147,11 @@ def curves(request: Request, run_id: str) -> Response:
     for step, split, term, value in _runs(request).run(run_id).metrics():
         if math.isfinite(value):
             curves_of.setdefault((term, split), []).append((step, value))
-    told = [
+    rows = [
         {"term": term, "split": split, "points": points[:: max(1, -(-len(points) // MOST_POINTS))]}
         for (term, split), points in curves_of.items()
     ]
-    return answer({"curves": told})
+    return answer({"curves": rows})
 
 
 @router.get("/api/runs/{run_id}/space")
@@ -283,8 +283,8 @@ def claims(request: Request) -> Response:
         folders = [folder for folder in state.results if folder.is_dir()]
         if not folders:
             raise NotHere("no results here: 'polariscope reproduce NAME' writes a table to results")
-        found = runs.computed(lambda: board(folders))
-        state.board = {"headline": found.headline, "rows": found.records(), "problems": list(found.problems)}
+        result = runs.computed(lambda: board(folders))
+        state.board = {"headline": result.headline, "rows": result.records(), "problems": list(result.problems)}
     return answer(state.board)
 
 

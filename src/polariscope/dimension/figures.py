@@ -25,18 +25,18 @@ def trace_curves(searches: Sequence[DimensionSearch]) -> Figure:
     """
     figure = Figure(figsize=(8.0, 3.0), layout="constrained")
     traces, statistic = figure.subplots(1, 2)
-    for number, found in enumerate(searches):
-        readings = sorted(found.readings, key=lambda r: r.latents)
+    for number, search in enumerate(searches):
+        readings = sorted(search.readings, key=lambda r: r.latents)
         ns = [r.latents for r in readings]
         labels = ("samples, Tr Var Z", "means, Tr Var M") if number == 0 else (None, None)
         traces.plot(ns, [r.trace_sample for r in readings], "o-", color=SECOND, alpha=0.8, ms=4, label=labels[0])
         traces.plot(ns, [r.trace_mean for r in readings], "s-", color=FIRST, alpha=0.8, ms=4, label=labels[1])
-        values = {step.n: step.value for step in found.search.log}
+        values = {step.n: step.value for step in search.search.log}
         statistic.plot(sorted(values), [values[n] for n in sorted(values)], "o-", color=INK, alpha=0.8, ms=4)
     traces.set_title("variance of the representation")
     statistic.set_title(f"statistic of {searches[0].algorithm}")
     statistic.axhline(searches[0].search.threshold, color=LINE, ls="--", lw=1, label="threshold")
-    answer, trusted = float(np.mean([found.answer for found in searches])), all(found.trusted for found in searches)
+    answer, trusted = float(np.mean([search.answer for search in searches])), all(search.trusted for search in searches)
     for axes in (traces, statistic):
         _finish(axes, {f"answer {answer:g}" if trusted else f"ended at {answer:g}, not trusted": answer})
     return figure

@@ -42,8 +42,8 @@ def _event_file(run: Run, out: Path) -> Path:
 
 def events(run: Run, begun: float) -> Iterator[bytes]:
     """The events of a run as protocol buffers: its curves by split and term, and at their end what was measured."""
-    told = run.result.get("steps_per_second")
-    pace = float(told) if isinstance(told, int | float) and told > 0 else None
+    speed = run.result.get("steps_per_second")
+    pace = float(speed) if isinstance(speed, int | float) and speed > 0 else None
 
     def when(step: int) -> float:
         return begun + (step / pace if pace else 0.0)

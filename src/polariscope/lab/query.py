@@ -114,8 +114,8 @@ def _run(request: bytes, limits: Limits) -> dict[str, Any]:
     if process.returncode:
         last = complaint.decode(errors="replace").strip().rpartition("\n")[2]
         raise OSError(f"the process of the query failed: {last}")
-    told: dict[str, Any] = json.loads(answer)
-    return told
+    reply: dict[str, Any] = json.loads(answer)
+    return reply
 
 
 def _stream(table: pa.Table) -> bytes:

@@ -51,8 +51,8 @@ def travels(luggage: Callable[[Any], Luggage]) -> Callable[[W], W]:
 
 
 def luggage_of(work: Callable[..., Any], job: Any) -> Luggage | None:
-    told = getattr(work, "luggage", None)
-    return None if told is None else told(job)
+    declared = getattr(work, "luggage", None)
+    return None if declared is None else declared(job)
 
 
 @dataclass(frozen=True)

@@ -156,12 +156,12 @@ class MapEvaluation:
                 f"{', '.join(self.pooled)}: corrected by the errors of all labelled scenes, for lack of {FEW_BLOCKS} "
                 "labelled blocks of their own. Where the map is poor, this hides differences between years."
             )
-        unknown = sorted({name for found in self.areas.values() for name in found.unknown})
+        unknown = sorted({name for estimate in self.areas.values() for name in estimate.unknown})
         if unknown:
             notes.append(
                 f"No labelled block has pixels that are mapped as {', '.join(unknown)}: these are taken as mapped."
             )
-        doubtful = sorted({name for found in self.areas.values() for name in found.doubtful})
+        doubtful = sorted({name for estimate in self.areas.values() for name in estimate.doubtful})
         if doubtful:
             notes.append(
                 f"The map misses {', '.join(doubtful)} in fewer than 5 labelled blocks: intervals of these areas are "

@@ -58,8 +58,8 @@ def write_example(
             if labelled is None or number < labelled:
                 mask = scene.mask if world.labels == "true" else scene.analysed
                 classes = _mosaic(mask[:, None], across)[0]
-                found = shapes(classes, mask=classes != BACKGROUND, connectivity=4, transform=Affine(*grid.affine))
-                pairs = [(shape(geometry), CLASSES[int(value)]) for geometry, value in found]
+                polygons = shapes(classes, mask=classes != BACKGROUND, connectivity=4, transform=Affine(*grid.affine))
+                pairs = [(shape(geometry), CLASSES[int(value)]) for geometry, value in polygons]
                 write(
                     folder / "labels" / f"{stem}.gpkg",
                     np.array([to_wkb(polygon) for polygon, _ in pairs], dtype=object),

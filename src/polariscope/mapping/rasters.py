@@ -339,11 +339,11 @@ class TerrainLayers:
         if self.heights.nodata is not None:
             z[z == self.heights.nodata] = np.nan
         assert self.heights.grid is not None
-        found = terrain(z, self.heights.grid.pixel)
-        aspect = np.radians(found.aspect)
-        level = np.isnan(found.aspect) & ~np.isnan(found.slope)
+        derived = terrain(z, self.heights.grid.pixel)
+        aspect = np.radians(derived.aspect)
+        level = np.isnan(derived.aspect) & ~np.isnan(derived.slope)
         north, east = (np.where(level, 0.0, part) for part in (np.cos(aspect), np.sin(aspect)))
-        layers = np.stack([z, found.slope, north, east, found.profile_curvature, found.plan_curvature])
+        layers = np.stack([z, derived.slope, north, east, derived.profile_curvature, derived.plan_curvature])
         return layers[:, row - top : row - top + height, column - left : column - left + width].astype(np.float32)
 
 

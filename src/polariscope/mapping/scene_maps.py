@@ -188,9 +188,9 @@ def map_scenes(
                 tell(name, done / of)
 
         place = folder / scene.name
-        found = map_raster(network, raster, place, settings, made_with=made_with, workers=how.workers,
+        mapped = map_raster(network, raster, place, settings, made_with=made_with, workers=how.workers,
                            progress=progress)  # fmt: skip
-        maps.append(_exported(scene, raster, found, names, place, how))
+        maps.append(_exported(scene, raster, mapped, names, place, how))
     with atomic(folder / SETTINGS) as draft:
         draft.write_text(json_text(dataclasses.asdict(how), indent=1) + "\n", encoding="utf-8")
     return MapResult(run, maps, how)
@@ -202,10 +202,10 @@ def read_how(folder: Path) -> MapHow | None:
     if not file.exists():
         return None
     with reading(file, "the settings of maps"):
-        told = json.loads(file.read_text(encoding="utf-8"))
-        filters = tuple(ObjectFilter(**one) for one in told.pop("filters"))
-        told |= {"threshold": tuple(told["threshold"]), "formats": tuple(told["formats"])}
-        return MapHow(filters=filters, **told)
+        settings = json.loads(file.read_text(encoding="utf-8"))
+        filters = tuple(ObjectFilter(**one) for one in settings.pop("filters"))
+        settings |= {"threshold": tuple(settings["threshold"]), "formats": tuple(settings["formats"])}
+        return MapHow(filters=filters, **settings)
 
 
 def _check_like(raster: Raster, tiles: RasterTiles) -> None:
@@ -230,9 +230,9 @@ def _exported(
     wanted = fingerprint({"version": VERSION, "sums": repr(found.sums), "least": how.least,
                           "filters": repr(how.filters), "formats": sorted(how.formats)})  # fmt: skip
     if record.exists():
-        told = json.loads(record.read_text(encoding="utf-8"))
-        if told.get("made") == wanted:
-            return SceneMap(scene, found, names, place, told["objects"], tuple(told["object_areas"]))
+        recorded = json.loads(record.read_text(encoding="utf-8"))
+        if recorded.get("made") == wanted:
+            return SceneMap(scene, found, names, place, recorded["objects"], tuple(recorded["object_areas"]))
         raise ValueError(
             f"{place} holds a map whose objects were made with other settings: take another folder with --out, or "
             "remove it"
@@ -247,9 +247,9 @@ def _exported(
     write_map_picture(found, raster, names, place / "map.png", scene.name)
     write_heat_picture(found, raster, place / "probability.png", scene.name)
     with atomic(record) as draft:
-        told = {"made": wanted, "objects": count, "object_areas": areas.tolist(), "names": list(names),
+        recorded = {"made": wanted, "objects": count, "object_areas": areas.tolist(), "names": list(names),
                 "year": scene.year, "region": scene.region, "image": str(scene.image)}  # fmt: skip
-        draft.write_text(json_text(told, indent=1) + "\n", encoding="utf-8")
+        draft.write_text(json_text(recorded, indent=1) + "\n", encoding="utf-8")
     return SceneMap(scene, found, names, place, count, tuple(areas.tolist()))
 
 

@@ -90,10 +90,10 @@ class SceneFolder:
 
     @property
     def labelled(self) -> tuple[SceneFiles, ...]:
-        found = tuple(scene for scene in self.scenes if scene.labels is not None)
-        if not found:
+        scenes = tuple(scene for scene in self.scenes if scene.labels is not None)
+        if not scenes:
             raise ValueError(f"{self.path / 'labels'}: there is no label file with the name of an image")
-        return found
+        return scenes
 
     @cached_property
     def legend(self) -> Legend:

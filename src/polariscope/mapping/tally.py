@@ -115,15 +115,15 @@ def pixel_table(tally: Tally, threshold: float | Sequence[float], seed: int = 0)
     sides = {tally.names[c]: _sides(confusion, [c], [c], k) for c in tally.others}
     sides["all classes"] = _sides(confusion, tally.others, tally.others, k)
     weights = block_draws(tally.blocks, seed)
-    found = []
+    rows = []
     for name, blocks in sides.items():
         total, drawn = blocks.sum(0), weights @ blocks
         values = [
             _interval(*pair)
             for pair in zip(_scores(total[None])[:, 0], _scores(drawn), strict=True)
         ]  # fmt: skip
-        found.append(ClassScores(name, values[0], values[1], values[2], values[3], int(total[0] + total[2])))
-    return found
+        rows.append(ClassScores(name, values[0], values[1], values[2], values[3], int(total[0] + total[2])))
+    return rows
 
 
 def block_draws(blocks: int, seed: int, draws: int = DRAWS) -> Floats:

@@ -141,11 +141,11 @@ class MapTrend:
 
 def map_trend(result: MapResult, evaluation: MapEvaluation | None = None, folder: Path | None = None) -> MapTrend:
     """Trends of the regions in maps of several years; change rasters go to ``folder``."""
-    found: dict[str, dict[int, SceneMap]] = {}
+    by_region: dict[str, dict[int, SceneMap]] = {}
     for one in result.maps:
         if one.scene.year is not None and one.map.grid is not None:
-            found.setdefault(one.scene.region, {})[one.scene.year] = one
-    several = {region: dict(sorted(maps.items())) for region, maps in found.items() if len(maps) > 1}
+            by_region.setdefault(one.scene.region, {})[one.scene.year] = one
+    several = {region: dict(sorted(maps.items())) for region, maps in by_region.items() if len(maps) > 1}
     if not several:
         raise ValueError(
             "a trend needs maps of the same region in at least two years, with coordinates: end the names of images "
@@ -170,13 +170,13 @@ def _region(
     mapped, full = (table([one.map.areas()[side] for one in maps.values()]) for side in (0, 1))
     corrected = low = high = None
     if evaluation is not None:
-        found = [evaluation.areas[one.scene.name] for one in maps.values()]
-        corrected = table([one.area for one in found])
+        estimates = [evaluation.areas[one.scene.name] for one in maps.values()]
+        corrected = table([one.area for one in estimates])
         # Of all classes together: the background is what is left, so its interval is theirs.
-        whole = np.array([one.area.sum() for one in found]) / HECTARE
-        low, high = (table([getattr(one, side) for one in found]) for side in ("low", "high"))
-        low[:, -1] = np.maximum(whole - [one.high[background] / HECTARE for one in found], 0)
-        high[:, -1] = np.maximum(whole - [one.low[background] / HECTARE for one in found], 0)
+        whole = np.array([one.area.sum() for one in estimates]) / HECTARE
+        low, high = (table([getattr(one, side) for one in estimates]) for side in ("low", "high"))
+        low[:, -1] = np.maximum(whole - [one.high[background] / HECTARE for one in estimates], 0)
+        high[:, -1] = np.maximum(whole - [one.low[background] / HECTARE for one in estimates], 0)
     used = mapped if corrected is None else corrected
     lines = {name: trend(years, used[:, c]) for c, name in enumerate(names)}
     change = file = None

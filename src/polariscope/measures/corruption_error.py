@@ -27,22 +27,22 @@ def top_accuracy(scores: ArrayLike, labels: ArrayLike, k: int = 1) -> float:
     >>> top_accuracy(scores, [1, 2]), top_accuracy(scores, [1, 2], k=2), top_accuracy(scores, [1, 2], k=3)
     (0.5, 0.5, 1.0)
     """
-    said, label = np.asarray(as_array(scores), dtype=np.float64), as_array(labels)
-    if said.ndim != 2 or not said.size or label.shape != said.shape[:1] or label.dtype.kind not in "iu":
+    values, label = np.asarray(as_array(scores), dtype=np.float64), as_array(labels)
+    if values.ndim != 2 or not values.size or label.shape != values.shape[:1] or label.dtype.kind not in "iu":
         raise ValueError(
             f"accuracy needs scores (samples, classes) and a whole number for each sample; got scores of shape "
-            f"{said.shape} and labels of {label.dtype} {label.shape}"
+            f"{values.shape} and labels of {label.dtype} {label.shape}"
         )
-    classes = said.shape[1]
-    if np.isnan(said).any():  # a logarithm of a probability may be infinite
+    classes = values.shape[1]
+    if np.isnan(values).any():  # a logarithm of a probability may be infinite
         raise ValueError("scores have NaN among them: a model that diverged has no accuracy")
     if label.min() < 0 or label.max() >= classes:
         raise ValueError(f"labels go from {label.min()} to {label.max()}, and there are scores of {classes} classes")
     if not 1 <= k <= classes:
         raise ValueError(f"k is {k}, and needs to be from 1 to the number of classes, {classes}")
-    own = np.take_along_axis(said, label[:, None].astype(np.int64), axis=1)
+    own = np.take_along_axis(values, label[:, None].astype(np.int64), axis=1)
     earlier = np.arange(classes) < label[:, None]
-    better = (said > own) | ((said == own) & earlier)
+    better = (values > own) | ((values == own) & earlier)
     return float((better.sum(1) < k).mean())
 
 

@@ -46,11 +46,11 @@ class FittedFactor:
         The scale of a normal density is its standard deviation, as in the published tables.
         """
         row: Row = {"data": self.data, "factor": self.factor, "n": self.n, "alpha": self.fit.alpha}
-        for family, found in self.fit.families.items():
+        for family, density in self.fit.families.items():
             row |= {
-                f"{family}_location": found.location,
-                f"{family}_scale": found.scale / math.sqrt(2) if family == "normal" else found.scale,
-                f"{family}_log_likelihood": found.log_likelihood,
+                f"{family}_location": density.location,
+                f"{family}_scale": density.scale / math.sqrt(2) if family == "normal" else density.scale,
+                f"{family}_log_likelihood": density.log_likelihood,
                 f"{family}_ks": self.ks[family],
             }
         return row | {"excess_kurtosis": self.excess_kurtosis}
@@ -144,7 +144,7 @@ def fitted_factor(
     """The fits to the changes of one factor, and how far each is from them."""
     u, jittered = _spread(np.asarray(deltas, dtype=float).ravel(), seed)
     fit = fit_transitions(u, location)
-    ks = {family: ks_distance(u, found) for family, found in fit.families.items()}
+    ks = {family: ks_distance(u, density) for family, density in fit.families.items()}
     return FittedFactor(data, factor, len(u), fit, ks, jittered)
 
 

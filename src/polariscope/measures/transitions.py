@@ -31,7 +31,7 @@ class TransitionFit:
     @property
     def log_likelihood(self) -> dict[str, float]:
         """In nats over all transitions, by family."""
-        return {name: found.log_likelihood for name, found in self.families.items()}
+        return {name: density.log_likelihood for name, density in self.families.items()}
 
     def density(self, u: ArrayLike, family: str = "generalised") -> NDArray[np.float64]:
         """The fitted density of a family."""

@@ -71,20 +71,20 @@ class LearnedNoise:
         """The learned noise in figures: densities of its channels, and a few draws of ``size`` pixels."""
         from polariscope.report.noise_figures import density_curves
 
-        found = noise_density(self.generator, seed=self.seed)
+        density = noise_density(self.generator, seed=self.seed)
         with torch.no_grad(), torch.random.fork_rng(range(torch.cuda.device_count())):
             seed_step(self.seed, 1)
             like = next(self.generator.parameters()).new_zeros(SHOWN, self.generator.channels, size, size)
             draws = self.generator.noise_for(like).cpu().numpy()[None]
-        spread = ", ".join(f"{mean:.3g} ± {sd:.3g}" for mean, sd in zip(found.mean, found.sd, strict=True))
+        spread = ", ".join(f"{mean:.3g} ± {sd:.3g}" for mean, sd in zip(density.mean, density.sd, strict=True))
         named = [f"channel {i}" for i in range(self.generator.channels)] if self.generator.channels > 1 else ["noise"]
-        curves = dict(zip(named, found.density, strict=True))
+        curves = dict(zip(named, density.density, strict=True))
         return Findings(
             "learned noise",
             f"Noise learned at norm {self.norm:g} raised the cross-entropy from {self.losses[0]:.4g} to "
             f"{self.losses[-1]:.4g}; before it is scaled, its pixels are {spread}.",
             [
-                Chart(name="density", title="Density of a pixel", draw=lambda: density_curves(found.edges, curves)),
+                Chart(name="density", title="Density of a pixel", draw=lambda: density_curves(density.edges, curves)),
                 Pictures(
                     name="draws",
                     title="Draws",
@@ -92,7 +92,7 @@ class LearnedNoise:
                     limits=limits_of([draws]),
                 ),
             ],
-            arrays={"edges": found.edges, "density": found.density},
+            arrays={"edges": density.edges, "density": density.density},
             settings={"norm": self.norm, "seed": self.seed},
         )
 

@@ -102,9 +102,9 @@ class AdversarialTraining(Supervised):
                 "with a task, or train without attack, by gradient ascent"
             )
         seed = int(torch.randint(2**31, ()))  # from the draws of this step
-        found = attack(model, x.detach(), target[:, 0].long(), norm=self.norm, epsilons=(radius,), seed=seed)
+        attacked = attack(model, x.detach(), target[:, 0].long(), norm=self.norm, epsilons=(radius,), seed=seed)
         flat = x.detach().flatten(1)
-        moved = clipped(found.adversarials.to(x).flatten(1), flat, x.new_full((len(x),), radius), self.norm)
+        moved = clipped(attacked.adversarials.to(x).flatten(1), flat, x.new_full((len(x),), radius), self.norm)
         return moved.reshape(x.shape)
 
 

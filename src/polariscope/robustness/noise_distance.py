@@ -129,15 +129,15 @@ class _Search:
         low, high = torch.zeros_like(self.distances), torch.zeros_like(self.distances)
         misled = self.misled(everyone, high)
         self.distances[misled] = 0
-        left, found = everyone[~misled], []
+        left, lengths = everyone[~misled], []
         powers = math.ceil(math.log(ENOUGH * math.sqrt(self.unit.shape[1]), STRIDE))
         for power in range(powers + 1):
             high[left] = STRIDE**power
             misled = self.misled(left, high[left])
-            found.append(left[misled])
+            lengths.append(left[misled])
             left = left[~misled]
             low[left] = high[left]
-        rows = torch.cat(found)
+        rows = torch.cat(lengths)
         for _ in range(BISECTIONS):
             middle = (low[rows] + high[rows]) / 2
             misled = self.misled(rows, middle)
@@ -154,11 +154,11 @@ class _Search:
     def misled(self, rows: Tensor, lengths: Tensor) -> Tensor:
         """Which observations are misclassified at these lengths."""
         self.queries += len(rows)
-        told = [
+        scores = [
             self.subject.scores(self.noisy(some, at)).argmax(1) != self.y[some]
             for some, at in zip(rows.split(self.batch_size), lengths.split(self.batch_size), strict=True)
         ]
-        return torch.cat(told) if len(rows) else torch.zeros(0, dtype=torch.bool, device=rows.device)
+        return torch.cat(scores) if len(rows) else torch.zeros(0, dtype=torch.bool, device=rows.device)
 
 
 def _draw(noise: Noise, x: Tensor) -> Tensor:

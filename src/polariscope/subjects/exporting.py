@@ -131,9 +131,9 @@ def export_model(
     trained = {name for name, _ in module.named_parameters()}
     with atomic(folder / "model.py") as draft:
         draft.write_text(_source(subject.name, programs, state, trained), encoding="utf-8")
-    told = {"methods": list(programs), "observation": list(observations.shape[1:]), "notes": [*subject.notes, *notes]}
+    facts = {"methods": list(programs), "observation": list(observations.shape[1:]), "notes": [*subject.notes, *notes]}
     with atomic(folder / "about.json") as draft:
-        draft.write_text(json.dumps({**(about or {}), **told}, indent=1, default=str) + "\n", encoding="utf-8")
+        draft.write_text(json.dumps({**(about or {}), **facts}, indent=1, default=str) + "\n", encoding="utf-8")
     written, more = _onnx(programs, folder)
     return Exported(folder, tuple(programs), written, (*notes, *more))
 
@@ -142,7 +142,7 @@ def _methods(subject: Subject, observations: Tensor) -> dict[str, tuple[Callable
     """What a subject can do, with an example for each."""
     x = subject.prepared(observations[:3]).contiguous()
     shape = tuple(observations.shape[1:])
-    found: dict[str, tuple[Callable[[Tensor], Any], Tensor]] = {}
+    methods: dict[str, tuple[Callable[[Tensor], Any], Tensor]] = {}
     encodes, decodes, predicts = subject.encodes, subject.decodes, subject.predicts
     if encodes is not None and subject.prior is None:
 
@@ -150,7 +150,7 @@ def _methods(subject: Subject, observations: Tensor) -> dict[str, tuple[Callable
             mean, var = mean_and_var(encodes(given), subject.roles)
             return mean if var is None else (mean, var)
 
-        found["encode"] = (encode, x)
+        methods["encode"] = (encode, x)
         if decodes is not None:
             with subject.at_rest():
                 mean = subject.encode(observations[:3])["mean"].detach()
@@ -159,10 +159,10 @@ def _methods(subject: Subject, observations: Tensor) -> dict[str, tuple[Callable
                 given = z.reshape(-1, *subject.code_shape) if subject.code_shape else z
                 return MEANINGS[subject.meaning](first_tensor(decodes(given)).reshape(-1, *shape))
 
-            found["decode"] = (decode, mean)
+            methods["decode"] = (decode, mean)
     elif predicts is not None:
-        found["predict"] = (lambda given: first_tensor(predicts(given)), x)
-    return found
+        methods["predict"] = (lambda given: first_tensor(predicts(given)), x)
+    return methods
 
 
 def _recorded(method: nn.Module, example: Tensor) -> Any:

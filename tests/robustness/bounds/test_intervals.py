@@ -186,7 +186,7 @@ def test_what_has_no_rule_is_refused_by_its_name() -> None:
         nn.LeakyReLU(-0.1)(interval)
     with pytest.raises(NoRule, match="division"):
         _ = interval / interval
-    with pytest.raises(NoRule, match="decision"):
+    with pytest.raises(NoRule, match="branch"):
         _ = 1 if interval.mean() > 0 else 0
     with pytest.raises(NoRule, match="comparison of two"):
         _ = interval >= interval

@@ -44,8 +44,8 @@ def neighbour_bounds(model: Any, x: Tensor, y: Tensor, norm: Norm, settings: Bou
         which = (y == label).nonzero()[:, 0].to(rows.device)
         for some in which.split(max(1, AT_ONCE // (len(rows) + len(flat[0])))):
             parts = _of_class(flat[some], mine, theirs, norm, settings, channels)
-            for found, kept in zip(parts, (separate, shared, right), strict=True):
-                kept.append((some.cpu().numpy(), found))
+            for part, kept in zip(parts, (separate, shared, right), strict=True):
+                kept.append((some.cpu().numpy(), part))
     methods = {"separate": _placed(separate, len(x)), "shared": _placed(shared, len(x))}
     return combined(norm, "certificate", methods, _placed(right, len(x)).astype(bool))
 
@@ -63,8 +63,8 @@ def _of_class(
     for rank in range(near.indices.shape[1]):  # a few examples of the own class
         own = mine[near.indices[:, rank]]
         margin = far.square() - near.values[:, rank, None].square()
-        found = _least_over_others(flat, own, theirs, margin, norm, settings.box, channels)
-        shared = np.maximum(shared, found)
+        bounds = _least_over_others(flat, own, theirs, margin, norm, settings.box, channels)
+        shared = np.maximum(shared, bounds)
     right = (near.values[:, 0] < least).cpu().numpy()
     return separate, np.maximum(shared, separate), right
 

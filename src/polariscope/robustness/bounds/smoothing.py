@@ -34,13 +34,13 @@ def smoothing_bounds(model: Any, x: Tensor, y: Tensor, norm: Norm, settings: Bou
     right = chosen.cpu().numpy() == labels
     room = torch.maximum(x, 1 - x).flatten(1).double().cpu().numpy()
     channels = x.shape[1] if x.ndim == 4 else 1
-    found = radius if norm == "l2" else norm_from_l2(radius, room, norm, channels)
-    found = np.where(radius > 0, found, 0.0)
+    bound = radius if norm == "l2" else norm_from_l2(radius, room, norm, channels)
+    bound = np.where(radius > 0, bound, 0.0)
     name = "randomised smoothing" if norm == "l2" else "randomised smoothing, from L2"
     return combined(
         norm,
         "certificate",
-        {name: found},
+        {name: bound},
         right,
         confidence=1 - settings.alpha,
         abstained=radius == 0,

@@ -111,10 +111,10 @@ class _Problem:
         codes = self.starts(seed, divergence=1.0)
         best = np.full(codes.shape[:2], np.inf)
         for number in range(self.settings.rounds):
-            found = self.worst(codes)
-            best = np.minimum(best, found.distance)
+            worst = self.worst(codes)
+            best = np.minimum(best, worst.distance)
             if number + 1 < self.settings.rounds:
-                images = self.flat[:, None] + torch.from_numpy(found.change).to(self.flat)
+                images = self.flat[:, None] + torch.from_numpy(worst.change).to(self.flat)
                 codes = self.improved(codes, images, self.settings.descent)
         return self.least(best)
 
@@ -185,8 +185,8 @@ class _Problem:
             beyond = (gap - up).clamp(min=0) + (down - gap).clamp(min=0)
             return beyond.square().sum(2).flatten()
 
-        found = descend(energy, codes.flatten(0, 1), self.settings.descent, self.model.search.rate)
-        return found.codes.reshape(codes.shape), found.values.reshape(codes.shape[:2]).double().cpu().numpy()
+        descent = descend(energy, codes.flatten(0, 1), self.settings.descent, self.model.search.rate)
+        return descent.codes.reshape(codes.shape), descent.values.reshape(codes.shape[:2]).double().cpu().numpy()
 
     def improved(self, codes: Tensor, images: Tensor, steps: int) -> Tensor:
         """Codes that explain images ``(n, K, pixels)``, one for each class, at least as well as those given."""

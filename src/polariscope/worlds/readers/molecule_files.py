@@ -218,12 +218,12 @@ class TextTable:
 
     def numbers(self) -> dict[str, Floats]:
         """The columns that are numbers throughout; an empty field is not a number."""
-        found = {}
+        columns = {}
         for name, words in self.columns.items():
             numbers = [_number(word) for word in words]
             if any(number is not None for number in numbers):
-                found[name] = np.array([np.nan if number is None else number for number in numbers])
-        return found
+                columns[name] = np.array([np.nan if number is None else number for number in numbers])
+        return columns
 
 
 def read_table(path: str | Path) -> TextTable:
@@ -391,12 +391,12 @@ def _sdf_atom(line: str, number: int) -> tuple[int, list[float]]:
 
 def _data_fields(block: list[str]) -> dict[str, str]:
     """What follows a line such as ``>  <gap>``."""
-    found = {}
+    fields = {}
     for place, line in enumerate(block[:-1]):
         match = re.match(r">.*<([^<>]+)>", line)
         if match:
-            found[match.group(1).strip()] = block[place + 1].strip()
-    return found
+            fields[match.group(1).strip()] = block[place + 1].strip()
+    return fields
 
 
 def _columns(rows: list[dict[str, str]]) -> dict[str, Floats]:

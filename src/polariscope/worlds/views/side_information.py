@@ -50,8 +50,8 @@ class SideInformation(View):
 
     @property
     def names(self) -> list[str]:
-        found = inside(self.of, Sided)
-        facts = list(found[0].side) if found else []
+        source = inside(self.of, Sided)
+        facts = list(source[0].side) if source else []
         factors = [factor.name for factor in self.of.factors if factor.size]
         asked = [name.strip() for name in self.what.split(",") if name.strip()] or facts or factors
         for name in asked:
@@ -69,10 +69,10 @@ class SideInformation(View):
     def numbers_of(self, index: ArrayLike) -> NDArray[np.float32]:
         """What is known, ``(n, k)``, from 0 to 1."""
         numbers = self.there(index)
-        found = inside(self.of, Sided, numbers)
+        source = inside(self.of, Sided, numbers)
         columns: dict[str, NDArray[Any]] = {}
-        if found:
-            columns = dict(zip(found[0].side, np.asarray(found[0].side_of(found[1])).T, strict=True))
+        if source:
+            columns = dict(zip(source[0].side, np.asarray(source[0].side_of(source[1])).T, strict=True))
         positions = self.of.factors_of(numbers)
         for place, factor in enumerate(self.of.factors):
             if factor.size and factor.name not in columns:
