@@ -58,7 +58,7 @@ def test_factors_and_order_stay() -> None:
 def test_what_cannot_be_manipulated_is_refused() -> None:
     with pytest.raises(ValueError, match="factors are known"):
         manipulate(ArrayWorld(np.eye(5)), "noise")
-    with pytest.raises(ValueError, match="alike"):
+    with pytest.raises(ValueError, match="the same"):
         manipulate(ArrayWorld(np.ones((5, 2)), np.arange(5)), "noise")
     with pytest.raises(ValueError, match="did you mean 'noise'"):
         manipulate(Plane(count=10), "noize")

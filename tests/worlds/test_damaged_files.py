@@ -272,7 +272,7 @@ def test_what_hdf5_never_stored_takes_no_memory(tmp_path, layout) -> None:
 def test_bombs_are_refused_before_they_are_unpacked(tmp_path, monkeypatch) -> None:
     header = bytes([0, 0, 8, 3]) + struct.pack(">3I", 2**20, 64, 64)
     (tmp_path / "a.gz").write_bytes(gzip.compress(header + bytes(2**22)) + bytes(2**22))
-    assert "would unpack to 4.3 GB; if that is meant" in refused(tmp_path / "a.gz")
+    assert "would unpack to 4.3 GB; if this is intended" in refused(tmp_path / "a.gz")
     monkeypatch.setattr("polariscope.worlds.capacity.LARGE", 2**20)
     np.savez_compressed(tmp_path / "b.npz", images=np.zeros((2**10, 64, 64), np.uint8))
     assert "would unpack to 0.00 GB" in refused(tmp_path / "b.npz")

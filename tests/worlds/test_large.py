@@ -360,7 +360,7 @@ def test_free_memory_is_what_the_system_has_or_the_container_allows(tmp_path) ->
 def test_more_observations_than_fit_are_refused_with_what_would(world, monkeypatch) -> None:
     monkeypatch.setattr(capacity, "available_memory", lambda: 8 * 10**9)
     name = "sequences" if "sequences" in world else "count"
-    with pytest.raises(ValueError, match=rf"128000.0 GB, where 8.0 GB are free; {name}=10000000 \(--world.{name} "):
+    with pytest.raises(ValueError, match=rf"128000.0 GB, but 8.0 GB are free; {name}=10000000 \(--world.{name} "):
         worlds.build(world)
     assert worlds.build({**world, name: 10**7}) is not None
 

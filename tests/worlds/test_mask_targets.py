@@ -98,7 +98,7 @@ def test_a_view_that_cannot_move_a_mask_refuses_it() -> None:
         def observe(self, index: ArrayLike) -> NDArray[Any]:
             return 255 - self.of.observe(self.there(index))
 
-    with pytest.raises(ValueError, match="Negative changes observations and does not say what becomes of a mask"):
+    with pytest.raises(ValueError, match="Negative changes observations and does not define how masks change"):
         target_values(Negative(Plots()), [0])
     with pytest.raises(ValueError, match="the corruption elastic moves pixels"):
         target_values(Corrupted(Plots(), "elastic", 1), [0])
