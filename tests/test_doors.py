@@ -96,20 +96,20 @@ def test_every_kind_of_data_goes_through_every_function(runs, kind) -> None:
     count = len(as_world(given))
     assert polariscope.represent(Net(), given).count == count
     assert polariscope.examine(Net(), given, measured=[]).representation.count == count
-    found = polariscope.compare(Net(), codes, given)
-    assert found.latent["mean"] == pytest.approx(1)
+    result = polariscope.compare(Net(), codes, given)
+    assert result.latent["mean"] == pytest.approx(1)
     assert len(layer_activations(Net(), given)["mean"]) == min(count, 2000)
     assert len(rank_by_agreement([Net(), Net()], given).values) == 2
 
 
 def test_a_run_brings_its_data_and_the_weight_of_its_divergence(models, runs) -> None:
     run = runs[1]
-    found = polariscope.examine("latest", measured=[])
-    assert found.representation.count == len(MiniSprites())
-    assert found.variables[0].predicted_var is not None  # the audit, which needs the objective's beta
-    assert any(run.id in note and "both training and held-out" in note for note in found.notes)
+    result = polariscope.examine("latest", measured=[])
+    assert result.representation.count == len(MiniSprites())
+    assert result.variables[0].predicted_var is not None  # the audit, which needs the objective's beta
+    assert any(run.id in note and "both training and held-out" in note for note in result.notes)
     given = polariscope.examine(run, MiniSprites(), measured=[])
-    assert np.array_equal(found.representation.mean, given.representation.mean)
+    assert np.array_equal(result.representation.mean, given.representation.mean)
     assert polariscope.represent("latest").count == len(MiniSprites())
     assert polariscope.compare("latest", run).latent["mean"] == pytest.approx(1)
 

@@ -82,10 +82,10 @@ def test_a_checkpoint_gives_the_codes_that_were_stored_with_it(name, earlier, ru
     opened = Store(Path("runs")).open(name)
     (file,) = (opened.path / "representations").iterdir()
     before = Representation.load(file)
-    told = run("examine", name, "--plugin", "plugin.py", "--count", str(before.count), "--measures", "", "--fresh")
+    answer = run("examine", name, "--plugin", "plugin.py", "--count", str(before.count), "--measures", "", "--fresh")
     (document,) = kept_findings(opened)
     assert document.kind == "examine"
-    assert told["examples"] == before.count
+    assert answer["examples"] == before.count
 
     after = embed(as_subject(opened), config_of(opened).world, count=before.count, seed=0)
     assert after.factors.tolist() == before.factors.tolist()
@@ -95,13 +95,13 @@ def test_a_checkpoint_gives_the_codes_that_were_stored_with_it(name, earlier, ru
 
 @pytest.mark.parametrize("name", ["examined", "players", "toml", "classifier"])
 def test_a_training_goes_on(name, earlier, run) -> None:
-    told = run("train", "--resume", name, "--training.steps", "8")
-    assert (told["status"], told["result"]["step"]) == ("done", 8)
+    answer = run("train", "--resume", name, "--training.steps", "8")
+    assert (answer["status"], answer["result"]["step"]) == ("done", 8)
 
 
 def test_the_toml_file_says_what_it_said(earlier, run) -> None:
-    told = run("train", "--config", "run.toml", "--training.steps", "1")
-    now, before = Store(Path("runs")).open(told["id"]).config, Store(Path("runs")).open("toml").config
+    answer = run("train", "--config", "run.toml", "--training.steps", "1")
+    now, before = Store(Path("runs")).open(answer["id"]).config, Store(Path("runs")).open("toml").config
     now["training"]["steps"] = 4
     for section, settings in before.items():
         assert settings.items() <= now[section].items(), "settings may be added, and none is changed"
@@ -109,8 +109,8 @@ def test_the_toml_file_says_what_it_said(earlier, run) -> None:
 
 def test_a_digit_task_of_before_it_was_a_view_shows_the_same_images(earlier, run) -> None:
     """The expected numbers are those of the commit that wrote the file."""
-    told = run("train", "--config", "digit-task.toml", "--training.steps", "1")
-    now = config_of(Store(Path("runs")).open(told["id"])).world
+    answer = run("train", "--config", "digit-task.toml", "--training.steps", "1")
+    now = config_of(Store(Path("runs")).open(answer["id"])).world
     assert isinstance(now, View)
     assert (len(now), now.shape, now.of) == (60, (3, 14, 14), Digits(60, 14, 5))
     assert now.factors_of(np.arange(8))[:, 0].tolist() == [9, 7, 2, 0, 9, 6, 0, 3]
@@ -131,9 +131,9 @@ def test_a_digit_task_of_before_it_was_a_view_shows_the_same_images(earlier, run
 
 @pytest.mark.parametrize("folder", DOCUMENTS)
 def test_every_document_is_read_and_shown(folder, earlier) -> None:
-    told = json.loads(Path(folder, "findings.json").read_text())
+    answer = json.loads(Path(folder, "findings.json").read_text())
 
-    for findings, before in zip(load(folder), told if isinstance(told, list) else [told], strict=True):
+    for findings, before in zip(load(folder), answer if isinstance(answer, list) else [answer], strict=True):
         assert json.loads(json_text(findings.json())) == before
         assert findings.headline in page([findings]).replace("&#39;", "'")
         findings.save("again")
@@ -152,8 +152,8 @@ def test_documents_find_their_places_when_another_is_made(earlier, run) -> None:
 
 
 def test_a_plug_in_is_loaded_and_used(earlier, run) -> None:
-    told = run("examine", "plugged", "--plugin", "plugin.py", "--count", "40", "--measures", "old-sixth")
-    assert told["measures"] == {"old-sixth": 0.5}
+    answer = run("examine", "plugged", "--plugin", "plugin.py", "--count", "40", "--measures", "old-sixth")
+    assert answer["measures"] == {"old-sixth": 0.5}
     assert run("old-poem", "--plugin", "plugin.py")["poem"] == ["Roses are red,", "violets are blue."]
     assert "violets are blue." in Path("poem.html").read_text(encoding="utf-8")
 

@@ -93,8 +93,8 @@ def studied(folder: Path) -> Any:
     table, origin = read_table(path / "table.parquet")
     runs = [(run.id, run.state, run.result["held_out_loss"]) for run in Store(path / "runs").runs()]
     assert len(runs) == 2
-    told = json.loads((path / "findings.json").read_text())
-    return [table.rows, origin.seeds, sorted(runs), told["claims"], sorted(file.name for file in path.iterdir())]
+    answer = json.loads((path / "findings.json").read_text())
+    return [table.rows, origin.seeds, sorted(runs), answer["claims"], sorted(file.name for file in path.iterdir())]
 
 
 def examine(folder: Path) -> None:
@@ -106,14 +106,14 @@ def examine(folder: Path) -> None:
 
 def examined(folder: Path) -> Any:
     (run,) = Store(folder / "runs").runs()
-    told = json.loads((run.path / "findings" / "examine" / "findings.json").read_text())
+    answer = json.loads((run.path / "findings" / "examine" / "findings.json").read_text())
     (listed,) = kept_findings(run)
-    assert listed.load()[0].headline == listed.headline == told["headline"]
+    assert listed.load()[0].headline == listed.headline == answer["headline"]
     assert "findings/examine/report.html" in (run.path / "report.html").read_text()
-    del told["command"]  # which has the folder's path
+    del answer["command"]  # which has the folder's path
     (examination,) = run.record["examinations"]
     noted = {name: value for name, value in examination.items() if name not in VOLATILE}
-    return [run.state, told, noted, len(list((run.path / "representations").iterdir())), run.checkpoint.exists()]
+    return [run.state, answer, noted, len(list((run.path / "representations").iterdir())), run.checkpoint.exists()]
 
 
 SCENARIOS = {

@@ -182,7 +182,7 @@ STEPS_AN_OPTIMISER = {
 
 def test_only_the_training_loop_steps_an_optimiser() -> None:
     """Whatever is trained elsewhere would have no folder, no resume and no learning curve."""
-    found = set()
+    result = set()
     for path in modules():
         tree = ast.parse(path.read_text(encoding="utf-8"))
         # A schedule's or a solver's own step takes arguments; that of an optimiser takes none.
@@ -195,5 +195,5 @@ def test_only_the_training_loop_steps_an_optimiser() -> None:
             for node in ast.walk(tree)
         )
         if steps and room_of(path) != "training":
-            found.add(str(path.relative_to(SOURCE)))
-    assert found == set(STEPS_AN_OPTIMISER)
+            result.add(str(path.relative_to(SOURCE)))
+    assert result == set(STEPS_AN_OPTIMISER)

@@ -46,12 +46,12 @@ def computed(tmp_path_factory):
     """What the probe computes on this machine and on the other."""
     other = settings()
     plain = {name: value for name, value in os.environ.items() if name not in other}
-    found = []
+    result = []
     for number, environment in enumerate((plain, plain | other)):
         file = tmp_path_factory.mktemp("machine") / f"{number}.npz"
         subprocess.run([sys.executable, "-c", PROBE, str(file)], env=environment, check=True)
-        found.append(np.load(file))
-    return found
+        result.append(np.load(file))
+    return result
 
 
 @pytest.mark.parametrize("operation", ["torch_product", "torch_singular_values", "torch_convolution", "numpy_product"])

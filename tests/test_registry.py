@@ -121,9 +121,9 @@ def test_registries_find_entries_in_every_room() -> None:
     decorators = re.compile(r"^ *@(\w+)\.register\(", re.MULTILINE)
     root = Path(registry.__file__).parent
     written = Counter(name for file in root.rglob("*.py") for name in decorators.findall(file.read_text("utf-8")))
-    assert {name: len(found) for name, found in places().items()} == written
-    for plural, found in places().items():
-        for place in found:
+    assert {name: len(result) for name, result in places().items()} == written
+    for plural, result in places().items():
+        for place in result:
             one = getattr(importlib.import_module(place.module), plural)
             assert one.plural == plural
             assert one.get(place.name).__module__ == place.module

@@ -274,11 +274,11 @@ def test_one_of_everything_is_used_from_the_command_line(run, capsys) -> None:
     assert trained["result"]["held_out_pixel_accuracy"] == 1.0, "brightness tells the class"
     assert trained["result"]["held_out_loss"] < 0.2
 
-    told = run("areas", "mine", "--count", "5")
-    assert told["areas"]["stained"] == pytest.approx(4 / 64)
-    assert told["accuracy"] == 1.0, "the mask that it is held against was turned too"
-    assert (told["settings"]["run"], told["settings"]["count"]) == (trained["id"], 5)
-    page = Path(told["report"])
+    answer = run("areas", "mine", "--count", "5")
+    assert answer["areas"]["stained"] == pytest.approx(4 / 64)
+    assert answer["accuracy"] == 1.0, "the mask that it is held against was turned too"
+    assert (answer["settings"]["run"], answer["settings"]["count"]) == (trained["id"], 5)
+    page = Path(answer["report"])
     assert page == Path("runs", trained["id"], "findings", "areas", "report.html")
     assert "<p class='area'>stained: 6.2%</p>" in page.read_text(encoding="utf-8")
     (listed,) = run("runs", "findings", "mine")["findings"]
@@ -315,8 +315,8 @@ def test_what_can_be_done_next_with_a_run_includes_a_plug_ins_examination(run, c
 def test_a_file_can_be_a_plug_in_and_name_the_model(run, capsys) -> None:
     Path("mine.py").write_text(PLUGIN + OWN + "\n\nmade = bright()\n", encoding="utf-8")
     for name in ("bright", "made"):
-        told = run("areas", f"mine.py:{name}", "stains", "--count", "3", "--out", f"{name}.html")
-        assert told["accuracy"] == 1.0
+        answer = run("areas", f"mine.py:{name}", "stains", "--count", "3", "--out", f"{name}.html")
+        assert answer["accuracy"] == 1.0
     module = plugins.module_of("mine.py")
     assert worlds.get("stains") is module.Stains, "the file was run once"
     assert load_source("mine.py:made") is not module.made, "each model has weights of its own"

@@ -281,13 +281,13 @@ def _decoded(value: Any, files: _Files | None = None, modules: Sequence[Mapping[
     return cls(**items)
 
 
-def _older(told: Mapping[str, Any], arrays: Arrays) -> Findings:
+def _older(record: Mapping[str, Any], arrays: Arrays) -> Findings:
     """Findings from what machines read, which is all that earlier versions kept besides the page."""
     about = {"title", "headline", "undefined", "notes", "settings", "command"}
-    undefined = told.get("undefined", {})
+    undefined = record.get("undefined", {})
     parts: list[Part] = []
     facts: dict[str, Any] = {}
-    for name, value in told.items():
+    for name, value in record.items():
         title = name.replace("_", " ").capitalize()
         if name in about:
             continue
@@ -301,8 +301,8 @@ def _older(told: Mapping[str, Any], arrays: Arrays) -> Findings:
             parts.append(Values(name=name, title=title, entries=list(_entries(value, undefined))))
         else:
             facts[name] = value
-    named = {key: told[key] for key in ("title", "headline", "notes", "settings") if key in told}
-    return Findings(parts=parts, facts=facts, arrays=arrays, command=told.get("command", ""), **named)
+    named = {key: record[key] for key in ("title", "headline", "notes", "settings") if key in record}
+    return Findings(parts=parts, facts=facts, arrays=arrays, command=record.get("command", ""), **named)
 
 
 def _form(values: Iterator[Any]) -> str:

@@ -28,9 +28,9 @@ def ask(served, path, method="GET", body=None, **headers):
             connection.putheader(name, value)
     connection.endheaders(body)
     answer = connection.getresponse()
-    found = answer.status, dict(answer.getheaders()), answer.read()
+    result = answer.status, dict(answer.getheaders()), answer.read()
     connection.close()
-    return found
+    return result
 
 
 def test_the_page_may_load_nothing_and_run_nothing_that_is_not_ours(served):
@@ -175,8 +175,8 @@ def test_hostile_names_are_text(chromium, serving, tmp_path):
 
 
 def test_requests_have_a_limit(served):
-    said = {"Content_Length": str(LARGEST_BODY + 1), "Content_Type": "application/json"}
-    assert ask(served, "/api/trainings", "POST", **said)[0] == 413  # before any of it has come
+    message = {"Content_Length": str(LARGEST_BODY + 1), "Content_Type": "application/json"}
+    assert ask(served, "/api/trainings", "POST", **message)[0] == 413  # before any of it has come
     connection = http.client.HTTPConnection("127.0.0.1", served.port, timeout=60)
     parts = (b" " * 2**18 for _ in range(5))  # chunked: no length is said
     try:

@@ -102,7 +102,7 @@ def told(made):
     """Title, headline and section names of a page: all that does not depend on time."""
     text = made.read_text(encoding="utf-8")
     parts = re.findall(r"<h1>(.*?)</h1>|<p class=\"lead\">(.*?)</p>|<h2>(.*?)</h2>", text, re.DOTALL)
-    return [part for found in parts for part in found if part]
+    return [part for result in parts for part in result if part]
 
 
 @pytest.mark.parametrize("words", COMMANDS.values(), ids=COMMANDS)
@@ -114,7 +114,7 @@ def test_the_command_on_a_page_makes_the_page_again(words, place, monkeypatch, c
     assert main(words) == 0, capsys.readouterr().err
     (made,) = (path for path, time in pages(place).items() if before.get(path) != time)
     first, text = told(made), made.read_text(encoding="utf-8")
-    commands = [html.unescape(found) for found in re.findall(r'<pre class="command"[^>]*><code>(.*?)</code>', text)]
+    commands = [html.unescape(result) for result in re.findall(r'<pre class="command"[^>]*><code>(.*?)</code>', text)]
     again = shlex.split(commands[0])
     assert again[0] == "polariscope"
     assert "latest" not in again, "tomorrow that is another run"

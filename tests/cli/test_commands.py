@@ -74,9 +74,9 @@ def test_train_examine_runs(run, tmp_path) -> None:
     assert config["objective"] == {"name": "beta-vae", "beta": 2.5}
     code, out, err = run("examine", trained["id"], "--count", "200", "--json")
     assert code == 0, err
-    found = json.loads(out)
-    assert sum(found["types"].values()) == 3
-    assert "<html" in Path(found["report"]).read_text()
+    result = json.loads(out)
+    assert sum(result["types"].values()) == 3
+    assert "<html" in Path(result["report"]).read_text()
     code, out, _ = run("runs", "--json", "--where", "objective_beta > 2", "--columns", "id", "objective_beta")
     assert json.loads(out) == [{"id": trained["id"], "objective_beta": 2.5}]
     assert json.loads(run("runs", "--json", "--where", "objective_beta > 3")[1]) == []
@@ -99,10 +99,10 @@ def test_fewer_latents_than_factors_of_pairs_are_said_before_training_and_after(
 
 @pytest.mark.usefixtures("one_process")
 def test_several_seeds_name_their_best(run) -> None:
-    found = train(run, "--seeds", "2", "--training.seed", "3", "--split.share", "0.01")
-    losses = {each["id"]: each["result"]["held_out_loss"] for each in found["runs"]}
+    result = train(run, "--seeds", "2", "--training.seed", "3", "--split.share", "0.01")
+    losses = {each["id"]: each["result"]["held_out_loss"] for each in result["runs"]}
     assert len(losses) == 2
-    assert found["best"] == min(losses, key=losses.__getitem__)
+    assert result["best"] == min(losses, key=losses.__getitem__)
     code, out, _ = run("train", "sprites", *SMALL, "--seeds", "2")
     assert code == 0
     first, second, following = out.splitlines()

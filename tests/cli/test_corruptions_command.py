@@ -51,11 +51,11 @@ def told(result: tuple[int, str, str]) -> dict:
 
 
 def test_a_function_of_ones_own_on_a_file(place, run) -> None:
-    found = told(run("corruptions", "mine.py:bright", "greys.npz", *QUICK))
-    assert [row["accuracy"] for row in found["kinds"]] == pytest.approx([0.7, 1.0])
-    assert found["scores"] == pytest.approx({"clean": 1.0, "mean": 0.85, "without_noise": 0.85})
-    assert found["worst"] == "brightness"
-    assert found["examples"] == 40
+    result = told(run("corruptions", "mine.py:bright", "greys.npz", *QUICK))
+    assert [row["accuracy"] for row in result["kinds"]] == pytest.approx([0.7, 1.0])
+    assert result["scores"] == pytest.approx({"clean": 1.0, "mean": 0.85, "without_noise": 0.85})
+    assert result["worst"] == "brightness"
+    assert result["examples"] == 40
     page = (place / "corruptions.html").read_text(encoding="utf-8")
     assert "85.0 % right under 2 corruptions" in page
     assert "Accuracy over severity" in page
@@ -65,9 +65,9 @@ def test_a_function_of_ones_own_on_a_file(place, run) -> None:
 
 def test_held_against_another_and_written_to_a_folder(place, run) -> None:
     asked = ["--against", "mine.py:dark", "--severities", "1", "5", "--out", "found"]
-    found = told(run("corruptions", "mine.py:bright", "factors.npz", "--label", "bright", *QUICK, *asked))
-    assert found["scores"]["mce"] == pytest.approx(30.0)
-    assert found["settings"]["against"] == "mine.py:dark"
+    result = told(run("corruptions", "mine.py:bright", "factors.npz", "--label", "bright", *QUICK, *asked))
+    assert result["scores"]["mce"] == pytest.approx(30.0)
+    assert result["settings"]["against"] == "mine.py:dark"
     assert {file.name for file in (place / "found").iterdir()} == {
         *("report.html", "findings.json", "document.json", "arrays.safetensors"),
         *("accuracies.png", "accuracies.svg", "gallery.png", "gallery.svg"),
@@ -80,10 +80,10 @@ def test_a_module_takes_its_weights_and_so_does_what_it_is_held_against(place, r
     torch.save(weights, place / "right.pt")
     torch.save({name: -value for name, value in weights.items()}, place / "wrong.pt")
     asked = ["--weights", "right.pt", "--against", "mine.py:Net", "--against-weights", "wrong.pt"]
-    found = told(run("corruptions", "mine.py:Net", "greys.npz", *QUICK, *asked))
-    assert [row["accuracy"] for row in found["kinds"]] == pytest.approx([0.7, 1.0])
-    assert [row["reference"] for row in found["kinds"]] == pytest.approx([0.3, 0.0])
-    assert [row["ce"] for row in found["kinds"]] == pytest.approx([100 * 0.3 / 0.7, 0.0])
+    result = told(run("corruptions", "mine.py:Net", "greys.npz", *QUICK, *asked))
+    assert [row["accuracy"] for row in result["kinds"]] == pytest.approx([0.7, 1.0])
+    assert [row["reference"] for row in result["kinds"]] == pytest.approx([0.3, 0.0])
+    assert [row["ce"] for row in result["kinds"]] == pytest.approx([100 * 0.3 / 0.7, 0.0])
 
 
 def test_a_run_is_shown_what_it_kept_from_training(place, run) -> None:
@@ -92,19 +92,19 @@ def test_a_run_is_shown_what_it_kept_from_training(place, run) -> None:
     assert code == 0, err
     name = json.loads(out)["id"]
     asked = ["--suite", "mnist-c", "--count", "500", "--against", name, "--json", "--out", "bars.png"]
-    found = told(run("corruptions", "latest", *asked))
+    result = told(run("corruptions", "latest", *asked))
     assert (place / "bars.png").stat().st_size
     kept = 130  # a tenth of 1296
-    assert found["examples"] == kept
-    assert [row["kind"] for row in found["kinds"]] == list(SUITES["mnist-c"].benchmark)
-    assert found["scores"]["mce"] == pytest.approx(100.0)
+    assert result["examples"] == kept
+    assert [row["kind"] for row in result["kinds"]] == list(SUITES["mnist-c"].benchmark)
+    assert result["scores"]["mce"] == pytest.approx(100.0)
     record = Store(place / "runs").open(name).record["result"]
-    assert record["accuracy"] == found["scores"]["clean"]
+    assert record["accuracy"] == result["scores"]["clean"]
     same = withstand_run(name, suite="mnist-c", count=500, store=place / "runs")
-    assert (same.clean, same.mean) == (found["scores"]["clean"], found["scores"]["mean"]), "in Python, too"
+    assert (same.clean, same.mean) == (result["scores"]["clean"], result["scores"]["mean"]), "in Python, too"
     card = robustness_run(name, only=["corruptions"], suite="mnist-c", corrupted=500, store=place / "runs")
     assert card.corruptions.mean == same.mean
-    assert record["accuracy_corrupted"] == found["scores"]["mean"]
+    assert record["accuracy_corrupted"] == result["scores"]["mean"]
     code, out, err = run("corruptions", name, "--kinds", "fog", "--severities", "2", "--count", "20")
     assert code == 0, err
     assert "fog" in out
@@ -120,9 +120,9 @@ def test_a_run_is_shown_other_data_where_that_is_named(way, place, run) -> None:
     name = told(run(*train, "--training.steps", "4", "--training.batch-size", "8"))["id"]
     images = np.load("greys.npz")
     np.savez("others.npz", **{key: images[key][:7] for key in images.files})
-    found = told(run("corruptions", name, *(word.format("others.npz") for word in way), "--kinds", "fog", "--json"))
-    assert found["examples"] == 7, "all of it, and not the held-out part of its own data"
-    assert found["settings"]["data"]["path"].endswith("others.npz")
+    result = told(run("corruptions", name, *(word.format("others.npz") for word in way), "--kinds", "fog", "--json"))
+    assert result["examples"] == 7, "all of it, and not the held-out part of its own data"
+    assert result["settings"]["data"]["path"].endswith("others.npz")
     assert "accuracy" not in Store(place / "runs").open(name).record["result"], "which is that on its own data"
     code, _, err = run("corruptions", name, "others.npz", "--weights", "a.pt")
     assert (code, "a run has its own weights" in err) == (2, True)
@@ -162,5 +162,5 @@ def test_a_run_that_does_not_classify_is_refused(trained, run) -> None:
 def test_what_cannot_be_looked_at_is_refused_in_a_sentence(place, run, asked, words) -> None:
     code, _, err = run("corruptions", *asked)
     assert code == 2
-    (said,) = err.strip().splitlines()
-    assert words in said
+    (message,) = err.strip().splitlines()
+    assert words in message

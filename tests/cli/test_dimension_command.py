@@ -52,20 +52,20 @@ def test_it_prints_the_search_and_keeps_figure_and_readings(tmp_path: Path, caps
 def test_json_with_seeds_and_a_start_from_the_data(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = [*LINEAR, "--budget", "20", "--once", "--seeds", "2", "--cap", "6", "--json", "--runs", str(tmp_path)]
     assert main([*words, "--statistic", "types"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert found["start"] == 5  # the spectrum's weakest direction hardly counts
-    assert [search["visited"] for search in found["searches"]] == [[6], [6]]
-    assert [search["readings"][0]["seed"] for search in found["searches"]] == [0, 1]
-    assert found["table"][0]["algorithm"] == "type count"
-    assert Path(found["report"]).exists()
-    config = RunConfig.build({key: value for key, value in Store(tmp_path).open(found["run"]).config.items()
+    result = json.loads(capsys.readouterr().out)
+    assert result["start"] == 5  # the spectrum's weakest direction hardly counts
+    assert [search["visited"] for search in result["searches"]] == [[6], [6]]
+    assert [search["readings"][0]["seed"] for search in result["searches"]] == [0, 1]
+    assert result["table"][0]["algorithm"] == "type count"
+    assert Path(result["report"]).exists()
+    config = RunConfig.build({key: value for key, value in Store(tmp_path).open(result["run"]).config.items()
                               if key != "dimension"})  # fmt: skip
     heard = []
     watch = Watch()
     watch.answer = lambda seed, answer: heard.append((seed, answer.answer))
     asked = {"budget": 20, "once": True, "seeds": 2, "cap": 6, "examples": 1500, "statistic": "types", "watch": watch}
     same = find_dimension(config, **asked)
-    assert [answer for _, answer in heard] == found["answers"], "in Python, too"
+    assert [answer for _, answer in heard] == result["answers"], "in Python, too"
     assert same.findings().json()["searches"][0]["visited"] == (6,)
     with pytest.raises(ValueError, match="no statistic 'typs': did you mean 'types'"):
         find_dimension(config, statistic="typs")

@@ -35,14 +35,14 @@ def told(capsys) -> dict:
 
 def test_a_module_of_ones_own_is_trained_on_every_split(place, capsys) -> None:
     assert main(["generalise", "mine.py:three", *SMALL, "--steps", "60", "--out", "page.html"]) == 0
-    found = told(capsys)["findings"]
-    assert [next(iter(one["leaderboard"])) for one in found] == [
+    result = told(capsys)["findings"]
+    assert [next(iter(one["leaderboard"])) for one in result] == [
         "random",
         "composition",
         "interpolation",
         "extrapolation",
     ]
-    assert {row["name"] for row in found[3]["ranking"]} == {"three", "clip", "constant", "nearest"}
+    assert {row["name"] for row in result[3]["ranking"]} == {"three", "clip", "constant", "nearest"}
     page = (place / "page.html").read_text(encoding="utf-8")
     assert "three, extrapolation" in page
     assert not list(place.glob("runs/*/run.json"))  # what has no name has no folder
@@ -91,11 +91,11 @@ def test_a_module_that_is_trained_already_is_left_alone(place, capsys) -> None:
     torch.save(model.state_dict(), place / "zero.pt")
     asked = ["generalise", "mine.py:three", *SMALL, "--splits", "random", "--weights", "zero.pt", "--out", "c.html"]
     assert main(asked) == 0
-    (found,) = told(capsys)["findings"]
+    (result,) = told(capsys)["findings"]
     # Always 0 where values are spread evenly from 0 to 1: R² = 1 - E[y²] / Var[y].
     grids = [np.linspace(0, 1, count) for count in (8, 10, 10)]
     expected = np.mean([1 - (grid**2).mean() / grid.var() for grid in grids])
-    assert found["scores"]["test"] == pytest.approx(expected, abs=0.3)
+    assert result["scores"]["test"] == pytest.approx(expected, abs=0.3)
 
 
 def test_the_leaderboard_is_sorted_and_has_our_row(place, capsys) -> None:
@@ -112,14 +112,14 @@ def test_several_models_show_what_their_biases_add_to_the_first(place, capsys) -
     asked = ["generalise", "mine.py:three", "mlp-regressor", "coordconv", *SMALL, "--steps", "4", "--splits", "random"]
     asked += ["extrapolation", "--made-for", "mlp-regressor=extrapolation", "coordconv=random"]
     assert main([*asked, "--tolerance", "0", "--out", "biases.html"]) == 0
-    (found,) = told(capsys)["findings"]
-    rows = {row["model"]: row for row in found["matrix"]}
+    (result,) = told(capsys)["findings"]
+    rows = {row["model"]: row for row in result["matrix"]}
     assert list(rows) == ["three", "mlp-regressor", "coordconv"]
     plain = rows["three"]
     for name, own, other in (("mlp-regressor", "extrapolation", "random"), ("coordconv", "random", "extrapolation")):
         gained, besides = (rows[name][split] - plain[split] for split in (own, other))
         expected = "no gain" if gained <= 0 else "overfitting" if besides < 0 else "transferable"
-        assert found["transfer"][name] == rows[name]["label"] == expected
+        assert result["transfer"][name] == rows[name]["label"] == expected
     assert "What biases add" in (place / "biases.html").read_text(encoding="utf-8")
 
 
@@ -142,5 +142,5 @@ def test_several_models_show_what_their_biases_add_to_the_first(place, capsys) -
 )
 def test_what_cannot_be_tested_is_refused_in_a_sentence(place, capsys, asked, words) -> None:
     assert main(["generalise", *asked]) == 2
-    said = capsys.readouterr().err.strip().splitlines()[-1]
-    assert words in said
+    message = capsys.readouterr().err.strip().splitlines()[-1]
+    assert words in message

@@ -55,9 +55,9 @@ def test_train_names_every_world_objective_model_and_split(capsys) -> None:
         if section == "world":
             assert "".join(block).replace(" ", "").split(",") == registry.names()
         else:
-            told = dict(line.split(maxsplit=1) for line in block if not line.startswith("  ("))
-            assert list(told) == registry.names()
-            assert min(map(len, told.values())) > 10
+            answer = dict(line.split(maxsplit=1) for line in block if not line.startswith("  ("))
+            assert list(answer) == registry.names()
+            assert min(map(len, answer.values())) > 10
 
 
 def about_settings(kind: type) -> list[str]:
@@ -148,7 +148,7 @@ def test_what_was_turned_into_flags_is_itself_again() -> None:
 )
 def test_a_mistake_is_told_in_a_sentence_that_says_what_to_do(words, sentence, capsys) -> None:
     assert main(words.split()) == 2
-    told = capsys.readouterr().err
-    assert sentence in told
-    assert told.startswith("error: ")
-    assert told.count("\n") == 1
+    answer = capsys.readouterr().err
+    assert sentence in answer
+    assert answer.startswith("error: ")
+    assert answer.count("\n") == 1

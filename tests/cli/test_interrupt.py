@@ -91,15 +91,15 @@ def test_a_training_that_was_interrupted_goes_on_by_the_command_it_printed(run, 
     monkeypatch.setattr("polariscope.cli.train.bars", impatient)
     code, out, err = run("train", "sprites", *small, "--runs", "here/my runs")
     assert (code, out) == (130, "")
-    (found,) = Store(tmp_path / "here/my runs").runs()
-    assert (found.status, found.result["step"]) == ("interrupted", 4)
+    (result,) = Store(tmp_path / "here/my runs").runs()
+    assert (result.status, result.result["step"]) == ("interrupted", 4)
     words = going_on(err)
-    assert words == ["train", "--resume", found.id, "--runs", "here/my runs"]
+    assert words == ["train", "--resume", result.id, "--runs", "here/my runs"]
     monkeypatch.undo()
     monkeypatch.chdir(tmp_path)
     assert main(words) == 0
-    found.reload()
-    assert (found.status, found.result["step"]) == ("done", 6)
+    result.reload()
+    assert (result.status, result.result["step"]) == ("done", 6)
 
 
 @pytest.mark.usefixtures("one_process")
@@ -140,10 +140,10 @@ def test_a_demo_trains_two_models_and_writes_a_report_also_if_it_was_interrupted
     assert words == ["demo", "--resume", demo.id]
     code, out, err = run(*words, "--json")
     assert code == 0, err
-    found = json.loads(out)
-    assert found["runs"] == demo.config["runs"]
-    assert len(found["runs"]) == 2
-    assert Path(found["report"]).read_text().count("beta") > 2
+    result = json.loads(out)
+    assert result["runs"] == demo.config["runs"]
+    assert len(result["runs"]) == 2
+    assert Path(result["report"]).read_text().count("beta") > 2
     assert len(list((tmp_path / "runs").glob("*/report.html"))) == 3
     assert {each.status for each in Store(tmp_path / "runs").runs()} == {"done"}
     code, _, err = run("demo", "--resume", demo.config["runs"][0])

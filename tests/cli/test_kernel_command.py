@@ -52,16 +52,16 @@ def stripe(tmp_path: Path) -> Path:
 def test_a_built_in_network_is_trained_and_diagnosed(run) -> None:
     code, out, err = run("kernel", "lenet", "digits", "--world.size", "14", "--parity", *SMALL)
     assert code == 0, err
-    (found,) = Store(Path("runs")).runs()
-    assert (found.status, found.record["kind"]) == ("done", "train"), "a run like any other"
-    folder = found.path / "findings" / "kernel"
+    (result,) = Store(Path("runs")).runs()
+    assert (result.status, result.record["kind"]) == ("done", "train"), "a run like any other"
+    folder = result.path / "findings" / "kernel"
     assert {*FILES, *PICTURES} == {f.name for f in folder.iterdir()}
     record = json.loads((folder / "findings.json").read_text())
     assert record["settings"]["data"]["of"] == {"name": "digits", "count": 10_000, "size": 14, "seed": 0}
     assert record["settings"]["data"]["told"] == "parity"
     assert (record["settings"]["seed"], record["settings"]["steps"]) == (0, 30)
     assert record["classes"] == ["even", "odd"]
-    assert found.result["verdict"] == record["verdict"]
+    assert result.result["verdict"] == record["verdict"]
     assert load_file(folder / "arrays.safetensors")["scatter/final"].shape == (60, 2)
     names = ("initial", "final", "last layer, initial", "last layer, final")
     assert tuple(row["name"] for row in record["kernels"]) == names
@@ -74,7 +74,7 @@ def test_a_built_in_network_is_trained_and_diagnosed(run) -> None:
     assert f"Verdict: {record['verdict']}" in page
     assert "http" not in page.replace("http://www.w3.org", "")
     assert all((folder / name).read_text().count("<path") > 10 for name in PICTURES), "something is drawn"
-    assert '<a href="findings/kernel/report.html">' in (found.path / "report.html").read_text(), "the run's page"
+    assert '<a href="findings/kernel/report.html">' in (result.path / "report.html").read_text(), "the run's page"
 
 
 @pytest.mark.spec("004/F63")
@@ -86,11 +86,11 @@ def test_the_output_scale_changes_the_verdict(run, stripe: Path) -> None:
     for alpha, rate in (("0.1", "0.3"), ("1000", "0.3")):
         code, out, err = run(*words, "--alpha", alpha, "--learning-rate", rate, "--out", alpha)
         assert code == 0, err
-        found = json.loads(out)
-        verdicts[alpha] = found["verdict"]
+        result = json.loads(out)
+        verdicts[alpha] = result["verdict"]
         assert sorted(f.name for f in Path(alpha).iterdir()) == FILES
     assert verdicts == {"0.1": "learns features", "1000": "lazy"}
-    assert found["settings"]["alpha"] == 1000
+    assert result["settings"]["alpha"] == 1000
     assert len(Store(Path("runs")).runs()) == 2, "what was trained is a run, wherever the report goes"
 
 
@@ -117,10 +117,10 @@ def test_a_module_and_weights_of_the_users(run, stripe: Path) -> None:
         *words, "--initial", "trained/initial.safetensors", "--final", "trained/final.safetensors", "--json"
     )
     assert code == 0, err
-    found = json.loads(out)
-    assert found["examples"] == {"kernel": 60, "held_out": 60}
-    assert found["change"]["distance"] > 0.01
-    assert not (Path(found["report"]).parent / "final.safetensors").exists(), "the user has them already"
+    result = json.loads(out)
+    assert result["examples"] == {"kernel": 60, "held_out": 60}
+    assert result["change"]["distance"] > 0.01
+    assert not (Path(result["report"]).parent / "final.safetensors").exists(), "the user has them already"
     weights = load_file("trained/initial.safetensors")
     still = load_file("trained/final.safetensors")
     assert any(not torch.equal(weights[name], still[name]) for name in weights)
@@ -152,11 +152,11 @@ def test_idx_files_are_read_and_a_small_set_is_divided(run) -> None:
     Path("train-labels-idx1-ubyte").write_bytes(struct.pack(">4BI", 0, 0, 8, 1, 240) + labels.tobytes())
     code, out, err = run("kernel", "mlp", "train-images-idx3-ubyte.gz", "--train", "60", "--json")
     assert code == 0, err
-    found = json.loads(out)
-    assert found["examples"] == {"kernel": 80, "held_out": 80}
-    assert found["classes"] == ["4", "5", "6"]
-    assert json.loads((Path(found["report"]).parent / "findings.json").read_text())["classes"] == ["4", "5", "6"]
-    assert found["network_error"] < 0.1
+    result = json.loads(out)
+    assert result["examples"] == {"kernel": 80, "held_out": 80}
+    assert result["classes"] == ["4", "5", "6"]
+    assert json.loads((Path(result["report"]).parent / "findings.json").read_text())["classes"] == ["4", "5", "6"]
+    assert result["network_error"] < 0.1
 
 
 @pytest.mark.usefixtures("undrawn")
@@ -165,11 +165,11 @@ def test_a_run_that_classifies_is_diagnosed_by_its_name(run) -> None:
     assert run("train", "digits", *words, "--split.share", "0.5", "--training.evaluate-every", "0")[0] == 0
     code, out, err = run("kernel", "latest", "--count", "100", "--test", "80", "--json")
     assert code == 0, err
-    found = json.loads(out)
-    assert found["examples"] == {"kernel": 100, "held_out": 80}
-    assert len(found["classes"]) == 10
+    result = json.loads(out)
+    assert result["examples"] == {"kernel": 100, "held_out": 80}
+    assert len(result["classes"]) == 10
     (stored,) = Store(Path("runs")).runs()
-    assert stored.result["verdict"] == found["verdict"]
+    assert stored.result["verdict"] == result["verdict"]
     before = load_model(stored, 0).state_dict()["conv1.weight"]
     assert not torch.equal(before, load_model(stored).state_dict()["conv1.weight"])
 

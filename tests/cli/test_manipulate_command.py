@@ -28,9 +28,9 @@ def test_the_world_it_writes_trains_like_any_other(tmp_path: Path, capsys: pytes
     printed = capsys.readouterr().out
     assert "largest change 0.09804 (bound 0.1)" in printed
     assert "became equal" not in printed
-    told = json.loads((out / "findings.json").read_text())
-    assert told["injective"]
-    assert told["kept"][-2]["before"] == told["structure"]["before"]["local_angle"]
+    answer = json.loads((out / "findings.json").read_text())
+    assert answer["injective"]
+    assert answer["kept"][-2]["before"] == answer["structure"]["before"]["local_angle"]
     assert "largest change 0.09804 (bound 0.1)" in (out / "report.html").read_text()
     assert f"next: polariscope train {out / 'world.npz'}" in printed
     assert (out / "triptych.png").read_bytes().startswith(b"\x89PNG")
@@ -56,11 +56,11 @@ def test_noise_of_a_part_of_the_world_as_json(tmp_path: Path, capsys: pytest.Cap
         "--json",
     ]
     assert main([*words, "--out", str(tmp_path / "noise")]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert (found["observations"], found["shape"], found["kind"], found["seed"]) == (500, [1, 16, 16], "noise", 3)
-    assert found["max_norm"] <= 0.1
-    assert found["mean_square"] == pytest.approx(256 * 0.1**2 / 3, rel=0.05)
-    assert Path(found["world"]).exists()
+    result = json.loads(capsys.readouterr().out)
+    assert (result["observations"], result["shape"], result["kind"], result["seed"]) == (500, [1, 16, 16], "noise", 3)
+    assert result["max_norm"] <= 0.1
+    assert result["mean_square"] == pytest.approx(256 * 0.1**2 / 3, rel=0.05)
+    assert Path(result["world"]).exists()
 
 
 @pytest.mark.spec("003/F3-058", "003/F3-100")

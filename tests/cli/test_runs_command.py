@@ -107,26 +107,26 @@ def test_all_files_of_a_run_have_the_same_mode(run, small, tmp_path) -> None:
         assert run("examine", "latest", "--count", "64")[0] == 0
     finally:
         os.umask(before)
-    (found,) = Store(tmp_path / "runs").runs()
-    files = [file for file in found.path.rglob("*") if file.is_file()]
+    (result,) = Store(tmp_path / "runs").runs()
+    files = [file for file in result.path.rglob("*") if file.is_file()]
     assert len(files) == 13
     assert {file.name: stat.S_IMODE(file.stat().st_mode) for file in files} == {file.name: 0o640 for file in files}
 
 
 @pytest.mark.usefixtures("undrawn")
 def test_a_run_that_may_not_be_written_is_examined_elsewhere(run, trained, tmp_path, monkeypatch) -> None:
-    found = trained()
+    result = trained()
 
     def state() -> dict:
         return {path: (path.stat().st_mtime_ns, path.stat().st_ino) for path in (tmp_path / "runs").rglob("*")}
 
     before = state()
-    code, out, err = run("examine", found.id, "--count", "64", "--out", "elsewhere/report.html", "--json")
+    code, out, err = run("examine", result.id, "--count", "64", "--out", "elsewhere/report.html", "--json")
     assert code == 0, err
     assert "<html" in (tmp_path / "elsewhere" / "report.html").read_text()
     assert state() == before, "not even a lock"
     monkeypatch.setattr("os.access", lambda path, mode: False)  # the mode of a folder does not bind the superuser
-    code, out, err = run("examine", found.id)
+    code, out, err = run("examine", result.id)
     assert (code, out) == (2, "")
     assert "cannot be written to: give another place for the report with --out" in err
     assert state() == before
@@ -134,22 +134,22 @@ def test_a_run_that_may_not_be_written_is_examined_elsewhere(run, trained, tmp_p
 
 @pytest.mark.usefixtures("undrawn")
 def test_a_run_in_use_is_examined_but_not_trained(run, trained, tmp_path) -> None:
-    found = trained()
-    found.update(status="interrupted")
-    note = found.path.with_name(f".{found.id}.holder")
-    with FileLock(found.path.with_name(f".{found.id}.lock")):  # a lock of its own, as another process has
+    result = trained()
+    result.update(status="interrupted")
+    note = result.path.with_name(f".{result.id}.holder")
+    with FileLock(result.path.with_name(f".{result.id}.lock")):  # a lock of its own, as another process has
         note.write_text(json.dumps({"pid": 4711, "host": "elsewhere", "since": "2026-01-01 00:00:00"}))
-        code, out, err = run("train", "--resume", found.id)
+        code, out, err = run("train", "--resume", result.id)
         assert (code, out) == (2, "")
         assert err == (
-            f"error: run {found.id} is in use by process 4711 on elsewhere since 2026-01-01 00:00:00: "
+            f"error: run {result.id} is in use by process 4711 on elsewhere since 2026-01-01 00:00:00: "
             "wait for it, or stop it first\n"
         )
-        code, out, err = run("examine", found.id, "--count", "64", "--json")
+        code, out, err = run("examine", result.id, "--count", "64", "--json")
         assert code == 0, err
         assert any("not recorded in run.json: run" in note for note in json.loads(out)["notes"])
-        assert (found.path / "findings" / "examine" / "report.html").exists()
-    code, out, _ = run("train", "--resume", found.id, "--json")
+        assert (result.path / "findings" / "examine" / "report.html").exists()
+    code, out, _ = run("train", "--resume", result.id, "--json")
     assert (code, json.loads(out)["status"]) == (0, "done")
 
 
@@ -160,14 +160,14 @@ def examined(store: Store, name: str) -> dict[str, dict]:
 
 @pytest.mark.usefixtures("undrawn")
 def test_a_partial_examination_adds_to_what_is_known(run, trained, tmp_path) -> None:
-    store, found = Store(tmp_path / "runs"), trained()
-    assert run("examine", found.id, "--count", "200", "--measures", "mig,sap")[0] == 0
-    first = examined(store, found.id)[200]
-    assert run("examine", found.id, "--count", "100", "--part", "held-out", "--measures", "mig")[0] == 0
-    assert examined(store, found.id)[200] == first, "other examples leave it alone"
-    assert examined(store, found.id)[100]["measures"].keys() == {"mig"}
-    assert run("examine", found.id, "--count", "200", "--measures", "modularity")[0] == 0
-    later = examined(store, found.id)[200]["measures"]
+    store, result = Store(tmp_path / "runs"), trained()
+    assert run("examine", result.id, "--count", "200", "--measures", "mig,sap")[0] == 0
+    first = examined(store, result.id)[200]
+    assert run("examine", result.id, "--count", "100", "--part", "held-out", "--measures", "mig")[0] == 0
+    assert examined(store, result.id)[200] == first, "other examples leave it alone"
+    assert examined(store, result.id)[100]["measures"].keys() == {"mig"}
+    assert run("examine", result.id, "--count", "200", "--measures", "modularity")[0] == 0
+    later = examined(store, result.id)[200]["measures"]
     assert later == first["measures"] | {"modularity": later["modularity"]}, "the same examples add to it"
     _, out, _ = run("runs", "--columns", "measures_mig", "measures_modularity", "examined_on", "--json")
     (row,) = json.loads(out)
@@ -183,11 +183,11 @@ def test_a_partial_examination_adds_to_what_is_known(run, trained, tmp_path) -> 
 
 def results(store: Store, seed: int, counts: dict[int, float]) -> Run:
     """A run with a MIG on each of several numbers of examples."""
-    found = store.create({**CONFIG, "training": {"seed": seed}}, f"seed {seed}")
-    found.update(status="done", result={"held_out_loss": float(seed)})
+    result = store.create({**CONFIG, "training": {"seed": seed}}, f"seed {seed}")
+    result.update(status="done", result={"held_out_loss": float(seed)})
     for count, mig in counts.items():
-        add(found, Examined(Basis(count=count, version="1"), {"active": 2}, {"mig": mig}))
-    return found
+        add(result, Examined(Basis(count=count, version="1"), {"active": 2}, {"mig": mig}))
+    return result
 
 
 def test_figures_of_different_examples_are_never_averaged(run, tmp_path) -> None:
@@ -229,9 +229,9 @@ def test_results_of_an_earlier_version_are_shown_and_kept_apart(run, tmp_path) -
 
 
 def test_results_of_weights_that_were_trained_further_are_not_shown_as_those_of_today(run, tmp_path) -> None:
-    found = results(Store(tmp_path / "runs"), 0, {100: 0.5})
+    result = results(Store(tmp_path / "runs"), 0, {100: 0.5})
     assert json.loads(run("runs", "--columns", "measures_mig", "--json")[1]) == [{"measures_mig": 0.5}]
-    found.update(result={"step": 12})
+    result.update(result={"step": 12})
     code, _, err = run("runs", "--columns", "measures_mig", "--json")
     assert (code, "no run has a column 'measures_mig'" in err) == (2, True)
     assert len(json.loads(run("runs", "--sql", "select * from results", "--json")[1])) == 2
@@ -245,7 +245,7 @@ def test_tables_over_seeds_need_trainings(run, tmp_path) -> None:
 
 
 def test_ids_are_never_cut(run, store, monkeypatch) -> None:
-    ids = [found.id for found in store.runs()]
+    ids = [result.id for result in store.runs()]
     for width in ("80", "20"):
         monkeypatch.setenv("COLUMNS", width)
         for words in (
@@ -302,16 +302,16 @@ def test_a_training_that_was_killed_is_interrupted(run, store) -> None:
         assert [row["status"] for row in json.loads(out)] == ["interrupted", "running"]
     note = good.path.with_name(f".{good.id}.holder")
     note.write_text(json.dumps({"pid": 2**22 + 1, "host": platform.node(), "since": "2026-01-01 00:00:00"}))
-    (found,) = (one for one in store.runs() if one.id == good.id)
-    assert (found.status, found.state) == ("running", "interrupted")
+    (result,) = (one for one in store.runs() if one.id == good.id)
+    assert (result.status, result.state) == ("running", "interrupted")
 
 
 @pytest.mark.usefixtures("undrawn")
 def test_curves_of_runs_lie_over_each_other(run, tmp_path) -> None:
     store = Store(tmp_path / "runs")
     for number in range(3):
-        found = store.create(CONFIG, f"run {number}", run_id=f"run-{number}")
-        found.write_metrics([(step, "train", "loss", 10.0 / (step + number)) for step in (1, 2, 3)])
+        result = store.create(CONFIG, f"run {number}", run_id=f"run-{number}")
+        result.write_metrics([(step, "train", "loss", 10.0 / (step + number)) for step in (1, 2, 3)])
     label(store, store.open("run-1"), name="second")
     code, out, err = run("runs", "curves", "--out", "curves.html", "--json")
     assert (code, json.loads(out)["runs"]) == (0, ["run-0", "run-1", "run-2"]), err
@@ -345,8 +345,8 @@ def test_infinity_is_valid_json(run, store) -> None:
 
 
 def test_a_run_is_labelled_and_extended_through_the_command_line(run, trained, tmp_path) -> None:
-    found = trained("--name", "first", "--tag", "a", "b", "--note", "the first one")
-    assert vars(found.labels) == {"name": "first", "tags": ("a", "b"), "note": "the first one"}
+    result = trained("--name", "first", "--tag", "a", "b", "--note", "the first one")
+    assert vars(result.labels) == {"name": "first", "tags": ("a", "b"), "note": "the first one"}
     code, out, err = run("train", "--resume", "first", "--training.steps", "9", "--json")
     assert (code, json.loads(out)["result"]["step"]) == (0, 9), err
     assert run("train", "--resume", "first", "--training.seed", "2")[2].startswith(
@@ -362,31 +362,31 @@ def test_what_can_be_done_next_is_what_the_model_can_do(run, small, tmp_path) ->
     words = ["--objective", "classify", "--model", "lenet", "--world.size", "16", "--training.steps", "2"]
     code, out, err = run("train", "sprites", *words, "--training.batch-size", "4")
     assert code == 0, err
-    (found,) = Store(tmp_path / "runs").runs()
+    (result,) = Store(tmp_path / "runs").runs()
     names = ("corruptions", "kernel", "robustness")
-    following = " or ".join(f"polariscope {name} {found.id}" for name in names)
+    following = " or ".join(f"polariscope {name} {result.id}" for name in names)
     assert out.splitlines()[-1] == f"next: {following}"
-    code, _, err = run("examine", found.id)
+    code, _, err = run("examine", result.id)
     assert (code, err) == (
         2,
-        f"error: the model of run {found.id} does not encode, so it cannot be examined; commands for this run: "
+        f"error: the model of run {result.id} does not encode, so it cannot be examined; commands for this run: "
         f"{following}\n",
     )
 
 
 @pytest.mark.usefixtures("undrawn")
 def test_the_documents_about_a_run_are_listed(run, trained) -> None:
-    found = trained()
-    code, out, err = run("runs", "findings", found.id)
+    result = trained()
+    code, out, err = run("runs", "findings", result.id)
     assert (code, err) == (0, "")
     assert "0 examinations" in out
-    assert run("examine", found.id, "--count", "64", "--measures", "")[0] == 0
-    code, out, err = run("runs", "findings", found.id, "--json")
+    assert run("examine", result.id, "--count", "64", "--measures", "")[0] == 0
+    code, out, err = run("runs", "findings", result.id, "--json")
     listed = json.loads(out)
-    assert listed["run"] == found.id
-    assert listed["report"] == str(Path("runs", found.id, "report.html"))
+    assert listed["run"] == result.id
+    assert listed["report"] == str(Path("runs", result.id, "report.html"))
     ((kind, page, headline),) = [(one["kind"], one["page"], one["headline"]) for one in listed["findings"]]
     assert (kind, page) == ("examine", "findings/examine/report.html")
     assert "latent variables on 64 examples" in headline
-    assert headline.split(":")[0] in run("runs", "findings", found.id)[1]
+    assert headline.split(":")[0] in run("runs", "findings", result.id)[1]
     assert run("runs", "findings")[0] == 2

@@ -26,15 +26,15 @@ def test_sigterm_saves_the_state_and_says_how_to_go_on(run, small, tmp_path, mon
     monkeypatch.setattr("polariscope.cli.train.bars", impatient)
     code, out, err = run("train", "sprites", *small)
     assert (code, out) == (143, "")
-    (found,) = Store(tmp_path / "runs").runs()
-    assert (found.status, found.result["step"]) == ("interrupted", 4)
-    assert err.splitlines()[-1] == f"interrupted; continue with: polariscope train --resume {found.id}"
+    (result,) = Store(tmp_path / "runs").runs()
+    assert (result.status, result.result["step"]) == ("interrupted", 4)
+    assert err.splitlines()[-1] == f"interrupted; continue with: polariscope train --resume {result.id}"
     assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL, "a program that called us has its own again"
     monkeypatch.undo()
     monkeypatch.chdir(tmp_path)
     assert main(shlex.split(err.splitlines()[-1].partition(": ")[2])[1:]) == 0
-    found.reload()
-    assert (found.status, found.result["step"]) == ("done", 6)
+    result.reload()
+    assert (result.status, result.result["step"]) == ("done", 6)
 
 
 def test_a_second_signal_does_not_cut_the_saving_short() -> None:
@@ -105,8 +105,8 @@ def test_a_generalisation_goes_on_with_what_it_has_trained(run, tmp_path, monkey
 def test_a_full_disk_is_said_with_the_command_that_goes_on(run, small, tmp_path, faults) -> None:
     with faults.full_disk(14):
         code, _, err = run("train", "sprites", *small)
-    (found,) = Store(tmp_path / "runs").runs()
+    (result,) = Store(tmp_path / "runs").runs()
     assert code == 2
     assert "the disk is full" in err
-    assert err.splitlines()[-1].endswith(f"continue with: polariscope train --resume {found.id}")
-    assert run("train", "--resume", found.id)[0] == 0
+    assert err.splitlines()[-1].endswith(f"continue with: polariscope train --resume {result.id}")
+    assert run("train", "--resume", result.id)[0] == 0

@@ -31,9 +31,9 @@ def test_what_was_assumed_about_a_file_is_shown(show, tmp_path) -> None:
     assert "note: Pixels go from 0 to 1: 1 is taken as white." in lines
     assert "note: By their looks, factors are taken: label as categorical (2 values)." in lines
     assert lines[-1] == "7 of 7 observations of a.npz in world.png"
-    found = json.loads(show("a.npz", "--json", "--world.kinds", "label", "ordinal", "--world.white", "2"))
-    assert found["factors"] == ["label (2 values, ordinal)"]
-    assert found["assumed"] == ["Observations are 'images' and factors 'labels'."]
+    result = json.loads(show("a.npz", "--json", "--world.kinds", "label", "ordinal", "--world.white", "2"))
+    assert result["factors"] == ["label (2 values, ordinal)"]
+    assert result["assumed"] == ["Observations are 'images' and factors 'labels'."]
     assert np.asarray(Image.open(tmp_path / "world.png")).max() == 128
 
 

@@ -101,24 +101,24 @@ def test_a_curve_without_an_elbow_is_refused(ns: list[int], losses: list[float],
 
 def labelled(samples: int = 900) -> Representation:
     """Two used variables whose quadrant is one label; the other label is noise."""
-    found = polarised_sample(active=2, passive=1, samples=samples)
-    quadrant = (found.mean[:, 0] > 0) * 2 + (found.mean[:, 1] > 0)
+    result = polarised_sample(active=2, passive=1, samples=samples)
+    quadrant = (result.mean[:, 0] > 0) * 2 + (result.mean[:, 1] > 0)
     noise = np.random.default_rng(1).integers(0, 3, samples)
     factors = (Factor("quadrant", 4, "categorical"), Factor("noise", 3, "categorical"), Factor("size", 0))
-    columns = np.stack([quadrant, noise, found.mean[:, 0]], axis=1)
-    return Representation(found.mean.astype(np.float32), factors=columns, factor_info=factors)
+    columns = np.stack([quadrant, noise, result.mean[:, 0]], axis=1)
+    return Representation(result.mean.astype(np.float32), factors=columns, factor_info=factors)
 
 
 @pytest.mark.spec("002/D18")
 @pytest.mark.parametrize("kind", ["boosted_trees", "histogram_trees", "logistic"])
 def test_labels_are_read_from_codes_above_chance(kind) -> None:
-    found = downstream_accuracy(labelled(), kind)
-    assert set(found.per_label) == {"quadrant", "noise"}  # what is continuous is no label
-    assert found.per_label["quadrant"] > 0.9
-    assert found.per_label["noise"] == pytest.approx(1 / 3, abs=0.1)
-    assert found.accuracy == pytest.approx(np.mean(list(found.per_label.values())))
-    assert found.chance == pytest.approx((1 / 4 + 1 / 3) / 2)
-    assert (found.train, found.test) == (600, 300)
+    result = downstream_accuracy(labelled(), kind)
+    assert set(result.per_label) == {"quadrant", "noise"}  # what is continuous is no label
+    assert result.per_label["quadrant"] > 0.9
+    assert result.per_label["noise"] == pytest.approx(1 / 3, abs=0.1)
+    assert result.accuracy == pytest.approx(np.mean(list(result.per_label.values())))
+    assert result.chance == pytest.approx((1 / 4 + 1 / 3) / 2)
+    assert (result.train, result.test) == (600, 300)
 
 
 def test_downstream_needs_labels() -> None:
@@ -138,9 +138,9 @@ def test_trace_curves_part_at_the_answer() -> None:
         used = min(n, 5)
         return Reading(n, 10, 0, 0.9 * used, float(n), n - 0.9 * used, 1.0, 1.0, 0.5, False, used, 0, n - used, 0.1)
 
-    found: DimensionSearch = search_dimension(probe, 4)
-    figure = trace_curves([found])
+    result: DimensionSearch = search_dimension(probe, 4)
+    figure = trace_curves([result])
     traces, statistic = figure.axes
-    assert list(traces.get_lines()[0].get_ydata()) == sorted(float(n) for n in found.search.visited)
-    assert list(traces.get_lines()[2].get_xdata()) == [found.answer] * 2
+    assert list(traces.get_lines()[0].get_ydata()) == sorted(float(n) for n in result.search.visited)
+    assert list(traces.get_lines()[2].get_xdata()) == [result.answer] * 2
     assert list(statistic.get_lines()[1].get_ydata()) == [1.0, 1.0]

@@ -28,8 +28,8 @@ def threshold_at(largest: int):
     ],
 )
 def test_fondue_visits_what_the_published_algorithm_visits(start: int, answer: int, visited: tuple[int, ...]) -> None:
-    found = fondue(threshold_at(answer), start)
-    assert (found.answer, found.visited) == (answer, visited)
+    result = fondue(threshold_at(answer), start)
+    assert (result.answer, result.visited) == (answer, visited)
 
 
 @pytest.mark.spec("002/D06")
@@ -69,10 +69,10 @@ def test_fondue_finds_every_answer_from_every_start() -> None:
     most: dict[int, int] = {}
     for start in range(1, 201):
         for answer in range(300):
-            found = fondue(threshold_at(answer), start)
-            assert found.answer == answer
-            assert not found.capped
-            most[start] = max(most.get(start, 0), len(found.visited))
+            result = fondue(threshold_at(answer), start)
+            assert result.answer == answer
+            assert not result.capped
+            most[start] = max(most.get(start, 0), len(result.visited))
     assert (most.pop(1), most.pop(2), max(most.values())) == (18, 17, 16)
 
 
@@ -83,10 +83,10 @@ def test_every_n_is_asked_for_once_and_as_an_integer() -> None:
         asked.append(n)
         return n - 9.5
 
-    found = fondue(statistic, 3)
-    assert asked == list(found.visited)
+    result = fondue(statistic, 3)
+    assert asked == list(result.visited)
     assert all(type(n) is int for n in asked)
-    assert len(found.log) > len(asked)  # looks at what is known are logged, not trained again
+    assert len(result.log) > len(asked)  # looks at what is known are logged, not trained again
 
 
 def test_the_log_tells_bounds_and_values() -> None:
@@ -113,9 +113,9 @@ def test_edges_of_fondue() -> None:
 
 @pytest.mark.parametrize("start", [1, 2, 5, 13, 40])
 def test_a_statistic_that_is_not_monotone_still_ends(start: int) -> None:
-    found = fondue(lambda n: 2.0 if n % 3 == 0 else 0.0, start, cap=100)
-    assert len(found.visited) <= 16
-    assert found.answer == 0 or found.answer % 3 != 0
+    result = fondue(lambda n: 2.0 if n % 3 == 0 else 0.0, start, cap=100)
+    assert len(result.visited) <= 16
+    assert result.answer == 0 or result.answer % 3 != 0
 
 
 def test_bad_searches_are_refused() -> None:
@@ -148,15 +148,15 @@ def test_a_stronger_prior_never_asks_for_more_latents_in_closed_form() -> None:
 @pytest.mark.spec("002/D11")
 @pytest.mark.parametrize(("answer", "models"), [(19, 8), (11, 8), (32, 8), (23, 8), (15, 7), (18, 7)])
 def test_binary_search_trains_seven_or_eight_models(answer: int, models: int) -> None:
-    found = binary_search(threshold_at(answer))
-    assert (found.answer, len(found.visited), found.capped) == (answer, models, False)
+    result = binary_search(threshold_at(answer))
+    assert (result.answer, len(result.visited), result.capped) == (answer, models, False)
 
 
 @pytest.mark.spec("002/D11")
 def test_binary_search_never_looks_at_its_upper_end() -> None:
-    found = binary_search(lambda n: 0.0)
-    assert (found.answer, found.capped) == (199, True)
-    assert 200 not in found.visited
+    result = binary_search(lambda n: 0.0)
+    assert (result.answer, result.capped) == (199, True)
+    assert 200 not in result.visited
     assert binary_search(threshold_at(0)).answer == 0
     assert [binary_search(threshold_at(n)).answer for n in range(200)] == list(range(200))
 
@@ -177,10 +177,10 @@ def test_information_bottleneck_answers_nine_for_white_codes_when_saturated(star
 def test_largest_beta_in_closed_form() -> None:
     """With n = 5 all active the gap is βγ Σ 1/λ, so it is 1 at β = 1/(γ Σ 1/λ)."""
     exact = 1 / (0.5 * sum(1 / value for value in SPECTRUM[:5]))
-    found = fondue_over_beta(lambda beta: solve(SPECTRUM, 5, 0.5, beta).trace_gap, precision=1.001)
-    assert found.answer is not None
-    assert exact / 1.001 < found.answer <= exact
-    assert all((value <= 1) == (beta <= exact) for beta, value in found.log)
+    result = fondue_over_beta(lambda beta: solve(SPECTRUM, 5, 0.5, beta).trace_gap, precision=1.001)
+    assert result.answer is not None
+    assert exact / 1.001 < result.answer <= exact
+    assert all((value <= 1) == (beta <= exact) for beta, value in result.log)
 
 
 @pytest.mark.spec("002/D20")

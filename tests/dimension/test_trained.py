@@ -69,35 +69,35 @@ def reading(latents: int, gap: float, steps: int = 100, explained: float = 0.7, 
 
 def test_a_trained_linear_model_reads_as_its_closed_form() -> None:
     best = solve(SPECTRUM, 4, 0.5)
-    found = linear(4, seed=2)
-    assert found.trace_gap == pytest.approx(best.trace_gap, abs=0.12)
-    assert found.trace_sample - found.trace_mean == pytest.approx(found.trace_gap, abs=0.12)
-    assert found.trace_sample == pytest.approx(4, abs=0.3)  # the aggregate posterior is the prior
-    assert found.kl == pytest.approx(best.rate, abs=0.15)
-    assert found.explained == pytest.approx(1 - best.distortion / sum(SPECTRUM), abs=0.03)
-    assert found.active + found.mixed + found.passive == 4
-    assert not found.collapsed
+    result = linear(4, seed=2)
+    assert result.trace_gap == pytest.approx(best.trace_gap, abs=0.12)
+    assert result.trace_sample - result.trace_mean == pytest.approx(result.trace_gap, abs=0.12)
+    assert result.trace_sample == pytest.approx(4, abs=0.3)  # the aggregate posterior is the prior
+    assert result.kl == pytest.approx(best.rate, abs=0.15)
+    assert result.explained == pytest.approx(1 - best.distortion / sum(SPECTRUM), abs=0.03)
+    assert result.active + result.mixed + result.passive == 4
+    assert not result.collapsed
 
 
 @pytest.mark.spec("002/D07", "002/D15")
 @pytest.mark.parametrize(("start", "seed"), [(2, 1), (6, 2)])
 def test_trained_fondue_finds_what_theory_says_from_any_start(start: int, seed: int) -> None:
-    found = search_dimension(lambda n: linear(n, seed=seed), start)
-    assert found.answer == 3
-    assert found.trusted
-    assert found.models == len(found.search.visited) == len({r.latents for r in found.readings})
+    result = search_dimension(lambda n: linear(n, seed=seed), start)
+    assert result.answer == 3
+    assert result.trusted
+    assert result.models == len(result.search.visited) == len({r.latents for r in result.readings})
     gaps = trace_gaps(SPECTRUM, 6, 0.5)
-    assert [r.trace_gap for r in found.readings] == pytest.approx(
-        [gaps[r.latents - 1] for r in found.readings], abs=0.25
+    assert [r.trace_gap for r in result.readings] == pytest.approx(
+        [gaps[r.latents - 1] for r in result.readings], abs=0.25
     )
 
 
 @pytest.mark.spec("002/D16")
 def test_stronger_regularisation_needs_fewer_trained_latents() -> None:
     for beta, answer in ((0.5, 4), (1.0, 3), (2.0, 2), (5.0, 1)):
-        found = search_dimension(lambda n, b=beta: linear(n, b, seed=2), answer, cap=answer + 1)
-        assert found.answer == answer
-        assert not found.search.capped
+        result = search_dimension(lambda n, b=beta: linear(n, b, seed=2), answer, cap=answer + 1)
+        assert result.answer == answer
+        assert not result.search.capped
 
 
 @pytest.mark.spec("002/D16")
@@ -123,8 +123,8 @@ def test_counting_types_doubles_until_a_variable_is_passive() -> None:
     def probe(n: int) -> Reading:
         return reading(n, 0.1, active=min(n, 9), mixed=min(max(n - 9, 0), 2), passive=max(n - 11, 0))
 
-    found = type_count_dimension(probe, 3)
-    assert (found.answer, found.search.visited, found.search.capped) == (11, (6, 12), False)
+    result = type_count_dimension(probe, 3)
+    assert (result.answer, result.search.visited, result.search.capped) == (11, (6, 12), False)
     short = type_count_dimension(probe, 3, cap=8)
     assert (short.answer, short.search.capped) == (8, True)
     with pytest.raises(ValueError, match="between 1 and the cap"):
@@ -148,9 +148,9 @@ def test_stability_does_not_fall_into_the_trap_of_untrained_models() -> None:
     budgets = [250, 500, 1000, 2000, 4000]
     answers = [pilot(steps).answer for steps in budgets]
     assert answers == [1, 1, 3, 3, 3]  # a rule that only compares answers would stop at 1 after two budgets
-    found = stable_dimension(pilot, budgets)
-    assert (found.answer, found.stable, found.last.steps) == (3, True, 2000)
-    assert [a.trusted for a in found.attempts] == [False, False, True, True]
+    result = stable_dimension(pilot, budgets)
+    assert (result.answer, result.stable, result.last.steps) == (3, True, 2000)
+    assert [a.trusted for a in result.attempts] == [False, False, True, True]
 
 
 @pytest.mark.spec("002/D08")
@@ -170,9 +170,9 @@ def test_a_rejection_by_a_collapsed_model_is_not_trusted() -> None:
     def probe(n: int) -> Reading:
         return reading(n, 0.1, explained=0.6) if n <= 3 else reading(n, float(n), explained=0.02)
 
-    found = search_dimension(probe, 3)
-    assert found.answer == 3
-    assert not found.trusted
+    result = search_dimension(probe, 3)
+    assert result.answer == 3
+    assert not result.trusted
     assert not DimensionSearch("FONDUE", Search(0, (), (), 1.0, False), ()).trusted
 
 
@@ -218,21 +218,21 @@ def test_ide_gap_counts_passive_variables() -> None:
 
     gaps = [gap(p) for p in (0, 1, 2, 4)]
     assert gaps == pytest.approx([0.04, 0.98, 1.92, 3.66], abs=0.25)
-    found = search_dimension(lambda n: reading(n, 0.0, ide_mean=0.0, ide_sample=gap(max(n - 3, 0))), 3, "ide", 1.2)
-    assert (found.answer, found.algorithm) == (4, "FONDUE_IDE")
+    result = search_dimension(lambda n: reading(n, 0.0, ide_mean=0.0, ide_sample=gap(max(n - 3, 0))), 3, "ide", 1.2)
+    assert (result.answer, result.algorithm) == (4, "FONDUE_IDE")
 
 
 @pytest.mark.spec("002/D09", "002/D10")
 def test_information_and_ide_of_a_trained_model() -> None:
     probe = DimensionProbe(LINEAR, 1500, ("ib", "ide"))
-    found = probe(6, seed=2)
-    assert found.ide_mean == pytest.approx(4, abs=0.7)  # four directions are used ...
-    assert found.gap("ide") == pytest.approx(found.passive, abs=0.7)  # ... and the samples fill the others
-    assert found.bottleneck is not None
-    assert not found.bottleneck.saturated  # six dimensions are few
-    assert found.gap("ib") == pytest.approx(found.bottleneck.entropy - found.bottleneck.information)
-    assert (found.bottleneck.batch, found.bottleneck.batches) == (100, 15)
-    assert reading_row(found)["saturated"] is False
+    result = probe(6, seed=2)
+    assert result.ide_mean == pytest.approx(4, abs=0.7)  # four directions are used ...
+    assert result.gap("ide") == pytest.approx(result.passive, abs=0.7)  # ... and the samples fill the others
+    assert result.bottleneck is not None
+    assert not result.bottleneck.saturated  # six dimensions are few
+    assert result.gap("ib") == pytest.approx(result.bottleneck.entropy - result.bottleneck.information)
+    assert (result.bottleneck.batch, result.bottleneck.batches) == (100, 15)
+    assert reading_row(result)["saturated"] is False
     with pytest.raises(ValueError, match="'ib' was not measured"):
         linear(3).gap("ib")
 
@@ -245,10 +245,10 @@ def test_saturated_information_is_reported_with_its_answer() -> None:
     def probe(n: int) -> Reading:
         return reading(n, 0.0, bottleneck=bottleneck_gap(rng.normal(size=(1000, n)), x, x))
 
-    found = search_dimension(probe, 4, "ib")
-    assert found.saturated
-    assert found.answer == pytest.approx(9, abs=1)  # whatever the data: here white noise of 300 dimensions
-    assert (found.search.threshold, found.algorithm) == (-0.01, "FONDUE_IB")
+    result = search_dimension(probe, 4, "ib")
+    assert result.saturated
+    assert result.answer == pytest.approx(9, abs=1)  # whatever the data: here white noise of 300 dimensions
+    assert (result.search.threshold, result.algorithm) == (-0.01, "FONDUE_IB")
     assert search_dimension(probe, 4, "ib", cap=60, method="binary").algorithm == "IB"
 
 
@@ -273,10 +273,10 @@ def test_readings_prefer_held_out_observations() -> None:
 def test_largest_beta_of_trained_models() -> None:
     """n = 2 at γ = 0.5: the gap is 0.5 β (1/5 + 1/3), so β may grow to 3.75."""
     probe = DimensionProbe(LINEAR, 1000)
-    found = largest_beta(probe, 2, low=2.0, high=8.0, precision=2.0)
-    assert found.answer is not None
-    assert 2.0 <= found.answer <= 4.2
-    assert found.log[-1][0] == pytest.approx(4.0)
+    result = largest_beta(probe, 2, low=2.0, high=8.0, precision=2.0)
+    assert result.answer is not None
+    assert 2.0 <= result.answer <= 4.2
+    assert result.log[-1][0] == pytest.approx(4.0)
 
 
 def test_start_comes_from_the_intrinsic_dimension() -> None:
@@ -306,8 +306,8 @@ def test_what_cannot_be_probed_is_refused_in_a_sentence() -> None:
 @pytest.mark.spec("002/X05")
 def test_results_come_as_rows_and_as_a_published_table() -> None:
     def run(answer: int, algorithm: str = "FONDUE") -> DimensionSearch:
-        found = search_dimension(lambda n: reading(n, max(n - answer, 0) * 2.0), 4)
-        return replace(found, algorithm=algorithm)
+        result = search_dimension(lambda n: reading(n, max(n - answer, 0) * 2.0), 4)
+        return replace(result, algorithm=algorithm)
 
     rows = result_rows({"sprites": [run(10), run(12), run(11), run(9, "FONDUE_IDE")], "noise": [run(4)]})
     assert [tuple(row) for row in rows] == [SCHEMA] * 3

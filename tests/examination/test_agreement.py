@@ -48,9 +48,9 @@ def test_a_latent_that_was_given_up_does_not_count() -> None:
     weights = [np.eye(7)[[0, 1, 2, 3, *others]] for others in ((4, 5), (6, 6))]
     small = np.array([[1.0]] * 4 + [[1e-3]] * 2)
     given_up = [Linear(small * weight, np.array([0.1] * 4 + [s0] * 2)) for weight in weights]
-    found = rank_by_agreement(given_up, POINTS)
-    assert [used.tolist() for used in found.informative] == [[True] * 4 + [False] * 2] * 2
-    assert found.values == pytest.approx([1, 1], abs=1e-5)
+    result = rank_by_agreement(given_up, POINTS)
+    assert [used.tolist() for used in result.informative] == [[True] * 4 + [False] * 2] * 2
+    assert result.values == pytest.approx([1, 1], abs=1e-5)
     kept = rank_by_agreement([Linear(weight) for weight in weights], POINTS)
     assert kept.values == pytest.approx([8 / 12] * 2, abs=1e-5), "four of six correspond"
 
@@ -61,8 +61,8 @@ def test_models_without_a_spread_are_compared_by_all_that_moves() -> None:
             return super().encode(x)[0]
 
     weight = np.vstack([np.eye(4, 7), np.zeros((1, 7))])
-    found = rank_by_agreement([Plain(weight), Plain(-weight)], POINTS)
-    assert found.informative[0].tolist() == [True] * 4 + [False]
-    assert found.values == pytest.approx([1, 1], abs=1e-5)
+    result = rank_by_agreement([Plain(weight), Plain(-weight)], POINTS)
+    assert result.informative[0].tolist() == [True] * 4 + [False]
+    assert result.values == pytest.approx([1, 1], abs=1e-5)
     with pytest.raises(ValueError, match="at least 2; got 1"):
         rank_by_agreement([Plain(weight)], POINTS)

@@ -29,12 +29,12 @@ def test_layers_come_in_order_and_a_model_is_like_itself() -> None:
     assert names == [
         "input", "encoder.dense1", "encoder.dense2", "mean", "variance", "sampled", "decoder.dense1", "decoder.output",
     ]  # fmt: skip
-    found = compare(model(0), model(0), world, count=200)
-    same = {name: found.values[i, i] for i, name in enumerate(found.rows)}
+    result = compare(model(0), model(0), world, count=200)
+    same = {name: result.values[i, i] for i, name in enumerate(result.rows)}
     for name in ("input", "encoder.dense1", "encoder.dense2", "mean", "variance"):
         assert same[name] == pytest.approx(1, abs=1e-6)
     assert same["sampled"] < 0.9, "the two draws have noise of their own"
-    assert encoder_layers(found.rows) == 3
+    assert encoder_layers(result.rows) == 3
     np.testing.assert_allclose(
         compare(model(0), model(1), world).values, compare(model(1), model(0), world).values.T, atol=0.05
     )
@@ -94,11 +94,11 @@ def test_samples_that_are_less_alike_than_means_are_explained() -> None:
         return mean, torch.cat([torch.full((len(x), 2), -6.0), torch.zeros(len(x), 6)], 1)
 
     subjects = [as_subject(vae, name=name, returns="mean,logvar") for name in ("a", "b")]
-    found = compare(*subjects, MiniSprites(), count=200)
-    assert found.latent["mean"] == pytest.approx(1)
-    assert found.latent["sampled"] < 0.8
-    note = found.findings().notes[0]
-    assert note.startswith(f"Samples are less similar ({found.latent['sampled']:.2f}) than means (1.00)")
+    result = compare(*subjects, MiniSprites(), count=200)
+    assert result.latent["mean"] == pytest.approx(1)
+    assert result.latent["sampled"] < 0.8
+    note = result.findings().notes[0]
+    assert note.startswith(f"Samples are less similar ({result.latent['sampled']:.2f}) than means (1.00)")
     assert "6 of 8 and 6 of 8 variables are passive" in note
 
     def noisy(x):
@@ -119,14 +119,14 @@ def test_the_command_writes_a_page_or_a_heatmap(tmp_path, monkeypatch, capsys) -
         training = TrainingConfig(steps=6, batch_size=8, seed=seed, snapshot_every=3)
         train(RunConfig(MiniSprites(), BetaVAE(), small, training), store, run_id=f"run-{seed}")
     assert main(["compare", "run-0", "run-1", "--count", "100", "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert np.shape(found["values"]) == (len(found["rows"]), len(found["columns"]))
-    assert found["latent"]["mean"] == found["values"][found["rows"].index("mean")][found["columns"].index("mean")]
-    assert found["report"] == "runs/run-0/findings/compare/report.html"
-    text = (tmp_path / found["report"]).read_text()
+    result = json.loads(capsys.readouterr().out)
+    assert np.shape(result["values"]) == (len(result["rows"]), len(result["columns"]))
+    assert result["latent"]["mean"] == result["values"][result["rows"].index("mean")][result["columns"].index("mean")]
+    assert result["report"] == "runs/run-0/findings/compare/report.html"
+    text = (tmp_path / result["report"]).read_text()
     assert "Layer by layer" in text
     assert "<h1>beta-vae (beta 4) on mini-sprites, seed 0 and beta-vae (beta 4) on mini-sprites, seed 1</h1>" in text
-    assert 0 < found["latent"]["untrained"] <= 1
+    assert 0 < result["latent"]["untrained"] <= 1
     words = ["compare", "run-0", "run-0", "--steps", "3", "6", "--count", "100", "--out", "heat.png"]
     assert main(words) == 0
     assert "cka of the mean" in capsys.readouterr().out

@@ -58,45 +58,45 @@ BRIGHTNESS = [0.9, 0.8, 0.7, 0.6, 0.5]
 
 @pytest.mark.spec("001b/A-23")
 def test_a_judge_of_brightness_is_misled_by_brightness_and_not_by_contrast() -> None:
-    found = withstand(bright, greys(), kinds=("brightness", "contrast"))
-    assert found.clean == 1
-    assert found.examples == 30
-    assert found.severities == (1, 2, 3, 4, 5)
-    np.testing.assert_allclose(found.top1.corrupted, [BRIGHTNESS, [1] * 5], rtol=1e-12)
-    assert found.by_kind == pytest.approx({"brightness": 0.7, "contrast": 1.0})
-    assert found.by_group == pytest.approx({"weather": 0.7, "digital": 1.0})
-    assert (found.mean, found.without_noise) == pytest.approx((0.85, 0.85))
-    assert found.top5 is None
-    assert found.headline == (
+    result = withstand(bright, greys(), kinds=("brightness", "contrast"))
+    assert result.clean == 1
+    assert result.examples == 30
+    assert result.severities == (1, 2, 3, 4, 5)
+    np.testing.assert_allclose(result.top1.corrupted, [BRIGHTNESS, [1] * 5], rtol=1e-12)
+    assert result.by_kind == pytest.approx({"brightness": 0.7, "contrast": 1.0})
+    assert result.by_group == pytest.approx({"weather": 0.7, "digital": 1.0})
+    assert (result.mean, result.without_noise) == pytest.approx((0.85, 0.85))
+    assert result.top5 is None
+    assert result.headline == (
         "bright: 85.0 % right under 2 corruptions of imagenet-c, 100.0 % without, worst under brightness (70.0 %)"
     )
 
 
 @pytest.mark.spec("001b/A-24")
 def test_errors_are_those_of_the_reference_in_percent() -> None:
-    found = withstand(bright, greys(), kinds=("brightness", "contrast"), reference=dark)
+    result = withstand(bright, greys(), kinds=("brightness", "contrast"), reference=dark)
     # 'dark' is wrong on half of everything; 'bright' makes 0.1 to 0.5 errors under brightness, none under contrast.
-    assert found.errors == pytest.approx({"brightness": 60.0, "contrast": 0.0})
-    assert found.mce == pytest.approx(30.0)
-    assert found.headline.endswith("its mCE is 30.0 relative to dark")
-    assert [row["ce"] for row in found.records()] == pytest.approx([60.0, 0.0])
-    assert [row["reference"] for row in found.records()] == [0.5, 0.5]
+    assert result.errors == pytest.approx({"brightness": 60.0, "contrast": 0.0})
+    assert result.mce == pytest.approx(30.0)
+    assert result.headline.endswith("its mCE is 30.0 relative to dark")
+    assert [row["ce"] for row in result.records()] == pytest.approx([60.0, 0.0])
+    assert [row["reference"] for row in result.records()] == [0.5, 0.5]
 
 
 @pytest.mark.spec("001b/A-24")
 def test_a_classifier_is_at_100_of_itself() -> None:
     model, world = Linear(8), noisy_world()
     kinds = ("gaussian", "contrast", "brightness")
-    found = withstand(model, world, kinds=kinds, severities=(1, 5), count=60, reference=model)
-    assert found.errors == pytest.approx(dict.fromkeys(kinds, 100.0))
-    assert found.mce == pytest.approx(100.0)
+    result = withstand(model, world, kinds=kinds, severities=(1, 5), count=60, reference=model)
+    assert result.errors == pytest.approx(dict.fromkeys(kinds, 100.0))
+    assert result.mce == pytest.approx(100.0)
 
 
 def test_a_corruption_without_error_of_the_reference_has_no_error_relative_to_it() -> None:
-    found = withstand(bright, greys(), kinds=("brightness", "contrast"), reference=bright)
-    assert found.errors == pytest.approx({"brightness": 100.0})
-    assert found.records()[1]["ce"] is None
-    (note,) = found.findings().notes
+    result = withstand(bright, greys(), kinds=("brightness", "contrast"), reference=bright)
+    assert result.errors == pytest.approx({"brightness": 100.0})
+    assert result.records()[1]["ce"] is None
+    (note,) = result.findings().notes
     assert "no error under contrast" in note
     perfect = withstand(bright, greys(), kinds=("contrast",), reference=bright)
     assert perfect.mce is None
@@ -108,33 +108,33 @@ def test_every_corruption_of_the_benchmark_is_shown_to_a_foreign_module() -> Non
     """Counted a second way: all examples at once, by what argmax and a sort say."""
     model, world = Linear(8), noisy_world()
     before = {name: value.clone() for name, value in model.state_dict().items()}
-    found = withstand(model, world, severities=(2, 4), seed=3, count=300)
-    assert found.kinds == SUITES["imagenet-c"].benchmark
+    result = withstand(model, world, severities=(2, 4), seed=3, count=300)
+    assert result.kinds == SUITES["imagenet-c"].benchmark
     assert model.training
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
     numbers = np.arange(300)
     images, labels = world.observe(numbers), world.factors_of(numbers)[:, 0]
     model.eval()
-    assert found.top5 is not None
+    assert result.top5 is not None
     for kind in ("shot", "pixelate"):
         for place, severity in enumerate((2, 4)):
             shown = corrupt(images, kind, severity, seed=3, index=numbers)
             scores = model(torch.from_numpy(shown).double() / 255)["logits"].detach().numpy()
             order = np.argsort(-scores, axis=1)
-            row = found.kinds.index(kind)
-            assert found.top1.corrupted[row, place] == pytest.approx((order[:, 0] == labels).mean())
-            assert found.top5.corrupted[row, place] == pytest.approx((order[:, :5] == labels[:, None]).any(1).mean())
-    assert (found.top5.corrupted >= found.top1.corrupted).all()
-    assert found.top5.clean >= found.top1.clean
-    assert (found.top5.corrupted > found.top1.corrupted).any()
-    by_hand = [found.by_kind[kind] for kind in found.kinds if kind not in ("gaussian", "shot", "impulse")]
-    assert found.without_noise == pytest.approx(np.mean(by_hand))
+            row = result.kinds.index(kind)
+            assert result.top1.corrupted[row, place] == pytest.approx((order[:, 0] == labels).mean())
+            assert result.top5.corrupted[row, place] == pytest.approx((order[:, :5] == labels[:, None]).any(1).mean())
+    assert (result.top5.corrupted >= result.top1.corrupted).all()
+    assert result.top5.clean >= result.top1.clean
+    assert (result.top5.corrupted > result.top1.corrupted).any()
+    by_hand = [result.by_kind[kind] for kind in result.kinds if kind not in ("gaussian", "shot", "impulse")]
+    assert result.without_noise == pytest.approx(np.mean(by_hand))
 
 
 def test_the_interval_is_that_of_as_many_answers_as_examples() -> None:
-    found = withstand(bright, greys(10), kinds=("brightness",), severities=(3,))
+    result = withstand(bright, greys(10), kinds=("brightness",), severities=(3,))
     expected = binomtest(70, 100).proportion_ci(method="wilson")
-    assert found.interval == pytest.approx((expected.low, expected.high), abs=1e-6)
+    assert result.interval == pytest.approx((expected.low, expected.high), abs=1e-6)
 
 
 def test_an_output_stands_for_the_number_that_a_label_is() -> None:
@@ -146,17 +146,17 @@ def test_an_output_stands_for_the_number_that_a_label_is() -> None:
     values = np.tile([0.35, 0.55, 0.75], 10)
     pictures = np.broadcast_to(np.rint(255 * values)[:, None, None], (30, 12, 12)).astype(np.uint8)
     world = ArrayWorld(pictures, (values * 10).astype(int))
-    found = withstand(counts, world, kinds=("contrast",))
-    assert found.clean == found.mean == 1
-    assert "matched to its outputs by number" in found.findings().notes[0]
+    result = withstand(counts, world, kinds=("contrast",))
+    assert result.clean == result.mean == 1
+    assert "matched to its outputs by number" in result.findings().notes[0]
 
 
 def test_what_noise_alone_leaves_is_not_said() -> None:
-    found = withstand(bright, greys(), kinds=("gaussian", "gaussian"), severities=(5, 1, 1))
-    assert found.kinds == ("gaussian",)
-    assert found.severities == (1, 5)
-    assert found.without_noise is None
-    assert "without_noise" not in found.findings().json()["scores"]
+    result = withstand(bright, greys(), kinds=("gaussian", "gaussian"), severities=(5, 1, 1))
+    assert result.kinds == ("gaussian",)
+    assert result.severities == (1, 5)
+    assert result.without_noise is None
+    assert "without_noise" not in result.findings().json()["scores"]
     held_out = withstand(bright, greys(), kinds=("speckle", "brightness"), severities=(5,))
     assert held_out.by_kind["speckle"] > 0.5
     assert held_out.without_noise == held_out.by_kind["brightness"] == 0.5  # speckle is noise in a group of its own
@@ -169,13 +169,13 @@ def test_the_share_that_is_done_is_told() -> None:
 
 
 def document(**more) -> tuple[Withstood, dict]:
-    found = withstand(bright, greys(), kinds=("brightness", "contrast"), **more)
-    return found, {part.name: part for part in found.findings().parts}
+    result = withstand(bright, greys(), kinds=("brightness", "contrast"), **more)
+    return result, {part.name: part for part in result.findings().parts}
 
 
 @pytest.mark.spec("001b/A-26")
 def test_panels_show_accuracy_over_severity_and_its_numbers_are_exported() -> None:
-    found, parts = document(reference=dark)
+    result, parts = document(reference=dark)
     figure = parts["accuracies"].draw()
     assert [axes.get_title("left") for axes in figure.axes] == ["brightness", "contrast"]
     other, own = figure.axes[0].lines
@@ -183,33 +183,33 @@ def test_panels_show_accuracy_over_severity_and_its_numbers_are_exported() -> No
     np.testing.assert_allclose(own.get_ydata(), [1.0, *BRIGHTNESS])
     np.testing.assert_allclose(other.get_ydata(), [0.5] * 6)
     np.testing.assert_allclose(figure.axes[1].lines[1].get_ydata(), [1.0] * 6)
-    findings = found.findings()
-    np.testing.assert_array_equal(findings.arrays["accuracy"], found.top1.corrupted)
+    findings = result.findings()
+    np.testing.assert_array_equal(findings.arrays["accuracy"], result.top1.corrupted)
     row = findings.json()["kinds"][0]
     assert [row[f"severity {s}"] for s in range(1, 6)] == pytest.approx(BRIGHTNESS)
-    assert findings.json()["interval"] == found.interval
+    assert findings.json()["interval"] == result.interval
 
 
 def test_one_severity_is_a_bar_chart() -> None:
-    found, parts = document(severities=(2,), reference=dark)
+    result, parts = document(severities=(2,), reference=dark)
     (axes,) = parts["accuracies"].draw().axes
     assert [bar.get_width() for bar in axes.patches] == pytest.approx([0.8, 1.0])
     assert [column.title for column in parts["kinds"].shown] == ["Corruption", "Group", "Accuracy", "Reference", "CE"]
-    assert found.suite == "imagenet-c"
+    assert result.suite == "imagenet-c"
     digits = withstand(bright, greys(), "mnist-c", ("stripe",))
     assert digits.severities == (1,)
 
 
 def test_the_gallery_has_one_example_under_every_corruption() -> None:
-    found, parts = document()
+    result, parts = document()
     figure = parts["gallery"].draw()
     names = [axes.get_title("left") for axes in figure.axes if axes.images]
     assert names == ["clean 100%", "brightness 70%", "contrast 100%"]
-    assert found.gallery is not None
-    assert found.gallery.shape == (3, 1, 12, 12)
-    assert np.ptp(found.gallery[0]) == 0
-    clean = int(found.gallery[0].flat[0])
-    np.testing.assert_allclose(found.gallery[1], min(255, clean + round(0.3 * 255)), atol=1)
+    assert result.gallery is not None
+    assert result.gallery.shape == (3, 1, 12, 12)
+    assert np.ptp(result.gallery[0]) == 0
+    clean = int(result.gallery[0].flat[0])
+    np.testing.assert_allclose(result.gallery[1], min(255, clean + round(0.3 * 255)), atol=1)
 
 
 NAMES = {"kinds": ("contrast",)}

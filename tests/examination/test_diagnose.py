@@ -79,18 +79,18 @@ def test_a_convolutional_network_with_several_outputs() -> None:
     initial = copy.deepcopy(net)
     train_classifier(net, parts[0], 120)
     for form in ("trace", "pseudo"):
-        found = diagnose(initial, net, parts[1], parts[2], form=form)
-        assert found.verdict == "learns features"
-        assert [view.name for view in found.views] == [
+        result = diagnose(initial, net, parts[1], parts[2], form=form)
+        assert result.verdict == "learns features"
+        assert [view.name for view in result.views] == [
             "initial", "final", "last layer, initial", "last layer, final",
         ]  # fmt: skip
-        assert found.network_error < 0.4 < found.chance
-        assert found.view("last layer, final").error < found.view("last layer, initial").error
-    told = json.loads(json.dumps(found.findings().json()))
-    assert told["kernel_form"] == "pseudo"
-    assert [row["name"] for row in told["kernels"]] == [view.name for view in found.views]
-    assert len(told["kernels"][1]["projections"]) == 10
-    assert told["examples"] == {"kernel": 200, "held_out": 200}
+        assert result.network_error < 0.4 < result.chance
+        assert result.view("last layer, final").error < result.view("last layer, initial").error
+    answer = json.loads(json.dumps(result.findings().json()))
+    assert answer["kernel_form"] == "pseudo"
+    assert [row["name"] for row in answer["kernels"]] == [view.name for view in result.views]
+    assert len(answer["kernels"][1]["projections"]) == 10
+    assert answer["examples"] == {"kernel": 200, "held_out": 200}
 
 
 class Squeezed(nn.Module):
@@ -112,14 +112,14 @@ def test_outputs_without_an_axis_and_models_left_as_they_were() -> None:
     network = train_classifier(final, stripe(300, 0), 30, learning_rate=0.01)
     assert network is final
     initial.train()
-    found = diagnose(initial, final, stripe(150, 1), stripe(150, 2))
+    result = diagnose(initial, final, stripe(150, 1), stripe(150, 2))
     assert initial.training, "the caller's network keeps its mode"
-    assert [view.name for view in found.views] == ["initial", "final"]
-    assert any("No last-layer kernel" in note for note in found.notes)
-    assert any("Only 150 examples" in note for note in found.notes)
+    assert [view.name for view in result.views] == ["initial", "final"]
+    assert any("No last-layer kernel" in note for note in result.notes)
+    assert any("Only 150 examples" in note for note in result.notes)
     with torch.no_grad():
         wrong = (final(stripe(150, 2).x) > 0).long() != stripe(150, 2).y
-    assert found.network_error == pytest.approx(wrong.double().mean().item())
+    assert result.network_error == pytest.approx(wrong.double().mean().item())
 
 
 def test_training_is_the_same_for_the_same_seed_and_leaves_the_random_state_alone() -> None:
@@ -168,10 +168,10 @@ def test_a_kernel_that_turns_away_from_the_labels_is_no_feature_learning() -> No
     with torch.no_grad():
         other.dense1.weight[:, 0] = 0  # blind to what the label depends on
         other.dense1.weight[:, 1] *= 10
-    found = diagnose(net, other, stripe(300, 1), stripe(300, 2))
-    assert 1 - found.change.cka > 0.1
-    assert found.verdict == "in between"
-    assert "not towards the labels" in found.reasons[0]
+    result = diagnose(net, other, stripe(300, 1), stripe(300, 2))
+    assert 1 - result.change.cka > 0.1
+    assert result.verdict == "in between"
+    assert "not towards the labels" in result.reasons[0]
 
 
 @pytest.mark.parametrize(

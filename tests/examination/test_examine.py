@@ -61,18 +61,18 @@ def dots() -> tuple[np.ndarray, np.ndarray]:
 
 def test_your_own_model_and_images_in_five_lines() -> None:
     images, factors = dots()
-    found = examine(Own(), images, factors)
-    assert found.counts == {"active": 2, "mixed": 0, "passive": 1}
-    first, second, last = found.variables
+    result = examine(Own(), images, factors)
+    assert result.counts == {"active": 2, "mixed": 0, "passive": 1}
+    first, second, last = result.variables
     assert {(first.number, first.factor), (second.number, second.factor)} == {(0, "factor_0"), (2, "factor_1")}
     assert first.information == pytest.approx(1, abs=0.01)
     assert (last.number, last.type) == (1, "passive")
     assert last.mean_var == pytest.approx(1)
     assert last.kl == pytest.approx(0, abs=1e-6)
-    assert found.reconstructions.shape == found.originals.shape
-    assert found.traversals.shape == (3, 9, 1, 8, 8)
-    assert any("Variable 1 is passive" in note for note in found.notes)
-    assert not any("called active" in note for note in found.notes)
+    assert result.reconstructions.shape == result.originals.shape
+    assert result.traversals.shape == (3, 9, 1, 8, 8)
+    assert any("Variable 1 is passive" in note for note in result.notes)
+    assert not any("called active" in note for note in result.notes)
 
 
 class GaveUp(Own):
@@ -85,10 +85,10 @@ class GaveUp(Own):
 
 def test_a_variable_that_was_given_up_with_a_small_variance_is_said_to_be() -> None:
     images, factors = dots()
-    found = examine(GaveUp(), images, factors)
-    assert found.counts["active"] == 3  # by the published rule, which reads the variance alone
-    (said,) = (note for note in found.notes if "called active" in note)
-    assert said.startswith("Variable 1 is called active")
+    result = examine(GaveUp(), images, factors)
+    assert result.counts["active"] == 3  # by the published rule, which reads the variance alone
+    (message,) = (note for note in result.notes if "called active" in note)
+    assert message.startswith("Variable 1 is called active")
 
 
 class InBetween(Own):
@@ -102,17 +102,17 @@ class InBetween(Own):
 
 
 def test_variables_in_between_are_shown_by_what_they_do_and_counted_by_the_published_rule() -> None:
-    found = examine(InBetween(), *dots(), measured=())
-    shown = {variable.number: (variable.type, variable.kind, variable.detail) for variable in found.variables}
+    result = examine(InBetween(), *dots(), measured=())
+    shown = {variable.number: (variable.type, variable.kind, variable.detail) for variable in result.variables}
     assert shown == {
         0: ("mixed", "partly used", "about 0.10 for all"),
         1: ("passive", "passive", ""),
         2: ("mixed", "switching", "used for 50% of them"),
     }
-    assert found.counts == {"active": 0, "mixed": 2, "passive": 1}
-    assert found.headline.endswith("examples: 1 partly used, 1 switching, 1 passive")
-    document = found.findings()
-    assert document.json()["types"] == found.counts
+    assert result.counts == {"active": 0, "mixed": 2, "passive": 1}
+    assert result.headline.endswith("examples: 1 partly used, 1 switching, 1 passive")
+    document = result.findings()
+    assert document.json()["types"] == result.counts
     assert document.json()["kinds"] == {"active": 0, "partly used": 1, "switching": 1, "passive": 1}
     (strips,) = (part.strips for part in document.of(Pictures) if part.name == "traversals")
     assert [strip.type for strip in strips] == ["partly used", "switching", "passive"]
@@ -131,12 +131,12 @@ class Whispers(Own):
 
 def test_a_passive_variable_tells_nothing_though_its_mean_moves_with_a_factor() -> None:
     images, factors = dots()
-    found = examine(Whispers(), images, factors, measured=())
-    assert factor_information(found.representation.mean, factors)[1, 1] > 0.9
-    passive = found.variables[-1]
+    result = examine(Whispers(), images, factors, measured=())
+    assert factor_information(result.representation.mean, factors)[1, 1] > 0.9
+    passive = result.variables[-1]
     assert (passive.number, passive.kind, passive.factor, passive.information) == (1, "passive", None, None)
-    assert not found.factor_information[1].any()
-    document = found.findings()
+    assert not result.factor_information[1].any()
+    document = result.findings()
     assert [row["tells"] for row in document.json()["variables"]] == ["factor_0", "factor_1", "not above chance"]
     assert "not above chance" in page([document])
 
@@ -148,25 +148,25 @@ def test_noise_tells_nothing_of_a_label_however_few_the_examples() -> None:
             return mean, logvar
 
     rng = np.random.default_rng(0)
-    found = examine(Collapsed(), rng.normal(size=(300, 3)), rng.integers(0, 10, 300), measured=["mig", "rate", "sap"])
-    assert [variable.factor for variable in found.variables] == [None] * 6
-    assert factor_information(found.representation.sample, found.representation.factors).max() > 0.1
-    told = found.findings().json()
-    assert told["within_chance"] == ["mig", "sap"]
-    assert set(told["chance"]) == {"mig", "sap"}
-    assert set(told["intervals"]) == {"mig", "rate", "sap"}
-    assert told["measures"] == found.measures
-    assert all(isinstance(value, float) for value in told["measures"].values())
+    result = examine(Collapsed(), rng.normal(size=(300, 3)), rng.integers(0, 10, 300), measured=["mig", "rate", "sap"])
+    assert [variable.factor for variable in result.variables] == [None] * 6
+    assert factor_information(result.representation.sample, result.representation.factors).max() > 0.1
+    answer = result.findings().json()
+    assert answer["within_chance"] == ["mig", "sap"]
+    assert set(answer["chance"]) == {"mig", "sap"}
+    assert set(answer["intervals"]) == {"mig", "rate", "sap"}
+    assert answer["measures"] == result.measures
+    assert all(isinstance(value, float) for value in answer["measures"].values())
 
 
 def test_every_score_is_shown_with_its_interval_and_its_chance_level(capsys) -> None:
-    found = examine(Own(), *dots(), measured=["mig", "rate"])
-    gap, rate = found.values
+    result = examine(Own(), *dots(), measured=["mig", "rate"])
+    gap, rate = result.values
     assert gap.interval[0] <= gap.value <= gap.interval[1]
     assert gap.chance == pytest.approx(0, abs=0.05)
     assert not gap.within_chance
     assert (rate.chance, rate.within_chance) == (None, False)
-    document = found.findings()
+    document = result.findings()
     assert f"by chance {gap.chance:.3g}" in page([document])
     show(document)
     assert f"MIG: {gap.text()}" in " ".join(capsys.readouterr().out.split())
@@ -177,20 +177,20 @@ SCORES = ["beta-vae-score", "factor-vae-score", "mig", "mcc", "dci*", "modularit
 
 def test_every_score_says_which_of_its_published_variants_it_is(capsys) -> None:
     images, factors = dots()
-    found = examine(Own(), images, factors, measured=[*SCORES, "rate"])
-    *scores, rate = found.values
+    result = examine(Own(), images, factors, measured=[*SCORES, "rate"])
+    *scores, rate = result.values
     assert len(scores) == 11
     for score in scores:
         assert score.interval[0] <= score.value <= score.interval[1], score.name
         assert re.search(r"\d+ (examples|votes|means)", score.protocol), score.name
     assert rate.protocol == ""
     by_name = {score.name: score.protocol for score in scores}
-    count = found.representation.count
+    count = result.representation.count
     assert by_name["mig"] == f"{count:,} examples, latents in 20 bins of equal width"
     assert by_name["dci"] == by_name["dci-completeness"]
     assert by_name["dci"].startswith("gradient boosting of 100 rounds, trained on ")
     assert "published: logistic regression" in by_name["explicitness"]
-    document = found.findings()
+    document = result.findings()
     assert document.json()["protocols"] == by_name
     for shown in (page([document]), page([document, document]), document.parts[-1].text()):
         assert all(protocol[1:] in html.unescape(shown) for protocol in by_name.values())
@@ -232,27 +232,27 @@ class Dials(Own):
 @pytest.mark.spec("001a/VZ-03")
 def test_traversals_come_sorted_by_mean_variance() -> None:
     images, factors = dots()
-    found = examine(Dials(), images, factors)
-    assert [v.number for v in found.variables] == [1, 2, 0]
-    assert np.all(np.diff([v.mean_var for v in found.variables]) > 0)
-    assert found.traversals.shape == (3, 9, 1, 8, 8)  # a row per latent, nine steps along it
-    for variable, strip in zip(found.variables, found.traversals, strict=True):
+    result = examine(Dials(), images, factors)
+    assert [v.number for v in result.variables] == [1, 2, 0]
+    assert np.all(np.diff([v.mean_var for v in result.variables]) > 0)
+    assert result.traversals.shape == (3, 9, 1, 8, 8)  # a row per latent, nine steps along it
+    for variable, strip in zip(result.variables, result.traversals, strict=True):
         moved = np.ptp(strip.reshape(9, 64).astype(int), axis=0)
         assert np.flatnonzero(moved).tolist() == [variable.number]
 
 
 def test_every_registered_measure_gives_a_value_or_a_reason() -> None:
     images, factors = dots()
-    found = examine(Own(), images, factors)
-    assert len(found.values) > 3
-    for value in found.values:
+    result = examine(Own(), images, factors)
+    assert len(result.values) > 3
+    for value in result.values:
         assert (value.value is None) == bool(value.problem), value
         assert value.value is None or np.isfinite(value.value)
-    told = found.findings().json()
-    assert told["types"]["active"] == 2
-    assert len(told["variables"]) == 3
-    assert told["measures"] == found.measures
-    assert told["undefined"] == {value.name: value.problem for value in found.values if value.problem}
+    answer = result.findings().json()
+    assert answer["types"]["active"] == 2
+    assert len(answer["variables"]) == 3
+    assert answer["measures"] == result.measures
+    assert answer["undefined"] == {value.name: value.problem for value in result.values if value.problem}
 
 
 def test_a_deterministic_code_without_a_decoder_is_examined_too() -> None:
@@ -261,11 +261,11 @@ def test_a_deterministic_code_without_a_decoder_is_examined_too() -> None:
             return x[:, :2]
 
     points = np.random.default_rng(0).normal(size=(500, 3))
-    found = examine(Projection(), points)
-    assert found.counts["active"] == 2
-    assert found.traversals is None
-    assert found.factor_information is None
-    assert "no posterior variance" in found.notes[0]
+    result = examine(Projection(), points)
+    assert result.counts["active"] == 2
+    assert result.traversals is None
+    assert result.factor_information is None
+    assert "no posterior variance" in result.notes[0]
 
 
 def test_a_collapsed_model_is_called_so() -> None:
@@ -274,29 +274,29 @@ def test_a_collapsed_model_is_called_so() -> None:
             mean, logvar = torch.zeros(2, len(x), 2)
             return mean, logvar
 
-    found = examine(Collapsed(), np.random.default_rng(0).normal(size=(300, 3)))
-    assert found.counts == {"active": 0, "mixed": 0, "passive": 2}
-    assert any("collapsed" in note for note in found.notes)
+    result = examine(Collapsed(), np.random.default_rng(0).normal(size=(300, 3)))
+    assert result.counts == {"active": 0, "mixed": 0, "passive": 2}
+    assert any("collapsed" in note for note in result.notes)
 
 
 def test_a_model_of_ours_on_a_rendered_world() -> None:
     torch.manual_seed(0)
-    found = examine(Autoencoder(AutoencoderConfig(latents=4), (1, 16, 16)), Sprites(size=16), count=300)
-    assert found.representation.count == 300
-    assert found.factor_information.shape == (4, 5)
-    assert found.traversals.dtype == np.uint8
+    result = examine(Autoencoder(AutoencoderConfig(latents=4), (1, 16, 16)), Sprites(size=16), count=300)
+    assert result.representation.count == 300
+    assert result.factor_information.shape == (4, 5)
+    assert result.traversals.dtype == np.uint8
 
 
 def test_a_conditional_prior_is_what_variables_are_held_against() -> None:
     torch.manual_seed(0)
     world = Sprites(size=16)
     sizes = tuple(f.size for f in world.factors)
-    found = examine(IVAE().build(AutoencoderConfig(latents=3), Brief(world.shape, factors=sizes)), world, count=300)
-    rep = found.representation
+    result = examine(IVAE().build(AutoencoderConfig(latents=3), Brief(world.shape, factors=sizes)), world, count=300)
+    rep = result.representation
     assert rep.prior_var is not None
     expected = variable_types(rep.var, mean=rep.mean, prior_mean=rep.prior_mean, prior_var=rep.prior_var)
-    assert found.counts == expected.counts
-    assert found.traversals.shape[0] == 3
+    assert result.counts == expected.counts
+    assert result.traversals.shape[0] == 3
 
 
 @pytest.mark.parametrize(
@@ -323,8 +323,8 @@ def test_images_of_the_wrong_shape_are_refused_by_our_models() -> None:
 )
 def test_the_audit_of_variances_says_what_it_found(power, words) -> None:
     predicted = np.random.default_rng(0).uniform(0.01, 1, (50, 2)).astype(np.float32)
-    found = _audit_notes(Representation(np.zeros((50, 2), np.float32), predicted**power), predicted)
-    assert words in found[0]
+    result = _audit_notes(Representation(np.zeros((50, 2), np.float32), predicted**power), predicted)
+    assert words in result[0]
 
 
 class Plain(nn.Module):
@@ -340,12 +340,12 @@ def needing(*needs: str) -> set[str]:
 
 def test_measures_are_chosen_by_what_the_model_gives() -> None:
     points = np.random.default_rng(0).normal(size=(300, 3))
-    found = examine(Plain(), points)
+    result = examine(Plain(), points)
     left_out = needing("var", "sample", "factors")
     assert needing("var", "sample")
     assert needing("factors")
-    assert set(found.measures) == set(measures.names()) - left_out
-    notes = [note for note in found.notes if note.startswith("Not measured without")]
+    assert set(result.measures) == set(measures.names()) - left_out
+    notes = [note for note in result.notes if note.startswith("Not measured without")]
     assert len(notes) == len({note.partition(":")[0] for note in notes}), "one note for each thing that is lacking"
     named = {name for note in notes for name in note.rstrip(".").partition(": ")[2].split(", ")}
     assert named == left_out
@@ -356,15 +356,15 @@ def test_measures_are_chosen_by_what_the_model_gives() -> None:
 
 
 def test_a_measure_that_is_asked_for_says_why_it_has_no_value() -> None:
-    found = examine(Plain(), np.random.default_rng(0).normal(size=(300, 3)), measured=["mig", "effective-rank"])
-    gap, rank = found.values
+    result = examine(Plain(), np.random.default_rng(0).normal(size=(300, 3)), measured=["mig", "effective-rank"])
+    gap, rank = result.values
     assert (gap.name, gap.value) == ("mig", None)
     assert "needs factors" in gap.problem
     assert rank.value is not None
-    assert not any("Not measured" in note for note in found.notes)
-    told = found.findings().json()
-    assert told["measures"]["mig"] is None
-    assert told["undefined"] == {"mig": gap.problem}
+    assert not any("Not measured" in note for note in result.notes)
+    answer = result.findings().json()
+    assert answer["measures"]["mig"] is None
+    assert answer["undefined"] == {"mig": gap.problem}
 
 
 def test_what_tells_about_a_factor_is_binned_as_the_scores_bin_it() -> None:
@@ -373,18 +373,18 @@ def test_what_tells_about_a_factor_is_binned_as_the_scores_bin_it() -> None:
     codes = rng.normal(size=(2000, 2))
     factors = np.column_stack([codes[:, 0] + rng.normal(size=2000), rng.integers(0, 40, 2000)])
     codes[:, 1] = factors[:, 1]
-    found = factor_information(codes, factors)
+    result = factor_information(codes, factors)
     labels = np.column_stack([discretise(factors[:, :1])[:, 0], factors[:, 1].astype(int)])
     binned = discretise(codes)
     for j in range(2):
         for k in range(2):
             own = mutual_info_score(binned[:, j], labels[:, k]) / entropy(np.bincount(labels[:, k]))
-            assert found[j, k] == pytest.approx(own, abs=1e-9)
+            assert result[j, k] == pytest.approx(own, abs=1e-9)
     # Twenty bins of a code hold pairs of the forty values: they know all but one bit of each.
-    assert found[1, 1] == pytest.approx(1 - np.log(2) / np.log(40), abs=0.01)
+    assert result[1, 1] == pytest.approx(1 - np.log(2) / np.log(40), abs=0.01)
     # The scores read the same table.
     table = mig(codes, factors).table / [entropy(np.bincount(labels[:, k])) for k in range(2)]
-    np.testing.assert_allclose(found, table, atol=1e-9)
+    np.testing.assert_allclose(result, table, atol=1e-9)
 
 
 def test_a_measure_means_the_first_line_of_its_docstring(monkeypatch) -> None:
@@ -429,8 +429,10 @@ def test_a_latent_that_a_slow_vae_gave_up_shows_by_its_still_mean_and_its_own_de
 
     best = minimize_scalar(loss, bounds=(0.01, 3.0), method="bounded", options={"xatol": 1e-6})
     loss(best.x)
-    found = {variable.number: variable for variable in examine(model.float(), world, count=1000, measured=()).variables}
-    assert np.sqrt(found[silent].mean_var) == pytest.approx(0.22868, abs=1e-4)  # s0 of section 3.7
+    result = {
+        variable.number: variable for variable in examine(model.float(), world, count=1000, measured=()).variables
+    }
+    assert np.sqrt(result[silent].mean_var) == pytest.approx(0.22868, abs=1e-4)  # s0 of section 3.7
     assert float(collapsed_std(6.0)) == pytest.approx(0.22868, abs=1e-5)
-    assert found[silent].var_of_mean == 0
-    assert found[0].var_of_mean > 0.5
+    assert result[silent].var_of_mean == 0
+    assert result[0].var_of_mean > 0.5

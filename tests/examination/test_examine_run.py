@@ -45,9 +45,9 @@ def files(run: Run) -> set[str]:
 )
 def test_a_part_of_the_data_is_looked_at_and_said(kept, part, sentence, most) -> None:
     before = files(kept)
-    found = examine_run(kept, part=part, measured=[], keep=False)
-    assert found.representation.count == most
-    assert sentence in found.notes[0]
+    result = examine_run(kept, part=part, measured=[], keep=False)
+    assert result.representation.count == most
+    assert sentence in result.notes[0]
     assert files(kept) == before, "nothing is kept unless it is asked for"
 
 
@@ -68,41 +68,41 @@ def test_python_and_the_command_give_the_same_document(kept, monkeypatch, capsys
     ]
     monkeypatch.setattr("polariscope.findings.save", lambda *_, **__: "p.html")
     assert main(words) == 0
-    told = json.loads(capsys.readouterr().out)
-    found = examine_run(kept.id, count=200, measured=["mig", "total*"], keep=False, store=".")
-    own = json.loads(json.dumps(found.findings().json()))
+    answer = json.loads(capsys.readouterr().out)
+    result = examine_run(kept.id, count=200, measured=["mig", "total*"], keep=False, store=".")
+    own = json.loads(json.dumps(result.findings().json()))
     for key in ("report", "command"):
-        told.pop(key, None)
-    assert own == told
+        answer.pop(key, None)
+    assert own == answer
     assert own["settings"]["objective"] == {"name": "beta-vae", "beta": 4.0}
     assert {"mig", "total-correlation"} == own["measures"].keys()
 
 
 def test_a_run_by_its_name_is_examined_the_same_way_and_keeps_nothing(kept) -> None:
     before = files(kept)
-    found = polariscope.examine(kept, count=100, measured=[])
+    result = polariscope.examine(kept, count=100, measured=[])
     same = examine_run(kept, count=100, measured=[], keep=False)
-    assert np.array_equal(found.representation.mean, same.representation.mean)
-    assert (found.notes, found.records()) == (same.notes, same.records())
-    assert found.findings().settings == kept.config
+    assert np.array_equal(result.representation.mean, same.representation.mean)
+    assert (result.notes, result.records()) == (same.notes, same.records())
+    assert result.findings().settings == kept.config
     assert files(kept) == before
 
 
 def test_what_is_kept_is_in_the_record_and_on_the_shelf(tmp_path) -> None:
     run = train(RunConfig(MiniSprites(), BetaVAE(), SMALL, TRAINING), tmp_path, quiet=True)
-    found = examine_run(run, count=100, measured=["mig"])
+    result = examine_run(run, count=100, measured=["mig"])
     examine_run(run, data=OTHER, count=50, measured=["mig"])
     entries = Store(tmp_path).open(run.id).record["examinations"]
     assert [entry["on"]["count"] for entry in entries] == [100, 50]
     assert entries[0]["on"]["data"] == "own"
     assert entries[1]["on"]["data"].startswith("part ")
-    assert entries[0]["measures"]["mig"] == found.measures["mig"]
+    assert entries[0]["measures"]["mig"] == result.measures["mig"]
     assert len(list((run.path / "representations").iterdir())) == 2
 
 
 def test_other_data_is_said_and_has_no_parts(kept) -> None:
-    found = examine_run(kept, data=OTHER, count=50, measured=[], keep=False)
-    assert found.notes[0] == "The examples are not from the data that the run was trained on."
+    result = examine_run(kept, data=OTHER, count=50, measured=[], keep=False)
+    assert result.notes[0] == "The examples are not from the data that the run was trained on."
     with pytest.raises(ValueError, match="other data is given"):
         examine_run(kept, data=OTHER, part="held-out", keep=False)
 

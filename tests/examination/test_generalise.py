@@ -60,7 +60,7 @@ def test_the_seed_draws_the_examples_of_both_sides() -> None:
     split = Extrapolation({"a": (4, 5), "b": (8, 9)})
     first, again, other = (generalise(truth, Told(), split, count=20, seed=seed) for seed in (0, 0, 1))
     assert np.array_equal(first.index, again.index)
-    assert [found.seen.sum() for found in (first, other)] == [20, 20]
+    assert [result.seen.sum() for result in (first, other)] == [20, 20]
     for seen in (True, False):  # 96 and 84 examples, of which two draws of 20 share four or five by chance
         both = np.intersect1d(first.index[first.seen == seen], other.index[other.seen == seen])
         assert len(both) < 15
@@ -69,13 +69,13 @@ def test_the_seed_draws_the_examples_of_both_sides() -> None:
 @pytest.mark.spec("001a/IG-07")
 @pytest.mark.spec("001a/IG-09")
 def test_the_clip_predictor_is_exact_but_for_the_new_factor() -> None:
-    found = generalise(clip, Told(), SPLIT, count=10_000)
+    result = generalise(clip, Told(), SPLIT, count=10_000)
     everything, _, test = table()
     expected = 1 - ((np.minimum(test, [3 / 5, 7 / 9, 1]) - test) ** 2).mean(0) / everything.var(0)
-    np.testing.assert_allclose(found.scores, expected, atol=1e-6)
-    np.testing.assert_allclose(found.scores, found.references["clip"], atol=1e-6)
-    np.testing.assert_allclose(found.seen_scores, 1, atol=1e-9)
-    rows = {row["factor"]: row for row in found.records()}
+    np.testing.assert_allclose(result.scores, expected, atol=1e-6)
+    np.testing.assert_allclose(result.scores, result.references["clip"], atol=1e-6)
+    np.testing.assert_allclose(result.seen_scores, 1, atol=1e-9)
+    rows = {row["factor"]: row for row in result.records()}
     assert (rows["a"]["others"], rows["b"]["others"]) == pytest.approx((1, 1))
     # Positions 4 and 5 said as 3, of 0..5: errors 1 and 4, variance 35/12; and the same of 8 and 9 of 0..9.
     assert rows["a"]["new"] == pytest.approx(1 - 2.5 / (35 / 12), abs=1e-5)
@@ -85,13 +85,13 @@ def test_the_clip_predictor_is_exact_but_for_the_new_factor() -> None:
 
 @pytest.mark.spec("001a/IG-10")
 def test_ratios_of_the_document_are_those_of_the_new_factors() -> None:
-    found = generalise(clip, Told(), SPLIT, count=10_000)
+    result = generalise(clip, Told(), SPLIT, count=10_000)
     # The training mean of a is at 1.5: 3 is 1.5 away, 4 and 5 are 2.5 and 3.5.
-    assert np.unique(found.ratios["a"].round(5)).tolist() == pytest.approx([1.5 / 3.5, 1.5 / 2.5], abs=1e-4)
-    assert set(found.ratios) == {"a", "b"}
+    assert np.unique(result.ratios["a"].round(5)).tolist() == pytest.approx([1.5 / 3.5, 1.5 / 2.5], abs=1e-4)
+    assert set(result.ratios) == {"a", "b"}
     exact = generalise(truth, Told(), SPLIT, count=10_000)
     assert np.concatenate(list(exact.ratios.values())) == pytest.approx(1, abs=1e-5)
-    constant = generalise(lambda x: torch.tensor(found.train_mean).expand(len(x), 3), Told(), SPLIT)
+    constant = generalise(lambda x: torch.tensor(result.train_mean).expand(len(x), 3), Told(), SPLIT)
     assert np.concatenate(list(constant.ratios.values())) == pytest.approx(0, abs=1e-6)
     middle = generalise(truth, Told(), Interpolation({"c": (1,)}))  # its training mean is the value itself
     assert middle.ratios == {}
@@ -101,15 +101,15 @@ def test_ratios_of_the_document_are_those_of_the_new_factors() -> None:
 @pytest.mark.spec("001a/IG-08")
 def test_a_constant_predictor_scores_as_its_reference() -> None:
     mean = torch.tensor(table()[1].mean(0))
-    found = generalise(lambda x: mean.expand(len(x), 3), Told(), SPLIT, count=10_000)
-    np.testing.assert_allclose(found.scores, found.references["constant"], atol=1e-6)
-    assert found.score < 0, "0 is no chance level where the test is elsewhere"
+    result = generalise(lambda x: mean.expand(len(x), 3), Told(), SPLIT, count=10_000)
+    np.testing.assert_allclose(result.scores, result.references["constant"], atol=1e-6)
+    assert result.score < 0, "0 is no chance level where the test is elsewhere"
 
 
 @pytest.mark.spec("001a/IG-29")
 def test_figures_shade_what_was_not_seen() -> None:
-    found = generalise(clip, Told(), SPLIT, count=10_000)
-    figure = found.findings().parts[3].draw()
+    result = generalise(clip, Told(), SPLIT, count=10_000)
+    figure = result.findings().parts[3].draw()
     spans = [[(p.get_x(), p.get_x() + p.get_width()) for p in axes.patches] for axes in figure.axes]
     assert [axes.get_title("left") for axes in figure.axes] == list(NAMES)
     np.testing.assert_allclose(spans[0], [(0.7, 0.9), (0.9, 1.1)], atol=1e-6)  # 4/5 and 5/5, a step of 1/5 wide
@@ -133,29 +133,29 @@ def test_a_factor_of_many_values_is_binned() -> None:
 @pytest.mark.spec("001a/IG-07")
 @pytest.mark.spec("001a/IG-26")
 def test_bars_alone_cut_off_negative_scores() -> None:
-    found = generalise(lambda x: 0 * truth(x), Told(), SPLIT, count=10_000)
-    told = found.attribution
-    assert (told.out_of_distribution < 0).all()
-    figure = next(part for part in found.findings().parts if part.name == "attribution").draw()
+    result = generalise(lambda x: 0 * truth(x), Told(), SPLIT, count=10_000)
+    answer = result.attribution
+    assert (answer.out_of_distribution < 0).all()
+    figure = next(part for part in result.findings().parts if part.name == "attribution").draw()
     heights = [bar.get_height() for bar in figure.axes[0].patches]
     assert heights[:2] == [0, 0]
     assert [label.get_text() for label in figure.axes[0].get_xticklabels()] == ["a", "b"]
-    factors = next(part for part in found.findings().parts if part.name == "factors")
+    factors = next(part for part in result.findings().parts if part.name == "factors")
     assert factors.rows[0]["new"] < 0
     bars = attribution_bars(["a", "b"], [0.25, -3], [0.75, 1]).axes[0].patches
     assert [bar.get_height() for bar in bars] == [0.25, 0, 0.75, 1]
 
 
 def test_the_document_has_everything_in_one(tmp_path) -> None:
-    found = generalise(clip, Told(), SPLIT, count=10_000, name="clipped")
-    document = found.findings()
-    told = document.json()
-    assert told["scores"]["test"] == pytest.approx(found.score)
-    assert told["leaderboard"] == {"extrapolation": pytest.approx(100 * found.score)}
-    assert [row["factor"] for row in told["factors"]] == list(NAMES)
-    assert {row["name"] for row in told["ranking"]} == {"clipped", "constant", "clip", "nearest"}
-    assert [row["r2"] for row in told["ranking"]] == sorted((row["r2"] for row in told["ranking"]), reverse=True)
-    assert told["settings"]["split"]["name"] == "extrapolation"
+    result = generalise(clip, Told(), SPLIT, count=10_000, name="clipped")
+    document = result.findings()
+    answer = document.json()
+    assert answer["scores"]["test"] == pytest.approx(result.score)
+    assert answer["leaderboard"] == {"extrapolation": pytest.approx(100 * result.score)}
+    assert [row["factor"] for row in answer["factors"]] == list(NAMES)
+    assert {row["name"] for row in answer["ranking"]} == {"clipped", "constant", "clip", "nearest"}
+    assert [row["r2"] for row in answer["ranking"]] == sorted((row["r2"] for row in answer["ranking"]), reverse=True)
+    assert answer["settings"]["split"]["name"] == "extrapolation"
     assert [chart.name for chart in document.of(Chart)] == ["ranges", "ratio", "attribution"]
     assert set(document.arrays) == {"predictions", "targets", "index", "seen", "out"}
     page = document.save(tmp_path / "found.html").read_text(encoding="utf-8")
@@ -164,12 +164,12 @@ def test_the_document_has_everything_in_one(tmp_path) -> None:
 
 
 def test_compositions_have_no_new_factor_and_say_so() -> None:
-    found = generalise(truth, Told(), Composition())
-    assert found.score == pytest.approx(1)
-    assert (found.out == -1).all()
-    values = {entry.name: entry for entry in found.findings().parts[0].entries}
+    result = generalise(truth, Told(), Composition())
+    assert result.score == pytest.approx(1)
+    assert (result.out == -1).all()
+    values = {entry.name: entry for entry in result.findings().parts[0].entries}
     assert "compositions and random splits have none" in values["new"].problem
-    assert [part.name for part in found.findings().parts] == ["scores", "ranking", "factors", "ranges"]
+    assert [part.name for part in result.findings().parts] == ["scores", "ranking", "factors", "ranges"]
 
 
 def test_a_module_is_left_as_it_came_and_its_own_task_is_asked() -> None:
@@ -206,14 +206,14 @@ def test_models_that_err_alike_are_alike_and_unlike_the_truth() -> None:
     world = Told()
     back = [generalise(lambda x, s=s: s * (1 - truth(x)), world, SPLIT) for s in (1.0, 0.5)]
     other = [generalise(lambda x: 3 - 2 * truth(x), world, SPLIT)]
-    found = likeness({"back": back, "other": other})
-    assert found.values[0, :2] == pytest.approx([1, 1])
-    assert found.values[:2, 2] == pytest.approx([-1, -1])
-    assert math.isnan(found.values[1, 1])
-    assert "at least 1.00 of each other, at most -1.00 of the truth" in found.headline
-    told = found.findings().json()
-    assert told["values"][1][1] is None
-    found.findings().parts[0].draw()
+    result = likeness({"back": back, "other": other})
+    assert result.values[0, :2] == pytest.approx([1, 1])
+    assert result.values[:2, 2] == pytest.approx([-1, -1])
+    assert math.isnan(result.values[1, 1])
+    assert "at least 1.00 of each other, at most -1.00 of the truth" in result.headline
+    answer = result.findings().json()
+    assert answer["values"][1][1] is None
+    result.findings().parts[0].draw()
     with pytest.raises(ValueError, match="the same examples"):
         likeness({"back": back, "else": [generalise(truth, world, SPLIT, count=5)]})
 
@@ -230,10 +230,10 @@ def test_settings_are_chosen_by_the_training_part_alone() -> None:
         return torch.where(inside == tidy_inside, y, y @ mixture)
 
     models = {"outside": lambda x: codes(x, False), "inside": lambda x: codes(x, True)}
-    found = dci_on_training_part(models, world, SPLIT, probe="tree")
-    assert list(found) == ["inside", "outside"]
-    assert found["inside"] == pytest.approx(1)
-    assert found["outside"] < 0.6
+    result = dci_on_training_part(models, world, SPLIT, probe="tree")
+    assert list(result) == ["inside", "outside"]
+    assert result["inside"] == pytest.approx(1)
+    assert result["outside"] < 0.6
 
 
 @pytest.mark.spec("001a/IG-30")
@@ -292,6 +292,6 @@ def test_runs_become_a_row() -> None:
     ],
 )
 def test_the_headline_says_no_more_than_the_scores(noise, shift, words) -> None:
-    found = generalise(lambda x: torch.zeros(len(x), 3), Told(), SPLIT, count=200)
-    wrong = noise * np.random.default_rng(0).normal(size=found.targets.shape) + shift * ~found.seen[:, None]
-    assert words in replace(found, predictions=found.targets + wrong).headline
+    result = generalise(lambda x: torch.zeros(len(x), 3), Told(), SPLIT, count=200)
+    wrong = noise * np.random.default_rng(0).normal(size=result.targets.shape) + shift * ~result.seen[:, None]
+    assert words in replace(result, predictions=result.targets + wrong).headline

@@ -64,25 +64,25 @@ def trained(tmp_path, world, objective, model, steps=3):
 
 
 def test_a_perfect_model_generates_the_level_set_that_was_asked_for() -> None:
-    found = generated(wanted=0.3, count=300)
-    assert len(found) == 300
-    assert found.truth == pytest.approx(0.3, abs=5e-3), "the nearest Z0 of 400 examples"
-    assert found.model == pytest.approx(found.truth, abs=1e-5)
-    angle = WORLD.angles_of(found.observations[:, :2])[:, 0]
+    result = generated(wanted=0.3, count=300)
+    assert len(result) == 300
+    assert result.truth == pytest.approx(0.3, abs=5e-3), "the nearest Z0 of 400 examples"
+    assert result.model == pytest.approx(result.truth, abs=1e-5)
+    angle = WORLD.angles_of(result.observations[:, :2])[:, 0]
     assert np.histogram(angle, 6, (-math.pi, math.pi))[0].min() > 10, "everything else is drawn"
-    assert "level 0.3" in found.headline
-    assert not found.warnings
+    assert "level 0.3" in result.headline
+    assert not result.warnings
 
 
 def test_intervals_have_the_coverage_that_was_asked_for_and_it_is_measured() -> None:
     """Split conformal: at least 0.8 of real examples in expectation; 200 of them, so within four standard errors."""
     for interval in ("judge", "model"):
-        found = generated(wanted=0.3, count=100, coverage=0.8, interval=interval)
-        assert found.coverage.real_count == 200
-        assert found.coverage.real[0] == pytest.approx(0.8, abs=4 * math.sqrt(0.8 * 0.2 / 200) + 0.03)
-        share = ((found.truth >= found.low) & (found.truth <= found.high)).mean()
-        assert found.coverage.generated == (pytest.approx(share),)
-        radius = (found.high - found.low) / 2
+        result = generated(wanted=0.3, count=100, coverage=0.8, interval=interval)
+        assert result.coverage.real_count == 200
+        assert result.coverage.real[0] == pytest.approx(0.8, abs=4 * math.sqrt(0.8 * 0.2 / 200) + 0.03)
+        share = ((result.truth >= result.low) & (result.truth <= result.high)).mean()
+        assert result.coverage.generated == (pytest.approx(share),)
+        radius = (result.high - result.low) / 2
         assert np.ptp(radius) == pytest.approx(0, abs=1e-9)
     assert radius[0, 0] == pytest.approx(1.28 * WORLD.noise, rel=0.4), "the noise of the property is what is left"
 
@@ -101,14 +101,14 @@ def test_like_an_example_keeps_the_rest_or_the_property() -> None:
 
 
 def test_values_outside_of_the_trained_range_are_warned_of() -> None:
-    found = generated(wanted=7.0, count=20)
-    (warning,) = found.warnings
-    low, high = found.trained[0][0], found.trained[1][0]
+    result = generated(wanted=7.0, count=20)
+    (warning,) = result.warnings
+    low, high = result.trained[0][0], result.trained[1][0]
     assert "7" in warning
     assert f"{high:.4g}" in warning
     assert 0 <= low < 0.05
     assert high == pytest.approx(1.0, abs=0.15), "the corner of the square has level 1"
-    assert found.findings().json()["warnings"] == [warning]
+    assert result.findings().json()["warnings"] == [warning]
 
 
 def test_samples_far_from_the_data_are_marked() -> None:
@@ -130,9 +130,9 @@ def test_the_same_seed_gives_the_same_samples() -> None:
 
 
 def test_uniform_codes_stay_within_their_reach() -> None:
-    found = generated(wanted=0.3, count=500, draw="uniform", reach=0.5)
+    result = generated(wanted=0.3, count=500, draw="uniform", reach=0.5)
     angles = WORLD.angles_of(WORLD.observe(np.arange(800))[:, :2])[:, 0]
-    assert np.abs(found.codes - angles.mean()).max() < 0.5 * angles.std() * 1.2
+    assert np.abs(result.codes - angles.mean()).max() < 0.5 * angles.std() * 1.2
 
 
 # Models of ours, several properties, units
@@ -141,10 +141,10 @@ def test_uniform_codes_stay_within_their_reach() -> None:
 @pytest.mark.parametrize("objective", [ConditionalInvariance(copies=1), PropertyBetaVAE(), STIB()])
 def test_every_objective_with_a_property_generates(tmp_path, objective) -> None:
     run = trained(tmp_path, LevelSets(count=900, tested=100), objective, SMALL)
-    found = generate_with_property(run, wanted=0.3, count=10, judged_on=200)
-    assert found.observations.shape == (10, 5)
-    assert (found.wanted == 0.3).all()
-    assert not any("all data of the run" in note for note in found.notes)
+    result = generate_with_property(run, wanted=0.3, count=10, judged_on=200)
+    assert result.observations.shape == (10, 5)
+    assert (result.wanted == 0.3).all()
+    assert not any("all data of the run" in note for note in result.notes)
 
 
 def test_the_wanted_property_itself_is_decoded() -> None:
@@ -161,8 +161,8 @@ def test_the_wanted_property_itself_is_decoded() -> None:
 def test_a_decoder_of_the_code_takes_the_code_that_tells_the_nearest_property(tmp_path) -> None:
     model = PropertyAutoencoderConfig(5, 2, MLP((8,), (8,)), property_widths=(8,), decoder_input="code")
     run = trained(tmp_path, LevelSets(count=900, tested=100), HybridDVIB(), model)
-    found = generate_with_property(run, wanted=0.3, count=5, judged_on=200)
-    assert any("the nearest property" in note for note in found.notes)
+    result = generate_with_property(run, wanted=0.3, count=5, judged_on=200)
+    assert any("the nearest property" in note for note in result.notes)
 
 
 def test_several_properties_and_those_that_are_not_named(tmp_path) -> None:
@@ -185,12 +185,12 @@ def test_molecules_are_asked_for_in_their_unit(tmp_path) -> None:
     world = ToyMolecules(count=400, tested=80)
     run = trained(tmp_path, world, ConditionalInvariance(copies=1), PropertyAutoencoderConfig(
         4, 1, MLP((8,), (8,)), property_widths=(8,)))  # fmt: skip
-    found = generate_with_property(run, wanted="100 kcal/mol", count=6, judged_on=200, molecules=0)
-    assert found.scale.titles == ("gap (kcal/mol)",)
+    result = generate_with_property(run, wanted="100 kcal/mol", count=6, judged_on=200, molecules=0)
+    assert result.scale.titles == ("gap (kcal/mol)",)
     values = world.values[:, 0]
-    assert found.judge.mean() == pytest.approx(values.mean(), abs=3 * values.std()), "not in standard deviations"
-    assert found.truth is None
-    assert "unknown" in found.findings().of(type(found.findings().parts[1]))[0].hint
+    assert result.judge.mean() == pytest.approx(values.mean(), abs=3 * values.std()), "not in standard deviations"
+    assert result.truth is None
+    assert "unknown" in result.findings().of(type(result.findings().parts[1]))[0].hint
 
 
 # Refusals

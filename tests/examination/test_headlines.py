@@ -19,14 +19,14 @@ def test_a_classifier_that_knows_nothing_is_not_called_robust() -> None:
     def constant(x: torch.Tensor) -> torch.Tensor:
         return torch.eye(10)[torch.zeros(len(x), dtype=torch.long)]
 
-    found = withstand(constant, Digits(), "mnist-c", ["shot", "fog"], count=200)
-    assert found.clean == found.mean, "no corruption makes it worse"
-    assert not found.learned
-    assert "has not learned its task" in found.headline
-    assert "worst under" not in found.headline
-    (scores,) = (part for part in found.findings().parts if part.name == "scores")
+    result = withstand(constant, Digits(), "mnist-c", ["shot", "fog"], count=200)
+    assert result.clean == result.mean, "no corruption makes it worse"
+    assert not result.learned
+    assert "has not learned its task" in result.headline
+    assert "worst under" not in result.headline
+    (scores,) = (part for part in result.findings().parts if part.name == "scores")
     assert scores.entries[0].within_chance
-    assert scores.entries[0].chance == found.chance
+    assert scores.entries[0].chance == result.chance
 
 
 def test_a_lazy_kernel_of_an_untrained_network_is_no_finding() -> None:
@@ -34,10 +34,10 @@ def test_a_lazy_kernel_of_an_untrained_network_is_no_finding() -> None:
     net = mlp(4, (8,), 2)
     x = torch.from_numpy(np.random.default_rng(0).standard_normal((200, 4))).float()
     labels = (x[:, 0] > 0).long()
-    found = diagnose(net, net, Examples(x, labels), Examples(x, labels.flip(0)), modes=3)
-    assert found.verdict == "lazy"
-    assert not found.learned
-    assert found.findings().headline.startswith("Verdict: lazy, but the network has not learned its task: its error")
+    result = diagnose(net, net, Examples(x, labels), Examples(x, labels.flip(0)), modes=3)
+    assert result.verdict == "lazy"
+    assert not result.learned
+    assert result.findings().headline.startswith("Verdict: lazy, but the network has not learned its task: its error")
 
     def right(inputs: torch.Tensor) -> torch.Tensor:
         return torch.stack([-inputs[:, 0], inputs[:, 0]], 1)

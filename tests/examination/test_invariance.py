@@ -69,34 +69,34 @@ def audited(model, **settings):
 
 @pytest.mark.spec("000/F063", "000/F064")
 def test_an_exact_decoder_of_level_sets_keeps_the_property() -> None:
-    found = audited(LevelSetModel(), samples=2)
-    assert (found.count, found.samples, found.x_error) == (200, 2, pytest.approx(0, abs=1e-5))
-    assert found.of("model").generated == pytest.approx(0, abs=1e-5)
-    assert found.of("truth").generated == pytest.approx(0, abs=1e-5)
-    assert found.tells_property
-    assert not found.hidden
-    assert "keeps the property" in found.headline
+    result = audited(LevelSetModel(), samples=2)
+    assert (result.count, result.samples, result.x_error) == (200, 2, pytest.approx(0, abs=1e-5))
+    assert result.of("model").generated == pytest.approx(0, abs=1e-5)
+    assert result.of("truth").generated == pytest.approx(0, abs=1e-5)
+    assert result.tells_property
+    assert not result.hidden
+    assert "keeps the property" in result.headline
 
 
 @pytest.mark.spec("000/F064")
 def test_a_property_in_invisible_detail_is_named_as_hidden() -> None:
     """Trap T1: the published metric is 0, and the true property is anywhere."""
-    found = audited(Forger())
-    assert found.of("model").generated < 1e-3, "the model fools itself"
-    assert found.of("truth").generated > 0.1
-    assert found.of("truth").real < 1e-3
-    assert found.hidden
-    assert "hidden, not kept" in found.headline
-    assert found.findings().json()["hidden"] is True
+    result = audited(Forger())
+    assert result.of("model").generated < 1e-3, "the model fools itself"
+    assert result.of("truth").generated > 0.1
+    assert result.of("truth").real < 1e-3
+    assert result.hidden
+    assert "hidden, not kept" in result.headline
+    assert result.findings().json()["hidden"] is True
 
 
 @pytest.mark.spec("000/F063")
 def test_a_code_that_does_not_tell_the_property_is_gated() -> None:
-    found = audited(Mute())
-    assert found.of("model").generated == 0, "perfect by the published metric"
-    assert found.y_error >= 0.9 * found.mean_y_error
-    assert "does not encode the property" in found.headline
-    assert not found.hidden
+    result = audited(Mute())
+    assert result.of("model").generated == 0, "perfect by the published metric"
+    assert result.y_error >= 0.9 * result.mean_y_error
+    assert "does not encode the property" in result.headline
+    assert not result.hidden
 
 
 @pytest.mark.spec("000/F124")
@@ -131,19 +131,19 @@ def test_selected_latents_have_more_signal_than_noise() -> None:
     model = train_in_memory(config)
     with torch.no_grad():
         model.head.weight.mul_(torch.tensor([50.0, 0, 0, 50, 0])[:, None])
-    found = audit_invariance(model, config.world, judged_on=200)
-    assert found.noise.tolist() == [1.0] * 5
-    assert found.selected.tolist() == [True, False, False, True, False]
-    assert found.selected_counts == (1, 1)
-    assert [row["part"] for row in found.records()] == ["Z0", "Z0", "Z1", "Z1", "Z1"]
-    (chart,) = (part for part in found.findings().parts if part.name == "signals")
+    result = audit_invariance(model, config.world, judged_on=200)
+    assert result.noise.tolist() == [1.0] * 5
+    assert result.selected.tolist() == [True, False, False, True, False]
+    assert result.selected_counts == (1, 1)
+    assert [row["part"] for row in result.records()] == ["Z0", "Z0", "Z1", "Z1", "Z1"]
+    (chart,) = (part for part in result.findings().parts if part.name == "signals")
     assert len(chart.draw().axes[0].patches) == 10
 
 
 def test_a_model_without_a_property_head_gets_a_fitted_one() -> None:
-    found = audit_invariance(LevelSetModel(), WORLD, property_latents=1, judged_on=400)
-    assert any("a judge was fitted to Z0" in note for note in found.notes)
-    assert found.tells_property
+    result = audit_invariance(LevelSetModel(), WORLD, property_latents=1, judged_on=400)
+    assert any("a judge was fitted to Z0" in note for note in result.notes)
+    assert result.tells_property
 
 
 def test_molecules_are_judged_in_their_own_unit() -> None:
@@ -152,12 +152,12 @@ def test_molecules_are_judged_in_their_own_unit() -> None:
     config = RunConfig(world, ConditionalInvariance(copies=1), model, TrainingConfig(2, 32))
     from polariscope.training.run import train_in_memory
 
-    found = audit_invariance(train_in_memory(config), world, judged_on=200)
-    assert found.unit == "kcal/mol"
-    assert found.mean_y_error > 10
-    assert found.judge_error < found.mean_y_error
-    assert found.of("truth") is None
-    assert any("cannot be computed" in note for note in found.notes)
+    result = audit_invariance(train_in_memory(config), world, judged_on=200)
+    assert result.unit == "kcal/mol"
+    assert result.mean_y_error > 10
+    assert result.judge_error < result.mean_y_error
+    assert result.of("truth") is None
+    assert any("cannot be computed" in note for note in result.notes)
 
 
 def test_the_judge_learns_and_refuses_what_it_cannot() -> None:
@@ -203,12 +203,12 @@ def test_a_run_is_audited_on_the_command_line(tmp_path, capsys) -> None:
     run = train(config, Store(tmp_path / "runs"), quiet=True)
     words = ["invariance", run.id, "--runs", str(tmp_path / "runs"), "--judged-on", "100", "--json"]
     assert main(words) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert told["count"] == 60
+    answer = json.loads(capsys.readouterr().out)
+    assert answer["count"] == 60
     assert (run.path / "findings" / "invariance" / "report.html").exists()
-    assert {row["opinion"].split()[1] for row in told["deviations"]} == {"model", "true", "independent"}
+    assert {row["opinion"].split()[1] for row in answer["deviations"]} == {"model", "true", "independent"}
     again = invariance_document(run, judged_on=100).json()
-    assert again["deviations"] == told["deviations"], "in Python, too"
+    assert again["deviations"] == answer["deviations"], "in Python, too"
     for flag in ("--data", "--world"):
         assert main([*words, flag, "level-sets"]) == 2
         assert "leave --data out" in capsys.readouterr().err
@@ -232,11 +232,11 @@ def test_data_of_your_own_model_is_named_as_in_every_command(tmp_path, monkeypat
     monkeypatch.chdir(tmp_path)
     (tmp_path / "mine.py").write_text(OWN)
     size = ["--world.count", "300", "--world.tested", "60", "--judged-on", "80", "--property-latents", "1", "--json"]
-    told = []
+    answer = []
     for way in (["level-sets"], ["--data", "level-sets"], ["--world", "level-sets"]):
         assert main(["invariance", "mine.py:Own", *way, *size]) == 0
-        told.append(json.loads(capsys.readouterr().out))
-    assert told[0]["settings"]["data"]["name"] == "level-sets"
-    assert told[0]["deviations"] == told[1]["deviations"] == told[2]["deviations"]
+        answer.append(json.loads(capsys.readouterr().out))
+    assert answer[0]["settings"]["data"]["name"] == "level-sets"
+    assert answer[0]["deviations"] == answer[1]["deviations"] == answer[2]["deviations"]
     assert main(["invariance", "mine.py:Own"]) == 2
     assert "which data?" in capsys.readouterr().err

@@ -22,10 +22,10 @@ def test_jacobians_agree_with_reverse_mode(size: int) -> None:
     architecture = {} if size == 16 else {"architecture": MLP((16,), (16,))}
     model = Autoencoder(AutoencoderConfig(latents=3, **architecture), (1, size, size))
     z = torch.randn(5, 3)
-    found = decoder_jacobians(model.decode, z, chunk=2)
+    result = decoder_jacobians(model.decode, z, chunk=2)
     for i in range(5):
         expected = torch.autograd.functional.jacobian(lambda one: model.decode(one[None]).flatten(), z[i])
-        torch.testing.assert_close(found[i], expected, atol=1e-5, rtol=1e-4)
+        torch.testing.assert_close(result[i], expected, atol=1e-5, rtol=1e-4)
 
 
 @pytest.mark.spec("003/F3-011")
@@ -33,10 +33,10 @@ def test_jacobians_agree_with_finite_differences() -> None:
     torch.manual_seed(0)
     model = Autoencoder(AutoencoderConfig(latents=3, architecture=MLP((8,), (16, 16))), (7,)).double()
     z, step = torch.randn(6, 3, dtype=torch.double), 1e-6
-    found = decoder_jacobians(model.generate, z, chunk=4)
+    result = decoder_jacobians(model.generate, z, chunk=4)
     for j, move in enumerate(step * torch.eye(3, dtype=torch.double)):
         expected = (model.generate(z + move) - model.generate(z - move)) / (2 * step)
-        torch.testing.assert_close(found[:, :, j], expected, atol=1e-8, rtol=1e-6)
+        torch.testing.assert_close(result[:, :, j], expected, atol=1e-8, rtol=1e-6)
 
 
 BETA = 0.04
@@ -74,9 +74,9 @@ def test_a_linear_decoder_predicts_the_closed_form() -> None:
     with torch.no_grad():
         weight = model.decoder.output[0].weight
         weight.copy_(torch.tensor([[2.0, 0.0], [0.0, 1.0], [0.0, 0.0]]))
-    found = predicted_var(model, torch.randn(4, 2), beta=1.0)
-    np.testing.assert_allclose(found[0].detach(), [1 / 41, 1 / 11], rtol=1e-5)
-    np.testing.assert_allclose(found[0].detach(), local_var(weight.detach().numpy(), 0.1), rtol=1e-5)
+    result = predicted_var(model, torch.randn(4, 2), beta=1.0)
+    np.testing.assert_allclose(result[0].detach(), [1 / 41, 1 / 11], rtol=1e-5)
+    np.testing.assert_allclose(result[0].detach(), local_var(weight.detach().numpy(), 0.1), rtol=1e-5)
 
 
 @pytest.mark.spec("002/L08")

@@ -24,16 +24,16 @@ def run_in(folder, split=RandomSplit(), **training):  # noqa: B008 - a split is 
 @pytest.mark.spec("001a/SF-05")
 def test_the_curve_of_mcc_stands_beside_that_of_the_loss(tmp_path) -> None:
     run = run_in(tmp_path)
-    found = over_training(run)
-    rows = found.records()
+    result = over_training(run)
+    rows = result.records()
     assert [row["step"] for row in rows] == [40, 80, 120]
     assert [row["loss"] for row in rows] == run.curve("loss", "held_out")[1]
     kept = SplitPart(WORLD)
     for row in rows:
         rep = represent(load_model(run, row["step"]), kept)
         assert row["mcc"] == pytest.approx(mcc(rep.mean, rep.factors).value, abs=1e-9)
-    assert found.to_arrow().column_names == ["step", "loss", "mcc"]
-    assert found.headline.startswith("3 snapshots from step 40 to 120: loss from ")
+    assert result.to_arrow().column_names == ["step", "loss", "mcc"]
+    assert result.headline.startswith("3 snapshots from step 40 to 120: loss from ")
 
 
 def test_a_loss_or_a_measure_that_is_not_there_is_none(tmp_path) -> None:

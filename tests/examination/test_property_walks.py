@@ -49,13 +49,13 @@ def walked(model, **settings):
 
 @pytest.mark.spec("000/F069")
 def test_walks_of_an_exact_model_draw_whole_ellipses_of_their_levels() -> None:
-    found = walked(LevelSetModel(), levels=10, steps=60)
-    assert found.along_z1.shape == (10, 1, 60, 5)
-    gaps = np.diff(found.levels[:, 0])
+    result = walked(LevelSetModel(), levels=10, steps=60)
+    assert result.along_z1.shape == (10, 1, 60, 5)
+    gaps = np.diff(result.levels[:, 0])
     assert gaps == pytest.approx(gaps[0], abs=1e-5), "equidistant levels"
-    assert found.radius_error == pytest.approx(0, abs=1e-4)
-    assert found.level_error == pytest.approx(0, abs=1e-4)
-    for level, walk in zip(found.levels[:, 0], found.along_z1[:, 0], strict=True):
+    assert result.radius_error == pytest.approx(0, abs=1e-4)
+    assert result.level_error == pytest.approx(0, abs=1e-4)
+    for level, walk in zip(result.levels[:, 0], result.along_z1[:, 0], strict=True):
         u, v = (walk[:, 0] + walk[:, 1]) / 2**0.5, (walk[:, 0] - walk[:, 1]) / 2**0.5
         phi = np.arctan2(v, u)
         radius = np.sqrt(level / (np.cos(phi) ** 2 / 4 + np.sin(phi) ** 2 / 2))
@@ -64,7 +64,7 @@ def test_walks_of_an_exact_model_draw_whole_ellipses_of_their_levels() -> None:
     shrunk = LevelSetModel()
     shrunk.shrunk = 0.8
     assert walked(shrunk).radius_error == pytest.approx(0.2, abs=1e-4)
-    (chart,) = (part for part in found.parts() if isinstance(part, Chart))
+    (chart,) = (part for part in result.parts() if isinstance(part, Chart))
     panel = chart.draw().axes[0]
     assert len(panel.lines) == 20, "ten level sets and ten walks"
 
@@ -109,16 +109,16 @@ class SpriteModel(nn.Module):
 @pytest.mark.spec("000/F078")
 def test_a_walk_along_z0_changes_the_property_alone_and_z1_everything_else() -> None:
     model = SpriteModel()
-    found = traverse_property(model, SPRITES, property_latents=1, tells=model.tells, levels=6, steps=8, count=400)
-    changes = {change.factor: change for change in found.changes}
+    result = traverse_property(model, SPRITES, property_latents=1, tells=model.tells, levels=6, steps=8, count=400)
+    changes = {change.factor: change for change in result.changes}
     assert changes["x"].asked
     assert changes["x"].z0 == pytest.approx(1.0), "from one end to the other"
     assert all(change.z0 == 0 for name, change in changes.items() if name != "x")
     assert changes["x"].z1 == 0
     assert all(change.z1 > 0.2 for name, change in changes.items() if name != "x")
-    names = [part.name for part in found.parts()]
+    names = [part.name for part in result.parts()]
     assert names == ["factor-changes", "traversals"]
-    strips = found.parts()[1].strips
+    strips = result.parts()[1].strips
     assert [strip.label for strip in strips] == ["Z0", "z1", "z2", "z3", "z4"]
     assert strips[0].images.shape == (1, 6, 1, 12, 12)
     mixing = SpriteModel()
@@ -145,10 +145,10 @@ def test_levels_are_checked_beyond_the_trained_square() -> None:
     for shell in exact.shells:
         assert shell.told == pytest.approx(0, abs=1e-5)
         assert shell.generated == pytest.approx(0, abs=1e-5)
-    told = [shell.told for shell in clipped.shells]
-    assert told[0] == pytest.approx(0, abs=1e-5)
-    assert told[1] < told[2]
-    assert told[2] > 0.3
+    answer = [shell.told for shell in clipped.shells]
+    assert answer[0] == pytest.approx(0, abs=1e-5)
+    assert answer[1] < answer[2]
+    assert answer[2] > 0.3
     assert clipped.shells[2].x_error > clipped.shells[0].x_error + 0.1
     assert len(clipped.findings().json()["shells"]) == 3
     with pytest.raises(ValueError, match="model of level-sets"):
@@ -173,12 +173,12 @@ def test_models_are_compared_at_the_same_error_of_observations() -> None:
     """Theirs is better in its one row with twice the error, and worse where the errors are the same."""
     ours = audits("ours", 0.02, ((1.0, 0.05), (2.0, 0.10)))
     theirs = audits("theirs", 0.04, ((1.0, 0.08), (2.0, 0.20)))
-    found = frontier(ours + theirs).matched("ours", "theirs")
-    assert found is not None
-    assert found.x_error == pytest.approx(0.08), "the smallest that both reach"
-    assert found.deviation == pytest.approx(0.02 + 0.008 + 0.002)
-    assert found.rival_deviation == pytest.approx(0.04 + 0.008 + 0.002)
-    assert found.decided
+    result = frontier(ours + theirs).matched("ours", "theirs")
+    assert result is not None
+    assert result.x_error == pytest.approx(0.08), "the smallest that both reach"
+    assert result.deviation == pytest.approx(0.02 + 0.008 + 0.002)
+    assert result.rival_deviation == pytest.approx(0.04 + 0.008 + 0.002)
+    assert result.decided
     blurred = frontier(audits("ours", 0.02, spread=0.02) + audits("theirs", 0.03, spread=0.02))
     assert not blurred.matched("ours", "theirs").decided, "the intervals overlap"
     few = [row for row in ours + theirs if row.seed < 3]
@@ -217,17 +217,17 @@ def test_the_signals_of_snapshots_stand_beside_the_theory(tmp_path, monkeypatch,
         LevelSets(count=900, tested=100), objective, model, TrainingConfig(12, 32, snapshot_every=4, seed=100)
     )
     run = train(config, tmp_path / "runs", quiet=True)
-    found = awakening(run, count=300)
-    assert found is not None
-    assert found.steps.tolist() == [4, 8, 12]
-    assert found.lams == pytest.approx([objective.lam.at(step) for step in (4, 8, 12)])
-    assert found.signals.shape == (3, 5)
-    assert found.predicted["an observation's component"] == pytest.approx((3, 3), rel=0.25), "1/(2 · ½ · ⅓)"
-    assert found.predicted["the property"][0] == pytest.approx(15.7, rel=0.8), (
+    result = awakening(run, count=300)
+    assert result is not None
+    assert result.steps.tolist() == [4, 8, 12]
+    assert result.lams == pytest.approx([objective.lam.at(step) for step in (4, 8, 12)])
+    assert result.signals.shape == (3, 5)
+    assert result.predicted["an observation's component"] == pytest.approx((3, 3), rel=0.25), "1/(2 · ½ · ⅓)"
+    assert result.predicted["the property"][0] == pytest.approx(15.7, rel=0.8), (
         "1/(2 · 0.0319), by a judge of 300 points"
     )
-    found.signals[:] = [[0.5, 2, 2, 0, 0], [2, 2, 0.5, 0, 0], [2, 2, 2, 0, 0]]
-    assert found.woken == [found.lams[1], found.lams[0], found.lams[2], None, None]
+    result.signals[:] = [[0.5, 2, 2, 0, 0], [2, 2, 0.5, 0, 0], [2, 2, 2, 0, 0]]
+    assert result.woken == [result.lams[1], result.lams[0], result.lams[2], None, None]
     plain = RunConfig(LevelSets(count=900, tested=100), objective, model, TrainingConfig(2, 32))
     assert awakening(train(plain, tmp_path / "runs", quiet=True)) is None
     assert main(["invariance", run.id, "--count", "100", "--judged-on", "100", "--json"]) == 0

@@ -159,15 +159,15 @@ def test_several_thresholds_have_a_column_each_and_l0_is_told_both_ways(data: Ar
     thresholds = {"linf": (0.05, 0.08), "l0": (9,)}
     card = robustness(Halves(), data, only=("attacks",), norms=("linf", "l0"), budget="quick", count=6,
                       thresholds=thresholds)  # fmt: skip
-    told = card.findings().json()
+    answer = card.findings().json()
     distances = card.of("linf").best.distances
-    assert told["summary"]["linf_accuracy"] == (distances > 0.05).mean()
-    assert told["summary"]["linf_accuracy_at_0.08"] == (distances > 0.08).mean()
-    everything = next(row for row in told["attacks_linf"] if row["attack"] == "all attacks")
+    assert answer["summary"]["linf_accuracy"] == (distances > 0.05).mean()
+    assert answer["summary"]["linf_accuracy_at_0.08"] == (distances > 0.08).mean()
+    everything = next(row for row in answer["attacks_linf"] if row["attack"] == "all attacks")
     assert everything["accuracy 0.05"] == (distances > 0.05).mean()
     counts = card.of("l0").best.distances
-    assert told["summary"]["l0_accuracy"] == (counts > 9).mean()
-    assert told["summary"]["l0_accuracy_fewer"] == (counts >= 9).mean()
+    assert answer["summary"]["l0_accuracy"] == (counts > 9).mean()
+    assert answer["summary"]["l0_accuracy_fewer"] == (counts >= 9).mean()
     with pytest.raises(ValueError, match="positive sizes"):
         robustness(Halves(), data, only=("attacks",), norms=("l2",), thresholds={"l2": (0.0,)}, count=2)
 
@@ -239,9 +239,9 @@ def test_learned_noise_is_that_of_new_generators(data: ArrayWorld) -> None:
     card = robustness(Halves(), data, only=("noise",), budget="quick", count=6)
     assert card.learned.seeds == (0, 1)
     assert LEARNED["standard"][0] == LEARNED["full"][0] == 4, "as published"
-    told = card.findings().json()["noise"]
+    answer = card.findings().json()["noise"]
     if np.isfinite(card.learned.mean):
-        assert told["learned_median"] == card.learned.mean
+        assert answer["learned_median"] == card.learned.mean
 
 
 def test_a_random_classifier_is_attacked_as_its_mean_or_not_at_all(data: ArrayWorld) -> None:
@@ -257,9 +257,9 @@ def test_a_random_classifier_is_attacked_as_its_mean_or_not_at_all(data: ArrayWo
     card = robustness(Noisy(), data, **{**settings, "only": ("attacks",)}, draws=4)
     assert "random outputs" not in [warning.name for warning in card.warnings]
     gap = (Halves()(card.images) @ torch.tensor([1.0, -1.0])).abs().numpy() / 2
-    found = card.of("l2").best.distances
-    assert (found > 0.8 * gap / SIDE).all(), "the mean has its boundary where the plain classifier has it"
-    assert (found < 1.5 * gap / SIDE).all()
+    result = card.of("l2").best.distances
+    assert (result > 0.8 * gap / SIDE).all(), "the mean has its boundary where the plain classifier has it"
+    assert (result < 1.5 * gap / SIDE).all()
     assert "mean over 4 draws" in card.notes[-1]
 
 
@@ -313,7 +313,7 @@ def test_corruptions_alone_are_those_of_the_other_command(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "mine.py").write_text(SOURCE)
     np.savez("data.npz", x=data.observe(np.arange(40)), y=data.factors_of(np.arange(40))[:, 0])
-    told = []
+    answer = []
     asked = (
         ["robustness", "mine.py:Net", "--data", "data.npz", "--only", "corruptions", "--corrupted", "20"],
         ["robustness", "mine.py:Net", "--world", "data.npz", "--only", "corruptions", "--corrupted", "20"],
@@ -321,9 +321,9 @@ def test_corruptions_alone_are_those_of_the_other_command(
     )
     for words in asked:
         assert main([*words, "--suite", "mnist-c", "--json"]) == 0
-        told.append(json.loads(capsys.readouterr().out.splitlines()[-1]))
-    assert told[0]["corruptions_kinds"] == told[1]["corruptions_kinds"] == told[2]["kinds"]
-    assert {row["question"] for row in told[0]["not_run"]} == {"attacks", "noise", "bounds"}
+        answer.append(json.loads(capsys.readouterr().out.splitlines()[-1]))
+    assert answer[0]["corruptions_kinds"] == answer[1]["corruptions_kinds"] == answer[2]["kinds"]
+    assert {row["question"] for row in answer[0]["not_run"]} == {"attacks", "noise", "bounds"}
 
 
 def test_a_command_that_was_killed_goes_on_with_what_it_had(
@@ -453,22 +453,24 @@ def test_data_that_does_not_fit_is_refused_in_a_sentence(command, data: ArrayWor
 def test_what_can_be_attacked_is_and_the_card_says_how(command, data: ArrayWorld) -> None:  # type: ignore[no-untyped-def]
     """One output, no gradient, all images wrong, and floats in place of bytes are no mistakes."""
     x, y = labelled(data)
-    code, told, error = command("x[..., :4].sum((1, 2, 3)) - x[..., 4:].sum((1, 2, 3))", x, 1 - y)
-    assert (code, told["clean"]) == (0, 1.0), error
-    code, told, _ = command(HALVES.replace("x[", "x.detach()["), x.astype(np.float32) / 255, y)
+    code, answer, error = command("x[..., :4].sum((1, 2, 3)) - x[..., 4:].sum((1, 2, 3))", x, 1 - y)
+    assert (code, answer["clean"]) == (0, 1.0), error
+    code, answer, _ = command(HALVES.replace("x[", "x.detach()["), x.astype(np.float32) / 255, y)
     assert code == 0
-    assert "no gradient" in [row["name"] for row in told["warnings"]]
-    assert "L2: ddn steps=50" in [row["question"] for row in told["not_run"]]
-    assert told["attacks_l2"][-2]["attack"].startswith("estimated fast-gradient"), "scores take the place of gradients"
-    code, told, _ = command(HALVES, x, 1 - y)
+    assert "no gradient" in [row["name"] for row in answer["warnings"]]
+    assert "L2: ddn steps=50" in [row["question"] for row in answer["not_run"]]
+    assert answer["attacks_l2"][-2]["attack"].startswith("estimated fast-gradient"), (
+        "scores take the place of gradients"
+    )
+    code, answer, _ = command(HALVES, x, 1 - y)
     assert code == 0
-    assert told["summary"]["l2_median"] == 0.0
-    assert "All 4 images are misclassified without an attack, so every distance is 0." in told["notes"]
+    assert answer["summary"]["l2_median"] == 0.0
+    assert "All 4 images are misclassified without an attack, so every distance is 0." in answer["notes"]
 
 
 def test_options_that_do_not_fit_are_refused_in_a_sentence(command, data: ArrayWorld) -> None:  # type: ignore[no-untyped-def]
     x, y = labelled(data)
-    for words, said in (
+    for words, message in (
         (["--norms", "l7"], "there is no norm 'l7'"),
         (["--only", "everything"], "there is no question 'everything'"),
         (["--count", "0"], "at least 1 image"),
@@ -478,11 +480,11 @@ def test_options_that_do_not_fit_are_refused_in_a_sentence(command, data: ArrayW
     ):
         code, _, error = command(HALVES, x, y, *words)
         assert code == 2, words
-        assert said in error, error
+        assert message in error, error
     small = x[:, :, :2, :2]
-    code, told, error = command("x.flatten(1)[:, :2]", small, y, "--only", "corruptions", "--corrupted", "4")
+    code, answer, error = command("x.flatten(1)[:, :2]", small, y, "--only", "corruptions", "--corrupted", "4")
     assert code == 0, error
-    (row,) = [row for row in told["not_run"] if row["question"] == "corruptions"]
+    (row,) = [row for row in answer["not_run"] if row["question"] == "corruptions"]
     assert "at least 8x8 pixels, and these are (4, 1, 2, 2)" in row["reason"]
 
 
@@ -495,8 +497,8 @@ def test_dlr_of_two_classes_is_a_row_that_was_not_run(command, data: ArrayWorld)
 
 def test_an_attack_of_a_plug_in_file_is_on_the_command_line(command, data: ArrayWorld, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
     (tmp_path / "grey.py").write_text(PLUGIN)
-    code, told, error = command(HALVES, *labelled(data), "--also", "card-grey", "--plugin", str(tmp_path / "grey.py"))
+    code, answer, error = command(HALVES, *labelled(data), "--also", "card-grey", "--plugin", str(tmp_path / "grey.py"))
     assert code == 0, error
-    (row,) = [row for row in told["attacks_l2"] if row["attack"] == "card-grey"]
+    (row,) = [row for row in answer["attacks_l2"] if row["attack"] == "card-grey"]
     assert row["needs"] == "decision"
     assert row["queries"] > 1

@@ -79,7 +79,7 @@ def test_every_model_is_scored_in_every_scenario() -> None:
         return score
 
     names = matrix()
-    found = transfer_matrix(
+    result = transfer_matrix(
         {name: row for row, name in enumerate(names.models)},
         {name: scenario(column) for column, name in enumerate(names.scenarios)},
         "plain",
@@ -88,17 +88,17 @@ def test_every_model_is_scored_in_every_scenario() -> None:
         made_of=names.made_of,
     )
     assert sorted(asked) == [(row, column) for row in range(4) for column in range(3)]
-    np.testing.assert_array_equal(found.scores, SCORES)
-    assert found.transfer == {"abs": "specific", "ant": "overfitting"}
-    assert found.combinations == {"both": "orthogonal"}
-    assert found.gains["ant"] == pytest.approx({"adversarial": 0, "corruptions": 0.3, "iid": -0.4})
+    np.testing.assert_array_equal(result.scores, SCORES)
+    assert result.transfer == {"abs": "specific", "ant": "overfitting"}
+    assert result.combinations == {"both": "orthogonal"}
+    assert result.gains["ant"] == pytest.approx({"adversarial": 0, "corruptions": 0.3, "iid": -0.4})
 
 
 @pytest.mark.spec("001a/TX-03")
 def test_the_matrix_is_a_table_with_its_labels() -> None:
     document = matrix().findings()
-    told = document.json()
-    assert told["matrix"][2] == {
+    answer = document.json()
+    assert answer["matrix"][2] == {
         "model": "ant",
         "own": "corruptions",
         "label": "overfitting",
@@ -106,7 +106,7 @@ def test_the_matrix_is_a_table_with_its_labels() -> None:
         "corruptions": 0.8,
         "iid": 0.1,
     }
-    assert [row["label"] for row in told["matrix"]] == ["plain", "specific", "overfitting", "orthogonal"]
+    assert [row["label"] for row in answer["matrix"]] == ["plain", "specific", "overfitting", "orthogonal"]
     assert document.headline == ("4 models in 3 scenarios: abs is specific, ant is overfitting, both is orthogonal.")
     figure = document.parts[1].draw()
     shown = {text.get_text() for text in figure.axes[0].texts}
@@ -125,10 +125,10 @@ def test_parts_of_a_world_are_scenarios() -> None:
         return torch.zeros(len(x), 5)
 
     scenarios = {name: on_part(world, split, count=300) for name, split in splits.items()}
-    found = transfer_matrix({"zero": zero, "half": half}, scenarios, "zero", {"half": "composition"})
+    result = transfer_matrix({"zero": zero, "half": half}, scenarios, "zero", {"half": "composition"})
     for row, model in enumerate((zero, half)):
         for column, split in enumerate(splits.values()):
-            assert found.scores[row, column] == generalise(model, world, split, count=300).score
+            assert result.scores[row, column] == generalise(model, world, split, count=300).score
 
 
 def test_what_does_not_fit_is_refused_in_a_sentence() -> None:

@@ -32,13 +32,13 @@ def test_dependent_factors_are_not_promised_to_be_identified() -> None:
     rng = np.random.default_rng(0)
     common = rng.exponential(size=(3000, 1))  # when one factor moves far, the other does too
     changes = rng.laplace(size=(3000, 2)) * common
-    found = TransitionExamination(transition_statistics(changes, ("x", "y")), changes, ("x", "y"))
-    assert found.sparse == ["x", "y"]
-    (pair,) = found.dependent
+    result = TransitionExamination(transition_statistics(changes, ("x", "y")), changes, ("x", "y"))
+    assert result.sparse == ["x", "y"]
+    (pair,) = result.dependent
     assert pair.natural > 0.2
-    assert found.headline.startswith("All 2 factors move sparsely, but not independently: x and y change together")
-    assert f"rank correlation {pair.natural:.2f}" in found.headline
-    assert "can identify" not in found.headline
+    assert result.headline.startswith("All 2 factors move sparsely, but not independently: x and y change together")
+    assert f"rank correlation {pair.natural:.2f}" in result.headline
+    assert "can identify" not in result.headline
     alone = TransitionExamination(transition_statistics(changes[:, :1], ("x",)), changes[:, :1], ("x",))
     assert alone.headline.startswith("x moves sparsely: ")
     normal = rng.normal(size=(3000, 2)) * (1 + 0.3 * common)
@@ -50,22 +50,22 @@ def test_dependent_factors_are_not_promised_to_be_identified() -> None:
 
 def test_the_figures_show_the_alphas_and_correlations_of_the_tables() -> None:
     """Areas are whole numbers and do not change around 0: an estimator of the figure's own would differ."""
-    found = examine_transitions(Walkers(sequences=20), gaps=(1, 4), seed=3)
-    charts = {chart.name: chart.draw() for chart in found.findings().of(Chart)}
+    result = examine_transitions(Walkers(sequences=20), gaps=(1, 4), seed=3)
+    charts = {chart.name: chart.draw() for chart in result.findings().of(Chart)}
     shown = [axes.lines[0].get_label() for axes in charts["histograms"].axes]
-    assert shown == [f"generalised, α = {row['alpha']:.2f}" for row in found.records()]
-    at_one = {line.get_label(): line.get_ydata()[0] for line in charts["gaps"].axes[0].lines[: len(found.names)]}
-    assert at_one == {row["factor"]: row["alpha"] for row in found.records()}
-    pairs = found.statistics.dependence
+    assert shown == [f"generalised, α = {row['alpha']:.2f}" for row in result.records()]
+    at_one = {line.get_label(): line.get_ydata()[0] for line in charts["gaps"].axes[0].lines[: len(result.names)]}
+    assert at_one == {row["factor"]: row["alpha"] for row in result.records()}
+    pairs = result.statistics.dependence
     titles = [axes.get_title("left").rpartition(" ")[2] for axes in charts["planes"].axes]
     expected = [pair.natural for pair in pairs] + [pair.permuted for pair in pairs]
     assert [float(title) for title in titles] == pytest.approx(expected, abs=0.0051)
 
 
 def test_categories_that_never_move_are_left_out_and_said() -> None:
-    found = examine_transitions(Pairs(Squares(scales=1), "lap"), count=2000)
-    assert found.names == ("x", "y")
-    assert found.findings().notes == ["scale never changes here and was skipped."]
+    result = examine_transitions(Pairs(Squares(scales=1), "lap"), count=2000)
+    assert result.names == ("x", "y")
+    assert result.findings().notes == ["scale never changes here and was skipped."]
 
 
 def test_the_document_has_every_figure_and_the_changes() -> None:
@@ -85,9 +85,9 @@ def test_a_video_of_ones_own_on_the_command_line(tmp_path, capsys, monkeypatch) 
         frame[y : y + 7, x : x + 7] = 1
     np.savez("walk.npz", masks=masks)
     assert main(["transitions", "walk.npz", "--world.size", "32", "--json", "--out", "found"]) == 0
-    told = json.loads(capsys.readouterr().out)
+    answer = json.loads(capsys.readouterr().out)
     exact = np.diff(at[:, 0])
-    row = next(row for row in told["fits"] if row["factor"] == "x")
+    row = next(row for row in answer["fits"] if row["factor"] == "x")
     assert row["n"] == 79
     assert (tmp_path / "found" / "report.html").exists()
     assert (tmp_path / "found" / "findings.json").exists()
@@ -104,9 +104,9 @@ def test_a_video_of_ones_own_on_the_command_line(tmp_path, capsys, monkeypatch) 
 def test_videos_that_show_nothing_are_refused_in_a_sentence(tmp_path, capsys, masks, words) -> None:
     np.savez(tmp_path / "v.npz", masks=masks.astype(np.uint8))
     assert main(["transitions", str(tmp_path / "v.npz"), "--world.size", "32"]) == 2
-    said = capsys.readouterr().err
-    assert words in said
-    assert said.count("\n") == 1
+    message = capsys.readouterr().err
+    assert words in message
+    assert message.count("\n") == 1
 
 
 def test_a_world_without_time_is_refused(capsys) -> None:

@@ -146,11 +146,11 @@ def test_without_rdkit_samples_stay_bags_and_the_document_says_so(tmp_path, monk
         MoleculeFile(str(jittered(tmp_path)), share=0.3), ConditionalInvariance(copies=1), model, TrainingConfig(2, 16)
     )
     run = train(config, tmp_path / "runs", quiet=True)
-    found = generate_with_property(run, wanted=0.2, count=4)
-    assert found.returned is None
-    assert any("pip install polariscope[chem]" in note for note in found.notes)
+    result = generate_with_property(run, wanted=0.2, count=4)
+    assert result.returned is None
+    assert any("pip install polariscope[chem]" in note for note in result.notes)
     with pytest.raises(ValueError, match="no geometries to be written as XYZ"):
-        found.save(tmp_path / "samples.xyz")
+        result.save(tmp_path / "samples.xyz")
 
 
 @needs_rdkit

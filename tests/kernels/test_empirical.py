@@ -94,9 +94,9 @@ def test_every_route_is_the_product_of_jacobians(name, route):
             for kind, kernel in expected.items():
                 if memory == 1 and kind in ("per_output", "pseudo"):
                     continue
-                found = tangent_kernel(model, x, second, kind, route, memory=memory)
-                assert found.shape == kernel.shape
-                torch.testing.assert_close(found, kernel, rtol=1e-9, atol=1e-9)
+                result = tangent_kernel(model, x, second, kind, route, memory=memory)
+                assert result.shape == kernel.shape
+                torch.testing.assert_close(result, kernel, rtol=1e-9, atol=1e-9)
 
 
 @pytest.mark.spec("000/F017")

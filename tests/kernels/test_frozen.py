@@ -178,11 +178,11 @@ def test_representer_theorem_for_the_logistic_loss(kernel):
         return np.linalg.norm(w - np.linalg.pinv(features) @ features @ w)
 
     start = rng.standard_normal(len(centres))
-    found = minimize(objective, start, jac=True, method="BFGS", options={"gtol": 1e-10}).x
-    assert outside(found) < 1e-8 < outside(start)
-    np.testing.assert_allclose(features.T @ learner.fit.dual, found, atol=1e-7)
+    result = minimize(objective, start, jac=True, method="BFGS", options={"gtol": 1e-10}).x
+    assert outside(result) < 1e-8 < outside(start)
+    np.testing.assert_allclose(features.T @ learner.fit.dual, result, atol=1e-7)
     other = rng.standard_normal((5, 15))
-    values = kernel(torch.from_numpy(other), torch.from_numpy(centres)).numpy() @ np.linalg.solve(root.T, found)
+    values = kernel(torch.from_numpy(other), torch.from_numpy(centres)).numpy() @ np.linalg.solve(root.T, result)
     np.testing.assert_allclose(learner.predict(other), values, atol=1e-7)
     np.testing.assert_allclose(learner.fit.outputs, learner.predict(x), atol=1e-10)
 

@@ -118,6 +118,6 @@ SELF_KERNELS = {
 
 @pytest.mark.parametrize("kernel", SELF_KERNELS.values(), ids=SELF_KERNELS.keys())
 def test_every_kernel_of_a_set_with_itself(kernel):
-    found = kernel(normal(COUNT, DIMENSION))
-    assert found.shape == (COUNT, COUNT)
-    assert symmetric(found)
+    result = kernel(normal(COUNT, DIMENSION))
+    assert result.shape == (COUNT, COUNT)
+    assert symmetric(result)

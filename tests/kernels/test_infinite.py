@@ -45,13 +45,13 @@ def test_dense_stacks_follow_the_scalar_recursion(name, bias_var):
     layer, dual = ACTIVATIONS[name]
     dense = Dense(1.7, bias_var)
     x1, x2 = torch.randn(6, 5, dtype=torch.float64), torch.randn(4, 5, dtype=torch.float64)
-    found = Stack((dense, layer, dense, layer, dense)).kernels(x1, x2)
+    result = Stack((dense, layer, dense, layer, dense)).kernels(x1, x2)
     cov, var1, var2 = (
         1.7 * m.numpy() / 5 + bias_var for m in (x1 @ x2.T, x1.square().sum(1)[:, None], x2.square().sum(1)[None])
     )
     expected = dense_kernels(cov, var1, var2, 3, 1.7, bias_var, dual)
-    np.testing.assert_allclose(found.nngp, expected.nngp, rtol=1e-12)
-    np.testing.assert_allclose(found.ntk, expected.ntk, rtol=1e-12)
+    np.testing.assert_allclose(result.nngp, expected.nngp, rtol=1e-12)
+    np.testing.assert_allclose(result.ntk, expected.ntk, rtol=1e-12)
 
 
 @pytest.mark.spec("000/F022")
@@ -83,8 +83,8 @@ def test_pairs_once_blocks_and_fusion_change_nothing(activation, monkeypatch):
     monkeypatch.setattr(module, "BLOCK", 1)
     single = fused.kernels(x)
     for kernels in (twice, unfused, single):
-        for found, expected in zip(kernels, once, strict=True):
-            torch.testing.assert_close(found, expected, rtol=1e-8, atol=0)  # arccos near 1 keeps half the digits
+        for result, expected in zip(kernels, once, strict=True):
+            torch.testing.assert_close(result, expected, rtol=1e-8, atol=0)  # arccos near 1 keeps half the digits
     assert all(torch.equal(kernel, kernel.T) for kernel in once)
     assert torch.linalg.eigvalsh(once.nngp)[0] > 0
     assert torch.linalg.eigvalsh(once.ntk)[0] > 0
@@ -105,9 +105,9 @@ def test_convolution_over_the_whole_image_is_a_dense_layer():
     dense = Stack((Flatten(), Dense(1.5, 0.1), Relu(), Dense())).kernels(x)
     conv = Stack((Conv(5, weight_var=1.5, bias_var=0.1), Relu(), Flatten(), Dense())).kernels(x)
     vectors = Stack((Dense(1.5, 0.1), Relu(), Dense())).kernels(x.flatten(1))
-    for found in (conv, vectors):
-        torch.testing.assert_close(found.nngp, dense.nngp)
-        torch.testing.assert_close(found.ntk, dense.ntk)
+    for result in (conv, vectors):
+        torch.testing.assert_close(result.nngp, dense.nngp)
+        torch.testing.assert_close(result.ntk, dense.ntk)
 
 
 @pytest.mark.spec("000/F022", "000/F083")

@@ -118,7 +118,7 @@ def test_full_batch_descent_follows_the_flow():
 def test_wide_networks_are_lazy():
     """Distances to the linearisation and of the kernel fall at least as width^-0.4, that of the parameters as -0.5."""
     x, y, other = normal(8, 5), normal(8, 1, seed=1), normal(5, 5, seed=2)
-    widths, found = (32, 96, 288), []
+    widths, result = (32, 96, 288), []
     for width in widths:
         rows = []
         for seed in range(6):
@@ -131,8 +131,8 @@ def test_wide_networks_are_lazy():
             moved = sum((p - q).square().sum().item() for p, q in zip(model.parameters(), start, strict=True)) ** 0.5
             drift = (tangent_kernel(model, x, kind="trace") - kernel).norm() / kernel.norm()
             rows.append([(paths[0] - paths[1]).abs().max().item(), drift.item(), moved / math.sqrt(width)])
-        found.append(np.mean(rows, axis=0))
-    slopes = np.polyfit(np.log(widths), np.log(found), 1)[0]
+        result.append(np.mean(rows, axis=0))
+    slopes = np.polyfit(np.log(widths), np.log(result), 1)[0]
     assert slopes[0] <= -0.4
     assert slopes[1] <= -0.4
     assert slopes[2] == pytest.approx(-0.5, abs=0.1)
@@ -168,8 +168,8 @@ def test_last_layer_alone_is_ridge_on_fixed_features():
     solve_exactly(network, x, y, ridge=0.2)
     gram = features.T @ features + 0.2 * torch.eye(features.shape[1])
     expected = torch.linalg.solve(gram, features.T @ (y - features @ start.T)).T
-    found = torch.cat([network.displacements[0], network.displacements[1][:, None]], 1)
-    torch.testing.assert_close(found.detach(), expected)
+    result = torch.cat([network.displacements[0], network.displacements[1][:, None]], 1)
+    torch.testing.assert_close(result.detach(), expected)
 
 
 def test_batches_depend_on_the_seed_alone_and_cover_the_data():

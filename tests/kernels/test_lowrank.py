@@ -34,9 +34,9 @@ def test_nystrom_of_a_network_regresses_like_its_kernel():
         return tangent_kernel(model, a, b, kind="trace")
 
     features = nystrom(kernel, x, 50).features(x).numpy()
-    found = features @ ridge_weights(features, y.numpy(), 0.1)
+    result = features @ ridge_weights(features, y.numpy(), 0.1)
     expected = KernelMachine(kernel, 0.1, relative=False).fit(x, y).predict(x)
-    torch.testing.assert_close(torch.from_numpy(found), expected, rtol=1e-6, atol=1e-6)
+    torch.testing.assert_close(torch.from_numpy(result), expected, rtol=1e-6, atol=1e-6)
 
 
 def test_sketch_estimates_the_full_kernel():

@@ -122,10 +122,10 @@ def test_effective_rank_examples(values, rank):
     # the singular values of a Jacobian are the roots of the eigenvalues of its kernel
     turn = torch.linalg.qr(normal(len(values), len(values)))[0]
     jacobian = torch.diag(torch.tensor(values, dtype=torch.float64)) @ turn
-    found = spectrum(jacobian @ jacobian.T)
-    assert found.effective_rank == pytest.approx(rank, abs=1e-6)
-    assert found.rank == sum(v > 0 for v in values)
-    assert found.condition == pytest.approx(max(values) / min(v for v in values if v > 0))
+    result = spectrum(jacobian @ jacobian.T)
+    assert result.effective_rank == pytest.approx(rank, abs=1e-6)
+    assert result.rank == sum(v > 0 for v in values)
+    assert result.condition == pytest.approx(max(values) / min(v for v in values if v > 0))
 
 
 @pytest.mark.filterwarnings("default")
@@ -134,10 +134,10 @@ def test_singular_matrices_are_reported_and_solved_in_their_range():
     kernel = basis @ basis.T
     y = normal(8, 2, seed=1)
     with pytest.warns(IllConditioned, match=r"in 3 of 8 directions \(effective rank [23]\.\d\)"):
-        found = solve(kernel, y)
-    assert found.rank == 3
-    assert torch.isfinite(found.dual).all()
-    torch.testing.assert_close(found.dual, torch.linalg.pinv(kernel, hermitian=True) @ y, rtol=1e-8, atol=1e-8)
+        result = solve(kernel, y)
+    assert result.rank == 3
+    assert torch.isfinite(result.dual).all()
+    torch.testing.assert_close(result.dual, torch.linalg.pinv(kernel, hermitian=True) @ y, rtol=1e-8, atol=1e-8)
 
 
 @pytest.mark.filterwarnings("default")
@@ -150,9 +150,9 @@ def test_nearly_singular_matrices_are_noticed_although_they_factorise():
 
 def test_condition_is_that_of_the_matrix_solved():
     kernel = torch.diag(torch.tensor([4.0, 1.0, 0.5], dtype=torch.float64))
-    found = solve(kernel, torch.ones(3), ridge=0.5)
-    assert found.condition == pytest.approx(4.5)
-    assert found.rank == 3
+    result = solve(kernel, torch.ones(3), ridge=0.5)
+    assert result.condition == pytest.approx(4.5)
+    assert result.rank == 3
 
 
 @pytest.mark.parametrize(
@@ -188,12 +188,12 @@ def test_flow_agrees_with_gradient_descent():
         decay = torch.linalg.matrix_exp(-jacobian @ jacobian.T * min(time, 1e3))
         torch.testing.assert_close(flow.train(time), y + decay @ (start - y), rtol=1e-8, atol=1e-8)
     flow = GradientFlow(jacobian @ jacobian.T, y, start, rate=rate)  # in steps of descent
-    for found, exact in (
+    for result, exact in (
         (start + jacobian @ u, flow.train(steps)),
         (start_other + other @ u, flow.predict(other @ jacobian.T, steps, start_other)),
         (u, jacobian.T @ flow.dual(steps)),
     ):
-        assert 0 < (found - exact).abs().max() < 1e-3
+        assert 0 < (result - exact).abs().max() < 1e-3
     torch.testing.assert_close(flow.predict(other @ jacobian.T, 0.0, start_other), start_other)
 
 

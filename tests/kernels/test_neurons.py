@@ -44,14 +44,14 @@ def test_neurons_gather_at_the_three_predicted_points():
     seen = neurons(done.at("t_star"))
     points = attractors(Layers(), 2)  # the fastest, C, first; then A and B
     assert [round(p.position, 3) for p in points] == [0.45, -1.226, 0.647]
-    found = near(seen, [[p.position, 0] for p in points], [p.side for p in points])
-    assert sum(cluster.count for cluster in found) >= 0.7 * 400
-    assert min(cluster.count for cluster in found) >= 25
+    result = near(seen, [[p.position, 0] for p in points], [p.side for p in points])
+    assert sum(cluster.count for cluster in result) >= 0.7 * 400
+    assert min(cluster.count for cluster in result) >= 25
     large = np.abs(seen.readout) > 100
-    members = np.concatenate([cluster.members for cluster in found])
+    members = np.concatenate([cluster.members for cluster in result])
     assert np.isin(np.flatnonzero(large), members).mean() > 0.95
-    assert found[0].share > 0.99
-    for cluster, point in zip(found, points, strict=True):
+    assert result[0].share > 0.99
+    for cluster, point in zip(result, points, strict=True):
         assert cluster.position[0] == pytest.approx(point.position, abs=0.06)
         assert cluster.ratio > 20
     # the same three places are found without knowing where to look
@@ -67,7 +67,7 @@ def test_neurons_gather_at_the_three_predicted_points():
 
     # started afresh from there, so that all examples are active, they grow at the rates of the fixed points
     longer = train_flow(done.at("t_star"), x, y, Flow(alpha=1e-12, steps=20))
-    for cluster, point in zip(found, points, strict=True):
+    for cluster, point in zip(result, points, strict=True):
         rates = growth_rates(longer.at("start"), longer.at("end"), longer.end.time, cluster.members)
         assert np.median(rates) == pytest.approx(point.growth_rate, abs=0.03)
 
@@ -83,8 +83,8 @@ def test_clusters_of_made_up_neurons():
     assert (first.count, second.count) == (30, 20)
     assert second.share == pytest.approx(80 / 110)
     np.testing.assert_allclose(second.position, [2, 2], atol=0.02)
-    empty, found = near(seen, [[2.0, 2.0], [2.0, 2.0]], [-1, 1])  # λ is positive for all
-    assert (empty.count, found.count) == (0, 20)
+    empty, result = near(seen, [[2.0, 2.0], [2.0, 2.0]], [-1, 1])  # λ is positive for all
+    assert (empty.count, result.count) == (0, 20)
     with pytest.raises(ValueError, match="attractors"):
         near(seen, [[1.0, 2.0, 3.0]], [1])
 

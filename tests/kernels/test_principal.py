@@ -221,13 +221,13 @@ def test_a_kernel_without_perpendicular_weights_splits_exactly() -> None:
     assert split_invariant(kernel, x, 1).residual > 0.05
     with torch.no_grad():
         net[0].weight[:, 1:] = 0
-    found = split_invariant(kernel, x, 1)
-    assert found.residual < 1e-13
+    result = split_invariant(kernel, x, 1)
+    assert result.residual < 1e-13
     # Θ₂ is the second-layer part: 1/(h² d) Σ β² σ'(a) σ'(a').
     active = math.sqrt(2) * (net[0](x) > 0).double()
     beta = net[2].weight[0]
     expected = (active * beta**2) @ active.T / (60**2 * DIMENSION)
-    torch.testing.assert_close(found.mixed, expected, atol=1e-15, rtol=1e-9)
+    torch.testing.assert_close(result.mixed, expected, atol=1e-15, rtol=1e-9)
 
 
 @pytest.mark.spec("004/F57")

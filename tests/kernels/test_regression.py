@@ -57,11 +57,11 @@ def test_bias_and_variance_of_ridge():
     def draw(rng):
         return x, x @ truth + np.sqrt(noise_var) * rng.normal(size=15)
 
-    found = bias_variance(lambda a, b: ridge_weights(a, b, ridge), draw, truth, repeats=4000, seed=1)
+    result = bias_variance(lambda a, b: ridge_weights(a, b, ridge), draw, truth, repeats=4000, seed=1)
     bias, variance = ridge_bias_variance(x, truth, ridge, noise_var)
-    assert found.mse == pytest.approx(found.squared_bias + found.variance, rel=1e-12)
-    assert found.squared_bias == pytest.approx(float(bias @ bias), rel=0.05)
-    assert found.variance == pytest.approx(variance, rel=0.1)
+    assert result.mse == pytest.approx(result.squared_bias + result.variance, rel=1e-12)
+    assert result.squared_bias == pytest.approx(float(bias @ bias), rel=0.05)
+    assert result.variance == pytest.approx(variance, rel=0.1)
     with pytest.raises(ValueError, match="at least 2"):
         bias_variance(least_squares, draw, truth, repeats=1)
 

@@ -56,11 +56,11 @@ def test_a_process_that_dies_is_said_and_replaced(light, tmp_path) -> None:
     executors, jobs = light
     with closing(executors.LocalProcesses(1)) as executor:
         executor.submit(5, jobs.die_once, tmp_path / "marker")
-        told, died = executor.events()
+        answer, died = executor.events()
         assert (died.number, died.how) == (5, "killed by signal 9, Killed")
         executor.submit(6, jobs.die_once, tmp_path / "marker")
         told_again, done = executor.events()
-        assert told_again.what != told.what
+        assert told_again.what != answer.what
         assert (done.number, done.result) == (6, "alive")
         for number, job in enumerate(["two", "untravelled", "unsendable", "fine"]):
             executor.submit(number, jobs.work, job)

@@ -33,31 +33,31 @@ def store(tmp_path) -> Store:
 
 def read(data: bytes) -> list[dict[str, object]]:
     """Events of a file, its checksums checked; a reader of its own, after the public format."""
-    found = []
+    result = []
     while data:
         (length,) = struct.unpack("<Q", data[:8])
         assert struct.unpack("<I", data[8:12])[0] == masked(data[:8])
         message, data = data[12 : 12 + length], data[12 + length :]
         assert struct.unpack("<I", data[:4])[0] == masked(message)
         data = data[4:]
-        found.append(fields(message))
-    return found
+        result.append(fields(message))
+    return result
 
 
 def fields(message: bytes) -> dict[str, object]:
-    told: dict[str, object] = {}
+    answer: dict[str, object] = {}
     for number, value in parts(message):
         if number == 1:
-            told["time"] = struct.unpack("<d", value)[0]
+            answer["time"] = struct.unpack("<d", value)[0]
         elif number == 2:
-            told["step"] = value
+            answer["step"] = value
         elif number == 3:
-            told["version"] = value.decode()
+            answer["version"] = value.decode()
         elif number == 5:
             for _, inner in parts(value):
                 scalar = dict(parts(inner))
-                told["tag"], told["value"] = scalar[1].decode(), struct.unpack("<f", scalar[2])[0]
-    return told
+                answer["tag"], answer["value"] = scalar[1].decode(), struct.unpack("<f", scalar[2])[0]
+    return answer
 
 
 def parts(message: bytes):
@@ -93,8 +93,8 @@ def test_checksums_are_those_of_the_standard() -> None:
 
 @pytest.mark.parametrize("step", [0, 1, 127, 128, 300, 2**40])
 def test_an_event_is_read_back(step) -> None:
-    (found,) = read(framed(event(12.5, step, ("train/loss", 0.5))))
-    assert found == {"time": 12.5, "step": step, "tag": "train/loss", "value": 0.5}
+    (result,) = read(framed(event(12.5, step, ("train/loss", 0.5))))
+    assert result == {"time": 12.5, "step": step, "tag": "train/loss", "value": 0.5}
 
 
 def test_event_files_hold_curves_and_measures(store, tmp_path) -> None:
@@ -102,8 +102,8 @@ def test_event_files_hold_curves_and_measures(store, tmp_path) -> None:
     assert [file.parent.name for file in files] == ["one", "two"]
     first, *points = read(files[0].read_bytes())
     assert first["version"] == "brain.Event:2"
-    told = [(point["tag"], point["step"]) for point in points]
-    assert told == [
+    answer = [(point["tag"], point["step"]) for point in points]
+    assert answer == [
         ("train/loss", 50),
         ("train/loss", 100),
         ("held-out/kl", 100),

@@ -103,8 +103,8 @@ def config() -> RunConfig:
 
 def test_a_name_that_another_trains_is_not_trained_twice(tmp_path, config) -> None:
     with hold(tmp_path / "victim"):
-        found = elsewhere(lambda: train(config, Store(tmp_path), run_id="victim"))
-    assert isinstance(found, InUseError)
+        result = elsewhere(lambda: train(config, Store(tmp_path), run_id="victim"))
+    assert isinstance(result, InUseError)
     assert not (tmp_path / "victim").exists()
     assert train(config, Store(tmp_path), run_id="victim").status == "done"
 
@@ -133,23 +133,23 @@ def refused_elsewhere(folder) -> bool:
         with hold(folder):
             pass
 
-    found = elsewhere(ask)
-    assert found is None or f"process {os.getpid()} on" in str(found)
-    return isinstance(found, InUseError)
+    result = elsewhere(ask)
+    assert result is None or f"process {os.getpid()} on" in str(result)
+    return isinstance(result, InUseError)
 
 
 def elsewhere(work) -> BaseException | None:
     """What came of some work in another thread, which has locks of its own as another process has."""
-    found: list[BaseException | None] = []
+    result: list[BaseException | None] = []
 
     def attempt() -> None:
         try:
             work()
-            found.append(None)
+            result.append(None)
         except InUseError as error:
-            found.append(error)
+            result.append(error)
 
     thread = threading.Thread(target=attempt)
     thread.start()
     thread.join()
-    return found[0]
+    return result[0]

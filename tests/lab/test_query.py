@@ -181,5 +181,5 @@ def test_the_gates_are_closed_behind_one_another() -> None:
     """Any one of them would do for most attempts above; each is there for the day on which another is left open."""
     settings = {"enable_external_access": "false", "lock_configuration": "true", "python_enable_replacements": "false"}
     names = ", ".join(f"'{name}'" for name in [*settings, "temp_directory"])
-    found = select(f"select name, value from duckdb_settings() where name in ({names})", TABLES)
-    assert {row["name"]: row["value"] for row in found} == settings | {"temp_directory": ""}
+    result = select(f"select name, value from duckdb_settings() where name in ({names})", TABLES)
+    assert {row["name"]: row["value"] for row in result} == settings | {"temp_directory": ""}

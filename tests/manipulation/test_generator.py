@@ -197,10 +197,10 @@ def test_the_gradient_on_the_image_pulls_towards_the_entangled_reconstruction() 
         torch.manual_seed(0)
         codes = [draw(model, x, 5) for model in (entangled, disentangled)]
     loss = reconstruction(entangled, codes[0], target) - reconstruction(disentangled, codes[1], target)
-    (found,) = torch.autograd.grad(loss, target)
+    (result,) = torch.autograd.grad(loss, target)
     with torch.no_grad():
         ent, dis = (m.decode(z).reshape(5, 8, 4).mean(0) for m, z in zip((entangled, disentangled), codes, strict=True))
-    torch.testing.assert_close(found * 8, 2 * (dis - ent), atol=1e-4, rtol=1e-3)
+    torch.testing.assert_close(result * 8, 2 * (dis - ent), atol=1e-4, rtol=1e-3)
 
 
 @pytest.mark.spec("003/F3-098")
@@ -225,12 +225,12 @@ def test_taking_the_trend_off_leaves_no_covariance_with_the_factors() -> None:
 
 
 def test_from_restarts_to_a_world() -> None:
-    told: list[str] = []
+    answer: list[str] = []
     world = Plane(count=300)
     learned = Learned(epsilon=0.3, **TINY)
-    done = apply(world, learned, "learned", seed=3, tell=lambda name, p: told.append(f"{name} {p.step}/{p.steps}"))
-    assert told[0] == "restart 1 of 4 1/20"
-    assert told[-1] == "manipulation 6/6"
+    done = apply(world, learned, "learned", seed=3, tell=lambda name, p: answer.append(f"{name} {p.step}/{p.steps}"))
+    assert answer[0] == "restart 1 of 4 1/20"
+    assert answer[-1] == "manipulation 6/6"
     facts = done.fitted.facts
     scores = {row["seed"]: row["score"] for row in facts["restarts"]}
     assert facts["disentangled"] == [max(scores, key=scores.__getitem__)]

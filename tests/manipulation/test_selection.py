@@ -18,13 +18,13 @@ def test_extremes_are_the_highest_and_the_lowest(scores: list[float], count: int
         with pytest.raises(ValueError, match=f"at least {2 * count} models"):
             extremes(scores, count)
         return
-    found = extremes(scores, count)
-    assert len({*found.best, *found.worst}) == 2 * count
+    result = extremes(scores, count)
+    assert len({*result.best, *result.worst}) == 2 * count
     values = np.array(scores)
-    assert values[found.best[0]] == values.max()
-    assert values[found.worst[0]] == values.min()
-    np.testing.assert_array_equal(values[list(found.best)], np.sort(values)[::-1][:count])
-    np.testing.assert_array_equal(values[list(found.worst)], np.sort(values)[:count])
+    assert values[result.best[0]] == values.max()
+    assert values[result.worst[0]] == values.min()
+    np.testing.assert_array_equal(values[list(result.best)], np.sort(values)[::-1][:count])
+    np.testing.assert_array_equal(values[list(result.worst)], np.sort(values)[:count])
 
 
 def test_scores_without_a_value_are_refused() -> None:

@@ -202,9 +202,9 @@ def test_infinite_numbers_are_refused_and_nan_is_no_data(tmp_path: Path) -> None
 def test_the_benchmark_measures_rate_memory_and_vectors_of_a_raster(tmp_path: Path) -> None:
     """The figures of a 10,000 pixel raster are in docs/speed.md; here the measurement itself, on a small one."""
     benchmark = pytest.importorskip("benchmarks.mapping")
-    found = benchmark.measured(96, 1, "map", tmp_path)
-    assert found["rate"] == pytest.approx(96**2 / found["seconds"])
-    assert found["megabytes"] > 50
+    result = benchmark.measured(96, 1, "map", tmp_path)
+    assert result["rate"] == pytest.approx(96**2 / result["seconds"])
+    assert result["megabytes"] > 50
     assert (tmp_path / "map-1" / "classes.bin").stat().st_size == 96**2
     vectors = benchmark.measured(96, 1, "vectors", tmp_path)
     assert vectors["objects"] > 0

@@ -49,10 +49,10 @@ def described(objects: list) -> list[tuple]:
 @pytest.mark.spec("000/F045")
 @pytest.mark.parametrize("strip", [1, 7, 33])
 def test_objects_do_not_depend_on_the_strip(tmp_path: Path, labels: np.ndarray, strip: int) -> None:
-    found = finished(tmp_path, labels)
+    result = finished(tmp_path, labels)
     layers = {"row": np.broadcast_to(np.arange(100.0)[:, None], labels.shape)}
-    whole = list(map_objects(found, least=0, layers=layers, strip=1000))
-    parts = list(map_objects(found, least=0, layers=layers, strip=strip))
+    whole = list(map_objects(result, least=0, layers=layers, strip=1000))
+    parts = list(map_objects(result, least=0, layers=layers, strip=strip))
     drawn = np.where(labels == 255, 2, labels)
     assert len(whole) == regions(drawn, 2).max()
     assert described(parts) == described(whole)
@@ -73,8 +73,8 @@ def test_small_objects_are_dropped_after_joining(tmp_path: Path) -> None:
 
 
 def test_the_geotiff_opens_with_its_place_colours_and_gaps(tmp_path: Path, labels: np.ndarray) -> None:
-    found = finished(tmp_path, labels, wkt())
-    path = write_geotiff(found, tmp_path / "map.tif", NAMES)
+    result = finished(tmp_path, labels, wkt())
+    path = write_geotiff(result, tmp_path / "map.tif", NAMES)
     with rasterio.open(path) as file:
         assert file.crs.to_epsg() == 2056
         assert file.transform[:6] == (0.5, 0, 2_690_000, 0, -0.5, 1_160_000)
@@ -83,24 +83,24 @@ def test_the_geotiff_opens_with_its_place_colours_and_gaps(tmp_path: Path, label
         assert file.colormap(1)[0][:3] == (214, 62, 52)
         assert file.tags()["class_1"] == "trail"
         assert file.profile["compress"] == "deflate"
-    bands = write_geotiff(found, tmp_path / "p.tif", NAMES, probabilities=True)
+    bands = write_geotiff(result, tmp_path / "p.tif", NAMES, probabilities=True)
     with rasterio.open(bands) as file:
         assert file.count == 3
         assert file.descriptions == NAMES
-        assert (file.read() == found.probabilities).all()
+        assert (file.read() == result.probabilities).all()
     again = open_raster(path)
-    assert again.grid == found.grid or again.grid.affine == found.grid.affine
+    assert again.grid == result.grid or again.grid.affine == result.grid.affine
     assert (again.read(5, 7, 20, 30)[0] == labels[5:25, 7:37]).all()
     with pytest.raises(ValueError, match="is there already"):
-        write_geotiff(found, path, NAMES)
+        write_geotiff(result, path, NAMES)
 
 
 @pytest.mark.parametrize("suffix", [".gpkg", ".shp", ".geojson"])
 def test_objects_open_in_an_independent_reader(tmp_path: Path, labels: np.ndarray, suffix: str) -> None:
-    found = finished(tmp_path, labels, wkt())
-    objects = list(map_objects(found))
+    result = finished(tmp_path, labels, wkt())
+    objects = list(map_objects(result))
     path = tmp_path / f"objects{suffix}"
-    assert write_objects(iter(objects), path, found.grid.crs, NAMES) == len(objects)
+    assert write_objects(iter(objects), path, result.grid.crs, NAMES) == len(objects)
     about, _, geometries, columns = pyogrio.raw.read(path)
     table = dict(zip(about["fields"], columns, strict=True))
     assert len(geometries) == len(objects)

@@ -32,10 +32,10 @@ def test_a_limit_of_elevation_removes_rocks_and_leaves_the_grassland_as_it_was(t
     labels.tofile(tmp_path / "classes.bin")
     np.full((5, *labels.shape), 200, np.uint8).tofile(tmp_path / "probabilities.bin")
     grid = Grid(0.5, 0.0, -0.5, 24.0)
-    found = RasterMap(tmp_path, labels.shape, 5, MapSettings(BACKGROUND), grid, Sums((0,) * 5, (0.0,) * 5, 0))
+    result = RasterMap(tmp_path, labels.shape, 5, MapSettings(BACKGROUND), grid, Sums((0,) * 5, (0.0,) * 5, 0))
     cells = ArrayRaster(elevation[None, ::4, ::4].astype(np.float32), Grid(2.0, 0.0, -2.0, 24.0))
     bands = layer_bands(ArrayRaster(labels[None], grid), [("height", cells)])
-    objects = list(map_objects(found, layers=bands))
+    objects = list(map_objects(result, layers=bands))
     low = list(kept(objects, [ObjectFilter("height", 0, HIGH)]))
     assert 0 < len(low) < len(objects)
 

@@ -56,12 +56,12 @@ def test_dropout_draws_differ_and_sum_up() -> None:
     torch.manual_seed(0)
     network = UNet(2, 3, 2, 4, dropout=0.3, attention=True)
     x = torch.rand(1, 2, 16, 16)
-    found = dropout_draws(network, x, 8, seed=1)
+    result = dropout_draws(network, x, 8, seed=1)
     again = dropout_draws(network, x, 8, seed=1)
-    assert (found.entropy == again.entropy).all()
-    np.testing.assert_allclose(found.probabilities.sum(1), 1)
-    assert (found.disagreement <= found.entropy + 1e-12).all()
-    assert found.disagreement.max() > 1e-4
-    assert found.entropy.max() <= np.log(3) + 1e-9
+    assert (result.entropy == again.entropy).all()
+    np.testing.assert_allclose(result.probabilities.sum(1), 1)
+    assert (result.disagreement <= result.entropy + 1e-12).all()
+    assert result.disagreement.max() > 1e-4
+    assert result.entropy.max() <= np.log(3) + 1e-9
     with pytest.raises(ValueError, match="needs a network with dropout"):
         dropout_draws(UNet(2, 3, 2, 4), x)

@@ -75,9 +75,9 @@ def test_raster_and_colour_labels(tmp_path: Path) -> None:
         file.write(values[None])
     legend = legend_of([tmp_path / "l.tif"])
     assert legend.names == ("0", "3", "background")
-    found = open_labels(tmp_path / "l.tif", image(), legend).read(0, 0, 60, 80)
-    assert (found[10:20, 10:30] == 1).all()
-    assert (found[40:, :5] == -1).all()
+    result = open_labels(tmp_path / "l.tif", image(), legend).read(0, 0, 60, 80)
+    assert (result[10:20, 10:30] == 1).all()
+    assert (result[40:, :5] == -1).all()
     from PIL import Image
 
     colours = np.zeros((60, 80, 3), np.uint8)
@@ -86,8 +86,8 @@ def test_raster_and_colour_labels(tmp_path: Path) -> None:
     (tmp_path / "classes.toml").write_text('[classes]\nbuilding = "#3C1098"\nblack = "#000000"\n')
     legend = read_legend(tmp_path / "classes.toml")
     assert legend.outside == -1
-    found = open_labels(tmp_path / "m.png", image(), legend).read(20, 0, 30, 80)
-    assert [int(v) for v in (found[0, 0], found[15, 0], found[25, 0])] == [0, -1, 1]
+    result = open_labels(tmp_path / "m.png", image(), legend).read(20, 0, 30, 80)
+    assert [int(v) for v in (result[0, 0], result[15, 0], result[25, 0])] == [0, -1, 1]
 
 
 @pytest.mark.parametrize(
@@ -145,6 +145,6 @@ def test_terrain_of_a_window_is_that_of_the_whole() -> None:
     whole = layers.read(0, 0, 40, 50)
     np.testing.assert_array_equal(layers.read(7, 11, 20, 30), whole[:, 7:27, 11:41])
     np.testing.assert_array_equal(layers.read(0, 0, 10, 50), whole[:, :10])
-    found = terrain(z[0], 2.0)
-    np.testing.assert_allclose(whole[1], found.slope, rtol=1e-5)
+    result = terrain(z[0], 2.0)
+    np.testing.assert_allclose(whole[1], result.slope, rtol=1e-5)
     np.testing.assert_allclose(np.hypot(whole[2], whole[3]), 1, rtol=1e-5)

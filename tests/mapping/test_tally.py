@@ -21,14 +21,14 @@ def blocks(count: int = 6, seed: int = 0) -> list[tuple[np.ndarray, np.ndarray]]
 @pytest.mark.parametrize("threshold", [0.2, 0.3, (0.2, 0.4, 0.5)])
 def test_counts_give_the_confusion_of_the_map_at_every_threshold(threshold) -> None:
     several = blocks()
-    found = tally_of(several, NAMES, 2)
-    confusion = found.confusions(threshold)
+    result = tally_of(several, NAMES, 2)
+    confusion = result.confusions(threshold)
     for n, (truth, shares) in enumerate(several):
         hard = harden(shares / 250, np.asarray(threshold) + 1e-9 if np.ndim(threshold) else threshold + 1e-9, 2)
         for true in range(3):
             for mapped in range(3):
                 assert confusion[n, true, mapped] == ((truth == true) & (hard == mapped)).sum()
-    mine = pixel_table(found, threshold)[0]
+    mine = pixel_table(result, threshold)[0]
     truth = np.concatenate([t for t, _ in several])
     hard = np.concatenate([harden(s / 250, np.asarray(threshold) + 1e-9, 2) for _, s in several])
     scores = pixel_scores(hard, truth, 2, of=0)
@@ -50,22 +50,22 @@ def test_planted_thresholds_are_recovered_and_the_band_holds_the_true_area() -> 
         truth = np.where(quantised[:2].max(0) > planted[best], best, 2)
         flipped = rng.random(truth.shape) < 0.03
         several.append((np.where(flipped, rng.integers(0, 3, truth.shape), truth), (250 * quantised).astype(np.uint8)))
-    found = tally_of(several, NAMES, 2)
-    chosen = choose_thresholds(found)
+    result = tally_of(several, NAMES, 2)
+    chosen = choose_thresholds(result)
     for c in (0, 1):
         assert chosen.by_class[c].value == pytest.approx(planted[c], abs=0.021)
         assert chosen.by_class[c].low - 0.021 <= planted[c] <= chosen.by_class[c].high + 0.021
     true = sum((truth != 2).sum() for truth, _ in several)
-    low, high = (found.areas(level)[:2].sum() for level in (chosen.matching.high, chosen.matching.low))
+    low, high = (result.areas(level)[:2].sum() for level in (chosen.matching.high, chosen.matching.low))
     assert low - 0.03 * true <= true <= high + 0.03 * true, "the range of thresholds is a band of areas"
 
 
 def test_areas_are_corrected_for_the_errors_of_the_map() -> None:
     """A map that finds 80 % of a class and calls 5 % of the rest by it: exact in expectation, by hand."""
     confusions = np.array([[[80, 20], [45, 855]]] * 4)
-    found = adjusted_areas(confusions, [1250, 8750], 2.0, ("soil", "rest"))
-    assert found.area.tolist() == pytest.approx([2 * 1000, 2 * 9000])
-    assert found.mapped.tolist() == [2500, 17500]
+    result = adjusted_areas(confusions, [1250, 8750], 2.0, ("soil", "rest"))
+    assert result.area.tolist() == pytest.approx([2 * 1000, 2 * 9000])
+    assert result.mapped.tolist() == [2500, 17500]
     unseen = adjusted_areas(np.array([[[0, 3], [0, 7]]] * 2), [10, 90], 1.0, ("soil", "rest"))
     assert unseen.unknown == ("soil",)
     assert unseen.area.sum() == pytest.approx(100)

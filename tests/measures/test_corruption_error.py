@@ -91,8 +91,8 @@ def test_every_published_corruption_error_follows_from_the_accuracy() -> None:
     ours, theirs = table("corruptions-imagenet-kinds"), table("corruptions-imagenet-errors")
     assert set(ours) == set(theirs)
     for model, row in theirs.items():
-        found = corruption_error(errors(ours[model]), alexnet())
-        np.testing.assert_allclose(found, [row[kind] for kind in KINDS], atol=1.4)
+        result = corruption_error(errors(ours[model]), alexnet())
+        np.testing.assert_allclose(result, [row[kind] for kind in KINDS], atol=1.4)
     means = {
         model: row["mCE"].mean for model, row in published("inductive_biases/corruptions-imagenet-errors").rows.items()
     }
@@ -104,9 +104,9 @@ def test_every_published_corruption_error_follows_from_the_accuracy() -> None:
 @pytest.mark.spec("001b/A-24")
 def test_resnet_has_an_error_of_76_7_and_alexnet_of_100() -> None:
     rows = table("corruptions-adversarial-kinds")
-    found = corruption_error(errors(rows["Vanilla RN50"]), alexnet())
+    result = corruption_error(errors(rows["Vanilla RN50"]), alexnet())
     expected = [79.8, 81.6, 82.6, 74.8, 88.6, 78.0, 79.9, 77.9, 74.9, 66.2, 56.7, 71.4, 84.8, 76.9, 76.8]
-    np.testing.assert_allclose(found, expected, atol=0.051)
+    np.testing.assert_allclose(result, expected, atol=0.051)
     assert mean_corruption_error(errors(rows["Vanilla RN50"]), alexnet()) == pytest.approx(76.7, abs=0.05)
     np.testing.assert_allclose(errors(rows["Vanilla AlexNet"]), alexnet(), atol=0.07)
     np.testing.assert_array_equal(corruption_error(alexnet(), alexnet()), 100)
@@ -123,20 +123,20 @@ def test_severities_are_added_before_they_are_divided() -> None:
 @pytest.mark.spec("001b/A-23")
 def test_means_without_noise_are_the_published_ones() -> None:
     rows = table("corruptions-adversarial-kinds").values()
-    found = [mean_without(row, GROUPS) for row in rows]
-    np.testing.assert_allclose(found, [42.28, 31.98, 47.88, 35.93, 23.91, 23.13], atol=0.005)
+    result = [mean_without(row, GROUPS) for row in rows]
+    np.testing.assert_allclose(result, [42.28, 31.98, 47.88, 35.93, 23.91, 23.13], atol=0.005)
     printed = published("inductive_biases/corruptions-adversarial").rows.values()
-    np.testing.assert_allclose(found, [row["without noise"].mean for row in printed], atol=0.051)
+    np.testing.assert_allclose(result, [row["without noise"].mean for row in printed], atol=0.051)
 
 
 @pytest.mark.spec("001b/A-23")
 def test_group_means_add_up_to_the_whole() -> None:
     row = table("corruptions-adversarial-kinds")["Vanilla RN50"]
-    found = group_means(row, GROUPS)
-    assert list(found) == ["noise", "blur", "weather", "digital"]
-    assert found["noise"] == pytest.approx((29.3 + 27.0 + 23.8) / 3)
-    assert found["blur"] == pytest.approx((38.7 + 26.8 + 38.7 + 36.2) / 4)
-    whole = 3 * found["noise"] + 4 * (found["blur"] + found["weather"] + found["digital"])
+    result = group_means(row, GROUPS)
+    assert list(result) == ["noise", "blur", "weather", "digital"]
+    assert result["noise"] == pytest.approx((29.3 + 27.0 + 23.8) / 3)
+    assert result["blur"] == pytest.approx((38.7 + 26.8 + 38.7 + 36.2) / 4)
+    whole = 3 * result["noise"] + 4 * (result["blur"] + result["weather"] + result["digital"])
     assert whole / 15 == pytest.approx(39.2, abs=0.05)
 
 

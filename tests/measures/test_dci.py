@@ -75,8 +75,8 @@ def test_the_published_probe_agrees_with_the_protocol_written_out():
 @pytest.mark.parametrize("model", TRAINED)
 def test_on_trained_models_the_default_probe_scores_as_scikit_learns_boosting_does(stored, model):
     scores = dci(stored[model], stored["factors"].astype(np.int64), train=1_500, test=3_500)
-    found = [scores.part(part).value for part in PARTS]
-    assert found == pytest.approx(stored["scikit"][TRAINED.index(model)], abs=0.01)
+    result = [scores.part(part).value for part in PARTS]
+    assert result == pytest.approx(stored["scikit"][TRAINED.index(model)], abs=0.01)
     assert scores.disentanglement.settings["probe"] == "boosting"
 
 

@@ -73,13 +73,13 @@ def whole(data, split):
 def published() -> list[tuple[str, str, tuple[float | None, ...]]]:
     """O19 of the specification."""
     table = SPEC.read_text(encoding="utf-8").partition("O19 reference predictors")[2].partition("Reading:")[0]
-    found = []
+    result = []
     for row in re.findall(r"^\| (.*) \|$", table, re.MULTILINE):
         data, split, *cells = (cell.strip(" *|") for cell in row.split(" |"))
         if split in SPLITS:
             numbers = [float(cell.replace("−", "-")) if cell else None for cell in cells]
-            found.append((data, split, tuple(numbers)))
-    return found
+            result.append((data, split, tuple(numbers)))
+    return result
 
 
 def test_the_specification_has_twelve_rows_of_references() -> None:
@@ -92,9 +92,9 @@ def test_the_specification_has_twelve_rows_of_references() -> None:
 @pytest.mark.parametrize(("data", "split", "numbers"), published(), ids=str)
 def test_reference_predictors_score_as_published(data, split, numbers) -> None:
     train, test = whole(data, split)
-    said = reference_predictions(train, test)
-    assert list(said) == ["constant", "clip", "nearest"]
-    for predictions, number in zip(said.values(), numbers, strict=False):
+    message = reference_predictions(train, test)
+    assert list(message) == ["constant", "clip", "nearest"]
+    for predictions, number in zip(message.values(), numbers, strict=False):
         if number is not None:
             assert r_squared(predictions, test, variance(data)).mean() == pytest.approx(number, abs=5.1e-5)
 
@@ -127,9 +127,9 @@ OUT = {
 
 @cache
 def one_out(data):
-    found = one_ood(world_of(data), Extrapolation())
-    targets = everything(data)[found.numbers]
-    return targets, found.factor, reference_predictions(whole(data, "extrapolation")[0], targets)
+    result = one_ood(world_of(data), Extrapolation())
+    targets = everything(data)[result.numbers]
+    return targets, result.factor, reference_predictions(whole(data, "extrapolation")[0], targets)
 
 
 @pytest.mark.spec("001a/IG-07")
@@ -137,32 +137,32 @@ def one_out(data):
 @pytest.mark.spec("001a/IG-26")
 @pytest.mark.parametrize("data", OUT)
 def test_who_is_to_blame_where_one_factor_is_new(data) -> None:
-    targets, out, said = one_out(data)
+    targets, out, message = one_out(data)
     names = [factor.name for factor in world_of(data).factors]
     for which, predictor in enumerate(("constant", "clip")):
-        found = attribute(said[predictor], targets, out, variance(data))
-        told = {names[c]: score for c, score in zip(found.new, found.out_of_distribution, strict=True)}
-        assert told == pytest.approx({name: both[which] for name, both in OUT[data].items()}, abs=5.1e-4)
-    np.testing.assert_allclose(found.in_distribution, 1, atol=1e-12)  # clip is exact where the training was
-    assert sum(found.samples) == len(out)
+        result = attribute(message[predictor], targets, out, variance(data))
+        answer = {names[c]: score for c, score in zip(result.new, result.out_of_distribution, strict=True)}
+        assert answer == pytest.approx({name: both[which] for name, both in OUT[data].items()}, abs=5.1e-4)
+    np.testing.assert_allclose(result.in_distribution, 1, atol=1e-12)  # clip is exact where the training was
+    assert sum(result.samples) == len(out)
     # The table has each new factor's error in its own column and no other.
-    wrong = found.table < 1 - 1e-9
-    np.testing.assert_array_equal(wrong, np.arange(len(names)) == np.array(found.new)[:, None])
+    wrong = result.table < 1 - 1e-9
+    np.testing.assert_array_equal(wrong, np.arange(len(names)) == np.array(result.new)[:, None])
 
 
 @pytest.mark.spec("001a/IG-10")
 def test_the_clip_predictor_is_drawn_to_the_mean_as_published() -> None:
-    targets, out, said = one_out("dSprites")
+    targets, out, message = one_out("dSprites")
     mean = whole("dSprites", "extrapolation")[0].mean(0, dtype=np.float64)
     for column, ratios in ((1, [0.600, 0.429]), (3, [0.923, 0.857, 0.800, 0.750, 0.706, 0.667, 0.632])):
         rows = out == column
-        r = mean_ratio(said["clip"][rows], targets[rows], out[rows], mean)
+        r = mean_ratio(message["clip"][rows], targets[rows], out[rows], mean)
         assert np.unique(r.round(4)) == pytest.approx(sorted(ratios), abs=5.1e-4)
     np.testing.assert_allclose(mean_ratio(targets, targets, out, mean), 1)
-    np.testing.assert_allclose(mean_ratio(said["constant"], targets, out, mean), 0, atol=1e-6)
-    targets, out, said = one_out("MPI3D")
+    np.testing.assert_allclose(mean_ratio(message["constant"], targets, out, mean), 0, atol=1e-6)
+    targets, out, message = one_out("MPI3D")
     mean = whole("MPI3D", "extrapolation")[0].mean(0, dtype=np.float64)
-    r = mean_ratio(said["clip"][out == 3], targets[out == 3], out[out == 3], mean)
+    r = mean_ratio(message["clip"][out == 3], targets[out == 3], out[out == 3], mean)
     assert r == pytest.approx(np.full(len(r), 1 / 3), abs=1e-5)  # height 2
 
 
@@ -180,12 +180,12 @@ def test_similarity_is_symmetric_and_never_with_itself() -> None:
     rng = np.random.default_rng(0)
     y, out = rng.random((200, 3)), rng.integers(-1, 3, 200)
     models = {"a": [rng.normal(size=y.shape) for _ in range(3)], "b": [rng.normal(size=y.shape)], "c": [-y, 5 - 2 * y]}
-    found = prediction_similarity(models, y, out)
-    assert found.rows == found.columns == ("a", "b", "c", "truth")
-    np.testing.assert_allclose(found.values, found.values.T, equal_nan=True)
-    assert found.values[2, 3] == pytest.approx(-1)  # whatever the scale
-    assert found.values[2, 2] == pytest.approx(1)
-    assert np.isnan(found.values[[1, 3], [1, 3]]).all()  # one run alone is compared with nothing
+    result = prediction_similarity(models, y, out)
+    assert result.rows == result.columns == ("a", "b", "c", "truth")
+    np.testing.assert_allclose(result.values, result.values.T, equal_nan=True)
+    assert result.values[2, 3] == pytest.approx(-1)  # whatever the scale
+    assert result.values[2, 2] == pytest.approx(1)
+    assert np.isnan(result.values[[1, 3], [1, 3]]).all()  # one run alone is compared with nothing
 
     def rho(first, second):  # a second way: factor by factor with NumPy's own
         rows = [(first[out == c, c], second[out == c, c]) for c in range(3)]
@@ -193,9 +193,9 @@ def test_similarity_is_symmetric_and_never_with_itself() -> None:
 
     runs = models["a"]
     own = [rho(runs[i], runs[j]) for i in range(3) for j in range(3) if i != j]
-    assert found.values[0, 0] == pytest.approx(np.mean(own))
-    assert found.values[0, 1] == pytest.approx(np.mean([rho(run, models["b"][0]) for run in runs]))
-    assert found.values[0, 3] == pytest.approx(np.mean([rho(run, y) for run in runs]))
+    assert result.values[0, 0] == pytest.approx(np.mean(own))
+    assert result.values[0, 1] == pytest.approx(np.mean([rho(run, models["b"][0]) for run in runs]))
+    assert result.values[0, 3] == pytest.approx(np.mean([rho(run, y) for run in runs]))
 
 
 @pytest.mark.spec("001a/IG-11")
@@ -204,9 +204,9 @@ def test_what_is_constant_is_left_out_of_the_similarity_and_said() -> None:
     out = np.arange(40) % 2
     flat = y.copy()
     flat[:, 0] = 0.5  # as a predictor does that stops at the end of what it saw
-    found = prediction_similarity({"flat": [flat], "other": [y + 1]}, y, out)
-    assert found.values[0, 1] == pytest.approx(1)
-    assert found.notes == ("flat is constant in factor 0 where it is new, which has no ρ",)
+    result = prediction_similarity({"flat": [flat], "other": [y + 1]}, y, out)
+    assert result.values[0, 1] == pytest.approx(1)
+    assert result.notes == ("flat is constant in factor 0 where it is new, which has no ρ",)
 
 
 @pytest.mark.spec("001a/IG-12")
@@ -224,13 +224,13 @@ def test_disentanglement_goes_with_the_readout_in_a_toy_sweep() -> None:
         inputs = np.column_stack([codes, np.ones(len(codes))])
         weights = np.linalg.lstsq(inputs[train], y[train], rcond=None)[0]
         readouts.append(r_squared(inputs[~train] @ weights, y[~train], y.var(0)).mean())
-    found = correlation(scores, readouts)
-    assert found.models == 8
-    assert found.pearson > 0.63  # as published over all of its models
-    assert found.spearman > 0.67
-    assert found.spearman_p < 0.05
+    result = correlation(scores, readouts)
+    assert result.models == 8
+    assert result.pearson > 0.63  # as published over all of its models
+    assert result.spearman > 0.67
+    assert result.spearman_p < 0.05
     worse = correlation(scores, np.negative(readouts))
-    assert (worse.pearson, worse.spearman) == pytest.approx((-found.pearson, -found.spearman))
+    assert (worse.pearson, worse.spearman) == pytest.approx((-result.pearson, -result.spearman))
     with pytest.raises(Undefined, match="the same for all models"):
         correlation(scores, np.ones(8))
 

@@ -177,11 +177,11 @@ def test_anchors_average_over_random_samples_and_the_seed_decides():
 def test_neighbours_are_those_of_scikit_learn(x, monkeypatch):
     monkeypatch.setattr(neighbours, "_PRODUCT_NUMBERS", 50_000)
     monkeypatch.setattr(neighbours, "_DIRECT_NUMBERS", 50_000)
-    found = nearest_neighbours(x, 20)
-    assert found.distances == pytest.approx(by_scikit_learn(x, 20), rel=1e-6)
+    result = nearest_neighbours(x, 20)
+    assert result.distances == pytest.approx(by_scikit_learn(x, 20), rel=1e-6)
     points = np.asarray(x, dtype=np.float64).reshape(len(x), -1)
-    assert np.linalg.norm(points[found.indices] - points[:, None], axis=2) == pytest.approx(found.distances, rel=1e-6)
-    assert (found.indices != np.arange(len(x))[:, None]).all()
+    assert np.linalg.norm(points[result.indices] - points[:, None], axis=2) == pytest.approx(result.distances, rel=1e-6)
+    assert (result.indices != np.arange(len(x))[:, None]).all()
 
 
 def test_near_neighbours_in_a_wide_cloud_keep_their_digits():
@@ -190,9 +190,9 @@ def test_near_neighbours_in_a_wide_cloud_keep_their_digits():
     x = rng.normal(size=(400, 20)) * 1000
     step = rng.normal(size=(400, 20))
     step *= 1e-4 / np.linalg.norm(step, axis=1, keepdims=True)
-    found = nearest_neighbours(np.concatenate([x, x + step]), 3)
-    assert found.distances[:, 0] == pytest.approx(1e-4, rel=1e-6)
-    assert (found.indices[:400, 0] == np.arange(400, 800)).all()
+    result = nearest_neighbours(np.concatenate([x, x + step]), 3)
+    assert result.distances[:, 0] == pytest.approx(1e-4, rel=1e-6)
+    assert (result.indices[:400, 0] == np.arange(400, 800)).all()
 
 
 def test_overlooked_neighbours_are_searched_again_in_double_precision(monkeypatch):
@@ -213,10 +213,10 @@ def test_overlooked_neighbours_are_searched_again_in_double_precision(monkeypatc
 def test_duplicates_are_removed_or_rejected_by_value():
     x = cube(3, 200).astype(np.float32)
     repeated = np.concatenate([x, x[:30], x[:10]])
-    found = nearest_neighbours(repeated, 5)
-    assert found.duplicates == 40
-    assert found.rows.tolist() == list(range(200))
-    assert found.distances == pytest.approx(nearest_neighbours(x, 5).distances)
+    result = nearest_neighbours(repeated, 5)
+    assert result.duplicates == 40
+    assert result.rows.tolist() == list(range(200))
+    assert result.distances == pytest.approx(nearest_neighbours(x, 5).distances)
     assert mle(repeated, 5).duplicates == 40
     assert mle(repeated, 5).value == pytest.approx(mle(x, 5).value)
     with pytest.raises(ValueError, match="40 of 240 samples repeat"):

@@ -112,11 +112,11 @@ def test_a_polar_code_is_entangled_on_the_axes_and_not_in_polar_coordinates(cent
     """The numbers of Spec 003, O25; the centre of the circle is not told, and need not be the origin."""
     for seed in range(4, 9):
         code, factors = polar_code(10_000, seed, centre)
-        found = polar_mig(code, factors)
+        result = polar_mig(code, factors)
         assert mig(code, factors).value == pytest.approx(0.026, abs=0.007)
-        assert found.cartesian[0] == pytest.approx(0.026, abs=0.007)
-        assert found.polar[0] == pytest.approx(0.997, abs=0.001)
-        assert found.found.tolist() == [[0, 1]]
+        assert result.cartesian[0] == pytest.approx(0.026, abs=0.007)
+        assert result.polar[0] == pytest.approx(0.997, abs=0.001)
+        assert result.found.tolist() == [[0, 1]]
 
 
 @pytest.mark.spec("003/F3-047")
@@ -141,9 +141,9 @@ def test_the_polar_pair_is_found_among_others_and_a_straight_code_is_left_alone(
     angle, radius = 2 * np.pi * hue / 10, 1 + straight[2] / 9
     code = np.column_stack([straight[0], radius * np.cos(angle), straight[1], radius * np.sin(angle)])
     factors = np.column_stack([straight[0], straight[1], straight[2], hue])
-    found = polar_mig(code, factors)
-    assert found.found.tolist() == [[1, 3]]
-    assert set(found.factors[found.pairs.tolist().index([1, 3])]) == {2, 3}
+    result = polar_mig(code, factors)
+    assert result.found.tolist() == [[1, 3]]
+    assert set(result.factors[result.pairs.tolist().index([1, 3])]) == {2, 3}
     assert not polar_mig(factors, factors).found.size
 
 

@@ -78,10 +78,10 @@ def test_agrees_with_scikit_learns_neighbours():
 def test_neighbours_on_a_line_are_exact_and_first_among_equals(seed, k):
     rng = np.random.default_rng(seed)
     train, queries = rng.normal(size=(30, 2)), rng.normal(size=(10, 2))
-    found = nearest_on_each_axis(train, queries, k)
+    result = nearest_on_each_axis(train, queries, k)
     distance = np.abs(queries[:, None] - train)
     expected = np.argsort(distance, axis=1, kind="stable")[:, :k].transpose(0, 2, 1)
-    assert np.array_equal(found, expected)
+    assert np.array_equal(result, expected)
     alike = nearest_on_each_axis(np.zeros((20, 1)), np.zeros((1, 1)), k)
     assert alike.ravel().tolist() == list(range(k))
 

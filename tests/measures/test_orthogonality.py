@@ -51,10 +51,10 @@ def nearly_aligned(count: int, d: int, noise: float, seed: int) -> np.ndarray:
     ("degrees", "expected"), [(5, 0.123), (10, 0.247), (22.5, 0.552), (30, 0.732), (45, 1.082), (60, 0.732), (90, 0)]
 )
 def test_a_rotation_of_the_plane(degrees, expected):
-    found = float(distance_to_orthogonality(turn(degrees)))
+    result = float(distance_to_orthogonality(turn(degrees)))
     to_axis = min(degrees, 90 - degrees)
-    assert found == pytest.approx(2 * math.sqrt(2) * math.sin(math.radians(to_axis) / 2), abs=1e-12)
-    assert found == pytest.approx(expected, abs=5e-4)
+    assert result == pytest.approx(2 * math.sqrt(2) * math.sin(math.radians(to_axis) / 2), abs=1e-12)
+    assert result == pytest.approx(expected, abs=5e-4)
 
 
 @pytest.mark.spec("003/F3-012")
@@ -104,13 +104,13 @@ def test_each_way_to_the_matching_is_taken_and_agrees_with_the_norm():
 def test_what_must_not_change_the_distance(seed, d, outputs, scale):
     rng = np.random.default_rng(seed)
     jacobian = rng.normal(size=(d + outputs, d)) * np.linspace(1, 2, d)
-    found = orthogonality(jacobian)
+    result = orthogonality(jacobian)
     left = random_orientations(1, d + outputs, rng)[0]
     for changed in (left @ jacobian, scale * jacobian, jacobian @ signed_permutation(d, rng)):
-        if found.degenerate.any():
+        if result.degenerate.any():
             continue
-        assert orthogonality(changed).value == pytest.approx(found.value, abs=1e-6)
-    assert 0 <= found.value <= math.sqrt(2 * d - 2) + 1e-12
+        assert orthogonality(changed).value == pytest.approx(result.value, abs=1e-6)
+    assert 0 <= result.value <= math.sqrt(2 * d - 2) + 1e-12
 
 
 @given(seed=seeds, d=st.integers(1, 7))
@@ -153,11 +153,11 @@ def test_columns_of_zeros_change_nothing():
     jacobians = rng.normal(size=(30, 12, 4))
     padded = np.zeros((30, 12, 6))
     padded[:, :, [0, 2, 3, 5]] = jacobians
-    found, expected = orthogonality(padded), orthogonality(jacobians)
-    np.testing.assert_allclose(found.distance, expected.distance, atol=1e-9)
-    assert found.active.tolist() == [0, 2, 3, 5]
-    assert not found.degenerate.any()
-    np.testing.assert_allclose(found.gap(0.1), expected.gap(0.1))
+    result, expected = orthogonality(padded), orthogonality(jacobians)
+    np.testing.assert_allclose(result.distance, expected.distance, atol=1e-9)
+    assert result.active.tolist() == [0, 2, 3, 5]
+    assert not result.degenerate.any()
+    np.testing.assert_allclose(result.gap(0.1), expected.gap(0.1))
     # asked for all the same, their arbitrary directions are called so
     assert orthogonality(padded, active=range(6)).degenerate.all()
 
@@ -167,14 +167,14 @@ def test_an_active_mask_looks_at_those_latents_only():
     rng = np.random.default_rng(1)
     jacobians = rng.normal(size=(40, 9, 5))
     mask = np.array([True, False, True, True, False])
-    found = orthogonality(jacobians, active=mask)
-    np.testing.assert_allclose(found.distance, orthogonality(jacobians[:, :, mask]).distance, atol=1e-9)
-    np.testing.assert_allclose(found.distance, orthogonality(jacobians, active=[0, 2, 3]).distance)
-    assert found.samples == 40
-    assert found.distance.shape == (40,)
-    assert found.value == pytest.approx(found.distance.mean())
-    np.testing.assert_allclose(found.quantiles([0, 0.5, 1]), np.quantile(found.distance, [0, 0.5, 1]))
-    assert (found.distance > 0).all()
+    result = orthogonality(jacobians, active=mask)
+    np.testing.assert_allclose(result.distance, orthogonality(jacobians[:, :, mask]).distance, atol=1e-9)
+    np.testing.assert_allclose(result.distance, orthogonality(jacobians, active=[0, 2, 3]).distance)
+    assert result.samples == 40
+    assert result.distance.shape == (40,)
+    assert result.value == pytest.approx(result.distance.mean())
+    np.testing.assert_allclose(result.quantiles([0, 0.5, 1]), np.quantile(result.distance, [0, 0.5, 1]))
+    assert (result.distance > 0).all()
 
 
 @pytest.mark.spec("003/F3-025")
@@ -183,11 +183,11 @@ def test_orthogonal_columns_mean_distance_zero_if_they_differ_in_length(seed, d)
     rng = np.random.default_rng(seed)
     basis = random_orientations(1, d + 3, rng)[0][:, :d]
     lengths = rng.permutation(np.arange(1.0, d + 1))
-    found = orthogonality(basis * lengths)
-    assert not found.degenerate.any()
-    assert found.value == pytest.approx(0, abs=1e-9)
+    result = orthogonality(basis * lengths)
+    assert not result.degenerate.any()
+    assert result.value == pytest.approx(0, abs=1e-9)
     # each latent lies along the direction whose rank its length has
-    np.testing.assert_array_equal(found.directions[0], np.argsort(np.argsort(-lengths)))
+    np.testing.assert_array_equal(result.directions[0], np.argsort(np.argsort(-lengths)))
     if d > 1:
         bent = basis * lengths @ np.linalg.qr(np.eye(d) + 0.3 * rng.normal(size=(d, d)))[0]
         gram = bent.T @ bent
@@ -198,20 +198,20 @@ def test_orthogonal_columns_mean_distance_zero_if_they_differ_in_length(seed, d)
 @pytest.mark.spec("003/F3-025", "003/F3-017")
 def test_equal_lengths_are_flagged_and_the_gap_is_zero_all_the_same():
     basis = np.eye(6)[:, :3] @ random_orientations(1, 3, seed=4)[0]
-    found = orthogonality(np.stack([basis, basis * [1, 2, 3]]))
-    assert found.degenerate.tolist() == [True, False]
-    assert found.degenerate_share == 0.5
-    np.testing.assert_allclose(found.gap(), 0, atol=1e-12)
+    result = orthogonality(np.stack([basis, basis * [1, 2, 3]]))
+    assert result.degenerate.tolist() == [True, False]
+    assert result.degenerate_share == 0.5
+    np.testing.assert_allclose(result.gap(), 0, atol=1e-12)
 
 
 @pytest.mark.spec("003/F3-017")
 @given(seed=seeds, d=st.integers(2, 5), noise_var=st.floats(1e-3, 10))
 def test_the_gap_is_what_a_diagonal_posterior_loses(seed, d, noise_var):
     jacobians = np.random.default_rng(seed).normal(size=(4, 6, d))
-    found = orthogonality(jacobians).gap(noise_var)
-    np.testing.assert_allclose(found, [rotation_gap(j, noise_var) for j in jacobians], atol=1e-10)
-    np.testing.assert_allclose(found, orthogonality_gap(jacobians, noise_var), atol=1e-10)
-    assert (found <= orthogonality(jacobians).gap() + 1e-9).all()
+    result = orthogonality(jacobians).gap(noise_var)
+    np.testing.assert_allclose(result, [rotation_gap(j, noise_var) for j in jacobians], atol=1e-10)
+    np.testing.assert_allclose(result, orthogonality_gap(jacobians, noise_var), atol=1e-10)
+    assert (result <= orthogonality(jacobians).gap() + 1e-9).all()
 
 
 @pytest.mark.spec("003/F3-015")
@@ -231,11 +231,11 @@ def test_random_orientations_of_the_plane_are_known_exactly():
     [(3, 0.981, 0.262), (4, 1.328, 0.219), (5, 1.634, 0.193), (6, 1.913, 0.170), (8, 2.408, 0.140), (10, 2.849, 0.120)],
 )
 def test_random_orientations_in_more_dimensions(d, mean, std):
-    found = haar_distance(d, draws=4000, seed=3)
-    assert found.mean == pytest.approx(mean, abs=4 * std / math.sqrt(4000) + 5e-4)
-    assert found.std == pytest.approx(std, rel=0.06)
-    assert found.draws == 4000
-    assert found == haar_distance(d, draws=4000, seed=3)
+    result = haar_distance(d, draws=4000, seed=3)
+    assert result.mean == pytest.approx(mean, abs=4 * std / math.sqrt(4000) + 5e-4)
+    assert result.std == pytest.approx(std, rel=0.06)
+    assert result.draws == 4000
+    assert result == haar_distance(d, draws=4000, seed=3)
 
 
 @pytest.mark.spec("003/F3-016")
@@ -259,9 +259,9 @@ def test_any_decoder_can_be_brought():
 
     z = torch.randn(7, 3)
     jacobians = decoder_jacobians(decode, z)
-    found = decoder_orthogonality(decode, z, chunk=3)
+    result = decoder_orthogonality(decode, z, chunk=3)
     expected = orthogonality(jacobians)  # a tensor, with a gradient
-    np.testing.assert_allclose(found.distance, expected.distance, atol=1e-5)
+    np.testing.assert_allclose(result.distance, expected.distance, atol=1e-5)
     grams = decoder_grams(decode, z, chunk=4)
     assert not grams.requires_grad
     assert grams.dtype == torch.float64

@@ -26,9 +26,9 @@ def tied() -> np.ndarray:
 @pytest.mark.spec("001a/NS-03")
 def test_the_table_has_a_row_for_each_factor_of_each_data_set(tied) -> None:
     sets = {"sparse": tied + np.array([0.5, 0, 0]), "round": np.random.default_rng(1).normal(size=(5000, 3))}
-    found = transition_statistics(sets, NAMES)
-    assert [(row["data"], row["factor"]) for row in found.records()] == [(d, n) for d in sets for n in NAMES]
-    for row, u in zip(found.records(), [column for table in sets.values() for column in table.T], strict=True):
+    result = transition_statistics(sets, NAMES)
+    assert [(row["data"], row["factor"]) for row in result.records()] == [(d, n) for d in sets for n in NAMES]
+    for row, u in zip(result.records(), [column for table in sets.values() for column in table.T], strict=True):
         assert row["n"] == len(u)
         assert row["normal_location"] == pytest.approx(u.mean())
         assert row["normal_scale"] == pytest.approx(u.std())
@@ -48,10 +48,10 @@ def test_the_table_has_a_row_for_each_factor_of_each_data_set(tied) -> None:
             assert row["alpha"] < 0.7
         else:
             assert row["alpha"] == pytest.approx(2, abs=0.15)
-    assert found.rows[0].fit.families["generalised"].location == pytest.approx(0.5, abs=0.05)
-    assert found.rows[0].fit.density(0.5) > 1.5 * found.rows[0].fit.density(0.0), "the density is where the data is"
-    assert "3 of 6 factors are likelier to take Laplace than normal steps" in found.headline
-    assert found.to_arrow().num_rows == 6
+    assert result.rows[0].fit.families["generalised"].location == pytest.approx(0.5, abs=0.05)
+    assert result.rows[0].fit.density(0.5) > 1.5 * result.rows[0].fit.density(0.0), "the density is where the data is"
+    assert "3 of 6 factors are likelier to take Laplace than normal steps" in result.headline
+    assert result.to_arrow().num_rows == 6
 
 
 @pytest.mark.spec("001a/NS-03")
@@ -69,9 +69,9 @@ def test_whole_numbers_are_spread_over_their_pixel() -> None:
 
 @pytest.mark.spec("001a/NS-04")
 def test_dependence_is_a_rank_correlation_that_permutation_takes_away(tied) -> None:
-    found = dependence(tied, NAMES)
-    assert [(d.first, d.second) for d in found] == [("x", "y"), ("x", "area"), ("y", "area")]
-    for d, (i, j) in zip(found, [(0, 1), (0, 2), (1, 2)], strict=True):
+    result = dependence(tied, NAMES)
+    assert [(d.first, d.second) for d in result] == [("x", "y"), ("x", "area"), ("y", "area")]
+    for d, (i, j) in zip(result, [(0, 1), (0, 2), (1, 2)], strict=True):
         assert d.natural == pytest.approx(stats.spearmanr(np.abs(tied[:, i]), np.abs(tied[:, j])).statistic)
         assert d.natural > 0.2
         assert abs(d.permuted) < 4 * d.noise
@@ -80,8 +80,8 @@ def test_dependence_is_a_rank_correlation_that_permutation_takes_away(tied) -> N
     np.testing.assert_array_equal(np.sort(mixed, axis=0), np.sort(tied, axis=0))
     assert all(abs(d.natural) < 4 * d.noise for d in dependence(mixed, NAMES))
     # Signs do not count: only the sizes are tied here.
-    assert abs(stats.spearmanr(tied[:, 0], tied[:, 1]).statistic) < 4 * found[0].noise
-    assert transition_statistics(tied, NAMES).dependence == found
+    assert abs(stats.spearmanr(tied[:, 0], tied[:, 1]).statistic) < 4 * result[0].noise
+    assert transition_statistics(tied, NAMES).dependence == result
 
 
 @pytest.mark.spec("001a/NS-04")
@@ -107,28 +107,28 @@ def test_independent_steps_become_normal_and_lively_sequences_stay_sparse() -> N
     independent = {gap: steps[:, :gap].sum(1, keepdims=True) for gap in gaps}
     lively = rng.normal(size=(4000, 64)) * np.exp(1.2 * rng.normal(size=(4000, 1)))
     mixture = {gap: lively[:, :gap].sum(1, keepdims=True) for gap in gaps}
-    found = {
+    result = {
         name: [at.alpha for at in shapes_by_gap(changes, ("x",))]
         for name, changes in (("independent", independent), ("mixture", mixture))
     }
-    assert found["independent"] == sorted(found["independent"])
-    assert found["independent"][0] == pytest.approx(1, abs=0.1)
-    assert found["independent"][-1] == pytest.approx(2, abs=0.25)
-    assert max(found["mixture"]) < 1
-    assert np.ptp(found["mixture"]) < 0.1
+    assert result["independent"] == sorted(result["independent"])
+    assert result["independent"][0] == pytest.approx(1, abs=0.1)
+    assert result["independent"][-1] == pytest.approx(2, abs=0.25)
+    assert max(result["mixture"]) < 1
+    assert np.ptp(result["mixture"]) < 0.1
 
 
 @pytest.mark.spec("001a/NS-05")
 def test_shapes_over_time_are_in_the_statistics_and_in_a_figure(tied) -> None:
-    found = transition_statistics(tied, NAMES, {5: tied[:4000], 1: tied})
-    assert [(at.gap, at.factor, at.n) for at in found.gaps] == [
+    result = transition_statistics(tied, NAMES, {5: tied[:4000], 1: tied})
+    assert [(at.gap, at.factor, at.n) for at in result.gaps] == [
         (gap, name, n) for gap, n in ((1, 8000), (5, 4000)) for name in NAMES
     ]
-    lines = shape_over_gap(found.gaps).axes[0].lines
+    lines = shape_over_gap(result.gaps).axes[0].lines
     assert [line.get_label() for line in lines[:3]] == list(NAMES)
     for name, line in zip(NAMES, lines, strict=False):
         assert list(line.get_xdata()) == [1, 5]
-        assert list(line.get_ydata()) == [at.alpha for at in found.gaps if at.factor == name]
+        assert list(line.get_ydata()) == [at.alpha for at in result.gaps if at.factor == name]
 
 
 @pytest.mark.parametrize(

@@ -11,20 +11,20 @@ from polariscope.report.transition_figures import transition_histogram
 @pytest.mark.parametrize("alpha", [0.5, 1.0, 2.0])
 def test_shape_and_scale_are_found_again(alpha) -> None:
     u = gennorm.rvs(alpha, scale=3.0, size=40_000, random_state=0)
-    found = fit_transitions(u)
-    assert found.alpha == pytest.approx(alpha, rel=0.05)
-    assert found.scale == pytest.approx(3.0, rel=0.12)
-    best = max(found.log_likelihood, key=found.log_likelihood.__getitem__)
+    result = fit_transitions(u)
+    assert result.alpha == pytest.approx(alpha, rel=0.05)
+    assert result.scale == pytest.approx(3.0, rel=0.12)
+    best = max(result.log_likelihood, key=result.log_likelihood.__getitem__)
     assert best == "generalised"
-    assert found.log_likelihood["generalised"] == pytest.approx(gennorm.logpdf(u, found.alpha, 0, found.scale).sum())
-    assert found.density(u[:9]) == pytest.approx(gennorm.pdf(u[:9], found.alpha, 0, found.scale))
+    assert result.log_likelihood["generalised"] == pytest.approx(gennorm.logpdf(u, result.alpha, 0, result.scale).sum())
+    assert result.density(u[:9]) == pytest.approx(gennorm.pdf(u[:9], result.alpha, 0, result.scale))
 
 
 def test_families_are_ordered_by_their_tails() -> None:
-    found = fit_transitions(gennorm.rvs(0.5, size=20_000, random_state=1))
-    likely = found.log_likelihood
+    result = fit_transitions(gennorm.rvs(0.5, size=20_000, random_state=1))
+    likely = result.log_likelihood
     assert likely["generalised"] > likely["laplace"] > likely["normal"]
-    assert found.kurtosis > 10  # 25.2 in the limit, 3 for a normal density
+    assert result.kurtosis > 10  # 25.2 in the limit, 3 for a normal density
 
 
 def test_the_kurtosis_is_that_of_scipy_whatever_the_mean() -> None:

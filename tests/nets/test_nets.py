@@ -314,8 +314,8 @@ def test_bernoulli_is_the_cross_entropy_summed_over_pixels():
     logits, x = generator.normal(size=(5, 2, 4, 4)), generator.random((5, 2, 4, 4))
     p = 1 / (1 + np.exp(-logits))
     expected = -(x * np.log(p) + (1 - x) * np.log(1 - p)).sum((1, 2, 3))
-    found = Bernoulli().nll(torch.from_numpy(logits), torch.from_numpy(x))
-    assert found.numpy() == pytest.approx(expected, rel=1e-12)
+    result = Bernoulli().nll(torch.from_numpy(logits), torch.from_numpy(x))
+    assert result.numpy() == pytest.approx(expected, rel=1e-12)
     assert Bernoulli().expectation(torch.from_numpy(logits)).numpy() == pytest.approx(p)
 
 
@@ -331,10 +331,10 @@ def test_gaussian_is_the_squared_error_summed_over_pixels_with_its_constants(var
     generator = np.random.default_rng(0)
     mean, x = generator.normal(size=(2, 5, 1, 4, 4))
     expected = 0.5 * (np.square(x - mean).sum((1, 2, 3)) / var + 16 * np.log(2 * np.pi * var))
-    found = Gaussian(var).double().nll(torch.from_numpy(mean), torch.from_numpy(x))
-    assert found.numpy() == pytest.approx(expected, rel=1e-6)
+    result = Gaussian(var).double().nll(torch.from_numpy(mean), torch.from_numpy(x))
+    assert result.numpy() == pytest.approx(expected, rel=1e-6)
     reference = distributions.Normal(torch.from_numpy(mean), math.sqrt(var)).log_prob(torch.from_numpy(x))
-    assert found.numpy() == pytest.approx(-reference.sum((1, 2, 3)).numpy(), rel=1e-6)
+    assert result.numpy() == pytest.approx(-reference.sum((1, 2, 3)).numpy(), rel=1e-6)
 
 
 @pytest.mark.spec("002/P05")

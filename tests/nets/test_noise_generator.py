@@ -56,12 +56,12 @@ def test_a_new_generator_gives_gaussian_noise(kernel) -> None:
 def test_pixels_know_of_each_other_up_to_their_lag(kernel, reach) -> None:
     torch.manual_seed(1)
     generator = trained(kernel)
-    found = lag_correlations(generator.noise_for(torch.zeros(200, 1, 24, 24)))
-    near = {lag for lag in found if max(lag) <= reach}
-    assert max(abs(value) for lag, value in found.items() if lag not in near) < 0.015
+    result = lag_correlations(generator.noise_for(torch.zeros(200, 1, 24, 24)))
+    near = {lag for lag in result if max(lag) <= reach}
+    assert max(abs(value) for lag, value in result.items() if lag not in near) < 0.015
     if near:
-        assert min(found[lag] for lag in near) > 0.03
-        assert found[0, 1] > 0.3
+        assert min(result[lag] for lag in near) > 0.03
+        assert result[0, 1] > 0.3
 
 
 @pytest.mark.spec("001b/A-06", "001b/A-07")

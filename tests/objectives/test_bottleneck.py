@@ -351,8 +351,8 @@ def test_classes_and_numbers_are_decoded_side_by_side() -> None:
     outputs = decoder(torch.randn(50, 2).double())
     assert outputs.shape == (50, 4)
     assert ((outputs[:, 0] > 0) & (outputs[:, 0] < 1)).all(), "a bounded number"
-    told = decoder.expectation(outputs)
-    np.testing.assert_allclose(told[:, 1:].sum(1).detach(), 1)
+    answer = decoder.expectation(outputs)
+    np.testing.assert_allclose(answer[:, 1:].sum(1).detach(), 1)
     target = torch.tensor([[0.5, 2.0]]).expand(50, 2)
     assert decoder.values(target)[0].tolist() == [0.5, 0, 0, 1]
     expected = (outputs[:, 0] - 0.5).square() - outputs[:, 1:].log_softmax(1)[:, 2]
@@ -479,9 +479,9 @@ def test_a_resumed_run_has_the_bits_of_the_uninterrupted_one(tmp_path, config) -
     with pytest.raises(Killed):
         fit(state, config.objective, config.world, training, Listeners(metrics=record, checkpoint=save), config.split)
     resume(run, quiet=True)
-    expected, found = (checkpoints.read(one.checkpoint)[0] for one in (whole, run))
-    assert expected.keys() == found.keys()
-    assert all(torch.equal(value, found[name]) for name, value in expected.items())
+    expected, result = (checkpoints.read(one.checkpoint)[0] for one in (whole, run))
+    assert expected.keys() == result.keys()
+    assert all(torch.equal(value, result[name]) for name, value in expected.items())
     assert run.metrics() == whole.metrics()
 
 

@@ -175,8 +175,8 @@ def test_with_the_best_full_posterior_the_loss_is_the_likelihood(monkeypatch):
     mean_map = np.linalg.solve(W.T @ W + 0.5 * np.eye(3), W.T)
     cov = np.linalg.inv(W.T @ W / 0.5 + np.eye(3))
     model = linear_model("full", W, bias, 0.5, mean_map, -mean_map @ bias, cov)
-    found = expected_loss(FullBetaVAE(1.0), model, Batch(torch.from_numpy(x), 20), monkeypatch)
-    assert found == pytest.approx(-log_likelihood(x, W, 0.5, bias).mean(), rel=1e-10)
+    result = expected_loss(FullBetaVAE(1.0), model, Batch(torch.from_numpy(x), 20), monkeypatch)
+    assert result == pytest.approx(-log_likelihood(x, W, 0.5, bias).mean(), rel=1e-10)
 
 
 @pytest.mark.spec("002/O05", "003/F3-076")
@@ -323,8 +323,8 @@ def test_the_discriminator_finds_the_total_correlation_of_a_gaussian(rho):
         optimiser.step()
         fall.step()
     fresh = Batch(torch.randn(50_000, 2) @ root.T, 50_000)
-    found = objective(model, fresh, steps, player.module).parts["total_correlation"].item()
-    assert found == pytest.approx(expected, abs=0.03)  # the exact log-ratio itself scatters by 0.005 here
+    result = objective(model, fresh, steps, player.module).parts["total_correlation"].item()
+    assert result == pytest.approx(expected, abs=0.03)  # the exact log-ratio itself scatters by 0.005 here
 
 
 @pytest.mark.spec("002/O03", "003/F3-072")
@@ -432,8 +432,8 @@ def test_total_correlation_over_a_whole_data_set_is_that_of_the_aggregate_poster
     count, var = 3000, 0.05
     means = torch.randn(count, 2) @ torch.linalg.cholesky(covariance - var * torch.eye(2)).T
     q = Diagonal(means, torch.full_like(means, math.log(var)))
-    found = total_correlation(q.sample(), q).item() + math.log(count)
-    assert found == pytest.approx(-0.5 * math.log(1 - rho**2), abs=0.04)
+    result = total_correlation(q.sample(), q).item() + math.log(count)
+    assert result == pytest.approx(-0.5 * math.log(1 - rho**2), abs=0.04)
 
 
 def test_the_beta_tc_vae_refuses_a_posterior_whose_latents_depend_on_each_other():

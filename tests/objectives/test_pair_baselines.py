@@ -53,10 +53,10 @@ def test_the_match_is_the_divergence_of_the_posteriors_in_both_directions(withou
     model, batch = small_model(), pair()
     q = [model.encode(x) for x in (batch.x, batch.other)]
     match = (divergence(*q) + divergence(*q[::-1])).sum(1).mean() / 2
-    found = PMVAE(gamma=7.0, beta=0.5)(model, batch, 0)
-    torch.testing.assert_close(found.parts["match"], match)
+    result = PMVAE(gamma=7.0, beta=0.5)(model, batch, 0)
+    torch.testing.assert_close(result.parts["match"], match)
     without = SlowVAE(gamma=0.0, beta=0.5)(model, batch, 0).loss
-    torch.testing.assert_close(found.loss, without + 7 * match)
+    torch.testing.assert_close(result.loss, without + 7 * match)
 
 
 # Ada-GVAE and Ada-ML-VAE
@@ -83,7 +83,7 @@ def test_shared_latents_are_equal_across_the_pair_and_the_others_left_alone(kind
     decoded = []
     decode = model.decode
     model.decode = lambda z: decoded.append(z) or decode(z)
-    found = kind(beta=3.0)(model, batch, 0)
+    result = kind(beta=3.0)(model, batch, 0)
     first, second = model.encode(batch.x), model.encode(batch.other)
     same, mean = shared(first, second), kind.average(first, second)
     codes = decoded[0].chunk(2)
@@ -92,10 +92,10 @@ def test_shared_latents_are_equal_across_the_pair_and_the_others_left_alone(kind
     torch.testing.assert_close(codes[0][~same], first.mean[~same])
     torch.testing.assert_close(codes[1][~same], second.mean[~same])
     kl = [torch.where(same, mean.kl_per_variable(), q.kl_per_variable()).sum(1) for q in (first, second)]
-    torch.testing.assert_close(found.parts["kl"], torch.cat(kl).mean())
+    torch.testing.assert_close(result.parts["kl"], torch.cat(kl).mean())
     rec = model.likelihood.nll(decode(decoded[0]), torch.cat([batch.x, batch.other])).mean()
-    torch.testing.assert_close(found.loss, rec + 3 * torch.cat(kl).mean())
-    assert float(found.parts["shared"]) == pytest.approx(same.double().sum(1).mean().item())
+    torch.testing.assert_close(result.loss, rec + 3 * torch.cat(kl).mean())
+    assert float(result.parts["shared"]) == pytest.approx(same.double().sum(1).mean().item())
 
 
 @pytest.mark.spec("001a/BL-02")
@@ -191,8 +191,8 @@ def test_pcl_undoes_a_linear_mixture() -> None:
     optimiser = torch.optim.Adam([*model.parameters(), *regressor.parameters()], lr=0.03)
 
     def correlation():
-        found = np.corrcoef(model.encode(batch.x).mean.detach().numpy().T, before.numpy().T)[:2, 2:]
-        return max(abs(found[[0, 1], list(order)]).min() for order in permutations((0, 1)))
+        result = np.corrcoef(model.encode(batch.x).mean.detach().numpy().T, before.numpy().T)[:2, 2:]
+        return max(abs(result[[0, 1], list(order)]).min() for order in permutations((0, 1)))
 
     assert correlation() < 0.9
     torch.manual_seed(0)

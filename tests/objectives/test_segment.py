@@ -55,9 +55,9 @@ def test_weights_stand_inside_the_sum_over_pixels(scores: torch.Tensor) -> None:
 
 @pytest.mark.spec("000/F037")
 def test_the_rule_gives_the_published_weights() -> None:
-    found = class_weights([0.1508, 0.1008, 0.3734, 0.3749])
-    assert found == pytest.approx((0.2998, 0.4485, 0.1211, 0.1206), abs=2e-4)
-    assert sum(found) + 0.01 == pytest.approx(1)
+    result = class_weights([0.1508, 0.1008, 0.3734, 0.3749])
+    assert result == pytest.approx((0.2998, 0.4485, 0.1211, 0.1206), abs=2e-4)
+    assert sum(result) + 0.01 == pytest.approx(1)
     with pytest.raises(ValueError, match="every class needs a frequency above 0"):
         class_weights([0.5, 0.0])
 

@@ -86,8 +86,8 @@ def test_the_loss_of_a_matrix_is_the_closed_form() -> None:
 @pytest.mark.parametrize("alpha", [1.0, 1.5, 2.0])
 def test_the_steps_have_the_generalised_laplace_density(alpha: float) -> None:
     u = np.linspace(-2, 2, 9)
-    found = SlowFlow(rate=3.0, alpha=alpha).step_nll(torch.from_numpy(u)).numpy()
-    np.testing.assert_allclose(found, -log_density(u, alpha, 3.0), rtol=1e-12)
+    result = SlowFlow(rate=3.0, alpha=alpha).step_nll(torch.from_numpy(u)).numpy()
+    np.testing.assert_allclose(result, -log_density(u, alpha, 3.0), rtol=1e-12)
 
 
 def test_a_sequence_is_a_start_and_its_steps() -> None:
@@ -124,12 +124,12 @@ def test_the_optimum_is_a_signed_permutation_of_the_sources_and_with_normal_step
         world = sparse_coding(seed, dimension)
         batch = pairs(world)
         flow, _ = optimum(SlowFlow(rate=6.0), batch, seed)
-        found = np.abs(flow.layer.weight.detach().numpy() @ world.matrices[0])
-        matched = found.argmax(1)
+        result = np.abs(flow.layer.weight.detach().numpy() @ world.matrices[0])
+        matched = result.argmax(1)
         assert sorted(matched) == list(range(dimension))
-        errors += list(found[np.arange(dimension), matched] - 1)
-        found[np.arange(dimension), matched] = 0
-        assert found.max() < 0.03
+        errors += list(result[np.arange(dimension), matched] - 1)
+        result[np.arange(dimension), matched] = 0
+        assert result.max() < 0.03
         assert score(flow, world) > 0.999
         blind.append(score(optimum(SlowFlow(rate=9.0, alpha=2.0), batch, seed)[0], world))
     assert np.sqrt(np.square(errors).mean()) < 0.01
@@ -218,9 +218,9 @@ def test_a_resumed_flow_has_the_bits_of_the_uninterrupted_one(tmp_path, config) 
     with pytest.raises(Killed):
         fit(state, config.objective, config.world, training, Listeners(metrics=record, checkpoint=save), config.split)
     resume(run)
-    expected, found = (checkpoints.read(one.checkpoint)[0] for one in (whole, run))
-    assert expected.keys() == found.keys()
-    assert all(torch.equal(value, found[name]) for name, value in expected.items())
+    expected, result = (checkpoints.read(one.checkpoint)[0] for one in (whole, run))
+    assert expected.keys() == result.keys()
+    assert all(torch.equal(value, result[name]) for name, value in expected.items())
     assert run.metrics() == whole.metrics()
 
 

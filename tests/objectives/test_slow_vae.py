@@ -57,18 +57,18 @@ def without_noise(monkeypatch):
 )
 def test_the_divergence_from_a_laplace_step_is_that_of_the_spec_and_of_quadrature(mean, std, rate, kl) -> None:
     after, origin = diagonal(mean, std), diagonal(0, 1)
-    found = float(step_cross_entropy(after, origin, rate) - entropy(after))
-    assert found == pytest.approx(kl, abs=1e-8)
+    result = float(step_cross_entropy(after, origin, rate) - entropy(after))
+    assert result == pytest.approx(kl, abs=1e-8)
     q, p = stats.norm(mean, std), stats.laplace(0, 1 / rate)
     ends = (mean - 12 * std, mean + 12 * std)
     whole, _ = integrate.quad(lambda z: q.pdf(z) * (q.logpdf(z) - p.logpdf(z)), *ends, points=[0, mean], limit=200)
-    assert found == pytest.approx(whole, abs=1e-7)
+    assert result == pytest.approx(whole, abs=1e-7)
 
 
 @pytest.mark.spec("001a/SV-01")
 def test_the_smallest_divergence_from_a_laplace_step_is_the_same_for_every_rate() -> None:
     for rate in (1.0, 6.0):
-        found = optimize.minimize_scalar(
+        result = optimize.minimize_scalar(
             lambda std, rate=rate: float(
                 step_cross_entropy(diagonal(0, std), diagonal(0, 1), rate) - entropy(diagonal(0, std))
             ),
@@ -76,8 +76,8 @@ def test_the_smallest_divergence_from_a_laplace_step_is_the_same_for_every_rate(
             method="bounded",
             options={"xatol": 1e-9},
         )
-        assert found.x == pytest.approx(math.sqrt(math.pi / 2) / rate, abs=1e-6)
-        assert found.fun == pytest.approx(0.04841729, abs=1e-8)
+        assert result.x == pytest.approx(math.sqrt(math.pi / 2) / rate, abs=1e-6)
+        assert result.fun == pytest.approx(0.04841729, abs=1e-8)
     assert float(expected_distance(torch.tensor(1.0), torch.tensor(0.0))) == pytest.approx(1.16663094, abs=1e-6)
     assert float(diagonal(1, 0.5).kl()) == pytest.approx(0.81814718, abs=1e-8)
 
@@ -125,11 +125,11 @@ def test_the_loss_is_that_of_the_spec_in_both_directions(monkeypatch) -> None:
         return (step_cross_entropy(moved, origin, 6.0) - entropy(moved)).sum(1)
 
     expected = rec + 0.7 * (q0.kl() + q1.kl()) / 2 + 10 * (laplace(q0, q1) + laplace(q1, q0)) / 2
-    found = SlowVAE(beta=0.7)(model, batch, 0)
-    torch.testing.assert_close(found.loss, expected.mean())
-    torch.testing.assert_close(found.parts["transition"], (laplace(q0, q1) + laplace(q1, q0)).mean() / 2)
+    result = SlowVAE(beta=0.7)(model, batch, 0)
+    torch.testing.assert_close(result.loss, expected.mean())
+    torch.testing.assert_close(result.parts["transition"], (laplace(q0, q1) + laplace(q1, q0)).mean() / 2)
     swapped = replace(batch, x=x1, others=(x0,))
-    torch.testing.assert_close(SlowVAE(beta=0.7)(model, swapped, 0).loss, found.loss)
+    torch.testing.assert_close(SlowVAE(beta=0.7)(model, swapped, 0).loss, result.loss)
     forward = SlowVAE(directions="forward")
     assert abs(forward(model, swapped, 0).loss - forward(model, batch, 0).loss) > 1e-3
 
@@ -247,13 +247,13 @@ def test_a_sequence_is_the_sum_of_its_steps(monkeypatch) -> None:
     without_noise(monkeypatch)
     model, batch = small_model(), sequence(4)
     forward = SlowVAE(directions="forward", beta=0.5)
-    found = forward(model, batch, 0)
+    result = forward(model, batch, 0)
     frames = (batch.x, *batch.others)
     q = [model.encode(x) for x in frames]
     rec = sum(model.likelihood.nll(model.decode(p.mean), x).mean() for p, x in zip(q, frames, strict=True))
     steps = [forward(model, Batch(a, 1000, others=(b,)), 0).parts["transition"] for a, b in itertools.pairwise(frames)]
-    torch.testing.assert_close(found.loss, rec + 0.5 * q[0].kl().mean() + 10 * sum(steps))
-    torch.testing.assert_close(found.parts["entropy"], sum(entropy(p).sum(1).mean() for p in q[1:]))
+    torch.testing.assert_close(result.loss, rec + 0.5 * q[0].kl().mean() + 10 * sum(steps))
+    torch.testing.assert_close(result.parts["entropy"], sum(entropy(p).sum(1).mean() for p in q[1:]))
     pair = Batch(frames[0], 1000, others=frames[1:2])
     backward = replace(pair, x=frames[1], others=(frames[0],))
     both = SlowVAE(beta=0.5)(model, pair, 0).loss

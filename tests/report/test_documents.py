@@ -255,8 +255,8 @@ def test_a_document_of_an_earlier_version_is_read_from_what_machines_read(tmp_pa
     written.save(tmp_path)
     (tmp_path / "document.json").unlink()
     back = Findings.load(tmp_path)
-    told, now = json.loads((tmp_path / "findings.json").read_text()), json.loads(json_text(back.json()))
-    assert now == told
+    answer, now = json.loads((tmp_path / "findings.json").read_text()), json.loads(json_text(back.json()))
+    assert now == answer
     assert [type(part) for part in back.parts][-3:] == [Values, Records, Text]
     assert "undefined: there are no factors" in terminal(back)
     assert "One." in page([back])

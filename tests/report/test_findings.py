@@ -71,8 +71,8 @@ def test_plugins_find_the_document_under_its_former_name() -> None:
 
 
 def test_machines_read_values_rows_and_sentences_but_no_pictures() -> None:
-    told = document(mig=None).json()
-    assert told == {
+    answer = document(mig=None).json()
+    assert answer == {
         "title": "mine",
         "headline": "Two variables are used.",
         "examples": 10,
@@ -117,8 +117,8 @@ def test_a_picture_of_findings_without_figures_is_refused(tmp_path) -> None:
 
 def test_several_findings_in_one_folder_are_numbered(tmp_path) -> None:
     save([document("first"), document("second", 0.25)], tmp_path, "Both")
-    told = json.loads((tmp_path / "findings.json").read_text())
-    assert [(each["title"], each["measures"]["mig"]) for each in told] == [("first", 0.5), ("second", 0.25)]
+    answer = json.loads((tmp_path / "findings.json").read_text())
+    assert [(each["title"], each["measures"]["mig"]) for each in answer] == [("first", 0.5), ("second", 0.25)]
     assert sorted(load_file(tmp_path / "arrays.safetensors")) == ["1/codes", "2/codes"]
     assert {"1-bars.png", "2-bars.png"} < {file.name for file in tmp_path.iterdir()}
     assert "<title>Both</title>" in (tmp_path / "report.html").read_text(encoding="utf-8")
@@ -133,19 +133,19 @@ def test_a_folder_can_be_written_again(tmp_path) -> None:
 
 
 def test_parts_are_found_by_kind() -> None:
-    found = document()
-    assert [part.name for part in found.of(Chart)] == ["bars"]
-    assert [row["name"] for part in found.of(Records) for row in part.rows] == ["a", "b"]
+    result = document()
+    assert [part.name for part in result.of(Chart)] == ["bars"]
+    assert [row["name"] for part in result.of(Records) for row in part.rows] == ["a", "b"]
     assert Findings("mine", "Nothing.").of(Values) == []
 
 
 def test_a_notebook_shows_the_page_in_a_frame(parsed) -> None:
-    found = Findings("mine", 'A "quoted" & <b>bold</b> finding.')
-    assert repr(found) == '<Findings: A "quoted" & <b>bold</b> finding.>'
-    (frame,) = parsed(found._repr_html_()).of("iframe")
-    assert frame["srcdoc"] == page([found]), "escapes are undone once"
+    result = Findings("mine", 'A "quoted" & <b>bold</b> finding.')
+    assert repr(result) == '<Findings: A "quoted" & <b>bold</b> finding.>'
+    (frame,) = parsed(result._repr_html_()).of("iframe")
+    assert frame["srcdoc"] == page([result]), "escapes are undone once"
     inner = parsed(frame["srcdoc"])
-    assert found.headline in inner.text[""]
+    assert result.headline in inner.text[""]
     assert not inner.of("b")
 
 
@@ -208,16 +208,16 @@ def test_markdown_is_the_same_document() -> None:
 
 
 def test_a_document_without_parts_is_whole(tmp_path, parsed) -> None:
-    found = Findings("mine", "Nothing was found.")
-    assert found.json() == {
+    result = Findings("mine", "Nothing was found.")
+    assert result.json() == {
         "title": "mine", "headline": "Nothing was found.", "undefined": {}, "notes": [], "settings": {},
     }  # fmt: skip
-    shown = parsed(found.save(tmp_path).read_text(encoding="utf-8"))
+    shown = parsed(result.save(tmp_path).read_text(encoding="utf-8"))
     assert [section["id"] for section in shown.of("section")] == ["again"]
     assert "Nothing was found." in shown.text[""]
     assert sorted(file.name for file in tmp_path.iterdir()) == ["document.json", "findings.json", "report.html"]
-    assert markdown(found) == "# mine\n\nNothing was found.\n"
-    assert told(found).startswith("Nothing was found.")
+    assert markdown(result) == "# mine\n\nNothing was found.\n"
+    assert told(result).startswith("Nothing was found.")
 
 
 def test_no_findings_make_no_page(tmp_path) -> None:

@@ -37,8 +37,8 @@ def test_logarithmic_axes_have_plain_numbers(kind):
 
 
 def test_a_picture_file_has_plain_numbers_too(tmp_path):
-    found = Findings("m", "One.", [Chart(name="a", title="A", draw=drawn)])
-    path = found.save(tmp_path / "a.svg")
+    result = Findings("m", "One.", [Chart(name="a", title="A", draw=drawn)])
+    path = result.save(tmp_path / "a.svg")
     assert "mathdefault" not in path.read_text(encoding="utf-8")
 
 
@@ -46,8 +46,8 @@ def test_a_picture_file_has_plain_numbers_too(tmp_path):
 def test_truth_values_are_words_everywhere(value, capsys):
     from polariscope.report.terminal import show
 
-    found = Findings("m", "One.", [table([{"collapsed": value}, {"collapsed": not value}])], settings={"once": True})
-    for text in (page([found]), markdown(found), (show(found), capsys.readouterr().out)[1]):
+    result = Findings("m", "One.", [table([{"collapsed": value}, {"collapsed": not value}])], settings={"once": True})
+    for text in (page([result]), markdown(result), (show(result), capsys.readouterr().out)[1]):
         assert re.search(r"\byes\b", text)
         assert re.search(r"\bno\b", text)
         assert not re.search(r"\b(True|False)\b", text)
@@ -57,13 +57,13 @@ def test_narrow_neighbours_share_a_row():
     few, many = [{"a": "x", "b": "y"}], [{f"column {n}": "a few letters" for n in range(12)}]
     chart = Chart(name="c", title="C", draw=lambda: drawn(width=3.5))
     values = Values(name="v", title="V", entries=[Value("x", "X", 1.0)])
-    found = Findings("m", "", [table(few, "one"), chart, table(many, "wide"), values])
-    classes = dict(re.findall(r'<section id="(\w+)"(?: class="(\w+)")?>', page([found])))
+    result = Findings("m", "", [table(few, "one"), chart, table(many, "wide"), values])
+    classes = dict(re.findall(r'<section id="(\w+)"(?: class="(\w+)")?>', page([result])))
     assert classes == {"one": "half", "c": "half", "wide": "", "v": "narrow", "again": ""}
     three = Findings("m", "", [table(few, name) for name in ("a", "b", "c")])
     classes = dict(re.findall(r'<section id="(\w+)"(?: class="(\w+)")?>', page([three])))
     assert classes == {"a": "half", "b": "half", "c": "narrow", "again": ""}
-    beside = page([found, found])
+    beside = page([result, result])
     assert 'class="half"' not in beside, "of several findings each has its column"
 
 

@@ -129,8 +129,8 @@ def test_numbers_are_the_examinations(single, found, made_metrics, parsed):
     assert f"{found.variables[0].mean_var:.3f}" in shown.text["variables"]
     assert "undefined: there is no variable of the type asked for" in shown.text["measures"]
     assert found.notes[0] in shown.text[""]
-    said = "10 latent variables on 2,000 examples: 3 active, 1 switching, 6 passive"
-    assert f"{said}; trained on the world “sprites” for 3,000 steps." in shown.text[""]
+    message = "10 latent variables on 2,000 examples: 3 active, 1 switching, 6 passive"
+    assert f"{message}; trained on the world “sprites” for 3,000 steps." in shown.text[""]
 
 
 def test_the_last_held_out_evaluation_counts():
@@ -202,8 +202,8 @@ def test_names_are_words_not_markup(found, made_settings, parsed):
         values=[Value("x", evil, None, None, evil, evil), *found.values],
         notes=[evil],
     ).findings(evil, {**made_settings(), "note": evil}, [(1, "train", evil, 1.0)], {evil: evil})
-    said = [Text(name="said", title=evil, hint=evil, lines=[evil])]
-    text = page([replace(poisoned, headline=evil, parts=[*poisoned.parts, *said])], evil)
+    message = [Text(name="said", title=evil, hint=evil, lines=[evil])]
+    text = page([replace(poisoned, headline=evil, parts=[*poisoned.parts, *message])], evil)
     assert "<script" not in text
     assert_quiet(text, parsed)
     shown = parsed(text)
@@ -329,11 +329,11 @@ def test_the_diagnosis_of_kernels(parsed):
     data = Examples(x, (x[:, 0] > 0).long())
     diagnosis = diagnose(net, turned, data, data, modes=3)
     findings = diagnosis.findings("Kernels of mine", {"alpha": 1.0}, ["left", "right"])
-    told = findings.json()
-    assert [row["name"] for row in told["kernels"]] == [view.name for view in diagnosis.views]
-    assert told["kernels"][1]["error"] == diagnosis.view("final").error
-    assert told["change"]["cka"] == diagnosis.change.cka
-    assert told["classes"] == ["left", "right"]
+    answer = findings.json()
+    assert [row["name"] for row in answer["kernels"]] == [view.name for view in diagnosis.views]
+    assert answer["kernels"][1]["error"] == diagnosis.view("final").error
+    assert answer["change"]["cka"] == diagnosis.change.cka
+    assert answer["classes"] == ["left", "right"]
     assert findings.arrays["scatter/final"].shape == (60, 2)
     text = page([findings])
     assert_quiet(text, parsed)
@@ -354,16 +354,16 @@ def reading(latents, gap, seed, explained=0.7):
 
 def test_the_search_for_a_dimension(parsed):
     def seed(number, answer, explained=0.7):
-        found = search_dimension(lambda n: reading(n, 2.0 * max(n - answer, 0), number, explained), 4)
-        return StableDimension((found,), stable=True)
+        result = search_dimension(lambda n: reading(n, 2.0 * max(n - answer, 0), number, explained), 4)
+        return StableDimension((result,), stable=True)
 
     findings = dimension_findings([seed(0, 5), seed(1, 7)], "sprites", 4)
     assert findings.headline == "5 and 7 latents over 2 seeds; mean 6.0."
-    told = findings.json()
-    assert told["answers"] == [5, 7]
-    assert told["table"][0]["n"] == "6.0 ± 1.4"
-    visited = [n for search in told["searches"] for n in search["visited"]]
-    assert [row["latents"] for row in told["readings"]] == visited
+    reported = findings.json()
+    assert reported["answers"] == [5, 7]
+    assert reported["table"][0]["n"] == "6.0 ± 1.4"
+    visited = [n for search in reported["searches"] for n in search["visited"]]
+    assert [row["latents"] for row in reported["readings"]] == visited
     shown = parsed(page([findings]))
     assert [a["id"] for a in shown.of("section")] == ["table", "readings", "dimension", "again"]
     assert "6.0 ± 1.4" in shown.text["table"]
@@ -389,8 +389,8 @@ def test_the_search_for_a_dimension(parsed):
     ],
 )
 def test_the_headline_of_a_dimension_is_as_strong_as_the_search(answer, attempts, stable, said):
-    found = search_dimension(lambda n: reading(n, 2.0 * max(n - answer, 0), 0), 4, cap=16)
-    assert dimension_findings([StableDimension((found,) * attempts, stable)], "sprites", 4).headline == said
+    result = search_dimension(lambda n: reading(n, 2.0 * max(n - answer, 0), 0), 4, cap=16)
+    assert dimension_findings([StableDimension((result,) * attempts, stable)], "sprites", 4).headline == said
 
 
 class Squares(Study):

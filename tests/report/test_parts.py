@@ -52,41 +52,41 @@ def shown_everywhere(part: Part) -> tuple[str, str, str, dict]:
 
 
 def test_a_part_that_defines_nothing_is_shown_by_its_title_and_hint(parsed) -> None:
-    html, printed, text, told = shown_everywhere(Bare(name="bare", title="A bare part", hint="Nothing to see."))
+    html, printed, text, answer = shown_everywhere(Bare(name="bare", title="A bare part", hint="Nothing to see."))
     assert "A bare part" in parsed(html).text["bare"]
     assert "Nothing to see." in parsed(html).text["bare"]
     assert "Not available" not in html
     assert printed.splitlines()[:2] == ["A bare part", "  Nothing to see."]
     assert "## A bare part\n\nNothing to see.\n" in text
-    assert "bare" not in told
+    assert "bare" not in answer
 
 
 def test_a_part_that_defines_html_alone_is_on_the_page(parsed) -> None:
-    html, printed, text, told = shown_everywhere(Drawn(name="drawn", title="Drawn"))
+    html, printed, text, answer = shown_everywhere(Drawn(name="drawn", title="Drawn"))
     (own,) = [attributes for attributes in parsed(html).of("p") if attributes.get("class") == "drawn"]
     assert own["id"] == "s0-drawn-p"
     assert "of mine" in parsed(html).text["drawn"]
     assert printed.startswith("Drawn\n")
     assert "## Drawn" in text
-    assert "drawn" not in told
+    assert "drawn" not in answer
 
 
 def test_a_part_that_defines_text_alone_is_everywhere_and_escaped(parsed) -> None:
     part = Worded(name="words", title="Words", hint="Two lines.")
-    html, printed, text, told = shown_everywhere(part)
+    html, printed, text, answer = shown_everywhere(part)
     assert part.words in parsed(html).text["words"]
     assert not parsed(html).of("b")
     assert printed.splitlines()[:3] == ["Words", "  one <b>bold</b> line", "  and | another"]
     assert "Two lines.\n\n    one <b>bold</b> line\n    and | another\n" in text, "a block of code runs nothing"
-    assert told["words"] == part.words.splitlines()
+    assert answer["words"] == part.words.splitlines()
 
 
 def test_a_part_that_defines_what_machines_read_alone_is_everywhere(parsed) -> None:
-    html, printed, text, told = shown_everywhere(Counted(name="count", title="Count"))
+    html, printed, text, answer = shown_everywhere(Counted(name="count", title="Count"))
     assert '"count": 3' in parsed(html).text["count"]
     assert '   "count": 3' in printed
     assert '     "count": 3' in text
-    assert told["count"] == {"count": 3}
+    assert answer["count"] == {"count": 3}
 
 
 def test_parts_of_a_plug_in_stand_side_by_side_and_a_missing_one_is_said(parsed) -> None:

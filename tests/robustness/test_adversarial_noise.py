@@ -44,16 +44,16 @@ def test_the_worst_noise_on_a_brightness_is_a_shift() -> None:
 def test_every_seed_has_a_new_generator_and_keeps_its_most_harmful_norm() -> None:
     """So small a norm teaches nothing in so few steps; the ladder's other rung does."""
     attack = NoiseAttack((1e-4, 4.0), steps=60, batch_size=8, learning_rate=1e-2, depth=2)
-    found = generator_distances(bright, GREY, DARK, attack, seeds=(0, 1, 2), on=Examples(GREY[:8], DARK[:8]))
-    assert [noise.norm for noise in found.noises] == [4.0] * 3
-    assert found.mean == pytest.approx(4.2, rel=0.02)
-    assert found.sd == pytest.approx(np.std([one.median for one in found.distances], ddof=1))
-    first, second, third = (n.generator.in_a_row() for n in found.noises)
+    result = generator_distances(bright, GREY, DARK, attack, seeds=(0, 1, 2), on=Examples(GREY[:8], DARK[:8]))
+    assert [noise.norm for noise in result.noises] == [4.0] * 3
+    assert result.mean == pytest.approx(4.2, rel=0.02)
+    assert result.sd == pytest.approx(np.std([one.median for one in result.distances], ddof=1))
+    first, second, third = (n.generator.in_a_row() for n in result.noises)
     assert not torch.equal(first, second)
     assert not torch.equal(second, third)
-    assert all(len(one.distances) == 8 for one in found.distances)
-    assert "norm of 4.2" in found.findings().headline
-    assert "out of reach" in page([found.findings()])
+    assert all(len(one.distances) == 8 for one in result.distances)
+    assert "norm of 4.2" in result.findings().headline
+    assert "out of reach" in page([result.findings()])
     with pytest.raises(ValueError, match="at least 2 different seeds"):
         generator_distances(bright, GREY, DARK, attack, seeds=(1, 1))
 
@@ -62,21 +62,21 @@ def test_every_seed_has_a_new_generator_and_keeps_its_most_harmful_norm() -> Non
 def test_without_seeds_there_are_four_generators() -> None:
     """As published: the figure is over four of them, each measured with noise of its own seed."""
     attack = NoiseAttack((4.0,), steps=1, batch_size=4, depth=1)
-    found = generator_distances(bright, GREY[:4], DARK[:4], attack)
-    assert [noise.seed for noise in found.noises] == [0, 1, 2, 3]
-    assert [one.seed for one in found.distances] == [0, 1, 2, 3]
-    assert len({tuple(noise.generator.in_a_row().tolist()) for noise in found.noises}) == 4
-    assert [row["seed"] for row in found.findings().json()["generators"]] == [0, 1, 2, 3]
-    assert "4 new generators" in found.findings().headline
+    result = generator_distances(bright, GREY[:4], DARK[:4], attack)
+    assert [noise.seed for noise in result.noises] == [0, 1, 2, 3]
+    assert [one.seed for one in result.distances] == [0, 1, 2, 3]
+    assert len({tuple(noise.generator.in_a_row().tolist()) for noise in result.noises}) == 4
+    assert [row["seed"] for row in result.findings().json()["generators"]] == [0, 1, 2, 3]
+    assert "4 new generators" in result.findings().headline
 
 
 def test_generators_that_reach_nobody_are_told_as_such() -> None:
     """A network of one answer: nothing misleads it, and JSON has no infinity."""
     attack = NoiseAttack((1.0,), steps=1, batch_size=4, depth=1)
-    found = generator_distances(lambda x: x.mean((1, 2, 3)) - 2, GREY[:4], DARK[:4], attack, seeds=(0, 1))
-    assert (found.mean, found.sd) == (math.inf, math.inf)
-    told = json.dumps(found.findings().json(), allow_nan=False)
-    assert "at no norm" in told
+    result = generator_distances(lambda x: x.mean((1, 2, 3)) - 2, GREY[:4], DARK[:4], attack, seeds=(0, 1))
+    assert (result.mean, result.sd) == (math.inf, math.inf)
+    answer = json.dumps(result.findings().json(), allow_nan=False)
+    assert "at no norm" in answer
 
 
 def test_the_network_stays_as_it_is_and_the_seed_decides() -> None:
@@ -99,15 +99,15 @@ def test_what_was_learned_can_be_looked_at() -> None:
     torch.manual_seed(0)
     generator = NoiseGenerator(3, kernel=3)
     generator.layers[-1].bias.data = torch.tensor([5.0, 0.0, 0.0])
-    found = noise_density(generator, draws=20_000)
-    assert (found.density * np.diff(found.edges)).sum(1) == pytest.approx([1, 1, 1], abs=1e-9)
-    middles = (found.edges[1:] + found.edges[:-1]) / 2
-    assert (found.density * np.diff(found.edges)) @ middles == pytest.approx([5, 0, 0], abs=0.1)
-    assert found.sd == pytest.approx(np.ones(3), abs=0.05)
+    result = noise_density(generator, draws=20_000)
+    assert (result.density * np.diff(result.edges)).sum(1) == pytest.approx([1, 1, 1], abs=1e-9)
+    middles = (result.edges[1:] + result.edges[:-1]) / 2
+    assert (result.density * np.diff(result.edges)) @ middles == pytest.approx([5, 0, 0], abs=0.1)
+    assert result.sd == pytest.approx(np.ones(3), abs=0.05)
     noise = learn_noise(lambda x: x.mean((2, 3)), torch.rand(8, 3, 6, 6), torch.arange(8) % 3, 1.0,
                         NoiseAttack((1.0,), kernel=3, steps=2, batch_size=4))  # fmt: skip
-    told = noise.findings(size=9)
-    (chart,) = told.of(Chart)
+    answer = noise.findings(size=9)
+    (chart,) = answer.of(Chart)
     assert len(chart.draw().axes[0].patches) == 3
-    assert "Density of a pixel" in page([told])
-    assert told.of(Pictures)[0].strips[0].images.shape == (1, 8, 3, 9, 9)
+    assert "Density of a pixel" in page([answer])
+    assert answer.of(Pictures)[0].strips[0].images.shape == (1, 8, 3, 9, 9)

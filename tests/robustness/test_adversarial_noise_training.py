@@ -197,12 +197,12 @@ def test_a_generator_that_learns_alone_finds_the_worst_noise() -> None:
     """On a brightness the worst noise is a shift: 1.2 is enough to make it of 64 pixels, and Gaussian noise is not."""
     objective = AdversarialNoiseTraining(norm=1.3, alone=60, refresh=1, generator_learning_rate=1e-2)
     training = TrainingConfig(60, 8, evaluate_every=0, log_every=1)
-    told: list[float] = []
-    listeners = Listeners(metrics=lambda event: told.append(event.terms["error"]))
+    answer: list[float] = []
+    listeners = Listeners(metrics=lambda event: answer.append(event.terms["error"]))
     world = Examples(np.full((32, 1, 8, 8), 0.4, np.float32), np.zeros((32, 1), int), (2,))
     fit(build_state(Looking(), objective, training, BRIEF), objective, world, training, listeners)
-    assert told[0] == 0
-    assert told[-1] == 1
+    assert answer[0] == 0
+    assert answer[-1] == 1
 
 
 @pytest.mark.spec("001b/A-14")

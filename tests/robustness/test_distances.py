@@ -44,9 +44,9 @@ def test_zero_infinity_median_and_thresholds_by_hand() -> None:
     right, wrong = torch.tensor([[0.7, 0.2]]), torch.tensor([[0.2, 0.7]])
     model = nn.Linear(2, 2, bias=False)
     model.weight.data.copy_(torch.eye(2))
-    found = PGD(5)(model, torch.cat([right, wrong]), [0, 0], norm="l2").distances
-    assert found[1] == 0.0, "misclassified without an attack"
-    assert found[0] > 0.35
+    outcome = PGD(5)(model, torch.cat([right, wrong]), [0, 0], norm="l2").distances
+    assert outcome[1] == 0.0, "misclassified without an attack"
+    assert outcome[0] > 0.35
     constant = lambda x: torch.eye(2)[:1].expand(len(x), 2) + 0 * x.sum()  # noqa: E731
     assert PGD(5)(constant, right, [0], norm="l2").distances[0] == INF, "no adversarial was found"
 
@@ -78,10 +78,10 @@ def test_identities_of_the_accuracy_distortion_curve(distances: np.ndarray) -> N
 @pytest.mark.spec("001b/B-32")
 @given(DISTANCES, st.integers(1, 12))
 def test_a_distribution_counts_every_image_once(distances: np.ndarray, bins: int) -> None:
-    found = distribution(distances, bins)
-    assert found.total == len(distances)
-    assert (found.zero, found.infinite) == ((distances == 0).sum(), np.isinf(distances).sum())
-    for low, high, count in zip(found.edges[:-1], found.edges[1:], found.counts, strict=True):
+    result = distribution(distances, bins)
+    assert result.total == len(distances)
+    assert (result.zero, result.infinite) == ((distances == 0).sum(), np.isinf(distances).sum())
+    for low, high, count in zip(result.edges[:-1], result.edges[1:], result.counts, strict=True):
         assert count == ((distances > low) & (distances <= high)).sum()
 
 
@@ -198,9 +198,9 @@ def test_a_binarised_network_has_one_half_on_black_and_white_images() -> None:
     x = near_binary()
     model = BinarisedNetwork(Affine(24))
     y = model(x).argmax(1)
-    found = Binarised(FastGradient())(model, x, y, norm="linf")
-    np.testing.assert_allclose(found.distances, 0.5, atol=1e-6)
-    assert found.median == pytest.approx(0.5, abs=1e-6)
+    result = Binarised(FastGradient())(model, x, y, norm="linf")
+    np.testing.assert_allclose(result.distances, 0.5, atol=1e-6)
+    assert result.median == pytest.approx(0.5, abs=1e-6)
 
 
 def exact(model: Affine, x: torch.Tensor, norm: str) -> np.ndarray:
@@ -215,10 +215,10 @@ def exact(model: Affine, x: torch.Tensor, norm: str) -> np.ndarray:
 def test_bim_with_a_search_for_epsilon_finds_the_distance_of_a_plane(norm: str) -> None:
     model = Affine(24)
     x = 0.5 + 0.1 * (torch.rand(12, 24, generator=torch.Generator().manual_seed(4)) - 0.5)
-    found = PGD(20, random_start=False)(model, x, model(x).argmax(1), norm=norm).distances
+    result = PGD(20, random_start=False)(model, x, model(x).argmax(1), norm=norm).distances
     truth = exact(model, x, norm)
-    assert (found >= truth * (1 - 1e-4) - 1e-6).all()
-    np.testing.assert_allclose(found, truth, rtol=0.01)
+    assert (result >= truth * (1 - 1e-4) - 1e-6).all()
+    np.testing.assert_allclose(result, truth, rtol=0.01)
 
 
 @pytest.mark.spec("001b/A-27")

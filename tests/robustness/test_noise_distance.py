@@ -19,11 +19,11 @@ def test_a_linear_classifier_follows_its_closed_form() -> None:
     torch.manual_seed(0)
     w = nn.functional.normalize(torch.randn(N), dim=0)
     distance, x = 0.02, torch.full((4000, N), 0.5)  # near enough that nothing is clipped where it is looked at
-    found = noise_distances(lambda at: (at - 0.5) @ w + distance, x, torch.ones(len(x), dtype=torch.int64))
+    result = noise_distances(lambda at: (at - 0.5) @ w + distance, x, torch.ones(len(x), dtype=torch.int64))
     for share in (0.1, 0.25, 0.4):
         t = distance * math.sqrt(N) / -normal.ppf(share)
-        assert (found.distances <= t).mean() == pytest.approx(share, abs=0.03)
-    assert found.distances.min() > distance, "nothing is nearer than the boundary"
+        assert (result.distances <= t).mean() == pytest.approx(share, abs=0.03)
+    assert result.distances.min() > distance, "nothing is nearer than the boundary"
 
 
 @pytest.mark.spec("001b/A-18")
@@ -31,16 +31,16 @@ def test_a_single_pixel_decides() -> None:
     """Half of the directions move it the wrong way, and mislead at no length."""
     x = np.full((200, N), 0.5, np.float32)
     x[150:, 0] = 0.9  # told wrongly without noise
-    found = noise_distances(lambda at: at[:, 0] - 0.6, x, np.zeros(200, int), seed=3)
-    assert (found.distances[150:] == 0).all()
-    reached = np.isfinite(found.distances[:150])
+    result = noise_distances(lambda at: at[:, 0] - 0.6, x, np.zeros(200, int), seed=3)
+    assert (result.distances[150:] == 0).all()
+    reached = np.isfinite(result.distances[:150])
     assert reached.mean() == pytest.approx(0.5, abs=0.15)
-    assert (found.distances[:150][reached] >= 0.1 - 1e-6).all()
-    assert found.wrong == 0.25
+    assert (result.distances[:150][reached] >= 0.1 - 1e-6).all()
+    assert result.wrong == 0.25
     again = noise_distances(lambda at: at[:, 0] - 0.6, x, np.zeros(200, int), seed=3, batch_size=7)
-    assert again.distances == pytest.approx(found.distances, rel=1e-6)
+    assert again.distances == pytest.approx(result.distances, rel=1e-6)
     other = noise_distances(lambda at: at[:, 0] - 0.6, x, np.zeros(200, int), seed=4)
-    assert not np.array_equal(found.distances, other.distances)
+    assert not np.array_equal(result.distances, other.distances)
 
 
 @pytest.mark.spec("001b/A-18")
@@ -50,9 +50,9 @@ def test_a_median_may_be_infinite_and_says_so() -> None:
     never = noise_distances(lambda at: at.mean((1, 2, 3)) - 0.55, x, y)
     assert never.median == math.inf
     assert never.unreachable == 1
-    told = never.findings()
-    assert told.json()["noise_distance"]["epsilon_star"] is None
-    assert "correctly at any length" in told.json()["undefined"]["epsilon_star"]
+    answer = never.findings()
+    assert answer.json()["noise_distance"]["epsilon_star"] is None
+    assert "correctly at any length" in answer.json()["undefined"]["epsilon_star"]
     reached = noise_distances(lambda at: at.mean((1, 2, 3)) - 0.45, x, y)
     assert math.isfinite(reached.median)
     assert reached.findings().json()["noise_distance"]["epsilon_star"] == reached.median
@@ -67,8 +67,8 @@ def test_the_search_goes_far_enough_for_large_images() -> None:
         """Told by how far an image is from where it was."""
         return (at - x[: len(at)]).flatten(1).norm(dim=1) - 135.0
 
-    found = noise_distances(far, x, torch.zeros(4, dtype=torch.int64))
-    assert found.distances == pytest.approx([135] * 4, rel=1e-4)
+    result = noise_distances(far, x, torch.zeros(4, dtype=torch.int64))
+    assert result.distances == pytest.approx([135] * 4, rel=1e-4)
 
 
 @pytest.mark.spec("001b/A-05")

@@ -53,17 +53,17 @@ def test_exactly_half_of_a_batch_is_noisy() -> None:
 def test_the_noise_has_its_clipped_size() -> None:
     torch.manual_seed(0)
     x = torch.tensor([0.0, 0.25, 0.5, 1.0]).expand(40_000, 4)
-    found = (with_noise(x, "gaussian", (0.5,)) - x).square().mean(0)
-    assert found.numpy() == pytest.approx(clipped_moment([0, 0.25, 0.5, 1], 0.5), rel=0.03)
+    result = (with_noise(x, "gaussian", (0.5,)) - x).square().mean(0)
+    assert result.numpy() == pytest.approx(clipped_moment([0, 0.25, 0.5, 1], 0.5), rel=0.03)
 
 
 @pytest.mark.spec("001b/A-02")
 def test_every_image_draws_its_own_standard_deviation() -> None:
     torch.manual_seed(0)
     sds = torch.tensor([0.01, 0.02, 0.04])
-    found = (with_noise(torch.full((3000, 1, 12, 12), 0.5), "gaussian", sds.tolist()) - 0.5).flatten(1).std(1)
-    nearest = (found[:, None] / sds).log().abs().argmin(1)
-    assert ((found / sds[nearest]) - 1).abs().max() < 0.3, "each image has one of them throughout"
+    result = (with_noise(torch.full((3000, 1, 12, 12), 0.5), "gaussian", sds.tolist()) - 0.5).flatten(1).std(1)
+    nearest = (result[:, None] / sds).log().abs().argmin(1)
+    assert ((result / sds[nearest]) - 1).abs().max() < 0.3, "each image has one of them throughout"
     # 1000 each, with a standard deviation of 26
     assert torch.bincount(nearest, minlength=3).tolist() == pytest.approx([1000] * 3, abs=130)
     network, given = Looking(), batch(20, 1, 4, 4)
@@ -76,9 +76,9 @@ def test_speckle_is_proportional_to_the_pixel() -> None:
     torch.manual_seed(0)
     pixels = torch.tensor([0.0, 0.1, 0.2, 0.4])
     x = pixels.expand(40_000, 4)
-    found = (with_noise(x, "speckle", (0.2,)) - x).square().mean(0)
-    assert found[0] == 0, "none on black"
-    assert found.numpy() == pytest.approx((0.2 * pixels).square().numpy(), rel=0.04)
+    result = (with_noise(x, "speckle", (0.2,)) - x).square().mean(0)
+    assert result[0] == 0, "none on black"
+    assert result.numpy() == pytest.approx((0.2 * pixels).square().numpy(), rel=0.04)
     network, given = Looking(), batch(20, 1, 4, 4)
     NoiseTraining("speckle")(network, given, 0)
     assert changed(network, given).sum() == 10

@@ -43,8 +43,8 @@ def test_synthesis_with_a_gaussian_likelihood_rejects_what_a_plain_classifier_is
     assert odd.reached.all()
     others = {"noise": noise, "distal": odd.images, "mnist-c": Examples(corrupted, labels.repeat(2))}
     models = {"synthetic": synthetic, "plain": plain}
-    found = {name: rejection(model, held, labels, others) for name, model in models.items()}
-    own, other = found["synthetic"], found["plain"]
+    outcome = {name: rejection(model, held, labels, others) for name, model in models.items()}
+    own, other = outcome["synthetic"], outcome["plain"]
     assert own.kinds == ("probability", "evidence")
     assert other.kinds == ("probability",)
     for images in ("noise", "mnist-c"):
@@ -52,7 +52,7 @@ def test_synthesis_with_a_gaussian_likelihood_rejects_what_a_plain_classifier_is
         assert own.auroc(images, "evidence") > other.auroc(images) + 0.02
     assert own.auroc("distal", "evidence") > 0.99, "what the plain classifier is sure of, no class explains"
     assert other.auroc("distal") < 0.6
-    for result in found.values():
+    for result in outcome.values():
         coverage, risk = result.risk()
         assert coverage[-1] == 1.0
         assert len(risk) == 600, "clean and corrupted images have classes, noise has none"
@@ -67,9 +67,9 @@ def test_synthesis_with_a_gaussian_likelihood_rejects_what_a_plain_classifier_is
 def test_auroc_and_risk_by_hand() -> None:
     scores = {1.0: [[5.0, 0.0]], 0.5: [[1.0, 0.0]], 0.0: [[0.0, 0.1]]}
     model = lambda x: torch.cat([torch.tensor(scores[float(v)]) for v in x[:, 0]])  # noqa: E731
-    found = rejection(model, torch.tensor([[1.0], [0.5]]), [0, 1], {"odd": torch.tensor([[0.5], [0.0]])})
-    assert found.auroc("odd") == 0.875, "of four pairs three are in order and one is a tie"
-    coverage, risk = found.risk()
+    result = rejection(model, torch.tensor([[1.0], [0.5]]), [0, 1], {"odd": torch.tensor([[0.5], [0.0]])})
+    assert result.auroc("odd") == 0.875, "of four pairs three are in order and one is a tie"
+    coverage, risk = result.risk()
     assert coverage.tolist() == [0.5, 1.0]
     assert risk.tolist() == [0.0, 0.5]
     with pytest.raises(ValueError, match="for each image"):

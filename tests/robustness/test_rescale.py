@@ -35,15 +35,15 @@ def test_the_norm_is_exact_up_to_the_whole_room(seed: int, norm: float, scale: f
     x[1] = x[1].round()  # black and white, half of whose pixels cannot move
     delta = torch.randn(x.shape, generator=generator, dtype=torch.float64)
     room = torch.where(delta >= 0, 1 - x, x).flatten(1).norm(dim=1)
-    found = rescaled(x, delta, norm)
-    assert found.min() >= 0
-    assert found.max() <= 1
-    assert (found - x).flatten(1).norm(dim=1) == pytest.approx(room.clamp(max=norm), abs=1e-6)
-    assert rescaled(x, scale * delta, norm) == pytest.approx(found, abs=1e-9), "the length of the noise does not count"
+    result = rescaled(x, delta, norm)
+    assert result.min() >= 0
+    assert result.max() <= 1
+    assert (result - x).flatten(1).norm(dim=1) == pytest.approx(room.clamp(max=norm), abs=1e-6)
+    assert rescaled(x, scale * delta, norm) == pytest.approx(result, abs=1e-9), "the length of the noise does not count"
     alone = torch.cat([rescaled(a, b, norm) for a, b in zip(x.split(1), delta.split(1), strict=True)])
-    assert alone == pytest.approx(found, abs=1e-12)
+    assert alone == pytest.approx(result, abs=1e-12)
     further = rescaled(x, delta, 1.1 * norm)
-    assert ((further - x).abs() >= (found - x).abs() - 1e-12).all(), "a larger norm moves no pixel less"
+    assert ((further - x).abs() >= (result - x).abs() - 1e-12).all(), "a larger norm moves no pixel less"
 
 
 @pytest.mark.spec("001b/A-09")

@@ -32,10 +32,10 @@ from polariscope.theory.polarised_regime import polarised_share, principal_order
 def test_the_diagonal_posterior_has_the_most_orthogonal_decoder(committed, name, stands_for) -> None:
     """R4 and R5: the diagonal posterior aligns; autoencoders have random orientations, as far as Haar's rotations
     are."""
-    found = committed("orthogonal-decoders")
-    most = [claim for claim in found.claims if "most orthogonal" in claim.text and stands_for in claim.text]
+    result = committed("orthogonal-decoders")
+    most = [claim for claim in result.claims if "most orthogonal" in claim.text and stands_for in claim.text]
     assert [claim.held for claim in most] == [True]
-    final = found.table.where(share=1.0, task=name)
+    final = result.table.where(share=1.0, task=name)
     diagonal, plain, full = (final.where(model=model) for model in ("beta-vae", "ae", "full-beta-vae"))
     assert [len(rows) for rows in (diagonal, plain, full)] == [5, 5, 5]
     assert diagonal.mean("distance") < min(plain.mean("distance"), full.mean("distance"))
@@ -49,11 +49,11 @@ def test_the_diagonal_posterior_has_the_most_orthogonal_decoder(committed, name,
 @pytest.mark.xdist_group("orthogonal-decoders")
 @pytest.mark.spec("003/F3-101")
 def test_every_run_is_scored_at_three_stages_of_training(outcome) -> None:
-    found = outcome("orthogonal-decoders")
+    result = outcome("orthogonal-decoders")
     for model in ("beta-vae", "ae", "full-beta-vae"):
-        rows = found.table.where(model=model)
+        rows = result.table.where(model=model)
         assert [(row["seed"], row["share"]) for row in rows.rows] == [(0, 0.2), (0, 0.6), (0, 1.0)]
-    rows = [row | {"distance": row["share"], "score": 0.5} for row in found.table.rows]
+    rows = [row | {"distance": row["share"], "score": 0.5} for row in result.table.rows]
     points = [part.get_offsets().tolist() for part in _scatter_figure(_scatter(Table(rows))).axes[0].collections]
     assert points == [[[0.2, 0.5]], [[0.6, 0.5]], [[1.0, 0.5]]]
 
@@ -73,10 +73,10 @@ def test_distance_and_score_have_to_fall_and_rise_together_beyond_chance(scores,
         {"task": "dsprites", "model": "beta-vae", "share": 0.6, "distance": at / 10, "score": score / 10}
         for at, score in enumerate(scores)
     ]
-    found = studies.get("orthogonal-decoders")().judge(Table(rows), "laptop")[-1]
-    assert "the more orthogonal" in found.text
-    assert found.held is held
-    assert bool(found.note) == (held is None)
+    result = studies.get("orthogonal-decoders")().judge(Table(rows), "laptop")[-1]
+    assert "the more orthogonal" in result.text
+    assert result.held is held
+    assert bool(result.note) == (held is None)
 
 
 @pytest.mark.spec("003/F3-033")
@@ -91,17 +91,19 @@ def test_the_share_counts_from_the_last_time_the_error_was_large(errors, share) 
 def test_converged_trainings_are_in_the_polarised_regime_nearly_all_the_time(committed) -> None:
     """R3 and R5: more than nine tenths, counted again from the errors that were recorded. On sprites one restart of
     five keeps a latent half in use, so that this does not prove 003/F3-064."""
-    found = committed("polarised-training")
+    result = committed("polarised-training")
     means = {}
-    for name, group in found.table.where(latents="dependent").by("task"):
+    for name, group in result.table.where(latents="dependent").by("task"):
         shares = [100 * polarised_share(row["errors"]) for row in group.rows]
         assert len(shares) == 5, name
         assert group.column("share") == pytest.approx(shares), name
         means[name] = np.mean(shares)
     assert min(means["square-linear"], means["blobs"]) > 90
     assert {name for name, mean in means.items() if mean < 90} == {"dsprites"}
-    assert sorted(found.table.where(latents="dependent", task="dsprites").column("last") > 0.03) == [False] * 4 + [True]
-    assert found.claim("nearly all the time").verdict == "not held"
+    assert sorted(result.table.where(latents="dependent", task="dsprites").column("last") > 0.03) == [False] * 4 + [
+        True
+    ]
+    assert result.claim("nearly all the time").verdict == "not held"
 
 
 # --- squares ---------------------------------------------------------------------------------------------------------
@@ -118,8 +120,8 @@ R3 = {
 @pytest.mark.spec("003/F3-067")
 def test_stretching_a_square_aligns_it_as_far_as_the_prototype(committed) -> None:
     """R3 is met within two standard errors, and half of the last digit it is printed with, at all four ratios."""
-    found = committed("degenerate-squares")
-    trained = found.table.where(route="trained")
+    result = committed("degenerate-squares")
+    trained = result.table.where(route="trained")
     scores, distances = ([group.mean(name) for _, group in trained.by("ratio")] for name in ("score", "distance"))
     assert (np.diff(scores) > 0).all()
     assert (np.diff(distances) < 0).all()
@@ -129,19 +131,19 @@ def test_stretching_a_square_aligns_it_as_far_as_the_prototype(committed) -> Non
         for name, (mean, spread), digit in zip(("score", "distance"), printed, (0.01, 0.001), strict=True):
             error = np.hypot(rows.std(name) / np.sqrt(10), spread / np.sqrt(5))
             assert abs(rows.mean(name) - mean) <= 2 * error + digit / 2, (ratio, name)
-    assert found.claim("restores the alignment").verdict == "held"
-    assert found.claim("stretched by half").verdict == "held"
+    assert result.claim("restores the alignment").verdict == "held"
+    assert result.claim("stretched by half").verdict == "held"
 
 
 @pytest.mark.spec("003/F3-068")
 def test_a_square_is_turned_at_random_and_a_rectangle_is_not(committed) -> None:
-    found = committed("degenerate-squares")
-    assert found.claim("orientation of a square is arbitrary").held
-    assert found.claim("one best orientation").held
-    angles = found.table.where(route="exact", ratio=1.0).column("angle")
+    result = committed("degenerate-squares")
+    assert result.claim("orientation of a square is arbitrary").held
+    assert result.claim("one best orientation").held
+    angles = result.table.where(route="exact", ratio=1.0).column("angle")
     assert len(angles) == 40
     assert kstest(angles / 90, "uniform").pvalue > 0.05
-    codes = studies.get("degenerate-squares")().figures(found.table)["codes"]
+    codes = studies.get("degenerate-squares")().figures(result.table)["codes"]
     scatters = [axes.collections[0].get_offsets() for axes in codes.axes]
     assert [len(points) for points in scatters] == [400] * 16, "four restarts of four ratios"
     now = {ratio: _exact(ratio, starts=3) for ratio in (1.0, 1.2)}
@@ -151,12 +153,12 @@ def test_a_square_is_turned_at_random_and_a_rectangle_is_not(committed) -> None:
 
 @pytest.mark.spec("003/F3-080")
 def test_the_most_orthogonal_restart_is_a_good_pick_without_labels(committed) -> None:
-    found = committed("degenerate-squares")
-    rows = found.table.where(route="trained", ratio=1.2)
+    result = committed("degenerate-squares")
+    rows = result.table.where(route="trained", ratio=1.2)
     assert len(rows) == 10
     picked = rows.column("score")[rows.column("distance").argmin()]
     assert picked >= np.median(rows.column("score"))
-    assert found.claim("works without labels").held is None, "one pick says nothing of picks in general"
+    assert result.claim("works without labels").held is None, "one pick says nothing of picks in general"
 
 
 @pytest.mark.spec("003/F3-096")
@@ -202,11 +204,11 @@ def test_restarts_have_two_modes_where_a_gap_wider_than_either_parts_the_entangl
     plane = {"part": "plane", "model": "beta-vae", "seed": 0}
     rows = [plane | {"data": "modified", "seed": seed, "score": score} for seed, score in enumerate(scores)]
     rows += [plane | {"data": "original", "seed": seed, "score": 0.9} for seed in range(len(scores))]
-    (found,) = (
+    (result,) = (
         claim for claim in studies.get("manipulated-data")().judge(Table(rows), "laptop") if "two modes" in claim.text
     )
-    assert found.held is held
-    assert "; ".join(re.findall(r"-?\d\.\d\d", found.measured)) == measured
+    assert result.held is held
+    assert "; ".join(re.findall(r"-?\d\.\d\d", result.measured)) == measured
 
 
 def test_both_modes_of_the_restarts_are_listed() -> None:
@@ -258,12 +260,12 @@ def test_walks_of_a_solved_linear_vae_are_eigenvectors_in_the_order_of_precision
 @pytest.mark.spec("003/F3-082", "003/F3-030")
 def test_pictures_show_what_they_say(outcome, committed) -> None:
     """The flat axes are solved, not trained: they are as good at smoke scale. The bent ones are of trained models."""
-    found = outcome("illustrations")
-    flat = replace(found, claims=studies.get("illustrations")().judge(found.table, "laptop"))
+    result = outcome("illustrations")
+    flat = replace(result, claims=studies.get("illustrations")().judge(result.table, "laptop"))
     for words in ("Axes of a linear VAE", "Axes of a linear autoencoder"):
         made = flat.claim(words)
         assert made.held, made.measured
-    pictures = {path.stem for path in found.path.glob("*.png")}
+    pictures = {path.stem for path in result.path.glob("*.png")}
     assert pictures == {"kl-landscape", "flat-axes", "bent-axes", "rotate-scale-rotate", "same-area", "local-change"}
     bent = committed("illustrations").table.where(part="bent")
     assert len(bent) == 10

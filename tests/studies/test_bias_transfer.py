@@ -18,8 +18,8 @@ def interval(values: np.ndarray) -> tuple[float, float]:
 @pytest.mark.spec("001b/A-16")
 def test_replay_loses_no_point_over_twelve_generators(committed) -> None:
     """Pairs of the same seed, with noise of at most 5 on 28 x 28 pixels (3.5 on 20 x 20), which erases no digit."""
-    found = committed("noise-replay")
-    rows = found.table.rows
+    result = committed("noise-replay")
+    rows = result.table.rows
     assert {row["rounds"] for row in rows} == {12}
     assert {row["norm"] for row in rows} == {5 * 20 / 28 // 0.5 * 0.5}
     with_replay, without = ({row["seed"]: row["corrupted"] for row in rows if row["replay"] == which}
@@ -28,7 +28,7 @@ def test_replay_loses_no_point_over_twelve_generators(committed) -> None:
     gains = np.array([with_replay[seed] - without[seed] for seed in range(5)])
     low, high = interval(gains)
     assert low >= -1
-    harmless, helpful = found.claim("does no harm"), found.claim("earlier generators helps")
+    harmless, helpful = result.claim("does no harm"), result.claim("earlier generators helps")
     assert harmless.measured == f"{gains.mean():.1f} [{low:.1f}, {high:.1f}]"
     assert (harmless.verdict, helpful.verdict) == ("weaker form held", "not held")
     assert gains.mean() < 2.2, "the published gain did not come out"
@@ -82,8 +82,8 @@ def test_scenarios_that_rank_seeds_alike_correlate() -> None:
 def test_noises_and_the_benchmark_are_compared_over_five_seeds(committed) -> None:
     """The matrix of noises, and the rank correlation of the benchmark with what is outside of it, from the rows. Of the
     four held-out kinds grey digits have three, so that this does not prove 001b/A-40."""
-    found = committed("noise-transfer")
-    rows = found.table.rows
+    result = committed("noise-transfer")
+    rows = result.table.rows
     assert sorted((row["trained"], row["seed"]) for row in rows) == sorted(
         (noise, seed) for noise in study.TRAINED_ON for seed in range(5)
     )
@@ -99,8 +99,8 @@ def test_noises_and_the_benchmark_are_compared_over_five_seeds(committed) -> Non
         for noise in study.NOISES
     }
     helps = all(interval(own)[0] >= 5 for own in gains.values())
-    assert (found.claim("every other noise").verdict == "held") == helps
-    shown = {row["trained with"]: row for row in study.NoiseTransfer().beside(found.table)}
+    assert (result.claim("every other noise").verdict == "held") == helps
+    shown = {row["trained with"]: row for row in study.NoiseTransfer().beside(result.table)}
     for noise in study.TRAINED_ON:
         for kind in study.NOISES:
             values = [row[kind] for row in rows if row["trained"] == noise]
@@ -108,7 +108,7 @@ def test_noises_and_the_benchmark_are_compared_over_five_seeds(committed) -> Non
     assert len(study.SUITES[study.SUITE].benchmark) == 15
     inside = [np.mean([row[kind] for kind in study.SUITES[study.SUITE].benchmark]) for row in rows]
     outside = [np.mean([row[kind] for kind in study.HELD_OUT]) for row in rows]
-    claim = found.claim("holds for corruptions outside")
+    claim = result.claim("holds for corruptions outside")
     rho = float(spearmanr(inside, outside).statistic)
     measured = re.fullmatch(r"Spearman (-?[\d.]+) \[(-?[\d.]+), (-?[\d.]+)\] over 25 rows", claim.measured)
     assert measured, claim.measured

@@ -38,10 +38,10 @@ MEASURED = re.compile(rf"(?:median )?{NUMBER} \[({NUMBER}), ({NUMBER})\]")
 
 def by_its_words(claim: Judgement) -> str | None:
     """What the sentence of a plain bound makes of the interval that is shown; None of other claims, and at its edge."""
-    asked, told = BOUND.fullmatch(claim.tested), MEASURED.fullmatch(claim.measured)
-    if asked is None or told is None:
+    asked, answer = BOUND.fullmatch(claim.tested), MEASURED.fullmatch(claim.measured)
+    if asked is None or answer is None:
         return None
-    bound, (low, high) = float(asked[2]), map(float, told.groups())
+    bound, (low, high) = float(asked[2]), map(float, answer.groups())
     if min(abs(low - bound), abs(high - bound)) < 0.01 * max(abs(bound), 1):  # what is shown is rounded
         return None
     if low < bound < high:

@@ -102,8 +102,8 @@ SKEWED = [{"seed": seed, "x": x} for seed in range(5) for x in (0.0, 0.0, 6.0)]
     ],
 )
 def test_the_mean_the_median_or_every_single_one(make, mean, median, every) -> None:
-    found = {of: make(of).judge(Table(SKEWED)).held for of in ("mean", "median", "every")}
-    assert found == {"mean": mean, "median": median, "every": every}
+    result = {of: make(of).judge(Table(SKEWED)).held for of in ("mean", "median", "every")}
+    assert result == {"mean": mean, "median": median, "every": every}
 
 
 def test_rows_are_averaged_over_each_seed_first() -> None:
@@ -133,14 +133,14 @@ def test_the_interval_decides_about_a_bound(make, of, held, across, fails) -> No
     criterion = make(of)
     for levels, verdict in ((held, True), (across, None), (fails, False)):
         for level in levels:
-            found = criterion.judge(Table(rows(*around(level, 0.05))))
-            assert found.held is verdict, (level, found)
-            assert ("lies across" in found.note) == (verdict is None), found.note
+            result = criterion.judge(Table(rows(*around(level, 0.05))))
+            assert result.held is verdict, (level, result)
+            assert ("lies across" in result.note) == (verdict is None), result.note
 
 
 def test_an_interval_across_a_bound_is_shown_in_the_note() -> None:
-    found = AtLeast("x", 0.9).judge(Table(rows(*around(0.92, 0.05))))
-    assert found == Finding("0.92 [0.82, 1.02]", None, "the interval [0.82, 1.02] lies across 0.90")
+    result = AtLeast("x", 0.9).judge(Table(rows(*around(0.92, 0.05))))
+    assert result == Finding("0.92 [0.82, 1.02]", None, "the interval [0.82, 1.02] lies across 0.90")
     between = Between("x", 1, 3, digits=1).judge(Table(rows(*around(1.0, 0.6))))
     assert between.note == "the interval [-0.2, 2.2] lies across 1.0 and 3.0"
 
@@ -211,9 +211,9 @@ def test_seeds_that_both_have_are_compared_with_each_other() -> None:
     second = rows(0, 10, 20, 30, 40, **B)
     assert beats.judge(Table(rows(1, 11, 21.5, 31, 41, **A) + second)).held is True
     for strangers in (rows(1, 11, 21.5, 31, 41, seed=7, **A), rows(1, 11, 21.5, 31, 41, 21, **A)):
-        found = beats.judge(Table(strangers + second))
-        assert found.held is None
-        assert found.note.startswith("the interval of the effect begins at -2")
+        result = beats.judge(Table(strangers + second))
+        assert result.held is None
+        assert result.note.startswith("the interval of the effect begins at -2")
     assert beats.judge(Table(rows(41, 51, 61, 71, 81, seed=7, **A) + second)).held is True
 
 
@@ -234,8 +234,8 @@ def test_seeds_that_both_have_are_compared_with_each_other() -> None:
 def test_an_effect_whose_interval_holds_zero_is_undecided(differences, by, held, note) -> None:
     assert reaches(estimate_of(np.array(differences)), by) == (held, note)
     table = Table(rows(*(7 + d for d in differences), **A) + rows(*(7 for _ in differences), **B))
-    found = Beats("x", A, B, by=by).judge(table)
-    assert (found.held, found.note) == (held, note)
+    result = Beats("x", A, B, by=by).judge(table)
+    assert (result.held, result.note) == (held, note)
 
 
 @pytest.mark.parametrize(
@@ -244,9 +244,9 @@ def test_an_effect_whose_interval_holds_zero_is_undecided(differences, by, held,
 def test_two_groups_are_alike_if_the_interval_of_their_difference_is_within_the_margin(level, held) -> None:
     """Much scatter is no agreement."""
     other = rows(10, 10, 10, 10, 10, **B)
-    found = Alike("x", A, B, by=0.5).judge(Table(rows(*around(10 + level, 0.05), **A) + other))
-    assert found.held is held
-    assert ("the interval of the difference" in found.note) == (held is None)
+    result = Alike("x", A, B, by=0.5).judge(Table(rows(*around(10 + level, 0.05), **A) + other))
+    assert result.held is held
+    assert ("the interval of the difference" in result.note) == (held is None)
     shares = Alike("x", A, B, by=0.05, relative=True)
     assert shares.judge(Table(rows(*around(10 + level, 0.05), **A) + other)).held is held
     assert Alike("x", A, B, by=0.5).judge(Table(rows(*around(10, 0.5), **A) + other)).held is None
@@ -269,16 +269,16 @@ def test_groups_without_seeds_in_common_are_compared_as_welch_does() -> None:
 
 def test_the_interval_of_a_mean_is_students() -> None:
     values = np.array([1.0, 4.0, 2.5, 3.0])
-    found = estimate_of(values)
-    assert (found.low, found.high) == pytest.approx(stats.ttest_1samp(values, 0).confidence_interval(0.95))
+    result = estimate_of(values)
+    assert (result.low, result.high) == pytest.approx(stats.ttest_1samp(values, 0).confidence_interval(0.95))
     assert estimate_of(values[:1]) == Estimate(1.0, 1.0, 1.0)
 
 
 @pytest.mark.parametrize(("count", "place"), [(5, 0), (6, 0), (8, 0), (9, 1), (10, 1), (12, 2), (15, 3), (40, 13)])
 def test_the_interval_of_a_median_is_made_of_order_statistics(count, place) -> None:
     values = np.random.default_rng(count).permutation(count).astype(float)
-    found = estimate_of(values, "median")
-    assert (found.middle, found.low, found.high) == ((count - 1) / 2, place, count - 1 - place)
+    result = estimate_of(values, "median")
+    assert (result.middle, result.low, result.high) == ((count - 1) / 2, place, count - 1 - place)
     outside = 2 * stats.binom.cdf(place, count, 0.5)
     assert outside <= (0.0625 if count == 5 else 0.05)
     assert 2 * stats.binom.cdf(place + 1, count, 0.5) > 0.05, "no narrower one would do"
@@ -317,9 +317,9 @@ def test_a_curve_that_seeds_do_not_agree_on_is_undecided() -> None:
     ends = around(1, 0.6)
     scattered = curves(*((0, 5, end) for end in ends))
     rises = Rises("x", "t", by=1, slack=None)
-    found = rises.judge(scattered)
-    assert (found.held, found.note) == (None, "the interval of the effect begins at -0.18")
-    assert found.measured == "0: 0.00, 1: 5.00, 2: 1.00; by 1.00 [-0.18, 2.18]"
+    result = rises.judge(scattered)
+    assert (result.held, result.note) == (None, "the interval of the effect begins at -0.18")
+    assert result.measured == "0: 0.00, 1: 5.00, 2: 1.00; by 1.00 [-0.18, 2.18]"
     steps = Rises("x", "t", by=1).judge(scattered)
     assert (steps.held, steps.note) == (False, "a step goes back")
     assert rises.judge(curves(*((10 * s, 5, 10 * s + 1 + s % 2 / 10) for s in range(5)))).held, "paired by seed"
@@ -343,9 +343,9 @@ def test_a_step_back_of_the_means_decides_if_the_seeds_agree() -> None:
 @pytest.mark.parametrize(("level", "held"), [(0, True), (0.35, True), (0.45, None), (0.55, None), (0.7, False)])
 def test_a_curve_is_flat_if_no_two_of_its_points_can_differ_by_more(level, held) -> None:
     table = curves(*((10, 10 + shift, 10) for shift in around(level, 0.05)))
-    found = Flat("x", "t", by=0.5).judge(table)
-    assert found.held is held
-    assert ("the interval of the difference of 0 and 1" in found.note) == (held is None)
+    result = Flat("x", "t", by=0.5).judge(table)
+    assert result.held is held
+    assert ("the interval of the difference of 0 and 1" in result.note) == (held is None)
     assert Flat("x", "t", by=0.05, relative=True).judge(table).held is held
 
 
@@ -371,17 +371,17 @@ def test_a_curve_is_flat_if_no_two_of_its_points_can_differ_by_more(level, held)
 )
 def test_a_rank_correlation_of_exact_rows_has_to_be_strong_and_beyond_chance(least, order, held) -> None:
     table = [{"x": place**3, "y": rank} for place, rank in enumerate(order)]
-    found = Correlates("x", "y", least).judge(Table([*table, {"x": 9.0}, {"y": 0.0}]))
-    assert found.held is held
-    assert bool(found.note) == (held is None)
-    assert bool(found.measured) == (len(order) > 3)
+    result = Correlates("x", "y", least).judge(Table([*table, {"x": 9.0}, {"y": 0.0}]))
+    assert result.held is held
+    assert bool(result.note) == (held is None)
+    assert bool(result.measured) == (len(order) > 3)
 
 
 def test_a_rank_correlation_is_as_sure_as_its_seeds_agree() -> None:
     """Ten stages of each training: one training that goes the other way takes the certainty, not only a tenth of it."""
     together = [{"seed": s, "x": 10 * s + t, "y": 10 * s + t} for s in range(5) for t in range(10)]
-    found = Correlates("x", "y", 0.5).judge(Table(together))
-    assert (found.held, found.measured) == (True, "Spearman 1.00 over 50 rows")
+    result = Correlates("x", "y", 0.5).judge(Table(together))
+    assert (result.held, result.measured) == (True, "Spearman 1.00 over 50 rows")
     mixed = [{"seed": s, "x": t, "y": t if s < 3 else -t} for s in range(5) for t in range(10)]
     doubtful = Correlates("x", "y", 0.05).judge(Table(mixed))
     assert doubtful.held is None
@@ -416,10 +416,10 @@ def law(slopes: tuple[float, ...], sizes: tuple[float, ...] = (10.0, 100.0, 1000
     ],
 )
 def test_an_exponent_is_the_predicted_one_and_not_its_rival(slopes, rival, held) -> None:
-    found = PowerLaw("x", "n", -1, rival).judge(Table(law(slopes)))
-    assert found.held is held
-    assert found.measured.endswith("from 10 to 1000, 5 seeds")
-    assert ("lies across" in found.note) == (held is None)
+    result = PowerLaw("x", "n", -1, rival).judge(Table(law(slopes)))
+    assert result.held is held
+    assert result.measured.endswith("from 10 to 1000, 5 seeds")
+    assert ("lies across" in result.note) == (held is None)
 
 
 def test_an_exponent_needs_seeds_sizes_and_values_above_zero() -> None:
@@ -440,9 +440,9 @@ def test_an_exponent_needs_seeds_sizes_and_values_above_zero() -> None:
 @pytest.mark.parametrize(("smallest", "held"), [(0, False), (10, True), (11, False)])
 def test_sizes_before_the_law_are_left_out_while_three_remain(smallest, held) -> None:
     early = [row | {"x": 1e-3} for row in law((-1,) * 5, (1.0,))]
-    found = PowerLaw("x", "n", -1, -0.5, smallest=smallest).judge(Table(early + law((-1,) * 5)))
-    assert found.held is held
-    assert f"from {10 if held else 1} to 1000" in found.measured
+    result = PowerLaw("x", "n", -1, -0.5, smallest=smallest).judge(Table(early + law((-1,) * 5)))
+    assert result.held is held
+    assert f"from {10 if held else 1} to 1000" in result.measured
 
 
 # --- groups, several criteria, nothing to judge ----------------------------------------------------------------------
@@ -486,9 +486,9 @@ def test_a_criterion_makes_tables_that_meet_and_miss_it(criterion) -> None:
 @pytest.mark.parametrize("criterion", EVERY_KIND, ids=lambda criterion: criterion.sentence)
 def test_nothing_measured_decides_nothing(criterion) -> None:
     for table in ([], [{"seed": 0, "other": 1.0}], [{"seed": 0, "x": None, "group": 1, "kind": "k", "t": 0, **A}]):
-        found = criterion.judge(Table(table))
-        assert (found.measured, found.held) == ("", None)
-        assert "nothing was measured" in found.note
+        result = criterion.judge(Table(table))
+        assert (result.measured, result.held) == ("", None)
+        assert "nothing was measured" in result.note
 
 
 def with_seeds(table: list[Row], count: int) -> Table:
@@ -499,11 +499,11 @@ def with_seeds(table: list[Row], count: int) -> Table:
 @pytest.mark.parametrize("count", [1, 4, 5])
 def test_a_verdict_needs_five_seeds_in_every_cell(criterion, count) -> None:
     for table, verdict in ((criterion.met(), True), *((missed, False) for missed in criterion.missed())):
-        found = criterion.judge(with_seeds(table, count))
-        assert found.held is (verdict if count == 5 else None)
+        result = criterion.judge(with_seeds(table, count))
+        assert result.held is (verdict if count == 5 else None)
         if count < 5:
-            assert f"{count} seed{'s' * (count > 1)}" in found.note, found.note
-            assert found.note.endswith(("five are needed", "five of each are needed"))
+            assert f"{count} seed{'s' * (count > 1)}" in result.note, result.note
+            assert result.note.endswith(("five are needed", "five of each are needed"))
 
 
 @pytest.mark.parametrize("criterion", EVERY_KIND, ids=lambda criterion: criterion.sentence)
@@ -515,17 +515,17 @@ def test_rows_without_seeds_are_exact_and_decide(criterion) -> None:
 
 def test_what_is_made_of_several_seeds_says_of_how_many() -> None:
     for count, held, note in ((4, None, "4 seeds: five are needed"), (5, True, "")):
-        found = AtLeast("x", 0.01).judge(Table([{"x": 0.5, "of_seeds": count}]))
-        assert (found.held, found.note) == (held, note)
+        result = AtLeast("x", 0.01).judge(Table([{"x": 0.5, "of_seeds": count}]))
+        assert (result.held, result.note) == (held, note)
 
 
 def test_one_side_with_few_seeds_is_enough_to_decide_nothing() -> None:
     few, many = rows(9, **A), rows(1, 1, 1, 1, 1, **B)
     for criterion in (Beats("x", A, B, by=1), Alike("x", A, B, by=99)):
         for table in (few + many, [row | B for row in few] + [row | A for row in many]):
-            found = criterion.judge(Table(table))
-            assert found.held is None
-            assert "five of each are needed" in found.note
+            result = criterion.judge(Table(table))
+            assert result.held is None
+            assert "five of each are needed" in result.note
     assert Beats("x", A, B, by=1).judge(Table(few + many)).note == "1 seed of a, 5 of b: five of each are needed"
     against_exact = Table([*rows(9, 9, 9, 9, 9, **A), {"x": 1.0, **B}])
     assert Beats("x", A, B, by=1).judge(against_exact).held is True
@@ -695,10 +695,10 @@ def test_a_claim_decides_nothing_unless_its_condition_is_met() -> None:
     assert claim.judge(Table([good])).held is True
     assert claim.judge(Table([good | {"x": 0.5}])).held is False
     for value in (2.0, 0.5):
-        found = claim.judge(Table([good | {"x": value, "trained": 0.5}]))
-        assert found.held is None
-        assert found.note == "decided only if trained is at least 0.9; here 0.50"
-        assert found.measured == f"{value:.2f}", "what was measured is shown all the same"
+        result = claim.judge(Table([good | {"x": value, "trained": 0.5}]))
+        assert result.held is None
+        assert result.note == "decided only if trained is at least 0.9; here 0.50"
+        assert result.measured == f"{value:.2f}", "what was measured is shown all the same"
     assert claim.judge(Table([{"x": 2.0}])).note == "decided only if trained is at least 0.9"
     assert [expected for _, expected in claim.examples()] == [True, False, None]
     assert all(claim.judge(Table(made)).held is expected for made, expected in claim.examples())
@@ -718,14 +718,14 @@ def test_the_difference_of_two_columns() -> None:
 def test_a_duel_repeats_the_first_for_every_rival() -> None:
     """So that a criterion for each rival compares both sides by seed."""
     table = Table([*rows(5, 6, **A), *rows(4, 4, **B), *rows(1, 7, model="c")])  # two seeds, so nothing is decided
-    found = duels(table, "model", "a")
-    assert found.distinct("rival") == ["b", "c"]
-    assert found.where(rival="b", side="a").column("x").tolist() == [5, 6]
-    assert found.where(rival="c", side="a").column("x").tolist() == [5, 6]
-    assert found.where(rival="c", side="rival").column("x").tolist() == [1, 7]
-    assert len(found) == 8
+    result = duels(table, "model", "a")
+    assert result.distinct("rival") == ["b", "c"]
+    assert result.where(rival="b", side="a").column("x").tolist() == [5, 6]
+    assert result.where(rival="c", side="a").column("x").tolist() == [5, 6]
+    assert result.where(rival="c", side="rival").column("x").tolist() == [1, 7]
+    assert len(result) == 8
     ahead = Beats("x", {"side": "a"}, {"side": "rival"}, by=1, each="rival")
-    verdicts = ahead.judge(found)
+    verdicts = ahead.judge(result)
     assert verdicts.held is None
     assert verdicts.measured.startswith("b: 5.50")
     assert len(duels(table.where(**A), "model", "a")) == 0

@@ -24,9 +24,9 @@ def claimed(found, change, words):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_claim_has_five_seeds_and_a_figure(committed, name):
-    found = committed(name)
-    assert len(found.table.distinct("seed")) >= 5
-    for claim in found.claims:
+    result = committed(name)
+    assert len(result.table.distinct("seed")) >= 5
+    for claim in result.claims:
         assert claim.verdict is not None
         assert claim.measured != "-", claim.text
 
@@ -34,9 +34,9 @@ def test_every_claim_has_five_seeds_and_a_figure(committed, name):
 @pytest.mark.spec("000/F051")
 def test_increases_over_thresholds_are_recomputed_from_areas(committed):
     """The experiment of figure 4.11: four thresholds, five seeds, absolute areas and relative increases."""
-    found = committed("erosion-trend")
-    trends = [row for row in found.table.rows if row["what"] == "trend" and row["class"] == "all"]
-    for seed in found.table.distinct("seed"):
+    result = committed("erosion-trend")
+    trends = [row for row in result.table.rows if row["what"] == "trend" and row["class"] == "all"]
+    for seed in result.table.distinct("seed"):
         own = {row["source"]: row for row in trends if row["seed"] == seed}
         assert set(THRESHOLDS) == {f"tau {tau:g}" for tau in PUBLISHED_TAUS} <= set(own)
         for source in THRESHOLDS:
@@ -47,28 +47,28 @@ def test_increases_over_thresholds_are_recomputed_from_areas(committed):
                 assert trend(YEARS, areas).relative_increase == pytest.approx(own[source]["increase"])
         areas = [own[source]["area"] for source in THRESHOLDS]
         assert areas == sorted(areas, reverse=True), "a higher threshold never maps more"
-        told = over_thresholds([row for row in found.table.rows if row["seed"] == seed])
-        if told["area_ratio"] is not None:
-            assert told["area_ratio"] == pytest.approx(areas[0] / areas[-1])
-    assert found.claim("The absolute area depends strongly").verdict in ("held", "not held")
-    assert found.claim("The relative increase does not depend").measured
+        answer = over_thresholds([row for row in result.table.rows if row["seed"] == seed])
+        if answer["area_ratio"] is not None:
+            assert answer["area_ratio"] == pytest.approx(areas[0] / areas[-1])
+    assert result.claim("The absolute area depends strongly").verdict in ("held", "not held")
+    assert result.claim("The relative increase does not depend").measured
 
 
 # Proves 000/F053 once its table is committed.
 def test_the_factorial_of_valleys_weights_and_filter_is_there_with_ten_reruns(committed):
-    found = committed("erosion-valleys")
-    cells = {cell: {row["seed"] for row in found.table.rows
+    result = committed("erosion-valleys")
+    cells = {cell: {row["seed"] for row in result.table.rows
                     if (row["valleys"], row["weights"], row["filter"]) == cell} for cell in CELLS}  # fmt: skip
     assert all(len(seeds) >= 5 for seeds in cells.values())
     assert len(cells[THEIRS]) == 10
-    beside = studies.get("erosion-valleys")().beside(found.table)
+    beside = studies.get("erosion-valleys")().beside(result.table)
     assert any("±" in row["4 valleys + weights + filter"] for row in beside)
-    rows = {weights: [row for row in found.table.rows if row["test"] == "new valley"
+    rows = {weights: [row for row in result.table.rows if row["test"] == "new valley"
                       and (row["valleys"], row["weights"], row["filter"]) == (4, weights, True)]
             for weights in (False, True)}  # fmt: skip
     recall = {weights: np.mean([row["pixel_recall"] for row in several]) for weights, several in rows.items()}
     assert recall[True] > recall[False], "the weighting effect"
-    assert found.claim("Class weights raise recall").verdict is not None
+    assert result.claim("Class weights raise recall").verdict is not None
 
 
 def interval(values):

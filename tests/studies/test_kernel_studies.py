@@ -47,25 +47,25 @@ PICTURES = {
 @pytest.mark.parametrize("name", [pytest.param(name, marks=pytest.mark.xdist_group(name)) for name in PICTURES])
 def test_a_study_runs_from_end_to_end(outcome, name) -> None:
     """At this scale nothing is judged; but everything is done, drawn, written, and read again."""
-    found = outcome(name)
-    text = (found.path / "README.md").read_text()
+    result = outcome(name)
+    text = (result.path / "README.md").read_text()
     assert "## Published and measured" in text
-    assert found.claims
-    for claim in found.claims:
+    assert result.claims
+    for claim in result.claims:
         assert claim.text in text
         assert claim.verdict is None
         assert claim.note or claim.measured != "-"
         assert claim.published
         assert claim.measured
         assert not re.search(r"\bnan\b", claim.published + claim.measured + claim.note)
-    assert {path.stem for path in found.path.glob("*.png")} == PICTURES[name]
+    assert {path.stem for path in result.path.glob("*.png")} == PICTURES[name]
     for picture in PICTURES[name]:
         assert f"]({picture}.png)" in text
-        with Image.open(found.path / f"{picture}.png") as image:
+        with Image.open(result.path / f"{picture}.png") as image:
             assert (np.asarray(image.convert("L")) < 200).mean() > 0.005, "something is drawn"
-    again = judge(found.path / "table.parquet")
-    assert again.table == found.table
-    assert again.claims == found.claims
+    again = judge(result.path / "table.parquet")
+    assert again.table == result.table
+    assert again.claims == result.claims
 
 
 def judged(found: Outcome, change: Callable[[Row], Row]) -> Outcome:
@@ -91,53 +91,53 @@ def medians(table: Table, name: str, part: str, time: str, centred: bool = True)
 
 @pytest.mark.spec("004/F49")
 def test_the_labels_move_to_the_first_mode_of_the_stripe(committed) -> None:
-    found = committed("kernel-modes")
-    before, after = (medians(found.table, "projections", "tangent", time) for time in ("start", "end"))
+    result = committed("kernel-modes")
+    before, after = (medians(result.table, "projections", "tangent", time) for time in ("start", "end"))
     assert len(after) == MODES == 10
     assert before[0] <= 0.05
     assert after[0] >= 0.15
     assert after[0] >= 3 * after[1:].max()
-    assert medians(found.table, "projections", "last_layer", "end")[0] >= 0.15
-    assert found.claim("projection of the labels is on the first").held
+    assert medians(result.table, "projections", "last_layer", "end")[0] >= 0.15
+    assert result.claim("projection of the labels is on the first").held
 
 
 @pytest.mark.spec("004/F52")
 def test_the_first_mode_learns_about_the_label(committed) -> None:
-    found = committed("kernel-modes")
-    bits = {time: medians(found.table, "information", "tangent", time) for time in ("start", "t_star", "end")}
+    result = committed("kernel-modes")
+    bits = {time: medians(result.table, "information", "tangent", time) for time in ("start", "t_star", "end")}
     assert bits["start"] == pytest.approx(0.07, abs=0.05)
     assert bits["t_star"][0] >= 0.5
     assert bits["end"][0] >= 0.6
     assert bits["end"][1:] == pytest.approx(0.13, abs=0.05), "components of the second kind, a little above the floor"
     for words in ("carries equally little", "carries most of the information", "to a lesser extent"):
-        assert found.claim(words).held, words
+        assert result.claim(words).held, words
 
 
 @pytest.mark.spec("004/F53", "004/F54")
 def test_the_planes_separate_and_the_last_layer_is_a_curve(committed) -> None:
-    found = committed("kernel-modes")
-    assert medians(found.table, "separability", "tangent", "start", centred=False) == pytest.approx(0.51, abs=0.05)
-    assert medians(found.table, "separability", "tangent", "end", centred=False) >= 0.93
-    assert medians(found.table, "separability", "last_layer", "end") >= 0.97
-    assert (medians(found.table, "explained", "last_layer", "end") >= 0.97).all()
-    assert (medians(found.table, "explained", "last_layer", "start") < 0.1).all()
-    assert medians(found.table, "explained", "tangent", "end")[1] < 0.1, "the second centred mode ignores x₁"
+    result = committed("kernel-modes")
+    assert medians(result.table, "separability", "tangent", "start", centred=False) == pytest.approx(0.51, abs=0.05)
+    assert medians(result.table, "separability", "tangent", "end", centred=False) >= 0.93
+    assert medians(result.table, "separability", "last_layer", "end") >= 0.97
+    assert (medians(result.table, "explained", "last_layer", "end") >= 0.97).all()
+    assert (medians(result.table, "explained", "last_layer", "start") < 0.1).all()
+    assert medians(result.table, "explained", "tangent", "end")[1] < 0.1, "the second centred mode ignores x₁"
     for words in ("In the plane", "lie on a curve"):
-        assert found.claim(words).held, words
+        assert result.claim(words).held, words
 
 
 @pytest.mark.spec("004/F56")
 def test_the_kernel_aligns_over_training(committed) -> None:
-    found = committed("kernel-modes")
-    before, onset, after = (medians(found.table, "alignment", "tangent", t) for t in ("start", "t_star", "end"))
+    result = committed("kernel-modes")
+    before, onset, after = (medians(result.table, "alignment", "tangent", t) for t in ("start", "t_star", "end"))
     assert before < onset < after
     assert after >= 3 * before
-    captured = [medians(found.table, "captured", "tangent", time, centred=False) for time in ("start", "end")]
+    captured = [medians(result.table, "captured", "tangent", time, centred=False) for time in ("start", "end")]
     assert captured[1] >= 2 * captured[0]
     for words in ("aligns with the labels", "by t*"):
-        assert found.claim(words).held, words
-    for seed in found.table.distinct("seed"):
-        moments = [found.table.where(time=time, size=1000, seed=seed).rows[0] for time in ("start", "t_star", "end")]
+        assert result.claim(words).held, words
+    for seed in result.table.distinct("seed"):
+        moments = [result.table.where(time=time, size=1000, seed=seed).rows[0] for time in ("start", "t_star", "end")]
         assert moments[0]["clock"] == 0 < moments[1]["clock"] < moments[2]["clock"]
         assert 0.9 < moments[0]["amplification"] < 1.1 < 5 < moments[1]["amplification"]
 
@@ -160,9 +160,9 @@ def test_the_kernel_aligns_over_training(committed) -> None:
     ],
 )
 def test_claims_of_the_stripes_modes_can_fail(committed, words, change) -> None:
-    found = committed("kernel-modes")
-    assert found.claim(words).held is True
-    assert judged(found, change).claim(words).held is False
+    result = committed("kernel-modes")
+    assert result.claim(words).held is True
+    assert judged(result, change).claim(words).held is False
 
 
 def test_the_prototypes_table_lies_beside(committed) -> None:
@@ -205,25 +205,25 @@ def mean(table: Table, name: str, part: str, time: str, size: int):
 
 # Proves 004/F61, 004/F40 once the table of image-parity is there.
 def test_five_learners_of_parity(committed) -> None:
-    found = committed("image-parity")
-    sizes = found.table.distinct("size")
+    result = committed("image-parity")
+    sizes = result.table.distinct("size")
     error = {
-        (part, time): np.array([mean(found.table, "error", part, time, size) for size in sizes])
+        (part, time): np.array([mean(result.table, "error", part, time, size) for size in sizes])
         for part, time in LEARNERS
     }
     assert (error["tangent", "end"] <= error["tangent", "start"])[-1]
     assert (error["last_layer", "end"] <= error["last_layer", "start"]).all()
     assert (error["tangent", "end"] <= error["net", "end"] + 0.01).all()
     assert (error["last_layer", "end"] <= 0.6 * error["last_layer", "start"])[-1]
-    assert {row["examples here"] for row in ImageParity().beside(found.table)} == {f"{p} drawn digits" for p in sizes}
+    assert {row["examples here"] for row in ImageParity().beside(result.table)} == {f"{p} drawn digits" for p in sizes}
 
 
 # Proves 004/F62, 004/F58 once the table of image-parity is there.
 def test_the_kernel_of_a_deep_net_turns_to_the_labels(committed) -> None:
-    found = committed("image-parity")
-    top = max(found.table.distinct("size"))
+    result = committed("image-parity")
+    top = max(result.table.distinct("size"))
     before, after = (
-        {name: mean(found.table, name, "tangent", time, top) for name in ("projections", "information", "alignment")}
+        {name: mean(result.table, name, "tangent", time, top) for name in ("projections", "information", "alignment")}
         for time in ("start", "end")
     )
     assert before["projections"][0] < 0.2
@@ -231,7 +231,7 @@ def test_the_kernel_of_a_deep_net_turns_to_the_labels(committed) -> None:
     assert before["information"][0] < 0.2
     assert after["information"][0] >= 0.45
     assert after["alignment"] >= 3 * before["alignment"]
-    dimension = [mean(found.table, "dimension", "last_layer", time, top) for time in ("start", "end")]
+    dimension = [mean(result.table, "dimension", "last_layer", time, top) for time in ("start", "end")]
     assert 2 < dimension[1] < dimension[0]
 
 

@@ -34,51 +34,51 @@ def test_the_classifier_has_as_many_steps_in_every_scheme(scale) -> None:
 @pytest.mark.spec("001b/A-03")
 def test_noise_of_one_half_beats_none_and_little_by_five_points(committed) -> None:
     """Spec 001b, E2: on all corruptions, and on those that are no noise."""
-    found = committed("noise-training")
+    result = committed("noise-training")
     for column in ("corrupted", "no_noise"):
         for other in ("plain", "gaussian 0.1"):
-            ahead, least = lead(found, "gaussian 0.5", other, column)
+            ahead, least = lead(result, "gaussian 0.5", other, column)
             assert ahead.mean() >= 5, (column, other)
             assert least > 0, (column, other)
     for words in ("also against those other than noise", "Too little noise", "Clean images", "more robust to noise"):
-        assert found.claim(words).held, words
-    noisy = [row for row in found.table.rows if row["sd"] is not None]
+        assert result.claim(words).held, words
+    noisy = [row for row in result.table.rows if row["sd"] is not None]
     best = [max((r for r in noisy if r["seed"] == seed), key=lambda r: r["corrupted"])["sd"] for seed in range(5)]
-    claim = found.claim("The best deviation is near")
+    claim = result.claim("The best deviation is near")
     low, high = ttest_1samp(best, 0).confidence_interval(0.95)
-    told = f"{np.mean(best):.2f} for 0.50" if low == high else f"{np.mean(best):.2f} [{low:.2f}, {high:.2f}] for 0.50"
-    assert claim.measured == told, "where the best is, is told with its seeds"
+    answer = f"{np.mean(best):.2f} for 0.50" if low == high else f"{np.mean(best):.2f} [{low:.2f}, {high:.2f}] for 0.50"
+    assert claim.measured == answer, "where the best is, is told with its seeds"
 
 
 def test_fog_brightness_and_stripes_gain_and_what_is_moved_does_not(committed) -> None:
-    found = committed("noise-training")
+    result = committed("noise-training")
     for kind in MOST_HELPED:
-        assert lead(found, "gaussian 0.5", "plain", kind)[0].mean() > 10, kind
-    assert lead(found, "gaussian 0.5", "plain", "translate")[0].mean() < 5
+        assert lead(result, "gaussian 0.5", "plain", kind)[0].mean() > 10, kind
+    assert lead(result, "gaussian 0.5", "plain", "translate")[0].mean() < 5
 
 
 @pytest.mark.spec("001b/A-11")
 def test_adversarial_noise_helps_but_less_than_gaussian_noise_and_whether_replay_does_is_open(committed) -> None:
     """Spec 001b, E2: five points above the plain network. Replay makes no difference that five seeds can tell, so that
     this does not prove 001b/A-16."""
-    found = committed("noise-training")
+    result = committed("noise-training")
     for column in ("corrupted", "no_noise"):
-        ahead, least = lead(found, "adversarial", "plain", column)
+        ahead, least = lead(result, "adversarial", "plain", column)
         assert ahead.mean() >= 5
         assert least > 0
-    assert abs(lead(found, "adversarial", "plain", "clean")[0].mean()) < 1
-    behind = found.claim("as well as the best Gaussian")
+    assert abs(lead(result, "adversarial", "plain", "clean")[0].mean()) < 1
+    behind = result.claim("as well as the best Gaussian")
     assert (behind.verdict, behind.note) == (
         "undecided",
         "the interval of the difference [-10.9, -1.1] lies across -2.0 and 2.0",
     )
-    assert found.claim("earlier generators").verdict == "not held"
-    assert lead(found, "adversarial", "adversarial, no replay")[0].mean() < 2.2
+    assert result.claim("earlier generators").verdict == "not held"
+    assert lead(result, "adversarial", "adversarial, no replay")[0].mean() < 2.2
 
 
 @pytest.mark.spec("001b/A-05")
 def test_uniform_noise_misleads_at_the_norm_of_gaussian_noise(committed) -> None:
-    found = committed("noise-training")
-    for row in found.table.rows:
+    result = committed("noise-training")
+    for row in result.table.rows:
         assert row["distance_uniform"] == pytest.approx(row["distance_gaussian"], rel=0.1), row["scheme"]
-    assert found.claim("Uniform noise").held
+    assert result.claim("Uniform noise").held

@@ -8,27 +8,27 @@ from polariscope.studies import Table, studies
 
 @pytest.mark.spec("002/V05")
 def test_passive_variables_grow_with_beta(committed) -> None:
-    found = committed("polarised-regime")
-    passive = [group.mean("passive") for _, group in found.table.by("beta")]
+    result = committed("polarised-regime")
+    passive = [group.mean("passive") for _, group in result.table.by("beta")]
     assert len(passive) == 7
     assert passive == sorted(passive)
     assert passive[-1] == 10
-    assert found.claim("number of passive variables grows").held
+    assert result.claim("number of passive variables grows").held
 
 
 def test_means_and_samples_differ_through_the_passive_variables(committed) -> None:
-    found = committed("polarised-regime")
+    result = committed("polarised-regime")
     for words in ("exceeds that of the samples", "the two agree", "rank of the means", "rank of the samples",
                   "trace gap is the sum", "no better than chance"):  # fmt: skip
-        assert found.claim(words).held, words
+        assert result.claim(words).held, words
 
 
 @pytest.mark.spec("002/S06", "002/S07")
 def test_layers_settle_and_collapse_as_published(committed) -> None:
-    found = committed("layer-similarity")
+    result = committed("layer-similarity")
     for words in ("encoder settles before the decoder", "collapsed model"):
-        assert found.claim(words).held, words
-    collapsed = found.table.where(comparison="collapsed").rows
+        assert result.claim(words).held, words
+    collapsed = result.table.where(comparison="collapsed").rows
     assert len(collapsed) == 5
     for row in collapsed:
         assert np.array(row["values"])[:, row["columns"].index("sampled")].max() < 0.05
@@ -36,76 +36,76 @@ def test_layers_settle_and_collapse_as_published(committed) -> None:
 
 def test_encoders_agree_less_than_published(committed) -> None:
     """Published: near 1. The trunk of a classifier is not near the encoder at all, so that 002/S08 is not proven."""
-    found = committed("layer-similarity")
+    result = committed("layer-similarity")
     for words in ("Encoders of different seeds", "across objectives", "trunk is nearly that of the encoder"):
-        assert found.claim(words).held is False, words
-    assert found.claim("trunk is more like").held is None
-    trunk = [np.diag(np.array(row["values"])).mean() for row in found.table.where(comparison="classifier").rows]
+        assert result.claim(words).held is False, words
+    assert result.claim("trunk is more like").held is None
+    trunk = [np.diag(np.array(row["values"])).mean() for row in result.table.where(comparison="classifier").rows]
     assert len(trunk) == 5
 
 
 def test_one_pair_of_models_whose_means_agree_says_nothing_of_all(committed) -> None:
     """002/S09 takes five; the four that agree are snapshots of one pair of runs."""
-    found = committed("layer-similarity")
-    pairs = [row for row in found.table.where(comparison="pair").rows if row["seed"] != row["other_seed"]]
+    result = committed("layer-similarity")
+    pairs = [row for row in result.table.where(comparison="pair").rows if row["seed"] != row["other_seed"]]
     alike = [row["active"] for row in pairs if row["cka"] > 0.9]
     assert len(pairs) == 40
     assert len(alike) == 4
     assert all(first == second for first, second in alike)
-    claim = found.claim("same number of active variables")
+    claim = result.claim("same number of active variables")
     assert (claim.held, claim.note) == (None, "1 seed: five are needed")
 
 
 def test_correlations_with_passive_variables_drift_and_the_others_stay(committed) -> None:
     """How often passive variables are correlated, compared with active ones, these runs do not decide."""
-    found = committed("snapshot-correlations")
-    assert found.claim("vary strongly").held is None, "three of five trainings have two active variables"
-    assert found.claim("most correlations above 0.2").held is None
-    active, passive = (found.table.where(type=kind).column("movement") for kind in ("active", "passive"))
+    result = committed("snapshot-correlations")
+    assert result.claim("vary strongly").held is None, "three of five trainings have two active variables"
+    assert result.claim("most correlations above 0.2").held is None
+    active, passive = (result.table.where(type=kind).column("movement") for kind in ("active", "passive"))
     assert np.median(passive) > 5 * np.median(active)
-    assert all(len(row["path"]) == len(row["steps"]) > 50 for row in found.table.rows)
-    assert np.mean([np.abs(row["path"]).max() > 0.2 for row in found.table.where(type="passive").rows]) > 0.9
+    assert all(len(row["path"]) == len(row["steps"]) > 50 for row in result.table.rows)
+    assert np.mean([np.abs(row["path"]).max() > 0.2 for row in result.table.where(type="passive").rows]) > 0.9
 
 
 def test_the_annealed_vae_lands_on_its_capacity(committed) -> None:
-    found = committed("annealed-capacity")
-    assert found.claim("ends at the capacity").held
-    for capacity, group in found.table.by("capacity"):
+    result = committed("annealed-capacity")
+    assert result.claim("ends at the capacity").held
+    for capacity, group in result.table.by("capacity"):
         assert group.mean("kl") == pytest.approx(capacity, abs=0.5)
 
 
 def test_the_identifiable_vae_has_passive_variables_by_the_ratio_rule(committed) -> None:
-    found = committed("identifiable-vae")
+    result = committed("identifiable-vae")
     for words in ("some variables are passive", "constant near zero", "follows the posterior's"):
-        assert found.claim(words).held, words
-    assert found.claim("With a learned prior mean").held is None
-    fixed = found.table.where(prior_mean="zero")
+        assert result.claim(words).held, words
+    assert result.claim("With a learned prior mean").held is None
+    fixed = result.table.where(prior_mean="zero")
     assert len(fixed.where(type="passive")) > len(fixed.where(plain_type="passive")) == 0
 
 
 def test_fondue_finds_what_theory_and_full_trainings_say(committed) -> None:
-    found = committed("fondue")
-    linear = found.table.where(part="linear")
+    result = committed("fondue")
+    linear = result.table.where(part="linear")
     assert linear.where(beta=0.1).column("answer").tolist() == [6] * 5
     assert linear.where(beta=1.0).column("answer").tolist() == [3] * 5
     for words in ("predicted number", "A larger beta", "fully trained VAEs", "deterministic autoencoders"):
-        assert found.claim(words).held, words
-    assert {row["data"] for row in studies.get("fondue")().beside(found.table)} >= {"linear", "toy", "beta", "sprites"}
+        assert result.claim(words).held, words
+    assert {row["data"] for row in studies.get("fondue")().beside(result.table)} >= {"linear", "toy", "beta", "sprites"}
 
 
 @pytest.mark.xdist_group("fondue")
 def test_fondue_at_smoke_scale_has_every_part_of_its_pictures(outcome) -> None:
-    found = outcome("fondue")
-    assert found.table.distinct("part") == ["beta", "elbow-toy", "linear", "toy"]
-    assert {path.stem for path in found.path.glob("*.png")} == {"elbow-toy", "trace-curves", "search-paths"}
-    assert all(row["readings"][0][0] == 4 for row in found.table.rows if "readings" in row), "the search starts at 4"
+    result = outcome("fondue")
+    assert result.table.distinct("part") == ["beta", "elbow-toy", "linear", "toy"]
+    assert {path.stem for path in result.path.glob("*.png")} == {"elbow-toy", "trace-curves", "search-paths"}
+    assert all(row["readings"][0][0] == 4 for row in result.table.rows if "readings" in row), "the search starts at 4"
 
 
 @pytest.mark.xdist_group("fondue")
 def test_a_search_keeps_every_look_with_its_bounds(outcome) -> None:
-    found = [row for row in outcome("fondue").table.rows if "log" in row]
-    assert found
-    for row in found:
+    result = [row for row in outcome("fondue").table.rows if "log" in row]
+    assert result
+    for row in result:
         lower, upper = 0, None
         for look in row["log"]:
             assert (look["lower"], look["upper"]) == (lower, upper)

@@ -82,8 +82,8 @@ def prose(table: PublishedTable, text: str) -> list[float]:
     if "spec prose" not in table.notes:
         return []
     pattern = re.escape(table.notes["spec prose"]).replace(r"\{\}", f"({NUMBER})").replace("…", ".*?")
-    (found,) = re.finditer(pattern, text, re.DOTALL)
-    return [number(word) for word in found.groups()]
+    (result,) = re.finditer(pattern, text, re.DOTALL)
+    return [number(word) for word in result.groups()]
 
 
 def number(word: str) -> float:
@@ -105,17 +105,19 @@ def specified(table: PublishedTable, text: str) -> dict[str, dict[str, Published
     if printed and not listed(table, "spec columns"):
         assert all(list(row) == columns for row in printed.values())
     rows = listed(table, "spec rows") or (list(printed) if printed else ["-"] * len(table.rows))
-    told = iter(prose(table, text))
-    found: dict[str, dict[str, Published]] = {}
+    answer = iter(prose(table, text))
+    result: dict[str, dict[str, Published]] = {}
     for row, name in zip(table.rows, rows, strict=True):
         if name == "-":
             shape = {column: len([part for part in own if part is not None]) for column, own in table.rows[row].items()}
-            found[row] = {column: Published(*(next(told, nan) for _ in range(size))) for column, size in shape.items()}
+            result[row] = {
+                column: Published(*(next(answer, nan) for _ in range(size))) for column, size in shape.items()
+            }
         else:
             names = zip(columns, listed(table, "spec columns") or columns, strict=True)
             cells = {column: cell(printed[name][theirs]) for column, theirs in names}
-            found[row] = {column: value for column, value in cells.items() if value is not None}
-    return found | {f"not in the table: {left}": {} for left in told}
+            result[row] = {column: value for column, value in cells.items() if value is not None}
+    return result | {f"not in the table: {left}": {} for left in answer}
 
 
 def agree(table: PublishedTable, text: str) -> bool:
@@ -135,12 +137,12 @@ def test_every_published_number_is_that_of_the_specification(name: str) -> None:
 @pytest.mark.spec("003/F3-081")
 def test_no_table_and_no_number_is_missing() -> None:
     """Numbers of all tables of a work: cells and their spreads."""
-    found: dict[str, int] = {}
+    result: dict[str, int] = {}
     for name in names():
         cells = [cell for row in published(name).rows.values() for cell in row.values()]
         work = name.split("/")[0]
-        found[work] = found.get(work, 0) + sum(part is not None for cell in cells for part in cell)
-    assert found == {"inductive_biases": 2915, "informed": 712, "inner_workings": 348}
+        result[work] = result.get(work, 0) + sum(part is not None for cell in cells for part in cell)
+    assert result == {"inductive_biases": 2915, "informed": 712, "inner_workings": 348}
 
 
 @pytest.mark.parametrize(

@@ -35,32 +35,32 @@ NAMES = [name for name in studies.names() if name not in ELSEWHERE]
 
 @pytest.mark.parametrize("name", [pytest.param(name, marks=pytest.mark.xdist_group(name)) for name in NAMES])
 def test_a_study_goes_from_its_jobs_to_its_page(outcome, name):
-    found = outcome(name)
-    page = (found.path / "README.md").read_text(encoding="utf-8")
-    assert found.claims
-    for claim in found.claims:
+    result = outcome(name)
+    page = (result.path / "README.md").read_text(encoding="utf-8")
+    assert result.claims
+    for claim in result.claims:
         assert all(text.replace("|", r"\|") in page for text in (claim.text, claim.published, claim.measured))
         assert claim.published
         assert claim.measured
     assert not re.search(r"\bnan\b", page)
     pictures = re.findall(r"!\[.+\]\((.+)\.png\)", page)
     assert pictures
-    assert {path.stem for path in found.path.glob("*.png")} == set(pictures)
+    assert {path.stem for path in result.path.glob("*.png")} == set(pictures)
     for picture in pictures:
-        with Image.open(found.path / f"{picture}.png") as image:
+        with Image.open(result.path / f"{picture}.png") as image:
             assert np.asarray(image.convert("L")).std() > 5, "something is on it"
-    again = judge(found.path / "table.parquet")
-    assert (again.claims, again.origin) == (found.claims, found.origin)
+    again = judge(result.path / "table.parquet")
+    assert (again.claims, again.origin) == (result.claims, result.origin)
 
 
 @pytest.mark.xdist_group("linear-vae")
 def test_trained_runs_are_kept_and_found_again(outcome):
-    found = outcome("linear-vae")
-    runs = [record.parent for record in sorted((found.path / "runs").glob("*/run.json"))]
+    result = outcome("linear-vae")
+    runs = [record.parent for record in sorted((result.path / "runs").glob("*/run.json"))]
     assert len(runs) == 2
     before = [run.joinpath("checkpoint.safetensors").stat().st_mtime_ns for run in runs]
-    for job in (found.path / "jobs").iterdir():
+    for job in (result.path / "jobs").iterdir():
         job.unlink()
-    again = reproduce("linear-vae", "smoke", found.path.parent, workers=1)
-    assert again.table == found.table
+    again = reproduce("linear-vae", "smoke", result.path.parent, workers=1)
+    assert again.table == result.table
     assert [run.joinpath("checkpoint.safetensors").stat().st_mtime_ns for run in runs] == before

@@ -35,17 +35,17 @@ SETTINGS = {
 @pytest.mark.spec("004/F70")
 @pytest.mark.parametrize("name", [pytest.param(name, marks=pytest.mark.xdist_group(name)) for name in SETTINGS])
 def test_beside_its_pictures_a_study_leaves_the_rows_they_show_with_seeds_and_settings(outcome, name) -> None:
-    found = outcome(name)
-    assert list(found.path.glob("*.png"))
+    result = outcome(name)
+    assert list(result.path.glob("*.png"))
     settings = {"seed", "points", "dimension"} | SETTINGS[name]
-    rows = pq.read_table(found.path / "table.parquet").to_pylist()
-    assert len(rows) == len(found.table) == csv.read_csv(found.path / "table.csv").num_rows > 0
+    rows = pq.read_table(result.path / "table.parquet").to_pylist()
+    assert len(rows) == len(result.table) == csv.read_csv(result.path / "table.csv").num_rows > 0
     assert all(row[key] is not None for row in rows for key in settings)
-    for path in (found.path / "jobs").glob("*.json"):
+    for path in (result.path / "jobs").glob("*.json"):
         record = json.loads(path.read_text())
         assert all(record["job"].items() <= row.items() for row in record["rows"])
-    claims = json.loads((found.path / "findings.json").read_text())["claims"]
-    assert [(made["text"], made["verdict"]) for made in claims] == [(made.text, made.verdict) for made in found.claims]
+    claims = json.loads((result.path / "findings.json").read_text())["claims"]
+    assert [(made["text"], made["verdict"]) for made in claims] == [(made.text, made.verdict) for made in result.claims]
 
 
 def judged(found: Outcome, change: Callable[[Row], Row]) -> Outcome:
@@ -84,8 +84,8 @@ def law_of(**exponents: float):
 
 @pytest.mark.spec("004/F27", "004/F28")
 def test_neurons_gather_at_three_points(committed) -> None:
-    found = committed("neuron-dynamics")
-    rows = found.table.where(part="compressing")
+    result = committed("neuron-dynamics")
+    rows = result.table.where(part="compressing")
     whole = rows.where(attractor="all")
     assert len(whole) == len(whole.distinct("seed")) >= 5
     assert whole.distinct("points") == [10_000]
@@ -98,25 +98,25 @@ def test_neurons_gather_at_three_points(committed) -> None:
     assert (ends < 0.1).mean() > 0.6
     assert np.abs(np.diff(paths, axis=1)).max(2).max() > 0.1  # they have moved
     for words in ("gather at three points", "fastest attractor", "do not move"):
-        assert found.claim(words).held, words
+        assert result.claim(words).held, words
 
 
 @pytest.mark.spec("004/F22")
 def test_neurons_follow_their_equation_and_grow_at_its_rate(committed) -> None:
-    found = committed("neuron-dynamics")
+    result = committed("neuron-dynamics")
     rates = {"C": 0.42213, "A": 0.2376, "B": 0.07859}
     for name, rate in rates.items():
-        rows = found.table.where(part="compressing", attractor=name)
+        rows = result.table.where(part="compressing", attractor=name)
         assert rows.mean("rate") == pytest.approx(rate, abs=0.03)
         assert np.median(rows.column("gap")) <= 0.25
         assert np.median(rows.column("signs")) > 0.95
-    assert found.claim("at its own rate").held
+    assert result.claim("at its own rate").held
 
 
 @pytest.mark.spec("004/F29", "004/F30")
 def test_the_output_comes_to_change_sign_at_the_interfaces(committed) -> None:
-    found = committed("neuron-dynamics")
-    rows = found.table.where(part="fitting")
+    result = committed("neuron-dynamics")
+    rows = result.table.where(part="fitting")
     assert len(rows.distinct("seed")) >= 5
     for _, run in rows.by("seed"):
         end, onset, course = (run.where(when=when).rows[0] for when in ("end", "t_star", "course"))
@@ -131,13 +131,13 @@ def test_the_output_comes_to_change_sign_at_the_interfaces(committed) -> None:
         assert course["loss"][0] == 1
         assert course["loss"][-1] < 0.1
     for words in ("changes at the interfaces", "fall after the onset"):
-        assert found.claim(words).held, words
+        assert result.claim(words).held, words
 
 
 @pytest.mark.spec("004/F31")
 def test_arrows_turn_into_the_informative_directions_unless_lazy(committed) -> None:
-    found = committed("neuron-dynamics")
-    rows = found.table.where(part="arrows")
+    result = committed("neuron-dynamics")
+    rows = result.table.where(part="arrows")
     stripe, lazy, cylinder = (
         rows.where(task=task, alpha=alpha) for task, alpha in (("stripe", 1e-6), ("stripe", 1e6), ("cylinder", 1e-6))
     )
@@ -161,18 +161,18 @@ def test_arrows_turn_into_the_informative_directions_unless_lazy(committed) -> N
     solid = np.array(cylinder.where(seed=0, stage="end").rows[0]["arrows"])
     assert np.square(solid[:, 2]).sum() < 0.1 * np.square(solid).sum()
     for words in ("informative direction (stripe)", "informative plane (cylinder)", "Lazy training leaves"):
-        assert found.claim(words).held, words
+        assert result.claim(words).held, words
 
 
 @pytest.mark.spec("004/F66")
 def test_the_noise_of_finite_data_is_gaussian_of_known_variance(committed) -> None:
-    found = committed("neuron-dynamics")
-    rows = found.table.where(part="noise")
+    result = committed("neuron-dynamics")
+    rows = result.table.where(part="noise")
     assert rows.distinct("attractor") == ["A", "B", "C"]
     np.testing.assert_allclose(rows.column("second_moment"), rows.column("active"), atol=1e-8)
     assert (rows.column("p_value") > 0.01).all()
     np.testing.assert_allclose(rows.column("spread"), 1, atol=0.1)
-    assert found.claim("is Gaussian").held
+    assert result.claim("is Gaussian").held
 
 
 @pytest.mark.spec("004/F26")
@@ -202,56 +202,56 @@ def test_sign_changes_are_interpolated() -> None:
 @pytest.mark.spec("004/F17")
 @pytest.mark.parametrize("dimension", [5, 10])
 def test_amplification_grows_with_the_root_of_the_data(committed, dimension) -> None:
-    found = committed("amplification")
-    rows = found.table.where(part="scaling", task="stripe", dimension=dimension)
+    result = committed("amplification")
+    rows = result.table.where(part="scaling", task="stripe", dimension=dimension)
     assert len(rows.distinct("seed")) >= 8
     assert min(rows.distinct("points")) >= ASYMPTOTIC == 200
     assert 0.4 < curve(rows, "at_onset").power_law().exponent < 0.7
     assert 0.65 < np.median(rows.column("at_onset") / np.sqrt(rows.column("points"))) < 1.35
-    assert found.claim(f"the predicted value (stripe, d = {dimension})").held
-    grows = found.claim(f"Λ* grows as √p (stripe, d = {dimension})")
+    assert result.claim(f"the predicted value (stripe, d = {dimension})").held
+    grows = result.claim(f"Λ* grows as √p (stripe, d = {dimension})")
     assert grows.held is None, "ten seeds know the exponent to 0.1 or more"
     assert "lies across 0.40 and 0.60" in grows.note
 
 
 @pytest.mark.spec("004/F18")
 def test_the_amplification_of_a_data_set_is_known_before_any_training(committed) -> None:
-    found = committed("amplification")
-    rows = found.table.where(part="scaling", task="stripe").rows
+    result = committed("amplification")
+    rows = result.table.where(part="scaling", task="stripe").rows
     large = Table([row for row in rows if row["points"] >= KNOWN_FROM == 464])
     here, known = (np.log(large.column(name)) for name in ("at_onset", "data_set"))
     assert np.median(np.abs(here - known)) < 0.2
     assert np.corrcoef(here, known)[0, 1] > 0.85
-    assert found.claim("predicted before training").held, "also among data sets of one size"
+    assert result.claim("predicted before training").held, "also among data sets of one size"
 
 
 # Proves 004/F20 once the table has five seeds of the rise.
 @pytest.mark.parametrize(("dimension", "rate"), [(5, 0.7872), (10, 0.7779)])
 def test_amplification_rises_exponentially_to_a_plateau(committed, dimension, rate) -> None:
-    found = committed("amplification")
-    rows = found.table.where(part="rise", dimension=dimension)
+    result = committed("amplification")
+    rows = result.table.where(part="rise", dimension=dimension)
     assert rows.column("neurons").min() >= 10
     assert np.median(rows.column("rate")) == pytest.approx(rate, abs=0.1)
-    runs = found.table.where(part="scaling", task="stripe", dimension=dimension, points=1000)
+    runs = result.table.where(part="scaling", task="stripe", dimension=dimension, points=1000)
     assert abs(np.median(runs.column("late_rate"))) < 0.1
     for path in runs.rows:
         assert path["factor"][0] == pytest.approx(1, abs=0.3)
         assert np.interp(path["onset"], path["time"], path["factor"]) == pytest.approx(path["at_onset"], rel=0.2)
-    claim = found.claim(f"flat before the onset (stripe, d = {dimension})")
+    claim = result.claim(f"flat before the onset (stripe, d = {dimension})")
     assert (claim.held, claim.note) == (None, "3 seeds: five are needed")
 
 
 @pytest.mark.spec("004/F68")
 def test_the_cylinder_is_compressed_less_and_later(committed) -> None:
-    found = committed("amplification")
-    rows, stripes = (found.table.where(part="scaling", task=task) for task in ("cylinder", "stripe"))
+    result = committed("amplification")
+    rows, stripes = (result.table.where(part="scaling", task=task) for task in ("cylinder", "stripe"))
     assert len(rows.distinct("seed")) >= 5
     round_, flat = (np.median(r.column("at_onset") / np.sqrt(r.column("points"))) for r in (rows, stripes))
     assert 0.3 < round_ < 0.6
     assert round_ < flat
     assert rows.mean("onset") > 1.5 * stripes.mean("onset")
-    assert found.claim("the predicted value (cylinder").held
-    assert found.claim("Λ* grows as √p (cylinder").held is None
+    assert result.claim("the predicted value (cylinder").held
+    assert result.claim("Λ* grows as √p (cylinder").held is None
 
 
 def test_parts_of_a_sample_and_the_net_share_no_numbers() -> None:
@@ -290,14 +290,14 @@ def test_amplification_is_read_beside_its_theory_and_its_onset() -> None:
 
 @pytest.mark.parametrize(("task", "dimension"), [("stripe", 5), ("stripe", 10), ("cylinder", 3)])
 def test_networks_that_learn_features_beat_the_lazy_kernel(committed, task, dimension) -> None:
-    found = committed("learning-curves")
-    rows = found.table.where(part="curve", task=task, dimension=dimension)
+    result = committed("learning-curves")
+    rows = result.table.where(part="curve", task=task, dimension=dimension)
     feature, lazy, start = (curve(rows, name) for name in ("feature", "lazy", "start"))
     assert feature.values.shape[1] >= 5
     assert feature.sizes[0] == 128
     assert (feature.medians < lazy.medians).all()
     assert (lazy.medians < start.medians)[1:].all()  # the honest baseline is the harder one
-    claim = found.claim(f"beats the lazy kernel ({task}, d = {dimension})")
+    claim = result.claim(f"beats the lazy kernel ({task}, d = {dimension})")
     if task == "stripe":
         assert claim.held
     else:  # the lead is there, but at 256 points smaller than the spread of nine seeds
@@ -314,10 +314,10 @@ def test_the_slopes_of_learning_curves_beside_their_bands(committed, task, dimen
 
     The other slopes are not known well enough: 004/F41 is not proven.
     """
-    found = committed("learning-curves")
-    claim = found.claim(f"each in its band ({task}, d = {dimension})")
+    result = committed("learning-curves")
+    claim = result.claim(f"each in its band ({task}, d = {dimension})")
     assert claim.held is held
-    rows = found.table.where(part="curve", task=task, dimension=dimension)
+    rows = result.table.where(part="curve", task=task, dimension=dimension)
     slopes = [
         -np.polyfit(np.log([r["points"] for r in own.rows]), np.log([r["lazy"] for r in own.rows]), 1)[0]
         for _, own in Table([row for row in rows.rows if row["points"] >= ASYMPTOTIC]).by("seed")
@@ -329,16 +329,16 @@ def test_the_slopes_of_learning_curves_beside_their_bands(committed, task, dimen
 @pytest.mark.spec("004/F38", "004/F39")
 @pytest.mark.parametrize("dimension", [5, 10])
 def test_compression_and_the_kernel_of_the_end_account_for_features(committed, dimension) -> None:
-    found = committed("learning-curves")
-    rows = found.table.where(part="curve", task="stripe", dimension=dimension)
+    result = committed("learning-curves")
+    rows = result.table.where(part="curve", task="stripe", dimension=dimension)
     median = {name: curve(rows, name).medians for name in ("feature", "start", "compressed", "end")}
     large = np.array(rows.distinct("points")) >= 256
     ratio = median["compressed"] / median["feature"]
     assert ((ratio > 0.5) & (ratio < 1.8))[large].all()
     assert (median["end"] <= 0.5 * median["start"])[large].all()
-    assert found.claim(f"better than that at its start (stripe, d = {dimension})").held
+    assert result.claim(f"better than that at its start (stripe, d = {dimension})").held
     for words in ("learns like the network", "as good as the network"):
-        assert found.claim(f"{words} (stripe, d = {dimension})").held is None, words
+        assert result.claim(f"{words} (stripe, d = {dimension})").held is None, words
 
 
 @pytest.mark.spec("004/F68")
@@ -356,17 +356,17 @@ def test_the_network_beats_the_kernel_on_the_cylinder(committed) -> None:
 
 @pytest.mark.spec("004/F43")
 def test_compressing_the_data_gains_what_theory_says(committed) -> None:
-    found = committed("learning-curves")
+    result = committed("learning-curves")
     stripe, cylinder = (
-        found.table.where(part="gain", task=task, dimension=d) for task, d in (("stripe", 5), ("cylinder", 3))
+        result.table.where(part="gain", task=task, dimension=d) for task, d in (("stripe", 5), ("cylinder", 3))
     )
     assert stripe.distinct("points") == [512]
     gain = [curve(rows, "error", over="factor").power_law().exponent for rows in (stripe, cylinder)]
     assert -0.75 < gain[0] < -0.5
     assert gain[0] < gain[1] - 0.2
     assert -0.35 < gain[1] < 0
-    assert found.claim("by a power of Λ (cylinder").held
-    assert found.claim("by a power of Λ (stripe, d = 5)").held is None, "-0.60 [-0.70, -0.49]"
+    assert result.claim("by a power of Λ (cylinder").held
+    assert result.claim("by a power of Λ (stripe, d = 5)").held is None, "-0.60 [-0.70, -0.49]"
 
 
 @pytest.mark.spec("004/F42")
@@ -415,11 +415,11 @@ def test_a_network_without_a_single_error_leaves_its_exponents_open() -> None:
 
 @pytest.mark.spec("004/F44")
 def test_the_output_scale_takes_a_network_from_features_to_its_kernel(committed) -> None:
-    found = committed("lazy-transition")
-    scan = found.table.where(learner="network")
+    result = committed("lazy-transition")
+    scan = result.table.where(learner="network")
     assert len(scan.distinct("seed")) >= 5
     assert len(scan.distinct("alpha")) == 15
-    slopes = LazyTransition().readings(found.table).column("onset_slope")
+    slopes = LazyTransition().readings(result.table).column("onset_slope")
     assert len(slopes) == len(scan.distinct("seed"))
     assert slopes.mean() == pytest.approx(1.124, abs=0.1)
     products = np.array([alpha * rows.mean("onset") for alpha, rows in scan.by("alpha") if alpha >= 100])
@@ -429,14 +429,14 @@ def test_the_output_scale_takes_a_network_from_features_to_its_kernel(committed)
     )
     np.testing.assert_allclose([rows.mean("largest") for _, rows in lazy.by("alpha")], 1, atol=0.03)
     np.testing.assert_allclose(lazy.column("largest") / lazy.column("at_start"), 1, atol=0.01)
-    frozen = found.table.where(learner="frozen kernel").mean("error")
+    frozen = result.table.where(learner="frozen kernel").mean("error")
     for plateau, column in ((lazy, "error"), (feature, "error"), (feature, "at_onset"), (feature, "largest")):
         levels = [rows.mean(column) for _, rows in plateau.by("alpha")]
         assert max(levels) < 1.3 * min(levels), column
     assert lazy.mean("error") == pytest.approx(frozen, rel=0.1)
     assert feature.mean("error") < frozen / 2
     unsure = ("nothing is compressed", "Λ* and Λ_max have a plateau")  # the means are as published, five seeds scatter
-    for claim in found.claims:
+    for claim in result.claims:
         assert claim.held is (None if claim.text.endswith(unsure) else True), claim.text
 
 
@@ -489,9 +489,9 @@ def test_the_output_scale_takes_a_network_from_features_to_its_kernel(committed)
     ],
 )
 def test_a_claim_fails_when_the_table_says_otherwise(committed, name, words, change) -> None:
-    found = committed(name)
-    assert found.claim(words).held is not False
-    assert judged(found, change).claim(words).held is False
+    result = committed(name)
+    assert result.claim(words).held is not False
+    assert judged(result, change).claim(words).held is False
 
 
 @pytest.mark.parametrize(
@@ -504,9 +504,9 @@ def test_a_claim_fails_when_the_table_says_otherwise(committed, name, words, cha
 )
 def test_what_was_published_and_did_not_come_out_is_said(committed, name, words, change) -> None:
     """And it would have been found, had it been there."""
-    found = committed(name)
-    assert found.claim(words).held is False
-    assert judged(found, change).claim(words).held is True
+    result = committed(name)
+    assert result.claim(words).held is False
+    assert judged(result, change).claim(words).held is True
 
 
 # --- at every scale --------------------------------------------------------------------------------------------------

@@ -19,16 +19,16 @@ def attacked(distances: list[float]) -> Attacked:
 @pytest.mark.xdist_group("synthesis-attacks")
 def test_every_row_of_the_published_table_is_measured_or_said_not_to_be_run(outcome) -> None:
     """For classifiers of each kind: a network, one with exact inference, and one by search."""
-    found = outcome("synthesis-attacks")
+    result = outcome("synthesis-attacks")
     printed = published("inductive_biases/attacks-synthesis").rows
     for classifier, norm in (("linear abs", "L2"), ("binary cnn", "L∞"), ("binary abs", "L0")):
-        rows = found.table.where(classifier=classifier, norm=norm)
+        rows = result.table.where(classifier=classifier, norm=norm)
         named = [row["attack"] for row in rows.rows if row["part"] != "bound"]
         assert sorted(named) == sorted(attack for attack in printed if norm in attack)
         for row in rows.where(part="attack").rows:
             assert (row.get("accuracy") is None) == row["note"].startswith("not run: "), row
             assert row["note"].startswith("not run") or row["queries"] >= 1
-    shown = {row["attack"]: row for row in study.SynthesisAttacks().beside(found.table) if "drawn" in row["digits"]}
+    shown = {row["attack"]: row for row in study.SynthesisAttacks().beside(result.table) if "drawn" in row["digits"]}
     assert shown["L∞ BIM w/ GE"]["binary cnn"] == "not run"
     assert shown["L∞ BIM w/ GE"]["cnn"] == "-"
     assert "%" in shown["All L0"]["binary abs"]

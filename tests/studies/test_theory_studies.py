@@ -17,10 +17,10 @@ NAMES = ("linear-vae", "linear-ivae", "similarity-limits", "intrinsic-dimension"
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_claim_is_held_at_laptop_scale(committed, name):
-    found = committed(name)
-    assert found.scale == "laptop"
-    assert found.origin.seeds >= 5
-    assert [claim.text for claim in found.claims if claim.held is not True] == []
+    result = committed(name)
+    assert result.scale == "laptop"
+    assert result.origin.seeds >= 5
+    assert [claim.text for claim in result.claims if claim.held is not True] == []
 
 
 def spoilt(table: Table, column: str, change, where: dict) -> Table:
@@ -77,8 +77,8 @@ DOTS = {"cloud": "sprites", "pixels": 64}
     ],
 )
 def test_a_claim_fails_when_the_table_says_otherwise(committed, name, claim, column, change, where):
-    found = committed(name)
-    claims = studies.get(name)().judge(spoilt(found.table, column, change, where), "laptop")
+    result = committed(name)
+    claims = studies.get(name)().judge(spoilt(result.table, column, change, where), "laptop")
     assert [each.held for each in claims if each.text.startswith(claim)] == [False]
 
 
@@ -107,8 +107,8 @@ def test_trained_linear_vaes_have_the_variances_of_the_closed_form(committed, be
 
 @pytest.mark.spec("002/L09")
 def test_trained_linear_vaes_lie_on_the_rate_distortion_curve(committed):
-    found = committed("linear-vae")
-    table = found.table
+    result = committed("linear-vae")
+    table = result.table
     for beta, group in table.by("beta"):
         *_, rate, distortion = TRAINED[beta]
         np.testing.assert_allclose(group.column("rate"), rate, atol=0.03)
@@ -123,7 +123,7 @@ def test_trained_linear_vaes_lie_on_the_rate_distortion_curve(committed):
             (second["distortion"] - first["distortion"]) / (second["rate"] - first["rate"])
         )
         assert -high <= row["slope"] <= -low
-    assert found.claim("falls by β for each nat").held
+    assert result.claim("falls by β for each nat").held
 
 
 def test_cosines_of_columns():
@@ -136,10 +136,10 @@ def test_cosines_of_columns():
 @pytest.mark.spec("002/I02")
 def test_optimisation_finds_the_closed_forms_of_the_linear_ivae(outcome):
     table = outcome("linear-ivae").table
-    found = [[row[name] for name in ("mean", "var", "prior_var")] for row in table.where(part="triples").rows]
-    assert found[0] == pytest.approx([0.45, 0.0225, 0.225], rel=1e-4)
-    assert found[1] == pytest.approx([2.8333, 0.47222, 8.5], rel=1e-4)
-    assert found[2] == pytest.approx([-2.142857, 1.530612, 6.122449], rel=1e-4)
+    result = [[row[name] for name in ("mean", "var", "prior_var")] for row in table.where(part="triples").rows]
+    assert result[0] == pytest.approx([0.45, 0.0225, 0.225], rel=1e-4)
+    assert result[1] == pytest.approx([2.8333, 0.47222, 8.5], rel=1e-4)
+    assert result[2] == pytest.approx([-2.142857, 1.530612, 6.122449], rel=1e-4)
 
     threshold = table.where(part="threshold")
     energy = threshold.column("energy")
@@ -197,8 +197,8 @@ def test_dimensions_of_a_square(tmp_path):
         "mg": (2.00, 1.99, 1.97),
         "published": (1.50, 1.77, 1.87),
     }.items():
-        found = [square.where(variant=variant, k=k).mean("value") for k in KS[1:]]
-        assert found == pytest.approx(values, rel=0.04)
+        result = [square.where(variant=variant, k=k).mean("value") for k in KS[1:]]
+        assert result == pytest.approx(values, rel=0.04)
     assert square.where(variant="twonn").mean("value") == pytest.approx(2, rel=0.05)
 
 

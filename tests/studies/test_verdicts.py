@@ -432,9 +432,9 @@ LARGER = [
 )
 @pytest.mark.xdist_group("fondue")
 def test_fondue_at_its_larger_scales(outcome, words, held, changes) -> None:
-    found = outcome("fondue")
-    rows = [row for row in found.table.rows if row["part"] != "toy"] + LARGER
-    assert judged(replace(found, table=Table(rows)), words, *changes).held is held
+    result = outcome("fondue")
+    rows = [row for row in result.table.rows if row["part"] != "toy"] + LARGER
+    assert judged(replace(result, table=Table(rows)), words, *changes).held is held
 
 
 def test_fondue_has_the_settings_these_cases_speak_of() -> None:
@@ -477,10 +477,10 @@ def angles(share: float, **where) -> Change:
     ],
 )
 def test_a_claim_of_a_committed_table(committed, name, words, held, change) -> None:
-    found = committed(name)
-    assert found.origin.seeds >= 5
-    assert found.claim(words).held
-    assert judged(found, words, change).held is held
+    result = committed(name)
+    assert result.origin.seeds >= 5
+    assert result.claim(words).held
+    assert judged(result, words, change).held is held
 
 
 @pytest.mark.parametrize(
@@ -502,9 +502,9 @@ def test_stretching_a_square(committed, words, held, changes) -> None:
 @pytest.mark.parametrize(("factor", "held"), [(1.0, None), (1.1, True), (0.85, False)])
 def test_counts_that_differ_less_than_seeds_do_decide_nothing(committed, factor, held) -> None:
     """Passive variables have 316 correlations on average, active ones 309: far less apart than the seeds are."""
-    found = committed("snapshot-correlations")
+    result = committed("snapshot-correlations")
     change = put({"type": "passive"}, count=lambda row: factor * row["count"])
-    claim = judged(found, "most correlations above 0.2", change)
+    claim = judged(result, "most correlations above 0.2", change)
     assert claim.held is held
     assert bool(claim.note) == (held is None)
 
@@ -521,6 +521,6 @@ def test_a_pick_is_one_observation(committed) -> None:
 
 
 def test_without_active_variables_correlations_have_nobody_to_be_of(committed) -> None:
-    found = committed("snapshot-correlations")
+    result = committed("snapshot-correlations")
     for words in ("most correlations above 0.2", "vary strongly"):
-        assert judged(found, words, put(type="passive")).held is None
+        assert judged(result, words, put(type="passive")).held is None

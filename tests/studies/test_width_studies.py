@@ -68,9 +68,9 @@ def test_a_claim_fails_when_the_table_says_otherwise(committed, name, where, col
     def spoilt(row):
         return row | {column: value} if where.items() <= row.items() else row
 
-    found = committed(name)
-    assert found.claim(words).held is True
-    assert claimed(found, spoilt, words).held is False
+    result = committed(name)
+    assert result.claim(words).held is True
+    assert claimed(result, spoilt, words).held is False
 
 
 def claimed(found, change, words):
@@ -81,13 +81,13 @@ def claimed(found, change, words):
 
 def test_descent_that_learned_nothing_is_not_held_against_the_exact_solution(committed):
     """Most digits are not zero, so that a network which always says so looks good."""
-    found = committed("linear-solver")
+    result = committed("linear-solver")
 
     def verdict(test, train):
         descended = {"test_accuracy": test, "train_accuracy": train}
-        return claimed(found, lambda row: row | descended if row["twin"] == "linearised" else row, "There, gradient")
+        return claimed(result, lambda row: row | descended if row["twin"] == "linearised" else row, "There, gradient")
 
-    rest = max(found.table.column("rest"))
+    rest = max(result.table.column("rest"))
     assert 0.85 < rest < 0.95
     assert verdict(rest, 0.9).held is None
     assert "shifted: 0.00" in verdict(rest, 0.9).note
@@ -112,11 +112,11 @@ def test_the_worst_solution_must_be_where_features_reach_full_rank(worst, held):
 
 
 def test_a_network_that_was_not_trained_to_the_end_is_not_beaten(committed):
-    found = committed("infinite-width")
+    result = committed("infinite-width")
 
     def held(fitted, linear):
         changes = {"standard": {"train_accuracy": fitted}, "linearised": {"test_accuracy": linear}}
-        return claimed(found, lambda row: row | changes.get(row["twin"], {}), "A wide linearised").held
+        return claimed(result, lambda row: row | changes.get(row["twin"], {}), "A wide linearised").held
 
     assert [held(0.7, 1.0), held(1.0, 1.0), held(1.0, 0.0)] == [None, True, False]
 
@@ -128,14 +128,14 @@ def test_a_network_that_was_not_trained_to_the_end_is_not_beaten(committed):
 def test_the_gap_grows_with_demand_and_shrinks_with_width(committed):
     outcome = committed("feature-demand")
     assert len(outcome.table.distinct("seed")) >= 5
-    found = accuracies(outcome.table)
-    centred, shifted = (list(gap_of(found[task]).values()) for task in ("centred", "shifted"))
+    result = accuracies(outcome.table)
+    centred, shifted = (list(gap_of(result[task]).values()) for task in ("centred", "shifted"))
     assert len(centred) == 4
     assert all(0 < easy < hard for easy, hard in zip(centred, shifted, strict=True))
     for gaps in (centred, shifted):
         assert all(wide < narrow for narrow, wide in itertools.pairwise(gaps))
     for task in ("centred", "shifted"):
-        gains = {twin: found[task][twin][8] - found[task][twin][1] for twin in ("standard", "linearised")}
+        gains = {twin: result[task][twin][8] - result[task][twin][1] for twin in ("standard", "linearised")}
         assert gains["linearised"] > 5 * gains["standard"]
     for words in ("A network beats", "The gap grows", "The gap shrinks", "It shrinks because"):
         assert outcome.claim(words).held, words
@@ -230,22 +230,22 @@ def test_the_exact_solution_dips_where_it_begins_to_fit_everything(committed):
 @pytest.mark.spec("000/F092")
 def test_training_the_last_layer_of_an_infinitely_wide_network_is_best(committed):
     outcome = committed("infinite-width")
-    found = accuracies(outcome.table)
+    result = accuracies(outcome.table)
     assert len(outcome.table.distinct("seed")) >= 5
     for task in ("centred", "shifted", "shifted-resized"):
-        nngp, ntk = (found[task][name][math.inf] for name in ("nngp", "ntk"))
+        nngp, ntk = (result[task][name][math.inf] for name in ("nngp", "ntk"))
         assert nngp >= ntk
-        assert found[task]["last_layer"][8] < nngp
-    assert found["shifted"]["nngp"][math.inf] > found["shifted"]["ntk"][math.inf] + 0.01
-    assert found["centred"]["nngp"][math.inf] > 0.95
+        assert result[task]["last_layer"][8] < nngp
+    assert result["shifted"]["nngp"][math.inf] > result["shifted"]["ntk"][math.inf] + 0.01
+    assert result["centred"]["nngp"][math.inf] > 0.95
     assert outcome.claim("Training the last layer").held
 
 
 def test_linearised_networks_stay_below_the_ntk_but_do_not_rise_to_the_last(committed):
     """Up to a width of 4 they rise, as published; the widest falls behind again here, if not in every seed."""
     outcome = committed("infinite-width")
-    found = accuracies(outcome.table)
-    for twins in found.values():
+    result = accuracies(outcome.table)
+    for twins in result.values():
         values = list(twins["linearised"].values())
         assert len(values) == 4
         assert all(narrow < wide for narrow, wide in itertools.pairwise(values[:-1]))
@@ -253,7 +253,7 @@ def test_linearised_networks_stay_below_the_ntk_but_do_not_rise_to_the_last(comm
     claim = outcome.claim("Linearised networks approach")
     assert claim.held is None
     assert "shifted: a step goes back, within its interval" in claim.note
-    risen = {task: (twins["linearised"][4] + twins["ntk"][math.inf]) / 2 for task, twins in found.items()}
+    risen = {task: (twins["linearised"][4] + twins["ntk"][math.inf]) / 2 for task, twins in result.items()}
     mended = Table(
         [
             row | {"test_accuracy": risen[row["task"]]} if (row["twin"], row.get("width")) == ("linearised", 8) else row

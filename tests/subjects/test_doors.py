@@ -28,13 +28,13 @@ def foreign(name: str):
 
 @pytest.mark.parametrize(("name", "variance"), [("Spatial", False), ("Latent", True), ("Indices", False)])
 def test_a_code_with_a_shape_goes_back_to_the_decoder_in_it(dots, name, variance) -> None:
-    found = examine(foreign(name), dots, count=64, measured=[])
-    rep = found.representation
+    result = examine(foreign(name), dots, count=64, measured=[])
+    rep = result.representation
     assert rep.mean.shape == (64, 16 if name == "Indices" else 64)
     assert (rep.var is not None) == variance
     if name != "Indices":
-        np.testing.assert_array_equal(found.reconstructions, found.originals)
-        assert found.traversals.shape == (64, 9, 1, 8, 8)
+        np.testing.assert_array_equal(result.reconstructions, result.originals)
+        assert result.traversals.shape == (64, 9, 1, 8, 8)
 
 
 def test_a_decoder_that_takes_rows_gets_rows_of_a_code_with_a_shape(dots) -> None:
@@ -42,8 +42,8 @@ def test_a_decoder_that_takes_rows_gets_rows_of_a_code_with_a_shape(dots) -> Non
         def encode(self, x):
             return super().encode(x)[:, :, None, None]
 
-    found = examine(Rows(), dots, count=64, measured=[])
-    assert np.square(found.reconstructions / 255 - found.originals / 255).mean() < 0.03
+    result = examine(Rows(), dots, count=64, measured=[])
+    assert np.square(result.reconstructions / 255 - result.originals / 255).mean() < 0.03
 
 
 @pytest.mark.parametrize("name", ["BadDecoder", "Mismatched"])
@@ -97,13 +97,13 @@ def test_a_layer_may_answer_by_name(dots) -> None:
 def test_scikit_learn_transforms_and_transforms_back(dots) -> None:
     rows = (dots.observe(np.arange(64)) / 255).reshape(64, -1)
     pca = PCA(63).fit(rows)
-    found = examine(pca, dots, count=64, measured=[])
+    result = examine(pca, dots, count=64, measured=[])
     np.testing.assert_allclose(
-        found.representation.mean,
-        pca.transform((dots.observe(found.representation.index) / 255).reshape(64, -1)),
+        result.representation.mean,
+        pca.transform((dots.observe(result.representation.index) / 255).reshape(64, -1)),
         atol=1e-5,
     )
-    np.testing.assert_array_equal(found.reconstructions, found.originals)
+    np.testing.assert_array_equal(result.reconstructions, result.originals)
     pipeline = make_pipeline(StandardScaler(with_std=False), PCA(5)).fit(rows)
     assert represent(pipeline, dots, count=64).mean.shape == (64, 5)
     for kind in (np.float32, np.float64):  # which insists on what it was fitted on

@@ -116,10 +116,10 @@ def test_a_single_number_an_example_is_never_the_code_of_one_with_a_tensor() -> 
 
 
 def test_a_flow_is_examined_as_its_code_and_decodes(dots) -> None:
-    found = examine(foreign("Flow"), dots, count=64, measured=[])
-    assert found.representation.mean.shape == (64, 64)
-    np.testing.assert_array_equal(found.reconstructions, found.originals)
-    assert any(note.startswith("Taken as a flow: forward encodes and inverse decodes") for note in found.notes)
+    result = examine(foreign("Flow"), dots, count=64, measured=[])
+    assert result.representation.mean.shape == (64, 64)
+    np.testing.assert_array_equal(result.reconstructions, result.originals)
+    assert any(note.startswith("Taken as a flow: forward encodes and inverse decodes") for note in result.notes)
     points = ArrayWorld(np.random.default_rng(0).normal(size=(50, 2)))
     rep = represent(foreign("FlowOfPoints"), points, count=50)
     np.testing.assert_allclose(rep.mean, 3 * points.observe(rep.index), rtol=1e-6)

@@ -67,8 +67,8 @@ def store(tmp_path_factory):
 
 def test_an_autoencoder_is_written_for_torch_alone(store, tmp_path, capsys):
     assert main(["export", "vae", "--runs", str(store.root), "--out", str(tmp_path / "out"), "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert told["methods"] == ["encode", "decode"]
+    answer = json.loads(capsys.readouterr().out)
+    assert answer["methods"] == ["encode", "decode"]
     about = json.loads((tmp_path / "out" / "about.json").read_text())
     assert (about["run"], about["observation"]) == ("vae", [1, 64, 64])
     assert about["config"]["objective"]["name"] == "vae"

@@ -80,10 +80,10 @@ def test_every_convention_from_the_command_line(dots_file, tmp_path, capsys, nam
     flags = [word for key, value in options.items() for word in (f"--{key}", value)]
     words = ["examine", f"{FILE}:{name}", "--data", str(dots_file), *flags, "--count", "128", "--json"]
     assert main([*words, "--measures", "mig", "--out", str(tmp_path / "report.html")]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert len(found["variables"]) == 3
-    assert {v["factor"] for v in found["variables"] if v["var_of_mean"] > 0.1} == {"factor_0", "factor_1"}
-    assert found["types"]["passive"] == int(variance)
+    result = json.loads(capsys.readouterr().out)
+    assert len(result["variables"]) == 3
+    assert {v["factor"] for v in result["variables"] if v["var_of_mean"] > 0.1} == {"factor_0", "factor_1"}
+    assert result["types"]["passive"] == int(variance)
     assert (tmp_path / "report.html").exists()
 
 
@@ -142,8 +142,8 @@ def test_traversals_start_at_an_example_and_go_as_far_as_the_code_does() -> None
     rows, columns = np.divmod(np.tile(np.arange(64), 4), 8)
     images = np.zeros((len(rows), 8, 8), np.uint8)
     images[np.arange(len(rows)), rows, columns] = 255
-    found = examine(Shifted(), images)
-    walk = {v.number: strip for v, strip in zip(found.variables, found.traversals, strict=True)}
+    result = examine(Shifted(), images)
+    walk = {v.number: strip for v, strip in zip(result.variables, result.traversals, strict=True)}
     brightest = [int(frame.argmax()) % 8 for frame in walk[0][2:7]]
     assert brightest == sorted(brightest), "the dot moves along its row"
     assert walk[0].max() > 200
@@ -247,8 +247,8 @@ def test_two_foreign_modules_layer_by_layer(dots) -> None:
 def test_compare_from_the_command_line(dots_file, tmp_path, capsys) -> None:
     words = ["compare", f"{FILE}:Pair", f"{FILE}:Sequential", "--data", str(dots_file), "--count", "64", "--json"]
     assert main([*words, "--out", str(tmp_path / "c.png")]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert found["columns"][1] == "rows"
+    result = json.loads(capsys.readouterr().out)
+    assert result["columns"][1] == "rows"
     assert (tmp_path / "c.png").exists()
 
 
@@ -278,8 +278,8 @@ def test_grey_images_through_convolutions_that_are_flattened_by_view(dots) -> No
 
 
 def test_forward_encodes_only_where_it_gives_a_posterior_and_nothing_was_declared(dots) -> None:
-    found = examine(foreign("Unbound"), dots, count=64)
-    assert any(n.startswith("What encodes is forward, since it returns a mean with a variance") for n in found.notes)
+    result = examine(foreign("Unbound"), dots, count=64)
+    assert any(n.startswith("What encodes is forward, since it returns a mean with a variance") for n in result.notes)
     declared = represent(as_subject(foreign("Unbound"), encode="encoder"), dots, count=64)
     assert declared.mean.shape == (64, 6)
     assert represent(foreign("Features"), dots, count=64).mean.shape == (64, 6)

@@ -92,9 +92,9 @@ def test_a_hugging_face_encoder_from_its_configuration(vision):
     result = polariscope.examine(model, x, measured=["effective-rank"])
     with torch.no_grad():
         output = model(torch.from_numpy(x))
-    found = result.representation.mean
+    outcome = result.representation.mean
     choices = [output.pooler_output, output.last_hidden_state.mean(1)]
-    assert any(np.allclose(found, one, atol=1e-4) for one in choices)
+    assert any(np.allclose(outcome, one, atol=1e-4) for one in choices)
 
 
 def test_a_hugging_face_encoder_from_a_folder(vision, tmp_path, monkeypatch):

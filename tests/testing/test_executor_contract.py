@@ -27,13 +27,13 @@ class Here:
     def events(self):
         while self.queue:
             number, work, job = self.queue.popleft()
-            told = []
+            answer = []
             try:
-                end = Done(number, work(job, told.append))
+                end = Done(number, work(job, answer.append))
             except KeyError as error:
                 error.add_note("".join(traceback.format_exception(error)))
                 end = Failed(number, error)
-            yield from (Told(number, what) for what in told)
+            yield from (Told(number, what) for what in answer)
             yield end
 
     def close(self):
@@ -62,13 +62,13 @@ class Silent(Here):
 
 class Backwards(Here):
     def events(self):
-        told = []
+        answer = []
         for event in super().events():
             if isinstance(event, Told):
-                told.insert(0, event)
+                answer.insert(0, event)
                 continue
-            yield from told
-            told.clear()
+            yield from answer
+            answer.clear()
             yield event
 
 

@@ -25,8 +25,8 @@ def test_saturation_takes_longer_with_more_points() -> None:
 
 @pytest.mark.spec("004/F18")
 def test_median_amplification_of_data_sets() -> None:
-    found = [median_amplification(attractors(STRIPE, d)[0], 10_000) / 100 for d in (2, 5, 10)]
-    np.testing.assert_allclose(found, [1.378, 0.984, 0.923], atol=1e-3)
+    result = [median_amplification(attractors(STRIPE, d)[0], 10_000) / 100 for d in (2, 5, 10)]
+    np.testing.assert_allclose(result, [1.378, 0.984, 0.923], atol=1e-3)
     factors = [median_amplification(p, 1) / p.saturation for p in (attractors(STRIPE, d)[0] for d in (2, 5, 10))]
     np.testing.assert_allclose(factors, [1.483, 1.092, 1.039], atol=1e-3)
     oracle = [dataset_amplification(*Stripe(dimension=5).sample(1000, seed)) for seed in range(200)]

@@ -135,8 +135,8 @@ def found_distance(generators: LinearGenerators, x: np.ndarray, y: int, box: boo
 @given(SEEDS)
 def test_the_exact_distance_is_what_a_search_finds(seed: int) -> None:
     generators, x, y = drawn(seed, plain=False, count=1)
-    found = found_distance(generators, x[0], y[0], box=False)
-    assert generators.exact_l2(x, y)[0] == pytest.approx(found, rel=1e-3)
+    result = found_distance(generators, x[0], y[0], box=False)
+    assert generators.exact_l2(x, y)[0] == pytest.approx(result, rel=1e-3)
     boxed = found_distance(generators, x[0], y[0], box=True)
     assert generators.shared(x, y, "l2", box=True)[0] <= boxed * (1 + 1e-6)
 
@@ -157,13 +157,13 @@ def test_the_shared_bound_is_the_least_ratio_over_codes(seed: int) -> None:
 
     starts = np.random.default_rng(0).normal(size=(3, 2))
     for name, order, least in (("l2", 2, 1 - 1e-4), ("linf", 1, 0.85)):
-        found = min(
+        result = min(
             minimize(ratio, start, (c, order), method="Nelder-Mead", options={"xatol": 1e-8, "fatol": 1e-10}).fun
             for c in {0, 1, 2} - {y}
             for start in starts
         )
         bound = generators.shared(x[None], [y], name)[0]
-        assert least * found <= bound <= found * (1 + 1e-6)
+        assert least * result <= bound <= result * (1 + 1e-6)
 
 
 @pytest.mark.spec("001b/B-13")

@@ -44,9 +44,9 @@ TABLE = {
 def test_relu_recursion_gives_the_table(weight_var, degrees):
     cosine = np.cos(np.deg2rad(degrees))
     for depth, (nngp, ntk) in enumerate(TABLE[weight_var, degrees], 1):
-        found = dense_kernels(cosine, 1.0, 1.0, depth, weight_var=weight_var)
-        assert found.nngp == pytest.approx(nngp, abs=1e-6)
-        assert found.ntk == pytest.approx(ntk, abs=1e-6)
+        result = dense_kernels(cosine, 1.0, 1.0, depth, weight_var=weight_var)
+        assert result.nngp == pytest.approx(nngp, abs=1e-6)
+        assert result.ntk == pytest.approx(ntk, abs=1e-6)
 
 
 @pytest.mark.parametrize("depth", [1, 2, 5])

@@ -27,13 +27,13 @@ def linear_program(slope, margin, low, high, norm) -> float:
     sizes = n if norm == "l1" else 1
     each = np.eye(n) if norm == "l1" else np.ones((n, 1))
     lines = np.block([[np.eye(n), -each], [-np.eye(n), -each], [-slope[None], np.zeros((1, sizes))]])
-    found = linprog(
+    result = linprog(
         np.r_[np.zeros(n), np.ones(sizes)],
         lines,
         np.r_[np.zeros(2 * n), -margin],
         bounds=[*zip(low, high, strict=True), *[(0, None)] * sizes],
     )
-    return found.fun if found.status == 0 else np.inf
+    return result.fun if result.status == 0 else np.inf
 
 
 @pytest.mark.spec("001b/B-13", "001b/A-18")
@@ -41,18 +41,18 @@ def linear_program(slope, margin, low, high, norm) -> float:
 @given(SEEDS, st.sampled_from(["l1", "linf"]))
 def test_linear_programs_agree(seed: int, norm: str) -> None:
     slope, margin, low, high = problem(seed)
-    found = nearest_in_halfspace(slope, margin, norm, low, high)
-    assert found.distance == pytest.approx(linear_program(slope, margin, low, high, norm), abs=1e-7)
+    result = nearest_in_halfspace(slope, margin, norm, low, high)
+    assert result.distance == pytest.approx(linear_program(slope, margin, low, high, norm), abs=1e-7)
 
 
 @settings(max_examples=settings.default.max_examples // 4)
 @given(SEEDS)
 def test_a_quadratic_program_agrees(seed: int) -> None:
     slope, margin, low, high = problem(seed)
-    found = nearest_in_halfspace(slope, margin, "l2", low, high)
+    result = nearest_in_halfspace(slope, margin, "l2", low, high)
     reach = np.maximum(slope * high, slope * low).sum()
     if reach <= margin:
-        assert found.distance == (np.inf if reach < margin else pytest.approx(found.distance))
+        assert result.distance == (np.inf if reach < margin else pytest.approx(result.distance))
         return
     other = minimize(
         lambda d: d @ d,
@@ -63,7 +63,7 @@ def test_a_quadratic_program_agrees(seed: int) -> None:
         method="SLSQP",
         options={"ftol": 1e-14, "maxiter": 300},
     )
-    assert found.distance == pytest.approx(np.sqrt(other.fun), abs=1e-4)
+    assert result.distance == pytest.approx(np.sqrt(other.fun), abs=1e-4)
 
 
 @settings(max_examples=settings.default.max_examples // 4)
@@ -72,9 +72,9 @@ def test_no_fewer_pixels_reach_it(seed: int) -> None:
     slope, margin, low, high = problem(seed)
     gains = np.maximum(slope * high, slope * low)
     sizes = [len(c) for k in range(6) for c in itertools.combinations(range(5), k) if gains[list(c)].sum() >= margin]
-    found = nearest_in_halfspace(slope, margin, "l0", low, high)
-    assert found.distance == min(sizes, default=np.inf)
-    assert (found.change != 0).sum() <= found.distance
+    result = nearest_in_halfspace(slope, margin, "l0", low, high)
+    assert result.distance == min(sizes, default=np.inf)
+    assert (result.change != 0).sum() <= result.distance
 
 
 @given(SEEDS, st.sampled_from(["l0", "l1", "l2", "linf"]))
@@ -110,9 +110,9 @@ def test_without_a_box_it_is_the_dual_norm(seed: int) -> None:
 def test_the_channels_of_a_pixel_count_once() -> None:
     """Three pixels of two channels: the second contributes 0.5 + 0.6, more than any other."""
     slope, room = np.array([1.0, 0.5, 0.1, 0.0, 0.6, 0.1]), np.ones(6)
-    found = nearest_in_halfspace(slope, 1.05, "l0", -room, room, channels=2)
-    assert found.distance == 1
-    assert found.change.tolist() == [0, 1, 0, 0, 1, 0]
+    result = nearest_in_halfspace(slope, 1.05, "l0", -room, room, channels=2)
+    assert result.distance == 1
+    assert result.change.tolist() == [0, 1, 0, 0, 1, 0]
     assert nearest_in_halfspace(slope, 1.05, "l0", -room, room).distance == 2
     assert norm_from_l2(1.3, room, "l0", channels=2) == 1
 
@@ -120,8 +120,8 @@ def test_the_channels_of_a_pixel_count_once() -> None:
 def test_batches_and_edge_cases() -> None:
     slope, low, high = np.ones((3, 2)), np.zeros((3, 2)), np.ones((3, 2))
     for norm, expected in (("l2", [0, 0.5**0.5, np.inf]), ("linf", [0, 0.5, np.inf]), ("l0", [0, 1, np.inf])):
-        found = nearest_in_halfspace(slope, [-1.0, 1.0, 2.5], norm, low, high)
-        assert found.distance.tolist() == pytest.approx(expected)
+        result = nearest_in_halfspace(slope, [-1.0, 1.0, 2.5], norm, low, high)
+        assert result.distance.tolist() == pytest.approx(expected)
     with pytest.raises(ValueError, match="count of pixels needs bounds"):
         nearest_in_halfspace(slope, 1.0, "l0")
     with pytest.raises(ValueError, match="hold the change 0"):

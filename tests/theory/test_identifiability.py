@@ -40,8 +40,8 @@ def near(draws: np.ndarray, errors: float = 5.0):
 @pytest.mark.spec("001a/TH-03")
 @pytest.mark.parametrize("degrees", ROTATIONS)
 def test_a_rotated_laplace_model_pays_the_closed_form(degrees: float) -> None:
-    found = float(rotation_excess_nll(np.radians(degrees)))
-    assert found == pytest.approx(ROTATIONS[degrees], abs=6e-7)
+    result = float(rotation_excess_nll(np.radians(degrees)))
+    assert result == pytest.approx(ROTATIONS[degrees], abs=6e-7)
     # E|S| = (2/π) ∫ (1 − E cos tS)/t² dt, and E cos tX = 1/(1 + t²) for a Laplace X.
     c2, s2 = np.cos(np.radians(degrees)) ** 2, np.sin(np.radians(degrees)) ** 2
 
@@ -51,7 +51,7 @@ def test_a_rotated_laplace_model_pays_the_closed_form(degrees: float) -> None:
     near_zero, beyond = (
         quad(integrand, *ends, epsabs=1e-14, epsrel=1e-13, limit=400)[0] for ends in ((0, 9), (9, np.inf))
     )
-    assert found == pytest.approx(2 * (2 / np.pi * (near_zero + beyond) - 1), abs=1e-12)
+    assert result == pytest.approx(2 * (2 / np.pi * (near_zero + beyond) - 1), abs=1e-12)
 
 
 @pytest.mark.spec("001a/TH-03")

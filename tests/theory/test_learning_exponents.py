@@ -85,8 +85,8 @@ def test_a_kernel_gains_from_compression_as_predicted() -> None:
             row.append((machine.predict(tangent_kernel(test, train)) != y_new).mean())
         errors.append(row)
     wide, narrow = np.median(errors, axis=0)
-    found = np.log(narrow / wide) / np.log(factors[1] / factors[0])
-    assert -0.75 < found < -0.5
+    result = np.log(narrow / wide) / np.log(factors[1] / factors[0])
+    assert -0.75 < result < -0.5
 
 
 @pytest.mark.parametrize(

@@ -40,8 +40,8 @@ def test_the_scalar_triples_three_ways(w, x, gamma, expected):
         mean, var, prior = p[0], np.exp(p[1]), np.exp(p[2])
         return -objective([[x]], [[w]], gamma, [[mean]], [var], prior_var=[prior]).item()
 
-    found = minimize(negative, [x / w, 0.0, 0.0], method="BFGS")
-    assert (found.x[0], *np.exp(found.x[1:])) == pytest.approx(expected, rel=1e-3)
+    result = minimize(negative, [x / w, 0.0, 0.0], method="BFGS")
+    assert (result.x[0], *np.exp(result.x[1:])) == pytest.approx(expected, rel=1e-3)
 
 
 @pytest.mark.spec("002/I02")
@@ -129,13 +129,13 @@ def test_no_latent_alone_can_raise_the_objective(seed, gamma, latents):
         var = 1 / (np.sum(W**2, axis=0) / gamma + 1 / prior_var)
         return objective(x, W, gamma, means, var, prior_var=prior_var)
 
-    found = best_objective(s.prior_var)
+    result = best_objective(s.prior_var)
     for latent in range(latents):
         for other in (1e-300, 1e-4, 0.5, 0.99, 1.01, 2.0, 1e2):
             moved = s.prior_var.copy()
             moved[:, latent] = other * np.where(s.active[:, latent], moved[:, latent], gamma)
-            gain = np.bincount(groups, best_objective(moved) - found)
-            assert (gain <= 1e-9 * np.abs(found).max()).all()
+            gain = np.bincount(groups, best_objective(moved) - result)
+            assert (gain <= 1e-9 * np.abs(result).max()).all()
 
 
 @pytest.mark.spec("002/I02")

@@ -199,10 +199,10 @@ def test_an_optimiser_finds_nothing_better_and_orthogonal_columns(beta):
         return -elbo(points, W, gamma, best.mean, best.cov, beta=beta).mean()
 
     start = np.random.default_rng(0).normal(size=(3, 6))
-    found = min((minimize(negative, flat, method="BFGS") for flat in start), key=lambda r: r.fun)
+    result = min((minimize(negative, flat, method="BFGS") for flat in start), key=lambda r: r.fun)
     theory = solve(cov, latents, gamma, beta)
-    assert -found.fun == pytest.approx(theory.elbo, abs=1e-7)
-    gram = found.x.reshape(3, latents).T @ found.x.reshape(3, latents)
+    assert -result.fun == pytest.approx(theory.elbo, abs=1e-7)
+    gram = result.x.reshape(3, latents).T @ result.x.reshape(3, latents)
     np.testing.assert_allclose(sorted(np.diag(gram), reverse=True), np.sum(theory.W**2, axis=0), atol=1e-4)
     assert abs(gram[0, 1]) < 1e-4
 

@@ -82,8 +82,8 @@ def written_averages(w1: float, w2: float, b: float) -> tuple[float, float, floa
 )
 def test_population_averages_agree_with_the_written_integrals(w1, w2, b) -> None:
     averages = population_averages([[w1, w2]], [b])
-    found = (*averages.drift[0], averages.bias_drift[0])
-    np.testing.assert_allclose(found, written_averages(w1, w2, b), atol=1e-7)
+    result = (*averages.drift[0], averages.bias_drift[0])
+    np.testing.assert_allclose(result, written_averages(w1, w2, b), atol=1e-7)
 
 
 @pytest.mark.spec("004/F21", "004/F23")
@@ -123,8 +123,8 @@ def test_neurons_follow_the_flow_with_the_noise_of_the_data(gathered) -> None:
     noise = np.array([np.sqrt(len(x) / p.active) * perpendicular_drift(x, y, p) for p in points])[reached[arrived]]
     start = Neurons(*(part[arrived] for part in path[0]))
     predicted = neuron_flow(start, [18.0], noise=noise, points=len(x))
-    for found, expected in zip(path[-1], predicted, strict=True):
-        ratio = found[arrived] / expected[0]
+    for result, expected in zip(path[-1], predicted, strict=True):
+        ratio = result[arrived] / expected[0]
         assert (ratio > 0).all()  # the sign is exact, also of the weight across, which is noise
         assert np.median(np.abs(ratio - 1)) < 0.1
         assert np.mean(np.abs(ratio - 1) < 0.25) > 0.9

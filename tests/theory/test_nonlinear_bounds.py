@@ -12,19 +12,19 @@ from polariscope.theory.orthogonal_noise import hands_on_example, likelihood_bou
 def test_a_linear_decoder_has_the_closed_form(precision: float) -> None:
     matrix = hands_on_example()[1]
     z = np.array([0.3, -0.4])
-    found = diagonal_bound(lambda points: points @ matrix.T, z, precision, grid=241)
+    result = diagonal_bound(lambda points: points @ matrix.T, z, precision, grid=241)
     expected = likelihood_bounds(matrix, [matrix @ z], [precision])
-    assert found.log_likelihood == pytest.approx(expected.log_likelihood[0], abs=1e-6)
-    assert found.elbo == pytest.approx(expected.elbo[0], abs=1e-6)
+    assert result.log_likelihood == pytest.approx(expected.log_likelihood[0], abs=1e-6)
+    assert result.elbo == pytest.approx(expected.elbo[0], abs=1e-6)
 
 
 @pytest.mark.spec("003/F3-084")
 def test_one_latent_has_no_other_to_be_orthogonal_to() -> None:
     slope = np.array([[2.0], [1.0]])
-    found = diagonal_bound(lambda points: points @ slope.T, [0.3], precision=4.0)
+    result = diagonal_bound(lambda points: points @ slope.T, [0.3], precision=4.0)
     spread = multivariate_normal([0, 0], slope @ slope.T + np.eye(2) / 4)
-    assert found.log_likelihood == pytest.approx(spread.logpdf([0.6, 0.3]), abs=1e-6)
-    assert found.gap == pytest.approx(0, abs=1e-6)
+    assert result.log_likelihood == pytest.approx(spread.logpdf([0.6, 0.3]), abs=1e-6)
+    assert result.gap == pytest.approx(0, abs=1e-6)
     bent = diagonal_bound(lambda points: np.concatenate([points, np.sinh(points)], 1), [0.5], precision=1e4)
     assert bent.gap == pytest.approx(0, abs=1e-3)
 

@@ -16,12 +16,12 @@ def data():
 @pytest.mark.spec("003/F3-001")
 def test_components_match_scikit_learn_and_the_error_is_what_was_dropped(data) -> None:
     reference = Reference(n_components=3).fit(data)
-    found = pca(data, 3)
-    np.testing.assert_allclose(found.variances, reference.explained_variance_)
-    np.testing.assert_allclose(np.abs(found.directions.T @ reference.components_.T), np.eye(3), atol=1e-9)
-    error = ((data - found.decode(found.encode(data))) ** 2).sum() / (len(data) - 1)
-    assert error == pytest.approx(found.dropped.sum())
-    assert (np.diff([*found.variances, *found.dropped]) <= 0).all()
+    result = pca(data, 3)
+    np.testing.assert_allclose(result.variances, reference.explained_variance_)
+    np.testing.assert_allclose(np.abs(result.directions.T @ reference.components_.T), np.eye(3), atol=1e-9)
+    error = ((data - result.decode(result.encode(data))) ** 2).sum() / (len(data) - 1)
+    assert error == pytest.approx(result.dropped.sum())
+    assert (np.diff([*result.variances, *result.dropped]) <= 0).all()
 
 
 @pytest.mark.spec("003/F3-096")
@@ -43,13 +43,13 @@ def test_every_projection_of_a_square_has_the_same_variance(stretch: float, flat
 def test_principal_axes_of_a_square_are_those_of_the_sample_and_of_a_rectangle_its_own() -> None:
     def angles(stretch: float) -> np.ndarray:
         """Of the first principal axis to the first side, for samples of their own."""
-        found = []
+        result = []
         for seed in range(20):
             world = SquareLinear(count=4000, stretch=stretch, seed=seed)
             sides = world.matrix / np.linalg.norm(world.matrix, axis=0)
             first, second = np.abs(sides.T @ pca(world.observe(np.arange(4000)), 1).directions[:, 0])
-            found.append(np.degrees(np.arctan2(second, first)))
-        return np.array(found)
+            result.append(np.degrees(np.arctan2(second, first)))
+        return np.array(result)
 
     assert np.ptp(angles(1.0)) > 60
     assert angles(1.2).max() < 10
@@ -57,9 +57,9 @@ def test_principal_axes_of_a_square_are_those_of_the_sample_and_of_a_rectangle_i
 
 def test_more_columns_than_rows(data) -> None:
     wide = data[:4]
-    found = pca(wide)
-    np.testing.assert_allclose(found.decode(found.encode(wide)), wide, atol=1e-9)
-    np.testing.assert_allclose(found.directions.T @ found.directions, np.eye(6), atol=1e-9)
+    result = pca(wide)
+    np.testing.assert_allclose(result.decode(result.encode(wide)), wide, atol=1e-9)
+    np.testing.assert_allclose(result.directions.T @ result.directions, np.eye(6), atol=1e-9)
 
 
 @pytest.mark.parametrize(("x", "components"), [(np.zeros((1, 3)), 1), (np.zeros((5, 3)), 4), (np.zeros(5), 1)])

@@ -171,15 +171,15 @@ def test_gradients_of_the_loss_against_finite_differences(full, convention):
     def loss(d, e, s):
         return linear_vae_loss(d.reshape(3, 2), e.reshape(2, 3), s.reshape(noise.shape), C, 0.7, convention)
 
-    found = loss(D, E, noise)
+    result = loss(D, E, noise)
 
     def slope(value, start, step=1e-6):
         moves = step * np.eye(start.size)
         return np.array([(value(start.ravel() + h) - value(start.ravel() - h)) / (2 * step) for h in moves])
 
-    np.testing.assert_allclose(found.decoder.ravel(), slope(lambda p: loss(p, E, noise).value, D), atol=1e-7)
-    np.testing.assert_allclose(found.encoder.ravel(), slope(lambda p: loss(D, p, noise).value, E), atol=1e-7)
-    np.testing.assert_allclose(found.noise.ravel(), slope(lambda p: loss(D, E, p).value, noise), atol=1e-7)
+    np.testing.assert_allclose(result.decoder.ravel(), slope(lambda p: loss(p, E, noise).value, D), atol=1e-7)
+    np.testing.assert_allclose(result.encoder.ravel(), slope(lambda p: loss(D, p, noise).value, E), atol=1e-7)
+    np.testing.assert_allclose(result.noise.ravel(), slope(lambda p: loss(D, E, p).value, noise), atol=1e-7)
 
 
 @pytest.mark.spec("003/F3-007")
@@ -196,10 +196,10 @@ def test_the_loss_is_the_average_over_samples(full):
     error = np.sum((x - z @ D.T) ** 2, axis=1)
     divergence = 0.5 * (np.sum(mean**2, axis=1) + np.trace(noise) - np.linalg.slogdet(noise)[1] - 2)
     sampled = error + 0.7 * divergence
-    found = linear_vae_loss(D, E, noise if full else np.diag(noise), x.T @ x / len(x), beta=0.7)
-    assert found.value == pytest.approx(sampled.mean(), abs=4 * sampled.std() / math.sqrt(len(x)))
-    assert found.kl == pytest.approx(divergence.mean(), rel=1e-9)
-    assert found.value == pytest.approx(found.deterministic + found.stochastic + 0.7 * found.kl)
+    result = linear_vae_loss(D, E, noise if full else np.diag(noise), x.T @ x / len(x), beta=0.7)
+    assert result.value == pytest.approx(sampled.mean(), abs=4 * sampled.std() / math.sqrt(len(x)))
+    assert result.kl == pytest.approx(divergence.mean(), rel=1e-9)
+    assert result.value == pytest.approx(result.deterministic + result.stochastic + 0.7 * result.kl)
 
 
 def test_shapes_and_noise_are_checked():
@@ -232,10 +232,10 @@ def test_the_fitted_linear_vae_is_pca(seed):
     """Directions up to signed permutation within 1e-4 rad, and precision orders latents as PCA orders components."""
     C = covariance(seed, [2.0, 1.0, 0.4, 0.1])
     fit = fit_linear_vae(C, 3, beta=0.1, seed=seed)
-    found = pca_alignment(fit.decoder, C)
-    assert sorted(found.components.tolist()) == [0, 1, 2]
-    assert found.angles.max() < 1e-4
-    np.testing.assert_array_equal(found.components[principal_order(np.tile(fit.noise, (2, 1)))], [0, 1, 2])
+    result = pca_alignment(fit.decoder, C)
+    assert sorted(result.components.tolist()) == [0, 1, 2]
+    assert result.angles.max() < 1e-4
+    np.testing.assert_array_equal(result.components[principal_order(np.tile(fit.noise, (2, 1)))], [0, 1, 2])
     assert orthogonality(fit.decoder).value < 1e-4
 
 
@@ -244,19 +244,19 @@ def test_alignment_measures_the_angle_and_leaves_unused_latents_out():
     C = np.diag([3.0, 2.0, 1.0])
     decoder = np.zeros((3, 3))
     decoder[:2, 0], decoder[:2, 2] = 5 * turn(0.01)[:, 1], -0.1 * turn(0.01)[:, 0]
-    found = pca_alignment(decoder, C)
-    assert found.latents.tolist() == [0, 2]
-    assert found.components.tolist() == [1, 0]
-    np.testing.assert_allclose(found.angles, np.radians(0.01), rtol=1e-6)
+    result = pca_alignment(decoder, C)
+    assert result.latents.tolist() == [0, 2]
+    assert result.components.tolist() == [1, 0]
+    np.testing.assert_allclose(result.angles, np.radians(0.01), rtol=1e-6)
 
 
 @pytest.mark.spec("003/F3-028")
 def test_the_lengths_of_columns_do_not_decide_which_component_they_are():
     columns = np.array([[0.8, 0.9], [0.6, np.sqrt(1 - 0.81)]])
     for lengths in ([1, 1], [10, 1], [1, 10]):
-        found = pca_alignment(columns * lengths, np.diag([3.0, 1.0]))
-        assert found.components.tolist() == [1, 0]
-        np.testing.assert_allclose(found.angles, np.arccos([0.6, 0.9]))
+        result = pca_alignment(columns * lengths, np.diag([3.0, 1.0]))
+        assert result.components.tolist() == [1, 0]
+        np.testing.assert_allclose(result.angles, np.arccos([0.6, 0.9]))
 
 
 @pytest.mark.spec("003/F3-026")
@@ -296,15 +296,15 @@ def test_the_divergence_is_blind_to_rotations_and_its_diagonal_truncation_is_not
 @pytest.mark.parametrize(("degrees", "expected"), [(0, 0), (10, 0.031863), (22.5, 0.123918), (45, 0.223144), (90, 0)])
 def test_what_a_rotation_costs(degrees, expected):
     """O8, against the closed form in the plane and against the loss itself with the noise re-optimised."""
-    found = float(rotation_penalty([1 / 3, 1 / 12], turn(degrees)))
-    assert found == pytest.approx(expected, abs=5e-7)
-    assert found == pytest.approx(0.5 * math.log(1 + 9 / 16 * math.sin(2 * math.radians(degrees)) ** 2), abs=1e-12)
+    result = float(rotation_penalty([1 / 3, 1 / 12], turn(degrees)))
+    assert result == pytest.approx(expected, abs=5e-7)
+    assert result == pytest.approx(0.5 * math.log(1 + 9 / 16 * math.sin(2 * math.radians(degrees)) ** 2), abs=1e-12)
     beta, R = 0.05, turn(degrees)
     best = optimum(SPECTRUM, 2, beta)
     D = best.W @ R
     var = (beta / 2) / (np.sum(D**2, axis=0) + beta / 2)
     loss = linear_vae_loss(D, R.T @ encoder_of(best), var, np.diag(SPECTRUM), beta).value
-    assert loss - minimum_loss(best) == pytest.approx(beta * found, abs=1e-12)
+    assert loss - minimum_loss(best) == pytest.approx(beta * result, abs=1e-12)
 
 
 @pytest.mark.spec("003/F3-010")
@@ -312,9 +312,9 @@ def test_what_a_rotation_costs(degrees, expected):
     ("ratio", "expected"), [(1.05, 0.001190), (1.1, 0.004535), (1.2, 0.016529), (1.5, 0.080043), (2, 0.223144)]
 )
 def test_what_half_a_right_angle_costs_by_ratio(ratio, expected):
-    found = float(rotation_penalty([ratio**2, 1.0], turn(45)))
-    assert found == pytest.approx(expected, abs=5e-7)
-    assert found == pytest.approx(math.log((ratio**2 + 1) / (2 * ratio)), abs=1e-12)
+    result = float(rotation_penalty([ratio**2, 1.0], turn(45)))
+    assert result == pytest.approx(expected, abs=5e-7)
+    assert result == pytest.approx(math.log((ratio**2 + 1) / (2 * ratio)), abs=1e-12)
 
 
 @pytest.mark.spec("003/F3-017")
@@ -354,14 +354,14 @@ def test_the_gap_between_likelihood_and_bound_by_precision():
     for which, expected in table.items():
         decoder = hands_on_example()[which]
         for rows in (x, x[:1], 5 * x):
-            found = likelihood_bounds(decoder, rows, precisions)
-            np.testing.assert_allclose(found.gap, expected, atol=6e-6)
+            result = likelihood_bounds(decoder, rows, precisions)
+            np.testing.assert_allclose(result.gap, expected, atol=6e-6)
         limit = float(orthogonality_gap(decoder))
         assert limit == pytest.approx([0.05640, 0.81670][which], abs=6e-6)
-        np.testing.assert_allclose(found.regularised, found.log_likelihood - limit)
+        np.testing.assert_allclose(result.regularised, result.log_likelihood - limit)
         far = likelihood_bounds(decoder, x, [1e5])
         assert far.elbo[0] == pytest.approx(far.regularised[0], abs=1e-4)
-        assert (found.elbo > found.regularised).all()
+        assert (result.elbo > result.regularised).all()
 
 
 # --- noise under a budget ---
@@ -378,8 +378,8 @@ def test_the_hands_on_example():
     best = mixed @ np.linalg.svd(mixed)[2].T
     for budget in (0.0, 3.0):
         for decoder, factor in ((mixed, 24.4949), (turned, 52.3927), (best, 23.1517)):
-            found = float(minimal_stochastic_loss(decoder, budget))
-            assert found * math.exp(budget / 2) == pytest.approx(factor, abs=5e-5)
+            result = float(minimal_stochastic_loss(decoder, budget))
+            assert result * math.exp(budget / 2) == pytest.approx(factor, abs=5e-5)
     for decoder, ratio in ((mixed, 3 / 50), (turned, 45 / 61), (best, 2.662 / 50.338)):
         var = optimal_var(decoder, 1.3)
         assert var[0] / var[1] == pytest.approx(ratio, rel=2e-4)
@@ -427,22 +427,22 @@ def test_no_start_is_a_trap(seed, d):
     bound = noise_objective_bound(jacobians, budget=4.0)
     start = jacobians @ random_orientations(5, d, rng)
     assert noise_objective_bound(start, budget=4.0) == pytest.approx(bound, abs=1e-9)
-    found = descend_to_orthogonality(start, budget=4.0)
-    assert found.objective[0] > bound + 1e-9
-    assert (np.diff(found.objective) <= 1e-12).all()
-    assert found.objective[-1] == pytest.approx(bound, abs=1e-9)
-    np.testing.assert_allclose(start @ found.rotations, found.jacobians, atol=1e-9)
-    np.testing.assert_allclose(gram_gap(found.jacobians.swapaxes(1, 2) @ found.jacobians), 0, atol=1e-10)
-    best = optimal_var(found.jacobians, np.full(5, 4.0 / 5))
-    assert noise_objective(found.jacobians, best) == pytest.approx(bound, abs=1e-9)
+    result = descend_to_orthogonality(start, budget=4.0)
+    assert result.objective[0] > bound + 1e-9
+    assert (np.diff(result.objective) <= 1e-12).all()
+    assert result.objective[-1] == pytest.approx(bound, abs=1e-9)
+    np.testing.assert_allclose(start @ result.rotations, result.jacobians, atol=1e-9)
+    np.testing.assert_allclose(gram_gap(result.jacobians.swapaxes(1, 2) @ result.jacobians), 0, atol=1e-10)
+    best = optimal_var(result.jacobians, np.full(5, 4.0 / 5))
+    assert noise_objective(result.jacobians, best) == pytest.approx(bound, abs=1e-9)
     # how the budget is split between samples is free; how it is split between latents is not
-    uneven = optimal_var(found.jacobians, np.array([4.0, 0, 0, -1, 1]))
-    assert noise_objective(found.jacobians, uneven) == pytest.approx(bound, abs=1e-9)
-    assert noise_objective(found.jacobians, best * np.exp(np.eye(d)[0] - np.eye(d)[1])) > bound + 1e-3
+    uneven = optimal_var(result.jacobians, np.array([4.0, 0, 0, -1, 1]))
+    assert noise_objective(result.jacobians, uneven) == pytest.approx(bound, abs=1e-9)
+    assert noise_objective(result.jacobians, best * np.exp(np.eye(d)[0] - np.eye(d)[1])) > bound + 1e-3
     # Hadamard: the product of the column norms is the volume where they are orthogonal, and more elsewhere
     norms = np.log(np.linalg.norm(start, axis=1)).sum(axis=1)
     assert (norms > log_volume(start) - 1e-12).all()
-    np.testing.assert_allclose(np.log(np.linalg.norm(found.jacobians, axis=1)).sum(axis=1), log_volume(start))
+    np.testing.assert_allclose(np.log(np.linalg.norm(result.jacobians, axis=1)).sum(axis=1), log_volume(start))
 
 
 def test_noise_that_costs_nothing_is_refused():
@@ -486,15 +486,15 @@ def test_the_reconstruction_error_splits(linear):
     def decode(z):
         return z @ weight if linear else np.tanh(z @ weight)
 
-    found = reconstruction_split(x, decode(mean), decode(mean + noise))
+    result = reconstruction_split(x, decode(mean), decode(mean + noise))
     direct = np.sum((decode(mean + noise) - x) ** 2, axis=2).mean(axis=0)
-    np.testing.assert_allclose(found.total, direct, rtol=1e-12)
+    np.testing.assert_allclose(result.total, direct, rtol=1e-12)
     if linear:
-        np.testing.assert_allclose(found.cross, 0, atol=1e-12)
+        np.testing.assert_allclose(result.cross, 0, atol=1e-12)
         expected = stochastic_loss(weight.T, [0.25, 0.25])
-        np.testing.assert_allclose(found.stochastic.mean(), expected, rtol=0.1)
+        np.testing.assert_allclose(result.stochastic.mean(), expected, rtol=0.1)
     else:
-        assert np.abs(found.cross).min() > 1e-3
+        assert np.abs(result.cross).min() > 1e-3
     with pytest.raises(ValueError, match="at_samples"):
         reconstruction_split(x, decode(mean), decode(mean))
 
@@ -566,8 +566,8 @@ def test_bits_sum_to_the_rate():
 
 def test_the_landscape_of_one_latent():
     """O32, and along mean^2 + var = 1 the price is that of the digits alone."""
-    found = kl_per_variable([0, 0, 1], [1, math.exp(-2), math.exp(-2)])
-    np.testing.assert_allclose(found, [0, 0.56767, 1.06767], atol=5e-6)
+    result = kl_per_variable([0, 0, 1], [1, math.exp(-2), math.exp(-2)])
+    np.testing.assert_allclose(result, [0, 0.56767, 1.06767], atol=5e-6)
     var = np.linspace(0.01, 1, 50)
     np.testing.assert_allclose(kl_per_variable(np.sqrt(1 - var), var), precision_bits(var) * math.log(2), atol=1e-12)
 

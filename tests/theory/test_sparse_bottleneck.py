@@ -42,13 +42,13 @@ def test_the_free_noise_of_the_beta_vae_minimises_its_loss(lam, weight, variance
         return kl + lam * weight * variance * noise / (signal + noise)
 
     starts = [(np.log(s), np.log(n)) for s in (1e-4, 0.5) for n in (0.1, 1.0)]
-    found = min((minimize(loss, start, tol=1e-12, method="Nelder-Mead") for start in starts), key=lambda r: r.fun)
-    signal, noise = np.exp(found.x)
+    result = min((minimize(loss, start, tol=1e-12, method="Nelder-Mead") for start in starts), key=lambda r: r.fun)
+    signal, noise = np.exp(result.x)
     best = sparse.free_noise_variance(lam, weight, variance)
     assert noise == pytest.approx(best, abs=1e-4)
     assert signal == pytest.approx(1 - best, abs=1e-4), "signal and noise variance add up to 1"
     rate = sparse.component_rate(lam, weight, variance)
-    assert found.fun == pytest.approx(rate + lam * weight * sparse.residual_error(lam, weight, variance), abs=1e-6)
+    assert result.fun == pytest.approx(rate + lam * weight * sparse.residual_error(lam, weight, variance), abs=1e-6)
 
 
 @pytest.mark.spec("000/F027", "000/F031")
@@ -120,9 +120,9 @@ def test_a_linear_sparse_bottleneck_does_pca_with_reverse_water_filling() -> Non
         return sparse.sparse_information(np.maximum(np.diag(code), 0)) + lam * weight * np.trace(left)
 
     runs = [minimize(loss, np.random.default_rng(seed).normal(size=9), tol=1e-10) for seed in range(6)]
-    found = min(runs, key=lambda run: run.fun)
-    assert found.fun == pytest.approx(sparse.minimum_loss(lam, weight, spectrum), abs=1e-5)
-    a = found.x.reshape(3, 3)
+    result = min(runs, key=lambda run: run.fun)
+    assert result.fun == pytest.approx(sparse.minimum_loss(lam, weight, spectrum), abs=1e-5)
+    a = result.x.reshape(3, 3)
     signals = np.sort(np.diag(a @ cov @ a.T))[::-1]
     np.testing.assert_allclose(signals, sparse.signal_variance(lam, weight, spectrum), atol=1e-3)
     assert sparse.active_components(lam, weight, spectrum) == 2

@@ -71,9 +71,9 @@ def test_the_balanced_stripe_holds_half_of_the_points() -> None:
 @pytest.mark.parametrize("side", [1, -1])
 def test_half_line_averages_agree_with_quadrature(label, side) -> None:
     zeta = np.array([-2.5, -1.3, -0.3, 0.0, 0.4, 1.1, 1.3, 3.0])
-    found = np.transpose(label.half_line(zeta, side))
+    result = np.transpose(label.half_line(zeta, side))
     expected = [integrated(label, z, side) for z in zeta]
-    np.testing.assert_allclose(found, expected, atol=1e-7, rtol=0)
+    np.testing.assert_allclose(result, expected, atol=1e-7, rtol=0)
 
 
 @pytest.mark.spec("004/F23")
@@ -112,8 +112,8 @@ def test_fixed_points_of_the_table(dimension) -> None:
     ):
         assert (point.side, point.label, point.amplifies) == (side, label, True)
         assert np.sign(point.c_1) * side * label == -1
-        found = (point.position, point.c_1, point.c_b, point.growth_rate, point.perpendicular_rate)
-        np.testing.assert_allclose(found, (z, c_1, c_b, growth, perpendicular), atol=2e-5)
+        result = (point.position, point.c_1, point.c_b, point.growth_rate, point.perpendicular_rate)
+        np.testing.assert_allclose(result, (z, c_1, c_b, growth, perpendicular), atol=2e-5)
         np.testing.assert_allclose((point.active, point.saturation), (active, saturation), atol=1e-4)
 
 
@@ -195,8 +195,8 @@ def test_the_label_of_the_cylinder_along_a_direction() -> None:
 def test_the_cylinder_has_one_ring_of_fixed_points(dimension) -> None:
     point = ring(dimension)
     assert (point.position, point.stable, point.amplifies) == (0, True, True)
-    found = (point.c_1, point.c_b, point.label, point.active, point.growth_rate, point.perpendicular_rate)
-    np.testing.assert_allclose(found, (0.1666, 0, -0.522, 0.5, 0.1666, -0.2082), atol=1e-4)
+    result = (point.c_1, point.c_b, point.label, point.active, point.growth_rate, point.perpendicular_rate)
+    np.testing.assert_allclose(result, (0.1666, 0, -0.522, 0.5, 0.1666, -0.2082), atol=1e-4)
     assert point.output_ratio > 0
     assert point.saturation == pytest.approx(0.530, abs=5e-4)
     assert point.onset_slope == pytest.approx(3.0, abs=5e-3)

@@ -144,15 +144,15 @@ def test_latents_are_independent_and_any_generator_sees_them() -> None:
     ],
 )
 def test_the_kl_is_its_integral_and_the_slopes_its_differences(delta, std, rate, expected) -> None:
-    found = float(gaussian_laplace_kl(delta, std**2, rate))
-    assert found == pytest.approx(expected, abs=6e-9)
+    result = float(gaussian_laplace_kl(delta, std**2, rate))
+    assert result == pytest.approx(expected, abs=6e-9)
     z = delta + std * np.linspace(-12, 12, 24_001)  # a fine grid: only the kink of |z| is felt, by a millionth or less
     q, p = norm(delta, std), laplace(scale=1 / rate)
 
     def mean(of: np.ndarray) -> float:
         return float(trapezoid(q.pdf(z) * of, z))
 
-    assert found == pytest.approx(mean(q.logpdf(z) - p.logpdf(z)), abs=2e-6)
+    assert result == pytest.approx(mean(q.logpdf(z) - p.logpdf(z)), abs=2e-6)
     assert float(laplace_cross_entropy(delta, std**2, rate)) == pytest.approx(mean(-p.logpdf(z)), abs=2e-6)
     assert float(folded_normal_mean(delta, std**2)) == pytest.approx(mean(np.abs(z)), abs=2e-6)
     h = 1e-5
@@ -176,8 +176,8 @@ def test_a_gaussian_posterior_never_pays_nothing(rate: float) -> None:
 def test_extreme_posteriors_stay_finite_and_precise() -> None:
     deltas = np.array([0.0, 1e-300, 1e-8, 1.0, 1e8, 1e300])
     for var in (1e-300, 1e-30, 1.0, 1e30, 1e300):
-        for found in (gaussian_laplace_kl(deltas, var, 6.0), *gaussian_laplace_kl_slopes(deltas, var, 6.0)):
-            assert np.isfinite(found).all()
+        for result in (gaussian_laplace_kl(deltas, var, 6.0), *gaussian_laplace_kl_slopes(deltas, var, 6.0)):
+            assert np.isfinite(result).all()
         assert (folded_normal_mean(deltas, var) >= deltas).all()
     # A certain posterior is as far as its mean; shrinking λ as σ grows changes nothing.
     assert float(folded_normal_mean(-3.0, 1e-300)) == 3.0
@@ -264,16 +264,16 @@ def test_the_threshold_moves_with_each_weight() -> None:
 @pytest.mark.parametrize("alpha", [0.5, 1.7])
 def test_shape_scale_and_location_are_found_again(alpha: float) -> None:
     u = gennorm.rvs(alpha, loc=0.7, scale=3.0, size=100_000, random_state=0)
-    found = fit(u, location=None)
-    assert found.alpha == pytest.approx(alpha, abs=0.02)
-    assert found.location == pytest.approx(0.7, abs=0.05)
-    assert found.scale == pytest.approx(3, rel=0.06)
-    theirs = gennorm(found.alpha, found.location, found.scale)
-    assert found.log_likelihood == pytest.approx(theirs.logpdf(u).sum(), rel=1e-12)
-    assert found.log_likelihood >= gennorm.logpdf(u, alpha, 0.7, 3.0).sum()
-    assert ks_distance(u, found) == pytest.approx(kstest(u, theirs.cdf).statistic, abs=1e-12)
-    assert ks_distance(u, found) < 2 / np.sqrt(len(u)) < ks_distance(u, fit(u, location=0.0))
-    assert float(moments(found.alpha, found.rate).kurtosis) == pytest.approx(kurtosis(u, fisher=False), rel=0.15)
+    result = fit(u, location=None)
+    assert result.alpha == pytest.approx(alpha, abs=0.02)
+    assert result.location == pytest.approx(0.7, abs=0.05)
+    assert result.scale == pytest.approx(3, rel=0.06)
+    theirs = gennorm(result.alpha, result.location, result.scale)
+    assert result.log_likelihood == pytest.approx(theirs.logpdf(u).sum(), rel=1e-12)
+    assert result.log_likelihood >= gennorm.logpdf(u, alpha, 0.7, 3.0).sum()
+    assert ks_distance(u, result) == pytest.approx(kstest(u, theirs.cdf).statistic, abs=1e-12)
+    assert ks_distance(u, result) < 2 / np.sqrt(len(u)) < ks_distance(u, fit(u, location=0.0))
+    assert float(moments(result.alpha, result.rate).kurtosis) == pytest.approx(kurtosis(u, fisher=False), rel=0.15)
 
 
 @pytest.mark.spec("001a/NS-01")
@@ -311,12 +311,12 @@ def test_cusps_do_not_trap_the_location() -> None:
     rng = np.random.default_rng(4)
     integers = np.round(gennorm.rvs(0.45, loc=1.0, scale=1.0, size=2000, random_state=4))
     u = integers + rng.uniform(-0.5, 0.5, len(integers))
-    found = fit(u, location=None)
+    result = fit(u, location=None)
     naive = gennorm.logpdf(u, *gennorm.fit(u)).sum()
-    assert found.log_likelihood >= naive - 1e-6
+    assert result.log_likelihood >= naive - 1e-6
     # For its shape no transition would be a better location.
-    costs = (np.abs(u[:, None] - u) ** found.alpha).sum(axis=1)
-    assert (np.abs(u - found.location) ** found.alpha).sum() <= costs.min() * (1 + 1e-4)
+    costs = (np.abs(u[:, None] - u) ** result.alpha).sum(axis=1)
+    assert (np.abs(u - result.location) ** result.alpha).sum() <= costs.min() * (1 + 1e-4)
 
 
 # Bad input

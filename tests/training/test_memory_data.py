@@ -69,8 +69,8 @@ def test_models_are_loaded_by_name_without_their_data(tmp_path, monkeypatch) -> 
     for name in ("latest", run.id, run.id[-4:], run.path):
         model = load_model(name)
         assert model.latents == 3
-    found = polariscope.examine(load_model("latest"), images())
-    assert found.representation.latents == 3
+    result = polariscope.examine(load_model("latest"), images())
+    assert result.representation.latents == 3
 
 
 def test_a_run_with_a_world_of_its_own_takes_no_other_data(tmp_path, small) -> None:

@@ -38,10 +38,10 @@ def test_a_terminal_gets_a_bar_unless_quiet(tmp_path, small, at_a_terminal) -> N
     screen.seek(0)
     screen.truncate()
     train(small(steps=3), Store(tmp_path), quiet=True)
-    told = []
-    train(small(steps=3), Store(tmp_path), told.append)
+    answer = []
+    train(small(steps=3), Store(tmp_path), answer.append)
     assert screen.getvalue() == ""
-    assert told[-1].step == 3
+    assert answer[-1].step == 3
 
 
 def test_neither_a_file_nor_a_worker_gets_any(tmp_path, small, capsys, monkeypatch, at_a_terminal) -> None:

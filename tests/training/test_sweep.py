@@ -73,17 +73,17 @@ def test_a_random_search_draws_every_setting_from_its_range_and_the_same_again()
     """The search behind the published SlowVAE: gamma from 1 to 16, lambda from 1 to 10."""
     config = RunConfig(Pairs(MiniSprites()), SlowVAE(gamma=10), training=TrainingConfig(seed=4))
     ranges = {"objective.gamma": (1, 16), "objective.rate": (1, 10)}
-    found = random_search(config, ranges, count=200, seed=3)
-    gamma, rate = np.array([(one.objective.gamma, one.objective.rate) for one in found]).T
+    result = random_search(config, ranges, count=200, seed=3)
+    gamma, rate = np.array([(one.objective.gamma, one.objective.rate) for one in result]).T
     for values, (low, high) in ((gamma, (1, 16)), (rate, (1, 10))):
         assert low <= values.min() < low + 0.05 * (high - low)
         assert high - 0.05 * (high - low) < values.max() <= high
         assert values.mean() == pytest.approx((low + high) / 2, abs=4 * (high - low) / np.sqrt(12 * 200))
     assert abs(np.corrcoef(gamma, rate)[0, 1]) < 0.3
-    assert found == random_search(config, ranges, count=200, seed=3)
-    assert found[:20] == random_search(config, ranges, count=20, seed=3), "a longer search goes on"
-    assert found[0] != random_search(config, ranges, count=1, seed=4)[0]
-    one = found[7]
+    assert result == random_search(config, ranges, count=200, seed=3)
+    assert result[:20] == random_search(config, ranges, count=20, seed=3), "a longer search goes on"
+    assert result[0] != random_search(config, ranges, count=1, seed=4)[0]
+    one = result[7]
     again = replace(one.objective, gamma=10.0, rate=6.0)
     assert replace(one, objective=again) == config, "nothing else was changed"
     assert RunConfig.build(one.describe()) == one
@@ -103,11 +103,11 @@ def test_a_search_over_what_is_no_number_is_refused(config) -> None:
 def test_progress_is_told_at_a_pace_and_at_the_end(monkeypatch) -> None:
     clock = iter(range(100))
     monkeypatch.setattr("polariscope.training.run.time.monotonic", lambda: next(clock) / 25)  # 25 readings a second
-    told = []
-    step = paced(told.append, steps=12)
+    answer = []
+    step = paced(answer.append, steps=12)
     for number in range(1, 13):
         step(number, 0.5)
-    numbers = [point.step for point in told]
+    numbers = [point.step for point in answer]
     assert numbers[-1] == 12
     assert 2 < len(numbers) < 8
-    assert told[-1] == Progress(12, 12, 0.5)
+    assert answer[-1] == Progress(12, 12, 0.5)

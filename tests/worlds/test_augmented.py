@@ -103,14 +103,14 @@ def slowly(world: Augmented, index: np.ndarray) -> np.ndarray:
 def test_all_images_at_once_are_what_a_loop_makes_of_each(kind, settings) -> None:
     world = Augmented(WORLDS[kind], **settings).drawn(3, 8)
     index = np.random.default_rng(2).permutation(60)
-    found = world.observe(index)
-    assert found.dtype == world.of.observe([0]).dtype
+    result = world.observe(index)
+    assert result.dtype == world.of.observe([0]).dtype
     if world.blur:  # summed in another order
         nearly = {"atol": 1} if kind == "bytes" else {"rtol": 1e-4, "atol": 1e-3}
-        np.testing.assert_allclose(found.astype(float), slowly(world, index).astype(float), **nearly)
+        np.testing.assert_allclose(result.astype(float), slowly(world, index).astype(float), **nearly)
     else:
-        np.testing.assert_array_equal(found, slowly(world, index))
-    assert not np.array_equal(found, Augmented(WORLDS[kind], **settings).observe(index)), "something happens"
+        np.testing.assert_array_equal(result, slowly(world, index))
+    assert not np.array_equal(result, Augmented(WORLDS[kind], **settings).observe(index)), "something happens"
     check_world(Augmented(WORLDS[kind], **settings))
 
 
@@ -209,17 +209,17 @@ def test_erasing_noise_shear_and_blur_change_neither_the_label_nor_the_place(how
     spot[:, :, 6:9, 6:9] = 1
     spot[:, :, 7, 7] = 2
     world = Augmented(ArrayWorld(spot, floats=True), **how).drawn(0, 1)
-    found = world.observe(np.arange(500))
+    result = world.observe(np.arange(500))
     assert not world.changes(np.arange(500)).moves.any()
     if "erase" in how:
-        assert ((found == spot) | (found == 0)).all(), "what is left is where it was"
+        assert ((result == spot) | (result == 0)).all(), "what is left is where it was"
     elif "noise" in how:
-        assert np.abs(found.mean(0) - spot[0]).max() < 0.03
+        assert np.abs(result.mean(0) - spot[0]).max() < 0.03
     else:
         for axis in (2, 3):
-            weights = found.sum(5 - axis)
+            weights = result.sum(5 - axis)
             assert np.allclose((weights * np.arange(15)).sum(2) / weights.sum(2), 7, atol=1e-4)
-        assert (found[:, 0, 7, 7] == found.max((1, 2, 3))).all()
+        assert (result[:, 0, 7, 7] == result.max((1, 2, 3))).all()
 
 
 @pytest.mark.spec("001a/DS-17")

@@ -67,14 +67,14 @@ def test_pictures_are_further_from_the_clean_ones_with_every_severity(kind: Corr
 def test_a_picture_depends_on_its_number_and_on_no_other_picture(suite, kind) -> None:
     images = np.random.default_rng(3).integers(0, 256, (5, 3, 20, 30), dtype=np.uint8)
     options = {"severity": kind.severities, "suite": suite.name}
-    found = corrupt(images, kind.name, **options, seed=4)
-    assert (found.shape, found.dtype) == (images.shape, np.uint8)
-    assert not np.array_equal(found, images)
-    np.testing.assert_array_equal(corrupt(images[[3, 1]], kind.name, **options, seed=4, index=[3, 1]), found[[3, 1]])
+    result = corrupt(images, kind.name, **options, seed=4)
+    assert (result.shape, result.dtype) == (images.shape, np.uint8)
+    assert not np.array_equal(result, images)
+    np.testing.assert_array_equal(corrupt(images[[3, 1]], kind.name, **options, seed=4, index=[3, 1]), result[[3, 1]])
     floats = corrupt(images / 255, kind.name, **options, seed=4)
     assert floats.dtype == np.float64
     assert 0 <= floats.min() <= floats.max() <= 1
-    assert np.abs(floats - found / 255).max() <= 0.5 / 255 + 1e-6
+    assert np.abs(floats - result / 255).max() <= 0.5 / 255 + 1e-6
     # Whatever has draws has others for other numbers and other seeds.
     same = np.repeat(images[:1], 4, 0)
     drawn = (corrupt(same, kind.name, **options) != corrupt(same, kind.name, **options, seed=1)).any()
@@ -93,10 +93,10 @@ def test_any_size_and_number_of_channels_will_do(suite, kind, shape) -> None:
             corrupt(images, kind.name, 1)
         return
     for settings in kind.settings:
-        found = kind.change(images, draws(2), min(shape[1:]) / suite.size, *settings)
-        assert found.shape == images.shape
-        assert found.dtype == np.float32, "no corruption works in double precision"
-        assert np.isfinite(found).all()
+        result = kind.change(images, draws(2), min(shape[1:]) / suite.size, *settings)
+        assert result.shape == images.shape
+        assert result.dtype == np.float32, "no corruption works in double precision"
+        assert np.isfinite(result).all()
     assert corrupt(images[:0], kind.name, 1, suite=suite.name).shape == (0, *shape)
 
 
@@ -115,19 +115,19 @@ def test_blocks_make_no_difference(monkeypatch) -> None:
 def test_gaussian_noise_has_its_deviation_before_it_is_cut_off(severity) -> None:
     sd = (0.08, 0.12, 0.18, 0.26, 0.38)[severity - 1]
     assert IMAGENET.at("gaussian", severity)[1] == (sd,)
-    found = noise.gaussian(grey(0.5), draws(8), 1.0, sd) - 0.5
-    assert found.std() == pytest.approx(sd, rel=0.01)
-    assert found.mean() == pytest.approx(0, abs=0.01 * sd)
-    assert (np.abs(found) < sd).mean() == pytest.approx(0.6827, abs=0.006)
+    result = noise.gaussian(grey(0.5), draws(8), 1.0, sd) - 0.5
+    assert result.std() == pytest.approx(sd, rel=0.01)
+    assert result.mean() == pytest.approx(0, abs=0.01 * sd)
+    assert (np.abs(result) < sd).mean() == pytest.approx(0.6827, abs=0.006)
 
 
 @pytest.mark.spec("001b/A-21")
 def test_a_share_of_the_numbers_turns_white_or_black() -> None:
     for severity, amount in enumerate((0.03, 0.06, 0.09, 0.17, 0.27), 1):
-        found = corrupt(grey(0.5), "impulse", severity)
-        assert (found == 1).mean() == pytest.approx(amount / 2, rel=0.05)
-        assert (found == 0).mean() == pytest.approx(amount / 2, rel=0.05)
-        assert (found == 0.5).mean() == pytest.approx(1 - amount, rel=0.01)
+        result = corrupt(grey(0.5), "impulse", severity)
+        assert (result == 1).mean() == pytest.approx(amount / 2, rel=0.05)
+        assert (result == 0).mean() == pytest.approx(amount / 2, rel=0.05)
+        assert (result == 0.5).mean() == pytest.approx(1 - amount, rel=0.01)
 
 
 @pytest.mark.spec("001b/A-21")
@@ -161,8 +161,8 @@ def test_speckle_is_in_proportion_to_the_light(sd) -> None:
 def test_what_is_even_stays_even(kind) -> None:
     for side in (28, 64):
         for severity in range(1, 6):
-            found = corrupt(grey(0.4, side, 2), kind, severity)
-            np.testing.assert_allclose(found, 0.4, atol=1e-5)
+            result = corrupt(grey(0.4, side, 2), kind, severity)
+            np.testing.assert_allclose(result, 0.4, atol=1e-5)
 
 
 @pytest.mark.spec("001b/A-21")
@@ -255,8 +255,8 @@ def test_a_gaussian_at_the_published_size_is_scipys() -> None:
 
 def test_soft_noise_is_as_strong_at_every_size() -> None:
     for scale in (0.25, 0.5, 1.0):
-        found = soft_noise(draws(20).normal("a", 1, 128, 128), 4, scale)
-        assert found.std() == pytest.approx(1 / (2 * np.sqrt(np.pi) * 4), rel=0.1)
+        result = soft_noise(draws(20).normal("a", 1, 128, 128), 4, scale)
+        assert result.std() == pytest.approx(1 / (2 * np.sqrt(np.pi) * 4), rel=0.1)
 
 
 # Weather and light
@@ -266,12 +266,12 @@ def test_soft_noise_is_as_strong_at_every_size() -> None:
 def test_brightness_is_added_to_the_value() -> None:
     for suite, severity in (("imagenet-c", 5), ("mnist-c", 1)):
         for channels in (1, 3):
-            found = corrupt(grey(0.3, 28, 1, channels), "brightness", severity, suite=suite)
-            np.testing.assert_allclose(found, 0.8, atol=1e-6)
+            result = corrupt(grey(0.3, 28, 1, channels), "brightness", severity, suite=suite)
+            np.testing.assert_allclose(result, 0.8, atol=1e-6)
         assert (corrupt(np.zeros((1, 3, 8, 8), np.uint8), "brightness", severity, suite=suite) == 128).all()
     colour = np.broadcast_to(np.array([0.4, 0.2, 0.1])[:, None, None], (1, 3, 8, 8))
-    found = corrupt(colour, "brightness", 2)[0, :, 0, 0]  # value 0.4 becomes 0.6; hue and saturation stay
-    np.testing.assert_allclose(found, [0.6, 0.3, 0.15], atol=1e-6)
+    result = corrupt(colour, "brightness", 2)[0, :, 0, 0]  # value 0.4 becomes 0.6; hue and saturation stay
+    np.testing.assert_allclose(result, [0.6, 0.3, 0.15], atol=1e-6)
 
 
 def test_saturation_is_multiplied() -> None:
@@ -312,9 +312,9 @@ def test_clouds_are_midpoints_of_clouds() -> None:
 def test_snow_whitens_and_frost_covers() -> None:
     black = np.zeros((20, 3, 64, 64), np.float32)
     for severity, settings in enumerate(IMAGENET.kinds["snow"].settings, 1):
-        found = corrupt(black, "snow", severity)
-        assert found.min() == pytest.approx((1 - settings[-1]) / 2, abs=1e-6)  # half of white is mixed in
-        assert np.ptp(found, axis=1).max() == 0, "snow has no colour"
+        result = corrupt(black, "snow", severity)
+        assert result.min() == pytest.approx((1 - settings[-1]) / 2, abs=1e-6)  # half of white is mixed in
+        assert np.ptp(result, axis=1).max() == 0, "snow has no colour"
     ice = [corrupt(black, "frost", severity) for severity in range(1, 6)]
     assert (ice[0] == 0).mean() > 0.05, "there are holes in the ice"
     np.testing.assert_allclose(ice[4] * 0.4, ice[0] * 0.75, atol=1e-5)
@@ -335,8 +335,8 @@ def test_snow_falls_once_as_drawn_and_once_upside_down() -> None:
 @pytest.mark.spec("001b/A-22")
 def test_mud_covers_what_is_behind_it() -> None:
     for value in (0.0, 1.0):
-        found = corrupt(grey(value, 28, 50, 1), "spatter", 1, suite="mnist-c")
-        changed = np.abs(found - value)
+        result = corrupt(grey(value, 28, 50, 1), "spatter", 1, suite="mnist-c")
+        changed = np.abs(result - value)
         covered = changed > 1e-6
         assert 0.05 < covered.mean() < 0.5
         full = abs(63 / 255 - value)
@@ -437,13 +437,13 @@ def test_stripes_twice_are_none() -> None:
 def test_digits_are_moved_by_three_pixels() -> None:
     padded = np.pad(DIGITS, ((0, 0), (0, 0), (3, 3), (3, 3)))
     ways = {(d, r): padded[:, :, 3 - d : 31 - d, 3 - r : 31 - r] for d in (-3, 3) for r in (-3, 3)}
-    found = corrupt(DIGITS, "translate", 1, suite="mnist-c")
-    fits = np.array([(found == moved).all((1, 2, 3)) for moved in ways.values()])
+    result = corrupt(DIGITS, "translate", 1, suite="mnist-c")
+    fits = np.array([(result == moved).all((1, 2, 3)) for moved in ways.values()])
     assert (fits.sum(0) == 1).all()
     assert fits.any(1).all(), "each way is taken by some"
     # At twice the size it is six pixels.
     twice = np.kron(DIGITS, np.ones((1, 1, 2, 2), np.uint8))
-    np.testing.assert_array_equal(corrupt(twice, "translate", 1, suite="mnist-c")[..., ::2, ::2], found)
+    np.testing.assert_array_equal(corrupt(twice, "translate", 1, suite="mnist-c")[..., ::2, ::2], result)
 
 
 @pytest.mark.spec("001b/A-22")
@@ -505,12 +505,12 @@ def test_outlines_are_closed_and_thin() -> None:
     seen = corrupt(square, "canny", 1, suite="mnist-c")
     assert set(np.unique(seen)) == {0, 1}
     assert not seen[1:].any(), "the outline of a picture is not seen in the next one"
-    found = seen[0, 0] == 1
-    assert not found[11:17, 11:17].any()
-    assert not found[:5].any()
-    assert (found.sum(0)[10:18] <= 4).all()
-    assert (found.sum(0)[10:18] >= 2).all()
-    assert ndimage.label(~found)[1] >= 2, "inside and outside are apart"
+    result = seen[0, 0] == 1
+    assert not result[11:17, 11:17].any()
+    assert not result[:5].any()
+    assert (result.sum(0)[10:18] <= 4).all()
+    assert (result.sum(0)[10:18] >= 2).all()
+    assert ndimage.label(~result)[1] >= 2, "inside and outside are apart"
     # A pale line that is joined to a strong one is kept, and one that stands alone is not.
     ramp = np.zeros((2, 1, 28, 28), np.float32)
     ramp[0, 0, :, 14:] = np.linspace(0.02, 0.12, 28)[:, None]

@@ -37,9 +37,9 @@ def test_numbers_and_channels_are_kept_from_memory_and_from_any_file(form, last,
         monkeypatch.setattr(observations, "available_memory", lambda: 0)
     for data in (array, *(tmp_path / name for name in ("a.npy", "a.npz", "a.h5"))):
         world = ArrayWorld(data, floats=True) if isinstance(data, np.ndarray) else read(data, floats=True)
-        found = world.observe([3, 0, 11])
-        assert found.dtype == np.float32
-        np.testing.assert_array_equal(found, expected[[3, 0, 11]])
+        result = world.observe([3, 0, 11])
+        assert result.dtype == np.float32
+        np.testing.assert_array_equal(result, expected[[3, 0, 11]])
         where = "last" if last else "first"
         assert f"7 channels are assumed to come {where}." in world.assumed[-1]
         if not held and data is not array:

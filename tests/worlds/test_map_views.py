@@ -20,11 +20,11 @@ def test_transfer_keeps_places_and_times_apart() -> None:
     year, tile = world.factors_of(np.arange(len(world)))[:, 1:].T
     parts = {kind: Transfer(kind).parts(world) for kind in ("spatial", "temporal", "spatio-temporal")}
     train = parts["spatial"].train
-    for kind, found in parts.items():
-        assert (found.train == train).all(), "whatever is tested, the training is the same"
-        assert not set(found.train) & set(found.held_out)
-        elsewhere = not set(tile[train]) & set(tile[found.held_out])
-        later = not set(year[train]) & set(year[found.held_out])
+    for kind, result in parts.items():
+        assert (result.train == train).all(), "whatever is tested, the training is the same"
+        assert not set(result.train) & set(result.held_out)
+        elsewhere = not set(tile[train]) & set(tile[result.held_out])
+        later = not set(year[train]) & set(year[result.held_out])
         assert (elsewhere, later) == {
             "spatial": (True, False), "temporal": (False, True), "spatio-temporal": (True, True),
         }[kind]  # fmt: skip

@@ -79,10 +79,10 @@ def test_steps_are_about_those_of_kitti_and_stay_sparse_over_time() -> None:
     for gap in (1, 5):
         changes = transitions(WALKERS, gap, gap)
         changes[:, 2] += np.random.default_rng(0).uniform(-0.5, 0.5, len(changes))  # areas are whole numbers
-        found = [fit_transitions(column) for column in changes.T]
-        shapes[gap] = [one.alpha for one in found]
+        result = [fit_transitions(column) for column in changes.T]
+        shapes[gap] = [one.alpha for one in result]
         if gap == 1:
-            for name, one in zip(("y", "x", "area"), found, strict=True):
+            for name, one in zip(("y", "x", "area"), result, strict=True):
                 published = PUBLISHED["kitti"][name]["laplace"].scale
                 assert one.alpha == pytest.approx(PUBLISHED["kitti"][name]["generalised"].alpha, abs=0.2)
                 assert one.families["laplace"].scale == pytest.approx(published, rel=0.6)

@@ -225,10 +225,10 @@ def test_the_command_line_chooses_the_split_that_the_file_brings(tmp_path) -> No
 
 
 def test_an_sdf_file_brings_its_data_fields(tmp_path) -> None:
-    found = read_molecules(written(tmp_path / "a.sdf", sdf()))
-    assert found.properties["gap"].tolist() == [0.0, 1.5, 3.0, 4.5, 6.0]
-    assert found.charges.tolist() == [[6, 8, 1]] * 5
-    assert found.positions[0, 0].tolist() == np.random.default_rng(4).normal(size=(3, 3)).round(4)[0].tolist()
+    result = read_molecules(written(tmp_path / "a.sdf", sdf()))
+    assert result.properties["gap"].tolist() == [0.0, 1.5, 3.0, 4.5, 6.0]
+    assert result.charges.tolist() == [[6, 8, 1]] * 5
+    assert result.positions[0, 0].tolist() == np.random.default_rng(4).normal(size=(3, 3)).round(4)[0].tolist()
     check_world(MoleculeFile(str(tmp_path / "a.sdf"), share=0.2))
 
 

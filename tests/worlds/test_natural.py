@@ -33,9 +33,9 @@ MANY = 60_000
 def test_a_refit_of_natural_increments_finds_the_published_shape_and_scale(videos) -> None:
     steps = natural_increments(videos, MANY, seed=0)
     for name, column in zip(FACTORS, steps.T, strict=True):
-        published, found = PUBLISHED[videos][name]["generalised"], fit_transitions(column)
-        assert found.alpha == pytest.approx(published.alpha, abs=0.02)
-        assert found.scale == pytest.approx(published.scale, rel=0.1)
+        published, result = PUBLISHED[videos][name]["generalised"], fit_transitions(column)
+        assert result.alpha == pytest.approx(published.alpha, abs=0.02)
+        assert result.scale == pytest.approx(published.scale, rel=0.1)
         mean = float(moments(published.alpha, published.rate).mean_abs)
         assert np.abs(column).mean() == pytest.approx(mean, rel=0.05)
         assert (column > 0).mean() == pytest.approx(0.5, abs=0.01)

@@ -162,12 +162,12 @@ def test_what_reaches_a_model_is_what_was_given_or_it_is_refused(scale, offset, 
     if refused:
         assert re.search("scale them, or give as white|NaN or infinite|subtract their mean first", refused)
         return
-    said = WHITE_SAID.search(world.assumed[0])
-    white = float(said[1]) if said else 1.0
+    message = WHITE_SAID.search(world.assumed[0])
+    white = float(message[1]) if message else 1.0
     kept = came.astype(np.float64)
     reached = to_tensor(world.observe(np.arange(6)))[:, 0].double().numpy() * white
     apart = np.abs(reached - kept)
-    if said is None:
+    if message is None:
         assert "keep their numbers" in world.assumed[0]
     else:
         assert apart.max() <= 0.011 * white, "at most a hair is cut off, and a step rounded away"

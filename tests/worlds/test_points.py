@@ -16,8 +16,8 @@ def everything(world: World) -> tuple[np.ndarray, np.ndarray]:
 
 
 def neighbour_distances(x: np.ndarray, count: int) -> np.ndarray:
-    found = NearestNeighbors(n_neighbors=count + 1, algorithm="brute").fit(x).kneighbors(x)[0]
-    return found[:, 1:].astype(np.float64)
+    result = NearestNeighbors(n_neighbors=count + 1, algorithm="brute").fit(x).kneighbors(x)[0]
+    return result[:, 1:].astype(np.float64)
 
 
 def maximum_likelihood_dimension(x: np.ndarray, k: int = 20) -> float:
@@ -77,9 +77,9 @@ def test_exact_gaussian_has_the_spectrum_to_rounding() -> None:
 @pytest.mark.spec("002/X04")
 def test_drawn_gaussian_has_the_spectrum_within_sampling_error() -> None:
     x, _ = everything(Gaussian(count=100_000, spectrum=SPECTRUM))
-    found = np.linalg.eigvalsh(np.cov(x.T.astype(np.float64)))[::-1]
-    np.testing.assert_allclose(found, SPECTRUM, rtol=5 * np.sqrt(2 / 100_000))
-    assert (found != SPECTRUM).all()
+    result = np.linalg.eigvalsh(np.cov(x.T.astype(np.float64)))[::-1]
+    np.testing.assert_allclose(result, SPECTRUM, rtol=5 * np.sqrt(2 / 100_000))
+    assert (result != SPECTRUM).all()
 
 
 def test_gaussian_is_the_rotated_scaled_factors() -> None:
@@ -115,8 +115,8 @@ def test_linear_square_has_the_written_covariance(stretch: float) -> None:
     x, w = everything(SquareLinear(stretch=stretch))
     assert len(x) == 50_000
     assert 0 <= w.min() < w.max() <= 1
-    found = np.linalg.eigvalsh(np.cov(x.T.astype(np.float64)))[::-1]
-    np.testing.assert_allclose(found, [stretch**2 / 12, 1 / 12, 0], rtol=0.02, atol=1e-9)
+    result = np.linalg.eigvalsh(np.cov(x.T.astype(np.float64)))[::-1]
+    np.testing.assert_allclose(result, [stretch**2 / 12, 1 / 12, 0], rtol=0.02, atol=1e-9)
 
 
 @pytest.mark.spec("003/F3-049")

@@ -282,8 +282,8 @@ def test_real_images_have_siblings(world, real_data):
     assert error.min(1).mean() < 2
     assert error.min(1).max() < 3
     assert np.median(error, axis=1).min() > 2 * error.min(1).mean()  # a wrong geometry is told from the right one
-    found = GEOMETRIES[error.argmin(1)]
-    assert [len(np.unique(column)) for column in found.T] == [8, 4, 15]
+    result = GEOMETRIES[error.argmin(1)]
+    assert [len(np.unique(column)) for column in result.T] == [8, 4, 15]
 
     is_sky, was_sky = ((images == np.reshape(SKY, (3, 1, 1))).all(1) for images in (sibling, real))
     assert (is_sky == was_sky)[:, 1:, 1:63].mean() > 0.98

@@ -28,8 +28,8 @@ def test_the_published_process_has_its_variance_and_its_steps() -> None:
     assert first.var() == pytest.approx(3.9216, abs=tolerance)
     assert second.var() == pytest.approx(3.9216, abs=tolerance)
     steps = second - 0.7 * first
-    found = fit(steps)
-    assert (found.alpha, found.scale) == pytest.approx((1, 1), abs=0.02)
+    result = fit(steps)
+    assert (result.alpha, result.scale) == pytest.approx((1, 1), abs=0.02)
     table = np.corrcoef(np.hstack([first, second]).T)
     assert np.diag(table[:5, 5:]) == pytest.approx(0.7, abs=0.03)
     assert np.abs(table - np.diag(np.diag(table)))[:5, :5].max() < 0.04, "sources are independent"
@@ -87,8 +87,8 @@ def test_pairs_of_temporal_sparse_coding(alpha: float, rate: float) -> None:
     first, second = pairs_of(world)
     assert first.var() == pytest.approx(1, abs=4 * math.sqrt(2 / first.size))
     assert second.var() == pytest.approx(float(latent_var(alpha, rate)), rel=0.04)
-    found = fit(second - first)
-    assert (found.alpha, found.rate) == pytest.approx((alpha, rate), rel=0.05)
+    result = fit(second - first)
+    assert (result.alpha, result.rate) == pytest.approx((alpha, rate), rel=0.05)
 
 
 def test_two_axes_of_different_size() -> None:

@@ -170,7 +170,7 @@ def listed(text: str) -> tuple[int, ...]:
 def printed() -> dict[str, dict[str, dict[str, tuple[int, ...]]]]:
     """Tables 2 and 3 of the specification: kind, data set, factor, positions."""
     text = SPEC.read_text(encoding="utf-8")
-    found = {kind: {name: {} for name in NAMES} for kind in ("interpolation", "extrapolation", "composition")}
+    result = {kind: {name: {} for name in NAMES} for kind in ("interpolation", "extrapolation", "composition")}
     rows = re.search(r"Table 2 \(exclusive test values\)\n\n.*\n.*\n((?:\|.*\n)+)", text)[1]
     data = ""
     for row in rows.splitlines():
@@ -179,13 +179,13 @@ def printed() -> dict[str, dict[str, dict[str, tuple[int, ...]]]]:
         for factor in factors.split(", "):
             # "floor, wall, object colour" are three colours.
             name = NAMES[data].get(factor, factor)
-            found["interpolation"][data][name], found["extrapolation"][data][name] = listed(inside), listed(end)
+            result["interpolation"][data][name], result["extrapolation"][data][name] = listed(inside), listed(end)
     line = re.search(r"Table 3 \(exclusive train values, composition\): (.*)", text)[1]
     for data, part in re.findall(r"(\w+) ((?:[\w -]+ \{[\d.]+\}(?:, )?)+)", line):
         for factor, positions in re.findall(r"([\w -]+?) \{([\d.]+)\}", part):
             factor = factor.strip()
-            found["composition"][data][NAMES[data].get(factor, factor)] = listed(positions)
-    return found
+            result["composition"][data][NAMES[data].get(factor, factor)] = listed(positions)
+    return result
 
 
 @pytest.mark.spec("001a/IG-02")
@@ -279,13 +279,13 @@ def test_one_new_factor_as_often_as_published(data) -> None:
     world, counts = COUNTS[data]
     names = [factor.name for factor in world.factors]
     for split in (Interpolation(), Extrapolation()):
-        found = one_ood(world, split)
-        assert {names[c]: n for c, n in enumerate(np.bincount(found.factor)) if n} == counts
+        result = one_ood(world, split)
+        assert {names[c]: n for c, n in enumerate(np.bincount(result.factor)) if n} == counts
     few = slice(None, None, 997)  # the numbers are those of observations with that factor's kept values, and no other's
-    table = world.factors_of(found.numbers[few])
+    table = world.factors_of(result.numbers[few])
     for column, name in enumerate(names):
         kept = np.isin(table[:, column], usual_values(world, "extrapolation").get(name, ()))
-        np.testing.assert_array_equal(kept, found.factor[few] == column)
+        np.testing.assert_array_equal(kept, result.factor[few] == column)
 
 
 @pytest.mark.spec("001a/IG-05")

@@ -204,16 +204,16 @@ def examples(request: Request, run_id: str, numbers: str, of: str = "space") -> 
 @router.get("/api/runs/{run_id}/classifier")
 def classifier(request: Request, run_id: str) -> Response:
     opened = _runs(request).classifier(run_id)
-    found = opened.classifier
-    assert found is not None
+    opened_classifier = opened.classifier
+    assert opened_classifier is not None
     names = {name: list(attacks.get(name)().norms) for name in attacks.names() if not _hard_to_make(name)}
     return answer(
         {
-            "numbers": found.numbers.tolist(),
-            "labels": found.labels.tolist(),
-            "classes": found.target.size,
-            "target": found.target.name,
-            "shape": list(found.world.shape),
+            "numbers": opened_classifier.numbers.tolist(),
+            "labels": opened_classifier.labels.tolist(),
+            "classes": opened_classifier.target.size,
+            "target": opened_classifier.target.name,
+            "shape": list(opened_classifier.world.shape),
             "attacks": names,
             "norms": list(NORMS),
         }
@@ -224,18 +224,18 @@ def classifier(request: Request, run_id: str) -> Response:
 def attack(request: Request, run_id: str, wish: AttackWish) -> Response:
     """An attack on one image: its steps as one picture, with the classifier's probabilities for each."""
     opened = _runs(request).classifier(run_id)
-    found = opened.classifier
-    assert found is not None
-    if wish.number not in found.numbers or wish.attack not in attacks.names():
+    opened_classifier = opened.classifier
+    assert opened_classifier is not None
+    if wish.number not in opened_classifier.numbers or wish.attack not in attacks.names():
         raise ValueError("expected an image and an attack that the page lists")
     chosen = attacks.get(wish.attack)()
-    at = int(np.flatnonzero(found.numbers == wish.number)[0])
-    image = to_tensor(found.world.observe([wish.number]))[0].numpy()
+    at = int(np.flatnonzero(opened_classifier.numbers == wish.number)[0])
+    image = to_tensor(opened_classifier.world.observe([wish.number]))[0].numpy()
     played = _runs(request).computed(
         lambda: play_attack(
-            found.subject,
+            opened_classifier.subject,
             image,
-            int(found.labels[at]),
+            int(opened_classifier.labels[at]),
             chosen,
             norm=wish.norm,
             steps=wish.steps,

@@ -72,10 +72,12 @@ def _run(arguments: list[str]) -> int:
         say(f"error: {error}", file=sys.stderr)
         return 3
     except Exception as error:
-        said = plugins.blamed(error)
-        if os.environ.get("POLARISCOPE_DEBUG") or not isinstance(said, ValueError | TypeError | OSError | ImportError):
+        problem = plugins.blamed(error)
+        if os.environ.get("POLARISCOPE_DEBUG") or not isinstance(
+            problem, ValueError | TypeError | OSError | ImportError
+        ):
             raise
-        say(f"error: {said}", file=sys.stderr)
+        say(f"error: {problem}", file=sys.stderr)
         return 2
 
 

@@ -102,8 +102,10 @@ def _listed(registry: Registry[Any], width: int) -> list[str]:
     names = registry.names()
     column = max(map(len, names))
     room = max(20, width - column - 4)
-    told = {name: plain_words(registry.get(name).__doc__) for name in names}
-    return [f"  {name:<{column}}  {textwrap.shorten(words, room, placeholder=' ...')}" for name, words in told.items()]
+    summaries = {name: plain_words(registry.get(name).__doc__) for name in names}
+    return [
+        f"  {name:<{column}}  {textwrap.shorten(words, room, placeholder=' ...')}" for name, words in summaries.items()
+    ]
 
 
 def _begin(description: dict[str, Any], word: str | None, run: Run) -> None:

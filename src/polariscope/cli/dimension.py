@@ -48,10 +48,10 @@ def main(arguments: list[str]) -> int:
     check_place(options.runs, "--runs")
     asked = {name: getattr(options, name) for name, _, _ in EXTRA if name not in ("runs", "json")}
     console = Terminal(quiet=options.json, markup=False, emoji=False, highlight=False)
-    found = find_dimension(config, watch=Shown(console, options.statistic, options.once, options.json), **asked)
-    run, page = found.keep(Store(options.runs))
+    search = find_dimension(config, watch=Shown(console, options.statistic, options.once, options.json), **asked)
+    run, page = search.keep(Store(options.runs))
     console.print()
-    return answer(found.findings(), page, options.json, run=run.id)
+    return answer(search.findings(), page, options.json, run=run.id)
 
 
 @dataclass(frozen=True)

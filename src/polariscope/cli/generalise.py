@@ -140,14 +140,14 @@ def _answer(
     """Print the result and save it: to ``--out``, to the tested run, or to a new run, so that no call overwrites the
     page of another."""
     names = list(results)
-    told = names[0] if len(names) == 1 else names or None
+    named = names[0] if len(names) == 1 else names or None
     first = next(iter(results.values()), None)
     world = first[0].world if first else world
-    settings = {"model": told, "world": worlds.describe(world), "steps": options.steps, "seed": options.seed}
+    settings = {"model": named, "world": worlds.describe(world), "steps": options.steps, "seed": options.seed}
     if len(names) > 1:
         several = [TransferMatrix.of(results, options.splits, biases, options.tolerance).findings(settings)]
     else:
-        several = [found.findings(settings) for row in results.values() for found in row]
+        several = [generalisation.findings(settings) for row in results.values() for generalisation in row]
     if options.leaderboard:
         several.insert(0, leaderboard(published_data(world), own_rows(results) if results else None).findings(settings))
     title = f"Does {names[0]} generalise?" if len(names) == 1 else "What biases add" if names else ""

@@ -105,8 +105,8 @@ def main(arguments: list[str]) -> int:
         say(HELP)
         raise SystemExit(0)
     if action not in ACTIONS:
-        said = "which action?" if action is None else f"there is no action {action!r}:"
-        raise ValueError(f"{said} polariscope map {' | '.join(ACTIONS)}")
+        problem = "which action?" if action is None else f"there is no action {action!r}:"
+        raise ValueError(f"{problem} polariscope map {' | '.join(ACTIONS)}")
     return int({"all": _all, "train": _train, "apply": _apply, "evaluate": _evaluate, "trend": _trend,
                 "example": _example}[action](arguments))  # fmt: skip
 
@@ -120,7 +120,7 @@ def _train(arguments: list[str]) -> int:
     )
     options = parse(options_type(extra, words), arguments, "map train")
     trained = _trained(_given(folder, "map train FOLDER"), options, options.start)
-    return _said(trained.findings(), trained.run, "map-train", options)
+    return _answer(trained.findings(), trained.run, "map-train", options)
 
 
 def _apply(arguments: list[str]) -> int:
@@ -135,7 +135,7 @@ def _apply(arguments: list[str]) -> int:
         raise ValueError("which images? polariscope map apply RUN IMAGE or FOLDER")
     scenes = scenes_at(places, run, layers=options.layers, area=options.area, pixel=options.pixel)
     result = _mapped(run, scenes, options)
-    return _said(result.findings(), run, "map-apply", options)
+    return _answer(result.findings(), run, "map-apply", options)
 
 
 def _evaluate(arguments: list[str]) -> int:
@@ -146,7 +146,7 @@ def _evaluate(arguments: list[str]) -> int:
     options = parse(options_type([*AS_MAPPED, RUNS, OUT, JSON], words), arguments, "map evaluate")
     run = _run(name, options, "map evaluate RUN")
     evaluation = _evaluated(run, options, tiles=None if folder is None else labelled_elsewhere(run, folder))
-    return _said(evaluation.findings(), run, "map-evaluate", options)
+    return _answer(evaluation.findings(), run, "map-evaluate", options)
 
 
 def _trend(arguments: list[str]) -> int:
@@ -156,8 +156,8 @@ def _trend(arguments: list[str]) -> int:
     run = _run(name, options, "map trend RUN FOLDER")
     result = _mapped(run, scenes_at([_given(folder, "map trend RUN FOLDER")], run), options)
     evaluation = _evaluated(run, options, also=result)
-    found = map_trend(result, evaluation, _maps(run, options))
-    return _said(found.findings(_page(run, "map-trend", options)), run, "map-trend", options)
+    trend = map_trend(result, evaluation, _maps(run, options))
+    return _answer(trend.findings(_page(run, "map-trend", options)), run, "map-trend", options)
 
 
 def _all(arguments: list[str]) -> int:
@@ -172,7 +172,7 @@ def _all(arguments: list[str]) -> int:
     scenes = list(SceneFolder(Path(place), options.field, options.pixel).scenes)
     result = _mapped(run, scenes, options)
     whole = WholeMap.of(trained, result, _evaluated(run, options, also=result), _maps(run, options))
-    return _said(whole.findings(f"Map of {Path(place).name}", _page(run, "map", options)), run, "map", options)
+    return _answer(whole.findings(f"Map of {Path(place).name}", _page(run, "map", options)), run, "map", options)
 
 
 def _example(arguments: list[str]) -> int:
@@ -248,5 +248,5 @@ def _evaluated(run: Run, options: Any, **asked: Any) -> MapEvaluation:
         return evaluate_run(run, _maps(run, options), _how(run, options), tell=tell, **asked)
 
 
-def _said(findings: Findings, run: Run, kind: str, options: Any) -> int:
+def _answer(findings: Findings, run: Run, kind: str, options: Any) -> int:
     return answer(findings, keep_findings(findings, kind, run, options.out), options.json)

@@ -71,8 +71,8 @@ def own_subject(reference: str, flags: ModelFlags) -> Subject:
             raise TypeError(f"--weights is for an nn.Module, and {reference} returned a {type(thing).__name__}")
         inner = thing.module if isinstance(thing, nn.DataParallel) else thing
         load_weights(inner, flags.weights)
-    said = flags_of(flags)
-    return as_subject(thing, name=reference.rpartition(":")[2], **said)
+    settings = flags_of(flags)
+    return as_subject(thing, name=reference.rpartition(":")[2], **settings)
 
 
 def flags_of(flags: ModelFlags) -> dict[str, Any]:

@@ -123,8 +123,8 @@ def plain_words(docstring: str | None, settings: Collection[str] = ()) -> str:
     'Draws count bars.'
     """
     first, *others = re.split(r"\n\s*\n", inspect.cleandoc(docstring or ""))
-    told = [part for part in others if not part.startswith(">>>") and _explains(part, settings)]
-    return "\n\n".join(_unmarked(part) for part in (first, *told))
+    explanations = [part for part in others if not part.startswith(">>>") and _explains(part, settings)]
+    return "\n\n".join(_unmarked(part) for part in (first, *explanations))
 
 
 def _explains(paragraph: str, settings: Collection[str]) -> bool:

@@ -56,8 +56,8 @@ def show(outcomes: list[Outcome]) -> None:
     for column in ("study", "scale", "seeds", *VERDICTS):
         table.add_column(column, justify="left" if column in ("study", "scale") else "right")
     for outcome in outcomes:
-        found = [claim.verdict for claim in outcome.claims]
-        counts = ("-" if outcome.scale in UNJUDGED else str(found.count(verdict)) for verdict in VERDICTS)
+        verdicts = [claim.verdict for claim in outcome.claims]
+        counts = ("-" if outcome.scale in UNJUDGED else str(verdicts.count(verdict)) for verdict in VERDICTS)
         table.add_row(outcome.name, outcome.scale, str(outcome.origin.seeds), *counts)
     Terminal(highlight=False).print(table)
 

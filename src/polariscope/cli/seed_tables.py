@@ -73,8 +73,8 @@ def _values(listing: Listing, rows: Rows, columns: Sequence[str]) -> dict[str, d
     for name, seeds in by_setting(rows).items():
         for column in columns:
             for basis in (bases or [""]) if column in measured else bases if len(bases) == 1 else [""]:
-                found = [_score(row, entries[row["id"]], column, basis) for row in seeds]
-                known = [score for score in found if score is not None]
+                all_scores = [_score(row, entries[row["id"]], column, basis) for row in seeds]
+                known = [score for score in all_scores if score is not None]
                 if len(known) >= 2:
                     scores.setdefault(basis, {}).setdefault(name, {})[column] = known
                 else:

@@ -45,7 +45,7 @@ def main(arguments: list[str]) -> int:
     world, options = parse_world(name, arguments, "transitions", EXTRA, HELP)
     if options.gaps and not isinstance(world, Sequenced):
         raise ValueError("--gaps are distances in time, and this world has pairs only: leave them out")
-    found = examine_transitions(world, options.furthest, options.gaps, options.count, options.seed)
+    transitions = examine_transitions(world, options.furthest, options.gaps, options.count, options.seed)
     settings = {"world": worlds.describe(world), "furthest": options.furthest, "gaps": list(options.gaps)}
-    findings = found.findings(f"Transitions of {name}", settings)
+    findings = transitions.findings(f"Transitions of {name}", settings)
     return answer(findings, keep_findings(findings, "transitions", out=options.out), options.json)

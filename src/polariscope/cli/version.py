@@ -21,6 +21,6 @@ class Options:
 @commands.register("version", "print the versions of Polariscope and its libraries", group="start")
 def main(arguments: list[str]) -> int:
     options = parse(Options, arguments, "version")
-    found = environment()
-    print(json_text(found) if options.json else "\n".join(f"{name} {version}" for name, version in found.items()))
+    versions = environment()
+    print(json_text(versions) if options.json else "\n".join(f"{name} {version}" for name, version in versions.items()))
     return 0

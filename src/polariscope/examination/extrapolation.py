@@ -107,7 +107,7 @@ def check_extrapolation(
             chosen = np.flatnonzero((size > inner) & (size <= outer))[:count]
             x = to_tensor(wide.observe(chosen))
             mean = encoded(subject, x)["mean"]
-            told = level.shown_property(parts.tells(mean[:, : parts.latents]).double().numpy())
+            predicted = level.shown_property(parts.tells(mean[:, : parts.latents]).double().numpy())
             true = level.level_of(np.asarray(square[chosen], dtype=np.float64))[:, None]
             z1 = code[torch.randint(len(code), (len(x),), generator=generator), parts.latents :]
             new = decoded(subject, torch.cat([mean[:, : parts.latents], z1], 1), tuple(world.shape))
@@ -118,8 +118,8 @@ def check_extrapolation(
                     inner,
                     outer,
                     summed_absolute_error(again, x.numpy()),
-                    summed_absolute_error(told, true),
-                    summed_absolute_error(back, told),
+                    summed_absolute_error(predicted, true),
+                    summed_absolute_error(back, predicted),
                 )
             )
     return Extrapolation(tuple(shells))

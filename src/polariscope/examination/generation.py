@@ -106,13 +106,13 @@ def generate_with_property(
         torch.manual_seed(seed)
         code = encoded(subject, known)["mean"]
         parts = split_code(subject, code, targets, property_latents, tells, seed)
-        told = scale.shown(_array(parts.tells(code[:, : parts.latents])))
+        predictions = scale.shown(_array(parts.tells(code[:, : parts.latents])))
         origin = None
         if like is not None:
             origin = encoded(subject, to_tensor(world.observe(np.array([like]))))["mean"][0]
-        values = _wanted_values(asked, scale, told, origin, parts, count, generator)
+        values = _wanted_values(asked, scale, predictions, origin, parts, count, generator)
         z1 = _drawn(code[:, parts.latents :], origin, parts.latents, bool(asked), count, draw, reach, spread, generator)
-        observations, by_neighbour = _decoded_with(subject, parts, scale, values, z1, code, told, shape)
+        observations, by_neighbour = _decoded_with(subject, parts, scale, values, z1, code, predictions, shape)
         own = scale.shown(_array(parts.tells(encoded(subject, observations)["mean"][:, : parts.latents])))
         x_held = to_tensor(world.observe(held))
         own_held = scale.shown(_array(parts.tells(encoded(subject, x_held)["mean"][:, : parts.latents])))
@@ -127,7 +127,7 @@ def generate_with_property(
     shown_truth = None if truth is None else scale.shown(truth)
     low, high = predicted - radius, predicted + radius
     neighbours, distances, far = _neighbourhood(known, x_held, observations)
-    trained = told.min(axis=0), told.max(axis=0)
+    trained = predictions.min(axis=0), predictions.max(axis=0)
     warnings = tuple(_unreachable(asked, scale, trained))
     notes = [*parts.notes, *own_notes(subject)]
     if by_neighbour:
@@ -195,7 +195,7 @@ def _check(count: int, reach: float, spread: float, coverage: float, wanted: Ask
 def _wanted_values(
     asked: Mapping[str, float],
     scale: PropertyScale,
-    told: Floats,
+    predicted: Floats,
     origin: Tensor | None,
     parts: SplitCode,
     count: int,
@@ -207,7 +207,7 @@ def _wanted_values(
         own = scale.shown(_array(parts.tells(origin[None, : parts.latents])))
         values = np.repeat(own, count, axis=0)
     else:
-        values = told[generator.integers(len(told), size=count)].copy()
+        values = predicted[generator.integers(len(predicted), size=count)].copy()
     for name, value in asked.items():
         values[:, scale.names.index(name)] = value
     return values
@@ -242,7 +242,7 @@ def _decoded_with(
     values: Floats,
     z1: Tensor,
     code: Tensor,
-    told: Floats,
+    predicted: Floats,
     shape: tuple[int, ...],
 ) -> tuple[Tensor, bool]:
     """Observations with these properties, and whether their Z0 is that of training examples."""
@@ -257,10 +257,10 @@ def _decoded_with(
                 for y, z in pairs
             ]
         ), False
-    spread = np.where(told.std(axis=0) > 0, told.std(axis=0), 1.0)
+    spread = np.where(predicted.std(axis=0) > 0, predicted.std(axis=0), 1.0)
     nearest = np.concatenate(
         [
-            np.square((part[:, None] - told[None]) / spread).sum(axis=2).argmin(axis=1)
+            np.square((part[:, None] - predicted[None]) / spread).sum(axis=2).argmin(axis=1)
             for part in np.array_split(values, -(-len(values) // 512))
         ]
     )
@@ -352,5 +352,5 @@ def _way_back(
 
 
 def _array(values: Any) -> Floats:
-    told = values.detach().double().cpu().numpy() if isinstance(values, Tensor) else values
-    return np.asarray(told, dtype=np.float64)
+    predicted = values.detach().double().cpu().numpy() if isinstance(values, Tensor) else values
+    return np.asarray(predicted, dtype=np.float64)

@@ -121,9 +121,9 @@ class InvarianceAudit(Tabular):
     @property
     def outside(self) -> Deviation:
         """The deviation that decides: by the truth if it is known, otherwise by the judge."""
-        found = self.of("truth") or self.of("judge")
-        assert found is not None
-        return found
+        independent = self.of("truth") or self.of("judge")
+        assert independent is not None
+        return independent
 
     @property
     def lost(self) -> bool:
@@ -343,8 +343,8 @@ def audit_invariance(
 
 def own_notes(subject: Subject) -> tuple[str, ...]:
     """The assumptions about a subject, without the one about all data, because the examples here are held-out ones."""
-    told = OWN_DATA.format(run=subject.run.id) if subject.run is not None else ""
-    return tuple(note for note in subject.notes if note != told)
+    own_data = OWN_DATA.format(run=subject.run.id) if subject.run is not None else ""
+    return tuple(note for note in subject.notes if note != own_data)
 
 
 NO_TRUTH = (

@@ -158,7 +158,7 @@ def traverse_property(
         parts = split_code(subject, known, target_values(world, train), property_latents, tells, seed)
         first, mean = parts.latents, code["mean"]
         walk0 = _walk_z0(mean[:, :first], scale, parts.tells, levels)
-        told = scale.shown(parts.tells(walk0).double().numpy())
+        predicted = scale.shown(parts.tells(walk0).double().numpy())
         z1 = mean[:, first:]
         low, high = stretch * z1.min(0).values, stretch * z1.max(0).values
         ways = torch.linspace(0, 1, steps)
@@ -177,14 +177,14 @@ def traverse_property(
     radius = level_error = None
     if selected.any():
         walked = along[:, selected].reshape(-1, *shape)
-        wanted = np.repeat(told, int(selected.sum()) * steps, axis=0)
+        wanted = np.repeat(predicted, int(selected.sum()) * steps, axis=0)
         truth = true_property(world, walked)
         if truth is not None:
             level_error = float(np.abs(scale.shown(truth) - wanted).sum(axis=1).mean())
         if level is not None:
             radius = level_radius_error(level[0], level[0].unembed(walked), wanted[:, 0])
     return PropertyTraversals(
-        scale, told, along, along_z0, selected, np.arange(first, mean.shape[1]), changes, radius, level_error,
+        scale, predicted, along, along_z0, selected, np.arange(first, mean.shape[1]), changes, radius, level_error,
         None if level is None else level[0],
     )  # fmt: skip
 

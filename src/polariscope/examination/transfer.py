@@ -113,15 +113,15 @@ class Biases:
 
 def _pairs(words: Sequence[str], flag: str, known: Sequence[str]) -> dict[str, str]:
     """MODEL=WHAT of each word."""
-    found = {}
+    labels = {}
     for word in words:
         model, equals, what = word.partition("=")
         if not equals or not what:
             raise ValueError(f"--{flag} takes MODEL=WHAT; got {word!r}")
         if model not in known:
             raise ValueError(f"--{flag}: there is no model {model!r} after the baseline: {nearest(model, known)}")
-        found[model] = what
-    return found
+        labels[model] = what
+    return labels
 
 
 @dataclass(frozen=True, eq=False, repr=False)

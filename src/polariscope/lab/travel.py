@@ -147,7 +147,7 @@ class Scratch:
 
 def stamps(root: Path) -> Stamps:
     """The visible files below a folder; hidden ones are locks and drafts, which do not travel."""
-    found: Stamps = {}
+    by_path: Stamps = {}
     for folder, folders, names in os.walk(root):
         folders[:] = [name for name in folders if not name.startswith(".")]
         for name in names:
@@ -155,8 +155,8 @@ def stamps(root: Path) -> Stamps:
                 path = os.path.join(folder, name)
                 with suppress(FileNotFoundError):
                     about = os.lstat(path)
-                    found[os.path.relpath(path, root)] = (about.st_mtime_ns, about.st_size, about.st_ino)
-    return found
+                    by_path[os.path.relpath(path, root)] = (about.st_mtime_ns, about.st_size, about.st_ino)
+    return by_path
 
 
 def gathered(root: Path, brings: Sequence[Path]) -> Files:

@@ -104,9 +104,9 @@ class MapEvaluation:
                      Column("before", "F1 of the map", "%.3f")],
         ))  # fmt: skip
         lines = [
-            {"scene": scene, "class": name, "mapped": found.mapped[c] / HECTARE, "area": found.area[c] / HECTARE,
-             "low": found.low[c] / HECTARE, "high": found.high[c] / HECTARE}
-            for scene, found in self.areas.items() for c, name in enumerate(self.names)
+            {"scene": scene, "class": name, "mapped": areas.mapped[c] / HECTARE, "area": areas.area[c] / HECTARE,
+             "low": areas.low[c] / HECTARE, "high": areas.high[c] / HECTARE}
+            for scene, areas in self.areas.items() for c, name in enumerate(self.names)
         ]  # fmt: skip
         if lines:
             parts.append(Records(

@@ -33,7 +33,9 @@ DRIVERS = {".gpkg": "GPKG", ".shp": "ESRI Shapefile"}
 WGS84 = "EPSG:4326"
 
 
-def write_geotiff(found: RasterMap, path: Path | str, names: Sequence[str], *, probabilities: bool = False) -> Path:
+def write_geotiff(
+    raster_map: RasterMap, path: Path | str, names: Sequence[str], *, probabilities: bool = False
+) -> Path:
     """The classes as one band with a colour table and names, or the probabilities as a band for each class, in steps of
     1/250: tiled, compressed, with overviews, 255 without data."""
     rasterio = needs_geo()
@@ -42,26 +44,26 @@ def write_geotiff(found: RasterMap, path: Path | str, names: Sequence[str], *, p
     from rasterio.transform import Affine
     from rasterio.windows import Window
 
-    if found.grid is None or not found.grid.crs:
+    if raster_map.grid is None or not raster_map.grid.crs:
         raise ValueError("a GeoTIFF needs a coordinate system, and the raster has none: take the npy files of the map")
     path = _new(Path(path))
-    height, width = found.shape
-    bands = found.classes if probabilities else 1
+    height, width = raster_map.shape
+    bands = raster_map.classes if probabilities else 1
     profile = {
         "driver": "GTiff", "height": height, "width": width, "count": bands, "dtype": "uint8", "nodata": NODATA,
-        "crs": CRS.from_wkt(found.grid.crs), "transform": Affine(*found.grid.affine), "tiled": True,
+        "crs": CRS.from_wkt(raster_map.grid.crs), "transform": Affine(*raster_map.grid.affine), "tiled": True,
         "blockxsize": TILE, "blockysize": TILE, "compress": "deflate", "bigtiff": "if_safer",
     }  # fmt: skip
     with atomic(path) as draft:
         with rasterio.open(draft, "w", **profile) as file:
             for top in range(0, height, BLOCK):
                 rows = slice(top, min(top + BLOCK, height))
-                part = found.probabilities[:, rows] if probabilities else found.labels[None, rows]
+                part = raster_map.probabilities[:, rows] if probabilities else raster_map.labels[None, rows]
                 file.write(np.asarray(part), window=Window(0, top, width, rows.stop - top))
             for number, name in enumerate(names if probabilities else ["class"], 1):
                 file.set_band_description(number, name)
             if not probabilities:
-                file.write_colormap(1, colour_table(found.classes, found.settings.background))
+                file.write_colormap(1, colour_table(raster_map.classes, raster_map.settings.background))
                 file.update_tags(**{f"class_{number}": name for number, name in enumerate(names)})
         with rasterio.open(draft, "r+") as file:
             levels = [2**level for level in range(1, 6) if min(height, width) >> level >= TILE]

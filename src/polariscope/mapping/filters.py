@@ -66,12 +66,12 @@ class LayerBand:
 def layer_bands(image: Raster, layers: Sequence[tuple[str, Raster]]) -> dict[str, Any]:
     """Bands of layers by name: bands derived from heights have their own names (slope, ...), others the name of their
     file, with a number if it has several bands."""
-    found: dict[str, Any] = {}
+    bands_by_name: dict[str, Any] = {}
     for name, layer in layers:
         stack = Stack([image, layer])
         if isinstance(layer, TerrainLayers):
-            found |= {"elevation": LayerBand(stack, 0), "slope": LayerBand(stack, 1)}
+            bands_by_name |= {"elevation": LayerBand(stack, 0), "slope": LayerBand(stack, 1)}
             continue
         bands = layer.shape[0]
-        found |= {name if bands == 1 else f"{name}{band + 1}": LayerBand(stack, band) for band in range(bands)}
-    return found
+        bands_by_name |= {name if bands == 1 else f"{name}{band + 1}": LayerBand(stack, band) for band in range(bands)}
+    return bands_by_name

@@ -49,44 +49,50 @@ def picture_of(raster: Raster, most: int = MOST) -> NDArray[np.float64]:
     return np.asarray(np.moveaxis(np.clip(values, 0, 1), 0, 2))
 
 
-def write_map_picture(found: RasterMap, raster: Raster | None, names: Sequence[str], path: Path, title: str) -> Path:
+def write_map_picture(
+    raster_map: RasterMap, raster: Raster | None, names: Sequence[str], path: Path, title: str
+) -> Path:
     """The map over its image as a PNG."""
-    height, width = found.shape
-    classes = overview(lambda r, c, h, w: np.asarray(found.labels[None, r : r + h, c : c + w]), height, width)[0]
-    extent = found.grid.extent(height, width) if found.grid is not None else (0.0, 0.0, float(width), float(height))
-    unit = "m" if found.grid is not None else "pixels"
+    height, width = raster_map.shape
+    classes = overview(lambda r, c, h, w: np.asarray(raster_map.labels[None, r : r + h, c : c + w]), height, width)[0]
+    extent = (
+        raster_map.grid.extent(height, width)
+        if raster_map.grid is not None
+        else (0.0, 0.0, float(width), float(height))
+    )
+    unit = "m" if raster_map.grid is not None else "pixels"
     image = None if raster is None else picture_of(raster)
     colours = [COLOURS[number % len(COLOURS)] for number in range(len(names))]
-    figure = draw_map(image, classes, names, colours, found.settings.background, extent, title, unit)
+    figure = draw_map(image, classes, names, colours, raster_map.settings.background, extent, title, unit)
     with atomic(path) as draft:
         figure.savefig(draft, format="png", dpi=130, bbox_inches="tight")
     return path
 
 
-def write_heat_picture(found: RasterMap, raster: Raster | None, path: Path, title: str) -> Path:
+def write_heat_picture(raster_map: RasterMap, raster: Raster | None, path: Path, title: str) -> Path:
     """The probability of each pixel's most probable class besides the background, as a PNG with contours at two
     thresholds: that of the map (the least if each class has its own) and 0.5 (0.3 if that of the map is 0.5)."""
-    height, width = found.shape
-    classes = [number for number in range(found.classes) if number != found.settings.background]
+    height, width = raster_map.shape
+    classes = [number for number in range(raster_map.classes) if number != raster_map.settings.background]
 
     def mapped(row: int, column: int, rows: int, columns: int) -> NDArray[Any]:
-        steps = found.probabilities[classes, row : row + rows, column : column + columns].max(0, keepdims=True)
+        steps = raster_map.probabilities[classes, row : row + rows, column : column + columns].max(0, keepdims=True)
         return np.where(steps > BYTES, np.nan, steps / BYTES)
 
     shares = overview(mapped, height, width)[0]
     image = np.ones((*shares.shape, 3)) if raster is None else picture_of(raster)
-    threshold = float(np.min(found.settings.threshold))
+    threshold = float(np.min(raster_map.settings.threshold))
     figure = draw_heat(image, shares, sorted({threshold, 0.3 if threshold == 0.5 else 0.5}), title)
     with atomic(path) as draft:
         figure.savefig(draft, format="png", dpi=130, bbox_inches="tight")
     return path
 
 
-def heat_part(found: RasterMap, picture: Path, name: str) -> Map:
+def heat_part(raster_map: RasterMap, picture: Path, name: str) -> Map:
     """The probability picture of a map as a part of a document."""
     with Image.open(picture) as opened:
         image = np.asarray(opened.convert("RGB"))
-    extent = None if found.grid is None else found.grid.extent(*found.shape)
+    extent = None if raster_map.grid is None else raster_map.grid.extent(*raster_map.shape)
     return Map(
         name=f"probability-{name}", title=f"Probability on {name}", image=image, extent=extent,
         reference="metres in the coordinates of the image" if extent else "",
@@ -94,14 +100,14 @@ def heat_part(found: RasterMap, picture: Path, name: str) -> Map:
     )  # fmt: skip
 
 
-def map_part(found: RasterMap, picture: Path, names: Sequence[str], name: str) -> Map:
+def map_part(raster_map: RasterMap, picture: Path, names: Sequence[str], name: str) -> Map:
     """The picture of a map as a part of a document: the page has it in a file beside it."""
     with Image.open(picture) as opened:
         image = np.asarray(opened.convert("RGB"))
-    background = found.settings.background
+    background = raster_map.settings.background
     legend = {one: "#{:02x}{:02x}{:02x}".format(*COLOURS[c % len(COLOURS)]) for c, one in enumerate(names)}
     legend.pop(names[background])
-    extent = None if found.grid is None else found.grid.extent(*found.shape)
+    extent = None if raster_map.grid is None else raster_map.grid.extent(*raster_map.shape)
     return Map(
         name=f"map-{name}", title=f"Map of {name}", image=image, legend=legend, extent=extent,
         reference="metres in the coordinates of the image" if extent else "",

@@ -70,7 +70,7 @@ class _Open:
 
 
 def map_objects(
-    found: RasterMap,
+    raster_map: RasterMap,
     *,
     least: float = 4.0,
     layers: Mapping[str, NDArray[Any]] | None = None,
@@ -79,20 +79,20 @@ def map_objects(
     """Objects of a map besides the background, of at least ``least`` square metres. ``layers`` are arrays of the map's
     pixels, in memory or mapped, whose means each object has. The objects do not depend on the strip."""
     needs_geo()
-    if found.grid is None:
+    if raster_map.grid is None:
         raise ValueError("the raster has no coordinates: give the size of a pixel with --pixel")
-    grid, background = found.grid, found.settings.background
+    grid, background = raster_map.grid, raster_map.settings.background
     layers = layers or {}
-    height, _width = found.shape
+    height, _width = raster_map.shape
     still_open: dict[int, _Open] = {}
     last_row: NDArray[np.int64] | None = None
     for top in range(0, height, strip):
-        labels = np.asarray(found.labels[top : top + strip])
+        labels = np.asarray(raster_map.labels[top : top + strip])
         drawn = np.where(labels == NODATA, np.uint8(background), labels)
         numbers = regions(drawn, background)
-        parts = _parts(found, drawn, numbers, top, layers, grid, least)
+        parts = _parts(raster_map, drawn, numbers, top, layers, grid, least)
         if last_row is not None:
-            _join(still_open, parts, last_row, numbers[0], np.asarray(found.labels[top - 1]), labels[0])
+            _join(still_open, parts, last_row, numbers[0], np.asarray(raster_map.labels[top - 1]), labels[0])
         last = top + strip >= height
         going_on = set() if last else set(np.unique(numbers[-1][numbers[-1] > 0]).tolist())
         still_open, complete = _divided(parts, going_on)
@@ -101,7 +101,7 @@ def map_objects(
 
 
 def _parts(
-    found: RasterMap,
+    raster_map: RasterMap,
     drawn: NDArray[np.uint8],
     numbers: NDArray[np.int64],
     top: int,
@@ -120,7 +120,7 @@ def _parts(
     classes = np.zeros(count + 1, np.int64)
     classes[numbers.ravel()] = drawn.ravel()
     rows = slice(top, top + len(drawn))
-    own = np.take_along_axis(np.asarray(found.probabilities[:, rows]), drawn[None].astype(np.int64), 0)[0] / BYTES
+    own = np.take_along_axis(np.asarray(raster_map.probabilities[:, rows]), drawn[None].astype(np.int64), 0)[0] / BYTES
     certain = np.bincount(numbers.ravel(), own.ravel(), minlength=count + 1)
     sums = np.array([np.bincount(numbers.ravel(), np.asarray(layer[rows], float).ravel(), minlength=count + 1)
                      for layer in layers.values()]).reshape(len(layers), count + 1)  # fmt: skip

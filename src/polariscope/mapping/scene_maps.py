@@ -223,43 +223,43 @@ def _check_like(raster: Raster, tiles: RasterTiles) -> None:
 
 
 def _exported(
-    scene: SceneFiles, raster: Raster, found: RasterMap, names: tuple[str, ...], place: Path, how: MapHow
+    scene: SceneFiles, raster: Raster, raster_map: RasterMap, names: tuple[str, ...], place: Path, how: MapHow
 ) -> SceneMap:
     """The files of a map; those that are there with these settings stay."""
     record = place / "map.json"
-    wanted = fingerprint({"version": VERSION, "sums": repr(found.sums), "least": how.least,
+    wanted = fingerprint({"version": VERSION, "sums": repr(raster_map.sums), "least": how.least,
                           "filters": repr(how.filters), "formats": sorted(how.formats)})  # fmt: skip
     if record.exists():
         recorded = json.loads(record.read_text(encoding="utf-8"))
         if recorded.get("made") == wanted:
-            return SceneMap(scene, found, names, place, recorded["objects"], tuple(recorded["object_areas"]))
+            return SceneMap(scene, raster_map, names, place, recorded["objects"], tuple(recorded["object_areas"]))
         raise ValueError(
             f"{place} holds a map whose objects were made with other settings: take another folder with --out, or "
             "remove it"
         )
     count: int | None = None
     areas = np.zeros(len(names))
-    if found.grid is not None and found.grid.crs:
+    if raster_map.grid is not None and raster_map.grid.crs:
         for name, shares in (("map.tif", False), ("probabilities.tif", True)):
             (place / name).unlink(missing_ok=True)  # of a work that was cut off before its record
-            write_geotiff(found, place / name, names, probabilities=shares)
-        count = _write_objects(scene, raster, found, names, place, how, areas)
-    write_map_picture(found, raster, names, place / "map.png", scene.name)
-    write_heat_picture(found, raster, place / "probability.png", scene.name)
+            write_geotiff(raster_map, place / name, names, probabilities=shares)
+        count = _write_objects(scene, raster, raster_map, names, place, how, areas)
+    write_map_picture(raster_map, raster, names, place / "map.png", scene.name)
+    write_heat_picture(raster_map, raster, place / "probability.png", scene.name)
     with atomic(record) as draft:
         recorded = {"made": wanted, "objects": count, "object_areas": areas.tolist(), "names": list(names),
                 "year": scene.year, "region": scene.region, "image": str(scene.image)}  # fmt: skip
         draft.write_text(json_text(recorded, indent=1) + "\n", encoding="utf-8")
-    return SceneMap(scene, found, names, place, count, tuple(areas.tolist()))
+    return SceneMap(scene, raster_map, names, place, count, tuple(areas.tolist()))
 
 
 def _write_objects(
-    scene: SceneFiles, raster: Raster, found: RasterMap, names: tuple[str, ...], place: Path, how: MapHow,
+    scene: SceneFiles, raster: Raster, raster_map: RasterMap, names: tuple[str, ...], place: Path, how: MapHow,
     areas: Any,
 ) -> int:  # fmt: skip
     plain = raster.of if isinstance(raster, Clipped) else raster
     layers = layer_bands(plain, [(path.stem, open_layer(path)) for path in scene.layers])
-    grid = found.grid
+    grid = raster_map.grid
     assert grid is not None
     count = 0
     for number, suffix in enumerate(how.formats):
@@ -268,7 +268,7 @@ def _write_objects(
                 old.unlink()
 
         def counted_objects(first: bool = number == 0) -> Any:
-            for one in kept(map_objects(found, least=how.least, layers=layers), how.filters):
+            for one in kept(map_objects(raster_map, least=how.least, layers=layers), how.filters):
                 if first:
                     areas[one.label] += one.area
                 yield one

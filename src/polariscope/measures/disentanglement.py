@@ -263,7 +263,7 @@ def disentanglement(
     def values(z: FloatArray, v: NDArray[Any], seed: int) -> dict[str, float]:
         return {name: s.value for name, s in _all_scores(z, v, settings, scores, categorical, seed)[0].items()}
 
-    found, undefined = _all_scores(z, v, settings, scores, categorical, seed, source)
+    computed, undefined = _all_scores(z, v, settings, scores, categorical, seed, source)
     halves = [rng.permutation(len(z))[: len(z) // 2] for _ in range(repeats)]
     repeated = [values(z[half], v[half], seed + 1 + i) for i, half in enumerate(halves) if _all_vary(v[half])]
     turned = [values(z @ random_rotation(z.shape[1], rng), v, seed) for _ in range(rotations)]
@@ -277,9 +277,9 @@ def disentanglement(
             interval_of_halves(score.value, [r[name] for r in repeated if name in r]),
             perfect.get(name),
             float(np.mean([t[name] for t in turned if name in t])) if turned else None,
-            chance_of([u[name] for u in unrelated if name in u], looks=len(found)),
+            chance_of([u[name] for u in unrelated if name in u], looks=len(computed)),
         )
-        for name, score in found.items()
+        for name, score in computed.items()
     }
     return Report(entries, undefined, settings, names, len(z), z.shape[1], seed, repeats, rotations, permutations)
 

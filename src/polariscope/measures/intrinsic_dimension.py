@@ -201,12 +201,12 @@ def _on_plateau(estimates: tuple[DimensionEstimate, ...], tolerance: float) -> D
 
 
 def _mle_at(
-    found: Neighbours, k: int, average: Average, ddof: Literal[1, 2], draws: Sequence[NDArray[np.int64] | slice]
+    neighbours: Neighbours, k: int, average: Average, ddof: Literal[1, 2], draws: Sequence[NDArray[np.int64] | slice]
 ) -> DimensionEstimate:
-    ratios = _log_ratios(found.distances[:, :k])
+    ratios = _log_ratios(neighbours.distances[:, :k])
     values = [_mean_dimension(ratios[draw], k, average, ddof) for draw in draws]
     return DimensionEstimate(
-        float(np.mean(values)), "mle", k, found.samples, found.duplicates, spread=float(np.std(values))
+        float(np.mean(values)), "mle", k, neighbours.samples, neighbours.duplicates, spread=float(np.std(values))
     )
 
 

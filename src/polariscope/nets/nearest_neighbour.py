@@ -81,7 +81,7 @@ class NearestNeighbour(nn.Module):
         end = int(filled[-1]) + 1 if len(filled) else 1
         rows, labels = self.memory[:end].flatten(1), self.labels[:end]
         squares = rows.square().sum(1)
-        places, found = [], []
+        places, finite = [], []
         for some in torch.arange(len(x), device=x.device).split(max(1, DISTANCES // end)):
             part = x[some].flatten(1).to(rows)
             squared = torch.addmm(squares.expand(len(part), -1), part, rows.T, alpha=-2)
@@ -89,5 +89,5 @@ class NearestNeighbour(nn.Module):
                 squared.scatter_(1, without[some, None], math.inf)
             least = [torch.where(labels[:, c], squared, math.inf).min(1) for c in range(labels.shape[1])]
             places.append(torch.stack([one.indices for one in least], 1))
-            found.append(torch.stack([one.values.isfinite() for one in least], 1))
-        return torch.cat(places), torch.cat(found)
+            finite.append(torch.stack([one.values.isfinite() for one in least], 1))
+        return torch.cat(places), torch.cat(finite)

@@ -136,9 +136,9 @@ def test_attacks_on_autoencoders_count_only_what_the_full_search_confirms() -> N
     y = model(x).argmax(1)
     for attack in (LatentDescent("iterative", step=0.25, bisections=3, inner=3), Verified(DeepFool(steps=3), steps=3)):
         result = attack(model, x, y, norm="l2")
-        found = np.isfinite(result.distances) & (result.distances > 0)
-        assert found.any()
-        assert (model(result.adversarials).argmax(1) != y).numpy()[found].all()
+        outcome = np.isfinite(result.distances) & (result.distances > 0)
+        assert outcome.any()
+        assert (model(result.adversarials).argmax(1) != y).numpy()[outcome].all()
         assert (result.queries >= 2).all()
 
 

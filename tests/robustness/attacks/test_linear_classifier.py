@@ -147,9 +147,9 @@ def test_planes_are_reached_by_the_shortest_way_inside_of_the_box(attack, norm):
         exact.append(np.linalg.norm(np.minimum(level * speed, free), 2 if norm == "l2" else np.inf))
     free = np.abs(gap) / np.linalg.norm(MODEL.weight, 2 if norm == "l2" else 1)
     assert (np.array(exact) > 1.1 * free).all()  # the box is in the way
-    found = attack(MODEL, x, y, norm=norm).distances
-    assert (found >= np.array(exact) * (1 - 1e-9)).all()
-    np.testing.assert_allclose(found, exact, rtol=0.01)
+    result = attack(MODEL, x, y, norm=norm).distances
+    assert (result >= np.array(exact) * (1 - 1e-9)).all()
+    np.testing.assert_allclose(result, exact, rtol=0.01)
 
 
 @pytest.mark.spec("001b/B-20")
@@ -184,8 +184,8 @@ def test_transfer_from_a_substitute_that_is_wrong_follows_its_gradient():
     x, y, _ = examples()
     wrong = y == 1
     assert wrong.any()
-    found = Transfer(Shifted(), FastGradient())(MODEL, x[wrong], y[wrong], norm="l2").distances
-    np.testing.assert_allclose(found, exact_distances("l2")[wrong.numpy()], rtol=1e-6)
+    result = Transfer(Shifted(), FastGradient())(MODEL, x[wrong], y[wrong], norm="l2").distances
+    np.testing.assert_allclose(result, exact_distances("l2")[wrong.numpy()], rtol=1e-6)
 
 
 @pytest.mark.spec("001b/B-24")

@@ -35,10 +35,10 @@ class Searched(LinearABS):
             distance = self.likelihood.energy(self.outputs(shaped).flatten(2), x.flatten(1)[:, None])
             return (distance + 0.5 * search.divergence * shaped.square().sum(2)).flatten()
 
-        found = descend(energy, codes.flatten(0, 1), search.steps, search.rate)
-        best = found.codes.reshape(codes.shape)
-        losses = found.values.reshape(codes.shape[:2])
-        return Inference(best, self.outputs(best), losses, found.steps.reshape(codes.shape[:2]))
+        result = descend(energy, codes.flatten(0, 1), search.steps, search.rate)
+        best = result.codes.reshape(codes.shape)
+        losses = result.values.reshape(codes.shape[:2])
+        return Inference(best, self.outputs(best), losses, result.steps.reshape(codes.shape[:2]))
 
 
 def toy(seed: int = 0, binary: bool = False) -> tuple[Searched, LinearABS, Tensor, Tensor]:
@@ -107,10 +107,10 @@ def test_a_bernoulli_likelihood_has_a_shared_bound_only() -> None:
     searched, _, x, _ = toy(3)
     searched.likelihood = BernoulliLikelihood()
     y = searched(x).argmax(1)
-    found = bounds(searched, x, y, "l2", QUICK)
-    assert set(found.by_method) == {"shared"}
+    result = bounds(searched, x, y, "l2", QUICK)
+    assert set(result.by_method) == {"shared"}
     attacked = PGD(steps=4)(searched, x[:2], y[:2], norm="l2")
-    assert (found.lower[:2] <= attacked.distances * 1.01).all()
+    assert (result.lower[:2] <= attacked.distances * 1.01).all()
 
 
 def test_class_autoencoders_have_an_estimated_bound() -> None:
@@ -121,26 +121,26 @@ def test_class_autoencoders_have_an_estimated_bound() -> None:
     with torch.no_grad():
         y = model(x).argmax(1)
     settings = BoundSettings(seeds=2, candidates=20, steps=3, rounds=2, descent=2)
-    found = bounds(model, x, y, "linf", settings)
-    assert found.kind == "estimated bound"
-    assert (found.lower >= 0).all()
-    assert np.isfinite(found.lower).all()
+    result = bounds(model, x, y, "linf", settings)
+    assert result.kind == "estimated bound"
+    assert (result.lower >= 0).all()
+    assert np.isfinite(result.lower).all()
     again = bounds(model, x, y, "linf", settings)
-    np.testing.assert_array_equal(found.lower, again.lower)
+    np.testing.assert_array_equal(result.lower, again.lower)
 
 
 class Forgetful(Searched):
     """A search that never finds the best code of class 2, unless it takes more than 100 steps."""
 
     def search_codes(self, x: Tensor, start: Tensor | None, search: Search) -> Inference:
-        found = super().search_codes(x, start, search)
+        result = super().search_codes(x, start, search)
         if search.steps > 100:
-            return found
-        codes = found.codes.clone()
+            return result
+        codes = result.codes.clone()
         codes[:, 2] += 3.0
         outputs = self.outputs(codes)
         losses = self.likelihood.energy(outputs.flatten(2), x.flatten(1)[:, None]) + 0.5 * codes.square().sum(2)
-        return Inference(codes, outputs, losses, found.steps)
+        return Inference(codes, outputs, losses, result.steps)
 
 
 @pytest.mark.spec("001b/B-11")
@@ -150,13 +150,13 @@ def test_an_attack_below_an_estimate_is_counted_and_looked_at_again() -> None:
     forgetful = Forgetful(searched.weights, searched.means, (1, 3, 3))
     forgetful.search = searched.search
     settings = BoundSettings(seeds=1, candidates=50, steps=20, rounds=1)
-    found = bounds(forgetful, x, y, "l2", settings)
+    result = bounds(forgetful, x, y, "l2", settings)
     attacked = PGD(steps=8)(exact, x, y, norm="l2")
-    met = confront(found, forgetful, x, y, attacked.adversarials, attacked.distances, settings)
+    met = confront(result, forgetful, x, y, attacked.adversarials, attacked.distances, settings)
     assert len(met.violated) > 0
     assert met.again is not None
     assert len(met.again) == len(met.violated)
-    assert (met.again < found.lower[met.violated]).all()
+    assert (met.again < result.lower[met.violated]).all()
     assert len(met.violated_again) < len(met.violated)
     document = met.findings()
     assert document.headline == (
@@ -169,14 +169,14 @@ def test_an_attack_below_an_estimate_is_counted_and_looked_at_again() -> None:
 
 def test_a_violated_certificate_is_called_a_bug_and_not_computed_again() -> None:
     _, exact, x, y = toy(0)
-    found = bounds(exact, x, y, "l2")
-    fine = confront(found, exact, x, y, x, found.lower * 1.5)
+    result = bounds(exact, x, y, "l2")
+    fine = confront(result, exact, x, y, x, result.lower * 1.5)
     assert len(fine.violated) == 0
     assert fine.findings().headline == "No attack is below the certificate in L2 on any of 5 images."
-    assert fine.gap == pytest.approx(found.lower / 2)
-    broken = confront(found, exact, x, y, x, np.where(np.arange(5) == 2, found.lower / 2, np.inf))
+    assert fine.gap == pytest.approx(result.lower / 2)
+    broken = confront(result, exact, x, y, x, np.where(np.arange(5) == 2, result.lower / 2, np.inf))
     assert broken.violated.tolist() == [2]
     assert broken.again is None
     assert "bug" in broken.findings().headline
     with pytest.raises(ValueError, match="a distance for each"):
-        confront(found, exact, x, y, x, found.lower[:2])
+        confront(result, exact, x, y, x, result.lower[:2])

@@ -19,8 +19,8 @@ def test_no_choice_of_flips_is_cheaper(seed: int, count: int) -> None:
         choices = [
             np.linalg.norm(price[list(c)], order) for c in itertools.combinations(range(5), count) if c or not count
         ]
-        found = cheapest_flips(x[None], [count], norm)[0]
-        assert found == pytest.approx(min(choices, default=np.inf) if count else 0.0)
+        result = cheapest_flips(x[None], [count], norm)[0]
+        assert result == pytest.approx(min(choices, default=np.inf) if count else 0.0)
     assert cheapest_flips(x[None], [count], "l0")[0] == count
 
 

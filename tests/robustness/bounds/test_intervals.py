@@ -35,7 +35,7 @@ def networks() -> dict[str, nn.Module]:
     torch.manual_seed(0)
     pooled = [nn.Conv2d(2, 4, 3, padding=1), nn.BatchNorm2d(4), nn.ELU(inplace=True), nn.MaxPool2d(2)]
     pooled += [nn.Conv2d(4, 5, 3, stride=2), nn.LeakyReLU(0.1), nn.Flatten(), nn.Dropout(), nn.Linear(5, 7), nn.Tanh()]
-    found = {
+    result = {
         "pooled": nn.Sequential(*pooled, nn.Linear(7, 4)),
         "average": nn.Sequential(nn.Conv2d(2, 4, 2), nn.Sigmoid(), nn.AvgPool2d(2), nn.Flatten(), nn.Linear(36, 3)),
         "whole": nn.Sequential(nn.Conv2d(2, 4, 3), nn.ReLU(), nn.Conv2d(4, 3, 6), nn.Flatten()),
@@ -46,13 +46,13 @@ def networks() -> dict[str, nn.Module]:
         "normalised": Normalised(nn.Sequential(nn.Flatten(), nn.Linear(128, 3)), (0.3, 0.2), (0.5, 0.25)),
         "binarised": Binarised(nn.Sequential(nn.Conv2d(2, 3, 3), nn.ReLU(), nn.Flatten(), nn.Linear(108, 3))),
     }
-    for network in found.values():
+    for network in result.values():
         for module in network.modules():
             if isinstance(module, nn.BatchNorm2d):
                 module.running_mean.normal_()
                 module.running_var.uniform_(0.5, 2)
                 module.weight.data.normal_()
-    return {name: network.eval() for name, network in found.items()}
+    return {name: network.eval() for name, network in result.items()}
 
 
 NETWORKS = networks()
@@ -81,16 +81,16 @@ def test_every_output_is_inside_and_every_difference_above_its_bound(name: str, 
     network, x = NETWORKS[name], torch.rand(5, 2, 8, 8)
     size = {"linf": 0.05, "l2": 0.4, "l1": 0.8, "l0": 2.0}[norm]
     with torch.no_grad():
-        found = network(surroundings(x, torch.full((5,), size), norm))
+        result = network(surroundings(x, torch.full((5,), size), norm))
         labels = network(x).argmax(1)
-        least = found.differences(labels)
+        least = result.differences(labels)
         seen = torch.stack([network(changed(x, size, norm)) for _ in range(60)])
-        assert (seen >= found.lower - 1e-5).all()
-        assert (seen <= found.upper + 1e-5).all()
+        assert (seen >= result.lower - 1e-5).all()
+        assert (seen <= result.upper + 1e-5).all()
         differences = seen.gather(2, labels.expand(60, -1)[..., None]) - seen
         assert (differences >= least - 1e-5).all()
         boxed = network(surroundings(x, torch.full((5,), 1.0 if norm == "l0" else size), "linf"))
-        assert (found.lower >= boxed.lower - 1e-5).all(), "a ball lies inside of its box"
+        assert (result.lower >= boxed.lower - 1e-5).all(), "a ball lies inside of its box"
 
 
 @given(st.integers(0, 1000))
@@ -102,13 +102,13 @@ def test_one_layer_of_weights_is_exact(seed: int) -> None:
     layer.weight.data = torch.randn(3, 4, generator=generator).double()
     x, labels = torch.rand(1, 4, generator=generator).double(), torch.tensor([1])
     low, high = (x - 0.1).clamp(min=0), (x + 0.1).clamp(max=1)
-    found = layer(Interval(low, high))
+    result = layer(Interval(low, high))
     bits = torch.arange(16)[:, None] >> torch.arange(4) & 1
     corners = torch.where(bits > 0, high, low)
     scores = layer(corners)
-    torch.testing.assert_close(found.lower[0], scores.amin(0))
-    torch.testing.assert_close(found.upper[0], scores.amax(0))
-    torch.testing.assert_close(found.differences(labels)[0], (scores[:, 1:2] - scores).amin(0))
+    torch.testing.assert_close(result.lower[0], scores.amin(0))
+    torch.testing.assert_close(result.upper[0], scores.amax(0))
+    torch.testing.assert_close(result.differences(labels)[0], (scores[:, 1:2] - scores).amin(0))
 
 
 @pytest.mark.spec("001b/B-46")
@@ -123,8 +123,8 @@ def test_a_linear_classifier_has_its_exact_distances() -> None:
     labels = network(x).argmax(1)
     expected = {"linf": 3.5, "l2": 5.25**0.5, "l1": 2.0}
     for norm, steep in expected.items():
-        found = interval_distances(network, x, labels, norm)
-        assert found[0] == pytest.approx(gap / steep, rel=1e-4)
+        result = interval_distances(network, x, labels, norm)
+        assert result[0] == pytest.approx(gap / steep, rel=1e-4)
     assert interval_distances(network, x, 1 - labels, "linf").tolist() == [0], "what is wrong has no distance"
 
 
@@ -146,8 +146,8 @@ def test_one_score_stands_for_two_classes() -> None:
     network = nn.Sequential(nn.Flatten(), nn.Linear(2, 1))
     network[1].weight.data, network[1].bias.data = torch.tensor([[1.0, 1.0]]), torch.tensor([-0.5])
     x = torch.tensor([[0.4, 0.3], [0.1, 0.1]])
-    found = interval_distances(network, x, torch.tensor([1, 0]), "linf")
-    assert found == pytest.approx([0.1, 0.15], abs=1e-5)
+    result = interval_distances(network, x, torch.tensor([1, 0]), "linf")
+    assert result == pytest.approx([0.1, 0.15], abs=1e-5)
 
 
 @pytest.mark.spec("001b/B-09")
@@ -209,7 +209,7 @@ def test_bounds_of_a_deep_network_are_those_of_a_hand_propagation() -> None:
     """The propagation of centres and radii, layer by layer, written out."""
     network = mlp(3, [4], 2, seed=0)
     x = torch.rand(2, 3)
-    found = network(Interval(x - 0.1, x + 0.1))
+    result = network(Interval(x - 0.1, x + 0.1))
     centre, radius = x, torch.full_like(x, 0.1)
     for layer in network:
         if isinstance(layer, nn.Linear):
@@ -217,7 +217,7 @@ def test_bounds_of_a_deep_network_are_those_of_a_hand_propagation() -> None:
         elif not isinstance(layer, nn.Flatten):
             ends = layer(centre - radius), layer(centre + radius)
             centre, radius = (ends[0] + ends[1]) / 2, (ends[1] - ends[0]) / 2
-    torch.testing.assert_close(found.lower, centre - radius)
-    torch.testing.assert_close(found.upper, centre + radius)
+    torch.testing.assert_close(result.lower, centre - radius)
+    torch.testing.assert_close(result.upper, centre + radius)
     assert verified(network, x, network(x).argmax(1), torch.zeros(2)).all()
     assert Ball(x, torch.ones(2), "l2").channels == 1

@@ -33,19 +33,19 @@ def linear_classifier(seed: int, latents: int = 2, binary: bool = False) -> tupl
 def test_separate_shared_exact_and_attack_are_in_order(seed: int, norm: str, latents: int) -> None:
     """For every image of linear synthesis and of prototypes."""
     model, x, y = linear_classifier(seed, latents)
-    found = bounds(model, x, y, norm, BoundSettings(box=False))
+    result = bounds(model, x, y, norm, BoundSettings(box=False))
     attacked = PGD(steps=8)(model, x, y, norm=norm)
-    assert found.kind == "certificate"
-    separate, shared = (found.by_method[name][0] for name in ("separate", "shared"))
+    assert result.kind == "certificate"
+    separate, shared = (result.by_method[name][0] for name in ("separate", "shared"))
     assert (separate <= shared + 1e-12).all()
     if norm == "l2":
-        exact = found.by_method["exact"][0]
+        exact = result.by_method["exact"][0]
         assert (shared <= exact + 1e-9).all()
         assert (exact <= attacked.distances * (1 + 1e-5)).all()
         if not latents:
             np.testing.assert_allclose(shared, exact, rtol=1e-6)  # the shared bound of prototypes is exact
     boxed = bounds(model, x, y, norm)
-    assert (boxed.lower >= found.lower * (1 - 1e-3)).all()
+    assert (boxed.lower >= result.lower * (1 - 1e-3)).all()
     assert (boxed.lower <= attacked.distances * (1 + 1e-5)).all(), "attacks stay in the box"
 
 
@@ -59,15 +59,15 @@ def test_a_nearest_neighbour_is_certified_below_every_attack(seed: int, norm: st
     model.remember(examples, nn.functional.one_hot(labels, 3), 0)
     x = (examples[:5] + 0.1 * torch.randn(5, 1, 3, 3, generator=generator)).clamp(0, 1)
     y = model(x).argmax(1)
-    found = bounds(model.eval(), x, y, norm)
+    result = bounds(model.eval(), x, y, norm)
     attacked = PGD(steps=8)(model, x, y, norm=norm)
-    assert (found.by_method["separate"] <= found.by_method["shared"] + 1e-12).all()
-    assert (found.lower <= attacked.distances * (1 + 1e-5)).all()
+    assert (result.by_method["separate"] <= result.by_method["shared"] + 1e-12).all()
+    assert (result.lower <= attacked.distances * (1 + 1e-5)).all()
     if norm == "l2":
         gaps = torch.cdist(x.flatten(1), examples.flatten(1))
         own = torch.where(labels == y[:, None], gaps, torch.inf).amin(1)
         other = torch.where(labels == y[:, None], torch.inf, gaps).amin(1)
-        torch.testing.assert_close(torch.from_numpy(found.by_method["separate"][0]).float(), (other - own) / 2)
+        torch.testing.assert_close(torch.from_numpy(result.by_method["separate"][0]).float(), (other - own) / 2)
 
 
 @pytest.mark.spec("001b/B-46")
@@ -77,12 +77,12 @@ def test_verified_distances_of_a_network_are_below_attacks(norm: str) -> None:
     network = nn.Sequential(nn.Conv2d(1, 4, 3), nn.ELU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(36, 3)).eval()
     x = torch.rand(6, 1, 8, 8)
     y = network(x).argmax(1)
-    found = bounds(network, x, y, norm)
+    result = bounds(network, x, y, norm)
     attacked = PGD(steps=8)(network, x, y, norm=norm)
-    assert set(found.by_method) == {"interval bound propagation", "cross-Lipschitz"}
-    assert (found.lower > 0).all()
-    assert (found.lower <= attacked.distances * (1 + 1e-5)).all()
-    assert found.accuracy(0.0) == 1
+    assert set(result.by_method) == {"interval bound propagation", "cross-Lipschitz"}
+    assert (result.lower > 0).all()
+    assert (result.lower <= attacked.distances * (1 + 1e-5)).all()
+    assert result.accuracy(0.0) == 1
     assert bounds(network, x, (y + 1) % 3, norm).lower.tolist() == [0] * 6, "what is wrong has no bound"
 
 
@@ -94,14 +94,14 @@ def test_fewer_flips_than_certified_change_no_binary_classifier(seed: int) -> No
     model, x, y = linear_classifier(seed, binary=True)
     model.gamma.copy_(torch.tensor([1.0, 0.96, 1.05]))
     y = model(x).argmax(1)
-    found = bounds(model, x, y, "l0")
+    result = bounds(model, x, y, "l0")
     bits = (x >= 0.5).double()
     flips = torch.arange(256)[:, None] >> torch.arange(8) & 1
     flipped = (bits[:, None] - flips).abs()
     wrong = model(flipped.flatten(0, 1)).argmax(1).reshape(4, 256) != y[:, None]
     fewest = torch.where(wrong, flips.sum(1), torch.inf).amin(1).numpy()
-    assert (found.lower >= 1).all()
-    assert (found.lower <= fewest).all()
+    assert (result.lower >= 1).all()
+    assert (result.lower <= fewest).all()
     for norm in ("l2", "linf"):
         raw = bounds(model, x, y, norm)
         cost = torch.where(
@@ -138,11 +138,11 @@ def test_what_a_classifier_can_do_decides() -> None:
         (Random(), "answers are random"),
         (nn.Sequential(nn.Linear(4, 3), nn.GELU()), "no interval rule for gelu"),
     ):
-        found = bounds(subject, x, y, "l2")
-        assert isinstance(found, NoBound)
-        assert words in found.headline
-        assert found.headline.startswith("No bound is known in L2: ")
-        assert words in found.findings().headline
+        result = bounds(subject, x, y, "l2")
+        assert isinstance(result, NoBound)
+        assert words in result.headline
+        assert result.headline.startswith("No bound is known in L2: ")
+        assert words in result.findings().headline
     with pytest.raises(ValueError, match="norms l0, l1, l2, linf"):
         bounds(Certified(), x, y, "l3")
     with pytest.raises(ValueError, match="labels go from"):
@@ -150,19 +150,19 @@ def test_what_a_classifier_can_do_decides() -> None:
     uneven, x, _ = linear_classifier(0)
     uneven.gamma.copy_(torch.tensor([1.0, 0.9, 1.1]))
     uneven.linear_generators = None  # as a search sees it
-    found = bounds(uneven, x, torch.zeros(4, dtype=torch.int64), "l2", QUICK)
-    assert isinstance(found, NoBound)
-    assert "different factors" in found.reason
+    result = bounds(uneven, x, torch.zeros(4, dtype=torch.int64), "l2", QUICK)
+    assert isinstance(result, NoBound)
+    assert "different factors" in result.reason
 
 
 def test_blocks_of_images_and_their_order_do_not_matter(monkeypatch) -> None:
     model, x, y = linear_classifier(3)
-    whole, told = bounds(model, x, y, "l2"), []
+    whole, answer = bounds(model, x, y, "l2"), []
     monkeypatch.setattr("polariscope.robustness.bounds.known.AT_ONCE", 1)
     monkeypatch.setattr("polariscope.robustness.bounds.known.LEAST", 3)
-    parts = bounds(model, x, y, "l2", tell=lambda done, of: told.append((done, of)))
+    parts = bounds(model, x, y, "l2", tell=lambda done, of: answer.append((done, of)))
     np.testing.assert_allclose(parts.lower, whole.lower, rtol=1e-9)
-    assert told == [(3, 4), (4, 4)]
+    assert answer == [(3, 4), (4, 4)]
     assert parts.by_method.keys() == whole.by_method.keys()
     turned = bounds(model, x.flip(0), y.flip(0), "l2")
     np.testing.assert_allclose(turned.lower[::-1], whole.lower, rtol=1e-9)

@@ -58,9 +58,9 @@ def test_the_comparison_network_has_a_small_but_positive_constant() -> None:
     network = EluCNN((4, 4, 4)).build(Brief((1, 12, 12), 3)).eval()
     x = torch.rand(3, 1, 12, 12)
     labels = network(x).argmax(1)
-    found = lipschitz_distances(network, x, labels, "l2")
-    assert (found > 0).all()
-    assert (lipschitz_distances(network, x, labels, "linf") <= found).all()
+    result = lipschitz_distances(network, x, labels, "l2")
+    assert (result > 0).all()
+    assert (lipschitz_distances(network, x, labels, "linf") <= result).all()
     with pytest.raises(NoRule, match="gelu"):
         nn.GELU()(Steepness(x))
     with pytest.raises(NoRule, match="evaluation mode"):

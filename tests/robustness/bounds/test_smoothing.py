@@ -49,11 +49,11 @@ def test_the_radius_is_above_the_distance_no_more_often_than_alpha(distance: flo
 def test_an_undecided_image_is_left_undecided() -> None:
     model = Smoothed(HalfSpace(), 0.25, clip=False).eval()
     x, y = torch.tensor([[0.4, 0.0], [0.9, 0.0]]), torch.tensor([1, 1])
-    found = bounds(model, x, y, "l2", BoundSettings(draws=500))
-    assert found.abstained.tolist() == [True, False]
-    assert found.lower[0] == 0
+    result = bounds(model, x, y, "l2", BoundSettings(draws=500))
+    assert result.abstained.tolist() == [True, False]
+    assert result.lower[0] == 0
     assert smoothed_predictions(model, x).tolist() == [-1, 1]
-    assert {entry.name: entry.value for entry in found.findings().parts[0].entries}["abstained"] == 0.5
+    assert {entry.name: entry.value for entry in result.findings().parts[0].entries}["abstained"] == 0.5
 
 
 def test_the_l2_radius_is_worth_less_in_other_norms() -> None:

@@ -54,12 +54,12 @@ class CarliniWagner(Attack):
         x, rows = trial.x, trial.rows
         w = torch.atanh((2 * (x if trial.starts is None else trial.starts) - 1) * EDGE)
         first, second = torch.zeros_like(w), torch.zeros_like(w)
-        found = torch.zeros_like(rows, dtype=torch.bool)
+        adversarial = torch.zeros_like(rows, dtype=torch.bool)
         for step in range(1, self.steps + 1):
             points = (1 + w.tanh()) / 2
             gradient, scores = trial.gradient(points, rows, margin)
             reached = trial.goal.reached(scores)
-            found |= reached
+            adversarial |= reached
             slope = 2 * (points - x) - weight * gradient * ~reached[:, None]
             slope = slope * 2 * points * (1 - points)
             first = DECAY[0] * first + (1 - DECAY[0]) * slope
@@ -67,4 +67,4 @@ class CarliniWagner(Attack):
             spread = (second / (1 - DECAY[1] ** step)).sqrt() + 1e-8
             rate = self.learning_rate * (1 - (step - 1) / self.steps)
             w = w - rate * first / (1 - DECAY[0] ** step) / spread
-        return found | trial.reached((1 + w.tanh()) / 2)
+        return adversarial | trial.reached((1 + w.tanh()) / 2)

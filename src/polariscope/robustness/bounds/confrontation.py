@@ -30,7 +30,7 @@ BUDGET = 10
 class Confrontation:
     """Bounds and distances of adversarials of the same images."""
 
-    found: Bounds
+    bounds: Bounds
     distances: NDArray[np.float64]
     again: NDArray[np.float64] | None = None
     """Bounds of the violated images at ten times the budget, in the order of :attr:`violated`."""
@@ -40,7 +40,9 @@ class Confrontation:
     @property
     def violated(self) -> NDArray[np.int64]:
         """Numbers of the images with an adversarial below their bound."""
-        return np.flatnonzero(self.distances < self.found.lower * (1 - ROUNDING) - ROUNDING * (self.found.norm != "l0"))
+        return np.flatnonzero(
+            self.distances < self.bounds.lower * (1 - ROUNDING) - ROUNDING * (self.bounds.norm != "l0")
+        )
 
     @property
     def violated_again(self) -> NDArray[np.int64]:
@@ -54,18 +56,18 @@ class Confrontation:
     def gap(self) -> NDArray[np.float64]:
         """Distance of the nearest adversarial minus the bound, of each image."""
         with np.errstate(invalid="ignore"):
-            return np.nan_to_num(self.distances - self.found.lower, posinf=np.inf)
+            return np.nan_to_num(self.distances - self.bounds.lower, posinf=np.inf)
 
     @property
     def headline(self) -> str:
-        count, of = len(self.violated), len(self.found)
+        count, of = len(self.violated), len(self.bounds)
         if not count:
-            return f"No attack is below the {self.found.kind} in {SPOKEN[self.found.norm]} on any of {of} images."
-        if self.found.kind == "certificate":
+            return f"No attack is below the {self.bounds.kind} in {SPOKEN[self.bounds.norm]} on any of {of} images."
+        if self.bounds.kind == "certificate":
             chance = (
-                "" if self.found.confidence == 1 else f" (expected: {of * (1 - self.found.confidence):.2g} at most)"
+                "" if self.bounds.confidence == 1 else f" (expected: {of * (1 - self.bounds.confidence):.2g} at most)"
             )
-            bug = " This is a bug of the certificate." if self.found.confidence == 1 else ""
+            bug = " This is a bug of the certificate." if self.bounds.confidence == 1 else ""
             return f"An attack is below the certificate on {count} of {of} images{chance}.{bug}"
         left = f", {len(self.violated_again)} at ten times the budget" if self.again is not None else ""
         return f"An attack is below the estimated bound on {count} of {of} images{left}."
@@ -74,7 +76,7 @@ class Confrontation:
         rows = [
             {
                 "image": int(number),
-                "bound": float(self.found.lower[number]),
+                "bound": float(self.bounds.lower[number]),
                 "attack": float(self.distances[number]),
                 "again": None if self.again is None else float(self.again[place]),
                 "still": None if self.still_adversarial is None else bool(self.still_adversarial[place]),
@@ -105,12 +107,12 @@ class Confrontation:
             Records(name="violations", title="Violations", rows=rows, columns=columns),
         ]
         facts = {"violations": len(self.violated), "violations_again": len(self.violated_again)}
-        arrays = {"lower": self.found.lower, "distances": self.distances}
-        return Findings(title, self.headline, parts, self.found.notes, facts, arrays)
+        arrays = {"lower": self.bounds.lower, "distances": self.distances}
+        return Findings(title, self.headline, parts, self.bounds.notes, facts, arrays)
 
 
 def confront(
-    found: Bounds,
+    lower_bounds: Bounds,
     subject: Any,
     x: Any,
     y: Any,
@@ -124,16 +126,16 @@ def confront(
     ``adversarials`` and ``distances`` come from an attack's result (``Attacked``), in the norm of the bounds.
     """
     distances = np.asarray(distances, np.float64)
-    if distances.shape != found.lower.shape:
-        raise ValueError(f"expected a distance for each of {len(found)} bounds; got {distances.shape}")
-    first = Confrontation(found, distances)
+    if distances.shape != lower_bounds.lower.shape:
+        raise ValueError(f"expected a distance for each of {len(lower_bounds)} bounds; got {distances.shape}")
+    first = Confrontation(lower_bounds, distances)
     rows = first.violated
-    if found.kind == "certificate" or not len(rows):
+    if lower_bounds.kind == "certificate" or not len(rows):
         return first
     subject = as_subject(subject)
     some = torch.as_tensor(rows)
-    images, labels = torch.as_tensor(x)[some], torch.as_tensor(y).reshape(len(found))[some]
-    repeated = bounds(subject, images, labels, found.norm, (settings or BoundSettings()).times(BUDGET))
+    images, labels = torch.as_tensor(x)[some], torch.as_tensor(y).reshape(len(lower_bounds))[some]
+    repeated = bounds(subject, images, labels, lower_bounds.norm, (settings or BoundSettings()).times(BUDGET))
     assert isinstance(repeated, Bounds), "what had bounds has them at a larger budget"
     return replace(first, again=repeated.lower, still_adversarial=_wrong(subject, adversarials, labels, some))
 

@@ -81,10 +81,10 @@ class LinearABS(ABSClassifier):
             mean = images.mean(0)
             _, singular, axes = torch.linalg.svd(images - mean, full_matrices=False)
             eigenvalues = torch.zeros(latents).to(flat)
-            found = min(latents, len(singular))
-            eigenvalues[:found] = singular[:found].square() / len(images)
+            rank = min(latents, len(singular))
+            eigenvalues[:rank] = singular[:rank].square() / len(images)
             directions = torch.zeros(pixels, latents).to(flat)
-            directions[:, :found] = axes[:found].T
+            directions[:, :rank] = axes[:rank].T
             weights.append(directions * (eigenvalues - variance).clamp(min=0).sqrt())
             means.append(mean)
             determinants.append(eigenvalues.clamp(min=variance).div(variance).log().sum())
