@@ -62,7 +62,7 @@ def test_seven_channels_are_trained_on_resumed_and_examined(run, land, tmp_path,
     page = (resumed.path / "findings" / "examine" / "report.html").read_text(encoding="utf-8")
     for text in (out, page):
         assert "Pictures show the first 3 of 7 channels, numbers from" in text
-        assert "their 7 channels are taken to come last" in text
+        assert "their 7 channels are assumed to come last" in text
 
 
 def test_what_floats_are_for_is_said(run, land) -> None:

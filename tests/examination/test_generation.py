@@ -223,7 +223,7 @@ def test_what_cannot_be_asked_for_is_refused_in_a_sentence(words, sentence) -> N
 def test_a_wrong_unit_and_a_class_are_refused() -> None:
     with pytest.raises(ValueError, match="has the unit kcal/mol; got '5 eV'"):
         asked(ToyMolecules(count=40, tested=4), "5 eV")
-    with pytest.raises(ValueError, match="is a class: take the view properties"):
+    with pytest.raises(ValueError, match="is a class: use the view properties"):
         property_scale(Task(MiniSprites(), "shape"))
 
 

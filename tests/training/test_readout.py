@@ -127,7 +127,7 @@ def test_what_a_sibling_task_has_taught_is_tuned_whole_or_at_the_head_only(tmp_p
 def test_what_cannot_be_read_is_said(tmp_path) -> None:
     with pytest.raises(ValueError, match="needs the code of a model, but lenet does not encode: use autoencoder"):
         Readout(LeNet()).build(Brief((1, 12, 12), 3))
-    with pytest.raises(ValueError, match="start.into is about another run's model: say which run"):
+    with pytest.raises(ValueError, match="start.into needs another run"):
         Start(into="of")
     with pytest.raises(ValueError, match="the size is 4, and the world has 5 factors"):
         FactorCodes(MiniSprites(), size=4)
