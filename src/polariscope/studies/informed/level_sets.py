@@ -40,8 +40,8 @@ class LevelSetStudy(Study):
     """What ellipses and ellipsoids share."""
 
     source = (
-        "Doctoral thesis on informed representation learning (see docs/spec/000), chapter 5: section 5.5.1, table 5.1, "
-        "figures 5.5 and 5.6, appendix A"
+        "Samarin, Deep Learning Approaches to Informed Representation Learning (2022), chapter 5: section 5.5.1, "
+        "table 5.1, figures 5.5 and 5.6, appendix A"
     )
     cost = {"smoke": "5 s", "laptop": "20 minutes", "paper": "weeks"}
     training_lengths = {scale: setting.steps for scale, setting in SETTINGS.items()}

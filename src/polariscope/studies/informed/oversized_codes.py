@@ -23,7 +23,7 @@ class OversizedCodes(Study):
     """Selected latents and errors of the conditional-invariance model with 8, 16 and 32 latents."""
 
     title = "Latent spaces larger than needed"
-    source = "Doctoral thesis on informed representation learning (see docs/spec/000), sections 5.5.1 and 5.6"
+    source = "Samarin, Deep Learning Approaches to Informed Representation Learning (2022), sections 5.5.1 and 5.6"
     question = "Does it matter how many latents a sparse bottleneck is given?"
     cost = {"smoke": "3 s", "laptop": "8 minutes", "paper": "weeks"}
     training_lengths = {scale: setting.steps for scale, setting in SETTINGS.items()}
