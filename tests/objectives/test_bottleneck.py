@@ -357,7 +357,7 @@ def test_classes_and_numbers_are_decoded_side_by_side() -> None:
     assert decoder.values(target)[0].tolist() == [0.5, 0, 0, 1]
     expected = (outputs[:, 0] - 0.5).square() - outputs[:, 1:].log_softmax(1)[:, 2]
     np.testing.assert_allclose(decoder.error(outputs, target).detach(), expected.detach())
-    with pytest.raises(ValueError, match=r"has 2 columns, and targets of shape \(50, 1\) came"):
+    with pytest.raises(ValueError, match=r"has 2 columns, but the targets have shape \(50, 1\)"):
         decoder.error(outputs, target[:, :1])
 
 

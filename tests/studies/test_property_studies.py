@@ -253,7 +253,7 @@ def test_models_of_molecules_are_compared_where_their_errors_match() -> None:
     assert apart["unmatched"] == 0.0
 
 
-# Proves "000/F073" once its table is committed.
+@pytest.mark.spec("000/F073")
 def test_the_order_of_models_on_molecules_is_recomputed(committed) -> None:
     """Real isomers and made-up molecules: the judge beside every model, and gaps where the errors match."""
     outcome = committed("molecule-properties")
