@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import pickle
 import sys
 from pathlib import Path
 
@@ -205,9 +206,26 @@ def test_the_benchmark_measures_rate_memory_and_vectors_of_a_raster(tmp_path: Pa
     result = benchmark.measured(96, 1, "map", tmp_path)
     assert result["rate"] == pytest.approx(96**2 / result["seconds"])
     assert result["megabytes"] > 50
-    assert (tmp_path / "map-1" / "classes.bin").stat().st_size == 96**2
+    settings = MapSettings(benchmark.BACKGROUND, 0.3, window=benchmark.WINDOW)
+    finished = map_raster(benchmark.network(), benchmark.raster(96, tmp_path), tmp_path / "map-1", settings)
+    assert finished.sums.valid == sum(finished.sums.pixels) == 96**2, "the map that was timed is whole"
     vectors = benchmark.measured(96, 1, "vectors", tmp_path)
     assert vectors["objects"] > 0
     assert benchmark.days(20_000, 0.5, rate=1e6) == pytest.approx(20_000e6 / 0.25 / 1e6 / 86400)
     assert "12 minutes" in benchmark.PUBLISHED
     assert "30 days" in benchmark.PUBLISHED
+
+
+def test_a_mapped_file_goes_to_workers_by_its_path(tmp_path: Path) -> None:
+    """Otherwise every worker would hold the whole raster in its memory."""
+    values = np.random.default_rng(0).integers(0, 256, (2, 200, 300)).astype(np.uint8)
+    np.save(tmp_path / "raster.npy", values)
+    mapped = np.load(tmp_path / "raster.npy", mmap_mode="r")
+    for pixels in (mapped, mapped[:, 10:, ::2], values):
+        whole = pixels is mapped
+        sent = pickle.dumps(ArrayRaster(pixels, None, 7.0, "mine"))
+        assert (len(sent) < 2000) == whole
+        received = pickle.loads(sent)
+        assert isinstance(received.pixels, np.memmap) == whole
+        np.testing.assert_array_equal(received.pixels, pixels)
+        assert (received.nodata, received.name) == (7.0, "mine")

@@ -7,6 +7,7 @@ pixel size is given.
 from __future__ import annotations
 
 import math
+import mmap
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -114,6 +115,25 @@ class ArrayRaster:
 
     def read(self, row: int, column: int, height: int, width: int) -> NDArray[Any]:
         return np.asarray(self.pixels[:, row : row + height, column : column + width])
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """A whole mapped file goes to another process by its path; other pixels are copied."""
+        pixels, rest = self.pixels, (self.grid, self.nodata, self.name)
+        if isinstance(pixels, np.memmap) and isinstance(pixels.base, mmap.mmap) and pixels.flags.c_contiguous:
+            return _mapped, (str(pixels.filename), pixels.dtype, pixels.shape, pixels.offset, *rest)
+        return ArrayRaster, (np.asarray(pixels), *rest)
+
+
+def _mapped(
+    path: str,
+    dtype: np.dtype[Any],
+    shape: tuple[int, ...],
+    offset: int,
+    grid: Grid | None,
+    nodata: float | None,
+    name: str,
+) -> ArrayRaster:
+    return ArrayRaster(np.memmap(path, dtype, "r", offset, shape), grid, nodata, name)
 
 
 @dataclass(frozen=True)
