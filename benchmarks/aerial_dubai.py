@@ -35,7 +35,7 @@ COLOURS = {
 }  # fmt: skip
 NAMES = tuple(COLOURS)
 SIDE = 128
-STEPS = int(os.environ.get("POLARISCOPE_DUBAI_STEPS", "800"))
+STEPS = int(os.environ.get("POLARISCOPE_DUBAI_STEPS", "2500"))
 
 
 def pair(image: Path) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
@@ -71,10 +71,15 @@ def fold(folder: Path, held_out: str) -> dict[str, object]:
     train = [pair(file) for name, several in files.items() if name != held_out for file in several]
     world = tiles(train)
     x = world.images.astype(np.float32) / 255
-    model = NormalisedConfig(UNetConfig(root=16, dropout=0.1), tuple(x.mean((0, 2, 3)).tolist()),
+    seen = np.bincount(np.concatenate([m[m >= 0] for _, m in train]), minlength=len(NAMES))
+    rarity = 1 / np.sqrt(seen / seen.sum())
+    model = NormalisedConfig(UNetConfig(root=16, dropout=0.1, batch_norm=True), tuple(x.mean((0, 2, 3)).tolist()),
                              tuple(x.std((0, 2, 3)).tolist()))  # fmt: skip
     training = TrainingConfig(steps=STEPS, batch_size=4, learning_rate=2e-3, schedule="cosine", evaluate_every=0)
-    network = train_in_memory(RunConfig(Augmented(world, flip="both"), Segment(), model, training, RandomSplit(0)))
+    network = train_in_memory(RunConfig(
+        Augmented(world, flip="both"), Segment(weights=tuple((rarity / rarity.sum()).tolist())), model, training,
+        RandomSplit(0),
+    ))  # fmt: skip
     confusion = np.zeros((len(NAMES), len(NAMES)), np.int64)
     for file in files[held_out]:
         pixels, classes = pair(file)
@@ -85,7 +90,6 @@ def fold(folder: Path, held_out: str) -> dict[str, object]:
         confusion += np.bincount(classes[known] * len(NAMES) + mapped[known], minlength=len(NAMES) ** 2).reshape(
             len(NAMES), -1
         )
-    seen = np.bincount(np.concatenate([m[m >= 0] for _, m in train]), minlength=len(NAMES))
     return {"tile": held_out, "confusion": confusion.tolist(), "majority": int(seen.argmax())}
 
 

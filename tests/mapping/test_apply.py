@@ -95,6 +95,49 @@ def test_another_map_in_the_folder_is_refused(tmp_path: Path) -> None:
         map_raster(network(), raster(), tmp_path, SETTINGS, made_with="b")
 
 
+def test_a_changed_file_is_mapped_again(tmp_path: Path) -> None:
+    """Under the same path and with the same shape; also where the earlier work was cut off, or had another shape."""
+    path, folder = tmp_path / "image.npy", tmp_path / "map"
+    np.save(path, raster().pixels)
+    before = contents(map_raster(network(), open_raster(path), folder, SETTINGS))
+    np.save(path, 255 - raster().pixels)
+    os.utime(path, ns=(1, 1))  # a clock that ticks too slowly to see the change
+    after = contents(map_raster(network(), open_raster(path), folder, SETTINGS))
+    assert after != before
+    assert after == contents(map_raster(network(), open_raster(path), tmp_path / "new", SETTINGS))
+    seen: list[int] = []
+    map_raster(network(), open_raster(path), folder, SETTINGS, progress=lambda done, _: seen.append(done))
+    assert seen == [], "what has not changed is not mapped again"
+    np.save(path, raster(60, 60).pixels)
+    assert map_raster(network(), open_raster(path), folder, SETTINGS).labels.shape == (60, 60)
+
+
+def test_another_spelling_of_a_path_is_the_same_map(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    np.save(tmp_path / "image.npy", raster().pixels)
+    map_raster(network(), open_raster(tmp_path / "image.npy"), tmp_path / "map", SETTINGS)
+    monkeypatch.chdir(tmp_path)
+    seen: list[int] = []
+    map_raster(network(), open_raster("image.npy"), "map", SETTINGS, progress=lambda done, _: seen.append(done))
+    assert seen == []
+
+
+def test_a_map_of_an_earlier_version_is_made_again(tmp_path: Path) -> None:
+    """Its journal does not say in which state the file was."""
+    path = tmp_path / "image.npy"
+    np.save(path, raster().pixels)
+    whole = contents(map_raster(network(), open_raster(path), tmp_path / "map", SETTINGS))
+    earlier = {"made_with": "", "raster": str(path), "shape": (3, 70, 53), "settings": repr(SETTINGS)}
+    lines = (tmp_path / "map" / "journal.jsonl").read_text().splitlines()
+    lines[0] = json.dumps({"identity": apply.fingerprint(earlier), "windows": 12})
+    (tmp_path / "map" / "journal.jsonl").write_text("\n".join(lines) + "\n")
+    seen: list[int] = []
+    again = map_raster(
+        network(), open_raster(path), tmp_path / "map", SETTINGS, progress=lambda done, _: seen.append(done)
+    )
+    assert len(seen) == 12
+    assert contents(again) == whole
+
+
 def test_pixels_without_data_have_no_class_and_no_area(tmp_path: Path) -> None:
     pixels = raster().pixels.astype(np.float32) / 255
     pixels[:, :40, :30] = np.nan
@@ -149,9 +192,10 @@ def test_a_foreign_network_says_how_far_it_looks(tmp_path: Path) -> None:
 def test_bad_input_is_one_sentence(tmp_path: Path) -> None:
     sixteen = ArrayRaster(raster().pixels.astype(np.uint16))
     for bad, words in (
-        (sixteen, "numbers of type uint16, whose scale is not known"),
+        (sixteen, "numbers of type uint16, whose scale is not known: convert it to bytes or floats"),
         (raster(bands=4), "has 4 bands, and the network was trained on 3"),
-        (raster(20, 20), "needs 32 x 32 pixels at once"),
+        (raster(bands=1), "has 1 band, and the network was trained on 3"),
+        (raster(20, 20), "array has 20 x 20 pixels, and the network needs at least 32 x 32"),
     ):
         with pytest.raises(ValueError, match=words):
             map_raster(network(), bad, tmp_path / "bad", SETTINGS)
@@ -171,7 +215,7 @@ def test_a_full_disk_is_one_sentence_before_anything_is_predicted(
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(os, "posix_fallocate", full)
-    with pytest.raises(OSError, match=r"the disk is full: .*classes.bin needs 0 MB; free some space"):
+    with pytest.raises(OSError, match=r"the disk is full: .*classes.bin needs 0.1 MB; free some space"):
         map_raster(network(), raster(), tmp_path, SETTINGS)
     monkeypatch.undo()
     assert not (tmp_path / "journal.jsonl").exists()
@@ -229,3 +273,28 @@ def test_a_mapped_file_goes_to_workers_by_its_path(tmp_path: Path) -> None:
         assert isinstance(received.pixels, np.memmap) == whole
         np.testing.assert_array_equal(received.pixels, pixels)
         assert (received.nodata, received.name) == (7.0, "mine")
+
+
+@pytest.mark.skipif(not Path("/proc/self/smaps").exists(), reason="pages of a mapped file are counted by Linux")
+def test_the_pages_of_mapped_files_are_released_after_every_window(tmp_path: Path) -> None:
+    """Otherwise the memory of a process grows with the raster. Numbers of pages that were released stay the same."""
+    np.save(tmp_path / "raster.npy", raster(1500, 1000, 1).pixels)
+    mapped = np.load(tmp_path / "raster.npy", mmap_mode="r")
+    held: list[int] = []
+
+    def resident(_done: int, _all: int) -> None:
+        ours, kilobytes = False, 0
+        for line in Path("/proc/self/smaps").read_text().splitlines():
+            words = line.split()
+            if "-" in words[0] and not words[0].endswith(":"):
+                ours = str(tmp_path) in line
+            elif words[0] == "Rss:" and ours:
+                kilobytes += int(words[1])
+        held.append(kilobytes)
+
+    net = Stitched(torch.nn.Conv2d(1, 3, 1), halo=0, multiple=1)
+    settings = MapSettings(2, 0.3, window=250)
+    released = map_raster(net, ArrayRaster(mapped), tmp_path / "mapped", settings, progress=resident)
+    assert len(held) == 24
+    assert max(held) < 600, "the four files have 6 MB"
+    assert contents(released) == contents(map_raster(net, ArrayRaster(np.array(mapped)), tmp_path / "copy", settings))

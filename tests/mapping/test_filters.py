@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from polariscope.mapping.apply import MapSettings, RasterMap, Sums
-from polariscope.mapping.filters import ObjectFilter, kept, layer_bands
+from polariscope.mapping.filters import ObjectFilter, check_filters, kept, layer_bands
 from polariscope.mapping.polygons import map_objects
 from polariscope.mapping.rasters import ArrayRaster, Grid
 from polariscope.worlds.renderers.aerial import BACKGROUND, LANDSLIDE, Aerial
@@ -62,3 +62,5 @@ def test_filters_that_make_no_sense_are_refused_in_a_sentence() -> None:
 
     with pytest.raises(ValueError, match="there is no layer 'slop' to filter by: did you mean 'slope'"):
         list(kept([Thing()], [ObjectFilter("slop", 0, 1)]))
+    with pytest.raises(ValueError, match="there is no layer 'slope' to filter by, and none at all: give its raster"):
+        check_filters([ObjectFilter("slope", 0, 1)], {})

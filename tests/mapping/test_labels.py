@@ -74,9 +74,10 @@ def test_raster_and_colour_labels(tmp_path: Path) -> None:
                        crs="EPSG:2056", transform=rasterio.Affine(*image().grid.affine)) as file:  # fmt: skip
         file.write(values[None])
     legend = legend_of([tmp_path / "l.tif"])
-    assert legend.names == ("0", "3", "background")
+    assert legend.names == ("3", "background")
     result = open_labels(tmp_path / "l.tif", image(), legend).read(0, 0, 60, 80)
-    assert (result[10:20, 10:30] == 1).all()
+    assert (result[10:20, 10:30] == 0).all()
+    assert (result[:10] == 1).all(), "0 is the background of a raster that does not name it"
     assert (result[40:, :5] == -1).all()
     from PIL import Image
 

@@ -1,5 +1,6 @@
 """From a folder of GeoTIFFs and polygons to maps, hectares and a trend, through the command line."""
 
+import dataclasses
 import json
 import os
 import signal
@@ -13,16 +14,21 @@ import pytest
 import torch
 
 from polariscope.cli import main
+from polariscope.findings import Records
 from polariscope.lab.store import Run, Store
 from polariscope.mapping.example import write_example
-from polariscope.mapping.scene_maps import MapHow, map_scenes
+from polariscope.mapping.scene_maps import MapHow, map_scenes, read_how
 from polariscope.mapping.scenes import SceneFolder, scene_of
+from polariscope.mapping.scores import Agreement
 from polariscope.mapping.tiles import RasterTiles
+from polariscope.mapping.whole import evaluate_run
+from polariscope.strict_json import json_text
 from polariscope.training.run import config_of, load_model
 from polariscope.worlds.renderers.aerial import Aerial
 
 rasterio = pytest.importorskip("rasterio")
 pyogrio = pytest.importorskip("pyogrio")
+shapely = pytest.importorskip("shapely")
 WORLD = Aerial(valleys=1, tiles=8, years=(2000, 2010, 2016), size=48, labels="analysed")
 QUICK = ["--size", "32", "--root", "2", "--batch-size", "2", "--threshold", "0.2", "--hold-out", "places", "--share",
          "0.4", "--json"]  # fmt: skip
@@ -60,7 +66,7 @@ def the_run(place: Path) -> Run:
 def test_one_command_makes_maps_hectares_and_trend_that_others_can_open(place: Path) -> None:
     answer = json.loads((place / "answer.json").read_text())
     run = the_run(place)
-    assert answer["headline"].startswith("Mapped area: valley0, 2000 to 2016")
+    assert answer["headline"].startswith("Corrected area: valley0, 2000 to 2016")
     assert {row["year"] for row in answer["areas-by-year"]} == {2000, 2010, 2016}
     page = Path(answer["report"])
     assert page == run.path / "findings" / "map" / "report.html"
@@ -93,13 +99,27 @@ def test_one_command_makes_maps_hectares_and_trend_that_others_can_open(place: P
     assert ((change == 2) == ((before == 4) & (classes < 4))).all()
 
 
+def test_undefined_scores_and_classes_without_labels_are_said(place: Path) -> None:
+    run = the_run(place)
+    maps = run.path / "maps"
+    evaluation = evaluate_run(run, maps, read_how(maps) or MapHow())
+    areas = {name: dataclasses.replace(one, unknown=("trail",)) for name, one in evaluation.areas.items()}
+    odd = dataclasses.replace(evaluation, objects=[("trail", Agreement(0, 0, 0))], areas=areas)
+    (scores,) = (part for part in odd.parts() if part.name == "object-scores")
+    assert scores.plain() == [{"class": "trail", "precision": None, "recall": None, "f1": None}]
+    assert "NaN" not in json_text([part.plain() for part in odd.parts() if isinstance(part, Records)])
+    assert any("mapped as trail: their mapped areas were not corrected" in note for note in odd.notes)
+
+
 @pytest.mark.spec("000/F054")
 def test_figures_of_areas_increases_and_thresholds_are_files(place: Path) -> None:
     folder = the_run(place).path / "findings" / "map"
-    for name in ("areas-valley0", "increases-valley0", "curves"):
+    for name in ("areas-valley0", "increases-valley0", "threshold-curves"):
         assert any(file.stat().st_size > 1000 for file in folder.glob(f"{name}.*")), name
     html = (folder / "report.html").read_text()
     assert "landslide" in html
+    for name in ("threshold-curves", "training-curves"):
+        assert html.count(f'<section id="{name}"') == 1, name
     from polariscope.report.mapping_figures import draw_heat
 
     shares = np.linspace(0, 1, 400).reshape(20, 20)
@@ -115,6 +135,37 @@ def test_the_same_command_again_finds_everything_done(place: Path) -> None:
     assert len(stamps) == 6
     assert all(path.stat().st_mtime_ns == stamp for path, stamp in stamps.items())
     assert len(Store(place / "runs").runs()) == 1
+
+
+def test_the_folder_by_another_name_is_the_same_training_and_map(
+    place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And the run finds its folder from any other."""
+    stamps = {path: path.stat().st_mtime_ns for path in (the_run(place).path / "maps").rglob("*.bin")}
+    monkeypatch.chdir(place)
+    said(place, ["map", "all", "valley", "--steps", "6", *QUICK, "--formats", "gpkg", "shp", "geojson"])
+    assert len(Store(place / "runs").runs()) == 1
+    assert all(path.stat().st_mtime_ns == stamp for path, stamp in stamps.items())
+    monkeypatch.chdir(tmp_path)
+    assert RasterTiles(config_of(the_run(place)).world.path, 32).folder.path.is_absolute()
+
+
+def test_a_replaced_image_is_mapped_and_exported_again(place: Path, tmp_path: Path) -> None:
+    image = tmp_path / "copy_2000.tif"
+    image.write_bytes((place / "valley" / "images" / "valley0_2000.tif").read_bytes())
+    heights = str(place / "valley" / "layers" / "heights.tif")
+    words = ["map", "apply", the_run(place).id, str(image), "--layers", heights, "--threshold", "0.2", "--out",
+             str(tmp_path / "out"), "--json"]  # fmt: skip
+    answers = [json.loads(said(place, words))]
+    with rasterio.open(image, "r+") as file:
+        pixels = file.read()
+        pixels[:, 50:, 50:] = 0
+        file.write(pixels)
+    answers.append(json.loads(said(place, words)))
+    first, second = (sum(row["area"] for row in answer["areas"]) for answer in answers)
+    assert second < first
+    with rasterio.open(tmp_path / "out" / "maps" / "copy_2000" / "map.tif") as file:
+        assert (file.read(1)[50:, 50:] == 255).all()
 
 
 def test_maps_are_evaluated_and_followed_as_they_were_made(place: Path) -> None:
@@ -228,22 +279,38 @@ def test_bad_input_is_one_sentence_on_the_command_line(place: Path, tmp_path: Pa
     layers = ["--layers", str(place / "valley" / "layers" / "heights.tif")]
     for words, sentence in (
         ([raster("bands.tif", pixels[:2]), *layers], "has 8 bands, and the run was trained on 9"),
-        ([raster("small.tif", pixels[:, :20, :20]), *layers], "needs 32 x 32 pixels at once"),
-        ([str(cut), *layers], "cut.tif: expected"),
+        ([raster("small.tif", pixels[:, :20, :20]), *layers], "small.tif"),
+        ([str(cut), *layers], "cut.tif: the file is damaged or cut off (rows 0 to 95 cannot be read)"),
         ([str(tmp_path / "none.tif"), *layers], "none.tif: expected a file that can be read"),
         ([str(good)], "has 3 bands, and the run was trained on 9"),
         ([str(good), *layers, "--formats", "kml"], "objects are written as gpkg, shp or geojson; got kml"),
         ([str(good), *layers, "--threshold", "2"], "expected one threshold from 0 to below 1"),
+        ([str(good), *layers, "--only", "steep:1:2"], "there is no layer 'steep' to filter by: known: elevation"),
+        ([str(good), *layers, "--least", "-1"], "the smallest object has -1 square metres: give a number from 0 on"),
     ):
         heard = said(place, ["map", "apply", run.id, *words, "--out", str(tmp_path / "out"), "--json"], code=2)
         assert sentence in heard
         assert heard.startswith("error: ")
         assert heard.count("\n") == 1
+        assert not (tmp_path / "out" / "maps" / "valley0_2000").exists(), "refused before anything is mapped"
     heard = said(place, ["map", "apply", run.id, str(good), *layers, "--threshold", "0.4", "--json"], code=2)
     assert "holds another map, or the same with other settings" in heard
     empty = raster("empty_2000.tif", np.zeros_like(pixels))
     answer = json.loads(said(place, ["map", "apply", run.id, empty, *layers, "--out", str(tmp_path / "e"), "--json"]))
-    assert sum(row["area"] for row in answer["areas"]) == 0, "a raster without data has an empty map"
+    assert [row["area"] for row in answer["areas"]] == [None] * 5, "nothing was found, and nothing was seen"
+    assert answer["headline"] == "1 scene mapped: no pixel has data."
+    assert "empty_2000: no pixel has data, so there are no areas." in answer["notes"]
+    area = tmp_path / "area.gpkg"
+    corner = shapely.box(0, 0, 100, 100)
+    pyogrio.raw.write(
+        area, np.array([shapely.to_wkb(corner)], object), [], [], geometry_type="Polygon", crs="EPSG:2056"
+    )
+    heard = said(place, ["map", "apply", run.id, str(good), *layers, "--area", str(area), "--out", str(tmp_path / "x")],
+                 code=2)  # fmt: skip
+    assert "area.gpkg: no polygon of the area of interest lies on" in heard
+    assert heard.count("\n") == 1
+    heard = said(place, ["map", "apply", run.id, str(place / "valley"), "--area", str(area)], code=2)
+    assert "--area is for single images" in heard
     assert "there is no action 'aply'" in said(place, ["map", "aply"], code=2)
     assert "no image in" in said(place, ["map", "train", str(tmp_path)], code=2)
     assert scene_of(good).year == 2000

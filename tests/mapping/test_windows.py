@@ -80,7 +80,7 @@ def test_a_channel_added_with_zero_weights_leaves_the_prediction() -> None:
 
 
 def test_rasters_that_do_not_fit_are_refused() -> None:
-    with pytest.raises(ValueError, match=r"needs 32 x 32 pixels at once"):
+    with pytest.raises(ValueError, match=r"the raster has 31 x 100 pixels, and the network needs at least 32 x 32"):
         windows(31, 100, network())
     with pytest.raises(ValueError, match=r"a window has 3 pixels a side: it needs at least 4"):
         windows(64, 64, network(), 3)

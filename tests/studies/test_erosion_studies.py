@@ -54,7 +54,7 @@ def test_increases_over_thresholds_are_recomputed_from_areas(committed):
     assert result.claim("The relative increase does not depend").measured
 
 
-# Proves 000/F053 once its table is committed.
+@pytest.mark.spec("000/F053")
 def test_the_factorial_of_valleys_weights_and_filter_is_there_with_ten_reruns(committed):
     result = committed("erosion-valleys")
     cells = {cell: {row["seed"] for row in result.table.rows

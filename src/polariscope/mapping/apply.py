@@ -23,10 +23,11 @@ from numpy.typing import NDArray
 from torch import nn
 
 from polariscope.atomic import FullDiskError, is_full
+from polariscope.grammar import counted
 from polariscope.lab.executors import in_parallel
 from polariscope.lab.store import fingerprint
 from polariscope.mapping.harden import harden, thresholds_of, without_weights
-from polariscope.mapping.rasters import Grid, Raster, valid_pixels
+from polariscope.mapping.rasters import Grid, Raster, mask_of, release_pages, valid_pixels
 from polariscope.mapping.windows import PixelNetwork, Window, predicted, read_mirrored, windows
 from polariscope.strict_json import json_text
 
@@ -35,6 +36,7 @@ NODATA = 255
 BYTES = 250
 """Steps of a probability in a byte: 0.4 % each; 255 is no data."""
 WINDOW = 512
+EVERY = slice(None)
 Progress = Callable[[int, int], None]
 """Windows that are done, of how many."""
 
@@ -74,6 +76,8 @@ class RasterMap:
     settings: MapSettings
     grid: Grid | None
     sums: Sums
+    made: str = ""
+    """Identifies the work and the state of its files."""
 
     @cached_property
     def labels(self) -> NDArray[np.uint8]:
@@ -84,6 +88,14 @@ class RasterMap:
     def probabilities(self) -> NDArray[np.uint8]:
         """Probabilities ``(classes, height, width)`` in steps of 1/250; 255 without data."""
         return np.memmap(self.folder / "probabilities.bin", np.uint8, "r", shape=(self.classes, *self.shape))
+
+    def read_labels(self, rows: slice, columns: slice = EVERY) -> NDArray[np.uint8]:
+        """Classes of a part of the map, in memory of their own: the file has no page in memory afterwards."""
+        return _copied(self.labels, (rows, columns))
+
+    def read_probabilities(self, rows: slice, columns: slice = EVERY) -> NDArray[np.uint8]:
+        """Probabilities of a part of the map, in memory of their own."""
+        return _copied(self.probabilities, (EVERY, rows, columns))
 
     def areas(self, pixel_area: float | None = None) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Square metres of each class: by the map, and by the full probabilities."""
@@ -104,8 +116,9 @@ def map_raster(
     workers: int = 1,
     progress: Progress | None = None,
 ) -> RasterMap:
-    """Predict every pixel of a raster into ``folder``. If the same work was started there, it continues; a folder with
-    other work is refused. ``made_with`` identifies the weights, so that another network does not continue this work."""
+    """Predict every pixel of a raster into ``folder``. Work that was started there continues, or starts again if the
+    files of the raster have changed since; a folder with other work is refused. ``made_with`` identifies the weights,
+    so that another network does not continue this work."""
     sizes = stitching_sizes(network)
     bands, height, width = raster.shape
     _check_bands(network, raster, bands)
@@ -113,11 +126,12 @@ def map_raster(
     folder = Path(folder)
     classes = _classes(network, bands, sizes)
     thresholds_of(settings.threshold, classes, settings.background)
-    plan = windows(height, width, sizes, settings.window)
-    identity = fingerprint(
-        {"made_with": made_with, "raster": raster.name, "shape": raster.shape, "settings": repr(settings)}
-    )
-    journal = Journal(folder / "journal.jsonl", identity, len(plan))
+    plan = windows(height, width, sizes, settings.window, raster.name)
+    files = [str(file.expanduser().resolve()) for file in raster.files]
+    work = {"made_with": made_with, "raster": files or raster.name, "settings": repr(settings)}
+    earlier = work | {"raster": raster.name, "shape": raster.shape}
+    state = fingerprint({"shape": raster.shape, "files": [_stamp(file) for file in raster.files]})
+    journal = Journal(folder / "journal.jsonl", fingerprint(work), state, len(plan), fingerprint(earlier))
     finished = journal.read()
     if not finished:
         folder.mkdir(parents=True, exist_ok=True)
@@ -142,12 +156,26 @@ def map_raster(
         tuple(math.fsum(column) for column in zip(*(one.probability for one in total), strict=True)),
         sum(one.valid for one in total),
     )
-    return RasterMap(folder, (height, width), classes, settings, raster.grid, sums)
+    made = fingerprint({"work": journal.identity, "state": state})
+    return RasterMap(folder, (height, width), classes, settings, raster.grid, sums, made)
+
+
+def _copied(mapped: NDArray[np.uint8], part: tuple[slice, ...]) -> NDArray[np.uint8]:
+    copied = np.array(mapped[part])
+    release_pages(mapped)
+    return copied
+
+
+def _stamp(file: Path) -> tuple[int, int]:
+    """The size of a file and when it was changed."""
+    about = file.expanduser().stat()
+    return about.st_size, about.st_mtime_ns
 
 
 def reserve(path: Path, size: int) -> None:
     """A file of this size that is allocated at once: if the disk filled up later, writing into a mapped file would end
     the process without a message."""
+    path.unlink(missing_ok=True)  # whoever has mapped an earlier file keeps it
     with path.open("wb") as file:
         try:
             os.posix_fallocate(file.fileno(), 0, size)
@@ -155,8 +183,8 @@ def reserve(path: Path, size: int) -> None:
             if is_full(error):
                 path.unlink(missing_ok=True)
                 raise FullDiskError(
-                    f"the disk is full: {path} needs {size / 1e6:,.0f} MB; free some space, or choose another folder "
-                    "with --out, then run the command again"
+                    f"the disk is full: {path} needs {max(size / 1e6, 0.1):,.1f} MB; free some space, or choose "
+                    "another folder with --out, then run the command again"
                 ) from error
             if error.errno not in (errno.EOPNOTSUPP, errno.EINVAL):
                 raise
@@ -189,8 +217,9 @@ def predict_strip(strip: Strip, tell: Callable[[Any], None]) -> None:
             rows, columns = slice(*window.rows), slice(*window.columns)
             labels[rows, columns] = hard
             shares[:, rows, columns] = np.where(valid, np.rint(p * BYTES).astype(np.uint8), np.uint8(NODATA))
-            labels.flush()
-            shares.flush()
+            for mapped in (labels, shares):
+                mapped.flush()
+                release_pages(mapped)
             pixels = np.bincount(hard[valid], minlength=strip.classes)
             sums = (p * valid).reshape(len(p), -1).sum(1)
             tell((number, Sums(tuple(pixels.tolist()), tuple(sums.tolist()), int(valid.sum()))))
@@ -206,7 +235,9 @@ def window_probabilities(
     _, height, width = raster.shape
     rows, columns = window.rows, window.columns
     pixels = read_mirrored(raster.read, window, height, width)
-    known = valid_pixels(pixels, raster.nodata)
+    known, mask = valid_pixels(pixels, raster.nodata), mask_of(raster)
+    if mask is not None:
+        known &= read_mirrored(lambda *part: mask(*part)[None], window, height, width)[0]
     top, left = rows[0] - window.read_rows[0], columns[0] - window.read_columns[0]
     valid = known[top : top + window.shape[0], left : left + window.shape[1]]
     inside = getattr(raster, "inside", None)
@@ -259,22 +290,27 @@ def stitching_sizes(network: nn.Module) -> PixelNetwork:
 
 
 class Journal:
-    """Finished windows of a map, one line each, after a first line that identifies the work."""
+    """Finished windows of a map, one line each, after a first line that identifies the work and the state of the files
+    it reads. ``earlier`` is the identity in versions that did not write the state."""
 
-    def __init__(self, path: Path, identity: str, count: int) -> None:
-        self.path, self.identity, self.count = path, identity, count
+    def __init__(self, path: Path, identity: str, state: str, count: int, earlier: str = "") -> None:
+        self.path, self.identity, self.state, self.count, self.earlier = path, identity, state, count, earlier
 
     def read(self) -> dict[int, Sums]:
-        """Windows that are done. A last line that a kill cut short does not count, and is cut off."""
+        """Windows that are done: none if the files have changed since. A last line that a kill cut short does not
+        count, and is cut off."""
         if not self.path.exists():
             return {}
         lines = self.path.read_bytes().splitlines(keepends=True)
         whole = [line for line in lines if line.endswith(b"\n")]
-        if not whole or json.loads(whole[0]).get("identity") != self.identity:
+        first = json.loads(whole[0]) if whole else {}
+        if first.get("identity") != (self.identity if "state" in first else self.earlier):
             raise ValueError(
                 f"{self.path.parent} holds another map, or the same with other settings: take another folder with "
                 "--out, or remove it"
             )
+        if first.get("state") != self.state:
+            return {}
         if len(whole) < len(lines):
             os.truncate(self.path, sum(map(len, whole)))
         entries = [json.loads(line) for line in whole[1:]]
@@ -284,7 +320,7 @@ class Journal:
         }
 
     def begin(self) -> None:
-        self._append({"identity": self.identity, "windows": self.count}, "wb")
+        self._append({"identity": self.identity, "state": self.state, "windows": self.count}, "wb")
 
     def add(self, number: int, sums: Sums) -> None:
         self._append({"window": number, "pixels": sums.pixels, "probability": sums.probability, "valid": sums.valid})
@@ -318,8 +354,8 @@ def _check_bands(network: nn.Module, raster: Raster, bands: int) -> None:
     first = next((m for m in network.modules() if isinstance(m, nn.Conv2d)), None)
     if first is not None and first.in_channels != bands:
         raise ValueError(
-            f"{raster.name} has {bands} bands, and the network was trained on {first.in_channels}: give the layers it "
-            "was trained on, in their order"
+            f"{raster.name} has {counted(bands, 'band')}, and the network was trained on {first.in_channels}: "
+            "give the layers it was trained on, in their order"
         )
 
 
@@ -328,6 +364,6 @@ def _check_numbers(raster: Raster, white: float | None) -> None:
         raise ValueError(f"white is {white}: it needs to be above 0")
     if white is None and raster.dtype != np.uint8 and raster.dtype.kind != "f":
         raise ValueError(
-            f"{raster.name} has numbers of type {raster.dtype}, whose scale is not known: give the value of white with "
-            "--white, as in training"
+            f"{raster.name} has numbers of type {raster.dtype}, whose scale is not known: convert it to bytes or "
+            "floats, as in training, or set white in MapSettings"
         )

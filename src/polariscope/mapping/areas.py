@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,6 +14,21 @@ from polariscope.mapping.harden import as_probabilities, harden
 
 HECTARE = 10_000.0
 """Square metres."""
+
+
+DIGITS, MOST_DECIMALS = 4, 6
+
+
+def decimals(values: Iterable[float | None]) -> str:
+    """The printf form of a column of areas: four digits of the largest, so that all have the same decimals.
+
+    >>> decimals([0.0312, 0.4461]), decimals([12.3, 180.0]), decimals([52_000.0]), decimals([])
+    ('%.4f', '%.1f', '%.0f', '%.3f')
+    """
+    largest = max((abs(value) for value in values if value is not None and math.isfinite(value)), default=0.0)
+    if not largest:
+        return "%.3f"
+    return f"%.{min(max(DIGITS - 1 - math.floor(math.log10(largest)), 0), MOST_DECIMALS)}f"
 
 
 def map_areas(classes: ArrayLike, count: int, pixel_area: float, nodata: int | None = None) -> NDArray[np.float64]:

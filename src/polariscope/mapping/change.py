@@ -10,11 +10,12 @@ from numpy.typing import NDArray
 
 from polariscope.atomic import atomic
 from polariscope.mapping.apply import NODATA, RasterMap
+from polariscope.mapping.exports import writing
 from polariscope.mapping.rasters import needs_geo
 
 STABLE, GAIN, LOSS, BACKGROUND = 1, 2, 3, 0
 NAMES = ("background", "stable", "gain", "loss")
-COLOURS = {0: (255, 255, 255, 0), 1: (120, 120, 120, 255), 2: (214, 62, 52, 255), 3: (60, 130, 200, 255)}
+COLOURS = {0: (255, 255, 255, 255), 1: (120, 120, 120, 255), 2: (214, 62, 52, 255), 3: (60, 130, 200, 255)}
 ROWS = 512
 
 
@@ -61,7 +62,9 @@ def write_change(first: RasterMap, second: RasterMap, path: Path | str) -> Path:
         "crs": CRS.from_wkt(first.grid.crs), "transform": Affine(*first.grid.affine), "tiled": True,
         "blockxsize": 256, "blockysize": 256, "compress": "deflate",
     }  # fmt: skip
-    with atomic(path) as draft, rasterio.open(draft, "w", **profile) as file:
+    with atomic(path) as draft, writing(path), rasterio.open(draft, "w", **profile) as file:
+        file.write_colormap(1, COLOURS | {NODATA: (0, 0, 0, 0)})
+        file.update_tags(**{f"class_{number}": name for number, name in enumerate(NAMES)})
         top = 0
         for a, b, known in _rows(first, second):
             before, after = a != background, b != background
@@ -69,14 +72,12 @@ def write_change(first: RasterMap, second: RasterMap, path: Path | str) -> Path:
             out = np.where(known, out, NODATA).astype(np.uint8)
             file.write(out[None], window=Window(0, top, width, len(out)))
             top += len(out)
-        file.write_colormap(1, COLOURS | {NODATA: (0, 0, 0, 0)})
-        file.update_tags(**{f"class_{number}": name for number, name in enumerate(NAMES)})
     return path
 
 
 def _rows(first: RasterMap, second: RasterMap):  # type: ignore[no-untyped-def]
     for top in range(0, first.shape[0], ROWS):
-        a, b = np.asarray(first.labels[top : top + ROWS]), np.asarray(second.labels[top : top + ROWS])
+        a, b = (one.read_labels(slice(top, top + ROWS)) for one in (first, second))
         yield a, b, (a != NODATA) & (b != NODATA)
 
 

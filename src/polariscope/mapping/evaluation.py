@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from polariscope.findings import Chart, Column, Findings, Part, Records
 from polariscope.grammar import counted
 from polariscope.lab.store import Run
-from polariscope.mapping.areas import HECTARE
+from polariscope.mapping.areas import HECTARE, decimals
 from polariscope.mapping.scene_maps import MapHow, MapResult, Tell, map_scenes
 from polariscope.mapping.scores import Agreement, object_scores
 from polariscope.mapping.tally import (
@@ -78,7 +78,7 @@ class MapEvaluation:
                 name="object-scores", title="Scores by objects",
                 hint="Objects that touch count as found with all of their area, which hides that objects are drawn too "
                 "large: never compare these with scores by pixels. Objects are cut at the borders of blocks.",
-                rows=[{"class": name, "precision": a.precision, "recall": a.recall, "f1": a.f1}
+                rows=[without_nan({"class": name, "precision": a.precision, "recall": a.recall, "f1": a.f1})
                       for name, a in self.objects],
                 columns=[Column("class", "Class"), Column("precision", "Precision", "%.3f"),
                          Column("recall", "Recall", "%.3f"), Column("f1", "F1", "%.3f")],
@@ -96,7 +96,7 @@ class MapEvaluation:
                      "low": self.thresholds.matching.low, "high": self.thresholds.matching.high,
                      **dict(zip(("f1", "before"), both, strict=True))})  # fmt: skip
         parts.append(Records(
-            name="thresholds", title="Thresholds from labels", rows=rows,
+            name="thresholds", title="Thresholds from labels", rows=[without_nan(one) for one in rows],
             hint="Chosen on one half of the blocks; F1 is measured on the other half, with these thresholds and with "
                  "that of the map. The range is from other draws of blocks.",
             columns=[Column("class", "Class"), Column("threshold", "Threshold", "%.2f"), Column("low", "From", "%.2f"),
@@ -109,15 +109,16 @@ class MapEvaluation:
             for scene, areas in self.areas.items() for c, name in enumerate(self.names)
         ]  # fmt: skip
         if lines:
+            form = decimals(line[key] for line in lines for key in ("mapped", "area", "high"))
             parts.append(Records(
                 name="adjusted-areas", title="Areas corrected for the errors of the map", rows=lines,
                 hint="The stratified estimator of Olofsson et al. (2014): labelled blocks show which share of each "
                      "mapped class really belongs to each class. With 95 % intervals over blocks.",
-                columns=[Column("scene", "Scene"), Column("class", "Class"), Column("mapped", "Mapped, ha", "%.3f"),
-                         Column("area", "Corrected, ha", "%.3f"), Column("low", "From", "%.3f"),
-                         Column("high", "To", "%.3f")],
+                columns=[Column("scene", "Scene"), Column("class", "Class"), Column("mapped", "Mapped, ha", form),
+                         Column("area", "Corrected, ha", form), Column("low", "From", form),
+                         Column("high", "To", form)],
             ))  # fmt: skip
-        parts.append(Chart(name="curves", title="Precision and recall over the threshold", draw=self._curves))
+        parts.append(Chart(name="threshold-curves", title="Precision and recall over the threshold", draw=self._curves))
         return parts
 
     def _curves(self) -> Any:
@@ -159,7 +160,8 @@ class MapEvaluation:
         unknown = sorted({name for estimate in self.areas.values() for name in estimate.unknown})
         if unknown:
             notes.append(
-                f"No labelled block has pixels that are mapped as {', '.join(unknown)}: these are taken as mapped."
+                f"No labelled block has pixels that are mapped as {', '.join(unknown)}: their mapped areas were "
+                "not corrected."
             )
         doubtful = sorted({name for estimate in self.areas.values() for name in estimate.doubtful})
         if doubtful:
@@ -174,6 +176,11 @@ class MapEvaluation:
                  "majority": self.majority, "threshold": list(self.threshold)}  # fmt: skip
         return Findings(f"Evaluation of {self.run.id}", self.headline, self.parts(), self.notes, facts,
                         settings={"run": self.run.id})  # fmt: skip
+
+
+def without_nan(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A row of a table, in which numbers that are undefined are None."""
+    return {k: None if isinstance(v, float) and not np.isfinite(v) else v for k, v in row.items()}
 
 
 def _shown(one: Estimate) -> str:
@@ -231,7 +238,7 @@ def evaluate_map(run: Run, result: MapResult, tiles: RasterTiles | None = None, 
     accuracy = _ratio(hits, confusions.sum((1, 2)).astype(float), seed)
     areas, pooled = {}, []
     for one in result.maps:
-        if one.map.grid is None:
+        if one.map.grid is None or one.empty:
             continue
         # Errors differ from year to year: those of a scene are its own where it has blocks enough to know them.
         of_scene = np.array([name == one.scene.name for name in origins])

@@ -31,7 +31,7 @@ def write_example(
 
     folder = Path(folder)
     if (folder / "images").exists():
-        raise ValueError(f"{folder / 'images'} is there already: take another folder, or remove it")
+        raise ValueError(f"{folder / 'images'} already exists: take another folder, or remove it")
     world = world or Aerial(valleys=1, tiles=16, size=96, labels="analysed")
     if world.tiles % across:
         raise ValueError(f"{world.tiles} tiles do not make rows of {across}: take a number that does")

@@ -39,12 +39,24 @@ class ObjectFilter:
         return cls(layer, low, high)
 
 
+def check_filters(filters: Sequence[ObjectFilter], layers: Iterable[str]) -> None:
+    """Refuse filters by layers that are not there."""
+    known = list(layers)
+    for rule in filters:
+        if rule.layer in known:
+            continue
+        if not known:
+            raise ValueError(
+                f"there is no layer {rule.layer!r} to filter by, and none at all: give its raster with --layers, or "
+                "put it into layers/ of the folder"
+            )
+        raise ValueError(f"there is no layer {rule.layer!r} to filter by: {nearest(rule.layer, known)}")
+
+
 def kept(objects: Iterable[MapObject], filters: Sequence[ObjectFilter]) -> Iterator[MapObject]:
     """The objects that pass every filter. An object without data in a layer passes no filter of that layer."""
     for one in objects:
-        for rule in filters:
-            if rule.layer not in one.means:
-                raise ValueError(f"there is no layer {rule.layer!r} to filter by: {nearest(rule.layer, one.means)}")
+        check_filters(filters, one.means)
         if all(rule.low <= one.means[rule.layer] <= rule.high for rule in filters):
             yield one
 

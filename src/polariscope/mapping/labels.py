@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import tomllib
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,14 +18,27 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from polariscope.foreign_files import check_regular, printable, reading
-from polariscope.mapping.rasters import GEOTIFF, PICTURES, Grid, Raster, Stack, needs_geo, open_raster, read_picture
+from polariscope.foreign_files import UNREADABLE, check_regular, printable, reading
+from polariscope.mapping.rasters import (
+    GEOTIFF,
+    PICTURES,
+    Grid,
+    Mask,
+    Raster,
+    Stack,
+    mask_of,
+    needs_geo,
+    open_beside,
+    read_picture,
+)
 
 VECTORS = (".gpkg", ".shp", ".geojson", ".json", ".fgb")
 FIELDS = ("Class", "class", "CLASS", "label", "Label", "Name", "name")
 """Attributes that can name the class of a polygon, the most specific first."""
 UNLABELLED = -1
 BACKGROUND = "background"
+EMPTY = "0"
+"""The value of a raster of classes where there is none."""
 Codes = Mapping[str, int]
 """Number of the class by its name in a file."""
 
@@ -77,17 +91,20 @@ def read_legend(path: Path) -> Legend:
 
 def legend_of(paths: Sequence[Path], field: str = "") -> Legend:
     """The legend that follows from label files: every value that they have is a class, in the order of the alphabet,
-    and what lies in no polygon is background."""
-    values: set[str] = set()
-    for path in paths:
-        values |= set(_values_of(path, field))
-    values -= {BACKGROUND}
+    and what lies in no polygon is background, as is the value 0 of a raster that does not name it."""
+    of_polygons, of_rasters = (
+        {value for path in paths if (path.suffix.lower() in VECTORS) == vectors for value in _values_of(path, field)}
+        for vectors in (True, False)
+    )
+    empty = of_rasters & {EMPTY} - of_polygons
+    values = (of_polygons | of_rasters) - {BACKGROUND} - empty
     if not values:
         raise ValueError(f"{', '.join(map(str, paths)) or 'no label file'}: no labelled class")
     numbers = all(_is_number(value) for value in values)
     names = sorted(values, key=float if numbers else str)
     codes = {value: number for number, value in enumerate(names)}
-    return Legend((*names, BACKGROUND), codes | {BACKGROUND: len(names)}, BACKGROUND, field)
+    codes |= {value: len(names) for value in (BACKGROUND, *empty)}
+    return Legend((*names, BACKGROUND), codes, BACKGROUND, field)
 
 
 def _is_number(value: str) -> bool:
@@ -115,7 +132,7 @@ def open_labels(path: Path, raster: Raster, legend: Legend) -> Labels:
     """The labels in a file for the pixels of a raster."""
     suffix = path.suffix.lower()
     if suffix in VECTORS:
-        return VectorLabels(path, raster.shape[1:], _grid_of(raster, path), legend)
+        return VectorLabels(path, raster.shape[1:], _grid_of(raster, path), legend, raster.name)
     if suffix in PICTURES and any(code.startswith("#") for code in legend.codes):
         return ColourLabels(path, raster.shape[1:], legend)
     if suffix in (*GEOTIFF, ".npy", *PICTURES):
@@ -131,28 +148,56 @@ def _grid_of(raster: Raster, path: Path) -> Grid:
 
 def _read_vector(path: Path, field: str) -> tuple[Any, list[str], str]:
     """Geometries, the class of each as text, and their coordinate system."""
-    needs_geo()
-    import shapely
-    from pyogrio.raw import read
-
-    check_regular(path)
-    with reading(path, "a vector file with polygons"):
-        about, _, geometries, columns = read(path)
+    about, geometries, columns = _read_features(path)
     fields = [str(name) for name in about["fields"]]
     name = field or next((one for one in FIELDS if one in fields), "")
     if name not in fields:
         wanted = f"the attribute {field!r}" if field else f"an attribute that names the class ({', '.join(FIELDS)})"
-        raise ValueError(f"{path}: expected {wanted}; it has {', '.join(fields) or 'none'}: name it with --field")
+        known = f"its attributes are: {', '.join(fields)}" if fields else "it has no attributes"
+        raise ValueError(f"{path}: expected {wanted}; {known}")
+    values = [_text(value) for value in columns[fields.index(name)]]
+    shapes = _polygons_in(path, about, geometries)
+    return list(shapes.values()), [values[n] for n in shapes], str(about["crs"])
+
+
+def _read_features(path: Path) -> tuple[dict[str, Any], Any, Any]:
+    """What a vector file says about itself, its geometries, and the columns of its attributes."""
+    needs_geo()
+    from pyogrio.raw import read
+
+    check_regular(path)
+    with path.open("rb") as file:
+        head = file.read(28)
+    if path.suffix.lower() == ".shp" and path.stat().st_size < 2 * int.from_bytes(head[24:28], "big"):
+        raise ValueError(f"{path}: the file is damaged or cut off")  # GDAL leaves out what is missing
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            about, _, geometries, columns = read(path)
+    except UNREADABLE as error:
+        if "not recognized" in str(error):
+            raise ValueError(
+                f"{path}: expected a vector file with polygons, and GDAL does not know this one"
+            ) from error
+        raise ValueError(f"{path}: the file is damaged") from error
+    return about, geometries, columns
+
+
+def _polygons_in(path: Path, about: Mapping[str, Any], geometries: Any) -> dict[int, Any]:
+    """Polygons of a file by their place in it; other geometries, and polygons that are not valid, are refused."""
+    import shapely
+
     if about.get("crs") is None:
         raise ValueError(f"{path}: the polygons have no coordinate system: assign one (ogr2ogr -a_srs EPSG:2056)")
-    values = [_text(value) for value in columns[fields.index(name)]]
     shapes = shapely.from_wkb(geometries)
-    kept = [n for n, shape in enumerate(shapes) if shape is not None and not shape.is_empty]
-    for n in kept:
-        if not shapes[n].is_valid:
-            why = printable(shapely.is_valid_reason(shapes[n]))
+    kept = {n: shape for n, shape in enumerate(shapes) if shape is not None and not shape.is_empty}
+    for n, shape in kept.items():
+        if not shape.area and "Polygon" not in shape.geom_type:
+            raise ValueError(f"{path}: expected polygons, and feature {n + 1} is a {shape.geom_type}: draw areas")
+        if not shape.is_valid:
+            why = printable(shapely.is_valid_reason(shape))
             raise ValueError(f"{path}: polygon {n + 1} is not valid ({why}): repair it (ogr2ogr -makevalid)")
-    return [shapes[n] for n in kept], [values[n] for n in kept], str(about["crs"])
+    return kept
 
 
 def _text(value: Any) -> str:
@@ -183,22 +228,10 @@ def polygons_of(path: Path, grid: Grid, field: str = "") -> tuple[list[Any], lis
 
 
 def _shapes_only(path: Path) -> tuple[list[Any], str]:
-    needs_geo()
-    import shapely
-    from pyogrio.raw import read
-
-    check_regular(path)
-    with reading(path, "a vector file with polygons"):
-        about, _, geometries, _ = read(path)
-    if about.get("crs") is None:
-        raise ValueError(f"{path}: the polygons have no coordinate system: assign one (ogr2ogr -a_srs EPSG:2056)")
-    shapes = [shape for shape in shapely.from_wkb(geometries) if shape is not None and not shape.is_empty]
+    about, geometries, _ = _read_features(path)
+    shapes = list(_polygons_in(path, about, geometries).values())
     if not shapes:
         raise ValueError(f"{path}: the file has no polygon")
-    for n, shape in enumerate(shapes):
-        if not shape.is_valid:
-            why = printable(shapely.is_valid_reason(shape))
-            raise ValueError(f"{path}: polygon {n + 1} is not valid ({why}): repair it (ogr2ogr -makevalid)")
     return shapes, str(about["crs"])
 
 
@@ -210,22 +243,32 @@ class VectorLabels:
     shape: tuple[int, int]
     grid: Grid
     legend: Legend
+    image: str = "the image"
+    """The name of the raster."""
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"path": self.path, "shape": self.shape, "grid": self.grid, "legend": self.legend}
+        kept = ("path", "shape", "grid", "legend", "image")
+        return {name: getattr(self, name) for name in kept}
 
     @cached_property
     def _polygons(self) -> tuple[list[Any], NDArray[np.int64], Any]:
         from shapely import STRtree
+        from shapely.geometry import box
 
         shapes, values = polygons_of(self.path, self.grid, self.legend.field)
+        tree = STRtree(shapes)
+        if shapes and not len(tree.query(box(*self.grid.extent(*self.shape)), "intersects")):
+            raise ValueError(
+                f"{self.path}: no polygon lies on {self.image}: check the coordinate system of both, and that the "
+                "labels have the name of their image"
+            )
         unknown = sorted(set(values) - set(self.legend.codes))
         if unknown:
             raise ValueError(
                 f"{self.path}: class {unknown[0]!r} is not known; the classes are "
                 f"{', '.join(sorted(self.legend.codes))}: add it to classes.toml"
             )
-        return shapes, np.array([self.legend.codes[value] for value in values], np.int64), STRtree(shapes)
+        return shapes, np.array([self.legend.codes[value] for value in values], np.int64), tree
 
     def read(self, row: int, column: int, height: int, width: int) -> NDArray[np.int64]:
         shapes, classes, tree = self._polygons
@@ -259,7 +302,7 @@ class RasterLabels:
 
     @cached_property
     def _stack(self) -> Stack:
-        own = open_label_raster(self.path)
+        own = open_label_raster(self.path, self.image.grid)
         if self.image.grid is not None and own.grid is None and own.shape[1:] != self.image.shape[1:]:
             raise ValueError(f"{self.path}: the labels have no coordinates, and other pixels than {self.image.name}")
         return Stack([self.image, own])
@@ -303,8 +346,9 @@ class ColourLabels:
         return self._classes[row : row + height, column : column + width]
 
 
-def open_label_raster(path: Path) -> Raster:
-    raster = open_raster(path)
+def open_label_raster(path: Path, grid: Grid | None = None) -> Raster:
+    """A raster of classes, beside an image with this grid."""
+    raster = open_beside(path, grid)
     if raster.shape[0] != 1 or raster.dtype.kind not in "ui":
         raise ValueError(f"{path}: labels are one band of whole numbers; got {raster.shape[0]} of {raster.dtype}")
     return raster
@@ -337,9 +381,24 @@ class Clipped:
         shapes, _ = polygons_of(self.area, _grid_of(self.of, self.area), "-")
         return shapes, STRtree(shapes)
 
+    def check_overlap(self) -> None:
+        """Refuse an area that lies off the raster."""
+        from shapely.geometry import box
+
+        _, tree = self._polygons
+        if not len(tree.query(box(*_grid_of(self.of, self.area).extent(*self.shape[1:])), "intersects")):
+            raise ValueError(
+                f"{self.area}: no polygon of the area of interest lies on {self.of.name}: check the coordinate system "
+                "of both"
+            )
+
     @property
     def name(self) -> str:
         return f"{self.of.name} in {self.area}"
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        return (*self.of.files, self.area)
 
     @property
     def shape(self) -> tuple[int, int, int]:
@@ -356,6 +415,10 @@ class Clipped:
     @property
     def nodata(self) -> float | None:
         return self.of.nodata
+
+    @property
+    def mask(self) -> Mask | None:
+        return mask_of(self.of)
 
     @property
     def read(self) -> Callable[[int, int, int, int], NDArray[Any]]:

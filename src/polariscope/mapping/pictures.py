@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from PIL import Image
 
@@ -15,7 +16,7 @@ from polariscope.atomic import atomic
 from polariscope.findings import Map
 from polariscope.mapping.apply import BYTES, RasterMap
 from polariscope.mapping.exports import COLOURS
-from polariscope.mapping.rasters import Raster, valid_pixels
+from polariscope.mapping.rasters import Raster, mask_of, valid_pixels
 from polariscope.report.mapping_figures import draw_heat, draw_map
 
 MOST = 1200
@@ -37,7 +38,9 @@ def picture_of(raster: Raster, most: int = MOST) -> NDArray[np.float64]:
     """A raster\'s first three bands (or its first) as colours ``(h, w, 3)`` from 0 to 1; white without data."""
     bands, height, width = raster.shape
     small = overview(raster.read, height, width, most)
-    known = valid_pixels(small, raster.nodata)
+    known, mask = valid_pixels(small, raster.nodata), mask_of(raster)
+    if mask is not None:
+        known &= overview(lambda *part: mask(*part)[None], height, width, most)[0]
     shown = small[:3] if bands >= 3 else small[:1].repeat(3, 0)
     values = shown.astype(float)
     if small.dtype == np.uint8:
@@ -54,7 +57,9 @@ def write_map_picture(
 ) -> Path:
     """The map over its image as a PNG."""
     height, width = raster_map.shape
-    classes = overview(lambda r, c, h, w: np.asarray(raster_map.labels[None, r : r + h, c : c + w]), height, width)[0]
+    classes = overview(
+        lambda r, c, h, w: raster_map.read_labels(slice(r, r + h), slice(c, c + w))[None], height, width
+    )[0]
     extent = (
         raster_map.grid.extent(height, width)
         if raster_map.grid is not None
@@ -64,9 +69,7 @@ def write_map_picture(
     image = None if raster is None else picture_of(raster)
     colours = [COLOURS[number % len(COLOURS)] for number in range(len(names))]
     figure = draw_map(image, classes, names, colours, raster_map.settings.background, extent, title, unit)
-    with atomic(path) as draft:
-        figure.savefig(draft, format="png", dpi=130, bbox_inches="tight")
-    return path
+    return _saved(figure, path)
 
 
 def write_heat_picture(raster_map: RasterMap, raster: Raster | None, path: Path, title: str) -> Path:
@@ -76,40 +79,47 @@ def write_heat_picture(raster_map: RasterMap, raster: Raster | None, path: Path,
     classes = [number for number in range(raster_map.classes) if number != raster_map.settings.background]
 
     def mapped(row: int, column: int, rows: int, columns: int) -> NDArray[Any]:
-        steps = raster_map.probabilities[classes, row : row + rows, column : column + columns].max(0, keepdims=True)
+        part = raster_map.read_probabilities(slice(row, row + rows), slice(column, column + columns))
+        steps = part[classes].max(0, keepdims=True)
         return np.where(steps > BYTES, np.nan, steps / BYTES)
 
     shares = overview(mapped, height, width)[0]
     image = np.ones((*shares.shape, 3)) if raster is None else picture_of(raster)
     threshold = float(np.min(raster_map.settings.threshold))
     figure = draw_heat(image, shares, sorted({threshold, 0.3 if threshold == 0.5 else 0.5}), title)
-    with atomic(path) as draft:
-        figure.savefig(draft, format="png", dpi=130, bbox_inches="tight")
-    return path
+    return _saved(figure, path)
 
 
 def heat_part(raster_map: RasterMap, picture: Path, name: str) -> Map:
     """The probability picture of a map as a part of a document."""
-    with Image.open(picture) as opened:
-        image = np.asarray(opened.convert("RGB"))
-    extent = None if raster_map.grid is None else raster_map.grid.extent(*raster_map.shape)
     return Map(
-        name=f"probability-{name}", title=f"Probability on {name}", image=image, extent=extent,
-        reference="metres in the coordinates of the image" if extent else "",
+        name=f"probability-{name}", title=f"Probability on {name}", **_placed(raster_map, picture),
         says=f"the probability of the most probable class on {name}, with contours at two thresholds",
     )  # fmt: skip
 
 
 def map_part(raster_map: RasterMap, picture: Path, names: Sequence[str], name: str) -> Map:
     """The picture of a map as a part of a document: the page has it in a file beside it."""
-    with Image.open(picture) as opened:
-        image = np.asarray(opened.convert("RGB"))
     background = raster_map.settings.background
     legend = {one: "#{:02x}{:02x}{:02x}".format(*COLOURS[c % len(COLOURS)]) for c, one in enumerate(names)}
     legend.pop(names[background])
-    extent = None if raster_map.grid is None else raster_map.grid.extent(*raster_map.shape)
     return Map(
-        name=f"map-{name}", title=f"Map of {name}", image=image, legend=legend, extent=extent,
-        reference="metres in the coordinates of the image" if extent else "",
+        name=f"map-{name}", title=f"Map of {name}", legend=legend, **_placed(raster_map, picture),
         says=f"classes of {name} over its image, with a scale bar and coordinates",
     )  # fmt: skip
+
+
+def _saved(figure: Figure, path: Path) -> Path:
+    with atomic(path) as draft:
+        figure.savefig(draft, format="png", dpi=130, bbox_inches="tight")
+    return path
+
+
+def _placed(raster_map: RasterMap, picture: Path) -> dict[str, Any]:
+    """A picture with its place on the ground, as a part of a document has them."""
+    with Image.open(picture) as opened:
+        image = np.asarray(opened.convert("RGB"))
+    if raster_map.grid is None:
+        return {"image": image}
+    extent = raster_map.grid.extent(*raster_map.shape)
+    return {"image": image, "extent": extent, "reference": "metres in the coordinates of the image"}

@@ -19,7 +19,9 @@ from polariscope.mapping.objects import regions
 from polariscope.mapping.rasters import Grid, needs_geo
 
 STRIP = 1024
-"""Rows that are processed together."""
+"""Rows that are processed together, at most."""
+PIXELS = 2**21
+"""Pixels that are processed together, at most."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +76,7 @@ def map_objects(
     *,
     least: float = 4.0,
     layers: Mapping[str, NDArray[Any]] | None = None,
-    strip: int = STRIP,
+    strip: int | None = None,
 ) -> Iterator[MapObject]:
     """Objects of a map besides the background, of at least ``least`` square metres. ``layers`` are arrays of the map's
     pixels, in memory or mapped, whose means each object has. The objects do not depend on the strip."""
@@ -83,20 +85,22 @@ def map_objects(
         raise ValueError("the raster has no coordinates: give the size of a pixel with --pixel")
     grid, background = raster_map.grid, raster_map.settings.background
     layers = layers or {}
-    height, _width = raster_map.shape
+    height, width = raster_map.shape
+    strip = strip or max(1, min(STRIP, PIXELS // width))
     still_open: dict[int, _Open] = {}
     last_row: NDArray[np.int64] | None = None
+    last_labels = np.zeros(0, np.uint8)
     for top in range(0, height, strip):
-        labels = np.asarray(raster_map.labels[top : top + strip])
+        labels = raster_map.read_labels(slice(top, top + strip))
         drawn = np.where(labels == NODATA, np.uint8(background), labels)
         numbers = regions(drawn, background)
         parts = _parts(raster_map, drawn, numbers, top, layers, grid, least)
         if last_row is not None:
-            _join(still_open, parts, last_row, numbers[0], np.asarray(raster_map.labels[top - 1]), labels[0])
+            _join(still_open, parts, last_row, numbers[0], last_labels, labels[0])
         last = top + strip >= height
         going_on = set() if last else set(np.unique(numbers[-1][numbers[-1] > 0]).tolist())
         still_open, complete = _divided(parts, going_on)
-        last_row = numbers[-1]
+        last_row, last_labels = numbers[-1].copy(), labels[-1].copy()
         yield from (one for part in complete if (one := _object(part, list(layers), grid)).area >= least)
 
 
@@ -120,7 +124,7 @@ def _parts(
     classes = np.zeros(count + 1, np.int64)
     classes[numbers.ravel()] = drawn.ravel()
     rows = slice(top, top + len(drawn))
-    own = np.take_along_axis(np.asarray(raster_map.probabilities[:, rows]), drawn[None].astype(np.int64), 0)[0] / BYTES
+    own = np.take_along_axis(raster_map.read_probabilities(rows), drawn[None].astype(np.int64), 0)[0] / BYTES
     certain = np.bincount(numbers.ravel(), own.ravel(), minlength=count + 1)
     sums = np.array([np.bincount(numbers.ravel(), np.asarray(layer[rows], float).ravel(), minlength=count + 1)
                      for layer in layers.values()]).reshape(len(layers), count + 1)  # fmt: skip

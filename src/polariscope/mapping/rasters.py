@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import math
 import mmap
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -17,7 +18,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from polariscope.foreign_files import check_regular, reading
+from polariscope.foreign_files import UNREADABLE, check_regular, reading
 from polariscope.worlds.readers.numpy_files import read_npy
 
 GEOTIFF = (".tif", ".tiff")
@@ -27,6 +28,8 @@ NORTH_UP = 1e-9
 SQUARE = 1e-6
 """Relative difference of a pixel's sides up to which it is square."""
 Affine = tuple[float, float, float, float, float, float]
+Mask = Callable[[int, int, int, int], NDArray[np.bool_]]
+"""Top, left, height and width of a part of a raster, to which of its pixels ``(height, width)`` its mask has."""
 
 
 @dataclass(frozen=True)
@@ -87,6 +90,10 @@ class Raster(Protocol):
     def nodata(self) -> float | None:
         """The number of pixels without data; NaN means none in any raster of floats."""
 
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """The files that the numbers come from; none for an array in memory."""
+
     def read(self, row: int, column: int, height: int, width: int) -> NDArray[Any]:
         """Pixels ``(bands, height, width)`` of a window inside the raster."""
 
@@ -113,8 +120,17 @@ class ArrayRaster:
     def dtype(self) -> np.dtype[Any]:
         return self.pixels.dtype
 
+    @property
+    def files(self) -> tuple[Path, ...]:
+        return (Path(self.name),) if Path(self.name).is_file() else ()
+
     def read(self, row: int, column: int, height: int, width: int) -> NDArray[Any]:
-        return np.asarray(self.pixels[:, row : row + height, column : column + width])
+        window = self.pixels[:, row : row + height, column : column + width]
+        if not isinstance(window, np.memmap):
+            return np.asarray(window)
+        copied = np.array(window)
+        release_pages(self.pixels)
+        return copied
 
     def __reduce__(self) -> tuple[Any, ...]:
         """A whole mapped file goes to another process by its path; other pixels are copied."""
@@ -122,6 +138,16 @@ class ArrayRaster:
         if isinstance(pixels, np.memmap) and isinstance(pixels.base, mmap.mmap) and pixels.flags.c_contiguous:
             return _mapped, (str(pixels.filename), pixels.dtype, pixels.shape, pixels.offset, *rest)
         return ArrayRaster, (np.asarray(pixels), *rest)
+
+
+def release_pages(array: NDArray[Any]) -> None:
+    """Let the system take back the memory of pages that were read or written; a mapped file keeps its numbers.
+
+    Without this the process holds every page it has touched, so that its memory grows with the raster."""
+    mapped = getattr(array, "_mmap", None)
+    private = getattr(array, "mode", "c") == "c"  # changes of a copy-on-write map are not in its file
+    if isinstance(mapped, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED") and not private:
+        mapped.madvise(mmap.MADV_DONTNEED)
 
 
 def _mapped(
@@ -153,6 +179,10 @@ class GeoRaster:
     def name(self) -> str:
         return str(self.path)
 
+    @property
+    def files(self) -> tuple[Path, ...]:
+        return (self.path, *(Path(file) for file in self._file.files if file.endswith(".msk")))
+
     @cached_property
     def _file(self) -> Any:
         rasterio = needs_geo()
@@ -165,10 +195,7 @@ class GeoRaster:
 
     @cached_property
     def dtype(self) -> np.dtype[Any]:
-        kinds = set(self._file.dtypes)
-        if len(kinds) > 1:
-            raise ValueError(f"{self.path}: the bands have different types ({', '.join(sorted(kinds))}): convert them")
-        return np.dtype(kinds.pop())
+        return _dtype_of(self.path, self._file)
 
     @cached_property
     def grid(self) -> Grid | None:
@@ -188,7 +215,7 @@ class GeoRaster:
             raise ValueError(f"{self.path}: its rows do not run from west to east: warp it north up first")
         factor = file.crs.linear_units_factor[1]
         if not math.isclose(factor, 1.0):
-            raise ValueError(f"{self.path}: its coordinates are in units of {factor} m: project it to metres first")
+            raise ValueError(f"{self.path}: its coordinates are in units of {factor:.4g} m: project it to metres first")
         if abs(a + e) > SQUARE * a:
             raise ValueError(f"{self.path}: the pixels are {a:g} x {-e:g} m, and square ones are needed: resample it")
         return Grid(a, c, e, f, file.crs.to_wkt())
@@ -198,11 +225,139 @@ class GeoRaster:
         value = self._file.nodata
         return None if value is None else float(value)
 
-    def read(self, row: int, column: int, height: int, width: int) -> NDArray[Any]:
-        from rasterio.windows import Window
+    @property
+    def mask(self) -> Mask | None:
+        """The mask or transparency in the file; None if it has none."""
+        from rasterio.enums import MaskFlags
 
-        with reading(self.path, f"pixels of rows {row} to {row + height}"):
-            return np.asarray(self._file.read(window=Window(column, row, width, height)))
+        flags = self._file.mask_flag_enums[0]
+        return self._masked if MaskFlags.per_dataset in flags or MaskFlags.alpha in flags else None
+
+    def _masked(self, row: int, column: int, height: int, width: int) -> NDArray[np.bool_]:
+        return _read_mask(self.path, self._file, row, column, height, width)
+
+    def read(self, row: int, column: int, height: int, width: int) -> NDArray[Any]:
+        return _read_window(self.path, self._file, row, column, height, width)
+
+
+@dataclass(frozen=True)
+class WarpedRaster:
+    """A GeoTIFF in any coordinates, seen in those of another raster, at about its own resolution: the nearest pixel of
+    whole numbers, which may be classes, and a mean of the nearest four of floats, such as heights."""
+
+    path: Path
+    crs: str
+    """The coordinate system as WKT."""
+
+    def __post_init__(self) -> None:
+        _ = self._file
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"path": self.path, "crs": self.crs}
+
+    @property
+    def name(self) -> str:
+        return str(self.path)
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        return (self.path,)
+
+    @cached_property
+    def _source(self) -> Any:
+        rasterio = needs_geo()
+        with reading(self.path, "a GeoTIFF"):
+            return rasterio.open(self.path)
+
+    @cached_property
+    def _file(self) -> Any:
+        from rasterio.crs import CRS
+        from rasterio.enums import MaskFlags, Resampling
+        from rasterio.vrt import WarpedVRT
+
+        source = self._source
+        how = Resampling.bilinear if self.dtype.kind == "f" else Resampling.nearest
+        alpha = not any(MaskFlags.alpha in flags for flags in source.mask_flag_enums) and source.nodata is None
+        with reading(self.path, "a raster that can be seen in the coordinates of the image"):
+            return WarpedVRT(source, crs=CRS.from_wkt(self.crs), resampling=how, add_alpha=alpha)
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        return self._source.count, self._file.height, self._file.width
+
+    @cached_property
+    def dtype(self) -> np.dtype[Any]:
+        return _dtype_of(self.path, self._source)
+
+    @cached_property
+    def grid(self) -> Grid | None:
+        a, _, c, _, e, f = self._file.transform[:6]
+        return Grid(a, c, e, f, self.crs)
+
+    @property
+    def nodata(self) -> float | None:
+        value = self._source.nodata
+        return None if value is None else float(value)
+
+    @property
+    def mask(self) -> Mask | None:
+        return self._masked if self.nodata is None else None
+
+    def _masked(self, row: int, column: int, height: int, width: int) -> NDArray[np.bool_]:
+        return _read_mask(self.path, self._file, row, column, height, width)
+
+    def read(self, row: int, column: int, height: int, width: int) -> NDArray[Any]:
+        return _read_window(self.path, self._file, row, column, height, width, self._source.count)
+
+
+@contextmanager
+def _rows_of(path: Path, row: int, height: int) -> Iterator[None]:
+    """Turn the exceptions of GDAL on a damaged file into one sentence."""
+    try:
+        yield
+    except UNREADABLE as error:
+        raise ValueError(
+            f"{path}: the file is damaged or cut off (rows {row} to {row + height - 1} cannot be read)"
+        ) from error
+
+
+def _read_window(
+    path: Path, file: Any, row: int, column: int, height: int, width: int, bands: int | None = None
+) -> NDArray[Any]:
+    from rasterio.windows import Window
+
+    several = list(range(1, (bands or file.count) + 1))
+    with _rows_of(path, row, height):
+        return np.asarray(file.read(several, window=Window(column, row, width, height)))
+
+
+def _read_mask(path: Path, file: Any, row: int, column: int, height: int, width: int) -> NDArray[np.bool_]:
+    from rasterio.windows import Window
+
+    with _rows_of(path, row, height):
+        return np.asarray(file.dataset_mask(window=Window(column, row, width, height)) > 0)
+
+
+def _dtype_of(path: Path, file: Any) -> np.dtype[Any]:
+    kinds = set(file.dtypes)
+    if len(kinds) > 1:
+        raise ValueError(f"{path}: the bands have different types ({', '.join(sorted(kinds))}): convert them")
+    return np.dtype(kinds.pop())
+
+
+def open_beside(path: Path, grid: Grid | None) -> Raster:
+    """A raster to be read beside an image with this grid; a GeoTIFF in other coordinates is seen in those of the
+    image."""
+    if path.suffix.lower() not in GEOTIFF or grid is None or not grid.crs:
+        return open_raster(path)
+    rasterio = needs_geo()
+    check_regular(path)
+    with reading(path, "a GeoTIFF"), rasterio.open(path) as file:
+        crs, (a, b, _, d, e, _) = file.crs, file.transform[:6]
+    if crs is None:
+        raise ValueError(f"{path}: the layer has no coordinate system: assign one (gdal_edit -a_srs EPSG:2056)")
+    straight = max(abs(b), abs(d)) <= NORTH_UP * abs(a) and a > 0 > e and abs(a + e) <= SQUARE * a
+    return GeoRaster(path) if straight and _same_crs(crs.to_wkt(), grid.crs) else WarpedRaster(path, grid.crs)
 
 
 def open_raster(path: Path | str, pixel: float | None = None) -> Raster:
@@ -261,12 +416,17 @@ class Stack:
                     )
             elif first.grid.crs != other.grid.crs and not _same_crs(first.grid.crs, other.grid.crs):
                 raise ValueError(
-                    f"{other.name} has another coordinate system than {first.name}: warp it to that of the image first"
+                    f"{other.name} has another coordinate system than {first.name}, so it cannot be aligned: give both "
+                    "as GeoTIFFs with a coordinate system"
                 )
 
     @property
     def name(self) -> str:
         return " + ".join(layer.name for layer in self.layers)
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        return tuple(file for layer in self.layers for file in layer.files)
 
     @property
     def shape(self) -> tuple[int, int, int]:
@@ -285,6 +445,11 @@ class Stack:
     @property
     def nodata(self) -> float | None:
         return self.layers[0].nodata if len(self.layers) == 1 else math.nan
+
+    @property
+    def mask(self) -> Mask | None:
+        """That of a single raster; several are floats, and have NaN where a mask is empty."""
+        return mask_of(self.layers[0]) if len(self.layers) == 1 else None
 
     def read(self, row: int, column: int, height: int, width: int) -> NDArray[Any]:
         if len(self.layers) == 1:
@@ -306,9 +471,10 @@ class Stack:
         if inside_rows.any() and inside_columns.any():
             r, c = rows[inside_rows], columns[inside_columns]
             top, left = int(r.min()), int(c.min())
-            block = layer.read(top, left, int(r.max()) - top + 1, int(c.max()) - left + 1).astype(np.float32)
-            if layer.nodata is not None:
-                block[block == np.float32(layer.nodata)] = np.nan
+            window = top, left, int(r.max()) - top + 1, int(c.max()) - left + 1
+            pixels = layer.read(*window)
+            block = pixels.astype(np.float32)
+            block[:, ~known_pixels(layer, pixels, *window)] = np.nan
             at = np.ix_(np.arange(bands), np.flatnonzero(inside_rows), np.flatnonzero(inside_columns))
             out[at] = block[:, (r - top)[:, None], c - left]
         return out
@@ -334,6 +500,10 @@ class TerrainLayers:
         return f"terrain of {self.heights.name}"
 
     @property
+    def files(self) -> tuple[Path, ...]:
+        return self.heights.files
+
+    @property
     def shape(self) -> tuple[int, int, int]:
         return (len(self.NAMES), *self.heights.shape[1:])
 
@@ -355,9 +525,9 @@ class TerrainLayers:
         _, rows, columns = self.heights.shape
         top, left = max(0, row - 2 * HALO), max(0, column - 2 * HALO)
         bottom, right = min(rows, row + height + 2 * HALO), min(columns, column + width + 2 * HALO)
-        z = self.heights.read(top, left, bottom - top, right - left)[0].astype(float)
-        if self.heights.nodata is not None:
-            z[z == self.heights.nodata] = np.nan
+        window = top, left, bottom - top, right - left
+        pixels = self.heights.read(*window)
+        z = np.where(known_pixels(self.heights, pixels, *window), pixels[0].astype(float), np.nan)
         assert self.heights.grid is not None
         derived = terrain(z, self.heights.grid.pixel)
         aspect = np.radians(derived.aspect)
@@ -368,13 +538,30 @@ class TerrainLayers:
 
 
 def valid_pixels(pixels: NDArray[Any], nodata: float | None) -> NDArray[np.bool_]:
-    """Pixels ``(height, width)`` that have data in every band."""
+    """Pixels ``(height, width)`` that have data. A float pixel has none if any band is nodata or NaN. Whole numbers
+    are often colours, which may contain the number of nodata (0 in a dark band), so there all bands must be nodata."""
     valid = np.ones(pixels.shape[1:], bool)
+    floats = pixels.dtype.kind == "f"
     if nodata is not None and not math.isnan(nodata):
-        valid &= ~(pixels == nodata).all(0)
-    if pixels.dtype.kind == "f":
+        empty = pixels == nodata
+        valid &= ~(empty.any(0) if floats else empty.all(0))
+    if floats:
         valid &= ~np.isnan(pixels).any(0)
     return valid
+
+
+def mask_of(raster: Raster) -> Mask | None:
+    """The mask that a raster has beside its numbers, if any."""
+    mask: Mask | None = getattr(raster, "mask", None)
+    return mask
+
+
+def known_pixels(
+    raster: Raster, pixels: NDArray[Any], row: int, column: int, height: int, width: int
+) -> NDArray[np.bool_]:
+    """Pixels of a window of a raster that have data, by their numbers and by its mask."""
+    known, mask = valid_pixels(pixels, raster.nodata), mask_of(raster)
+    return known if mask is None else known & mask(row, column, height, width)
 
 
 def needs_geo() -> Any:

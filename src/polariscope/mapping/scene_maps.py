@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,9 +19,9 @@ from polariscope.foreign_files import reading
 from polariscope.grammar import counted
 from polariscope.lab.store import Run, fingerprint
 from polariscope.mapping.apply import WINDOW, MapSettings, RasterMap, map_raster
-from polariscope.mapping.areas import HECTARE
-from polariscope.mapping.exports import write_geotiff, write_objects
-from polariscope.mapping.filters import ObjectFilter, kept, layer_bands
+from polariscope.mapping.areas import HECTARE, decimals
+from polariscope.mapping.exports import remove_objects, write_geotiff, write_npy, write_objects
+from polariscope.mapping.filters import ObjectFilter, check_filters, kept, layer_bands
 from polariscope.mapping.labels import Clipped
 from polariscope.mapping.pictures import heat_part, map_part, write_heat_picture, write_map_picture
 from polariscope.mapping.polygons import map_objects
@@ -31,7 +32,7 @@ from polariscope.objectives.segment import Segment
 from polariscope.strict_json import json_text
 from polariscope.training.run import config_of, load_model
 
-VERSION = 1
+VERSION = 2
 FORMATS = ("gpkg", "shp", "geojson")
 SETTINGS = "settings.json"
 Tell = Callable[[str, float], None]
@@ -61,6 +62,8 @@ class MapHow:
             raise ValueError(f"objects are written as {', '.join(FORMATS[:-1])} or {FORMATS[-1]}; got {given}")
         if not self.threshold or self.workers < 1:
             raise ValueError("a map needs a threshold and at least one worker")
+        if not 0 <= self.least < math.inf:
+            raise ValueError(f"the smallest object has {self.least:g} square metres: give a number from 0 on (--least)")
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,6 +79,11 @@ class SceneMap:
     object_areas: tuple[float, ...]
     """Square metres of each class in the objects that pass the filters."""
 
+    @property
+    def empty(self) -> bool:
+        """Whether no pixel has data, so that areas of 0 say nothing."""
+        return not self.map.sums.valid
+
 
 @dataclass(frozen=True, eq=False)
 class MapResult:
@@ -89,6 +97,10 @@ class MapResult:
         """The table of areas, and pictures of each map and of its probabilities."""
         rows: list[dict[str, Any]] = []
         for one in self.maps:
+            if one.empty:
+                rows += [{"scene": one.scene.name, "class": name, "area": None, "full": None, "objects": None}
+                         for name in one.names]  # fmt: skip
+                continue
             hard, full = one.map.areas() if one.map.grid is not None else one.map.areas(1.0)
             unit = HECTARE if one.map.grid is not None else 1.0
             for c, name in enumerate(one.names):
@@ -97,10 +109,11 @@ class MapResult:
                              "objects": objects})  # fmt: skip
         placed = all(one.map.grid is not None for one in self.maps)
         unit_name = "ha" if placed else "pixels"
+        form = decimals(row[key] for row in rows for key in ("area", "full", "objects")) if placed else "%.0f"
         columns = [
-            Column("scene", "Scene"), Column("class", "Class"), Column("area", f"Mapped, {unit_name}", "%.3f"),
-            Column("full", f"By full probabilities, {unit_name}", "%.3f"),
-            Column("objects", f"In filtered objects, {unit_name}", "%.3f"),
+            Column("scene", "Scene"), Column("class", "Class"), Column("area", f"Mapped, {unit_name}", form),
+            Column("full", f"By full probabilities, {unit_name}", form),
+            Column("objects", f"In filtered objects, {unit_name}", form),
         ]  # fmt: skip
         parts: list[Part] = [Records(name="areas", title="Areas", rows=rows, columns=columns,
                                      hint="As mapped; errors of the map are not corrected here.")]  # fmt: skip
@@ -113,22 +126,47 @@ class MapResult:
                 parts.append(heat_part(one.map, heat, one.scene.name))
         return parts
 
+    @property
+    def notes(self) -> list[str]:
+        """What a reader of the areas must know about the scenes."""
+        empty = [one for one in self.maps if one.empty]
+        notes = []
+        if empty:
+            where = " inside the area of interest" if any(one.scene.area is not None for one in empty) else ""
+            notes.append(f"{_listed(empty)}: no pixel has data{where}, so there are no areas.")
+        bare = [one for one in self.maps if not _has_objects(one.map)]
+        if bare:
+            notes.append(
+                f"{_listed(bare)}: an image without coordinates has no objects as polygons; its map is map.npy and "
+                "probabilities.npy."
+            )
+        return notes
+
     def findings(self) -> Findings:
         names = self.maps[0].names
         unit = "ha" if self.maps[0].map.grid is not None else "pixels"
         background = self.maps[0].map.settings.background
         total = sum(sum(area for c, area in enumerate(_areas(one)) if c != background) for one in self.maps)
         shown = total / HECTARE if unit == "ha" else total
-        headline = f"{counted(len(self.maps), 'scene')} mapped: {shown:,.3f} {unit} of {len(names) - 1} classes."
+        form = decimals([shown]) if unit == "ha" else "%.0f"
+        size = f"{shown:,{form[1:]}} {unit} of {counted(len(names) - 1, 'class', 'classes')}"
+        if all(one.empty for one in self.maps):
+            size = "no pixel has data"
+        headline = f"{counted(len(self.maps), 'scene')} mapped: {size}."
         notes = [
             f"The threshold is {', '.join(f'{t:g}' for t in self.how.threshold)}; windows of {self.how.window} pixels "
             "fit together exactly, and the map does not depend on them.",
             "polariscope map evaluate corrects areas for the errors of the map.",
+            *self.notes,
         ]
         facts = {"run": self.run.id, "files": {one.scene.name: str(one.folder) for one in self.maps}}
         return Findings(f"Maps by {self.run.id}", headline, self.parts(), notes, facts,
                         settings={"run": self.run.id, "threshold": list(self.how.threshold),
                                   "undo_weights": self.how.undo_weights, "least": self.how.least})  # fmt: skip
+
+
+def _listed(several: Sequence[SceneMap]) -> str:
+    return ", ".join(one.scene.name for one in several)
 
 
 def _areas(one: SceneMap) -> list[float]:
@@ -171,17 +209,20 @@ def map_settings(run: Run, how: MapHow) -> tuple[RasterTiles, MapSettings]:
 def map_scenes(
     run: Run, scenes: Sequence[SceneFiles], folder: Path, how: MapHow, tell: Tell | None = None
 ) -> MapResult:
-    """Map scenes into folders of their names. Finished work with the same settings is not repeated, interrupted work
-    continues, and a folder with another map is refused."""
+    """Map scenes into folders of their names. Finished work with the same settings is not repeated unless the files of
+    the scene have changed, interrupted work continues, and a folder with another map is refused."""
     tiles, settings = map_settings(run, how)
     network = load_model(run)
     with run.checkpoint.open("rb") as file:
         made_with = hashlib.file_digest(file, "sha256").hexdigest()
     names = tiles.legend.names
+    for scene in scenes:  # all of them before the first is mapped
+        raster = scene.open()
+        _check_like(raster, tiles)
+        _check_objects(scene, raster, how)
     maps = []
     for scene in scenes:
         raster = scene.open()
-        _check_like(raster, tiles)
 
         def progress(done: int, of: int, name: str = scene.name) -> None:
             if tell is not None:
@@ -212,8 +253,8 @@ def _check_like(raster: Raster, tiles: RasterTiles) -> None:
     first = tiles.rasters[0]
     if raster.shape[0] != first.shape[0]:
         raise ValueError(
-            f"{raster.name} has {raster.shape[0]} bands, and the run was trained on {first.shape[0]}: give the same "
-            "bands and layers, in their order"
+            f"{raster.name} has {counted(raster.shape[0], 'band')}, and the run was trained on {first.shape[0]}: "
+            "give the same bands and layers, in their order"
         )
     if raster.dtype != first.dtype:
         raise ValueError(
@@ -222,15 +263,39 @@ def _check_like(raster: Raster, tiles: RasterTiles) -> None:
         )
 
 
+def _check_objects(scene: SceneFiles, raster: Raster, how: MapHow) -> None:
+    """Refuse objects that the image or its layers do not allow."""
+    if not _has_objects(raster):
+        if how.filters or how.formats != MapHow.formats:
+            given = "--only" if how.filters else f"--formats {' '.join(how.formats)}"
+            raise ValueError(
+                f"{raster.name} has no coordinates, so its map has no objects as polygons: give a GeoTIFF, or leave "
+                f"out {given}"
+            )
+        return
+    check_filters(how.filters, layers_of(scene, raster))
+
+
+def _has_objects(placed: Raster | RasterMap) -> bool:
+    """Whether a map has objects as polygons: only where its image has coordinates."""
+    return placed.grid is not None and bool(placed.grid.crs)
+
+
+def layers_of(scene: SceneFiles, raster: Raster) -> dict[str, Any]:
+    """Layers of a scene by name, whose means its objects get."""
+    plain = raster.of if isinstance(raster, Clipped) else raster
+    return layer_bands(plain, [(path.stem, open_layer(path, plain.grid)) for path in scene.layers])
+
+
 def _exported(
     scene: SceneFiles, raster: Raster, raster_map: RasterMap, names: tuple[str, ...], place: Path, how: MapHow
 ) -> SceneMap:
     """The files of a map; those that are there with these settings stay."""
     record = place / "map.json"
-    wanted = fingerprint({"version": VERSION, "sums": repr(raster_map.sums), "least": how.least,
-                          "filters": repr(how.filters), "formats": sorted(how.formats)})  # fmt: skip
-    if record.exists():
-        recorded = json.loads(record.read_text(encoding="utf-8"))
+    wanted = fingerprint({"version": VERSION, "least": how.least, "filters": repr(how.filters),
+                          "formats": sorted(how.formats)})  # fmt: skip
+    recorded = json.loads(record.read_text(encoding="utf-8")) if record.exists() else {}
+    if recorded.get("map") == raster_map.made:
         if recorded.get("made") == wanted:
             return SceneMap(scene, raster_map, names, place, recorded["objects"], tuple(recorded["object_areas"]))
         raise ValueError(
@@ -239,16 +304,21 @@ def _exported(
         )
     count: int | None = None
     areas = np.zeros(len(names))
-    if raster_map.grid is not None and raster_map.grid.crs:
+    if _has_objects(raster_map):
         for name, shares in (("map.tif", False), ("probabilities.tif", True)):
             (place / name).unlink(missing_ok=True)  # of a work that was cut off before its record
             write_geotiff(raster_map, place / name, names, probabilities=shares)
         count = _write_objects(scene, raster, raster_map, names, place, how, areas)
+    else:
+        for name, shares in (("map.npy", False), ("probabilities.npy", True)):
+            (place / name).unlink(missing_ok=True)
+            write_npy(raster_map, place / name, probabilities=shares)
     write_map_picture(raster_map, raster, names, place / "map.png", scene.name)
     write_heat_picture(raster_map, raster, place / "probability.png", scene.name)
     with atomic(record) as draft:
-        recorded = {"made": wanted, "objects": count, "object_areas": areas.tolist(), "names": list(names),
-                "year": scene.year, "region": scene.region, "image": str(scene.image)}  # fmt: skip
+        recorded = {"map": raster_map.made, "made": wanted, "objects": count, "object_areas": areas.tolist(),
+                    "names": list(names), "year": scene.year, "region": scene.region,
+                    "image": str(scene.image)}  # fmt: skip
         draft.write_text(json_text(recorded, indent=1) + "\n", encoding="utf-8")
     return SceneMap(scene, raster_map, names, place, count, tuple(areas.tolist()))
 
@@ -257,15 +327,12 @@ def _write_objects(
     scene: SceneFiles, raster: Raster, raster_map: RasterMap, names: tuple[str, ...], place: Path, how: MapHow,
     areas: Any,
 ) -> int:  # fmt: skip
-    plain = raster.of if isinstance(raster, Clipped) else raster
-    layers = layer_bands(plain, [(path.stem, open_layer(path)) for path in scene.layers])
+    layers = layers_of(scene, raster)
     grid = raster_map.grid
     assert grid is not None
     count = 0
     for number, suffix in enumerate(how.formats):
-        for old in place.glob("objects.*"):
-            if old.stem == "objects" and (old.suffix == f".{suffix}" or (suffix == "shp" and old.suffix in SHAPEFILE)):
-                old.unlink()
+        remove_objects(place / f"objects.{suffix}")
 
         def counted_objects(first: bool = number == 0) -> Any:
             for one in kept(map_objects(raster_map, least=how.least, layers=layers), how.filters):
@@ -273,8 +340,5 @@ def _write_objects(
                     areas[one.label] += one.area
                 yield one
 
-        count = write_objects(counted_objects(), place / f"objects.{suffix}", grid.crs, names)
+        count = write_objects(counted_objects(), place / f"objects.{suffix}", grid.crs, names, list(layers))
     return count
-
-
-SHAPEFILE = (".shp", ".shx", ".dbf", ".prj", ".cpg")

@@ -24,7 +24,7 @@ from polariscope.mapping.labels import (
     open_labels,
     read_legend,
 )
-from polariscope.mapping.rasters import GEOTIFF, PICTURES, Raster, Stack, TerrainLayers, open_raster
+from polariscope.mapping.rasters import GEOTIFF, PICTURES, Grid, Raster, Stack, TerrainLayers, open_beside, open_raster
 
 RASTERS = (*GEOTIFF, ".npy", *PICTURES)
 HEIGHTS = ("heights", "dtm", "dem")
@@ -51,7 +51,7 @@ class SceneFiles:
     def open(self) -> Raster:
         """The image with its layers, and within its area."""
         image = open_raster(self.image, self.pixel)
-        layers = [open_layer(path) for path in self.layers]
+        layers = [open_layer(path, image.grid) for path in self.layers]
         stack: Raster = Stack([image, *layers]) if layers else image
         return stack if self.area is None else Clipped(stack, self.area)
 
@@ -119,10 +119,19 @@ def scene_of(
     return SceneFiles(image, region, year, labels, tuple(layers), area, pixel)
 
 
-def open_layer(path: Path) -> Raster:
-    """A layer; heights become slope, direction and curvature."""
-    raster = open_raster(path)
-    return TerrainLayers(raster) if path.stem.lower().startswith(HEIGHTS) else raster
+def open_layer(path: Path, grid: Grid | None = None) -> Raster:
+    """A layer of an image with this grid; heights become slope, direction and curvature."""
+    raster = open_beside(path, grid)
+    return TerrainLayers(raster) if is_heights(path) else raster
+
+
+def is_heights(path: Path) -> bool:
+    """Whether a layer has heights: by the first word of its name.
+
+    >>> [is_heights(Path(name)) for name in ("dem.tif", "DTM_2m.tif", "heights2016.tif", "demography.tif")]
+    [True, True, True, False]
+    """
+    return re.split(r"[^a-z]", path.stem.lower())[0] in HEIGHTS
 
 
 def _files(folder: Path, suffixes: Sequence[str]) -> list[Path]:

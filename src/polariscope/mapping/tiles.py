@@ -11,9 +11,9 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from polariscope.grammar import data_name
-from polariscope.mapping.labels import UNLABELLED, Legend
-from polariscope.mapping.rasters import Raster, valid_pixels
+from polariscope.grammar import counted, data_name
+from polariscope.mapping.labels import UNLABELLED, Clipped, Legend
+from polariscope.mapping.rasters import Raster, known_pixels
 from polariscope.mapping.scenes import SceneFolder
 from polariscope.registry import Settings
 from polariscope.worlds.factors import Factor, numbered
@@ -93,8 +93,8 @@ class RasterTiles:
         for other in found[1:]:
             if other.shape[0] != first.shape[0] or other.dtype != first.dtype:
                 raise ValueError(
-                    f"{other.name} has {other.shape[0]} bands of {other.dtype}, and {first.name} has {first.shape[0]} "
-                    f"of {first.dtype}: all images of a training need the same"
+                    f"{other.name} has {counted(other.shape[0], 'band')} of {other.dtype}, and {first.name} has "
+                    f"{first.shape[0]} of {first.dtype}: all images of a training need the same"
                 )
         return found
 
@@ -127,6 +127,9 @@ class RasterTiles:
                     rows.append((number, row, column, self._ground(number, row, column)))
                     counts.append(count)
         if not rows:
+            for raster in self.rasters:
+                if isinstance(raster, Clipped):
+                    raster.check_overlap()
             raise ValueError(f"{self.path}: no tile of {self.size} pixels has both data and a label")
         grounds = {ground: place for place, ground in enumerate(dict.fromkeys(row[3] for row in rows))}
         return TileTable(
@@ -147,7 +150,7 @@ class RasterTiles:
         raster = self.rasters[number]
         window = row, column, self.size, self.size
         mask = np.array(self._labels[number].read(*window))
-        mask[~valid_pixels(raster.read(*window), raster.nodata)] = UNLABELLED
+        mask[~known_pixels(raster, raster.read(*window), *window)] = UNLABELLED
         inside = getattr(raster, "inside", None)
         if inside is not None:
             mask[~inside(*window)] = UNLABELLED
@@ -195,11 +198,12 @@ class RasterTiles:
         """The pixels of a tile as a network takes them, and which of them have data."""
         table = self.table
         raster = self.rasters[int(table.scene[n])]
-        pixels = np.array(raster.read(int(table.row[n]), int(table.column[n]), self.size, self.size))
-        known = valid_pixels(pixels, raster.nodata)
+        window = int(table.row[n]), int(table.column[n]), self.size, self.size
+        pixels = np.array(raster.read(*window))
+        known = known_pixels(raster, pixels, *window)
         fill = np.asarray(self.fill or (0.0,) * len(pixels))
         if len(fill) != len(pixels):
-            raise ValueError(f"fill has {len(fill)} numbers, and the images have {len(pixels)} bands")
+            raise ValueError(f"fill has {len(fill)} numbers, and the images have {counted(len(pixels), 'band')}")
         if pixels.dtype == np.uint8:
             pixels[:, ~known] = np.rint(fill).astype(np.uint8)[:, None]
             return pixels, known

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polariscope.findings import Column, Curves, Findings, Part, Records
+from polariscope.grammar import counted
 from polariscope.lab.store import Run, Store
 from polariscope.mapping.tiles import RasterTiles, tiles_inside
 from polariscope.nets.normalised import NormalisedConfig
@@ -87,7 +88,7 @@ class TrainedMap:
         columns = [Column("class", "Class"), Column("train", "Training pixels", "%d"),
                    Column("held_out", "Held-out pixels", "%d"), Column("iou", "Held-out IoU", "%.3f")]  # fmt: skip
         parts: list[Part] = [Records(name="classes", title="Classes", rows=rows, columns=columns)]
-        parts.append(Curves(name="curves", title="Training", metrics=self.run.metrics()))
+        parts.append(Curves(name="training-curves", title="Training", metrics=self.run.metrics()))
         notes = [
             f"{len(self.train)} tiles of {self.tiles.size} pixels were trained on and {len(self.held_out)} held out, "
             "which lie elsewhere or in another year.",
@@ -121,7 +122,13 @@ def map_config(
     stride = how.size - 2 * margin if margin else 0
     # A run goes on with its own classes, of which a new valley may lack some.
     classes = () if start is None else tiles_inside(config_of(start).world).legend.names
-    tiles = RasterTiles(str(folder), how.size, stride, how.keep, how.field, pixel=how.pixel, classes=classes)
+    place = str(Path(folder).expanduser().resolve())  # the same folder is the same training, wherever one stands
+    tiles = RasterTiles(place, how.size, stride, how.keep, how.field, pixel=how.pixel, classes=classes)
+    if not tiles.legend.background:
+        raise ValueError(
+            f"{folder}: no class is the background, and a map needs one: name the class of everything else in "
+            'classes.toml (background = "NAME")'
+        )
     split = split_of(tiles, how)
     parts = split.parts(tiles)
     mean, sd = tiles.statistics(parts.train)
@@ -144,6 +151,8 @@ def map_config(
 
 
 def split_of(tiles: RasterTiles, how: MapTraining) -> Split:
+    if not 0 <= how.share < 1 or (how.share == 0 and how.hold_out != "places"):
+        raise ValueError(f"--share is {how.share:g}: give a number between 0 and 1")
     if how.hold_out == "places":
         return GroupSplit("place", how.share)
     if len(tiles.years) < 2:
@@ -185,7 +194,9 @@ def _continued(
     own_white = 255.0 if before.rasters[0].dtype == np.uint8 else 1.0
     bands, fewer = len(mean), len(old.mean)
     if fewer > bands:
-        raise ValueError(f"run {start.id} was trained on {fewer} bands, and {tiles.path} has {bands}: give them all")
+        raise ValueError(
+            f"run {start.id} was trained on {counted(fewer, 'band')}, and {tiles.path} has {bands}: give them all"
+        )
     # Bands that the run knows keep its statistics, else the same pixels would look different to it.
     known_mean, known_sd = np.array(old.mean) * own_white, np.array(old.sd) * own_white
     mean, sd = np.concatenate([known_mean, mean[fewer:]]), np.concatenate([known_sd, sd[fewer:]])

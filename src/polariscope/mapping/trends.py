@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from polariscope.findings import Chart, Column, Findings, Part, Records
 from polariscope.lab.store import Run
-from polariscope.mapping.areas import HECTARE
+from polariscope.mapping.areas import HECTARE, decimals
 from polariscope.mapping.change import Change, change_of, write_change
-from polariscope.mapping.evaluation import MapEvaluation
+from polariscope.mapping.evaluation import MapEvaluation, without_nan
 from polariscope.mapping.scene_maps import MapResult, SceneMap, relative
 from polariscope.mapping.trend import Trend, trend
 from polariscope.report.mapping_figures import draw_areas, draw_increases
@@ -49,6 +49,8 @@ class MapTrend:
 
     run: Run
     regions: Sequence[RegionTrend]
+    left_out: tuple[str, ...] = ()
+    """Scenes in which no pixel has data."""
 
     def parts(self, page: Path) -> list[Part]:
         parts: list[Part] = []
@@ -69,19 +71,21 @@ class MapTrend:
                     "slope_high": line.interval[1], "increase": line.relative_increase,
                     "low": line.bootstrap[0], "high": line.bootstrap[1], "flattest": low, "steepest": high,
                 })  # fmt: skip
+        form = decimals(row.get(key) for row in rows for key in ("mapped", "full", "area", "high"))
+        rate = decimals(line["slope"] for line in lines)
         parts.append(Records(
             name="areas-by-year", title="Areas by year, in hectares", rows=rows,
             hint="Corrected areas have 95 % intervals over labelled blocks.",
             columns=[Column("region", "Region"), Column("year", "Year", "%d"), Column("class", "Class"),
-                     Column("mapped", "Mapped", "%.3f"), Column("full", "By full probabilities", "%.3f"),
-                     Column("area", "Corrected", "%.3f"), Column("low", "From", "%.3f"), Column("high", "To", "%.3f")],
+                     Column("mapped", "Mapped", form), Column("full", "By full probabilities", form),
+                     Column("area", "Corrected", form), Column("low", "From", form), Column("high", "To", form)],
         ))  # fmt: skip
         parts.append(Records(
-            name="trend", title="Trend", rows=[_without_nan(line) for line in lines],
+            name="trend", title="Trend", rows=[without_nan(line) for line in lines],
             hint="A line by least squares. The slope has a 95 % interval by Student\'s t; the relative increase from "
             "the first to the last year has a bootstrapped 95 % interval, and the two published extreme lines.",
-            columns=[Column("region", "Region"), Column("class", "Class"), Column("slope", "ha a year", "%.4f"),
-                     Column("slope_low", "From", "%.4f"), Column("slope_high", "To", "%.4f"),
+            columns=[Column("region", "Region"), Column("class", "Class"), Column("slope", "ha per year", rate),
+                     Column("slope_low", "From", rate), Column("slope_high", "To", rate),
                      Column("increase", "Increase", "percent"), Column("low", "From", "percent"),
                      Column("high", "To", "percent"), Column("flattest", "Flattest line", "percent", aside=True),
                      Column("steepest", "Steepest line", "percent", aside=True)],
@@ -101,26 +105,27 @@ class MapTrend:
                     name=f"change-{one.region}",
                     title=f"Change of {one.region} from {one.years[0]} to {one.years[-1]}, in hectares", rows=changes,
                     hint=f"As mapped: errors of the two maps add to gain and loss.{where}",
-                    columns=[Column("class", "Class"), Column("stable", "Stable", "%.3f"),
-                             Column("gain", "Gain", "%.3f"), Column("loss", "Loss", "%.3f")],
+                    columns=[Column("class", "Class"), Column("stable", "Stable", form),
+                             Column("gain", "Gain", form), Column("loss", "Loss", form)],
                 ))  # fmt: skip
         return parts
 
     @property
     def headline(self) -> str:
-        sentences = []
+        sentences: dict[str, list[str]] = {}
         for one in self.regions:
             line = one.lines[ALL]
             low, high = line.bootstrap
             interval = f" [{100 * low:.0f}, {100 * high:.0f}]" if np.isfinite(low) else ""
             grown = line.relative_increase
             size = "its increase is undefined" if not np.isfinite(grown) else f"{100 * grown:+.0f} %{interval}"
-            sentences.append(f"{one.region}, {one.years[0]} to {one.years[-1]}: {size}")
-        return f"Mapped area: {'; '.join(sentences)}."
+            kind = "Mapped area" if one.corrected is None else "Corrected area"
+            sentences.setdefault(kind, []).append(f"{one.region}, {one.years[0]} to {one.years[-1]}: {size}")
+        return " ".join(f"{kind}: {'; '.join(several)}." for kind, several in sentences.items())
 
     @property
     def notes(self) -> list[str]:
-        notes = []
+        notes = [f"{name} is left out of the trend: no pixel has data." for name in self.left_out]
         for one in self.regions:
             if len(one.years) < 3:
                 notes.append(f"{one.region} was mapped in two years: a line through two points has no error.")
@@ -143,7 +148,7 @@ def map_trend(result: MapResult, evaluation: MapEvaluation | None = None, folder
     """Trends of the regions in maps of several years; change rasters go to ``folder``."""
     by_region: dict[str, dict[int, SceneMap]] = {}
     for one in result.maps:
-        if one.scene.year is not None and one.map.grid is not None:
+        if one.scene.year is not None and one.map.grid is not None and not one.empty:
             by_region.setdefault(one.scene.region, {})[one.scene.year] = one
     several = {region: dict(sorted(maps.items())) for region, maps in by_region.items() if len(maps) > 1}
     if not several:
@@ -151,7 +156,8 @@ def map_trend(result: MapResult, evaluation: MapEvaluation | None = None, folder
             "a trend needs maps of the same region in at least two years, with coordinates: end the names of images "
             "in their year (valley_2016.tif)"
         )
-    return MapTrend(result.run, [_region(region, maps, evaluation, folder) for region, maps in several.items()])
+    regions = [_region(region, maps, evaluation, folder) for region, maps in several.items()]
+    return MapTrend(result.run, regions, tuple(one.scene.name for one in result.maps if one.empty))
 
 
 def _region(
@@ -210,7 +216,3 @@ def _increase_figure(one: RegionTrend) -> Any:
         return draw_increases(values, {name: line.bootstrap for name, line in one.lines.items()})
 
     return draw
-
-
-def _without_nan(row: Mapping[str, Any]) -> dict[str, Any]:
-    return {k: None if isinstance(v, float) and not np.isfinite(v) else v for k, v in row.items()}

@@ -9,6 +9,7 @@ from pathlib import Path
 from polariscope.findings import Findings
 from polariscope.lab.store import Run
 from polariscope.mapping.evaluation import MapEvaluation, Tell, evaluate_map, mapped_for
+from polariscope.mapping.labels import Clipped
 from polariscope.mapping.scene_maps import MapHow, MapResult
 from polariscope.mapping.scenes import SceneFiles, SceneFolder, scene_of
 from polariscope.mapping.tiles import RasterTiles, tiles_inside
@@ -30,9 +31,19 @@ def scenes_at(
     scenes: list[SceneFiles] = []
     for place in map(Path, places):
         if place.is_dir():
+            if layers or area is not None:
+                given = "--layers" if layers else "--area"
+                raise ValueError(
+                    f"{given} is for single images, and {place} is a folder, which has its own: put layers into "
+                    f"{place / 'layers'} and the area of interest beside them as area.gpkg"
+                )
             scenes += SceneFolder(place, own.field, pixel or own.pixel).scenes
         else:
-            scenes.append(scene_of(place, None, layers, area, pixel))
+            scene = scene_of(place, None, layers, area, pixel)
+            opened = scene.open()
+            if isinstance(opened, Clipped):
+                opened.check_overlap()
+            scenes.append(scene)
     return scenes
 
 
@@ -83,7 +94,7 @@ class WholeMap:
         """One document; ``page`` is the folder that it will be in, for its links to maps."""
         trend, run, training = self.trend, self.trained.run, self.trained.findings()
         parts = [*(trend.parts(page) if trend else []), *self.result.parts(), *self.evaluation.parts(), *training.parts]
-        notes = [*(trend.notes if trend else [self.lack]), *self.evaluation.notes, *training.notes]
+        notes = [*(trend.notes if trend else [self.lack]), *self.result.notes, *self.evaluation.notes, *training.notes]
         headline = f"{trend.headline if trend else ''} {self.evaluation.headline}".strip()
         facts = {"run": run.id, "maps": str(self.maps)}
         return Findings(title, headline, parts, notes, facts, settings=run.config)

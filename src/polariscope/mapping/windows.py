@@ -51,13 +51,14 @@ class Window:
         return self.rows[1] - self.rows[0], self.columns[1] - self.columns[0]
 
 
-def windows(height: int, width: int, network: PixelNetwork, size: int | None = None) -> list[Window]:
+def windows(
+    height: int, width: int, network: PixelNetwork, size: int | None = None, name: str = "the raster"
+) -> list[Window]:
     """Windows of at most ``size`` pixels a side that cover a raster, each pixel once; without a size one for all."""
     field = network.receptive_field
     if min(height, width) < field:
         raise ValueError(
-            f"the raster has {height} x {width} pixels, and the network needs {field} x {field} pixels at once: use a "
-            "raster at least as large"
+            f"{name} has {height} x {width} pixels, and the network needs at least {field} x {field}: give a larger one"
         )
     if size is not None and size < network.multiple:
         raise ValueError(f"a window has {size} pixels a side: it needs at least {network.multiple}")
