@@ -27,13 +27,13 @@ class Here:
     def events(self):
         while self.queue:
             number, work, job = self.queue.popleft()
-            answer = []
+            reports = []
             try:
-                end = Done(number, work(job, answer.append))
+                end = Done(number, work(job, reports.append))
             except KeyError as error:
                 error.add_note("".join(traceback.format_exception(error)))
                 end = Failed(number, error)
-            yield from (Told(number, what) for what in answer)
+            yield from (Told(number, what) for what in reports)
             yield end
 
     def close(self):
@@ -62,13 +62,13 @@ class Silent(Here):
 
 class Backwards(Here):
     def events(self):
-        answer = []
+        reports = []
         for event in super().events():
             if isinstance(event, Told):
-                answer.insert(0, event)
+                reports.insert(0, event)
                 continue
-            yield from answer
-            answer.clear()
+            yield from reports
+            reports.clear()
             yield event
 
 
@@ -96,12 +96,12 @@ class StopsAtAFailure(Here):
     ("executor", "sentence"),
     [
         (Forgets, r"ended the jobs \[0, 1, 2, 3, 4\] of 6"),
-        (Repeats, r"tells \[.*\] of job 0|tells more of job 0 after its end"),
-        (Silent, "tells None of job 0: expected"),
-        (Backwards, r"tells \[\(0, 2\), \(0, 1\), \(0, 0\)\] of job 0"),
-        (Wrong, "gives 0 as the result of job 1: expected 3"),
+        (Repeats, r"reports \[.*\] from job 0|reports more of job 0 after its end"),
+        (Silent, "reports None from job 0: expected"),
+        (Backwards, r"reports \[\(0, 2\), \(0, 1\), \(0, 0\)\] from job 0"),
+        (Wrong, "returns 0 as the result of job 1: expected 3"),
         (NoTraceback, "no traceback of the process in which a job raised"),
-        (StopsAtAFailure, "does not go on after a job that raises"),
+        (StopsAtAFailure, "does not continue after a job that raises"),
     ],
     ids=lambda value: value.__name__ if isinstance(value, type) else "",
 )
@@ -137,7 +137,7 @@ def test_processes_left_behind_and_deaths_told_as_failures_are_caught(tmp_path) 
         check_executor(stubborn, tmp_path)
     for executor in made:
         LocalProcesses.close(executor)
-    with pytest.raises(AssertionError, match=r"Careless tells \['Failed'\] of a job that dies once"):
+    with pytest.raises(AssertionError, match=r"Careless reports \['Failed'\] for a job that dies once"):
         check_executor(Careless, tmp_path / "second")
 
 

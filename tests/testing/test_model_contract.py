@@ -131,14 +131,14 @@ class Mute(nn.Module):
 @pytest.mark.parametrize(
     ("network", "sentence"),
     [
-        (Unseeded, "differ for the same seed: draw them with torch alone"),
+        (Unseeded, "differ for the same seed: draw them only with torch"),
         (Constant, "the same for every seed"),
         (Poisoned, "dense.bias of Sound is not finite"),
         (Transposed, r"numbers of shape \(3, 8\) for 8 examples: expected \(8, 3\)"),
         (Several, "predicts a tuple: expected a tensor"),
         (AcrossTheBatch, "depends on the others in its batch"),
         (Counting, "changes its own weights or buffers in evaluation mode"),
-        (Forgetful, "gives another prediction after its weights were loaded"),
+        (Forgetful, "returns another prediction after its weights were loaded"),
         (Idle, "no gradient of a prediction of Sound reaches unused.weight, unused.bias"),
         (Overflowing, "prediction of Sound has NaN or infinity"),
         (Random, "The code is random in evaluation mode"),

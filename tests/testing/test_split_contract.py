@@ -88,11 +88,11 @@ class Pair(Halves):
         (Twice(), "train of Twice has a number twice"),
         (Outside(), "held_out of Outside has numbers outside of a world"),
         (Masks(), r"train of Masks has bool of shape .* expected whole numbers \(n,\)"),
-        (Restless(), "the same split as Restless gives other parts"),
+        (Restless(), "the same split .Restless. returns other parts"),
         (Global(), "draws from numpy's global state"),
         (Greedy(), "leaves nothing to train on"),
         (Refusing(), "refuses every world: not this one"),
-        (Pair(), r"gives a tuple: expected Parts\(train, held_out\)"),
+        (Pair(), r"returns a tuple: expected Parts\(train, held_out\)"),
     ],
     ids=lambda value: type(value).__name__ if not isinstance(value, str) else "",
 )

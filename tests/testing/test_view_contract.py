@@ -108,16 +108,16 @@ class OtherFactors(Turned):
 @pytest.mark.parametrize(
     ("view", "sentence"),
     [
-        (LeavesTheMask, "LeavesTheMask moves pixels and leaves their masks behind: .* define shown_target"),
+        (LeavesTheMask, "LeavesTheMask moves pixels but not their masks: .* define shown_target"),
         (Cropped, r"masks of Cropped have shape \(32, 16, 16\): its images need \(32, 14, 14\)"),
-        (Restless, "other observations when asked for the same numbers again"),
-        (ByPosition, "drawn with seed 0 at time 1 shows other observations when it is asked again"),
-        (Still, "says that it draws, and shows the same at every time"),
-        (SaysItIsStill, "says that it does not draw, and shows other observations at another time"),
+        (Restless, "other observations for the same numbers again"),
+        (ByPosition, "drawn with seed 0 at time 1 shows other observations when read again"),
+        (Still, "declares that it draws, but shows the same at every time"),
+        (SaysItIsStill, "declares that it does not draw, but shows other observations at another time"),
         (LosesItself, "is a MiniSprites, no longer a LosesItself"),
         (Shrinks, "has another size or shape"),
         (OtherFactors, "has other factors"),
-        (Marked, "is no view"),
+        (Marked, "is not a view"),
     ],
     ids=lambda value: value.__name__ if isinstance(value, type) else "",
 )

@@ -72,8 +72,8 @@ def test_the_information_in_closed_form_is_that_of_the_log_determinants(seed, n,
         np.testing.assert_allclose(bottleneck.information(lam), information_of(a, bottleneck), rtol=1e-7, atol=1e-8)
         noisy = a @ covariances[0] @ a.T + np.eye(len(a))
         cross = a @ covariances[1]
-        answer = mutual_information(np.block([[noisy, cross], [cross.T, covariances[2]]]), len(a))
-        assert bottleneck.information(lam)[1] == pytest.approx(answer, rel=1e-7, abs=1e-8)
+        information = mutual_information(np.block([[noisy, cross], [cross.T, covariances[2]]]), len(a))
+        assert bottleneck.information(lam)[1] == pytest.approx(information, rel=1e-7, abs=1e-8)
     assert bottleneck.limit == pytest.approx(mutual_information(joint, n), rel=1e-7)
 
 
@@ -82,14 +82,14 @@ def test_no_linear_code_beats_the_projection() -> None:
     """An optimiser from several starts reaches the closed form and never goes below it."""
     bottleneck = solve(*random_pair(3, 2, 2)[1:])
     for lam in (bottleneck.critical[0] * 1.3, bottleneck.critical[1] * 1.5):
-        kept, answer = bottleneck.information(lam)
+        kept, information = bottleneck.information(lam)
 
         def loss(flat, lam=lam) -> float:
-            kept, answer = information_of(flat.reshape(2, 2), bottleneck)
-            return kept - lam * answer
+            kept, information = information_of(flat.reshape(2, 2), bottleneck)
+            return kept - lam * information
 
         result = [minimize(loss, np.random.default_rng(s).normal(size=4), tol=1e-9).fun for s in range(2)]
-        assert min(result) == pytest.approx(kept - lam * answer, abs=1e-5)
+        assert min(result) == pytest.approx(kept - lam * information, abs=1e-5)
 
 
 @pytest.mark.spec("000/F028")
@@ -99,12 +99,12 @@ def test_the_information_curve_rises_and_bends_down(seed) -> None:
     """I(Z;Y) is concave in I(X;Z), and its slope at λ is 1/λ."""
     bottleneck = solve(*random_pair(seed, 4, 3)[1:])
     lams = np.geomspace(bottleneck.critical[0] * 1.01, 1000, 200)
-    kept, answer = bottleneck.curve(lams).T
-    slopes = np.diff(answer) / np.diff(kept)
+    kept, information = bottleneck.curve(lams).T
+    slopes = np.diff(information) / np.diff(kept)
     assert (np.diff(kept) > 0).all()
     assert (np.diff(slopes) < 1e-9).all()
     np.testing.assert_allclose(slopes, 1 / np.sqrt(lams[1:] * lams[:-1]), rtol=0.05)
-    assert (answer <= np.minimum(kept, bottleneck.limit) + 1e-12).all()
+    assert (information <= np.minimum(kept, bottleneck.limit) + 1e-12).all()
 
 
 @pytest.mark.spec("000/F025")
@@ -138,7 +138,7 @@ def test_a_free_noise_only_rescales_the_channel() -> None:
 def test_the_prediction_bound_is_tight_for_the_best_decoder_and_below_for_others() -> None:
     """Decoders of Y from the code at λ = 4 and ρ² = ½: the true conditional reaches I(Z;Y), others stay below."""
     bottleneck = solve(1.0, np.sqrt(0.5), 1.0)
-    answer = bottleneck.information(4.0)[1]
+    information = bottleneck.information(4.0)[1]
     a = float(bottleneck.projection(4.0)[0, 0])
     slope = a * np.sqrt(0.5) / (a**2 + 1)
 
@@ -147,9 +147,9 @@ def test_the_prediction_bound_is_tight_for_the_best_decoder_and_below_for_others
         return 0.5 * (np.log(2 * np.pi * var) + error / var)
 
     best = 1 - slope * a * np.sqrt(0.5)
-    assert prediction_bound(entropy([[1.0]]), nll(slope, best)) == pytest.approx(answer)
+    assert prediction_bound(entropy([[1.0]]), nll(slope, best)) == pytest.approx(information)
     for other in ((slope, 2 * best), (0.5 * slope, best), (-slope, 1.0), (0.0, 1.0)):
-        assert prediction_bound(entropy([[1.0]]), nll(*other)) < answer - 1e-3
+        assert prediction_bound(entropy([[1.0]]), nll(*other)) < information - 1e-3
 
 
 @pytest.mark.parametrize(
@@ -163,7 +163,7 @@ def test_the_prediction_bound_is_tight_for_the_best_decoder_and_below_for_others
         (lambda: channel_information([[1.0, 2.0]], [[1.0]]), "2 columns for a covariance of 1"),
         (lambda: mutual_information(np.eye(2), 2), "both groups of variables need at least one"),
         (lambda: correlation_information([[1.0], [1.0]], [[0.0], [1.0]]), "one of these is constant"),
-        (lambda: correlation_information([[1.0], [2.0]], [[0.0]]), "as many samples; got 2 and 1"),
+        (lambda: correlation_information([[1.0], [2.0]], [[0.0]]), "same number of samples; got 2 and 1"),
         (lambda: log_det([[1.0, 2.0]]), "square matrix"),
         (lambda: log_det([[1.0, 2.0], [0.0, 5.0]]), "symmetric matrix"),
     ],

@@ -330,7 +330,7 @@ def test_cusps_do_not_trap_the_location() -> None:
         (lambda: moments(1.0, [1.0, 0.0]), "a rate must be a finite number above 0; got 0.0"),
         (lambda: sample_sequences(0, 2, 1.0, 1.0, seed=0), "at least 1; got 0, 2 and 1"),
         (lambda: sample_sequences(4, 2, 1.0, 1.0, seed=0, generator=np.ravel), r"one observation per latent.*\(16,\)"),
-        (lambda: latent_var(1.0, 1.0, -1), "0 steps or more; got -1"),
+        (lambda: latent_var(1.0, 1.0, -1), "0 or more; got -1"),
         (lambda: gaussian_laplace_kl(0.0, 0.0, 1.0), "a variance must be a finite number above 0; got 0.0"),
         (lambda: collapsed_std(1.0, gamma=-1.0), "gamma must be 0 or above; got -1.0"),
         (lambda: fit([1.0]), "at least two transitions; got 1"),

@@ -1,8 +1,8 @@
-"""The contract kit: what everything that can be registered promises, and readers and executors, checked on yours too.
+"""The contract kit: checks of everything that can be registered, and of readers and executors, for your own ones too.
 
-Rooms that trust each other's promises need no special cases: training resumes to the same bits because observations
-are a function of their number, tables show a range because the measure declares it. Each check is a plain function
-that returns nothing if the promises hold and raises an :class:`AssertionError` with a sentence if one does not.
+Rooms that rely on each other's contracts need no special cases: training resumes to the same bits because observations
+are a function of their number; tables show a range because the measure declares it. Each check is a plain function
+that returns nothing if the contract holds and raises an :class:`AssertionError` with a sentence if it does not.
 """
 
 from __future__ import annotations

@@ -28,11 +28,11 @@ def check_attack(
     norms: Sequence[Norm] | None = None,
     seed: int = 0,
 ) -> None:
-    """An attack stays in the box, reports the norm of what it changed, and finds images that do mislead the classifier;
-    it is never worse than its start, reaches a target, and gives the same result for any batch size and if half of the
-    images are attacked later.
+    """An attack stays in the box, reports the norm of its change, and finds images that mislead the classifier; it is
+    never worse than its start, reaches a target, and returns the same result for any batch size and any division of the
+    images into calls.
 
-    Without a classifier it is shown one with four classes and images of two channels.
+    Without a classifier the attack runs on one with four classes and images of two channels.
 
     >>> from polariscope.robustness.attacks.fast_gradient import FastGradient
     >>> check_attack(FastGradient())
@@ -46,8 +46,8 @@ def check_attack(
         result = attack(subject, x, y, norm=norm, seed=seed)
         _check_result(where, subject, result, x, y)
         adversarial = (result.distances > 0) & np.isfinite(result.distances)
-        require(bool(adversarial.any()), f"{where} found no adversarial of any image")
-        require(attack.needs == "gradient" or not result.gradients.any(), f"{where} uses gradients and declares none")
+        require(bool(adversarial.any()), f"{where} found no adversarial image")
+        require(attack.needs == "gradient" or not result.gradients.any(), f"{where} uses gradients but declares none")
         _check_repeats(where, attack, subject, result, x, y, seed)
         _check_starts(where, attack, subject, result, x, y, seed)
         _check_epsilons(where, attack, subject, result, x, y, seed)
@@ -55,7 +55,7 @@ def check_attack(
     if attacks.knows(attack):
         described = attacks.describe(attack)
         again = attacks.describe(attacks.build(described))
-        require(again == described, f"{name} built again from its description is another attack")
+        require(again == described, f"{name} rebuilt from its description is another attack")
 
 
 def curved(x: Tensor) -> Tensor:
@@ -85,7 +85,7 @@ def _decided(subject: Any, x: Tensor) -> Tensor:
 
 def _check_result(where: str, subject: Any, result: Attacked, x: Tensor, y: Tensor, goal: Tensor | None = None) -> None:
     images = result.adversarials
-    require(images.shape == x.shape, f"{where} gave images of shape {tuple(images.shape)} for {tuple(x.shape)}")
+    require(images.shape == x.shape, f"{where} returned images of shape {tuple(images.shape)} for {tuple(x.shape)}")
     require(bool(((images >= 0) & (images <= 1)).all()), f"{where} left the box [0, 1]")
     channels = x.shape[1] if x.ndim == 4 else 1
     change = length((images.to(x.dtype) - x).flatten(1), result.norm, channels).numpy()
@@ -96,10 +96,10 @@ def _check_result(where: str, subject: Any, result: Attacked, x: Tensor, y: Tens
     )
     decided, clean = _decided(subject, images), _decided(subject, x)
     adversarial = (decided != y if goal is None else decided == goal).numpy()
-    require(bool(adversarial[misled].all()), f"{where} reports images that the classifier does not get wrong")
+    require(bool(adversarial[misled].all()), f"{where} reports images that the classifier does not misclassify")
     easy = (clean != y if goal is None else clean == goal).numpy()
     require(bool(((result.distances == 0) == easy).all()), f"{where}: distance 0 means misclassified without an attack")
-    require(bool((result.queries >= 1).all()), f"{where} counts no question for some images")
+    require(bool((result.queries >= 1).all()), f"{where} counts no query for some images")
 
 
 def _check_repeats(where: str, attack: Attack, subject: Any, whole: Attacked, x: Tensor, y: Tensor, seed: int) -> None:
@@ -112,8 +112,8 @@ def _check_repeats(where: str, attack: Attack, subject: Any, whole: Attacked, x:
     ]
     again = joined(parts)
     same = np.allclose(again.distances, whole.distances, rtol=1e-5, atol=1e-6)
-    require(same, f"{where} gives other distances in other batches: draws belong to the number of an image")
-    require(bool((again.queries == whole.queries).all()), f"{where} asks other questions in other batches")
+    require(same, f"{where} returns other distances in other batches: draw by the number of an image")
+    require(bool((again.queries == whole.queries).all()), f"{where} counts other queries in other batches")
 
 
 def _check_starts(where: str, attack: Attack, subject: Any, alone: Attacked, x: Tensor, y: Tensor, seed: int) -> None:

@@ -16,12 +16,12 @@ JOBS = 5
 
 
 def check_executor(make: Callable[[int], Executor], folder: Path) -> None:
-    """An executor runs jobs elsewhere, at most as many at once as ``make`` is told, and reports the outcome of each.
+    """An executor runs jobs elsewhere, at most as many at once as the argument of ``make``, and reports each outcome.
 
     Every job ends once: with its result, with the exception that it raised (which has the traceback of its process as a
-    note), or as one whose process died. What a job tells comes before its end, in order. A job can be submitted while
-    events are read, also again under its number after its process died. After :meth:`~Executor.close` no process is
-    left, and what was queued is forgotten. ``folder`` is a place that all processes can write to.
+    note), or with the death of its process. The reports of a job come before its end, in order. A job can be submitted
+    while events are read, also again under its number after its process died. After :meth:`~Executor.close` no process
+    is left, and queued jobs are dropped. ``folder`` is a place that all processes can write to.
 
     >>> import tempfile
     >>> from polariscope.lab.executors import LocalProcesses
@@ -67,20 +67,21 @@ def _check_results(name: str, make: Callable[[int], Executor]) -> set[int]:
         for number in range(JOBS):
             executor.submit(number, _tripled, number)
         for event in executor.events():
-            require(event.number not in results, f"{name} tells more of job {event.number} after its end")
+            require(event.number not in results, f"{name} reports more of job {event.number} after its end")
             if isinstance(event, Told):
                 reports.setdefault(event.number, []).append(event.what)
             else:
-                require(isinstance(event, Done), f"{name} ends a job that does no wrong with {event}")
+                require(isinstance(event, Done), f"{name} ends a correct job with {event}")
                 results[event.number] = event.result if isinstance(event, Done) else None
                 if event.number == 0:
                     executor.submit(JOBS, _tripled, JOBS)
     require(set(results) == set(range(JOBS + 1)), f"{name} ended the jobs {sorted(results)} of {JOBS + 1}")
     for number, (_, result) in results.items():
-        require(result == 3 * number, f"{name} gives {result!r} as the result of job {number}: expected {3 * number}")
+        require(result == 3 * number, f"{name} returns {result!r} as the result of job {number}: expected {3 * number}")
         expected = [(number, part) for part in range(3)]
         require(
-            reports.get(number) == expected, f"{name} tells {reports.get(number)} of job {number}: expected {expected}"
+            reports.get(number) == expected,
+            f"{name} reports {reports.get(number)} from job {number}: expected {expected}",
         )
     processes = {process for process, _ in results.values()}
     require(len(processes) <= 2, f"{name} with 2 workers did {JOBS + 1} jobs in {len(processes)} processes")
@@ -96,8 +97,8 @@ def _check_failures(name: str, make: Callable[[int], Executor]) -> None:
     if not isinstance(failed, Failed) or not isinstance(failed.error, KeyError):
         raise AssertionError(f"{name} ends a job that raises KeyError with {failed}")
     notes = "".join(getattr(failed.error, "__notes__", ()))
-    require("_fails" in notes, f"{name} gives no traceback of the process in which a job raised")
-    require(isinstance(ends.get(1), Done), f"{name} does not go on after a job that raises: {ends.get(1)}")
+    require("_fails" in notes, f"{name} returns no traceback of the process in which a job raised")
+    require(isinstance(ends.get(1), Done), f"{name} does not continue after a job that raises: {ends.get(1)}")
 
 
 def _check_deaths(name: str, make: Callable[[int], Executor], folder: Path) -> None:
@@ -111,7 +112,7 @@ def _check_deaths(name: str, make: Callable[[int], Executor], folder: Path) -> N
                 require(bool(event.how), f"{name} does not say how a process died")
                 executor.submit(0, _dies_once, mark)
     kinds = [type(event) for event in events]
-    require(kinds == [Died, Done], f"{name} tells {[kind.__name__ for kind in kinds]} of a job that dies once")
+    require(kinds == [Died, Done], f"{name} reports {[kind.__name__ for kind in kinds]} for a job that dies once")
 
 
 def _check_close(name: str, make: Callable[[int], Executor], folder: Path) -> None:
@@ -121,7 +122,7 @@ def _check_close(name: str, make: Callable[[int], Executor], folder: Path) -> No
     process = next(event.what for event in executor.events() if isinstance(event, Told))
     executor.close()
     require(not _lives(process), f"{name} leaves process {process} behind after close()")
-    require(not (folder / "never begun").exists(), f"{name} does a queued job after close()")
+    require(not (folder / "never begun").exists(), f"{name} runs a queued job after close()")
     require(not list(executor.events()), f"{name} has events after close()")
 
 

@@ -18,17 +18,17 @@ from polariscope.worlds.factors import Factor, FactorGrid
 GRAIN = 2.0**-18
 """Synthetic latents are multiples of this, so that shifts and scalings by powers of two are exact in float32."""
 TOLERANCE = 1e-4
-"""Relative, for values that must not change: what a rotation in float32 leaves of them."""
+"""Relative tolerance for values that must not change: a rotation in float32 rounds."""
 
 Latents = Callable[[NDArray[np.float32]], NDArray[Any]]
 
 
 def check_measure(measure: Measure, representation: Representation | None = None, *, seed: int = 0) -> None:
-    """A measure has a value in its declared range that its declared invariances leave alone, from what it declares to
-    need; NaN is refused, and where it has no value it says so.
+    """A measure computes a value in its declared range from the arrays it declares to need; its declared invariances do
+    not change the value. It refuses NaN, and raises :class:`Undefined` where it has no value.
 
-    Changes of the latent space go through mean, variance and sample alike. A rotation keeps variances on the axes only
-    where they are equal, so the measure is then shown the representation with each example's variances averaged.
+    Changes of the latent space apply to mean, variance and sample alike. A rotation keeps variances on the axes only
+    where they are equal, so for rotations each example's variances are averaged first.
 
     The default is :func:`synthetic_representation`.
     """
@@ -38,27 +38,27 @@ def check_measure(measure: Measure, representation: Representation | None = None
     value = _defined(measure, healthy, "a healthy representation")
     require(
         _defined(measure, healthy, "the same representation again") == value,
-        f"{name} gives different values on the same representation: everything random takes a seed",
+        f"{name} returns different values on the same representation: everything random takes a seed",
     )
     _defined(measure, _only_what_is_needed(measure, healthy), f"means and what it declares to need ({measure.needs})")
     for change in measure.invariant_to:
-        require(change in get_args(Invariance), f"{name} declares {change!r}, which is none of {get_args(Invariance)}")
+        require(change in get_args(Invariance), f"{name} declares {change!r}: expected one of {get_args(Invariance)}")
         base = _isotropic(healthy, seed) if change == "rotation" else healthy
         before = _defined(measure, base, "a healthy representation")
         after = _defined(measure, _changed(base, change, seed), f"a representation after a {change} of its latents")
         require(
             math.isclose(before, after, rel_tol=TOLERANCE, abs_tol=TOLERANCE * 1e-2),
-            f"{name} declares to be invariant to {change}, which changes it from {before:.8g} to {after:.8g}",
+            f"{name} declares invariance to {change}, which changes it from {before:.8g} to {after:.8g}",
         )
     _check_nan(measure, healthy)
     _value(measure, _mapped(healthy, np.ones_like), "constant latents")
     _value(measure, _mapped(healthy, _first_made_constant), "one constant latent")
-    require(rebuilt(measures, measure) == measure, f"{name} built again from its description is another one")
+    require(rebuilt(measures, measure) == measure, f"{name} rebuilt from its description is another one")
 
 
 def synthetic_representation(seed: int = 0) -> Representation:
-    """480 examples of three factors as a trained model shows them: two latents that follow a factor, one that mixes
-    two, one in use on half of the examples, and one that is noise.
+    """480 examples of three factors, encoded as by a trained model: two latents that encode one factor each, one that
+    mixes two, one in use on half of the examples, and one that is noise.
 
     >>> synthetic_representation().mean.shape
     (480, 5)
@@ -86,7 +86,7 @@ def synthetic_representation(seed: int = 0) -> Representation:
 
 
 def _value(measure: Measure, representation: Representation, what: str) -> float | None:
-    """The measure's value, within its range, or None where it says that it has none."""
+    """The measure's value, checked to be in its range, or None where the measure is undefined."""
     name = type(measure).__name__
     try:
         value = measure.value(representation)
@@ -109,7 +109,7 @@ def _defined(measure: Measure, representation: Representation, what: str) -> flo
             measure.value(representation)
         except Undefined as reason:
             raise AssertionError(f"{type(measure).__name__} has no value on {what}: {reason}") from reason
-        raise AssertionError(f"{type(measure).__name__} has a value on {what} only at times")
+        raise AssertionError(f"{type(measure).__name__} has a value on {what} only sometimes")
     return value
 
 
@@ -119,7 +119,7 @@ def _check_nan(measure: Measure, healthy: Representation) -> None:
         if array is not None:
             array[0] = np.nan  # in place, since a representation refuses to be built with it
     value = _value(measure, poisoned, "latents with NaN")
-    require(value is None, f"{type(measure).__name__} is {value} on latents with NaN: it needs to refuse them")
+    require(value is None, f"{type(measure).__name__} is {value} on latents with NaN: it must refuse them")
 
 
 def _only_what_is_needed(measure: Measure, healthy: Representation) -> Representation:
@@ -129,7 +129,7 @@ def _only_what_is_needed(measure: Measure, healthy: Representation) -> Represent
 
 
 def _mapped(representation: Representation, points: Latents, variances: Latents | None = None) -> Representation:
-    """The representation with all its points in latent space, and its variances, taken through functions."""
+    """The representation with functions applied to all its points in latent space and to its variances."""
 
     def through(function: Latents, array: NDArray[np.float32] | None) -> NDArray[np.float32] | None:
         return None if array is None else function(array).astype(np.float32)
@@ -169,7 +169,7 @@ def _changed(representation: Representation, change: Invariance, seed: int) -> R
 
 
 def _isotropic(representation: Representation, seed: int) -> Representation:
-    """The same means, with variances that a rotation leaves on the axes and samples that go with them."""
+    """The same means, with variances that a rotation leaves on the axes and samples drawn with these variances."""
     averaged = _mapped(representation, np.copy, lambda var: np.broadcast_to(var.mean(1, keepdims=True), var.shape))
     if averaged.var is None or averaged.sample is None:
         return averaged

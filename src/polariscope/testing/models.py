@@ -21,20 +21,20 @@ BRIEFS = (
     Brief((3, 16, 16), 4, dense=True, classes=(4,)),
     Brief((3, 12, 12), 4),
 )
-"""Points and images, with and without something to predict, for each image or for each pixel of it."""
+"""Points and images, with and without a target, for each image or for each pixel."""
 LARGE = Brief((3, 64, 64), 4)
-"""For models that refuse all of them, as they need large images."""
+"""For models that refuse all other briefs because they need large images."""
 EXAMPLES = 8
 
 
 def check_model(model: Model, briefs: Iterable[Brief] = BRIEFS, *, seed: int = 0) -> None:
     """A model builds a network for at least one of the briefs, and refuses the others in a :class:`ValueError`.
 
-    Its weights are finite and drawn by torch's own random state. In evaluation mode the network answers with finite
-    numbers of the shape that the brief asks for, the same for an example whatever else is in the batch, and changes
-    nothing in itself; its weights, loaded into another network of the same model, give the same answers. Gradients of a
-    prediction reach every parameter, except in parts that the network names in ``only_in_training``. A description
-    builds the same model again.
+    Its weights are finite and drawn from torch's random state. In evaluation mode the network returns finite outputs of
+    the shape in the brief, the same for an example whatever else is in the batch, and leaves its own state unchanged;
+    its weights, loaded into another network of the same model, yield the same outputs. Gradients of a prediction reach
+    every parameter, except in parts that the network names in ``only_in_training``. The model can be rebuilt from its
+    description.
 
     >>> from polariscope.nets.predictors import Perceptron
     >>> check_model(Perceptron())
@@ -46,15 +46,15 @@ def check_model(model: Model, briefs: Iterable[Brief] = BRIEFS, *, seed: int = 0
             refusals.append(_checked(name, model, LARGE, seed))
     require(not all(refusals), f"{name} refuses every kind of data: {'; '.join(dict.fromkeys(refusals))}")
     if is_registered(models, model):
-        require(rebuilt(models, model) == model, f"{name} built again from its description is another one")
+        require(rebuilt(models, model) == model, f"{name} rebuilt from its description is another one")
 
 
 def _checked(name: str, model: Model, brief: Brief, seed: int) -> str:
-    """Check the network for a brief; gives the sentence in which the model refuses it, or nothing."""
+    """Check the network for a brief; returns the error with which the model refuses it, or nothing."""
     try:
         network = _drawn(model, brief, seed)
     except ValueError as error:
-        return str(error) or "without a word"
+        return str(error) or "without a message"
     other = _drawn(model, brief, seed + 1)
     _check_weights(name, network, _drawn(model, brief, seed), other)
     _check_answers(name, brief, network, other, seed)
@@ -64,18 +64,18 @@ def _checked(name: str, model: Model, brief: Brief, seed: int) -> str:
 def _drawn(model: Model, brief: Brief, seed: int) -> nn.Module:
     torch.manual_seed(seed)
     network = model.build(brief)
-    require(isinstance(network, nn.Module), f"{type(model).__name__} builds a {type(network).__name__}, no nn.Module")
+    require(isinstance(network, nn.Module), f"{type(model).__name__} builds a {type(network).__name__}, not a module")
     return network.eval()
 
 
 def _check_weights(name: str, network: nn.Module, again: nn.Module, other: nn.Module) -> None:
     weights = network.state_dict()
     for key, values in weights.items():
-        require(isinstance(values, Tensor), f"{key} of {name} is a {type(values).__name__}: a checkpoint holds tensors")
+        require(isinstance(values, Tensor), f"{key} of {name} is a {type(values).__name__}: a checkpoint has tensors")
         require(not values.is_floating_point() or bool(values.isfinite().all()), f"{key} of {name} is not finite")
     require(list(again.state_dict()) == list(weights), f"{name} builds networks with other parts each time")
     same = all(torch.equal(values, weights[key]) for key, values in again.state_dict().items())
-    require(same, f"the weights of {name} differ for the same seed: draw them with torch alone")
+    require(same, f"the weights of {name} differ for the same seed: draw them only with torch")
     if any(parameter.ndim and parameter.numel() for parameter in network.parameters()):  # a lone scale begins at 1
         differ = any(not torch.equal(values, weights[key]) for key, values in other.state_dict().items())
         require(differ, f"the weights of {name} are the same for every seed: nothing is drawn")
@@ -93,11 +93,11 @@ def _check_answers(name: str, brief: Brief, network: nn.Module, other: nn.Module
     other.load_state_dict(before)
     for what, values in _answers(name, brief, other, x, u).items():
         same = torch.allclose(values, answers[what], rtol=ROUNDING, atol=ROUNDING)
-        require(same, f"{name} gives another {what} after its weights were loaded: its checkpoint lacks something")
+        require(same, f"{name} returns another {what} after its weights were loaded: its checkpoint is incomplete")
 
 
 def _answers(name: str, brief: Brief, network: nn.Module, x: Tensor, u: Tensor | None) -> dict[str, Tensor]:
-    """What a network gives for examples: its code and what it makes of it, its prediction, or both."""
+    """The outputs of a network for examples: code and decoded observation, prediction, or both."""
     subject = as_subject(network, name=name)
     answers: dict[str, Tensor] = {}
     if subject.encodes is not None:

@@ -23,10 +23,10 @@ def check_objective(
     classes: tuple[int, ...] = FACTOR_SIZES,
     seed: int = 0,
 ) -> None:
-    """An objective turns a batch into finite scalars whose gradients reach the networks they are meant for, all of
-    them and no others; the same seed gives the same bits; a description builds the same objective again.
+    """An objective computes finite scalars from a batch, and each loss has gradients for every parameter of its own
+    network; the same seed yields the same bits; the objective can be rebuilt from its description.
 
-    The batch has observations of a ``shape`` and targets with these numbers of ``classes``.
+    The batch has observations of this ``shape`` and targets with these numbers of ``classes``.
 
     >>> from polariscope.objectives.vae import VAE
     >>> check_objective(VAE(), shape=(6,))
@@ -50,11 +50,11 @@ def check_objective(
                     require(bool(term.isfinite()), f"{what} of {name} is {term} without gradients")
         idle = {"model", *players} - learning
         require(not idle, f"{name} has no loss for {', '.join(sorted(idle))} in any of its turns")
-    require(rebuilt(objectives, objective) == objective, f"{name} built again from its description is another one")
+    require(rebuilt(objectives, objective) == objective, f"{name} rebuilt from its description is another one")
 
 
 def _model(objective: Objective, shape: Shape, latents: int, sizes: tuple[int, ...]) -> nn.Module:
-    """The objective's usual model, of a size that suits a check."""
+    """The objective's default model, in a small size."""
     images = len(shape) == 3
     usual = objective.default_model()
     small: dict[str, Any] = {"latents": latents, "architecture": Conv() if images else MLP((32,), (32,))}
@@ -67,7 +67,7 @@ def _model(objective: Objective, shape: Shape, latents: int, sizes: tuple[int, .
 
 
 def _batch(objective: Objective, shape: Shape, sizes: tuple[int, ...], count: int = 16) -> Batch:
-    """A random batch with everything an objective may ask for."""
+    """A random batch with everything an objective may need."""
     factors = torch.stack([torch.randint(size, (count,)) for size in sizes], dim=1)
     x, other = torch.rand(2, count, *shape)
     if objective.dense:
@@ -85,14 +85,14 @@ def _check_terms(name: str, terms: Terms, players: dict[str, nn.Module]) -> None
     taken = {"loss", *players} & set(terms.parts)
     require(not taken, f"{name} calls a part of its loss {taken}: the learning curve has these names already")
     strangers = terms.players.keys() - players.keys()
-    require(not strangers, f"{name} has a loss for {', '.join(strangers)}, which is none of its players")
+    require(not strangers, f"{name} has a loss for {', '.join(strangers)}, which is not one of its players")
     for what, term in _scalars(terms).items():
         require(term.ndim == 0, f"{what} of {name} has shape {tuple(term.shape)}: a term is one number per batch")
-        require(bool(term.isfinite()), f"{what} of {name} is {term.item()} on harmless data")
+        require(bool(term.isfinite()), f"{what} of {name} is {term.item()} on ordinary data")
 
 
 def _check_gradients(name: str, terms: Terms, players: dict[str, nn.Module]) -> set[str]:
-    """Each loss reaches everything its player may learn; the loop keeps it from the others. Returns who learned."""
+    """Each loss has gradients for all trainable parameters of its player. Returns the players that have a loss."""
     losses = terms.players if terms.loss is None else {"model": terms.loss, **terms.players}
     for player, loss in losses.items():
         what = f"the loss of {name}" if player == "model" else f"the loss of {name} for its {player}"
@@ -106,9 +106,9 @@ def _check_gradients(name: str, terms: Terms, players: dict[str, nn.Module]) -> 
 
 def _check_repeats(name: str, first: Terms, second: Terms) -> None:
     a, b = _scalars(first), _scalars(second)
-    require(a.keys() == b.keys(), f"{name} has the terms {list(a)} one time and {list(b)} another")
+    require(a.keys() == b.keys(), f"{name} has the terms {list(a)} once and then {list(b)}")
     for what in a:
-        require(bool(a[what] == b[what]), f"{what} of {name} is {a[what].item()}, then {b[what].item()}, on one seed")
+        require(bool(a[what] == b[what]), f"{what} of {name} is {a[what].item()}, then {b[what].item()}, for one seed")
 
 
 def _scalars(terms: Terms) -> dict[str, Tensor]:

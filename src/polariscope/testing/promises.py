@@ -9,7 +9,7 @@ from typing import Any
 from polariscope.registry import Registry, from_plain, plain
 
 FACTOR_SIZES = (4, 5, 3)
-"""Positions of the factors that synthetic batches and representations have."""
+"""Numbers of positions of the factors in synthetic batches and representations."""
 
 
 def require(holds: bool, sentence: str) -> None:
@@ -22,12 +22,12 @@ def is_registered(registry: Registry[Any], thing: object) -> bool:
 
 
 def rebuilt(registry: Registry[Any], thing: Any) -> Any:
-    """The thing built again from its JSON description, by its name where it is registered."""
+    """The object rebuilt from its JSON description, by its name if it is registered."""
     name = type(thing).__name__
-    require(dataclasses.is_dataclass(thing), f"{name} is no dataclass: its fields are its configuration")
+    require(dataclasses.is_dataclass(thing), f"{name} is not a dataclass: its fields are its configuration")
     try:
         if is_registered(registry, thing):
             return registry.build(json.loads(json.dumps(registry.describe(thing))))
         return from_plain(type(thing), json.loads(json.dumps(plain(thing))), name)
     except ValueError as error:
-        raise AssertionError(f"{name} cannot be built again from its description: {error}") from error
+        raise AssertionError(f"{name} cannot be rebuilt from its description: {error}") from error

@@ -25,13 +25,12 @@ def check_reader(
     memory: int = 2**30,
     seconds: int = 20,
 ) -> None:
-    """A reader reads the files of a corpus; each of ``count`` damaged copies of a file it reads as well, or refuses in
-    a ``ValueError`` of one line that names the file. It takes at most so many bytes of ``memory`` and ``seconds`` for
-    any of them, writes nothing to the terminal, and does not end the process.
+    """A reader reads the files of a corpus. It also reads each of ``count`` damaged copies of a file, or refuses it in
+    a ``ValueError`` of one line that names the file. For each it uses at most ``memory`` bytes and ``seconds`` seconds,
+    writes nothing to the terminal, and does not end the process.
 
-    Where a file of the corpus is a folder, the files in it are damaged. What is read late belongs to the reader, too:
-    have ``read`` look at what it gives. Reading happens in a child of this process, for which Linux or macOS is needed,
-    and for the limit of memory Linux.
+    Where a file of the corpus is a folder, the files in it are damaged. If the reader loads content lazily, ``read``
+    must load it too. Reading happens in a child process, which needs Linux or macOS; the memory limit needs Linux.
 
     >>> import numpy as np
     >>> from polariscope.worlds.readers.files import read
@@ -52,7 +51,7 @@ def check_reader(
 
 
 def _read_damaged(read: Callable[[Path], Any], path: Path, count: int, seed: int) -> Iterator[str]:
-    """Read a file and damaged copies of it. Each damage is told before it is read, and a fault ends it."""
+    """Read a file and damaged copies of it. Yields each damage before the copy is read, and stops after a fault."""
     read(path)
     files = [file for file in sorted(path.rglob("*")) if file.is_file()] if path.is_dir() else [path]
     for which, file in enumerate(files):
@@ -67,7 +66,7 @@ def _read_damaged(read: Callable[[Path], Any], path: Path, count: int, seed: int
                 if path.name not in sentence or "\n" in sentence:
                     yield f"{FAULT}refuses it without naming the file in one line: {' '.join(sentence.split())}"
                     return
-            except Exception as error:  # noqa: BLE001 - whatever it is, it is told
+            except Exception as error:  # noqa: BLE001 - every exception is reported
                 place = traceback.extract_tb(error.__traceback__)[-1]
                 message = " ".join(str(error).split())
                 yield f"{FAULT}raises {type(error).__name__} ({message}) in {place.filename}, line {place.lineno}"

@@ -14,18 +14,18 @@ from polariscope.worlds.world import ArrayWorld, World
 
 
 def split_worlds() -> tuple[World, ...]:
-    """Small worlds of the kinds that splits are made for: a factor grid, sequences, and data with a test part."""
+    """Small worlds of the kinds that splits support: a factor grid, sequences, and data with a test part."""
     generator = np.random.default_rng(0)
     divided = ArrayWorld(generator.normal(size=(60, 4)), np.arange(60) % 5, held_out=np.arange(40, 60))
     return MiniSprites(scales=3, orientations=4, positions=4), Walkers(sequences=8), divided
 
 
 def check_split(split: Split, worlds: Iterable[World] | None = None) -> None:
-    """A split gives numbers to train on, at least one, and numbers to hold out, none of them twice and none in both.
+    """A split returns numbers to train on, at least one, and numbers to hold out, no number twice and none in both.
 
-    The same world gives the same parts, whatever was drawn before, and drawing is left as it was. A description builds
-    the same split again. A world that the split is not made for is refused in a :class:`ValueError`; of ``worlds``
-    (:func:`split_worlds` by default) it needs to take at least one.
+    The same world always has the same parts, whatever was drawn before, and numpy's random state stays unchanged. The
+    split can be rebuilt from its description. It refuses a world that it does not support in a :class:`ValueError`, and
+    must support at least one of ``worlds`` (:func:`split_worlds` by default).
 
     >>> from polariscope.worlds.splits import RandomSplit
     >>> check_split(RandomSplit(0.3))
@@ -36,14 +36,14 @@ def check_split(split: Split, worlds: Iterable[World] | None = None) -> None:
 
 
 def _checked(name: str, split: Split, world: World) -> str:
-    """Check the parts of a world; gives the sentence in which the split refuses it, or nothing."""
-    state = np.random.get_state()  # noqa: NPY002 - what a split must not touch
+    """Check the parts of a world; returns the error with which the split refuses it, or nothing."""
+    state = np.random.get_state()  # noqa: NPY002 - a split must not change it
     try:
         parts = split.parts(world)
     except ValueError as error:
-        return str(error) or "without a word"
+        return str(error) or "without a message"
     where = f"of a world with {len(world)} observations"
-    require(isinstance(parts, Parts), f"{name} gives a {type(parts).__name__}: expected Parts(train, held_out)")
+    require(isinstance(parts, Parts), f"{name} returns a {type(parts).__name__}: expected Parts(train, held_out)")
     for side, numbers in (("train", parts.train), ("held_out", parts.held_out)):
         whole = numbers.ndim == 1 and np.issubdtype(numbers.dtype, np.integer)
         require(whole, f"{side} of {name} has {numbers.dtype} of shape {numbers.shape}: expected whole numbers (n,)")
@@ -55,12 +55,12 @@ def _checked(name: str, split: Split, world: World) -> str:
     require(not len(both), f"{name} trains on {len(both)} of the observations that it holds out")
     again = {"the same split": split}
     if is_registered(splits, split):
-        again["the split built again from its description"] = rebuilt(splits, split)
+        again["the split rebuilt from its description"] = rebuilt(splits, split)
     np.random.default_rng().random()
     for what, one in again.items():
         second = one.parts(world)
         same = np.array_equal(second.train, parts.train) and np.array_equal(second.held_out, parts.held_out)
-        require(same, f"{what} as {name} gives other parts {where}")
+        require(same, f"{what} ({name}) returns other parts {where}")
     later = np.random.get_state()  # noqa: NPY002
     untouched = all(np.array_equal(a, b) for a, b in zip(state, later, strict=True))
     require(untouched, f"{name} draws from numpy's global state: use np.random.default_rng(seed)")

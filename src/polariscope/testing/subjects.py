@@ -19,11 +19,11 @@ from polariscope.worlds.world import sample_numbers, to_tensor
 def check_subject(
     model: Any, data: Data, factors: ArrayLike | Tensor | None = None, *, count: int = 64, seed: int = 0
 ) -> None:
-    """A model gives one finite code for each example, the same one whenever it is asked in evaluation mode, whatever
-    else is in the batch; where it decodes, its decoder takes these codes and gives finite observations.
+    """A model encodes each example in one finite code, in evaluation mode always the same one, whatever else is in the
+    batch; if it decodes, its decoder takes these codes and returns finite observations.
 
-    Model and data are whatever :func:`~polariscope.examination.examine.examine` takes, of which ``count`` examples are
-    looked at. A sample may be random, the mean may not.
+    Model and data are whatever :func:`~polariscope.examination.examine.examine` takes; ``count`` examples are checked.
+    A sample may be random, the mean may not.
 
     >>> check_subject(lambda x: 2 * x, np.eye(8))
     """
@@ -43,4 +43,4 @@ def check_subject(
         require(bool((code.get("var", code["mean"] * 0) >= 0).all()), f"a variance of {subject.name} is negative")
         if subject.decodes is not None:
             images = subject.generate(code["mean"].float(), tuple(world.shape))
-            require(bool(images.isfinite().all()), f"decode of {subject.name} gives NaN or infinity")
+            require(bool(images.isfinite().all()), f"decode of {subject.name} returns NaN or infinity")

@@ -1,4 +1,4 @@
-"""Contract checks of views: draws are functions of time, and a mask moves with the pixels it marks."""
+"""Contract checks of views: draws are functions of seed and time, and a mask moves with the pixels it marks."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from polariscope.worlds.world import GridWorld, World, sample_numbers
 TIMES = ((0, 1), (0, 2), (7, 1))
 """Pairs of seed and time."""
 REACH = 3
-"""Pixels by which masks are shifted, to see whether they would fit better elsewhere."""
+"""Pixels by which masks are shifted, to test whether they fit better elsewhere."""
 FITS, BETTER = 0.6, 0.2
-"""A mask is out of place if its correlation with the brightness of pixels is so large elsewhere, and by so much larger
-than in its place. Fog and the like change brightness too much for any place to fit."""
+"""A mask is misplaced if its correlation with the brightness of pixels is above FITS elsewhere, and larger by more than
+BETTER than in its place. Fog and the like change brightness too much for any place to fit."""
 MISPLACED = 0.1
-"""Share of the masks from which more than chance has misplaced them."""
+"""Share of misplaced masks that chance explains."""
 
 
 @dataclass(frozen=True)
@@ -63,17 +63,17 @@ class Marked(GridWorld):
 def check_view(view: View, *, count: int = 32, seed: int = 0) -> None:
     """A view is a world (see :func:`~polariscope.testing.worlds.check_world`), at any time.
 
-    The same seed and time give the same observations and partners, whatever was asked for in between. A view that
-    ``draws`` shows others at other times, one that does not shows the same; size, shape and factors never change. A
-    mask is moved with the pixels that it marks, or refused in a :class:`ValueError`: this is looked at on the view of
-    another world, bright squares on dark ground.
+    The same seed and time yield the same observations and partners, whatever was read in between. A view that ``draws``
+    shows other observations at other times, any other view always the same; size, shape and factors never change. The
+    view moves a mask with the pixels that it marks, or refuses masks in a :class:`ValueError`: the check applies the
+    view to another world, bright squares on dark ground.
 
     >>> from polariscope.worlds.views.augmented import Augmented
     >>> from polariscope.worlds.renderers.mini_sprites import MiniSprites
     >>> check_view(Augmented(MiniSprites(), flip="both", shift=2))
     """
     name = type(view).__name__
-    require(isinstance(view, View), f"{name} is no view: derive it from View, with the world it looks at in 'of'")
+    require(isinstance(view, View), f"{name} is not a view: derive it from View, with the world it shows in 'of'")
     check_world(view, count=count, seed=seed)
     numbers = sample_numbers(view, count, seed)
     factors = view.factors_of(numbers)
@@ -89,25 +89,25 @@ def check_view(view: View, *, count: int = 32, seed: int = 0) -> None:
     if draws(view):
         first, *others = ([observed[m], *(partners[m] or ())] for m in TIMES)
         changing = any(_differ(first, other) for other in others)
-        require(changing, f"{name} says that it draws, and shows the same at every time")
+        require(changing, f"{name} declares that it draws, but shows the same at every time")
     else:
         still = all(np.array_equal(values, view.observe(numbers)) for values in observed.values())
-        require(still, f"{name} says that it does not draw, and shows other observations at another time")
+        require(still, f"{name} declares that it does not draw, but shows other observations at another time")
     _check_masks(name, view, numbers)
 
 
 def _check_again(
     where: str, one: World, numbers: NDArray[Any], observed: NDArray[Any], partners: tuple[NDArray[Any], ...] | None
 ) -> None:
-    """The same time gives the same, also for a part of the observations in another order."""
+    """The same time yields the same observations, also for some of them in another order."""
     for order in (slice(None), slice(None, None, -1), slice(1, None, 3)):
         again = one.observe(numbers[order])
-        require(np.array_equal(again, observed[order]), f"{where} shows other observations when it is asked again")
+        require(np.array_equal(again, observed[order]), f"{where} shows other observations when read again")
         others = others_of(one, numbers[order])
         same = (others is None) == (partners is None) and not _differ(
             others or (), [partner[order] for partner in partners or ()]
         )
-        require(same, f"{where} gives other partners when it is asked again")
+        require(same, f"{where} returns other partners when read again")
 
 
 def _differ(some: Any, others: Any) -> bool:
@@ -121,28 +121,28 @@ def _check_masks(name: str, view: View, numbers: NDArray[Any]) -> None:
         moments = [marked, *(drawn(marked, *moment) for moment in TIMES)]
         observed = [one.observe(numbers) for one in moments]
     except ValueError:
-        return  # it is not made for such images
+        return  # the view does not support such images
     if observed[0].ndim != 4:
         return
     for one, images in zip(moments, observed, strict=True):
         try:
             masks = target_values(one, numbers)
         except ValueError:
-            return  # it refuses masks
+            return  # the view refuses masks
         if masks.ndim != 3:
-            return  # it asks for something else
+            return  # the view has another target
         expected = (len(numbers), *images.shape[2:])
         require(masks.shape == expected, f"masks of {name} have shape {masks.shape}: its images need {expected}")
         share = float(_misplaced(images.mean(axis=1), masks).mean())
         require(
             share <= MISPLACED,
-            f"{name} moves pixels and leaves their masks behind: {share:.0%} of the masks fit better after a shift or "
-            "a turn; define shown_target(target, index)",
+            f"{name} moves pixels but not their masks: {share:.0%} of the masks fit better after a shift or a "
+            "rotation; define shown_target(target, index)",
         )
 
 
 def _misplaced(brightness: NDArray[Any], masks: NDArray[Any]) -> NDArray[np.bool_]:
-    """Whether each mask fits its image better after it was turned, mirrored or shifted."""
+    """Whether each mask fits its image better after it was rotated, mirrored or shifted."""
     marks = np.where(masks == UNLABELLED, 0, masks).astype(np.float64)
     shifts = range(-REACH, REACH + 1)
     moved = [np.roll(marks, (down, right), axis=(1, 2)) for down in shifts for right in shifts]

@@ -1,1 +1,1 @@
-"""Closed forms, in NumPy and SciPy only: what training should find, so that what it finds can be judged."""
+"""Closed-form solutions, in NumPy and SciPy only, against which trained models are checked."""

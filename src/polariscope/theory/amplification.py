@@ -1,8 +1,9 @@
-"""How far a finite data set lets the weights of a network align with what the label depends on.
+"""How far the weights of a network align with the informative directions, given a finite data set.
 
-In the population the ratio Λ of informative to uninformative weights diverges at an attractor; with p points the
-average of y x_⊥ over the active ones is noise of order 1/√p, not zero, and stops it at Λ* ~ √p. Both the typical value
-and that of a given data set are closed forms (Spec 004, section 6.4; Paccolat, Petrini, Geiger, Tyloo and Wyart 2021).
+In the population the ratio Λ of informative to uninformative weights diverges at an attractor. With p points the
+average of y x_⊥ over the active points is noise of order 1/√p, not zero, and stops Λ at Λ* ~ √p. The median of Λ* over
+data sets, and Λ* of a given data set, have closed forms (Spec 004, section 6.4; Paccolat, Petrini, Geiger, Tyloo and
+Wyart 2021).
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ def median_amplification(point: FixedPoint, count: int, informative: int = 1) ->
 
 
 def saturation_time(point: FixedPoint, count: int) -> float:
-    """Time, in τ, for the noise of ``count`` points to stop the amplification; the onset t* has to be later.
+    """Time, in τ, until the noise of ``count`` points stops the amplification; the onset t* must be later.
 
     >>> round(saturation_time(attractors(Layers(), 5)[0], count=1000), 1)
     4.3
@@ -64,8 +65,8 @@ def perpendicular_drift(x: ArrayLike, y: ArrayLike, point: FixedPoint) -> FloatA
 class Sampled:
     """The label along e₁ with the half-line averages of a data set in place of the population's.
 
-    ``attractors(Sampled(x[:, 0], y), d)`` are where the neurons go on these very points. The outer ones move far: that
-    of the default stripe shifts by several tenths when the two labels differ in number by a few percent.
+    ``attractors(Sampled(x[:, 0], y), d)`` are the attractors of the neurons on this data set. The outer attractors move
+    far: that of the default stripe shifts by several tenths when the two labels differ in number by a few percent.
     """
 
     x1: FloatArray
@@ -87,20 +88,20 @@ class Sampled:
 
     @cached_property
     def _below(self) -> tuple[FloatArray, FloatArray]:
-        """Sorted places, and the sums of y and x₁ y over the points below each of them."""
+        """Sorted x₁, and the sums of y and x₁ y over the points below each x₁."""
         order = np.argsort(self.x1)
         place, y = self.x1[order], self.y[order]
         return place, np.cumsum(np.insert([y, place * y], 0, 0, axis=1), axis=1) / len(y)
 
 
 def dataset_amplification(x: ArrayLike, y: ArrayLike, layers: Layers | None = None, time: float | None = None) -> float:
-    """Λ* that gradient flow from a vanishing output scale reaches on this very data set, without a free parameter.
+    """Λ* that gradient flow from a vanishing output scale reaches on this data set, without a free parameter.
 
     √(d−1) (|C₁| − s φ(z*))/‖S_⊥‖ at the fastest attractor of the layers (default: the balanced stripe), which are
-    orthogonal to e₁; holds for an output scale far below 1/p. From 500 points on the median data set is met within
-    15 %, but the worst of 24 was off by a factor of 2 to 4: where the drawn labels are unbalanced another attractor
-    competes. Give the onset ``time`` t* in τ to take the data set's own attractors, each with the share exp(2 t*/τ*)
-    of the squared weights that it has grown to: the worst of the same 24 was then off by 1.7.
+    orthogonal to e₁; holds for an output scale far below 1/p. From 500 points on the formula is within 15 % for the
+    median data set, but was off by a factor of 2 to 4 for the worst of 24: where the drawn labels are unbalanced,
+    another attractor competes. Pass the onset ``time`` t* in τ to use the data set's own attractors, each weighted by
+    the growth exp(2 t*/τ*) of its squared weights: the formula was then off by 1.7 for the worst of the same 24.
     """
     x, y = np.asarray(x, dtype=np.float64), np.asarray(y, dtype=np.float64)
     if x.ndim != 2 or x.shape[1] < 2:
@@ -108,7 +109,7 @@ def dataset_amplification(x: ArrayLike, y: ArrayLike, layers: Layers | None = No
     dimension, layers = x.shape[1], layers or Layers()
     points = attractors(layers, dimension)[:1] if time is None else attractors(Sampled(x[:, 0], y, layers), dimension)
     if not points:
-        raise ValueError("these layers have no attractor at which neurons align, so there is no amplification to tell")
+        raise ValueError("these layers have no attractor at which neurons align, so there is no amplification")
     across = [
         np.linalg.norm(perpendicular_drift(x, y, point)) / (point.saturation * math.sqrt(point.active))
         for point in points

@@ -1,18 +1,17 @@
 """Certificates: distances below which no change of an image can change the decision of a generative classifier.
 
-A classifier by synthesis has a generator for each class and decides for the class of the smallest loss
+A classifier by synthesis has a generator for each class and predicts the class of the smallest loss
 γ_c min_z {‖G_c(z) − x‖² + var ‖z‖²} + o_c. For linear generators (probabilistic PCA), prototypes (no latent variables)
 and nearest neighbours the minimum is known in closed form, and so are lower bounds on the adversarial distance:
 
-- *separate*: what a change can add to the loss of the true class and take from that of another, each at its worst (the
-  published bound, Schott et al. 2019, section 4, with the errors of its equations 8, 13 and 14 mended);
-- *shared*: both at once. For fixed codes the difference of two losses is affine in the change, or quadratic with a
-  curvature γ_y − γ_c, and its worst change is known;
-- *exact*: with the true class free to find a new code as well. By the S-lemma the L2 distance to a quadric has no
-  duality gap.
+- *separate*: the worst change for the loss of the true class and the worst change for the loss of another class may
+  differ (the published bound, Schott et al. 2019, section 4, with the errors of its equations 8, 13 and 14 corrected);
+- *shared*: one change for both losses. For fixed codes the difference of two losses is affine in the change, or
+  quadratic with a curvature γ_y − γ_c, and its worst change is known;
+- *exact*: the true class may find a new code as well. By the S-lemma the L2 distance to a quadric has no duality gap.
 
-Every bound is the value of a dual problem, which holds whether or not its optimum has been found: an optimisation that
-stops early makes a bound smaller, never wrong. (Spec 001b, section B5 and oracles O-B1 to O-B3.)
+Every bound is the value of a dual problem and holds whether or not the optimum was reached: an optimisation that stops
+early makes a bound smaller, never wrong. (Spec 001b, section B5 and oracles O-B1 to O-B3.)
 """
 
 from __future__ import annotations
@@ -27,9 +26,9 @@ from polariscope.theory.halfspaces import FloatArray, Norm, nearest_in_halfspace
 from polariscope.theory.quadrics import ROUNDS, Quadratics, dual_distance, fewest_pixels, quadric_distance
 
 LEVELS = 24
-"""Bisections of the separate L∞ bound, each of which looks for the nearest point of a box."""
+"""Bisections of the separate L∞ bound; each searches for the nearest point of a box."""
 PROJECTIONS = 12
-"""Steps towards that point; it is followed from one bisection to the next."""
+"""Steps towards that point; each bisection starts from the point of the previous one."""
 
 
 def separate_l2(
@@ -56,7 +55,7 @@ def separate_l2(
     bend, slope = gy - gc, gy * r + gc * d
     with np.errstate(invalid="ignore", divide="ignore"):
         crossing = -constant / (slope + np.sqrt(slope**2 - bend * constant))
-        beyond = np.sqrt(np.maximum(-o / gy - k, 0.0)) - r  # where the other class has no loss left but its constant
+        beyond = np.sqrt(np.maximum(-o / gy - k, 0.0)) - r  # where the loss of the other class is only its constant
     crossing = np.where(np.isnan(crossing) | (crossing > d), np.maximum(d, beyond), crossing)
     return np.where(constant >= 0, 0.0, crossing)
 
@@ -67,7 +66,7 @@ class LinearGenerators:
 
     >>> prototypes = LinearGenerators(np.zeros((2, 3, 0)), np.array([[0.0, 0, 0], [4, 0, 0]]))
     >>> x = np.array([[0.5, 1, 0]])
-    >>> [float(found.round(5)[0]) for found in (prototypes.separate(x, [0], "l2"), prototypes.shared(x, [0], "l2"))]
+    >>> [float(bound.round(5)[0]) for bound in (prototypes.separate(x, [0], "l2"), prototypes.shared(x, [0], "l2"))]
     [1.26101, 1.5]
     """
 
@@ -80,7 +79,7 @@ class LinearGenerators:
     scales: FloatArray = None  # type: ignore[assignment]  # ones, see __post_init__
     """γ, one for each class."""
     offsets: FloatArray = None  # type: ignore[assignment]  # zeros
-    """What is added to the loss of a class, such as −2 var log p(c)."""
+    """Constants added to the loss of each class, such as −2 var log p(c)."""
 
     def __post_init__(self) -> None:
         weights, biases = (np.asarray(a, np.float64) for a in (self.weights, self.biases))
@@ -122,7 +121,7 @@ class LinearGenerators:
         return left * there[:, None], np.where(there, singular**2 / (singular**2 + self.var), 0.0)
 
     def losses(self, x: ArrayLike) -> FloatArray:
-        """The loss of each class for each image, ``(n, K)``; the smallest is the decision."""
+        """The loss of each class for each image, ``(n, K)``; the class of the smallest loss is predicted."""
         away, along = self._placed(x)
         least = (away**2).sum(-1) - (self.shrinkage[:, None] * along**2).sum(-1)
         return (self.scales[:, None] * least + self.offsets[:, None]).T
@@ -156,7 +155,7 @@ class LinearGenerators:
     def shared(
         self, x: ArrayLike, y: ArrayLike, norm: Norm, box: bool = False, channels: int = 1, rounds: int = ROUNDS
     ) -> FloatArray:
-        """The bound with one change for both classes; in L0 with the bounds of pixels in [0, 1], which it needs."""
+        """The bound with one change for both classes; in L0 pixels are always bounded to [0, 1]."""
         flat, labels = self._examples(x, y)
         own, _ = self._own(flat, labels)
         quadratics = self._fixed_code(flat, labels, own)
@@ -177,12 +176,12 @@ class LinearGenerators:
                 if norm == "l2":
                     distances = np.maximum(distances, length)
         best = _nearest_other(distances.T, labels, self._right(flat, labels))
-        if norm in ("l2", "linf"):  # the separate bound is below the shared one, but perhaps not below what was found
+        if norm in ("l2", "linf"):  # the separate bound is below the shared optimum, which may not be reached
             best = np.maximum(best, self.separate(flat, labels, norm, box))
         return best
 
     def exact_l2(self, x: ArrayLike, y: ArrayLike) -> FloatArray:
-        """The L2 distance to the nearest point of another class, not confined to any box."""
+        """The L2 distance to the nearest point of another class, without bounds on pixels."""
         flat, labels = self._examples(x, y)
         losses = self.losses(flat)
         gamma = self.scales
@@ -210,7 +209,7 @@ class LinearGenerators:
         return frame @ turn, value + (gamma[own] - gamma)[:, None]
 
     def _fixed_code(self, flat: FloatArray, labels: NDArray[np.int64], own: FloatArray) -> Quadratics:
-        """Loss of the true class with its code as it is, minus the least loss of each class."""
+        """Loss of the true class with its code fixed, minus the least loss of each class."""
         gamma, losses = self.scales, self.losses(flat)
         away, along = self._placed(flat)
         rest = away - (self.shrinkage[:, None] * along) @ self.basis.transpose(0, 2, 1)
@@ -229,8 +228,8 @@ class LinearGenerators:
         offset: FloatArray,
         box: bool,
     ) -> FloatArray:
-        """Bisection on ε. The distance of the box around an image from the images of a class is bounded from below by
-        every plane between the two, so that no minimum needs to be found exactly."""
+        """Bisection on ε. Every plane between the box around an image and the images of a class bounds their distance
+        from below, so no minimum needs to be exact."""
         apart = (own - flat)[None]
         low, high = (
             np.zeros(self.losses(flat).shape),
@@ -252,7 +251,7 @@ class LinearGenerators:
         self, flat: FloatArray, down: FloatArray, up: FloatArray, change: FloatArray
     ) -> tuple[FloatArray, FloatArray]:
         """A lower bound on the distance between a box of changes of an image and the images of each class, ``(K, n)``,
-        and the change at which it was taken."""
+        and the change at which it was computed."""
         away = (flat - self.biases[:, None]).astype(np.float64)
 
         def residual(at: FloatArray) -> FloatArray:
@@ -272,7 +271,7 @@ class LinearGenerators:
             return np.nan_to_num(np.maximum(reach / length, 0.0), posinf=0.0), change
 
     def _reach(self, flat: FloatArray) -> float:
-        """An L∞ distance at which every prototype and every synthesis has been met."""
+        """An L∞ distance that reaches every prototype and every synthesis."""
         return float(np.abs(flat[:, None] - self.biases).max() + 1.0)
 
     def _own(self, flat: FloatArray, labels: NDArray[np.int64]) -> tuple[FloatArray, FloatArray]:
@@ -305,7 +304,7 @@ class LinearGenerators:
 
 
 def _nearest_other(distances: FloatArray, labels: NDArray[np.int64], right: NDArray[np.bool_]) -> FloatArray:
-    """The smallest bound over the other classes; 0 for what is classified wrongly already."""
+    """The smallest bound over the other classes; 0 for images that are already misclassified."""
     others = np.where(np.arange(distances.shape[1]) == labels[:, None], np.inf, distances)
     return np.where(right, np.maximum(others.min(1), 0.0), 0.0)
 
@@ -313,9 +312,10 @@ def _nearest_other(distances: FloatArray, labels: NDArray[np.int64], right: NDAr
 def neighbour_distances(
     own: ArrayLike, others: ArrayLike, norm: Norm = "l2", room: ArrayLike | None = None
 ) -> FloatArray:
-    """The certificate of a nearest-neighbour classifier by distances alone: (d_other − d_own) / 2 in L2.
+    """The certificate of a nearest-neighbour classifier from distances alone: (d_other − d_own) / 2 in L2.
 
-    In other norms it is the smallest change that is as long in L2 within the ``room`` that pixels have.
+    In other norms it is the size of the smallest change of that L2 length in which no pixel changes by more than its
+    ``room``.
 
     >>> neighbour_distances([1.0], [3.0]).tolist()
     [1.0]
@@ -324,5 +324,5 @@ def neighbour_distances(
     if norm == "l2":
         return length
     if room is None:
-        raise ValueError(f"an L2 distance is worth something in {norm} only within the room that pixels have: give it")
+        raise ValueError(f"an L2 distance bounds {norm} only if the changes of pixels are bounded: pass room")
     return norm_from_l2(length, room, norm)

@@ -1,8 +1,8 @@
-"""How large Gaussian noise is once it is clipped to pixel values: the norm that a standard deviation stands for.
+"""The norm of Gaussian noise that is clipped to pixel values, as a function of its standard deviation.
 
 Noise on pixels in [0, 1] is cut off at the bounds, so that its expected norm depends on the image and does not grow
-without end. Norms are root mean squares, √E‖clip(x + σn) − x‖², which for many pixels is what every draw has
-(Spec 001b, oracle O-A2; Rusak et al. 2020, section 3.2).
+without end. Norms are root mean squares, √E‖clip(x + σn) − x‖²; with many pixels every draw has this norm (Spec 001b,
+oracle O-A2; Rusak et al. 2020, section 3.2).
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ def clipped_moment(pixels: ArrayLike, sd: float) -> FloatArray:
 def even_clipped_moment(sd: float) -> float:
     """The mean of :func:`clipped_moment` over pixels whose values are spread evenly over [0, 1].
 
-    A pixel then has an even share of room s to the bound that the noise drives it to, and E min(u, s)² is u² − 2u³/3 up
-    to u = 1, and a third beyond.
+    The distance s of a pixel to the bound that the noise drives it to is then uniform, and E min(u, s)² is u² − 2u³/3
+    up to u = 1, and a third beyond.
 
     >>> round(even_clipped_moment(0.5), 6)
     0.120811
@@ -56,7 +56,7 @@ def clipped_norm(pixels: ArrayLike, sd: float) -> float:
 
 
 def even_clipped_norm(count: int, sd: float) -> float:
-    """Norm of clipped noise on so many pixels whose values are spread evenly over [0, 1].
+    """Norm of clipped noise on ``count`` pixels whose values are spread evenly over [0, 1].
 
     >>> round(even_clipped_norm(3 * 224 * 224, 0.5), 2)
     134.85
@@ -75,7 +75,7 @@ def sd_of_norm(norm: float, pixels: ArrayLike) -> float:
 
 
 def even_sd_of_norm(norm: float, count: int) -> float:
-    """The standard deviation whose clipped noise has this norm on so many evenly spread pixels.
+    """The standard deviation whose clipped noise has this norm on ``count`` evenly spread pixels.
 
     >>> round(even_sd_of_norm(39, 3 * 224 * 224), 3)
     0.107
@@ -86,9 +86,7 @@ def even_sd_of_norm(norm: float, count: int) -> float:
 def _inverse(norm: float, norm_of: Callable[[float], float], limit: float) -> float:
     """Norms rise with the standard deviation, to the limit at which every pixel is at one of its bounds."""
     if not 0 < norm < limit:
-        raise ValueError(
-            f"clipped Gaussian noise has norms between 0 and {limit:.6g} on this image, and {norm:g} was asked for"
-        )
+        raise ValueError(f"clipped Gaussian noise has norms between 0 and {limit:.6g} on this image; got {norm:g}")
     high = 1.0
     while norm_of(high) < norm:
         high *= 2

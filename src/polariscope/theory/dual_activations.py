@@ -146,5 +146,5 @@ def _checked(cov: ArrayLike, var1: ArrayLike, var2: ArrayLike) -> tuple[FloatArr
     if not (np.all(var1 >= 0) and np.all(var2 >= 0)):
         raise ValueError("variances need to be non-negative numbers; one is negative or NaN")
     if not np.all(cov**2 <= var1 * var2 * (1 + 1e-9) + 1e-300):
-        raise ValueError("a covariance exceeds the product of its standard deviations (or is NaN): no such Gaussian")
+        raise ValueError("a covariance exceeds the product of its standard deviations (or is NaN): no Gaussian has it")
     return cov, var1, var2

@@ -1,4 +1,4 @@
-"""Gaussians and divergences: the few closed forms every variational objective is made of.
+"""Gaussians and divergences: the closed forms that variational objectives consist of.
 
 Covers Spec 002, section 3 (Bonheme 2023, chapters 2 and 3): KL of Gaussians, f-divergences of discrete distributions,
 the two Gaussian fits of a mixture (forward and reverse KL), and the two gradient estimators of an expectation.
@@ -77,7 +77,7 @@ def kl_standard(mean: ArrayLike, cov: ArrayLike) -> float:
 def kl_per_variable(
     mean: ArrayLike, var: ArrayLike, prior_mean: ArrayLike = 0.0, prior_var: ArrayLike = 1.0
 ) -> FloatArray:
-    """The terms of the diagonal KL, one a variable: ½ [((μ−μ†)²+σ)/σ† − log(σ/σ†) − 1], in nats.
+    """The terms of the diagonal KL, one per variable: ½ [((μ−μ†)²+σ)/σ† − log(σ/σ†) − 1], in nats.
 
     All arguments broadcast, so a conditional prior is simply one prior per row.
 
@@ -103,13 +103,13 @@ def kl_diagonal(mean: ArrayLike, var: ArrayLike, prior_mean: ArrayLike = 0.0, pr
 
 
 def score_gradient(f: Elementwise, mean: float, var: float, noise: ArrayLike) -> FloatArray:
-    """One estimate a noise draw by the score function, f(z) ∂ log q(z) / ∂mean. Needs no derivative of f."""
+    """One estimate per noise draw by the score function, f(z) ∂ log q(z) / ∂mean. Needs no derivative of f."""
     noise = np.asarray(noise, dtype=np.float64)
     return f(mean + np.sqrt(var) * noise) * noise / np.sqrt(var)
 
 
 def reparametrised_gradient(derivative: Elementwise, mean: float, var: float, noise: ArrayLike) -> FloatArray:
-    """One estimate a noise draw by the pathwise derivative f'(mean + √var ε)."""
+    """One estimate per noise draw by the pathwise derivative f'(mean + √var ε)."""
     return derivative(mean + np.sqrt(var) * np.asarray(noise, dtype=np.float64))
 
 
@@ -145,7 +145,7 @@ def _hermite(nodes: int) -> tuple[FloatArray, FloatArray]:
     return points, weights / np.sqrt(2 * np.pi)
 
 
-# --- one Gaussian for a mixture: forward KL covers, reverse KL chooses ---------------------------------------------
+# --- one Gaussian for a mixture: forward KL covers all modes, reverse KL chooses one -------------------------------
 
 
 @dataclass(frozen=True)
@@ -175,7 +175,7 @@ class GaussianFit:
 
 
 def forward_kl_fit(target: Mixture) -> GaussianFit:
-    """The Gaussian q of least KL(target ‖ q): it matches the two first moments, so it covers every mode.
+    """The Gaussian q of least KL(target ‖ q): it matches the first two moments, so it covers every mode.
 
     >>> forward_kl_fit(Mixture((0.5, 0.5), (-3.0, 3.0), (1.0, 1.0)))
     GaussianFit(mean=0.0, var=10.0)
@@ -206,7 +206,7 @@ def reverse_kl_fit(target: Mixture, start: float) -> GaussianFit:
 class FDivergence:
     """D_f(P‖Q) = Σ q f(p/q) for a convex f with f(1) = 0.
 
-    The two limits say what mass costs where the other distribution has none: ``at_zero`` = f(0+), ``slope`` =
+    The two limits are the cost of mass where the other distribution has none: ``at_zero`` = f(0+), ``slope`` =
     lim f(t)/t for t → ∞. Duality g(t) = t f(1/t) exchanges them.
     """
 

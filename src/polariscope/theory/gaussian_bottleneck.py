@@ -1,8 +1,8 @@
 """The information bottleneck of jointly Gaussian variables, in closed form.
 
 The bottleneck minimises I(X;Z) − λ I(Z;Y) over codes Z of X. For Gaussians the best code is linear, Z = A X + ξ with
-ξ ~ N(0, I), and A is known: directions of X wake one after another as the compression parameter λ grows (Chechik,
-Globerson, Tishby and Weiss, Information bottleneck for Gaussian variables, 2005; Spec 000, section 4.3). All
+ξ ~ N(0, I), and A is known: directions of X become active one after another as the compression parameter λ grows
+(Chechik, Globerson, Tishby and Weiss, Information bottleneck for Gaussian variables, 2005; Spec 000, section 4.3). All
 information is in nats.
 """
 
@@ -16,10 +16,10 @@ from scipy.linalg import eigh, solve_triangular
 
 FloatArray = NDArray[np.float64]
 SYMMETRY = 1e-8
-"""How far rounding may take a covariance from its transpose, as a share of its largest entry."""
+"""Largest difference of a covariance from its transpose that counts as rounding, as a share of its largest entry."""
 
 ROUNDING = 1e-12
-"""How far λ has to exceed a critical value: eigenvalues are rounded, and the code there is 0 anyway."""
+"""The share by which λ must exceed a critical value: eigenvalues are rounded, and the code at the value is 0 anyway."""
 
 
 def log_det(matrix: ArrayLike) -> float:
@@ -51,9 +51,9 @@ def channel_information(projection: ArrayLike, cov: ArrayLike, noise: ArrayLike 
 
 
 def mutual_information(cov: ArrayLike, first: int) -> float:
-    """I(U;V) of jointly Gaussian variables, of which U are the ``first`` ones: ½ log(det Σ_U det Σ_V / det Σ).
+    """I(U;V) of jointly Gaussian variables, where U are the first ``first`` ones: ½ log(det Σ_U det Σ_V / det Σ).
 
-    Two numbers of correlation ρ have −½ log(1 − ρ²).
+    For two numbers of correlation ρ it is −½ log(1 − ρ²).
 
     >>> round(mutual_information([[1, 0.5], [0.5, 1]], 1), 6)
     0.143841
@@ -68,8 +68,8 @@ def correlation_information(first: ArrayLike, second: ArrayLike) -> float:
     """MI_G = log(det C₁ det C₂ / det C₁₂) of samples ``(n, k)`` and ``(n, l)``, from their correlation matrices.
 
     This is the penalty of the adversarial bottleneck (Wieser, Parbhoo, Wieczorek and Roth, Inverse learning of
-    symmetries, 2020; Spec 000, section 6.5). It is twice the Gaussian mutual information, so that two numbers of
-    correlation ρ have −log(1 − ρ²). Zero means uncorrelated; it is never negative.
+    symmetries, 2020; Spec 000, section 6.5). It is twice the Gaussian mutual information: −log(1 − ρ²) for two numbers
+    of correlation ρ. Zero means uncorrelated; it is never negative.
 
     >>> x = np.array([[1.0], [-1.0], [1.0], [-1.0]])
     >>> round(correlation_information(x, [[1.0], [-1.0], [-1.0], [1.0]]), 12)
@@ -77,7 +77,7 @@ def correlation_information(first: ArrayLike, second: ArrayLike) -> float:
     """
     a, b = (np.atleast_2d(np.asarray(part, dtype=np.float64)) for part in (first, second))
     if len(a) != len(b):
-        raise ValueError(f"both groups of variables need as many samples; got {len(a)} and {len(b)}")
+        raise ValueError(f"both groups of variables need the same number of samples; got {len(a)} and {len(b)}")
     joint = np.column_stack([a, b])
     spread = joint.std(axis=0)
     if not np.all(spread > 0):
@@ -86,10 +86,10 @@ def correlation_information(first: ArrayLike, second: ArrayLike) -> float:
 
 
 def prediction_bound(target_entropy: float, prediction_nll: float) -> float:
-    """The lower bound h(Y) + E log p(y|z) of I(Z;Y), which every decoder p gives (Barber and Agakov 2003).
+    """The lower bound h(Y) + E log p(y|z) on I(Z;Y), valid for every decoder p (Barber and Agakov 2003).
 
     ``prediction_nll`` is the mean negative log-likelihood of the target. The gap is the divergence of the decoder from
-    the true p(y|z), so that the best decoder has none.
+    the true p(y|z), and 0 for the best decoder.
 
     >>> round(prediction_bound(1.418939, 1.216206), 6)
     0.202733
@@ -120,8 +120,8 @@ class GaussianBottleneck:
 
     @property
     def critical(self) -> FloatArray:
-        """λ_i^c = 1 / (1 − λ_i): the compression value above which a direction is used; infinite where Y says nothing
-        about it."""
+        """λ_i^c = 1 / (1 − λ_i): the compression value above which a direction is used; infinite where Y explains none
+        of its variance."""
         explained = 1 - self.eigenvalues
         return np.where(explained > 0, 1 / np.where(explained > 0, explained, 1), np.inf)
 
@@ -148,14 +148,14 @@ class GaussianBottleneck:
 
     @property
     def limit(self) -> float:
-        """I(X;Y), which I(Z;Y) comes to as λ grows."""
+        """I(X;Y), the limit of I(Z;Y) as λ grows."""
         return -0.5 * float(np.log(self.eigenvalues).sum())
 
 
 def solve(cov_x: ArrayLike, cov_xy: ArrayLike, cov_y: ArrayLike) -> GaussianBottleneck:
     """The bottleneck of X about Y from their covariances Σ_X ``(n, n)``, Σ_XY ``(n, m)`` and Σ_Y ``(m, m)``.
 
-    Y may not determine a direction of X: its information would be infinite.
+    Y must not determine a direction of X: their mutual information would be infinite.
     """
     sigma_x, sigma_y = _covariance(cov_x, "cov_x"), _covariance(cov_y, "cov_y")
     cross = np.atleast_2d(np.asarray(cov_xy, dtype=np.float64))

@@ -1,8 +1,9 @@
-"""How far an image is from a half-space, in any norm, if its pixels must stay inside a box.
+"""The distance of an image to a half-space, in any norm, with pixels that stay inside a box.
 
 The score of an affine classifier changes by w·δ. The smallest change that raises it by a margin m is a water-filling
-problem: pixels grow together, each until it meets its bound. For fixed codes, the losses of two generative classifiers
-differ by an affine function of the image, so that the same function bounds them. (Spec 001b, O-A6 and B5.3.)
+problem: all pixels change together, each until it reaches its bound. For fixed codes, the losses of two generative
+classifiers differ by an affine function of the image, so the same distance bounds their changes. (Spec 001b, O-A6 and
+B5.3.)
 """
 
 from __future__ import annotations
@@ -37,9 +38,9 @@ def nearest_in_halfspace(
 ) -> Nearest:
     """The smallest δ with slope·δ >= margin and low <= δ <= high; slopes are ``(..., N)``, margins ``(...)``.
 
-    Without bounds the distance is margin / ‖slope‖ in the dual norm. With bounds (low <= 0 <= high) pixels fill up one
-    after another. L0 counts pixels; the ``channels`` of a pixel lie N / channels apart and count once. It needs bounds:
-    without any, one pixel reaches every half-space.
+    Without bounds the distance is margin / ‖slope‖ in the dual norm. With bounds (low <= 0 <= high) pixels reach their
+    bounds one after another. L0 counts pixels; the ``channels`` of a pixel lie N / channels apart and count once. L0
+    needs bounds: without any, one pixel reaches every half-space.
 
     >>> nearest_in_halfspace([3.0, -4.0], 5.0, "l2").distance.tolist()
     1.0
@@ -118,7 +119,7 @@ def _greedy(size: FloatArray, sign: FloatArray, room: FloatArray, margin: FloatA
 
 
 def _fewest(size: FloatArray, sign: FloatArray, room: FloatArray, margin: FloatArray, channels: int) -> Nearest:
-    """L0: pixels by what they can contribute, the largest first."""
+    """L0: the pixels with the largest possible contribution first."""
     gain = by_pixel(size * room, channels)
     order = np.argsort(-gain, axis=-1)
     total = np.cumsum(np.take_along_axis(gain, order, -1), -1)
@@ -138,12 +139,12 @@ def by_pixel(values: FloatArray, channels: int) -> FloatArray:
 
 
 def _met(total: FloatArray, margin: FloatArray) -> NDArray[np.bool_]:
-    """Whether a sum reaches a margin; one that does so but for its rounding counts."""
+    """Whether a sum reaches a margin, up to rounding."""
     return np.asarray(total >= margin * (1 - 1e-12))
 
 
 def norm_from_l2(distance: ArrayLike, room: ArrayLike, norm: Norm, channels: int = 1) -> FloatArray:
-    """What an L2 distance is worth in another norm: the smallest change with |δ_i| <= room_i that is as long as that.
+    """The smallest norm of a change with |δ_i| <= room_i whose L2 length is ``distance``.
 
     ``room`` is the larger of the two distances of each pixel to its bounds, ``(..., N)``. A change of an image that is
     shorter than this in the other norm is shorter than ``distance`` in L2.
@@ -157,7 +158,7 @@ def norm_from_l2(distance: ArrayLike, room: ArrayLike, norm: Norm, channels: int
     distance = np.broadcast_to(distance, np.broadcast_shapes(distance.shape, room.shape[:-1]))
     room = np.broadcast_to(room, (*distance.shape, room.shape[-1]))
     goal = distance**2
-    if norm == "l1":  # of all changes that long, those along one axis are the shortest in L1
+    if norm == "l1":  # of all changes of this L2 length, those along one axis are the shortest in L1
         return np.where(goal <= (room**2).sum(-1), distance, np.inf)
     if norm == "l0":
         total = np.cumsum(-np.sort(-by_pixel(room**2, channels), axis=-1), -1)

@@ -1,8 +1,8 @@
-"""Why sparse transitions reveal the latents: what a model pays for rotating them, and what the proof says of its map.
+"""Why sparse transitions identify the latents: the likelihood that a rotation costs, and the steps of the proof.
 
-Below α = 2 a model that rotates latents whose transitions have the density of :mod:`polariscope.theory.transitions`
-pays for it in likelihood, at α = 2 it pays nothing. Klindt, Schott, Sharma and others, Towards nonlinear
-disentanglement in natural data with temporal sparse coding (2021); Spec 001a, section 2.2.
+A model that rotates latents whose transitions have the density of :mod:`polariscope.theory.transitions` loses
+likelihood below α = 2, and none at α = 2. Klindt, Schott, Sharma and others, Towards nonlinear disentanglement in
+natural data with temporal sparse coding (2021); Spec 001a, section 2.2.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from polariscope.theory.transitions import FloatArray, Map, finite, positive
 
 
 def rotation_excess_nll(theta: ArrayLike, alpha: ArrayLike = 1.0) -> FloatArray:
-    """What a model pays per transition, in nats, for two latents rotated by θ (radians): λE‖R(θ)u‖_α^α − λE‖u‖_α^α.
+    """The cost per transition, in nats, of two latents rotated by θ (radians): λE‖R(θ)u‖_α^α − λE‖u‖_α^α.
 
     It is a KL divergence, so 0 or above, the same for every rate, and 0 at multiples of a right angle. At α = 1 it is
     2(1 + sc)/(s + c) − 2 with s = |sin θ|, c = |cos θ|, at most 0.1213 (45°); at α = 2 it is 0 for every angle, and so
-    Gaussian transitions identify nothing. Any other shape is one integral over the direction of u, good to about 1e-12
-    for shapes from 0.2. Klindt et al. 2021, section 3.2 and appendix F.3; Spec 001a, section 2.2.
+    Gaussian transitions identify nothing. For any other shape it is one integral over the direction of u, accurate to
+    about 1e-12 for shapes from 0.2. Klindt et al. 2021, section 3.2 and appendix F.3; Spec 001a, section 2.2.
 
     >>> rotation_excess_nll(np.radians([0, 15, 45])).round(6).tolist()
     [0.0, 0.041241, 0.12132]
@@ -34,7 +34,7 @@ def rotation_excess_nll(theta: ArrayLike, alpha: ArrayLike = 1.0) -> FloatArray:
     past = np.mod(theta, np.pi / 2)
     angle = np.minimum(past, np.pi / 2 - past)
     sine, cosine = np.sin(angle), np.cos(angle)
-    laplace = 4 * (1 - sine) * np.sin(angle / 2) ** 2 / (sine + cosine)  # 2(1−s)(1−c)/(s+c), nothing cancels near 0
+    laplace = 4 * (1 - sine) * np.sin(angle / 2) ** 2 / (sine + cosine)  # 2(1−s)(1−c)/(s+c), no cancellation near 0
     return np.where(alpha == 1, laplace, 2 * (_rotated_moment(angle, alpha) - 1 / alpha))
 
 
@@ -42,7 +42,7 @@ def empirical_excess_nll(deltas: ArrayLike, matrix: ArrayLike, alpha: float = 1.
     """For each transition (a row) the NLL in nats of ``matrix @ u`` less that of u, under exp(−λ‖u‖_α^α).
 
     Its mean over transitions of the model estimates :func:`rotation_excess_nll` in any number of dimensions; single
-    values may be below 0. The matrix keeps volumes (it is orthogonal, say), else the log-determinant counts too. Klindt
+    values may be below 0. The matrix must preserve volumes, as orthogonal ones do: there is no log-determinant. Klindt
     et al. 2021, section 3.2; Spec 001a, section 2.2.
 
     >>> swap = [[0, -1], [1, 0]]
@@ -51,7 +51,7 @@ def empirical_excess_nll(deltas: ArrayLike, matrix: ArrayLike, alpha: float = 1.
     """
     u, q = finite("transitions", deltas), _square(matrix)
     if u.ndim != 2 or u.shape[1] != len(q):
-        raise ValueError(f"transitions are rows of as many latents as the matrix has, {len(q)}; got shape {u.shape}")
+        raise ValueError(f"transitions need rows of {len(q)} latents, as many as the matrix has; got shape {u.shape}")
     alpha, rate = float(positive("a shape", alpha)), float(positive("a rate", rate))
     return np.asarray(rate * ((np.abs(u @ q.T) ** alpha).sum(axis=1) - (np.abs(u) ** alpha).sum(axis=1)))
 
@@ -70,9 +70,9 @@ def column_lengths(matrix: ArrayLike, alpha: float = 1.0) -> FloatArray:
 
 
 def is_signed_permutation(matrix: ArrayLike, alpha: float = 1.0, tolerance: float = 1e-6) -> bool:
-    """Whether a matrix is orthogonal with columns of ℓ_α length 1, which below α = 2 only signed permutations are.
+    """Whether a matrix is orthogonal with columns of ℓ_α length 1: for α < 2, only signed permutations are.
 
-    This is what is left of a model's freedom when its pairs are distributed as the true ones. Entries up to
+    A model whose pairs are distributed as the true ones recovers the latents up to a signed permutation. Entries up to
     ``tolerance`` count as 0, since small shapes magnify rounding. Klindt et al. 2021, appendix A.1; Spec 001a,
     section 2.2, step 5 and remark (b).
 
@@ -94,7 +94,7 @@ def is_signed_permutation(matrix: ArrayLike, alpha: float = 1.0, tolerance: floa
 
 @dataclass(frozen=True)
 class ProofSteps:
-    """How far a map of latents is from each thing the proof shows of h; all are 0 for a signed permutation."""
+    """How far a map of latents violates each property that the proof shows for h; 0 for a signed permutation."""
 
     two_norm: float
     """The largest change of ‖z‖²."""
@@ -105,9 +105,9 @@ class ProofSteps:
 
 
 def proof_steps(h: Map, before: ArrayLike, after: ArrayLike, alpha: float = 1.0) -> ProofSteps:
-    """The steps of the identifiability proof on pairs of latents (n, dims): h keeps ‖z‖, ‖z − z'‖_α^α and volumes.
+    """The steps of the identifiability proof on pairs of latents (n, dims): h preserves ‖z‖, ‖z − z'‖_α^α and volumes.
 
-    Rotations keep the first and the last, and break the second unless α = 2. Klindt et al. 2021, appendix A.1;
+    Rotations preserve the first and the last, and change the second unless α = 2. Klindt et al. 2021, appendix A.1;
     Spec 001a, section 2.2, steps 3 and 4. Each number is 0 or above.
 
     >>> quarter = np.array([[0.0, -1.0], [1.0, 0.0]])
@@ -120,7 +120,7 @@ def proof_steps(h: Map, before: ArrayLike, after: ArrayLike, alpha: float = 1.0)
     alpha = float(positive("a shape", alpha))
     hz, hw = h(z), h(w)
     if hz.shape != z.shape:
-        raise ValueError(f"h returns as many latents as it is given, {z.shape}; got {hz.shape}")
+        raise ValueError(f"h must return latents of the same shape, {z.shape}; got {hz.shape}")
 
     def distance(a: FloatArray, b: FloatArray) -> FloatArray:
         return np.asarray((np.abs(a - b) ** alpha).sum(axis=1))
@@ -154,7 +154,7 @@ def log_density_curvature(u: ArrayLike, alpha: ArrayLike, rate: ArrayLike) -> Fl
     """
     u = finite("transitions", u)
     if not u.all():
-        raise ValueError("the log density has a cusp at 0 for shapes below 2: ask for its curvature elsewhere")
+        raise ValueError("the log density has a cusp at 0 for shapes below 2: compute its curvature elsewhere")
     alpha, rate = positive("a shape", alpha), positive("a rate", rate)
     return np.asarray(-rate * alpha * (alpha - 1) * np.abs(u) ** (alpha - 2))
 
@@ -162,7 +162,7 @@ def log_density_curvature(u: ArrayLike, alpha: ArrayLike, rate: ArrayLike) -> Fl
 def identifies(alpha: float) -> Identifies:
     """Which of the two identifiability theorems covers a shape: contrastive α > 1, sparse α < 2.
 
-    Klindt et al. 2021, appendix F.1.1 (which says the density's second derivative where the log density's is meant);
+    Klindt et al. 2021, appendix F.1.1 (which writes the density's second derivative but means the log density's);
     Spec 001a, section 2.2.
 
     >>> identifies(0.5)
@@ -173,11 +173,11 @@ def identifies(alpha: float) -> Identifies:
 
 
 def _rotated_moment(angle: FloatArray, alpha: FloatArray) -> FloatArray:
-    """E|X cos θ + Y sin θ|^α for two of unit scale and θ from 0 to 45°.
+    """E|X cos θ + Y sin θ|^α for X and Y of unit scale and θ from 0 to 45°.
 
-    The radius integrates to Γ(1 + 2/α)/α · (|cos φ|^α + |sin φ|^α)^−(1+2/α), so the direction φ is left, on half a
-    circle in three pieces between the zeros of cos φ, sin φ and cos(φ − θ), where the integrand may have cusps. The
-    tanh-sinh nodes crowd there, and each sine is taken of the distance from its zero, so that it is precise.
+    The radius integrates to Γ(1 + 2/α)/α · (|cos φ|^α + |sin φ|^α)^−(1+2/α). The direction φ remains, on half a circle
+    in three pieces between the zeros of cos φ, sin φ and cos(φ − θ), where the integrand may have cusps. The tanh-sinh
+    nodes crowd there, and each sine is computed from the distance to its zero, for precision.
     """
     grid = np.arange(-56, 57) / 16
     left, right = 1 / (1 + np.exp(-np.pi * np.sinh(grid))), 1 / (1 + np.exp(np.pi * np.sinh(grid)))

@@ -1,9 +1,9 @@
 """How fast the test error falls with the number of points when most directions of the data do not matter.
 
-The error of a classifier on p points falls as p^(−β). A kernel that does not learn features pays for all d directions;
-a network that shrinks the uninformative ones by a factor Λ ~ √p pays for few of them. What it gains is what a kernel
-gains on data compressed by the same factor (Spec 004, section 6.1; Paccolat, Petrini, Geiger, Tyloo and Wyart 2021).
-The labels depend on ``informative`` of the ``dimension`` directions.
+The error of a classifier on p points falls as p^(−β). A kernel that does not learn features is slowed by all d
+directions; a network that shrinks the uninformative ones by a factor Λ ~ √p is slowed by few. The network gains as much
+as a kernel gains on data compressed by the same factor (Spec 004, section 6.1; Paccolat, Petrini, Geiger, Tyloo and
+Wyart 2021). The labels depend on ``informative`` of the ``dimension`` directions.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def compression_exponent(dimension: int, informative: int = 1) -> float:
 
 
 def compression_gain(factor: ArrayLike, dimension: int, informative: int = 1) -> NDArray[np.float64]:
-    """What compression by ``factor`` multiplies the error of a kernel by, at a fixed number of points.
+    """Λ^(−γ): the ratio of a kernel's errors with and without compression by ``factor``, at a fixed number of points.
 
     >>> round(float(compression_gain(16, dimension=5)), 3)
     0.182

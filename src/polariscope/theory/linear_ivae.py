@@ -67,7 +67,7 @@ def optimal_prior_var(mean: ArrayLike, var: ArrayLike) -> FloatArray:
 
 
 def kl_at_optimal_prior(mean: ArrayLike, var: ArrayLike) -> FloatArray:
-    """KL a variable pays once its prior variance is optimal, ½ log(1 + μ²/Σ): nothing for μ = 0, whatever Σ."""
+    """KL of a variable whose prior variance is optimal, ½ log(1 + μ²/Σ): 0 for μ = 0, whatever Σ."""
     return np.asarray(0.5 * np.log1p(np.asarray(mean, dtype=np.float64) ** 2 / np.asarray(var, dtype=np.float64)))
 
 
@@ -124,7 +124,7 @@ def scalar_solution(w: ArrayLike, x: ArrayLike, gamma: ArrayLike) -> ScalarSolut
 
 @dataclass(frozen=True)
 class LinearIVAE:
-    """Fixed point for a prior mean of 0, one row per example; ``active`` says where the prior variance stayed up."""
+    """Fixed point for a prior mean of 0, one row per example; ``active`` is true where the prior variance is not 0."""
 
     mean: FloatArray
     var: FloatArray
@@ -144,11 +144,11 @@ def solve(
     """Posterior and prior variances that are each optimal given the other, for a decoder W and prior mean 0.
 
     ``groups`` names the u of each row; rows with the same u share one prior (by default each row has its own). With
-    all else at its optimum, −2 ELBO is J(s) = E[xᵀ(γI + W diag(s) Wᵀ)⁻¹x] + Σ log(1 + A s/γ) and a constant, in the
-    prior variances s, A = ‖w_i‖². One latent after the other goes to its minimum given the rest, a closed form, so that
-    J only falls, and comes to rest where no latent alone can lower it. (There may be several such places.) An iteration
-    is one round of all latents; the last moves no log(1 + A s/γ) by more than ``tolerance``. Passive variances are 0,
-    reported as ``PASSIVE``.
+    all else at its optimum, −2 ELBO is J(s) = E[xᵀ(γI + W diag(s) Wᵀ)⁻¹x] + Σ log(1 + A s/γ) plus a constant, where s
+    are the prior variances and A = ‖w_i‖². Each latent in turn is set to its minimum given the others, in closed form,
+    so J only falls, until no latent alone can lower it. (There may be several such points.) An iteration is one round
+    of all latents; the last changes no log(1 + A s/γ) by more than ``tolerance``. Passive variances are 0, reported as
+    ``PASSIVE``.
 
     >>> s = solve([[1.0]], [[3.0]], gamma=0.5)
     >>> s.mean.round(4).item(), s.var.round(5).item(), s.prior_var.round(4).item()
@@ -156,7 +156,7 @@ def solve(
     """
     if not gamma > 0:
         raise ValueError(f"gamma needs to be positive; got {gamma}")
-    # What is orthogonal to the decoder changes nothing: rotated, m inputs are no more than there are latents.
+    # The part of x orthogonal to the decoder has no effect: in the decoder's basis x has at most one input per latent.
     basis, W = np.linalg.qr(np.asarray(W, dtype=np.float64))
     inputs = (np.atleast_2d(x) - bias) @ basis
     rows, latents = len(inputs), W.shape[1]
@@ -197,11 +197,11 @@ def solve(
 
 
 def _lone_prior_var(precision: float, seen: FloatArray, evidence: FloatArray) -> FloatArray:
-    """The s ≥ 0 that minimises log(1 + p s) − q² s/(1 + t s): what J is in the prior variance of one latent.
+    """The s ≥ 0 that minimises log(1 + p s) − q² s/(1 + t s): J as a function of the prior variance of one latent.
 
-    p = A/γ is its ``precision``. With C the covariance of x that the other latents account for, t = wᵀC⁻¹w is what is
-    ``seen`` of its column behind them (t ≤ p) and q² = E(wᵀC⁻¹x)² the ``evidence`` for it. The derivative vanishes
-    where p(1 + t s)² = q²(1 + p s); of the two roots the larger is the minimum, unless 0 is lower still.
+    p = A/γ is its ``precision``. With C the covariance of x under the other latents, t = wᵀC⁻¹w (``seen``, t ≤ p) is
+    the part of its column w that they leave unexplained, and q² = E(wᵀC⁻¹x)² the ``evidence`` for it. The derivative
+    vanishes where p(1 + t s)² = q²(1 + p s); the larger of the two roots is the minimum, unless J is lower at 0.
     """
     root = evidence * np.maximum(evidence - 4 * seen * (1 - seen / precision), 0)
     variance = np.maximum(evidence - 2 * seen + np.sqrt(root), 0) / (2 * seen**2)

@@ -1,7 +1,7 @@
 """The linear VAE solved: the main oracle of the polarised regime.
 
 Decoder N(Wz+b, γI), prior N(0, I), Gaussian posterior. With θ = βγ every quantity has a closed form, so anything
-trained or measured elsewhere can be held against it (Spec 002, section 5; Bonheme 2023, sections 4.2 and 4.3).
+trained or measured elsewhere can be compared with it (Spec 002, section 5; Bonheme 2023, sections 4.2 and 4.3).
 All objectives are in nats, halved and with their constants: they are the true (β-)ELBO.
 """
 
@@ -90,7 +90,7 @@ def elbo(
 
 
 def log_likelihood(x: ArrayLike, W: ArrayLike, gamma: float, bias: ArrayLike = 0.0) -> FloatArray:
-    """log N(x; b, WWᵀ+γI) of each row: what the ELBO equals when the posterior may be full (probabilistic PCA)."""
+    """log N(x; b, WWᵀ+γI) of each row: the ELBO at its best full posterior equals it (probabilistic PCA)."""
     _check_positive(gamma=gamma)
     W = _matrix(W)
     cov = W @ W.T + gamma * np.eye(len(W))
@@ -153,7 +153,7 @@ class LinearVAE:
 
     @property
     def freedom(self) -> str:
-        """What may be done to the latents without changing the optimum."""
+        """The transformations of the latents that leave the optimum unchanged."""
         return "signed permutation" if self.posterior == "diagonal" else "rotation"
 
 
@@ -167,7 +167,7 @@ def solve(
     """The optimum over decoder and posterior, from the covariance of the data (or just its eigenvalues).
 
     With eigenvalues λ_1 ≥ λ_2 ≥ … and θ = βγ, latent i ≤ n is active if and only if λ_i > θ; then w_i = u_i √(λ_i−θ)
-    and σ_i = θ/λ_i, otherwise w_i = 0 and σ_i = 1. ``gamma=None`` learns it too: γ = Σ_{i>a} λ_i / (m − aβ) for the
+    and σ_i = θ/λ_i, otherwise w_i = 0 and σ_i = 1. ``gamma=None`` learns γ too: γ = Σ_{i>a} λ_i / (m − aβ) for the
     number a of active latents that is consistent with it and has the best objective. A full posterior attains the
     same optimum, but then every rotation W → WR does as well.
 
@@ -229,7 +229,7 @@ def _at(
 
 
 def _stationary_gammas(spectrum: FloatArray, latents: int, beta: float) -> list[float]:
-    """Every γ at which the profiled objective is flat and the count of active latents agrees with itself."""
+    """Every γ at which the profiled objective is flat and the count of active latents is consistent with γ."""
     inputs = len(spectrum)
     counts = np.arange(min(latents, inputs) + 1)
     tails = np.append(np.cumsum(spectrum[::-1])[::-1], 0.0)[counts]
@@ -249,7 +249,7 @@ def _stationary_gammas(spectrum: FloatArray, latents: int, beta: float) -> list[
 
 @dataclass(frozen=True)
 class RateDistortion:
-    """Points of the optimal rate-distortion curve, one a β: rate in nats, distortion in squared error."""
+    """Points of the optimal rate-distortion curve, one per β: rate in nats, distortion in squared error."""
 
     beta: FloatArray
     rate: FloatArray
@@ -257,7 +257,7 @@ class RateDistortion:
     gamma: float
 
     def slope(self) -> FloatArray:
-        """d(distortion/2γ)/d rate between neighbouring points; theory says it lies between the −β of the two."""
+        """d(distortion/2γ)/d rate between neighbouring points; in theory it lies between the −β of the two."""
         return np.asarray(np.diff(self.distortion) / (2 * self.gamma) / np.diff(self.rate))
 
 
@@ -279,7 +279,7 @@ def rate_distortion(data: ArrayLike, latents: int, gamma: float, betas: ArrayLik
 
 
 def trace_gaps(data: ArrayLike, most: int, gamma: float, beta: float = 1.0) -> FloatArray:
-    """Tr Var Z − Tr Var M at the optimum with n = 1, …, ``most`` latents: what FONDUE compares with its threshold.
+    """Tr Var Z − Tr Var M at the optimum with n = 1, …, ``most`` latents: FONDUE compares it with its threshold.
 
     >>> trace_gaps([5, 3, 1.5, 0.8, 0.3, 0.1], most=6, gamma=0.5).round(4).tolist()
     [0.1, 0.2667, 0.6, 1.225, 2.225, 3.225]

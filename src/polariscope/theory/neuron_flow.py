@@ -1,10 +1,10 @@
 """The motion of single neurons while no point is fitted: population averages in closed form, and their flow in time.
 
-Before the onset the neurons of f = (1/h) Σ β √2 relu(ω·x/√d + b) do not feel each other, and each follows
+Before the onset the neurons of f = (1/h) Σ β √2 relu(ω·x/√d + b) do not interact, and each follows
 dω/dt = β μ, db/dt = β μ_b, dβ/dt = ω·μ + b μ_b in units of τ = h √(d/2), where μ = ⟨y x 1[active]⟩ and
 μ_b = √d ⟨y 1[active]⟩ over Gaussian data with the label of layers along e₁. A finite data set adds a fixed noise of
-order 1/√p to the uninformative directions, which is what stops the alignment (Spec 004, sections 6.2 to 6.4).
-The averages are closed forms at any alignment, by Owen's T function: nothing is integrated numerically but time.
+order 1/√p to the uninformative directions, which stops the alignment (Spec 004, sections 6.2 to 6.4).
+The averages are closed forms at any alignment, by Owen's T function: only time is integrated numerically.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from polariscope.theory.stripe import Layers, density
 
 FloatArray = NDArray[np.float64]
 TINY = 1e-100
-"""Stands in for zero where only the sign of a quotient matters."""
+"""Replaces zero where only the sign of a quotient matters."""
 
 
 class Neurons(NamedTuple):
@@ -85,9 +85,9 @@ def neuron_flow(
 ) -> Neurons:
     """Neurons at rising ``times`` (in τ, from 0), with the times as a leading axis.
 
-    ``noise`` is that of a data set of ``points`` points in the uninformative directions, ``(d−1,)`` or a row per neuron
-    ``(n, d−1)`` in units of its standard deviation: √p S_⊥/√D at the attractor a neuron goes to, or a standard normal
-    draw. Without it the flow is that of infinitely many points.
+    ``noise`` is the noise of ``points`` points in the uninformative directions, ``(d−1,)`` or a row per neuron
+    ``(n, d−1)``, in units of its standard deviation: √p S_⊥/√D at the attractor of a neuron, or a standard normal draw.
+    Without it the flow is that of infinitely many points.
 
     >>> start = Neurons(np.array([[-1.0, 0.5]]), np.array([0.3]), np.array([1.2]))
     >>> end = neuron_flow(start, [0.0, 20.0])
@@ -121,7 +121,7 @@ def neuron_flow(
     state = np.column_stack([weights, biases, outputs]).ravel()
     path = solve_ivp(motion, (0.0, max(float(times[-1]), TINY)), state, "DOP853", times, rtol=1e-8, atol=1e-10)
     if not path.success:
-        raise ValueError(f"the flow of the neurons could not be followed to the last time: {path.message}")
+        raise ValueError(f"the flow of the neurons could not be integrated to the last time: {path.message}")
     rows = path.y.T.reshape(len(times), count, dimension + 2)
     return Neurons(rows[..., :dimension], rows[..., dimension], rows[..., dimension + 1])
 

@@ -1,8 +1,8 @@
-"""What a diagonal posterior costs a non-linear decoder, by numerical integration over one or two latents.
+"""The likelihood that a diagonal posterior costs a non-linear decoder, integrated numerically over one or two latents.
 
-A decoder N(f(z), I/γ²) with a standard normal prior: the likelihood is an integral over the plane of latents, and the
-best diagonal posterior is found by descent. As γ grows the gap between the two tends to how far the columns of the
-Jacobian are from orthogonal (Spec 003, section 7.6).
+The decoder is N(f(z), I/γ²) with a standard normal prior. The likelihood is an integral over the plane of latents, and
+the best diagonal posterior is found by descent. As γ grows the gap between likelihood and bound tends to the
+orthogonality gap of the Jacobian (Spec 003, section 7.6).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ FloatArray = NDArray[np.float64]
 Decoder = Callable[[FloatArray], FloatArray]
 """Latents ``(n, d)`` to observations ``(n, m)``."""
 REACH = 12.0  # standard deviations of the posterior that the grid spans to either side
-LARGEST = 2  # latents a grid can be laid over
+LARGEST = 2  # most latents that a grid can cover
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Bound:
 
 
 def diagonal_bound(decode: Decoder, z: ArrayLike, precision: float, grid: int = 161, nodes: int = 12) -> Bound:
-    """Both for the observation f(z) of a decoder of ``precision`` γ².
+    """Log-likelihood and best bound for the observation f(z) of a decoder of ``precision`` γ².
 
     The likelihood is summed over ``grid`` points per latent, the bound over ``nodes`` Gauss-Hermite points. The
     posterior must have one peak near z: true for large γ and a decoder that is one to one.
@@ -70,7 +70,7 @@ def jacobian_of(decode: Decoder, z: ArrayLike, step: float = 1e-5) -> FloatArray
 
 
 def _posterior_covariance(jacobian: FloatArray, precision: float) -> FloatArray:
-    """Of the decoder linearised at a code."""
+    """Posterior covariance of the decoder linearised at a code."""
     return np.asarray(np.linalg.inv(np.eye(jacobian.shape[1]) + precision * jacobian.T @ jacobian))
 
 
@@ -82,7 +82,7 @@ def _best_diagonal(
     points, weights = np.polynomial.hermite_e.hermegauss(nodes)
     noise = np.stack(np.meshgrid(*[points] * d, indexing="ij"), axis=-1).reshape(-1, d)
     mass = np.prod(np.stack(np.meshgrid(*[weights / weights.sum()] * d, indexing="ij")), axis=0).ravel()
-    # In units of the linearised posterior, so that the descent is well scaled whatever the precision.
+    # Units of the linearised posterior keep the descent well scaled at any precision.
     unit = 1 / np.sqrt(1 + precision * (jacobian**2).sum(axis=0))
 
     def negative(flat: FloatArray) -> float:

@@ -22,7 +22,7 @@ def gram_gap(gram: ArrayLike) -> FloatArray:
     diagonal = np.diagonal(M, axis1=-2, axis2=-1)
     if not np.all(diagonal > 0):
         raise ValueError("a column is zero, so the gap has no value: drop that latent, or pass a positive noise_var")
-    # Of the correlations rather than of M: their determinant stays near 1 however unequal the columns are.
+    # The determinant of the correlations, not of M: it stays near 1 however unequal the columns are.
     size = np.sqrt(diagonal)
     sign, logdet = np.linalg.slogdet(M / (size[..., :, None] * size[..., None, :]))
     return np.asarray(np.where(sign > 0, np.maximum(-0.5 * logdet, 0), np.inf))
@@ -46,7 +46,7 @@ def orthogonality_gap(jacobian: ArrayLike, noise_var: float = 0.0) -> FloatArray
 
 
 def rotation_penalty(spectrum: ArrayLike, rotation: ArrayLike) -> FloatArray:
-    """Nats lost by turning the latents of the optimal linear VAE: the gap of RᵀΛR. The loss rises by β times that.
+    """Nats lost by rotating the latents of the optimal linear VAE: the gap of RᵀΛR. The loss rises by β times that.
 
     In two dimensions ½ log[1 + (λ₁−λ₂)²/(4λ₁λ₂) sin²2θ] for an angle θ (section 2.6).
 
@@ -69,7 +69,7 @@ class LikelihoodBounds:
 
     @property
     def gap(self) -> FloatArray:
-        """What the diagonal posterior loses, in nats."""
+        """The likelihood that the diagonal posterior loses, in nats."""
         return self.log_likelihood - self.elbo
 
 
@@ -91,7 +91,7 @@ def likelihood_bounds(decoder: ArrayLike, x: ArrayLike, precisions: ArrayLike) -
 
 
 def hands_on_example() -> tuple[FloatArray, FloatArray]:
-    """The decoder of the work's hands-on example, and the same with its latents turned by 45° (section 2.8).
+    """The decoder of the work's hands-on example, and the same with its latents rotated by 45° (section 2.8).
 
     >>> [round(float(minimal_stochastic_loss(decoder, budget=0.0)), 4) for decoder in hands_on_example()]
     [24.4949, 52.3927]
@@ -101,7 +101,7 @@ def hands_on_example() -> tuple[FloatArray, FloatArray]:
 
 
 def stochastic_loss(jacobian: ArrayLike, var: ArrayLike) -> FloatArray:
-    """E‖Jε‖² = Σ_j ‖c_j‖² σ_j for noise of variances ``var`` (..., d): what noise costs a locally linear decoder."""
+    """E‖Jε‖² = Σ_j ‖c_j‖² σ_j, the error that noise of variances ``var`` (..., d) adds to a locally linear decoder."""
     return np.asarray(np.sum(_column_squares(jacobian) * np.asarray(var, dtype=np.float64), axis=-1))
 
 
@@ -127,15 +127,15 @@ def minimal_stochastic_loss(jacobian: ArrayLike, budget: ArrayLike) -> FloatArra
 
 
 def log_volume(jacobian: ArrayLike) -> FloatArray:
-    """log det† J, the sum of the logarithms of the singular values: what no rotation of the latents changes."""
+    """log det† J, the sum of the logarithms of the singular values: no rotation of the latents changes it."""
     values = np.linalg.svd(np.asarray(jacobian, dtype=np.float64), compute_uv=False)
     if not np.all(values > 0):
-        raise ValueError("a singular value is zero, so the volume is: drop latents the decoder does not tell apart")
+        raise ValueError("a singular value is zero, so the volume is: drop latents the decoder does not distinguish")
     return np.asarray(np.log(values).sum(axis=-1))
 
 
 def noise_objective(jacobians: ArrayLike, var: ArrayLike) -> float:
-    """Σ_i log E‖J_i ε_i‖² over samples (n, m, d): what Theorem 1 minimises over rotations and variances."""
+    """Σ_i log E‖J_i ε_i‖² over samples (n, m, d): Theorem 1 minimises it over rotations and variances."""
     return float(np.log(stochastic_loss(jacobians, var)).sum())
 
 
@@ -151,7 +151,7 @@ def noise_objective_bound(jacobians: ArrayLike, budget: float) -> float:
 
 @dataclass(frozen=True)
 class Descent:
-    """Jacobians J_i V_i with orthogonal columns, the rotations V_i, and the objective on the way there."""
+    """Jacobians J_i V_i with orthogonal columns, the rotations V_i, and the objective before and after each sweep."""
 
     jacobians: FloatArray
     rotations: FloatArray
@@ -159,11 +159,11 @@ class Descent:
 
 
 def descend_to_orthogonality(jacobians: ArrayLike, budget: float, sweeps: int = 50) -> Descent:
-    """Theorem 1 as an algorithm: turn pairs of columns where that makes noise cheaper, with the best variances always.
+    """Theorem 1 as an algorithm: rotate pairs of columns to make noise cheaper, always with the best variances.
 
-    No start is a trap: every local minimum is global, so the objective falls to :func:`noise_objective_bound`. The best
-    turn of a pair makes it orthogonal, hence this is the Jacobi way to the singular value decomposition; disjoint
-    pairs are turned at once, and so are all samples (n, m, d).
+    Every local minimum is global, so the objective falls to :func:`noise_objective_bound` from every start. The best
+    rotation of a pair makes it orthogonal, so this is the Jacobi algorithm for the singular value decomposition.
+    Disjoint pairs, and all samples (n, m, d), are rotated at once.
     """
     J = np.array(jacobians, dtype=np.float64)
     n, d = J.shape[0], J.shape[-1]
@@ -186,14 +186,14 @@ def descend_to_orthogonality(jacobians: ArrayLike, budget: float, sweeps: int = 
 
 
 def _rounds(d: int) -> list[tuple[NDArray[np.intp], NDArray[np.intp]]]:
-    """Every pair of d columns once, in rounds of disjoint pairs: the tournament in which one player sits still."""
+    """Every pair of d columns once, in rounds of disjoint pairs: a round-robin tournament with one player fixed."""
     players = d + d % 2
     ring = np.arange(1, players)
     rounds = []
     for turn in range(players - 1):
         order = np.concatenate([[0], np.roll(ring, turn)])
-        # A turn puts the longer column left. Were left not always the lower number, columns would change places round
-        # after round, and some pairs might never meet.
+        # A rotation puts the longer column left. If left were not always the lower number, columns would change places
+        # every round, and some pairs might never meet.
         left, right = np.sort([order[: players // 2], order[players // 2 :][::-1]], axis=0)
         rounds.append((left[right < d], right[right < d]))
     return rounds
@@ -204,7 +204,7 @@ def _column_squares(jacobian: ArrayLike) -> FloatArray:
 
 
 def noise_cost(directions: ArrayLike, covariance: ArrayLike, var: ArrayLike) -> float:
-    """Σ_j n_j (UᵀCU)_jj: what latents with noise n_j cost when latent j decodes along column j of U (section 2.7)."""
+    """Σ_j n_j (UᵀCU)_jj: the cost of latents with noise n_j if latent j decodes along column j of U (section 2.7)."""
     U = np.asarray(directions, dtype=np.float64)
     return float(np.sum(np.asarray(var) * np.sum(U * (np.asarray(covariance) @ U), axis=0)))
 
@@ -212,7 +212,7 @@ def noise_cost(directions: ArrayLike, covariance: ArrayLike, var: ArrayLike) -> 
 def minimal_noise_cost(covariance: ArrayLike, var: ArrayLike) -> float:
     """The least :func:`noise_cost` (Schur and Horn): principal axes, the least noise on the largest variance.
 
-    This is Theorem 2, that linear VAEs do PCA, for noise that is given: it is unequal noise that picks the axes.
+    This is Theorem 2 (linear VAEs do PCA) for given noise: unequal noise selects the axes.
 
     >>> round(minimal_noise_cost(np.diag([1 / 12, 1 / 3]), [6e-4, 1.5e-4]), 12)
     0.0001
@@ -228,7 +228,7 @@ class ReconstructionSplit:
     deterministic: FloatArray
     stochastic: FloatArray
     cross: FloatArray
-    """0 if noise does not shift the mean of what is decoded, as for every linear decoder."""
+    """0 if noise does not shift the mean of the decoded samples, as for every linear decoder."""
 
     @property
     def total(self) -> FloatArray:

@@ -1,4 +1,4 @@
-"""Principal components: the coordinate system that VAEs are held against (Spec 003, section 1.1)."""
+"""Principal components: the coordinate system that VAEs are compared with (Spec 003, section 1.1)."""
 
 from __future__ import annotations
 
@@ -58,10 +58,10 @@ def principal_directions(covariance: ArrayLike) -> tuple[FloatArray, FloatArray]
 
 
 def projected_variance(covariance: ArrayLike, directions: ArrayLike) -> FloatArray:
-    """Variance along each of some unit directions (as columns) of data of this covariance.
+    """Variance of data of this covariance along each unit direction (a column).
 
-    PCA looks for its maximum. In the plane of two equal variances it is the same in every direction, so that PCA has no
-    axes to find there, and a square may come out turned by any angle (Spec 003, experiment E3.4).
+    PCA maximises it. In the plane of two equal variances it is the same in every direction, so PCA has no preferred
+    axes there and may rotate a square by any angle (Spec 003, experiment E3.4).
 
     >>> projected_variance(np.eye(2) / 12, [[1.0, 0.6], [0.0, 0.8]]).round(4).tolist()
     [0.0833, 0.0833]

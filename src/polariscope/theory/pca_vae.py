@@ -2,8 +2,8 @@
 
 Latent noise is cheapest where the decoder's columns are orthogonal (:mod:`polariscope.theory.orthogonal_noise`), and
 with the columns scaled to the data's variance that is PCA (Spec 003, sections 0 to 2; Rolinek, Zietlow and Martius
-2019; Zietlow, Rolinek and Martius 2021). The solved linear VAE itself lives in :mod:`polariscope.theory.linear_vae`; a
-scale of the loss is a decoder variance there.
+2019; Zietlow, Rolinek and Martius 2021). :mod:`polariscope.theory.linear_vae` solves the linear VAE itself; a scale of
+the loss is a decoder variance there.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def decoder_variance(convention: Convention = "summed", m: int | None = None) ->
 
 
 def effective_noise_variance(beta: float, convention: Convention = "summed", m: int | None = None) -> float:
-    """s² = βγ, the noise level below which the β-VAE does not care: β/2 summed, βm/2 mean, β halved.
+    """s² = βγ, the variance below which the β-VAE gives up a component: β/2 summed, βm/2 mean, β halved.
 
     >>> effective_noise_variance(0.1), effective_noise_variance(0.1, "mean", m=64)
     (0.05, 3.2)
@@ -100,7 +100,7 @@ class LinearLoss:
     deterministic: float
     """Error of decoding the means."""
     stochastic: float
-    """What the latent noise adds to it."""
+    """Error that the latent noise adds."""
     kl: float
     beta: float
     decoder: FloatArray
@@ -159,7 +159,7 @@ def linear_vae_loss(
 
 @dataclass(frozen=True)
 class FittedLinearVAE:
-    """What an optimiser found; ``noise`` holds variances, or a covariance if the posterior is full."""
+    """The result of an optimiser; ``noise`` holds variances, or a covariance if the posterior is full."""
 
     decoder: FloatArray
     encoder: FloatArray
@@ -178,7 +178,7 @@ def fit_linear_vae(
     """Minimise :func:`linear_vae_loss` from a random decoder by L-BFGS, with the best posterior for it at every step.
 
     The reward for alignment is tiny (β times :func:`rotation_penalty`), so a short run tests the optimiser rather than
-    the theorem: this one goes on until the loss falls no more.
+    the theorem: this one continues until the loss stops falling.
 
     >>> fit = fit_linear_vae(np.diag([1 / 3, 1 / 12, 0]), latents=2, beta=0.01)
     >>> round(fit.loss, 8)
@@ -215,7 +215,7 @@ def linear_autoencoder(covariance: ArrayLike, rotation: ArrayLike, scale: ArrayL
 
 @dataclass(frozen=True)
 class Alignment:
-    """Which principal component each latent in use decodes to, and by which angle (radians) it misses it."""
+    """The principal component that each latent in use decodes to, and the angle (radians) between the two."""
 
     latents: NDArray[np.intp]
     components: NDArray[np.intp]
@@ -236,6 +236,6 @@ def pca_alignment(decoder: ArrayLike, covariance: ArrayLike) -> Alignment:
     directions = principal_directions(covariance)[1]
     cosines = directions.T @ (D[:, used] / norms[used])
     columns, components = linear_sum_assignment(np.abs(cosines).T, maximize=True)
-    # By half the chord: the arc cosine loses half of the digits where the angle is small.
+    # The angle from half the chord: the arc cosine loses half of the digits where the angle is small.
     chords = D[:, used] / norms[used] - directions[:, components] * np.sign(cosines[components, columns])
     return Alignment(used, components, 2 * np.arcsin(np.linalg.norm(chords, axis=0) / 2))

@@ -1,6 +1,6 @@
 """The polarised regime: latents are in use and precise, or unused and equal to the prior (Spec 003, sections 2.1, 3.8).
 
-What follows from it for the KL, and how far a model is from it.
+The simplified KL of that regime, and measures of how far a model is from it.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def active_units(mean: ArrayLike, var: ArrayLike, criterion: Criterion = "mean")
 def polarised_kl(mean: ArrayLike, var: ArrayLike, active: ArrayLike) -> FloatArray:
     """The KL of each example as the polarised regime simplifies it, ½ Σ_active (μ_j² − log σ_j − 1), in nats.
 
-    It leaves out ½σ_j of active latents, which is small, and all that passive ones pay: never more than the KL.
+    It leaves out the small terms ½σ_j of active latents and the KL of passive ones, so it never exceeds the KL.
     """
     used = np.asarray(active, dtype=bool)
     mean, var = np.asarray(mean, dtype=np.float64)[:, used], np.asarray(var, dtype=np.float64)[:, used]
@@ -58,7 +58,7 @@ def kl_approximation_error(mean: ArrayLike, var: ArrayLike, active: ArrayLike | 
 
 
 def polarised_share(errors: ArrayLike, threshold: float = 0.03) -> float:
-    """Share of a run, given its errors at equal intervals, from which on they stay below ``threshold`` to the end.
+    """Share of a run, counted from its end, in which all errors (at equal intervals) are below ``threshold``.
 
     >>> polarised_share([0.9, 0.01, 0.2, 0.02, 0.01])
     0.4
@@ -66,14 +66,14 @@ def polarised_share(errors: ArrayLike, threshold: float = 0.03) -> float:
     above = np.flatnonzero(~(np.asarray(errors, dtype=np.float64) < threshold))
     count = np.size(errors)
     if not count:
-        raise ValueError("a run without a single error has no share: record at least one")
+        raise ValueError("the share of a run needs at least one recorded error; got none")
     return float(1 - (above[-1] + 1) / count) if above.size else 1.0
 
 
 def precision_bits(var: ArrayLike) -> FloatArray:
     """−log₂ of the standard deviation: binary digits the code spends on a latent (section 2.9).
 
-    At the linear optimum they sum to the KL (in bits), and so they do wherever μ² + σ averages to 1.
+    They sum to the KL (in bits) at the linear optimum, and wherever μ² + σ averages to 1.
 
     >>> precision_bits([0.25, 1.0]).tolist()
     [1.0, 0.0]
@@ -85,7 +85,7 @@ def precision_bits(var: ArrayLike) -> FloatArray:
 
 
 def best_scale(mean: ArrayLike) -> float:
-    """The factor √(n / Σμ²) by which means of one latent are cheapest: their mean square becomes 1 (Lemma 7).
+    """The factor √(n / Σμ²) that makes the means of one latent cheapest: their mean square becomes 1 (Lemma 7).
 
     It minimises Σ (c²μ_i² − log c²σ_i) whatever the variances, when the decoder undoes the scale.
 

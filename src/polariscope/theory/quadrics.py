@@ -1,8 +1,8 @@
-"""How far an image is from a region that is bounded by a quadric: lower bounds in L2, L∞ and L0, perhaps in a box.
+"""Lower bounds on the distance of an image to a region bounded by a quadric, in L2, L∞ and L0, with or without a box.
 
 The region is where f(δ) = δᵀPδ + 2 qᵀδ + c is at least 0, with c < 0. P is a matrix of low rank plus a multiple of the
 identity, which makes every step linear in the number of pixels. A bound is the value of a dual problem at some
-multipliers, and holds for any of them; better ones make it larger.
+multipliers and holds for any multipliers; better ones make it larger.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ ROUNDS = 40
 DAMPING = 0.1
 HALVINGS = 60
 NEAR = -32.0
-"""Logarithm of how near to an eigenvalue of P the multiplier comes."""
+"""Logarithm of the least distance of the multiplier from an eigenvalue of P."""
 BLENDS = (1.0, 1.1, 1.3, 1.6, 2.0)
-"""How much more than needed is added to multipliers that do not dominate P, of which the best is kept."""
+"""Factors tried on the amount that makes multipliers dominate P; the best is kept."""
 TOUCHES = 15
-"""Steps towards a point where the quadric is touched, from which the multipliers are read."""
+"""Steps towards a point where a growing ball touches the quadric; the multipliers start from that point."""
 
 
 class Quadratics(NamedTuple):
@@ -50,9 +50,9 @@ def quadric_distance(
 ) -> FloatArray:
     """The least ‖δ‖ in L2 with δᵀPδ + 2 qᵀδ + c >= 0: the square root of max over t of (−c − qᵀ(t − P)⁻¹q) / t.
 
-    By the S-lemma there is no gap. P has the eigenvalues ``bends`` along axes on which q is ``along``, and ``flatness``
-    on all others, where the square of q is ``rest``. The function of t rises and then falls, so bisection finds its
-    maximum.
+    By the S-lemma there is no duality gap. P has the eigenvalues ``bends`` along axes on which q has the components
+    ``along``, and ``flatness`` on all others, on which q has the squared length ``rest``. The function of t rises and
+    then falls, so bisection finds its maximum.
 
     >>> ball = quadric_distance(*(np.array(a) for a in (-9.0, [0.0], 0.0, [1.0], 1.0)))  # |δ|² >= 9
     >>> float(ball.round(6))
@@ -82,12 +82,12 @@ def dual_distance(
     high: FloatArray | None = None,
     rounds: int = ROUNDS,
 ) -> FloatArray:
-    """Lower bounds ``(K, n)`` in L2 or L∞ on changes with f >= 0, perhaps confined to low <= δ <= high.
+    """Lower bounds ``(K, n)`` in L2 or L∞ on changes with f >= 0 and, if given, low <= δ <= high.
 
     With multipliers a of the norm and b of the box, A + B ≽ P, and t = (A + B − P)⁻¹ (q + B (low + high) / 2), a change
     with f(δ) >= 0 needs Σ a_i δ_i² >= −c + Σ b_i low_i high_i − tᵀ(A + B − P)t. The multipliers start from those of a
-    point where the quadric is touched, get enough added to dominate P, and then grow or shrink with how much t breaks
-    what they stand for. For L∞ without a box this is Shor's relaxation.
+    point where a growing ball touches the quadric, are raised until they dominate P, and then grow where t violates
+    their constraints and shrink elsewhere. For L∞ without a box this is Shor's relaxation.
     """
     problem = _Dual(quadratics, norm, low, high)
     weight, guard = problem.touched()
@@ -107,7 +107,7 @@ def dual_distance(
     for _ in range(rounds):
         value, point, largest = problem.value(weight, guard)
         best = np.maximum(best, value)
-        lost = (largest >= 1)[..., None]  # no bound at these: more of both
+        lost = (largest >= 1)[..., None]  # no bound at these multipliers: raise both
         more = np.maximum(largest * 1.001, 1.0)[..., None]
         usual = np.sqrt(np.maximum(best, 1e-12))[..., None]
         size = np.abs(point) if norm == "linf" else np.linalg.norm(point, axis=-1, keepdims=True)
@@ -167,7 +167,7 @@ class _Dual:
         return weight, guard if self.low is None else guard + 1e-4 * self.dominating
 
     def domination(self, weight: FloatArray, guard: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Whether multipliers dominate P, which they do where the first of these is below 1."""
+        """Whether multipliers dominate P: they do where the first array is below 1."""
         constant, _, curvature, basis, _ = self.quadratics
         excess = weight + guard - curvature[..., None]
         form = np.matmul(1 / excess, self.squares).reshape(*constant.shape, *2 * basis.shape[-1:])
@@ -176,7 +176,7 @@ class _Dual:
         return np.where((excess > 0).all(-1), largest, np.inf), form, excess
 
     def value(self, weight: FloatArray, guard: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """The square of the bound (below 0 where multipliers give none), its point t, and :meth:`domination`."""
+        """The square of the bound (below 0 where there is none), its point t, and the first of :meth:`domination`."""
         constant, slope, _, basis, _ = self.quadratics
         largest, form, excess = self.domination(weight, guard)
         form = np.where((largest < 1)[..., None, None], form, 0.0)
@@ -192,8 +192,8 @@ class _Dual:
 def fewest_pixels(quadratics: Quadratics, low: FloatArray, high: FloatArray, channels: int = 1) -> FloatArray:
     """Lower bounds ``(K, n)`` on the number of pixels in a change with f >= 0 and low <= δ <= high.
 
-    If k numbers change, δᵀPδ <= Σ min(k P_ii, largest bend) δ_i², so that each contributes on its own, and most at one
-    of its bounds: the largest contributions need to reach −c. The ``channels`` of a pixel count once.
+    If k numbers change, δᵀPδ <= Σ min(k P_ii, largest bend) δ_i², so each contributes independently, and most at one
+    of its bounds: the sum of the largest contributions must reach −c. The ``channels`` of a pixel count once.
     """
     constant, slope, curvature, basis, bends = quadratics
     diagonal = (basis**2 * bends[:, None]).sum(-1)[:, None]

@@ -1,8 +1,8 @@
-"""The certificate of randomised smoothing: how far a majority vote over Gaussian noise cannot change.
+"""The certificate of randomised smoothing: a radius within which a majority vote over Gaussian noise cannot change.
 
-If a classifier gives class A with a probability of at least p > 1/2 under noise of standard deviation sd, the majority
-vote is A for every image within sd Φ⁻¹(p) in L2. The probability is bounded from a count of votes, at a confidence.
-(Cohen, Rosenfeld and Kolter 2019, theorem 1 and section 3.2.)
+If a classifier predicts class A with a probability of at least p > 1/2 under noise of standard deviation sd, the
+majority vote is A for every image within sd Φ⁻¹(p) in L2. A count of votes bounds the probability, at a given
+confidence. (Cohen, Rosenfeld and Kolter 2019, theorem 1 and section 3.2.)
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ FloatArray = NDArray[np.float64]
 
 
 def clopper_pearson(votes: ArrayLike, draws: int, alpha: float) -> FloatArray:
-    """The lower end of a one-sided interval for a probability: below it with a probability of at most ``alpha``.
+    """The lower end of a one-sided confidence interval for a probability, at a confidence of 1 − ``alpha``.
 
     >>> clopper_pearson([0, 99, 100], 100, 0.05).round(4).tolist()
     [0.0, 0.9534, 0.9705]
@@ -30,7 +30,7 @@ def clopper_pearson(votes: ArrayLike, draws: int, alpha: float) -> FloatArray:
 
 
 def smoothed_radius(probability: ArrayLike, sd: float) -> FloatArray:
-    """The certified L2 radius sd Φ⁻¹(p); 0 where p is not above one half, as the vote is then not decided.
+    """The certified L2 radius sd Φ⁻¹(p); 0 where p is not above one half: the vote is then undecided.
 
     >>> smoothed_radius([0.4, 0.841345], 0.5).round(4).tolist()
     [0.0, 0.5]

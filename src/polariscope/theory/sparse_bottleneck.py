@@ -3,7 +3,7 @@
 The sparse bottleneck fixes the noise of every latent variable at 1 and charges ½ Σ log(m_j + o_j) for the second
 moments m_j of the means (Spec 000, sections 4.4, 4.5 and 6.2; Rey, Roth and Fuchs, Sparse meta-Gaussian information
 bottleneck, 2014). A linear encoder and decoder under the loss I + λ w err² then do PCA with reverse water-filling: a
-component of variance v wakes at λ = 1/(2wv), and is *selected* (its signal exceeds the noise) at λ = 1/(wv).
+component of variance v becomes active at λ = 1/(2wv), and is *selected* (its signal exceeds the noise) at λ = 1/(wv).
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ FloatArray = NDArray[np.float64]
 def sparse_information(second_moments: ArrayLike, offsets: ArrayLike = 1.0) -> float:
     """½ Σ_j log(m_j + o_j) in nats, of the second moments m_j of the means of a code with noise 1.
 
-    ``offsets`` are the o_j, 1 unless the price of a variable is to be softened (10 for the last one in the synthetic
-    experiments). With o = 1 the term is 0 for an unused code, and concave in m, which is why it makes codes sparse.
+    ``offsets`` are the o_j: 1, or more for a variable that should cost less (10 for the last one in the synthetic
+    experiments). With o = 1 the term is 0 for an unused code. It is concave in m and therefore makes codes sparse.
 
     >>> round(sparse_information([3.0, 0.0]), 6)  # log 2
     0.693147
@@ -38,7 +38,7 @@ def sparse_information(second_moments: ArrayLike, offsets: ArrayLike = 1.0) -> f
 
 @dataclass(frozen=True)
 class InformationBounds:
-    """Three rates of one code, in their order: the Gaussian information, the sparse term, the divergence."""
+    """Three rates of one code, in increasing order: the Gaussian information, the sparse term, the divergence."""
 
     gaussian: float
     """½ log det(M + I), M the second-moment matrix of the means: the information of a Gaussian code."""
@@ -69,7 +69,7 @@ def signal_variance(lam: float, weight: float, variance: ArrayLike, offset: floa
     """The best signal variance s of a component at noise 1: max(0, 2λwv − 1), the optimum of
     ½ log(s + o) + λ w v / (1 + s).
 
-    With an offset o > 1 the component wakes at λ = 1/(2owv), earlier by the factor o, and
+    With an offset o > 1 the component becomes active at λ = 1/(2owv), earlier by the factor o, and
     s = (c − 1) + √((c − 1)² − 1 + 2oc) with c = λwv.
 
     >>> signal_variance(3, 1, 0.5).tolist(), signal_variance(10, 0.5, 1 / 3).round(4).tolist()
@@ -99,7 +99,7 @@ def component_rate(lam: float, weight: float, variance: ArrayLike) -> FloatArray
 
 
 def residual_error(lam: float, weight: float, variance: ArrayLike) -> FloatArray:
-    """Squared error left of a component by either optimum: min(v, 1/(2λw)).
+    """Squared error that either optimum leaves of a component: min(v, 1/(2λw)).
 
     >>> residual_error(3, 1, [0.5, 0.1]).round(6).tolist()
     [0.166667, 0.1]
@@ -109,9 +109,10 @@ def residual_error(lam: float, weight: float, variance: ArrayLike) -> FloatArray
 
 
 def activation_value(weight: float, variance: ArrayLike, offset: float = 1.0) -> FloatArray:
-    """The λ = 1/(2owv) at which a component wakes.
+    """The λ = 1/(2owv) at which a component becomes active.
 
-    Half the squared error of a coordinate uniform on [-1, 1] wakes at 3, the property of the ellipse at 15.7.
+    A coordinate uniform on [-1, 1] becomes active at 3 under half the squared error; the property of the ellipse at
+    15.7.
 
     >>> activation_value(0.5, 1 / 3).round(6).tolist(), activation_value(1.0, 0.0319444).round(1).tolist()
     (3.0, 15.7)

@@ -1,10 +1,10 @@
-"""Where the neurons of a one-hidden-layer ReLU network go before it fits: fixed points, growth and amplification.
+"""Where the neurons of a one-hidden-layer ReLU network move before it fits: fixed points, growth and amplification.
 
 Gaussian inputs carry a label that depends on few directions: layers along e₁ (the stripe) or a distance from an axis
 (the cylinder). While no point is fitted the neurons f = (1/h) Σ β √2 relu(ω·x/√d + b) move independently, and once
 ω aligns with the informative direction the place ζ = −√d b/ω₁ where a neuron switches on obeys one equation,
-dζ/dt = −(β/ω₁)(d C_b + ζ C₁). Its stable zeros attract all neurons; how fast they grow there and how far they
-align is closed form (Spec 004, sections 6.3 to 6.6; Paccolat, Petrini, Geiger, Tyloo and Wyart 2021). Times are in
+dζ/dt = −(β/ω₁)(d C_b + ζ C₁). Its stable zeros attract all neurons; their growth and alignment there have closed
+forms (Spec 004, sections 6.3 to 6.6; Paccolat, Petrini, Geiger, Tyloo and Wyart 2021). Times are in
 units of τ = h √(d/2); ``side`` is the sign of ω₁: +1 if a neuron is active where x₁ > ζ, −1 where x₁ < ζ.
 """
 
@@ -31,7 +31,7 @@ BEYOND = 10.0
 
 
 class Marginal(Protocol):
-    """A label as seen along e₁, averaged over all other directions."""
+    """A label as a function of x₁, averaged over all other directions."""
 
     @property
     def kinks(self) -> tuple[float, ...]:
@@ -94,7 +94,7 @@ class Layers:
 
     @cached_property
     def jumps(self) -> FloatArray:
-        """What the label gains at each interface: −2, 2, −2, …"""
+        """The change of the label at each interface: −2, 2, −2, …"""
         return np.asarray(2.0 * (-1.0) ** np.arange(1, len(self.interfaces) + 1), dtype=np.float64)
 
     @property
@@ -104,15 +104,15 @@ class Layers:
 
     @property
     def correlation(self) -> float:
-        """⟨x₁ y⟩, what a linear classifier has to work with."""
+        """⟨x₁ y⟩, the only signal of a linear classifier."""
         return float(self.half_line(-np.inf, 1)[1])
 
     def __call__(self, x1: ArrayLike) -> FloatArray:
         return np.asarray(1.0 - 2.0 * (np.searchsorted(self.interfaces, np.asarray(x1)) % 2))
 
     def half_line(self, zeta: ArrayLike, side: int) -> tuple[FloatArray, FloatArray]:
-        # The label is a sum of steps, each of which has closed averages. The outermost layer on the active side is
-        # the step without end, so that the averages keep their relative precision far out.
+        # The label is a sum of steps, each with closed-form averages. The outermost layer on the active side is the
+        # unbounded step, so that the averages keep their relative precision far out.
         zeta = np.asarray(zeta, dtype=np.float64)
         places = np.asarray(self.interfaces)
         end, steps = (1.0, self.jumps) if side > 0 else (1.0 + self.jumps.sum(), -self.jumps)
@@ -168,7 +168,7 @@ class Radial:
 
 @dataclass(frozen=True)
 class FixedPoint:
-    """A place where the switching point of aligned neurons rests, and what happens to the weights there."""
+    """A fixed point ζ = z* of aligned neurons, and the growth of their weights there."""
 
     dimension: int
     side: int
@@ -182,12 +182,12 @@ class FixedPoint:
 
     @property
     def active(self) -> float:
-        """D = P(±x₁ > ±z*), the part of the data that the neurons see; the variance of y x_i over it."""
+        """D = P(±x₁ > ±z*), the part of the data that activates the neurons; the variance of y x_i over it."""
         return float(ndtr(-self.side * self.position))
 
     @property
     def stable(self) -> bool:
-        """Whether neurons come back to the place along e₁: sign(C₁) (d C_b + ζ C₁)' > 0."""
+        """Whether neurons return to the fixed point along e₁: sign(C₁) (d C_b + ζ C₁)' > 0."""
         slope = self.c_1 - self.side * (self.dimension + self.position**2) * self.label * density(self.position)
         return bool(math.copysign(1, self.c_1) * slope > 0)
 
@@ -213,7 +213,7 @@ class FixedPoint:
 
     @property
     def amplifies(self) -> bool:
-        """Whether ω₁/ω_⊥ diverges in the population, without which the place is not a fixed point of the neurons."""
+        """Whether ω₁/ω_⊥ diverges in the population; if not, z* is not a fixed point of the neurons."""
         return self.amplification_rate > 0
 
     @property
@@ -223,7 +223,7 @@ class FixedPoint:
 
     @property
     def onset_slope(self) -> float:
-        """dt*/d ln(1/α) in τ: the output is quadratic in the weights, so half of τ*/τ an e-fold of the output scale."""
+        """dt*/d ln(1/α) in τ: the output is quadratic in the weights, so half of τ*/τ per e-fold of its scale."""
         return 1 / (2 * self.growth_rate)
 
     @property
@@ -253,7 +253,7 @@ def fixed_points(label: Marginal, dimension: int) -> tuple[FixedPoint, ...]:
 
 
 def attractors(label: Marginal, dimension: int) -> tuple[FixedPoint, ...]:
-    """The fixed points at which neurons gather and align, the fastest first: it carries the network at the onset.
+    """The fixed points at which neurons gather and align, the fastest first: it dominates the network at the onset.
 
     >>> [round(p.growth_rate, 3) for p in attractors(Layers(), 10)]
     [0.445, 0.308, 0.085]
@@ -277,7 +277,7 @@ def _zeros(label: Marginal, dimension: int, side: int) -> Iterator[FixedPoint]:
     ]
     for root in sorted([*roots, *zeta[drift == 0]]):
         c_b, c_1 = (float(c) for c in label.half_line(root, side))
-        if abs(c_1) > 1e-10:  # beyond the data nothing drifts, and G is rounding
+        if abs(c_1) > 1e-10:  # beyond the data there is no drift, and G is rounding error
             yield FixedPoint(dimension, side, float(root), float(label(root)), c_b, c_1)
 
 

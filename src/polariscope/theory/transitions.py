@@ -1,8 +1,8 @@
 """Temporally sparse transitions: changes that are mostly small and sometimes large.
 
 Latents start at N(0, I) and change by u with the generalised Laplace density C exp(−λ|u|^α): 1 is the Laplace and 2 the
-normal density, and natural videos have α ≈ 0.5. Here are the densities, draws from them, what a Gaussian posterior pays
-against them, and their fits to data; :mod:`polariscope.theory.identifiability` says what they reveal of the latents.
+normal density, and natural videos have α ≈ 0.5. This module has the densities, draws from them, the KL of a Gaussian
+posterior to them, and their fits to data; :mod:`polariscope.theory.identifiability` shows when they identify latents.
 Klindt, Schott, Sharma and others, Towards nonlinear disentanglement in natural data with temporal sparse coding (2021);
 Spec 001a, sections 2.1, 3.1, 3.7 and 4.4. ``rate`` is λ = s^(−α) with s the scale (the ``scale`` of SciPy's
 ``gennorm``). The published constant C = αλ/(2Γ(1/α)) integrates to 1 only for α = 1; here it is αλ^(1/α)/(2Γ(1/α)).
@@ -24,13 +24,13 @@ FloatArray = NDArray[np.float64]
 Map = Callable[[FloatArray], FloatArray]
 
 SHAPES = (0.1, 10.0)
-"""Between these the shape is looked for."""
+"""The range in which the shape is fitted."""
 FOLDED = math.sqrt(2 / math.pi)
 """The mean of |ε| for a standard normal ε."""
 
 
 class Moments(NamedTuple):
-    """Of a transition; its mean and skewness are 0."""
+    """Moments of a transition; its mean and skewness are 0."""
 
     mean_abs: FloatArray
     var: FloatArray
@@ -93,8 +93,8 @@ def distribution(u: ArrayLike, alpha: ArrayLike, rate: ArrayLike) -> FloatArray:
 
 
 def entropy(alpha: ArrayLike, rate: ArrayLike) -> FloatArray:
-    """The entropy ln(2sΓ(1/α)/α) + 1/α in nats, any real number; −n times it is the largest log-likelihood of n
-    transitions whose best shape and scale these are.
+    """The entropy ln(2sΓ(1/α)/α) + 1/α in nats, any real number; −n times the entropy is the largest log-likelihood of
+    n transitions with this best shape and scale.
 
     Klindt et al. 2021, tables 8 to 13; Spec 001a, section 4.4.
 
@@ -140,7 +140,7 @@ def sample(
 
 
 class Sequences(NamedTuple):
-    """Latents (n, steps + 1, dims) and what is seen of them."""
+    """Latents (n, steps + 1, dims) and their observations."""
 
     latents: FloatArray
     observations: FloatArray
@@ -157,9 +157,9 @@ def sample_sequences(
 ) -> Sequences:
     """Latents z₀ ~ N(0, I), z_t = z_{t−1} + u_t with generalised Laplace u_t, and x = g(z): pairs if ``steps`` is 1.
 
-    ``generator`` takes all latents, (n, steps + 1, dims), and returns as many observations; without one the latents are
-    seen as they are. Latents are any real number, of variance :func:`latent_var`. Klindt et al. 2021, equations 1
-    and 2; Spec 001a, section 2.1.
+    ``generator`` takes all latents, (n, steps + 1, dims), and returns as many observations; without one the
+    observations are the latents. Latents are any real number, of variance :func:`latent_var`. Klindt et al. 2021,
+    equations 1 and 2; Spec 001a, section 2.1.
 
     >>> pairs = sample_sequences(5, 2, 1.0, 6.0, seed=0, generator=lambda z: z @ np.ones((2, 3)))
     >>> pairs.latents.shape, pairs.observations.shape
@@ -182,14 +182,14 @@ def sample_sequences(
 def latent_var(alpha: ArrayLike, rate: ArrayLike, steps: int = 1) -> FloatArray:
     """Var(z_t) = 1 + t Γ(3/α) λ^(−2/α) / Γ(1/α) after ``steps`` transitions from N(0, 1), at least 1.
 
-    The first frame has variance 1, the second already more, so the two frames of a pair are not alike. Klindt et al.
+    The first frame has variance 1, the second more, so the two frames of a pair differ in distribution. Klindt et al.
     2021, section 3.1; Spec 001a, row TH-02.
 
     >>> round(float(latent_var(1.0, 6.0)), 4)
     1.0556
     """
     if steps < 0:
-        raise ValueError(f"latents have taken 0 steps or more; got {steps}")
+        raise ValueError(f"steps needs to be 0 or more; got {steps}")
     return np.asarray(1 + steps * moments(alpha, rate).var)
 
 
@@ -224,8 +224,8 @@ def laplace_cross_entropy(delta: ArrayLike, var: ArrayLike, rate: ArrayLike) -> 
 def gaussian_laplace_kl(delta: ArrayLike, var: ArrayLike, rate: ArrayLike) -> FloatArray:
     """KL(N(δ, σ²) ‖ Laplace(0, 1/λ)) = λ E|N(δ, σ²)| − ln(λ/2) − ½ ln(2πeσ²) in nats per latent.
 
-    At least ½ + ln(2/π) = 0.0484, reached at δ = 0 and σ = √(π/2)/λ whatever the rate: a Gaussian posterior never pays
-    nothing. Precise for any positive variance and rate whose λσ is a float. Klindt et al. 2021, appendix A.2; Spec
+    At least ½ + ln(2/π) = 0.0484, reached at δ = 0 and σ = √(π/2)/λ whatever the rate: it is never 0 for a Gaussian
+    posterior. Precise for any positive variance and rate whose λσ is a float. Klindt et al. 2021, appendix A.2; Spec
     001a, section 3.1 and oracles O3 and O4.
 
     >>> gaussian_laplace_kl([0.0, 1.0], 1.0, 6.0).round(8).tolist()
@@ -260,7 +260,7 @@ def gaussian_laplace_kl_slopes(delta: ArrayLike, var: ArrayLike, rate: ArrayLike
 
 
 def collapsed_std(rate: ArrayLike, beta: ArrayLike = 1.0, gamma: ArrayLike = 10.0) -> FloatArray:
-    """The standard deviation s₀ of a latent that says nothing: the positive root of βs² + γλ√(2/π)s − (β + γ) = 0.
+    """The standard deviation s₀ of a collapsed latent: the positive root of βs² + γλ√(2/π)s − (β + γ) = 0.
 
     Between 0 and √(1 + γ/β); 1 without the transition term. Klindt et al. 2021, appendix B; Spec 001a, section 3.7.
 
@@ -320,9 +320,9 @@ def fit(deltas: ArrayLike, alpha: float | None = None, location: float | None = 
     """The most likely generalised Laplace density, or with ``alpha`` 1 the Laplace and with 2 the normal density.
 
     The scale is s = (α·mean|u − m|^α)^(1/α), so that the log-likelihood is −n(ln(2sΓ(1/α)/α) + 1/α). The location m is
-    0 as in the model, or with None looked for too: mean, median, and below α = 1, where the likelihood has a cusp at
-    each transition, the best of them. Many equal transitions (integers) favour ever smaller shapes; jitter them first.
-    Shapes are looked for from 0.1 to 10. Klindt et al. 2021, appendix G.1; Spec 001a, section 4.4.
+    0 as in the model; None fits it too: the mean, the median, or below α = 1, where the likelihood has a cusp at each
+    transition, the best transition. Many equal transitions (integers) favour ever smaller shapes; jitter them first.
+    Shapes are fitted from 0.1 to 10. Klindt et al. 2021, appendix G.1; Spec 001a, section 4.4.
 
     >>> fitted = fit(sample(0.5, 1.0, 20_000, seed=0))
     >>> round(fitted.alpha, 1), fitted.location
@@ -345,7 +345,7 @@ def fit(deltas: ArrayLike, alpha: float | None = None, location: float | None = 
 def ks_distance(deltas: ArrayLike, fitted: Fit) -> float:
     """Kolmogorov and Smirnov's distance sup|F_n − F| of transitions and a fit: from 1/2n, a perfect fit, to 1.
 
-    Spec 001a, section 4.4 and row NS-01. The fit has seen the data, so the usual p-values would be too large.
+    Spec 001a, section 4.4 and row NS-01. The density was fitted to the data, so the usual p-values would be too large.
 
     >>> ks_distance([-1.0, 1.0], Fit(alpha=1.0, location=0.0, scale=1e-3, log_likelihood=0.0, n=2))
     0.5
@@ -363,7 +363,7 @@ def _fit_at(u: FloatArray, alpha: float | None, location: float) -> Fit:
     size = np.abs(u - location)
     largest = size.max()
     if largest == 0:
-        raise ValueError(f"transitions that differ from their location have a density; got {len(u)} times {location}")
+        raise ValueError(f"a fit needs transitions that differ from their location; got {len(u)} times {location}")
     size /= largest  # powers of numbers up to 1 do not overflow
 
     def best_scale(a: float) -> float:
@@ -410,7 +410,7 @@ def _standardised(mean: FloatArray, std: FloatArray) -> FloatArray:
 
 
 def finite(what: str, values: ArrayLike) -> FloatArray:
-    """The values as floats; infinite ones and NaN are refused by the name of what they are."""
+    """The values as floats; an infinite value or NaN raises an error that names ``what``."""
     array = np.asarray(values, dtype=float)
     if not np.isfinite(array).all():
         raise ValueError(f"{what} must be finite numbers; got {array[~np.isfinite(array)].flat[0]} among them")
@@ -418,7 +418,7 @@ def finite(what: str, values: ArrayLike) -> FloatArray:
 
 
 def positive(what: str, values: ArrayLike) -> FloatArray:
-    """The values as floats; those that are not above 0 are refused by the name of what they are."""
+    """The values as floats; a value that is not finite and above 0 raises an error that names ``what``."""
     array = np.asarray(values, dtype=float)
     bad = ~((array > 0) & np.isfinite(array))
     if bad.any():
