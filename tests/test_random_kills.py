@@ -100,7 +100,7 @@ def test_fifty_kills_of_driver_and_workers_lose_and_double_nothing(tmp_path) -> 
             break  # it came to its end: the machine is faster than the kills
     done = subprocess.run(words, env={**os.environ, "PYTHONPATH": here}, capture_output=True, text=True)
     if done.returncode:  # a worker that was killed twice at one job is given up, which is said; the next call goes on
-        assert "ended without a word, twice" in done.stderr
+        assert "ended without an error message, twice" in done.stderr
         done = subprocess.run(words, env={**os.environ, "PYTHONPATH": here}, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-2000:]
     assert kills["driver"] >= 5

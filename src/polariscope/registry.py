@@ -60,14 +60,18 @@ def required(cls: type[Any]) -> list[str]:
 
 def nearest(name: str, valid: Iterable[str], most: int | None = None) -> str:
     """The end of an error sentence: the nearest valid name if there is one, and all of them. Of more than ``most``,
-    only the nearest are named.
+    only the nearest are named; if no name is valid, it says that there is none.
 
     >>> nearest("spirtes", ["digits", "sprites"])
     "did you mean 'sprites'? (known: digits, sprites)"
     >>> nearest("spirtes", ["digits", "sprites", "shapes"], most=2)
     "did you mean 'sprites'?"
+    >>> nearest("beta", [])
+    'there are none'
     """
     valid = sorted(valid)
+    if not valid:
+        return "there are none"
     if most is not None and len(valid) > most:
         for cutoff in (0.7, 0.5, 0.0):
             if several := difflib.get_close_matches(name, valid, n=3, cutoff=cutoff):

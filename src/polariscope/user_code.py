@@ -36,7 +36,7 @@ def user_code(what: str, hint: Callable[[Exception], str] = lambda error: "") ->
 
 def in_words(error: Exception) -> str:
     """Kind and words of an exception in a line that is not too long."""
-    message = " ".join(str(error).split()) or "without a word"
+    message = " ".join(str(error).split()) or "without an error message"
     return f"{type(error).__name__}: {message if len(message) < 300 else f'{message[:300]} ...'}"
 
 

@@ -175,8 +175,8 @@ def test_hostile_names_are_text(chromium, serving, tmp_path):
 
 
 def test_requests_have_a_limit(served):
-    message = {"Content_Length": str(LARGEST_BODY + 1), "Content_Type": "application/json"}
-    assert ask(served, "/api/trainings", "POST", **message)[0] == 413  # before any of it has come
+    headers = {"Content_Length": str(LARGEST_BODY + 1), "Content_Type": "application/json"}
+    assert ask(served, "/api/trainings", "POST", **headers)[0] == 413  # before any of it has come
     connection = http.client.HTTPConnection("127.0.0.1", served.port, timeout=60)
     parts = (b" " * 2**18 for _ in range(5))  # chunked: no length is said
     try:

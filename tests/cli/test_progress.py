@@ -9,8 +9,8 @@ def test_lines_tell_how_long_the_rest_takes(capsys, monkeypatch) -> None:
     with shares(every=5.0) as tell:
         for share in (0.1, 0.4, 0.7):
             tell("attacks in L2", share)
-    answer = ["attacks in L2: 10%", "attacks in L2: 40%, about 60 s left", "attacks in L2: 70%, about 30 s left"]
-    assert capsys.readouterr().err.splitlines() == answer
+    lines = ["attacks in L2: 10%", "attacks in L2: 40%, about 60 s left", "attacks in L2: 70%, about 30 s left"]
+    assert capsys.readouterr().err.splitlines() == lines
 
 
 def test_work_without_a_terminal_tells_its_share_in_lines(capsys) -> None:

@@ -134,8 +134,8 @@ def test_a_factor_of_many_values_is_binned() -> None:
 @pytest.mark.spec("001a/IG-26")
 def test_bars_alone_cut_off_negative_scores() -> None:
     result = generalise(lambda x: 0 * truth(x), Told(), SPLIT, count=10_000)
-    answer = result.attribution
-    assert (answer.out_of_distribution < 0).all()
+    attribution = result.attribution
+    assert (attribution.out_of_distribution < 0).all()
     figure = next(part for part in result.findings().parts if part.name == "attribution").draw()
     heights = [bar.get_height() for bar in figure.axes[0].patches]
     assert heights[:2] == [0, 0]
@@ -149,13 +149,15 @@ def test_bars_alone_cut_off_negative_scores() -> None:
 def test_the_document_has_everything_in_one(tmp_path) -> None:
     result = generalise(clip, Told(), SPLIT, count=10_000, name="clipped")
     document = result.findings()
-    answer = document.json()
-    assert answer["scores"]["test"] == pytest.approx(result.score)
-    assert answer["leaderboard"] == {"extrapolation": pytest.approx(100 * result.score)}
-    assert [row["factor"] for row in answer["factors"]] == list(NAMES)
-    assert {row["name"] for row in answer["ranking"]} == {"clipped", "constant", "clip", "nearest"}
-    assert [row["r2"] for row in answer["ranking"]] == sorted((row["r2"] for row in answer["ranking"]), reverse=True)
-    assert answer["settings"]["split"]["name"] == "extrapolation"
+    document_json = document.json()
+    assert document_json["scores"]["test"] == pytest.approx(result.score)
+    assert document_json["leaderboard"] == {"extrapolation": pytest.approx(100 * result.score)}
+    assert [row["factor"] for row in document_json["factors"]] == list(NAMES)
+    assert {row["name"] for row in document_json["ranking"]} == {"clipped", "constant", "clip", "nearest"}
+    assert [row["r2"] for row in document_json["ranking"]] == sorted(
+        (row["r2"] for row in document_json["ranking"]), reverse=True
+    )
+    assert document_json["settings"]["split"]["name"] == "extrapolation"
     assert [chart.name for chart in document.of(Chart)] == ["ranges", "ratio", "attribution"]
     assert set(document.arrays) == {"predictions", "targets", "index", "seen", "out"}
     page = document.save(tmp_path / "found.html").read_text(encoding="utf-8")
@@ -211,8 +213,8 @@ def test_models_that_err_alike_are_alike_and_unlike_the_truth() -> None:
     assert result.values[:2, 2] == pytest.approx([-1, -1])
     assert math.isnan(result.values[1, 1])
     assert "at least 1.00 of each other, at most -1.00 of the truth" in result.headline
-    answer = result.findings().json()
-    assert answer["values"][1][1] is None
+    document_json = result.findings().json()
+    assert document_json["values"][1][1] is None
     result.findings().parts[0].draw()
     with pytest.raises(ValueError, match="the same examples"):
         likeness({"back": back, "else": [generalise(truth, world, SPLIT, count=5)]})

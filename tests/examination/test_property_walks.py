@@ -145,10 +145,10 @@ def test_levels_are_checked_beyond_the_trained_square() -> None:
     for shell in exact.shells:
         assert shell.told == pytest.approx(0, abs=1e-5)
         assert shell.generated == pytest.approx(0, abs=1e-5)
-    answer = [shell.told for shell in clipped.shells]
-    assert answer[0] == pytest.approx(0, abs=1e-5)
-    assert answer[1] < answer[2]
-    assert answer[2] > 0.3
+    errors = [shell.told for shell in clipped.shells]
+    assert errors[0] == pytest.approx(0, abs=1e-5)
+    assert errors[1] < errors[2]
+    assert errors[2] > 0.3
     assert clipped.shells[2].x_error > clipped.shells[0].x_error + 0.1
     assert len(clipped.findings().json()["shells"]) == 3
     with pytest.raises(ValueError, match="model of level-sets"):

@@ -115,7 +115,7 @@ def test_what_died_is_tried_once_more_after_the_others(scripted) -> None:
     assert ends[3] == Done(3, "fine")
     assert str(ends[2].error) == "no", "an exception is an answer, and is not asked for again"
     assert isinstance(ends[0].error, ChildProcessError)
-    assert "job 1 of 4 ended without a word, twice (killed)" in str(ends[0].error)
+    assert "job 1 of 4 ended without an error message, twice (killed)" in str(ends[0].error)
 
 
 def test_a_failure_is_raised_once_the_others_have_ended(scripted, monkeypatch) -> None:

@@ -45,19 +45,19 @@ def read(data: bytes) -> list[dict[str, object]]:
 
 
 def fields(message: bytes) -> dict[str, object]:
-    answer: dict[str, object] = {}
+    event: dict[str, object] = {}
     for number, value in parts(message):
         if number == 1:
-            answer["time"] = struct.unpack("<d", value)[0]
+            event["time"] = struct.unpack("<d", value)[0]
         elif number == 2:
-            answer["step"] = value
+            event["step"] = value
         elif number == 3:
-            answer["version"] = value.decode()
+            event["version"] = value.decode()
         elif number == 5:
             for _, inner in parts(value):
                 scalar = dict(parts(inner))
-                answer["tag"], answer["value"] = scalar[1].decode(), struct.unpack("<f", scalar[2])[0]
-    return answer
+                event["tag"], event["value"] = scalar[1].decode(), struct.unpack("<f", scalar[2])[0]
+    return event
 
 
 def parts(message: bytes):
@@ -102,8 +102,8 @@ def test_event_files_hold_curves_and_measures(store, tmp_path) -> None:
     assert [file.parent.name for file in files] == ["one", "two"]
     first, *points = read(files[0].read_bytes())
     assert first["version"] == "brain.Event:2"
-    answer = [(point["tag"], point["step"]) for point in points]
-    assert answer == [
+    tags_and_steps = [(point["tag"], point["step"]) for point in points]
+    assert tags_and_steps == [
         ("train/loss", 50),
         ("train/loss", 100),
         ("held-out/kl", 100),

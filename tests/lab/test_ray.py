@@ -253,6 +253,7 @@ def test_a_killed_driver_resumes_without_repeating_what_is_finished(tmp_path) ->
     assert len(finished) >= 2
     again = subprocess.run(words, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=600)
     assert again.returncode == 0, again.stderr
+    assert "uthentication" not in again.stderr + again.stdout, "Ray's own lines are not for our users"
     after = {file.name: file.stat().st_mtime_ns for file in jobs.glob("[!.]*.json")}
     assert len(after) == 8
     assert {name: after[name] for name in finished} == finished, "what was finished is not done again"

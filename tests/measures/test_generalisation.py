@@ -92,9 +92,9 @@ def test_the_specification_has_twelve_rows_of_references() -> None:
 @pytest.mark.parametrize(("data", "split", "numbers"), published(), ids=str)
 def test_reference_predictors_score_as_published(data, split, numbers) -> None:
     train, test = whole(data, split)
-    message = reference_predictions(train, test)
-    assert list(message) == ["constant", "clip", "nearest"]
-    for predictions, number in zip(message.values(), numbers, strict=False):
+    references = reference_predictions(train, test)
+    assert list(references) == ["constant", "clip", "nearest"]
+    for predictions, number in zip(references.values(), numbers, strict=False):
         if number is not None:
             assert r_squared(predictions, test, variance(data)).mean() == pytest.approx(number, abs=5.1e-5)
 
@@ -137,12 +137,12 @@ def one_out(data):
 @pytest.mark.spec("001a/IG-26")
 @pytest.mark.parametrize("data", OUT)
 def test_who_is_to_blame_where_one_factor_is_new(data) -> None:
-    targets, out, message = one_out(data)
+    targets, out, predictions = one_out(data)
     names = [factor.name for factor in world_of(data).factors]
     for which, predictor in enumerate(("constant", "clip")):
-        result = attribute(message[predictor], targets, out, variance(data))
-        answer = {names[c]: score for c, score in zip(result.new, result.out_of_distribution, strict=True)}
-        assert answer == pytest.approx({name: both[which] for name, both in OUT[data].items()}, abs=5.1e-4)
+        result = attribute(predictions[predictor], targets, out, variance(data))
+        scores_by_name = {names[c]: score for c, score in zip(result.new, result.out_of_distribution, strict=True)}
+        assert scores_by_name == pytest.approx({name: both[which] for name, both in OUT[data].items()}, abs=5.1e-4)
     np.testing.assert_allclose(result.in_distribution, 1, atol=1e-12)  # clip is exact where the training was
     assert sum(result.samples) == len(out)
     # The table has each new factor's error in its own column and no other.
@@ -152,17 +152,17 @@ def test_who_is_to_blame_where_one_factor_is_new(data) -> None:
 
 @pytest.mark.spec("001a/IG-10")
 def test_the_clip_predictor_is_drawn_to_the_mean_as_published() -> None:
-    targets, out, message = one_out("dSprites")
+    targets, out, predictions = one_out("dSprites")
     mean = whole("dSprites", "extrapolation")[0].mean(0, dtype=np.float64)
     for column, ratios in ((1, [0.600, 0.429]), (3, [0.923, 0.857, 0.800, 0.750, 0.706, 0.667, 0.632])):
         rows = out == column
-        r = mean_ratio(message["clip"][rows], targets[rows], out[rows], mean)
+        r = mean_ratio(predictions["clip"][rows], targets[rows], out[rows], mean)
         assert np.unique(r.round(4)) == pytest.approx(sorted(ratios), abs=5.1e-4)
     np.testing.assert_allclose(mean_ratio(targets, targets, out, mean), 1)
-    np.testing.assert_allclose(mean_ratio(message["constant"], targets, out, mean), 0, atol=1e-6)
-    targets, out, message = one_out("MPI3D")
+    np.testing.assert_allclose(mean_ratio(predictions["constant"], targets, out, mean), 0, atol=1e-6)
+    targets, out, predictions = one_out("MPI3D")
     mean = whole("MPI3D", "extrapolation")[0].mean(0, dtype=np.float64)
-    r = mean_ratio(message["clip"][out == 3], targets[out == 3], out[out == 3], mean)
+    r = mean_ratio(predictions["clip"][out == 3], targets[out == 3], out[out == 3], mean)
     assert r == pytest.approx(np.full(len(r), 1 / 3), abs=1e-5)  # height 2
 
 

@@ -351,8 +351,8 @@ def test_classes_and_numbers_are_decoded_side_by_side() -> None:
     outputs = decoder(torch.randn(50, 2).double())
     assert outputs.shape == (50, 4)
     assert ((outputs[:, 0] > 0) & (outputs[:, 0] < 1)).all(), "a bounded number"
-    answer = decoder.expectation(outputs)
-    np.testing.assert_allclose(answer[:, 1:].sum(1).detach(), 1)
+    expectation = decoder.expectation(outputs)
+    np.testing.assert_allclose(expectation[:, 1:].sum(1).detach(), 1)
     target = torch.tensor([[0.5, 2.0]]).expand(50, 2)
     assert decoder.values(target)[0].tolist() == [0.5, 0, 0, 1]
     expected = (outputs[:, 0] - 0.5).square() - outputs[:, 1:].log_softmax(1)[:, 2]

@@ -129,8 +129,8 @@ def test_numbers_are_the_examinations(single, found, made_metrics, parsed):
     assert f"{found.variables[0].mean_var:.3f}" in shown.text["variables"]
     assert "undefined: there is no variable of the type asked for" in shown.text["measures"]
     assert found.notes[0] in shown.text[""]
-    message = "10 latent variables on 2,000 examples: 3 active, 1 switching, 6 passive"
-    assert f"{message}; trained on the world “sprites” for 3,000 steps." in shown.text[""]
+    headline = "10 latent variables on 2,000 examples: 3 active, 1 switching, 6 passive"
+    assert f"{headline}; trained on the world “sprites” for 3,000 steps." in shown.text[""]
 
 
 def test_the_last_held_out_evaluation_counts():
@@ -202,8 +202,8 @@ def test_names_are_words_not_markup(found, made_settings, parsed):
         values=[Value("x", evil, None, None, evil, evil), *found.values],
         notes=[evil],
     ).findings(evil, {**made_settings(), "note": evil}, [(1, "train", evil, 1.0)], {evil: evil})
-    message = [Text(name="said", title=evil, hint=evil, lines=[evil])]
-    text = page([replace(poisoned, headline=evil, parts=[*poisoned.parts, *message])], evil)
+    extra = [Text(name="said", title=evil, hint=evil, lines=[evil])]
+    text = page([replace(poisoned, headline=evil, parts=[*poisoned.parts, *extra])], evil)
     assert "<script" not in text
     assert_quiet(text, parsed)
     shown = parsed(text)

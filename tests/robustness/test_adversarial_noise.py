@@ -75,8 +75,8 @@ def test_generators_that_reach_nobody_are_told_as_such() -> None:
     attack = NoiseAttack((1.0,), steps=1, batch_size=4, depth=1)
     result = generator_distances(lambda x: x.mean((1, 2, 3)) - 2, GREY[:4], DARK[:4], attack, seeds=(0, 1))
     assert (result.mean, result.sd) == (math.inf, math.inf)
-    answer = json.dumps(result.findings().json(), allow_nan=False)
-    assert "at no norm" in answer
+    document = json.dumps(result.findings().json(), allow_nan=False)
+    assert "at no norm" in document
 
 
 def test_the_network_stays_as_it_is_and_the_seed_decides() -> None:
@@ -106,8 +106,8 @@ def test_what_was_learned_can_be_looked_at() -> None:
     assert result.sd == pytest.approx(np.ones(3), abs=0.05)
     noise = learn_noise(lambda x: x.mean((2, 3)), torch.rand(8, 3, 6, 6), torch.arange(8) % 3, 1.0,
                         NoiseAttack((1.0,), kernel=3, steps=2, batch_size=4))  # fmt: skip
-    answer = noise.findings(size=9)
-    (chart,) = answer.of(Chart)
+    document = noise.findings(size=9)
+    (chart,) = document.of(Chart)
     assert len(chart.draw().axes[0].patches) == 3
-    assert "Density of a pixel" in page([answer])
-    assert answer.of(Pictures)[0].strips[0].images.shape == (1, 8, 3, 9, 9)
+    assert "Density of a pixel" in page([document])
+    assert document.of(Pictures)[0].strips[0].images.shape == (1, 8, 3, 9, 9)

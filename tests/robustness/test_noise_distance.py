@@ -50,9 +50,9 @@ def test_a_median_may_be_infinite_and_says_so() -> None:
     never = noise_distances(lambda at: at.mean((1, 2, 3)) - 0.55, x, y)
     assert never.median == math.inf
     assert never.unreachable == 1
-    answer = never.findings()
-    assert answer.json()["noise_distance"]["epsilon_star"] is None
-    assert "correctly at any length" in answer.json()["undefined"]["epsilon_star"]
+    document = never.findings()
+    assert document.json()["noise_distance"]["epsilon_star"] is None
+    assert "correctly at any length" in document.json()["undefined"]["epsilon_star"]
     reached = noise_distances(lambda at: at.mean((1, 2, 3)) - 0.45, x, y)
     assert math.isfinite(reached.median)
     assert reached.findings().json()["noise_distance"]["epsilon_star"] == reached.median

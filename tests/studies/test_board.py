@@ -83,9 +83,23 @@ def test_a_filter_hides_what_is_of_another_work_or_verdict(results) -> None:
 
 
 def test_shares_come_from_the_settings_of_the_study() -> None:
-    assert share(studies.get("frames-apart")(), "laptop") == "3,000 of 300,000 published steps a training (1 %)"
+    assert (
+        share(studies.get("frames-apart")(), "laptop")
+        == "3,000 of 300,000 published steps in the longest training (1 %)"
+    )
     assert share(studies.get("frames-apart")(), "paper") == "the published settings"
-    assert share(studies.get("similarity-limits")(), "laptop") == "5 of 50 published jobs"
+    assert share(studies.get("similarity-limits")(), "paper") == "the published settings"
+    for silent in ("similarity-limits", "code-sizes", "linear-ivae", "molecule-properties"):
+        assert share(studies.get(silent)(), "laptop") == "share of the published training not stated"
+
+
+def test_the_share_of_trainings_of_several_lengths_is_that_of_the_longest() -> None:
+    study = studies.get("amplification")()
+    lengths = {job["steps"] for job in study.jobs("laptop") if "steps" in job}
+    assert len(lengths) > 1
+    assert share(study, "laptop").startswith(f"{max(lengths):,} of ")
+    for name, longest in {"collapsing-axis": "20,000 of 100,000", "mixed-sources": "8,000 of 200,000"}.items():
+        assert share(studies.get(name)(), "laptop").startswith(longest)
 
 
 def test_a_study_belongs_to_the_work_of_its_package() -> None:

@@ -25,7 +25,7 @@ def test_a_table_says_what_made_it(file: Path) -> None:
     assert origin.seeds >= 5 or origin.study in SEEDLESS
     assert origin.seconds > 0
     assert {"polariscope", "torch", "numpy", "processor", "cores", "code", "study"} <= origin.made.keys()
-    assert file.stat().st_size < 400_000
+    assert file.stat().st_size < 800_000  # feature-demand keeps the features of its networks
     for claim in outcome.claims:
         assert claim.published, claim.text
         assert "nan" not in claim.measured.lower().split(), claim.measured

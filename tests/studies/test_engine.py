@@ -461,3 +461,36 @@ def test_studies_are_listed_on_the_command_line(toy, capsys):
     assert {"linear-vae", "linear-ivae", "similarity-limits", "intrinsic-dimension"} <= set(listed)
     assert main(["studies"]) == 0
     assert "Nobody 1900" in capsys.readouterr().out
+
+
+def test_a_study_shows_the_jobs_that_are_finished_and_names_the_others(toy, tmp_path, capsys):
+    """Nothing is run, the table says what it lacks, and the study goes on from there."""
+    with pytest.raises(ValueError, match="no job of toy is finished"):
+        reproduce("toy", "smoke", tmp_path, workers=1, finished=True)
+    toy.trap[3] = RuntimeError("stop here")
+    with pytest.raises(RuntimeError):
+        reproduce("toy", "smoke", tmp_path, workers=1)
+    toy.done.clear()
+    part = reproduce("toy", "smoke", tmp_path, workers=1, finished=True)
+    assert toy.done == []
+    assert [row["number"] for row in part.table.rows] == [1, 1, 2, 2]
+    assert judge(part.path / "table.parquet").origin.not_run == [{"number": 3, "seed": seed} for seed in range(2)]
+    assert "Not run: 2 of 6 jobs, about 0.0 core hours by the mean of the others." in part.findings().notes
+    assert next(p for p in part.findings().parts if p.name == "not-run").rows == part.origin.not_run
+    toy.trap.clear()
+    whole = reproduce("toy", "smoke", tmp_path, workers=1)
+    assert toy.done == [3, 3]
+    assert not whole.origin.not_run
+    assert "Not run" not in str(whole.findings().notes)
+
+
+def test_a_scale_that_a_study_does_not_have_is_refused_and_all_skips_it(toy, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(studies, "names", lambda: ["toy"])
+    with pytest.raises(ValueError, match="toy has no overnight scale: choose smoke or laptop or paper"):
+        reproduce("toy", "overnight", tmp_path)
+    assert main(["reproduce", "all", "--scale", "overnight", "--out", str(tmp_path)]) == 0
+    assert toy.done == []
+    monkeypatch.setattr(toy, "scales", ("smoke", "overnight"))
+    outcome = reproduce("toy", "overnight", tmp_path, workers=1)
+    assert [claim.verdict for claim in outcome.claims] == [None] * 3, "few seeds decide nothing"
+    assert outcome.headline.endswith("its figures are shown beside the published ones, and judge nothing")

@@ -203,7 +203,7 @@ def mean(table: Table, name: str, part: str, time: str, size: int):
     return rows.column(name).mean(axis=0)
 
 
-# Proves 004/F61, 004/F40 once the table of image-parity is there.
+@pytest.mark.spec("004/F61")
 def test_five_learners_of_parity(committed) -> None:
     result = committed("image-parity")
     sizes = result.table.distinct("size")
@@ -215,10 +215,10 @@ def test_five_learners_of_parity(committed) -> None:
     assert (error["last_layer", "end"] <= error["last_layer", "start"]).all()
     assert (error["tangent", "end"] <= error["net", "end"] + 0.01).all()
     assert (error["last_layer", "end"] <= 0.6 * error["last_layer", "start"])[-1]
-    assert {row["examples here"] for row in ImageParity().beside(result.table)} == {f"{p} drawn digits" for p in sizes}
+    assert {row["examples here"] for row in ImageParity().beside(result.table)} == {f"{p} MNIST" for p in sizes}
 
 
-# Proves 004/F62, 004/F58 once the table of image-parity is there.
+@pytest.mark.spec("004/F62")
 def test_the_kernel_of_a_deep_net_turns_to_the_labels(committed) -> None:
     result = committed("image-parity")
     top = max(result.table.distinct("size"))

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 
+from polariscope.report.study_figures import over_seeds
 from polariscope.studies.criteria import NotWorse
 from polariscope.studies.kit import Beside, Curve, Matrix, Restarts, Scatter, grid, medians
 from polariscope.studies.rows import Table
@@ -40,6 +42,21 @@ def test_a_curve_shows_the_median_of_every_point() -> None:
     ]
     assert any(np.allclose(line.get_ydata(), [1.1, 1.2, 1.4]) for line in lines)
     assert [text.get_text() for text in figure.axes[0].get_legend().get_texts()] == ["a", "b"]
+
+
+def test_unequal_numbers_of_seeds_have_each_their_own_median() -> None:
+    rows = [{"beta": 1, "seed": s, "mcc": v} for s, v in enumerate((1.0, 2.0, 3.0, 4.0, 5.0))]
+    rows += [{"beta": 2, "seed": s, "mcc": v} for s, v in enumerate((0.0, 10.0))]
+    figure = Curve("mcc", over="beta").draw(Table(rows))
+    assert figure is not None
+    (line,) = [line for line in figure.axes[0].get_lines() if line.get_marker() not in ("|", "_")]
+    assert np.allclose(line.get_ydata(), [3.0, 5.0])
+
+
+def test_a_place_without_a_value_is_a_gap() -> None:
+    axes = Figure().subplots()
+    over_seeds(axes, [1, 2, 3, 4], [[1.0, 3.0, np.nan], [np.nan] * 2, [4.0], []])
+    assert np.allclose(axes.get_lines()[0].get_ydata(), [2.0, np.nan, 4.0, np.nan], equal_nan=True)
 
 
 def test_a_matrix_writes_the_means_into_its_cells() -> None:

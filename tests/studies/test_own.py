@@ -1,4 +1,4 @@
-"""A study of one's own, from a file: it runs, resumes and is judged like a published one, and says what is wrong."""
+"""Your own study, from a file: it runs, resumes and is judged like a published one, and says what is wrong."""
 
 from __future__ import annotations
 
@@ -8,13 +8,15 @@ from pathlib import Path
 import pytest
 
 from polariscope.cli import main
+from polariscope.lab.store import Store
 from polariscope.studies import own
 from polariscope.studies.board import board
-from polariscope.studies.engine import judge, run_study
+from polariscope.studies.engine import judge, run_study, tasks_of
 from polariscope.studies.estimate import estimate
 from polariscope.studies.own import OwnStudy
 from polariscope.studies.ranking import rank
 from polariscope.studies.rows import Table
+from polariscope.studies.study import Bench
 
 BASE = """
 title = "Does a larger beta leave more variables passive?"
@@ -113,17 +115,36 @@ def test_it_is_on_the_board_as_ones_own(done) -> None:
     assert '"work": "own"' in text
     assert "as its file says" in text
     assert "polariscope study mine.toml" in text
+    assert judge(path / "table.parquet").headline.startswith("mine: ")
+    assert "own scale" not in text
 
 
 def test_an_estimate_times_one_job_and_keeps_it(tmp_path) -> None:
     study = OwnStudy(BASE.format(seeds=3))
-    first = estimate(study, "mine", "own", tmp_path)
+    first = estimate(study, "mine", "own", tmp_path, 2)
     assert (first.jobs, first.open_jobs) == (6, 5)
     assert first.seconds > 0
-    assert first.core_hours == pytest.approx(5 * first.seconds / 3600)
+    starts = 2 * first.start
+    assert first.core_hours == pytest.approx((5 * first.seconds + starts) / 3600), "a worker starts once"
+    assert first.start > first.seconds, "a job of four steps is shorter than the start of its process"
     assert first.megabytes > 0
-    assert estimate(study, "mine", "own", tmp_path) == first, "a job that is done is not timed again"
+    assert estimate(study, "mine", "own", tmp_path, 2) == first, "a job that is done is not timed again"
     assert "5 of 6 jobs are left" in first.headline
+    assert estimate(study, "mine", "own", tmp_path, 9).core_hours == pytest.approx(
+        5 * (first.seconds + first.start) / 3600
+    ), "no more workers than jobs start"
+
+
+def test_an_estimate_leaves_out_the_first_job_of_a_worker_if_it_can(tmp_path) -> None:
+    study = OwnStudy(BASE.format(seeds=3))
+    estimate(study, "mine", "own", tmp_path, 1)
+    tasks = tasks_of(study, "mine", "own", tmp_path)
+    record = json.loads(tasks[0].file.read_text())
+    assert record["first"] is False, "the estimate warms up before it times"
+    tasks[0].file.write_text(json.dumps(record | {"seconds": 9.0, "first": True}))
+    assert estimate(study, "mine", "own", tmp_path, 1).seconds == 9.0, "there is no other job to ask"
+    tasks[1].file.write_text(json.dumps(record | {"seconds": 1.0}))
+    assert estimate(study, "mine", "own", tmp_path, 1).seconds == 1.0
 
 
 def test_smoke_shows_that_it_runs_and_judges_nothing(tmp_path, capsys) -> None:
@@ -154,6 +175,7 @@ def test_smoke_shows_that_it_runs_and_judges_nothing(tmp_path, capsys) -> None:
         ("bound = 3.001", "bond = 3.001", "claim 1 (at most) has no 'bond': did you mean 'bound'"),
         ("first = {beta = 4}", "first = {betta = 4}", "speaks of 'betta', no setting of the grid: did you mean 'beta'"),
         ('column = "effective-rank"', 'column = "mig"', "asks for 'mig', which is not measured"),
+        ('column = "train_loss"', 'column = "held_out_loss"', "evaluate_every = 0 evaluates nothing on held-out data"),
         ("[base.world]", "[base.wrld]", "needs a configuration to start from"),
     ],
 )  # fmt: skip
@@ -165,6 +187,56 @@ def test_what_is_wrong_is_said_before_anything_is_trained(old, new, words, tmp_p
     assert main(["study", str(file), "--out", str(tmp_path / "results")]) == 2
     assert words in " ".join(capsys.readouterr().err.split())
     assert not (tmp_path / "results").exists()
+
+
+@pytest.mark.parametrize(
+    ("column", "more"), [("train_penalty", ""), ("held_out_penalty", "evaluate_every = 2\n"), ("train_kll", "")]
+)
+def test_a_claim_about_what_the_training_lacks_is_refused_after_the_first_job(column, more, tmp_path, capsys) -> None:
+    file = tmp_path / "mine.toml"
+    text = BASE.format(seeds=3) + MEASURE + CLAIM.replace("train_loss", column)
+    file.write_text(text.replace("evaluate_every = 0\n", more) if more else text)
+    assert main(["study", str(file), "--out", str(tmp_path), "--workers", "1"]) == 2
+    error = " ".join(capsys.readouterr().err.split())
+    assert f"claim 2 asks for {column!r}, which this training does not have" in error
+    assert "train_reconstruction" in error, "the columns that are there"
+    assert len(list((tmp_path / "mine" / "runs").glob("[!.]*"))) == 1, "nothing more was trained"
+
+
+def test_a_worker_trains_nothing_more_for_a_study_that_it_refused(tmp_path, monkeypatch) -> None:
+    study = OwnStudy(BASE.format(seeds=3) + CLAIM.replace("effective-rank", "train_kll"))
+    monkeypatch.setattr(own, "_REFUSED", {})
+    monkeypatch.setattr(own.multiprocessing, "parent_process", lambda: "a driver")
+    bench = Bench(Store(tmp_path), lambda point: None)
+    for job in study.jobs("paper"):
+        with pytest.raises(ValueError, match="claim 1 asks for 'train_kll'"):
+            study.run(job, bench)
+    assert len(Store(tmp_path).runs()) == 1
+
+
+def test_a_column_that_only_some_objectives_have_can_be_claimed(tmp_path) -> None:
+    text = BASE.format(seeds=1).replace("objective.beta = [1, 4]", 'objective = ["ae", "vae"]')
+    claim = CLAIM.partition('[[claims]]\nfinding = "beta')[0].replace('"effective-rank"', '"train_kl"')
+    outcome = run_study(OwnStudy(text + claim), "mine", "own", tmp_path / "any", 1)
+    assert len(outcome.table) == 2
+    lacking = claim + 'where = {objective = "ae"}\n'
+    with pytest.raises(ValueError, match="asks for 'train_kl', which this training does not have"):
+        run_study(OwnStudy(text + lacking), "mine", "own", tmp_path / "one", 1)
+
+
+def test_a_claim_about_nothing_measured_says_why(done) -> None:
+    _, path = done
+    study = OwnStudy.read(path / "study.toml")
+    table = judge(path / "table.parquet").table
+    for old, new, words in (
+        ("train_loss", "train_kll", "no row has a value of 'train_kll'; there are beta, "),
+        ("{beta = 4}", "{beta = 3}", "no row has beta 3"),
+    ):
+        found = OwnStudy(study.text.replace(old, new)).judge(table, "own")[1]
+        assert (found.measured, found.held) == ("-", None)
+        assert found.note.startswith(f"nothing was measured: {words}")
+        assert found.note.count("no row") == 1
+    assert "nothing was measured" not in study.judge(table, "own")[1].note
 
 
 def test_a_file_that_is_not_there_or_no_toml_is_refused(tmp_path, capsys) -> None:

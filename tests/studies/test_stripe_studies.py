@@ -527,3 +527,23 @@ def test_jobs_are_one_setting_and_seed_each_and_the_scales_rise(name) -> None:
     published = [job for job in study.jobs("paper") if "width" in job and job.get("part") not in ("rise", "arrows")]
     assert {job["width"] for job in published} == {10_000}
     assert {job["momentum"] for job in published} == {0.0}
+
+
+@pytest.mark.spec("004/F72")
+def test_the_lazy_exponent_does_not_depend_on_the_number_of_relevant_directions(committed) -> None:
+    """Slopes of log error over log p of seven seeds, fitted here: both near 3/7, and nearer to each other."""
+    result = committed("relevant-directions")
+    slopes: dict[str, list[float]] = {"stripe": [], "cylinder": []}
+    for task, own in slopes.items():
+        for seed in range(7):
+            rows = result.table.where(task=task, seed=seed).rows
+            assert {row["dimension"] for row in rows} == {3}
+            points, errors = ([row[name] for row in rows] for name in ("points", "error"))
+            own.append(float(np.polyfit(np.log(points), np.log(errors), 1)[0]))
+    means = {task: np.mean(own) for task, own in slopes.items()}
+    for task, mean in means.items():
+        assert mean == pytest.approx(-3 / 7, rel=0.15), task
+    assert means["stripe"] == pytest.approx(means["cylinder"], abs=0.05)
+    assert result.claim("same exponent").held
+    assert result.claim("(stripe").held
+    assert result.claim("(cylinder").verdict == "undecided", "its interval reaches beyond the bound"

@@ -59,3 +59,24 @@ def test_every_adversarial_of_a_classifier_by_search_is_verified_in_full(monkeyp
             assert isinstance(attack.of, study.Verified | study.LatentDescent)
     assert "L2 Latent Descent" not in stand.attacks("cnn", "L2")
     assert stand.attacks("cnn", "L2")["L2 Transfer"] == "it is the substitute"
+
+
+@pytest.mark.spec("001b/B-39")
+def test_codes_of_two_eight_and_thirty_two_latents_are_compared(committed) -> None:
+    """Five trainings of each size: accuracy and median L2 distance, recomputed from the rows of the attacks."""
+    result = committed("code-sizes")
+    whole = {(row["latents"], row["seed"]): row for row in result.table.rows if row["part"] == "all"}
+    assert set(whole) == {(latents, seed) for latents in (2, 8, 32) for seed in range(5)}
+    for (latents, seed), row in whole.items():
+        attacks = [own for own in result.table.rows
+                   if own["part"] == "attack" and (own["latents"], own["seed"]) == (latents, seed)]  # fmt: skip
+        assert len(attacks) >= 2
+        assert row["median"] <= min(own["median"] for own in attacks) + 1e-9, "the best attack of each image counts"
+    clean = {latents: np.mean([whole[latents, seed]["clean"] for seed in range(5)]) for latents in (2, 8, 32)}
+    assert result.claim("too few to classify").verdict == "held"
+    assert clean[8] >= clean[2] + 1
+    distance = {latents: np.mean([whole[latents, seed]["median"] for seed in range(5)]) for latents in (8, 32)}
+    claim = result.claim("less robust than 8")
+    assert claim.verdict == "undecided"
+    assert claim.measured.startswith(f"{distance[8]:.2f} [")
+    assert f"against {distance[32]:.2f} [" in claim.measured

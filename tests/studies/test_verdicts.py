@@ -499,9 +499,9 @@ def test_stretching_a_square(committed, words, held, changes) -> None:
     assert judged(committed("degenerate-squares"), words, *changes).held is held
 
 
-@pytest.mark.parametrize(("factor", "held"), [(1.0, None), (1.1, True), (0.85, False)])
+@pytest.mark.parametrize(("factor", "held"), [(1.0, True), (0.82, None), (0.7, False)])
 def test_counts_that_differ_less_than_seeds_do_decide_nothing(committed, factor, held) -> None:
-    """Passive variables have 316 correlations on average, active ones 309: far less apart than the seeds are."""
+    """Passive variables have 138 correlations on average, active ones 111."""
     result = committed("snapshot-correlations")
     change = put({"type": "passive"}, count=lambda row: factor * row["count"])
     claim = judged(result, "most correlations above 0.2", change)
@@ -510,8 +510,9 @@ def test_counts_that_differ_less_than_seeds_do_decide_nothing(committed, factor,
 
 
 def test_what_three_seeds_have_decides_nothing(committed) -> None:
-    """Two of the five trainings have a single active variable, which has no correlation with another active one."""
-    claim = committed("snapshot-correlations").claim("vary strongly")
+    """A single active variable has no correlation with another active one; here in two of the five trainings."""
+    result = committed("snapshot-correlations")
+    claim = judged(result, "vary strongly", *(put({"type": "active", "seed": seed}, movement=None) for seed in (0, 1)))
     assert (claim.held, claim.note) == (None, "5 seeds of passive, 3 of active: five of each are needed")
 
 

@@ -124,7 +124,7 @@ def test_a_network_that_was_not_trained_to_the_end_is_not_beaten(committed):
 # --- what the publication found -----------------------------------------------------------------------------------
 
 
-# Proves 000/F087 once the table of feature-demand is there.
+@pytest.mark.spec("000/F087")
 def test_the_gap_grows_with_demand_and_shrinks_with_width(committed):
     outcome = committed("feature-demand")
     assert len(outcome.table.distinct("seed")) >= 5
@@ -394,7 +394,7 @@ def test_features_keep_their_similarity_when_they_are_stored_turned():
     assert values[0, 2] == pytest.approx(cka(x, y, debiased=True)) == values[2, 0]
 
 
-# Proves 000/F098 once the table of feature-demand is there.
+@pytest.mark.spec("000/F098")
 def test_features_of_trained_networks_are_alike_across_widths(committed):
     values = similarity_across_widths(committed("feature-demand").table.where(task="shifted", twin="standard"))
     assert values.shape == (4, 4)

@@ -150,11 +150,13 @@ class Resting(Product):
 
 def test_a_model_that_rests_tells_its_loss_and_stays() -> None:
     config = TrainingConfig(2, 4, 0.5, "sgd", evaluate_every=0, log_every=1)
-    answer = []
+    progress = []
     state = build_state(Number(2.0), Resting(), config)
-    fit(state, Resting(), WORLD, config, Listeners(metrics=lambda event: answer.append(event.terms)), RandomSplit(0.0))
+    fit(
+        state, Resting(), WORLD, config, Listeners(metrics=lambda event: progress.append(event.terms)), RandomSplit(0.0)
+    )
     assert state.model.value.item() == 2.0
-    assert [terms["loss"] for terms in answer] == pytest.approx([6.0, 5.8])
+    assert [terms["loss"] for terms in progress] == pytest.approx([6.0, 5.8])
     assert state.players["rival"].value.item() == pytest.approx(2.8)
     fit(state, Resting(), WORLD, replace(config, steps=3), split=RandomSplit(0.0))
     assert state.model.value.item() == pytest.approx(2 - 0.5 * 2.8), "then it learns"

@@ -38,10 +38,10 @@ def test_a_terminal_gets_a_bar_unless_quiet(tmp_path, small, at_a_terminal) -> N
     screen.seek(0)
     screen.truncate()
     train(small(steps=3), Store(tmp_path), quiet=True)
-    answer = []
-    train(small(steps=3), Store(tmp_path), answer.append)
+    progress = []
+    train(small(steps=3), Store(tmp_path), progress.append)
     assert screen.getvalue() == ""
-    assert answer[-1].step == 3
+    assert progress[-1].step == 3
 
 
 def test_neither_a_file_nor_a_worker_gets_any(tmp_path, small, capsys, monkeypatch, at_a_terminal) -> None:
@@ -72,3 +72,27 @@ def test_a_notebook_gets_a_line_that_is_written_anew(tmp_path, small, monkeypatc
     assert lines[0] == "sprites vae: begins"
     assert lines[-1].startswith("sprites vae: step 3 of 3")
     assert capsys.readouterr() == ("", "")
+
+
+def test_no_rate_and_no_time_left_are_shown_before_a_rate_is_known(monkeypatch, at_a_terminal) -> None:
+    now = 0.0
+    monkeypatch.setattr(shown.time, "monotonic", lambda: now)
+    lines: list[str] = []
+    console = types.SimpleNamespace(print=lambda text, highlight: lines.append(text))
+    tell = shown._lines(console, "run 1")
+    now = 40.0  # the start of a worker of a cluster
+    tell(shown.Progress(1, 300_001, 9.0))
+    now = 80.0
+    tell(shown.Progress(401, 300_001, 8.0))
+    assert lines == [
+        "run 1: step 1 of 300001, loss 9.0",
+        "run 1: step 401 of 300001, 10.0 steps/s, 29960 s left, loss 8.0",
+    ]
+
+
+def test_a_run_that_goes_on_is_not_credited_with_its_earlier_steps() -> None:
+    pace = shown.Pace()
+    assert pace.rate(5000, 1.0) is None
+    assert pace.rate(5010, 3.0) == 5.0
+    assert pace.rate(1, 4.0) is None, "it began anew"
+    assert pace.rate(5, 6.0) == 2.0

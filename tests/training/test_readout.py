@@ -47,8 +47,8 @@ def test_the_factors_themselves_are_read_without_loss(negative) -> None:
     assert sum(p.numel() for p in reader.parameters()) == 3_925
     kept = split.parts(world).held_out
     with torch.no_grad():
-        answer = reader(to_tensor(world.observe(kept))).numpy()
-    error = (answer - world.target_of(kept)) ** 2
+        predictions = reader(to_tensor(world.observe(kept))).numpy()
+    error = (predictions - world.target_of(kept)) ** 2
     score = 1 - error.mean(0) / world.target_of(np.arange(len(world))).var(0)
     assert score.mean() > 0.99
 

@@ -29,8 +29,8 @@ def sibling(tmp_path_factory):
 
 
 def begun(sibling, store, **start):
-    answer = RunConfig(Task(MiniSprites(), "x,y", "values"), Regress(), MODEL, QUICK, start=warm(sibling, **start))
-    return answer, train(answer, store)
+    config = RunConfig(Task(MiniSprites(), "x,y", "values"), Regress(), MODEL, QUICK, start=warm(sibling, **start))
+    return config, train(config, store)
 
 
 def test_a_frozen_part_keeps_the_weights_it_was_given(sibling, tmp_path) -> None:
@@ -121,8 +121,8 @@ def test_what_cannot_be_begun_with_is_said(sibling, tmp_path) -> None:
     with pytest.raises(ValueError, match="every part of the model is frozen"):
         begun(sibling, store, parts=("encoder",), freeze=("encoder", "head"))
     with pytest.raises(ValueError, match="have changed since this run was configured"):
-        answer = RunConfig(MiniSprites(), Classify(), MODEL, QUICK, start=Start(str(sibling.path), "0" * 64))
-        train(answer, store)
+        config = RunConfig(MiniSprites(), Classify(), MODEL, QUICK, start=Start(str(sibling.path), "0" * 64))
+        train(config, store)
     with pytest.raises(ValueError, match="name it with start.run"):
         Start(parts=("encoder",))
     assert not store.runs(), "nothing was left behind"

@@ -103,11 +103,11 @@ def test_a_search_over_what_is_no_number_is_refused(config) -> None:
 def test_progress_is_told_at_a_pace_and_at_the_end(monkeypatch) -> None:
     clock = iter(range(100))
     monkeypatch.setattr("polariscope.training.run.time.monotonic", lambda: next(clock) / 25)  # 25 readings a second
-    answer = []
-    step = paced(answer.append, steps=12)
+    progress = []
+    step = paced(progress.append, steps=12)
     for number in range(1, 13):
         step(number, 0.5)
-    numbers = [point.step for point in answer]
+    numbers = [point.step for point in progress]
     assert numbers[-1] == 12
     assert 2 < len(numbers) < 8
-    assert answer[-1] == Progress(12, 12, 0.5)
+    assert progress[-1] == Progress(12, 12, 0.5)

@@ -33,8 +33,9 @@ class PlaceOptions:
 
 
 def place_of(options: Any) -> Place:
-    """The place that the flags of a command name."""
-    executors.get(options.executor)  # an unknown name is refused before anything is done
+    """The place that the flags of a command name. An executor that is unknown or not installed is refused: commands
+    call this before they write anything."""
+    executor = executors.get(options.executor)
     if options.executor == "processes":
         if options.address:
             raise ValueError("--address names a cluster: give --executor ray too")
@@ -42,5 +43,6 @@ def place_of(options: Any) -> Place:
     for name in ("cpus", "gpus"):
         if getattr(options, name) < 0:
             raise ValueError(f"--{name} is {getattr(options, name):g}: it must be 0 or more")
+    getattr(executor, "check_installed", lambda: None)()
     address = options.address or os.environ.get("RAY_ADDRESS", "")
     return Place(options.executor, options.workers or None, address, options.cpus, options.gpus, deaths=3)

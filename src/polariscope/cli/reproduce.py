@@ -7,7 +7,7 @@ import shlex
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from polariscope import plugins
 from polariscope.cli import commands
@@ -20,7 +20,7 @@ from polariscope.strict_json import json_text
 from polariscope.studies import reproduce, studies
 from polariscope.studies.engine import Outcome, write_overview
 from polariscope.studies.estimate import estimate
-from polariscope.studies.study import UNJUDGED, folder
+from polariscope.studies.study import UNJUDGED, Scale, folder
 
 
 @dataclass(frozen=True)
@@ -30,13 +30,15 @@ class Options(PlaceOptions):
     Run a published experiment, or continue it where it stopped, and compare it with the publication.
     """
 
-    scale: Literal["smoke", "laptop", "paper"] = "laptop"
-    """smoke shows that the study runs and judges nothing, laptop takes minutes to an hour, paper has the published
-    settings."""
+    scale: Scale = "laptop"
+    """smoke shows that the study runs and judges nothing, laptop takes minutes to an hour, overnight takes hours on
+    published data and judges nothing, paper has the published settings."""
     out: Path = Path("results")
     """Folder of the results."""
     estimate: bool = False
     """Run only the first job, and print what all jobs would cost."""
+    finished: bool = False
+    """Run no job: show the jobs that are finished, and name the others."""
     strict: bool = False
     """Exit with 1 if a claim did not hold. Refused at smoke scale, which judges nothing."""
     json: bool = False
@@ -56,7 +58,7 @@ def main(arguments: list[str]) -> int:
             f"--strict asks for verdicts, and {options.scale} scale {UNJUDGED[options.scale]}: "
             "leave out --strict, or give --scale laptop"
         )
-    names = studies.names() if name == "all" else [name]
+    names = [each for each in studies.names() if options.scale in studies.get(each).scales] if name == "all" else [name]
     place_of(options)
     if options.estimate:
         return _estimated(names, options)
@@ -86,7 +88,9 @@ def main(arguments: list[str]) -> int:
 def _estimated(names: list[str], options: Options) -> int:
     for name in names:
         path = folder(options.out, name, options.scale)
-        answer(estimate(studies.get(name)(), name, options.scale, path).findings(), None, options.json)
+        answer(
+            estimate(studies.get(name)(), name, options.scale, path, place_of(options)).findings(), None, options.json
+        )
     return 0
 
 
@@ -99,7 +103,7 @@ def _sentence(error: BaseException) -> str:
 def run(name: str, options: Options) -> Outcome:
     study = studies.get(name)()
     with watched(name, study, options.scale, options.json) as report:
-        outcome = reproduce(name, options.scale, options.out, place_of(options), report)
+        outcome = reproduce(name, options.scale, options.out, place_of(options), report, options.finished)
     if not options.json:
         show(outcome.findings(figures=False), outcome.path / "report.html")
     return outcome

@@ -57,7 +57,7 @@ def main(arguments: list[str]) -> int:
     scale: Scale = "smoke" if options.smoke else FULL
     path = options.out / (f"{name}-smoke" if options.smoke else name)
     if options.estimate:
-        findings = estimate(study, name, scale, path).findings()
+        findings = estimate(study, name, scale, path, place).findings()
         answer(findings, None, options.json)
         return 0
     try:

@@ -9,7 +9,9 @@ from typing import Any
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from polariscope.console import Terminal
-from polariscope.studies.study import Scale, Study
+from polariscope.grammar import counted
+from polariscope.studies.own import OwnStudy
+from polariscope.studies.study import UNJUDGED, Scale, Study
 
 
 @contextmanager
@@ -25,7 +27,8 @@ def watched(name: str, study: Study, scale: Scale, quiet: bool) -> Iterator[Call
         TimeRemainingColumn(),
         TextColumn("{task.fields[now]}"),
     )
-    console.print(f"{name}: {study.title} ({len(jobs)} jobs at {scale} scale)")
+    where = "" if isinstance(study, OwnStudy) and scale not in UNJUDGED else f" at {scale} scale"
+    console.print(f"{name}: {study.title} ({counted(len(jobs), 'job')}{where})")
     with Progress(*columns, console=console, disable=quiet or not console.is_terminal) as progress:
         task = progress.add_task(name, total=len(jobs), now="")
         parts: dict[int, float] = {}

@@ -53,7 +53,7 @@ def main(arguments: list[str]) -> int:
     place = place_of(options)
     path = options.out / name
     if options.estimate:
-        answer(estimate(study, name, FULL, path).findings(), None, options.json)
+        answer(estimate(study, name, FULL, path, place).findings(), None, options.json)
         return 0
     try:
         with watched(name, study, FULL, options.json) as report:

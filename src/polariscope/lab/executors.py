@@ -67,7 +67,7 @@ class Failed:
 
 @dataclass(frozen=True)
 class Died:
-    """The process of a job ended without a word: killed, most often for want of memory."""
+    """The process of a job ended without an error message: killed, most often for want of memory."""
 
     number: int
     how: str
@@ -157,7 +157,8 @@ def as_they_come(
                 report(number, what)
             case Died(number, how) if died[number] >= deaths:
                 times = "twice" if deaths == 1 else f"{deaths + 1} times"
-                sentence = f"the process of job {number + 1} of {len(jobs)} ended without a word, {times} ({how})"
+                process = f"the process of job {number + 1} of {len(jobs)}"
+                sentence = f"{process} ended without an error message, {times} ({how})"
                 advice = "fewer at once need less memory: --workers 1 (in Python workers=1) does one after the other"
                 yield Failed(number, ChildProcessError(f"{sentence}; {advice}"))
             case Died(number):

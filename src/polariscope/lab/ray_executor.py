@@ -16,7 +16,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Iterator
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -93,7 +93,7 @@ class Slot:
             sender.join()
             if scratch is not None:
                 self._events.put(Sent(number, scratch.changed()))
-            self._events.put(end or Died(number, "its process ended without a word"))
+            self._events.put(end or Died(number, "its process ended without an error message"))
         except BaseException as error:  # noqa: BLE001 - whatever it is, somebody waits for the end of the job
             self._events.put(Failed(number, ChildProcessError(f"{type(error).__name__}: {error}")))
         finally:
@@ -147,6 +147,11 @@ class RayCluster:
         self._actor = self._ray.remote(Slot).options(
             num_cpus=self._place.cpus, num_gpus=self._place.gpus, max_concurrency=3, max_restarts=0
         )
+
+    @staticmethod
+    def check_installed() -> None:
+        """Refuse if Ray is not installed. Commands ask this before they write anything."""
+        _imported()
 
     def submit(self, number: int, work: Work[Any, Any], job: Any) -> None:
         self._jobs[number] = luggage_of(work, job)
@@ -252,29 +257,46 @@ class RayCluster:
         self._came.setdefault(sent.number, set()).update(sent.files)
 
 
-def _connected(place: Place, closing: ExitStack) -> Any:
-    """Ray, connected: to the cluster of the address, to the one this process has already, or to one of its own."""
+def _imported() -> Any:
+    """Ray, with its own settings made before it reads them."""
     os.environ.update({name: value for name, value in QUIET.items() if name not in os.environ})
     try:
         import ray
     except ImportError as error:
         raise ValueError("--executor ray needs Ray: pip install 'polariscope[cluster]'") from error
+    return ray
+
+
+def _connected(place: Place, closing: ExitStack) -> Any:
+    """Ray, connected: to the cluster of the address, to the one this process has already, or to one of its own."""
+    ray = _imported()
     if ray.is_initialized():
         return ray
-    settings: dict[str, Any] = {"log_to_driver": False, "configure_logging": False, "logging_level": logging.ERROR}
+    settings: dict[str, Any] = {"log_to_driver": False, "configure_logging": False, "address": place.address}
+    if not place.address:
+        cores = place.workers or os.cpu_count() or 1
+        # "local", or Ray would join whatever cluster was last started on this machine.
+        settings |= {"address": "local", "num_cpus": max(1, int(cores * max(place.cpus, 1)))}
+        settings["include_dashboard"] = False
     try:
-        if place.address:
-            ray.init(address=place.address, **settings)
-        else:
-            cores = place.workers or os.cpu_count() or 1
-            # "local", or Ray would join whatever cluster was last started on this machine.
-            own: dict[str, Any] = {"address": "local", "num_cpus": max(1, int(cores * max(place.cpus, 1)))}
-            ray.init(**own, include_dashboard=False, **settings)
+        with _only_errors(logging.getLogger("ray")):
+            ray.init(**settings)
     except (ConnectionError, RuntimeError, ValueError) as error:
         where = f"the Ray cluster at {place.address!r}" if place.address else "Ray on this machine"
         raise ValueError(f"cannot connect to {where}: {_first_line(error)}") from error
     closing.callback(ray.shutdown)
     return ray
+
+
+@contextmanager
+def _only_errors(logger: logging.Logger) -> Iterator[None]:
+    """What Ray says about itself while it starts, such as how its nodes prove who they are, is not for our users."""
+    level = logger.level
+    logger.setLevel(max(level, logging.ERROR))
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
 
 
 def _first_line(error: BaseException) -> str:

@@ -9,19 +9,28 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullLocator
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from polariscope.report.figures import LIGHT, MARKERS, SUBJECTS, styled
 
 COLOURS = (*SUBJECTS, "active")
 
 
-def over_seeds(axes: Axes, x: ArrayLike, values: ArrayLike, number: int = 0, **style: Any) -> None:
+def over_seeds(
+    axes: Axes, x: ArrayLike, values: Sequence[ArrayLike] | NDArray[Any], number: int = 0, **style: Any
+) -> None:
     """The median over the seeds of ``values`` ``(x, seeds)`` with its quartiles, in the colour and marker of a number.
 
-    ``style`` goes to Matplotlib's ``errorbar``.
+    Places may have different numbers of seeds. NaN is a seed without a value, and a place without any value is a gap in
+    the line. ``style`` goes to Matplotlib's ``errorbar``.
     """
-    low, middle, high = np.quantile(np.asarray(values, dtype=float), [0.25, 0.5, 0.75], axis=1)
+    quartiles = np.full((len(values), 3), np.nan)
+    for place, own in enumerate(values):
+        known = np.asarray(own, dtype=float)
+        known = known[~np.isnan(known)]
+        if len(known):
+            quartiles[place] = np.quantile(known, [0.25, 0.5, 0.75])
+    low, middle, high = quartiles.T
     usual: dict[str, Any] = {
         "color": LIGHT[COLOURS[number]],
         "marker": MARKERS[number],

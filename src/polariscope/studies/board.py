@@ -25,6 +25,7 @@ ROOM = "polariscope.studies."
 WEIGHT = 600_000
 """Characters that the figures of a page may weigh together."""
 UNJUDGED_VERDICT = "not judged"
+NOT_STATED = "share of the published training not stated"
 
 
 @dataclass(frozen=True, repr=False)
@@ -122,20 +123,20 @@ def about(work: str) -> str:
 
 
 def share(study: Study, scale: str) -> str:
-    """How much of the published training a scale does, as far as the study's own settings say.
+    """How much of the published training a scale does, by the longest training of each, as far as the study's own
+    settings say.
 
     >>> share(studies.get("linear-vae")(), "laptop")
-    '10,000 of 20,000 published steps a training (50 %)'
+    '10,000 of 20,000 published steps in the longest training (50 %)'
     """
     if isinstance(study, OwnStudy):
         return "as its file says"
-    steps, published = study.steps(scale), study.steps("paper")  # type: ignore[arg-type]
     if scale == "paper":
         return "the published settings"
+    steps, published = study.steps(scale), study.steps("paper")  # type: ignore[arg-type]
     if steps and published:
-        return f"{steps:,} of {published:,} published steps a training ({100 * steps / published:.2g} %)"
-    jobs, full = (len(study.jobs(each)) for each in (scale, "paper"))  # type: ignore[arg-type]
-    return f"{jobs:,} of {full:,} published jobs" if full else "share of the published training not stated"
+        return f"{steps:,} of {published:,} published steps in the longest training ({100 * steps / published:.2g} %)"
+    return NOT_STATED
 
 
 def _entry(outcome: Outcome, drawn: Sequence[Picture]) -> Entry:

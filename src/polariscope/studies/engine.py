@@ -7,6 +7,7 @@ was interrupted inside a job resumes from its checkpoint. Rows that another vers
 from __future__ import annotations
 
 import json
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -42,6 +43,9 @@ from polariscope.studies.study import (
 )
 from polariscope.studies.tables import read_table, write_table
 
+COMPILER = "torch._dynamo"
+"""What torch imports with the first optimiser of a process, for seconds: the first job of a worker is the longer."""
+
 
 def reproduce(
     name: str,
@@ -49,12 +53,14 @@ def reproduce(
     out: Path,
     workers: Workers = None,
     report: Callable[[int, Any], None] | None = None,
+    finished: bool = False,
 ) -> Outcome:
     """Do (or finish) a registered study, telling ``report`` how far each job is (None: done).
 
     Its table (Parquet and CSV) and its document (page, JSON, Markdown, figures) are written to a folder below ``out``.
+    With ``finished`` no job is run: the table has the rows of jobs that are done, and the document names the others.
     """
-    return run_study(studies.get(name)(), name, scale, folder(out, name, scale), workers, report)
+    return run_study(studies.get(name)(), name, scale, folder(out, name, scale), workers, report, finished)
 
 
 def run_study(
@@ -64,21 +70,27 @@ def run_study(
     path: Path,
     workers: Workers = None,
     report: Callable[[int, Any], None] | None = None,
+    finished: bool = False,
 ) -> Outcome:
-    """Do (or finish) a study in a folder."""
+    """Do (or finish) a study in a folder; with ``finished``, show what is done."""
     (path / "jobs").mkdir(parents=True, exist_ok=True)
     tasks = tasks_of(study, name, scale, path)
     open_tasks = [number for number, task in enumerate(tasks) if not task.is_done]
     if report is not None:
         for number in set(range(len(tasks))) - set(open_tasks):
             report(number, None)
-    in_parallel(
-        do_task,
-        [tasks[number] for number in open_tasks],
-        workers,
-        None if report is None else lambda number, what: report(open_tasks[number], what),
-    )
-    records = [json.loads(task.file.read_text(encoding="utf-8")) for task in tasks]
+    if not finished:
+        in_parallel(
+            do_task,
+            [tasks[number] for number in open_tasks],
+            workers,
+            None if report is None else lambda number, what: report(open_tasks[number], what),
+        )
+        open_tasks = []
+    elif len(open_tasks) == len(tasks):
+        raise ValueError(f"no job of {name} is finished in {path}: run it without --finished")
+    done = [task for number, task in enumerate(tasks) if number not in set(open_tasks)]
+    records = [json.loads(task.file.read_text(encoding="utf-8")) for task in done]
     table = Table([row for record in records for row in record["rows"]])
     made = [record["made"] for record in records]
     origin = Origin(
@@ -87,6 +99,7 @@ def run_study(
         seeds=len(table.distinct("seed")),
         seconds=round(_cost(records), 1),
         made={key: _alike([each[key] for each in made]) for key in made[0]},
+        not_run=[tasks[number].job for number in open_tasks],
     )
     own = study if isinstance(study, OwnStudy) else None
     outcome = Outcome(path, table, _judged(study, table, scale), origin, own)
@@ -178,6 +191,7 @@ def _alike(values: list[Any]) -> Any:
 def do_task(task: Task, tell: Callable[[Any], None]) -> None:
     """One job in a process of its own; its rows go to disk before anything else is done with them."""
     torch.set_num_threads(1)
+    first = COMPILER not in sys.modules
     started = time.monotonic()
     bench = Bench(Store(task.file.parents[1] / "runs"), tell)
     rows = task.study.run(task.job, bench)
@@ -186,6 +200,7 @@ def do_task(task: Task, tell: Callable[[Any], None]) -> None:
         "job": task.job,
         "rows": rows,
         "seconds": time.monotonic() - started,
+        "first": first and COMPILER in sys.modules,
         "earlier": bench.earlier,
         "made": environment() | {"study": task.version},
     }

@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import json
 import os
+import time
+from collections import deque
+from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from polariscope.findings import Findings, Value, Values
-from polariscope.lab.executors import Place, in_parallel
+from polariscope.grammar import counted
+from polariscope.lab.executors import LocalProcesses, Place, Workers, as_they_come, in_parallel
 from polariscope.studies.engine import do_task, tasks_of
 from polariscope.studies.study import Scale, Study
+from polariscope.training.loop import import_optimisers
 
 
 @dataclass(frozen=True)
@@ -25,10 +32,15 @@ class Estimate:
     """Of one core, for one job."""
     megabytes: float
     """That one job leaves on the disk."""
+    start: float = 0.0
+    """Seconds of one core until a new worker can begin with its first job."""
+    workers: int = 1
+    """Each starts once and lives on from job to job."""
 
     @property
     def core_hours(self) -> float:
-        return self.open_jobs * self.seconds / 3600
+        starts = min(self.workers, self.open_jobs)
+        return (self.open_jobs * self.seconds + starts * self.start) / 3600
 
     @property
     def disk(self) -> float:
@@ -47,6 +59,8 @@ class Estimate:
             Value("jobs", "Jobs", self.jobs),
             Value("open_jobs", "Jobs that are left", self.open_jobs),
             Value("seconds", "Seconds of one core for a job", self.seconds),
+            Value("start", "Seconds of one core until a worker has started", self.start),
+            Value("workers", "Workers, each of which starts once", self.workers),
             Value("core_hours", "Core hours that are left", self.core_hours),
             Value("megabytes", "Megabytes on the disk that are left", self.disk),
         ]
@@ -55,23 +69,46 @@ class Estimate:
             self.headline,
             [Values(name="estimate", title="Estimate", entries=entries)],
             [
-                "From jobs that were done and are kept, the first one at least; jobs of other settings may take longer "
-                "or shorter. On n cores the time is the core hours over n."
+                f"The estimate assumes that each job that is left costs as much as the mean of the "
+                f"{counted(self.jobs - self.open_jobs, 'finished job')}. Jobs of other settings may cost more or less. "
+                "The results of finished jobs are kept. On n cores the time is the core hours divided by n."
             ],
         )
 
 
-def estimate(study: Study, name: str, scale: Scale, path: Path) -> Estimate:
-    """Do the first job that is left, if none is done yet, and say what the others would cost at its price."""
+def estimate(study: Study, name: str, scale: Scale, path: Path, workers: Workers = None) -> Estimate:
+    """Do the first job that is left, if none is done yet, and say what the others would cost at its price.
+
+    The start of a worker is not part of the price of a job: it is counted once for each of the ``workers``.
+    """
     (path / "jobs").mkdir(parents=True, exist_ok=True)
     tasks = tasks_of(study, name, scale, path)
     if not any(task.is_done for task in tasks):
+        import_optimisers()
         in_parallel(do_task, tasks[:1], Place(workers=1))
     done = [task for task in tasks if task.is_done]
     records: list[dict[str, Any]] = [json.loads(task.file.read_text(encoding="utf-8")) for task in done]
-    seconds = sum(record["seconds"] for record in records) / len(records)
     weight = size_of(path) / len(done) / 2**20
-    return Estimate(name, len(tasks), len(tasks) - len(done), seconds, weight)
+    warm = [record for record in records if not record.get("first")] or records
+    seconds = sum(record["seconds"] for record in warm) / len(warm)
+    place = workers if isinstance(workers, Place) else Place(workers=workers)
+    most = place.workers or os.cpu_count() or 1
+    start = start_up() if len(done) < len(tasks) else 0.0
+    return Estimate(name, len(tasks), len(tasks) - len(done), seconds, weight, start, most)
+
+
+@cache
+def start_up() -> float:
+    """Seconds until a new worker process of this machine can begin with its first job, measured on one."""
+    started = time.monotonic()
+    with closing(LocalProcesses(1)) as executor:
+        deque(as_they_come(executor, started_worker, [None], lambda number, what: None), maxlen=0)
+        return time.monotonic() - started
+
+
+def started_worker(nothing: None, tell: Callable[[Any], None]) -> None:
+    """The job of a worker that does nothing but get ready."""
+    import_optimisers()
 
 
 def size_of(folder: Path) -> int:

@@ -94,9 +94,8 @@ class Curve(Declared):
             points = [(x, values) for x, values in points if len(values)]
             if not points:
                 continue
-            most = max(len(values) for _, values in points)
-            filled = np.array([np.resize(values, most) for _, values in points])
-            over_seeds(axes, [x for x, _ in points], filled, drawn % len(COLOURS), label=plain(name))
+            x, values = zip(*points, strict=True)
+            over_seeds(axes, x, values, drawn % len(COLOURS), label=plain(name))
             drawn += 1
         if not drawn:
             return None

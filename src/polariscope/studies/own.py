@@ -12,9 +12,10 @@ import hashlib
 import itertools
 import json
 import math
+import multiprocessing
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +25,9 @@ from polariscope.measures import measures
 from polariscope.registry import nearest
 from polariscope.studies import criteria
 from polariscope.studies.criteria import All, Criterion
-from polariscope.studies.criteria.criterion import plain
+from polariscope.studies.criteria.criterion import listed, plain
 from polariscope.studies.kit import Curve, Declared, Matrix, Restarts, Scatter
-from polariscope.studies.study import Bench, Claim, Job, Row, Scale, Study, Table
+from polariscope.studies.study import Bench, Claim, Job, Judgement, Row, Scale, Study, Table
 from polariscope.training.config import RunConfig
 
 FILE = "study.toml"
@@ -36,6 +37,9 @@ KEYS = ("title", "question", "source", "base", "grid", "measure", "claims", "fig
 MEASURE_KEYS = ("measures", "examples", "part", "seed")
 CLAIM_KEYS = ("finding", "published", "weaker", "note")
 TYPES = ("active", "mixed", "passive")
+HELD_OUT = "held_out_"
+TERMS = ("train_", HELD_OUT)
+"""How the columns of the terms of a training begin."""
 OF_A_RUN = ("steps", "steps_per_second")
 CRITERIA: dict[str, tuple[type[Criterion], dict[str, Any]]] = {
     "at least": (criteria.AtLeast, {}),
@@ -100,7 +104,7 @@ class OwnStudy(Study):
 
     @property
     def source(self) -> str:  # type: ignore[override]
-        return str(self.described().get("source", "a study of one's own"))
+        return str(self.described().get("source", "your own study"))
 
     @property
     def cost(self) -> dict[str, str]:  # type: ignore[override]
@@ -141,13 +145,13 @@ class OwnStudy(Study):
     def check(self) -> None:
         """Refuse what cannot be run or judged, before the first job: every configuration, measure and claim."""
         jobs = self.jobs("paper")
-        for job in jobs:
-            RunConfig.build(job["config"])
+        evaluated = [(job["cell"], RunConfig.build(job["config"]).training.evaluate_every > 0) for job in jobs]
         cells = {name for job in jobs for name in job["cell"]}
         self.measured()
         for claim in self.claims("paper"):
-            for one in claim.criterion.parts if isinstance(claim.criterion, All) else [claim.criterion]:
+            for one in _parts(claim):
                 self._check_columns(one, cells)
+                _check_evaluated(one, evaluated)
         for name, figure in self._figures(cells).items():
             for key in ("over", "by", "rows", "columns"):
                 column = getattr(figure, key, "")
@@ -163,10 +167,9 @@ class OwnStudy(Study):
         for column in filter(None, settings):
             if column not in cells:
                 raise ValueError(f"a claim speaks of {column!r}, no setting of the grid: {nearest(column, cells)}")
-        for key in ("column", "other"):
-            column = str(getattr(criterion, key, ""))
-            known = {*cells, *TYPES, *OF_A_RUN, *self.measured()}
-            if column and column not in known and not column.startswith(("train_", "held_out_")):
+        known = {*cells, *OF_A_RUN, *self.measured(), *(TYPES if self.measured() else ())}
+        for column in _columns(criterion):
+            if column not in known and not column.startswith(TERMS):
                 known |= {"held_out_loss", "train_loss"}
                 raise ValueError(f"a claim asks for {column!r}, which is not measured: {nearest(column, known)}")
 
@@ -185,8 +188,37 @@ class OwnStudy(Study):
         asked = dict(self.described().get("measure", {}))
         names = self.measured()
         asked.pop("measures", None)
-        row = bench.scored(RunConfig.build(job["config"]), names, **asked)
-        return [{**job["cell"], "seed": job["seed"], **row}]
+        in_worker = multiprocessing.parent_process() is not None
+        if in_worker and self.text in _REFUSED:
+            raise ValueError(_REFUSED[self.text])
+        found = bench.scored(RunConfig.build(job["config"]), names, **asked)
+        row = {**job["cell"], "seed": job["seed"], **found}
+        try:
+            self._check_row(job, row)
+        except ValueError as error:
+            if in_worker:
+                _REFUSED[self.text] = str(error)
+            raise
+        return [row]
+
+    def _check_row(self, job: Job, row: Row) -> None:
+        """Refuse a claim about a column that the row of a job lacks, if no other job that the claim is about could have
+        it: jobs that differ only in numbers and in their training have the same columns."""
+        for number, claim in enumerate(self.claims("paper"), 1):
+            for one in _parts(claim):
+                missing = [column for column in _columns(one) if column not in row]
+                for scope in _scopes(one) if missing else ():
+                    kinds = {_kind(each["config"]) for each in self.jobs("paper") if _matches(each["cell"], scope)}
+                    if _matches(job["cell"], scope) and len(kinds) == 1:
+                        raise ValueError(f"claim {number} asks for {missing[0]!r}, which this training does not have: "
+                                         f"{nearest(missing[0], _numbers([row]))}")  # fmt: skip
+
+    def judge(self, table: Table, scale: Scale) -> list[Judgement]:
+        """What a table says about every claim, with the reason where it says nothing."""
+        return [
+            replace(one, found=replace(one.found, note=_reason(one, table) or one.found.note))
+            for one in super().judge(table, scale)
+        ]
 
     def claims(self, scale: Scale) -> list[Claim]:
         return [_claim(one, number) for number, one in enumerate(self.described().get("claims", []), 1)]
@@ -222,8 +254,75 @@ class OwnStudy(Study):
         return figures
 
 
+_REFUSED: dict[str, str] = {}
+"""Studies that a job of this worker process refused, with the sentence: its other jobs train nothing for it."""
 ROWS_VERSION = 1
 """Raised when the rows of the same file would be others."""
+
+
+def _parts(claim: Claim) -> Sequence[Criterion]:
+    return claim.criterion.parts if isinstance(claim.criterion, All) else (claim.criterion,)
+
+
+def _columns(criterion: Criterion) -> list[str]:
+    """Columns of numbers that a criterion looks at."""
+    return [column for key in ("column", "other") if (column := str(getattr(criterion, key, "")))]
+
+
+def _scopes(criterion: Criterion) -> list[Mapping[str, Any]]:
+    """Settings of the rows that a criterion looks at: of each of its two sides, where it has two."""
+    where = dict(getattr(criterion, "where", {}))
+    sides = [getattr(criterion, side) for side in ("first", "second") if hasattr(criterion, side)]
+    return [where | dict(side) for side in sides] or [where]
+
+
+def _matches(cell: Mapping[str, Any], scope: Mapping[str, Any]) -> bool:
+    return all(cell.get(name) == value for name, value in scope.items())
+
+
+def _kind(config: Mapping[str, Any]) -> str:
+    """What is trained, without its numbers and without how it is trained."""
+
+    def words(value: Any) -> Any:
+        if isinstance(value, Mapping):
+            return {key: words(inner) for key, inner in value.items()}
+        return value if isinstance(value, str | bool) else None
+
+    return json.dumps(words({name: value for name, value in config.items() if name != "training"}), sort_keys=True)
+
+
+def _check_evaluated(criterion: Criterion, evaluated: Sequence[tuple[Mapping[str, Any], bool]]) -> None:
+    """Refuse a claim about held-out data of jobs of which none evaluates on it; ``evaluated`` says it of each cell."""
+    for column in _columns(criterion):
+        for scope in _scopes(criterion):
+            own = [is_so for cell, is_so in evaluated if _matches(cell, scope)]
+            if column.startswith(HELD_OUT) and own and not any(own):
+                raise ValueError(
+                    f"a claim asks for {column!r}, and evaluate_every = 0 evaluates nothing on held-out data: set "
+                    "[base.training] evaluate_every, such as 500"
+                )
+
+
+def _numbers(rows: Sequence[Row]) -> list[str]:
+    """Columns with numbers."""
+    numbers = (name for row in rows for name, value in row.items() if type(value) in (int, float))
+    return [name for name in dict.fromkeys(numbers) if name != "seed"]
+
+
+def _reason(judgement: Judgement, table: Table) -> str:
+    """Why there is nothing to judge; empty if there is something."""
+    reasons = []
+    for one in _parts(judgement.claim):
+        for column, scope in itertools.product(_columns(one), _scopes(one)):
+            rows = table.where(**scope)
+            if not len(rows):
+                reasons.append(f"no row has {listed(scope)}" if scope else "the table has no row")
+            elif not len(rows.column(column)):
+                of_some = scope and len(table.column(column))
+                which = f" ({listed(scope)})" if of_some else ""
+                there = ", ".join(_numbers(rows.rows if of_some else table.rows)) or "no numbers"
+                reasons.append(f"no row{which} has a value of {column!r}; there are {there}")
+    return f"nothing was measured: {'; '.join(dict.fromkeys(reasons))}" if reasons else ""
 
 
 def _check_keys(given: Mapping[str, Any], known: Sequence[str], of: str) -> None:

@@ -32,7 +32,7 @@ from polariscope.training.config import RunConfig
 from polariscope.training.loop import Listeners
 from polariscope.training.run import Progress, paced, standing_id, train_in_memory, train_once
 
-Scale = Literal["smoke", "laptop", "paper"]
+Scale = Literal["smoke", "laptop", "overnight", "paper"]
 Job = dict[str, Any]
 
 
@@ -46,8 +46,11 @@ CLAIM_COLUMNS = (
 )
 Verdict = Literal["held", "weaker form held", "not held", "undecided"]
 VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
-UNJUDGED: Mapping[Scale, str] = {"smoke": "shows that it runs and judges nothing"}
-"""Scales far too small for a verdict, and what they are for."""
+UNJUDGED: Mapping[Scale, str] = {
+    "smoke": "shows that it runs and judges nothing",
+    "overnight": "has few seeds: its figures are shown beside the published ones, and judge nothing",
+}
+"""Scales with too little for a verdict, and what they are for."""
 
 
 @dataclass(frozen=True)
@@ -152,6 +155,8 @@ class Origin:
     """Of one core."""
     made: Mapping[str, Any]
     """Versions, machine and code; a list of values where its jobs were not all made alike."""
+    not_run: Sequence[Job] = ()
+    """Jobs that the table has no rows of."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -171,7 +176,8 @@ class Outcome(Tabular):
             return f"{self.name}: {self.scale} scale {UNJUDGED[self.scale]}"
         found = [claim.verdict for claim in self.claims]
         counts = ", ".join(f"{found.count(verdict)} {verdict}" for verdict in VERDICTS if verdict in found)
-        return f"{self.name} at {self.scale} scale: {counts}"
+        where = "" if self.own is not None else f" at {self.scale} scale"
+        return f"{self.name}{where}: {counts}"
 
     def records(self) -> list[Row]:
         """A row for each claim."""
@@ -206,7 +212,9 @@ class Outcome(Tabular):
         study = self.study
         origin = self.origin
         columns = [column for column in CLAIM_COLUMNS if column.key != "verdict" or self.scale not in UNJUDGED]
-        parts: list[Part] = [Records(name="claims", title="Claims", rows=self.records(), columns=columns)]
+        parts: list[Part] = []
+        if self.claims:
+            parts.append(Records(name="claims", title="Claims", rows=self.records(), columns=columns))
         beside = study.beside(self.table)
         if beside:
             headings = [Column(key, key) for key in beside[0]]
@@ -214,6 +222,10 @@ class Outcome(Tabular):
         for name, figure in (study.figures(self.table) if figures else {}).items():
             title = name.replace("-", " ").replace("_", " ").capitalize()
             parts.append(Chart(name=name, title=title, draw=lambda figure=figure: figure))  # type: ignore[misc]
+        if origin.not_run:
+            missing = [{key: value for key, value in job.items() if key != "scale"} for job in origin.not_run]
+            headings = [Column(key, key) for key in dict.fromkeys(key for job in missing for key in job)]
+            parts.append(Records(name="not-run", title="Not run", rows=missing, columns=headings))
         size = counted(len(self.table), "row") + (f"; {counted(origin.seeds, 'seed')}" if origin.seeds else "")
         return Findings(
             study.title,
@@ -222,10 +234,19 @@ class Outcome(Tabular):
             [
                 f"Source: {study.source}.",
                 f"Made by {self.command}: {size}; {origin.seconds / 60:.1f} minutes of one core.",
+                *([self.open_work] if origin.not_run else []),
             ],
             {"study": self.name, "scale": self.scale, "seeds": origin.seeds, "seconds": origin.seconds},
             environment=origin.made,
         )
+
+    @property
+    def open_work(self) -> str:
+        """What was not run, and what it would cost by the mean of the jobs that were."""
+        missing = len(self.origin.not_run)
+        jobs = len(self.study.jobs(self.scale))
+        hours = self.origin.seconds / max(jobs - missing, 1) * missing / 3600
+        return f"Not run: {missing} of {jobs} jobs, about {hours:.1f} core hours by the mean of the others."
 
     def claim(self, words: str) -> Judgement:
         """The claim whose text has ``words`` in it."""
@@ -290,6 +311,9 @@ class Study(ABC):
     """Rough time on two cores for each scale."""
     training_lengths: ClassVar[Mapping[Any, int]] = {}
     """Steps of one training at each scale, where the jobs do not say it."""
+    scales: ClassVar[tuple[Scale, ...]] = ("smoke", "laptop", "paper")
+    """Scales that the study has. One with "overnight" trains with the published data and architecture, for a share of
+    the published steps."""
     drawn: ClassVar[Mapping[str, Declared]] = {}
     """Figures by file name, declared with the kit."""
     published: ClassVar[Beside | None] = None
@@ -344,5 +368,8 @@ studies: Registry[Study] = Registry("study", plural="studies")
 
 
 def folder(out: Path, name: str, scale: Scale) -> Path:
-    """Where a study's results lie."""
+    """Where a study's results lie; a scale that it does not have is refused."""
+    scales = studies.get(name).scales
+    if scale not in scales:
+        raise ValueError(f"{name} has no {scale} scale: choose {' or '.join(scales)}")
     return out / f"{name}-{scale}"

@@ -65,6 +65,14 @@ class Listeners:
     """The loss is still on its device: to read it at every step would make the device wait."""
 
 
+def import_optimisers() -> None:
+    """Make this process import all that its first training would: torch loads its compiler, for seconds, with the first
+    step of an optimiser."""
+    weight = torch.zeros(1, requires_grad=True)
+    weight.sum().backward()
+    Adam([weight]).step()
+
+
 def build_state(
     model: nn.Module, objective: Objective, config: TrainingConfig, brief: Brief | None = None
 ) -> TrainingState:

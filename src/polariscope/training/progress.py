@@ -29,6 +29,21 @@ class Progress:
 Tell = Callable[[Progress], None]
 
 
+class Pace:
+    """The rate of a run, from its first report on: what came before (a queue, the start of a worker, an earlier part of
+    a resumed run) says nothing about it."""
+
+    def __init__(self) -> None:
+        self._first: tuple[int, float] | None = None
+
+    def rate(self, step: int, now: float) -> float | None:
+        """Steps a second; None until a later step is reported."""
+        if self._first is None or step < self._first[0]:
+            self._first = (step, now)
+        first, begun = self._first
+        return (step - first) / (now - begun) if step > first and now > begun else None
+
+
 def watched(quiet: bool = False) -> bool:
     """Whether a progress bar would be seen: in a terminal or a notebook, but not in a worker process."""
     if quiet or multiprocessing.parent_process() is not None:
@@ -55,21 +70,22 @@ def bars(names: Sequence[str], steps: int, quiet: bool = False) -> Iterator[list
         BarColumn(),
         MofNCompleteColumn(),
         TaskProgressColumn(show_speed=True),
-        TextColumn("{task.fields[rate]:>5.1f} steps/s"),
+        TextColumn("{task.fields[rate]:>13}"),
         TimeRemainingColumn(),
         TextColumn("loss {task.fields[loss]:.1f}"),
     )
     with Bars(*columns, console=console, refresh_per_second=4) as progress:
-        tasks = [progress.add_task(name, total=steps, loss=float("nan"), rate=0.0) for name in names]
+        tasks = [progress.add_task(name, total=steps, loss=float("nan"), rate="") for name in names]
 
         def teller(task: int) -> Tell:
-            started = time.monotonic()
+            pace = Pace()
 
             def tell(point: Progress) -> None:
                 if point.warning:
                     progress.console.print(f"{names[task]}: warning: {point.warning}", highlight=False)
-                rate = point.step / max(time.monotonic() - started, 1e-9)
-                progress.update(progress.task_ids[task], completed=point.step, loss=point.loss, rate=rate)
+                rate = pace.rate(point.step, time.monotonic())
+                words = "" if rate is None else f"{rate:.1f} steps/s"
+                progress.update(progress.task_ids[task], completed=point.step, loss=point.loss, rate=words)
 
             return tell
 
@@ -78,34 +94,35 @@ def bars(names: Sequence[str], steps: int, quiet: bool = False) -> Iterator[list
 
 def _lines(console: Terminal, name: str, every: float = 30.0) -> Tell:
     """A line now and then, and one at the end."""
-    started = time.monotonic()
-    due = started + every
+    due = time.monotonic() + every
+    pace = Pace()
 
     def tell(point: Progress) -> None:
         nonlocal due
         now = time.monotonic()
+        rate = pace.rate(point.step, now)
         if now >= due or point.step == point.steps or point.warning:
             due = now + every
-            console.print(_line(name, point, now - started), highlight=False)
+            console.print(_line(name, point, rate), highlight=False)
 
     return tell
 
 
 def _updated(display: Callable[..., Any], name: str) -> Tell:
     """One line in a notebook that is written anew."""
-    started = time.monotonic()
+    pace = Pace()
     handle = display({"text/plain": f"{name}: begins"}, raw=True, display_id=True)
 
     def tell(point: Progress) -> None:
-        handle.update({"text/plain": _line(name, point, time.monotonic() - started)}, raw=True)
+        handle.update({"text/plain": _line(name, point, pace.rate(point.step, time.monotonic()))}, raw=True)
 
     return tell
 
 
-def _line(name: str, point: Progress, seconds: float) -> str:
-    rate = point.step / max(seconds, 1e-9)
-    left = (point.steps - point.step) / rate
-    done = f"step {point.step} of {point.steps}, {rate:.1f} steps/s, {left:.0f} s left"
+def _line(name: str, point: Progress, rate: float | None) -> str:
+    left = None if rate is None else (point.steps - point.step) / rate
+    speed = "" if left is None else f", {rate:.1f} steps/s, {left:.0f} s left"
+    done = f"step {point.step} of {point.steps}{speed}"
     warning = f"; warning: {point.warning}" if point.warning else ""
     return f"{name}: {done}, loss {point.loss:.1f}{warning}"
 

@@ -82,8 +82,8 @@ class Breaker(Attack):
         ("seed", "in other batches"),
         ("box", "left the box"),
         ("norm", "other than the norms of its changes"),
-        ("adversarial", "does not get wrong"),
-        ("nothing", "found no adversarial of any image"),
+        ("adversarial", "does not misclassify"),
+        ("nothing", "found no adversarial image"),
     ],
 )
 def test_an_attack_that_breaks_a_promise_is_caught(how, sentence):

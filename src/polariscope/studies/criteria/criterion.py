@@ -199,7 +199,13 @@ def quantified(name: str, of: Of) -> str:
 
 
 def listed(where: Where) -> str:
-    return ", ".join(str(v) if isinstance(v, str) else f"{k.replace('_', ' ')} {plain(v)}" for k, v in where.items())
+    def words(column: str, value: Any) -> str:
+        noun = column.replace("_", " ")
+        if isinstance(value, bool):
+            return f"with {noun}" if value else f"without {noun}"
+        return value if isinstance(value, str) else f"{noun} {plain(value)}"
+
+    return ", ".join(words(column, value) for column, value in where.items())
 
 
 def plain(value: Any) -> str:

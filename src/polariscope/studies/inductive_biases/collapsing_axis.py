@@ -82,7 +82,7 @@ class CollapsingAxis(Study):
         "How short may an axis of the data be before a SlowVAE stops encoding it, and does the same happen to a flow?"
     )
     cost = {"smoke": "3 s", "laptop": "an hour", "paper": "hours"}
-    training_lengths = {scale: setting.steps for scale, setting in SETTINGS.items()}
+    training_lengths = {scale: max(setting.steps, setting.ambient_steps) for scale, setting in SETTINGS.items()}
 
     def jobs(self, scale: Scale) -> Sequence[Job]:
         setting = SETTINGS[scale]

@@ -124,7 +124,9 @@ class InDomain(Study):
     )
     question = "Does a network that predicts the factors of images also predict them outside of the training range?"
     cost = {"smoke": "3 s", "laptop": "97 minutes", "paper": "20,000 GPU hours"}
-    training_lengths = {scale: setting.steps for scale, setting in SETTINGS.items()}
+    training_lengths = {
+        scale: max(setting.steps, setting.encoder_steps, setting.light_steps) for scale, setting in SETTINGS.items()
+    }
 
     def jobs(self, scale: Scale) -> Sequence[Job]:
         setting = SETTINGS[scale]

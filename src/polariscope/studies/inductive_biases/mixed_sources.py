@@ -78,7 +78,10 @@ class MixedSources(Study):
     )
     question = "Can independent sources be recovered from their changes alone, and through how many layers of mixing?"
     cost = {"smoke": "3 s", "laptop": "30 minutes", "paper": "days"}
-    training_lengths = {scale: setting.steps for scale, setting in SETTINGS.items()}
+    training_lengths = {
+        scale: max(setting.linear_steps, setting.steps, setting.contrastive_steps)
+        for scale, setting in SETTINGS.items()
+    }
 
     def jobs(self, scale: Scale) -> Sequence[Job]:
         setting = SETTINGS[scale]

@@ -127,7 +127,6 @@ class MoleculeProperties(Study):
     source = "Samarin, Deep Learning Approaches to Informed Representation Learning (2022), section 5.5.2, table 5.2"
     question = "Does the band gap of molecules stay when everything else of their code is drawn anew?"
     cost = {"smoke": "4 s", "laptop": "30 minutes", "paper": "weeks"}
-    training_lengths = {scale: setting.isomers.steps for scale, setting in SETTINGS.items()}
 
     def jobs(self, scale: Scale) -> Sequence[Job]:
         setting = SETTINGS[scale]

@@ -43,7 +43,7 @@ class Eigenfaces(Study):
     source = "Rolinek, Zietlow and Martius 2019; Zietlow's dissertation (2022), section 3.3.5, figure 3.6"
     question = "What are the non-linear principal components of a set of images?"
     cost = {"smoke": "3 s", "laptop": "about 50 minutes", "paper": "weeks"}
-    training_lengths = STEPS
+    training_lengths = {scale: max(STEPS[scale], LINEAR_STEPS[scale]) for scale in STEPS}
 
     def jobs(self, scale: Scale) -> Sequence[Job]:
         return [

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from matplotlib.figure import Figure
 
 from polariscope.measures.polarisation import variable_types
 from polariscope.measures.truncation import track_correlations
+from polariscope.nets.autoencoder import AutoencoderConfig
 from polariscope.objectives.beta_vae import BetaVAE
 from polariscope.report.figures import LIGHT, styled
 from polariscope.report.study_figures import legend_once
@@ -22,6 +23,8 @@ from polariscope.training.run import load_model
 SEEDS = {"smoke": 1, "laptop": 5, "paper": 5}
 STEPS = {"smoke": 60, "laptop": 8000, "paper": 300_000}
 SNAPSHOTS = {"smoke": 6, "laptop": 80, "paper": 300}
+LATENTS = {"smoke": 5, "laptop": 5, "paper": 10}
+"""Of ten latents the toy prunes eight, and then all have as many correlations: most are those with a passive one."""
 
 
 @studies.register("snapshot-correlations")
@@ -41,6 +44,8 @@ class SnapshotCorrelations(Study):
 
     def run(self, job: Job, bench: Bench) -> list[Row]:
         config = run_at(job["scale"], BetaVAE(job["beta"]), job["seed"], job["steps"], SNAPSHOTS[job["scale"]])
+        assert isinstance(config.model, AutoencoderConfig)
+        config = replace(config, model=replace(config.model, latents=LATENTS[job["scale"]]))
         run = bench.train(config)
         means = {
             step: represent(load_model(run, step), config.world, count=2000).mean
