@@ -403,6 +403,14 @@ def as_store(place: Store | Path | str) -> Store:
 
 
 def _drive(run: Run, config: RunConfig, state: TrainingState, rows: list[Row], tell: Tell) -> Run:
+    """Run the loop with the trackers that the user chose, whose end comes after the status of the run is written."""
+    with tracked(run) as track:
+        return _driven(run, config, state, rows, tell, track)
+
+
+def _driven(
+    run: Run, config: RunConfig, state: TrainingState, rows: list[Row], tell: Tell, track: Callable[[Event], None]
+) -> Run:
     """Run the loop, keeping curves and state in the run folder, and leave a true status whatever happens."""
     started = time.monotonic()
     listener = paced(tell, config.training.steps)
@@ -437,7 +445,7 @@ def _drive(run: Run, config: RunConfig, state: TrainingState, rows: list[Row], t
 
     listeners = Listeners(metrics=record, checkpoint=save, snapshot=snapshot, step=progress)
     try:
-        with tracked(run) as track, _interrupt_between_steps() as interrupted:
+        with _interrupt_between_steps() as interrupted:
             fit(state, config.objective, config.world, config.training, listeners, config.split)
     except KeyboardInterrupt:
         run.update(status="interrupted", result={"step": state.step})

@@ -26,6 +26,8 @@ from polariscope.training.loop import Event
 
 ASKED = "POLARISCOPE_TRACK"
 """The variable with the names of trackers, separated by commas; processes that are started here inherit it."""
+TAG = "polariscope.run"
+"""The tag of MLflow that has the id of a run, by which a resumed run is recognised."""
 
 
 class Tracker(Protocol):
@@ -104,10 +106,14 @@ class MLflow:
     def __init__(self, run: Run) -> None:
         import mlflow
 
-        self._mlflow = mlflow
         self._client = mlflow.MlflowClient()
-        experiment = mlflow.set_experiment("polariscope")
-        self._id = self._client.create_run(experiment.experiment_id, run_name=run.id).info.run_id
+        experiment = mlflow.set_experiment("polariscope").experiment_id
+        begun = self._client.search_runs([experiment], f"tags.`{TAG}` = '{run.id}'", max_results=1)
+        if begun:  # the run is resumed, and its settings are there
+            self._id = begun[0].info.run_id
+            self._client.update_run(self._id, "RUNNING")
+            return
+        self._id = self._client.create_run(experiment, tags={TAG: run.id}, run_name=run.id).info.run_id
         for section, settings in run.config.items():
             for name, value in settings.items() if isinstance(settings, dict) else [("", settings)]:
                 self._client.log_param(self._id, f"{section}.{name}".rstrip("."), value)
