@@ -56,6 +56,36 @@ def trained(tmp_path_factory):
     return folder, train_runs(folder)
 
 
+@pytest.fixture(scope="session")
+def generating(tmp_path_factory):
+    """A run that was trained with two properties, in a store of its own."""
+    from polariscope.nets.property_autoencoder import PropertyAutoencoderConfig
+    from polariscope.objectives.conditional_invariance import ConditionalInvariance
+    from polariscope.worlds.views.properties import Properties
+
+    folder = tmp_path_factory.mktemp("generating") / "runs"
+    world = Properties(MiniSprites(), "x,scale")
+    training = TrainingConfig(steps=30, batch_size=32, evaluate_every=0)
+    model = PropertyAutoencoderConfig(latents=6, property_latents=2)
+    return folder, train(RunConfig(world, ConditionalInvariance(copies=1), model, training), folder, quiet=True)
+
+
+@pytest.fixture(scope="session")
+def mapping_run(tmp_path_factory):
+    """A run with maps of two years of one place, in a store of its own."""
+    pytest.importorskip("rasterio")
+    from polariscope.cli import main
+    from polariscope.mapping.example import write_example
+    from polariscope.worlds.renderers.aerial import Aerial
+
+    place = tmp_path_factory.mktemp("mapping")
+    write_example(place / "valley", Aerial(valleys=1, tiles=4, years=(2000, 2016), size=48, labels="analysed"))
+    words = ["map", "all", str(place / "valley"), "--steps", "6", "--size", "32", "--root", "2", "--batch-size", "2"]
+    assert main([*words, "--threshold", "0.2", "--json", "--runs", str(place / "runs")]) == 0
+    (run,) = Store(place / "runs").runs()
+    return place / "runs", run
+
+
 class Served:
     """An explorer in a thread of this process."""
 

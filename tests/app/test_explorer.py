@@ -1,5 +1,8 @@
 """The explorer as a visitor uses it, in a real browser."""
 
+import shutil
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -125,6 +128,106 @@ def test_an_attack_is_played_step_by_step(page, served, trained):
     assert len(page.ask("[...document.querySelectorAll('.probability')].map(p => p.textContent)")) == 3
     if "misclassified without" not in page.ask("document.body.innerText"):
         assert pixels(page, "#attacked") != first
+
+
+def test_a_property_slider_generates(chromium, serving, generating):
+    from polariscope.examination.property_sliders import property_sliders
+
+    folder, run = generating
+    served = serving(folder)
+    try:
+        page = chromium()
+        visit(page, served, f"run/{run.id}/generate", "document.getElementById('made').dataset.values")
+        captions = "[...document.querySelectorAll('#made figcaption')].map(c => c.textContent)"
+        read = page.ask(captions)
+        slider = "document.querySelector('input[data-property=x]')"
+        top = page.ask(f"{slider}.max")
+        page.move("input[data-property=x]", top)
+        values = "document.getElementById('made').dataset.values"
+        wanted = page.wait(f"{values}.startsWith(Number({slider}.value).toFixed(4)) && {values}")
+        assert page.ask(captions) != read
+        assert "may be unreachable" in page.ask("document.getElementById('property-words').textContent")
+        after = pixels(page, "#made figure canvas:last-child")
+        sliders = property_sliders(run, count=500)
+        moved = sliders.moved([float(value) for value in wanted.split()], [0])
+        assert np.abs(np.asarray(after).reshape(moved.observations[0, 0].shape) - moved.observations[0, 0]).max() <= 1
+        assert page.ask("document.documentElement.scrollWidth") <= 1280
+        narrow = chromium(390, 900, True)
+        visit(narrow, served, f"run/{run.id}/generate", "document.getElementById('made').dataset.values")
+        assert narrow.ask("document.documentElement.scrollWidth") <= 390
+    finally:
+        served.close()
+
+
+def test_a_map_has_layers_and_years(chromium, serving, mapping_run):
+    from polariscope.mapping.map_layers import map_layers
+
+    folder, run = mapping_run
+    served = serving(folder)
+    try:
+        page = chromium()
+        loaded = "[...document.querySelectorAll('#stage img')].every(i => i.complete && i.naturalWidth)"
+        visit(page, served, f"run/{run.id}/maps", f"document.querySelectorAll('#stage img').length > 2 && {loaded}")
+        first, second = map_layers(run.path / "maps")
+        assert (first.year, second.year) == (2000, 2016)
+        assert page.ask("document.getElementById('stage').dataset.map") == first.name
+        page.move("#year", 1)
+        page.wait(f"document.getElementById('stage').dataset.map === '{second.name}' && {loaded}")
+        assert page.ask("document.getElementById('year-words').textContent") == "2016"
+        layers = "[...document.querySelectorAll('#stage img')].map(i => i.dataset.layer)"
+        assert page.ask(layers) == ["image", *(f"class {number}" for number in second.classes)]
+        page.ask(f"document.querySelector('[data-class=\"{second.classes[0]}\"]').click()")
+        page.ask("document.getElementById('layer-image').click()")
+        page.move("#layer-probability", str(second.classes[1]), "change")
+        page.wait(loaded)
+        assert page.ask(layers) == ["probability", *(f"class {number}" for number in second.classes[1:])]
+        # The picture is the map's: as many coloured pixels as the class has.
+        shown = page.ask("""(async () => { const image = document.querySelector("#stage img:last-child"); await image.decode();
+            const canvas = document.createElement("canvas"); canvas.width = image.naturalWidth; canvas.height = image.naturalHeight;
+            const context = canvas.getContext("2d"); context.drawImage(image, 0, 0);
+            return [...context.getImageData(0, 0, canvas.width, canvas.height).data].filter((v, i) => i % 4 === 3 && v).length })()""")  # fmt: skip # noqa: E501
+        labels = second.labels.read(0, 0, *second.shape)
+        assert shown == int((labels == second.classes[-1]).sum())
+        areas, unit = second.areas
+        assert unit == "ha"
+        cell = page.ask("document.querySelector('td.now').textContent")
+        assert (
+            abs(float(cell.split()[0].replace(",", "")) - areas[second.classes[0]]) <= 0.006 * areas[second.classes[0]]
+        )
+        # The document of the map has its pictures, though it may load nothing.
+        page.open(f"{served.address}/documents/{run.id}/map")
+        page.wait("document.querySelectorAll('img').length")
+        assert page.wait(
+            "[...document.querySelectorAll('figure.map img')].every(i => i.complete && i.naturalWidth > 50)"
+        )
+        narrow = chromium(390, 900, True)
+        visit(narrow, served, f"run/{run.id}/maps", f"document.querySelectorAll('#stage img').length > 2 && {loaded}")
+        assert narrow.ask("document.documentElement.scrollWidth") <= 390
+    finally:
+        served.close()
+
+
+def test_the_claims_are_shown_and_filtered(chromium, serving, trained, tmp_path):
+    from polariscope.studies.board import board
+
+    (tmp_path / "linear-solver").mkdir()
+    table = Path(__file__).resolve().parents[2] / "docs" / "results" / "linear-solver" / "table.parquet"
+    shutil.copy(table, tmp_path / "linear-solver")
+    served = serving(trained[0], results=[tmp_path])
+    try:
+        page = chromium(390, 900, True)
+        rows = "document.querySelectorAll('tbody tr').length"
+        shown = visit(page, served, "board", rows)
+        claims = board([tmp_path]).records()
+        assert shown == len(claims) > 0
+        assert page.ask("document.querySelector('tbody b').textContent") == claims[0]["text"]
+        page.move("#verdict", claims[0]["verdict"], "change")
+        assert page.ask(rows) == sum(claim["verdict"] == claims[0]["verdict"] for claim in claims)
+        page.move("input[type=search]", "no claim has these words")
+        assert page.ask(rows) == 0
+        assert page.ask("document.documentElement.scrollWidth") <= 390
+    finally:
+        served.close()
 
 
 def test_a_training_is_started_watched_stopped_and_resumed(page, served, trained, command):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import os
+import re
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
@@ -20,11 +22,14 @@ from polariscope.app.batcher import Batcher
 from polariscope.examination.compare import compare, encoder_layers
 from polariscope.examination.embedding import run_shelf
 from polariscope.examination.latent_space import LatentSpace, latent_space
-from polariscope.examination.next_steps import next_commands, said_next
+from polariscope.examination.next_steps import abilities, next_commands, said_next
+from polariscope.examination.property_sliders import PropertySliders, property_sliders
 from polariscope.examination.titles import run_title
 from polariscope.lab.listing import summary
 from polariscope.lab.run_documents import kept_findings
 from polariscope.lab.store import NAME, Run, Store
+from polariscope.mapping.map_layers import FOLDER as MAPS
+from polariscope.mapping.map_layers import MapLayers, map_layers
 from polariscope.subjects import Subject, as_subject
 from polariscope.training.run import architecture_of, config_of
 from polariscope.worlds.pictures import limits_of, pictured
@@ -39,10 +44,14 @@ COLUMNS = (
 """Columns of the table of runs."""
 EXAMPLES = 1500
 """Examples on the map."""
+PROPERTY_EXAMPLES = 500
+"""Training examples whose code, without the property, can be kept while the property moves."""
 MOST_OPEN = 4
 """Models that are kept in memory."""
 MOST_IMAGES = 400
 """Images in one answer."""
+LARGEST_PICTURE = 1600
+"""Pixels a side of a picture in a report."""
 FARTHEST = 1e6
 """The largest number of a code that is decoded."""
 T = TypeVar("T")
@@ -72,6 +81,7 @@ class Opened:
     space: LatentSpace | None = None
     decode: Batcher | None = None
     classifier: Classifier | None = None
+    sliders: PropertySliders | None = None
     limits: tuple[float, float] | None = None
     lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -115,7 +125,8 @@ class OpenedRuns:
             "commands": [],
             "next": "",
             "problem": "",
-            **dict.fromkeys(("encodes", "decodes", "classifies"), False),
+            **dict.fromkeys(("encodes", "decodes", "classifies", "property"), False),
+            "maps": any((run.path / MAPS).glob("*/map.json")),
         }
         if record["kind"] != "train":
             return facts
@@ -127,6 +138,7 @@ class OpenedRuns:
             facts["decodes"] = subject.encodes is not None and subject.decodes is not None
             targets = targets_of(config.world) if "target" in config.objective.needs else ()
             facts["classifies"] = len(targets) == 1 and targets[0].kind == "class" and len(config.world.shape) == 3
+            facts["property"] = "property" in abilities(config, network)
             facts["commands"] = next_commands(config, network)
             facts["next"] = said_next(run)
             facts["trained"] = run.checkpoint.exists()
@@ -179,6 +191,26 @@ class OpenedRuns:
                 labels = target_values(world, numbers)[:, 0].astype(np.int64)
                 opened.classifier = Classifier(as_subject(opened.run), world, targets[0], numbers, labels)
         return opened
+
+    def sliders(self, run_id: str) -> Opened:
+        """A run that generates with a property."""
+        opened = self.open(run_id)
+        with opened.lock:
+            if opened.sliders is None:
+                if "property" not in abilities(config_of(opened.run), architecture_of(opened.run)):
+                    raise ValueError(f"run {run_id} has no part of its code for a property, so it cannot generate one")
+                with self._computing:
+                    opened.sliders = property_sliders(opened.run, count=PROPERTY_EXAMPLES)
+                images = opened.sliders.world.observe(opened.sliders.numbers[:64])
+                opened.limits = None if images.dtype == np.uint8 or images.ndim < 4 else limits_of([images])
+        return opened
+
+    def maps(self, run_id: str) -> list[MapLayers]:
+        """The maps that a run has made."""
+        maps = map_layers(self.run(run_id).path / MAPS)
+        if not maps:
+            raise NotHere(f"run {run_id} has no maps: 'polariscope map apply {run_id} IMAGE' makes them")
+        return maps
 
     def computed(self, work: Callable[[], T]) -> T:
         """One long computation at a time: they would only slow each other down."""
@@ -262,6 +294,44 @@ def document(run: Run, kind: str) -> Path | None:
 def _lies_in(run: Run, file: Path) -> bool:
     home = os.path.realpath(run.path)
     return os.path.commonpath([os.path.realpath(file), home]) == home and file.is_file()
+
+
+def told_maps(maps: Sequence[MapLayers]) -> list[dict[str, Any]]:
+    """What the page needs to know of maps: classes with colours and areas, place and year."""
+    rows = []
+    for one in maps:
+        areas, unit = one.areas
+        classes = [
+            {
+                "number": n,
+                "name": one.names[n],
+                "colour": "#{:02x}{:02x}{:02x}".format(*one.colour(n)),
+                "area": areas[n],
+            }
+            for n in one.classes
+        ]
+        size = {"height": one.shape[0], "width": one.shape[1]}
+        about = {"name": one.name, "region": one.region, "year": one.year, "image": one.image is not None}
+        rows.append({**about, **size, "unit": unit, "classes": classes})
+    return rows
+
+
+def page_with_pictures(page: Path) -> bytes:
+    """A report with the pictures that lie beside it inside: it is shown in an origin of its own, which may load
+    nothing."""
+
+    def inside(match: re.Match[str]) -> str:
+        file = page.parent / match[1]
+        if file.is_symlink() or not file.is_file():
+            return match[0]
+        with Image.open(file) as image:
+            image.thumbnail((LARGEST_PICTURE, LARGEST_PICTURE))
+            draft = BytesIO()
+            image.save(draft, "PNG")
+        return f'src="data:image/png;base64,{base64.b64encode(draft.getvalue()).decode()}"'
+
+    text = page.read_text(encoding="utf-8")
+    return re.sub(r'(?<=<img )src="([\w-][\w.-]*\.png)"', inside, text).encode()
 
 
 def as_png(images: NDArray[Any], limits: tuple[float, float] | None = None) -> bytes:

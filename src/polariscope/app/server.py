@@ -10,13 +10,15 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from functools import cache
 from importlib.resources import files
+from io import BytesIO
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from fastapi import APIRouter, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import FileResponse, Response
+from fastapi.responses import Response
+from PIL import Image
 from pydantic import BaseModel, Field
 from starlette.exceptions import HTTPException
 
@@ -31,6 +33,8 @@ from polariscope.app.opened_runs import (
     checked_codes,
     document,
     own_threads,
+    page_with_pictures,
+    told_maps,
     told_space,
 )
 from polariscope.examination.next_steps import offers
@@ -50,7 +54,10 @@ FILES = {
     "style.css": "text/css; charset=utf-8",
     "icon.svg": "image/svg+xml",
     **dict.fromkeys(
-        ("app.js", "dom.js", "runs.js", "run.js", "explore.js", "map.js", "charts.js", "attack.js", "more.js"),
+        (
+            *("app.js", "dom.js", "runs.js", "run.js", "explore.js", "map.js", "charts.js", "attack.js", "more.js"),
+            *("generate.js", "maps.js"),
+        ),
         "text/javascript; charset=utf-8",
     ),
 }
@@ -58,6 +65,7 @@ FILES = {
 QUICK = {"robustness": ["--budget", "quick", "--count", "50", "--corrupted", "200"]}
 MOST_POINTS = 600
 """Points of a learning curve that are sent: a screen has no more."""
+Layer = Literal["image", "class", "probability"]
 router = APIRouter()
 
 
@@ -77,6 +85,11 @@ class AttackWish(BaseModel):
     attack: str = Field(max_length=100)
     norm: Norm
     steps: int = Field(default=30, ge=2, le=60)
+
+
+class PropertyWish(BaseModel):
+    values: list[float] = Field(min_length=1, max_length=100)
+    rows: list[int] = Field(min_length=1, max_length=MOST_IMAGES)
 
 
 class Training(BaseModel):
@@ -260,6 +273,68 @@ def attack(request: Request, run_id: str, wish: AttackWish) -> Response:
     )
 
 
+@router.get("/api/runs/{run_id}/property")
+def property_about(request: Request, run_id: str) -> Response:
+    """The properties that a run can generate, their range, and examples whose other content can be kept."""
+    sliders = _runs(request).sliders(run_id).sliders
+    assert sliders is not None
+    low, high = sliders.limits
+    return answer(
+        {
+            "names": list(sliders.scale.names),
+            "units": list(sliders.scale.units),
+            "low": low.tolist(),
+            "high": high.tolist(),
+            "shape": list(sliders.world.shape),
+            "numbers": sliders.numbers.tolist(),
+            "readings": np.round(sliders.readings, 5).tolist(),
+        }
+    )
+
+
+@router.post("/api/runs/{run_id}/property")
+def property_moved(request: Request, run_id: str, wish: PropertyWish) -> Response:
+    """Observations with a wanted property and the other content of examples."""
+    opened = _runs(request).sliders(run_id)
+    sliders = opened.sliders
+    assert sliders is not None
+    with opened.lock:
+        moved = sliders.moved(wish.values, wish.rows)
+    content: dict[str, Any] = {
+        "read": np.round(moved.read, 5).tolist(),
+        "true": None if moved.true is None else np.round(moved.true, 5).tolist(),
+    }
+    if moved.observations.ndim == 4:
+        content["png"] = base64.b64encode(as_png(moved.observations, opened.limits)).decode()
+    else:
+        content["values"] = np.round(moved.observations.astype(float), 5).tolist()
+    return answer(content)
+
+
+@router.get("/api/runs/{run_id}/maps")
+def maps(request: Request, run_id: str) -> Response:
+    return answer({"maps": told_maps(_runs(request).maps(run_id))})
+
+
+@router.get("/api/runs/{run_id}/maps/{number}/{layer}")
+def layer(
+    request: Request, run_id: str, number: int, layer: Literal["image", "class", "probability"], of: int = 0
+) -> Response:
+    """One layer of a map, by the place of the map in the list and, for classes, by the number of the class."""
+    several = _runs(request).maps(run_id)
+    if not 0 <= number < len(several):
+        raise NotHere("the run has no such map")
+    one = several[number]
+    pictures = {
+        "image": one.image_picture,
+        "class": lambda: one.class_picture(of),
+        "probability": lambda: one.probability_picture(of),
+    }
+    draft = BytesIO()
+    Image.fromarray(_runs(request).computed(pictures[layer])).save(draft, "PNG", compress_level=1)
+    return png(draft.getvalue())
+
+
 @router.get("/api/compare")
 def compared(request: Request, first: str, second: str) -> Response:
     return answer(_runs(request).compared(first, second))
@@ -272,7 +347,7 @@ def report(request: Request, run_id: str, kind: str) -> Response:
     if file is None:
         raise NotHere("the run has no such report")
     headers = {"content-security-policy": DOCUMENT_POLICY, "x-frame-options": "SAMEORIGIN"}
-    return FileResponse(file, media_type="text/html; charset=utf-8", headers=headers)
+    return Response(page_with_pictures(file), media_type="text/html; charset=utf-8", headers=headers)
 
 
 @router.get("/api/board")

@@ -112,7 +112,7 @@ def generate_with_property(
             origin = encoded(subject, to_tensor(world.observe(np.array([like]))))["mean"][0]
         values = _wanted_values(asked, scale, predictions, origin, parts, count, generator)
         z1 = _drawn(code[:, parts.latents :], origin, parts.latents, bool(asked), count, draw, reach, spread, generator)
-        observations, by_neighbour = _decoded_with(subject, parts, scale, values, z1, code, predictions, shape)
+        observations, by_neighbour = decoded_with(subject, parts, scale, values, z1, code, predictions, shape)
         own = scale.shown(_array(parts.tells(encoded(subject, observations)["mean"][:, : parts.latents])))
         x_held = to_tensor(world.observe(held))
         own_held = scale.shown(_array(parts.tells(encoded(subject, x_held)["mean"][:, : parts.latents])))
@@ -235,7 +235,7 @@ def _drawn(
     return z1.mean(0) + reach * signal * around
 
 
-def _decoded_with(
+def decoded_with(
     subject: Subject,
     parts: SplitCode,
     scale: PropertyScale,

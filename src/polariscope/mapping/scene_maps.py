@@ -317,8 +317,8 @@ def _exported(
     write_heat_picture(raster_map, raster, place / "probability.png", scene.name)
     with atomic(record) as draft:
         recorded = {"map": raster_map.made, "made": wanted, "objects": count, "object_areas": areas.tolist(),
-                    "names": list(names), "year": scene.year, "region": scene.region,
-                    "image": str(scene.image)}  # fmt: skip
+                    "names": list(names), "background": raster_map.settings.background, "year": scene.year,
+                    "region": scene.region, "image": str(scene.image)}  # fmt: skip
         draft.write_text(json_text(recorded, indent=1) + "\n", encoding="utf-8")
     return SceneMap(scene, raster_map, names, place, count, tuple(areas.tolist()))
 

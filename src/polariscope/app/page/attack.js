@@ -1,5 +1,5 @@
 // An attack on one image, played step by step.
-import { arrows, examples, get, h, number, of, paint, picture, post } from "./dom.js";
+import { arrows, blobOf, examples, get, h, number, of, paint, picture, post } from "./dom.js";
 
 export async function attackTab(place, state) {
   const about = await get(of(state.id, "/classifier"));
@@ -54,8 +54,4 @@ export async function attackTab(place, state) {
   place.append(h("div", { class: "card" }, h("h2", {}, "Choose a held-out image and an attack"), h("p", { class: "hint" }, `The classifier tells the ${about.target}. An attack looks for the smallest change that misleads it.`), gallery, h("p"),
     h("div", { class: "row end" }, h("label", { class: "field" }, "Norm", norm), h("label", { class: "field" }, "Attack", attack), go)), h("div", { class: "card" }, stage));
   stage.append(h("p", { class: "muted" }, "The attack is played here."));
-}
-
-function blobOf(text) {
-  return new Blob([Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0))], { type: "image/png" });
 }

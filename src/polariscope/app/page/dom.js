@@ -79,6 +79,11 @@ export async function examples(run, numbers, shape, kind = "space") {
   return strip(await answered(await fetch(`${of(run, "/examples")}?of=${kind}&numbers=${numbers.join(",")}`)), shape);
 }
 
+// A PNG that came inside an answer, as text.
+export function blobOf(text) {
+  return new Blob([Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0))], { type: "image/png" });
+}
+
 export function paint(canvas, pictures, number = 0) {
   const context = canvas.getContext("2d");
   if (pictures.values) { // points: a bar for each number

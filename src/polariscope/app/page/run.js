@@ -4,6 +4,8 @@ import { explore } from "./explore.js";
 import { codesMap } from "./map.js";
 import { curves } from "./charts.js";
 import { attackTab } from "./attack.js";
+import { generateTab } from "./generate.js";
+import { mapsTab } from "./maps.js";
 
 export async function runPage(place, [id, wanted], onLeave) {
   let about = await get(of(id));
@@ -22,6 +24,8 @@ export async function runPage(place, [id, wanted], onLeave) {
     ["variables", "Variables", () => about.trained && about.encodes, variables],
     ["learning", "Learning", () => true, curves],
     ["attack", "Attack", () => about.trained && about.classifies, attackTab],
+    ["generate", "Generate", () => about.trained && about.property, generateTab],
+    ["maps", "Maps", () => about.maps, mapsTab],
     ["documents", "Documents", () => true, documents],
     ["settings", "Settings", () => true, settings],
   ];
