@@ -109,6 +109,22 @@ def test_values_outside_of_the_trained_range_are_warned_of() -> None:
     assert 0 <= low < 0.05
     assert high == pytest.approx(1.0, abs=0.15), "the corner of the square has level 1"
     assert result.findings().json()["warnings"] == [warning]
+    assert "is outside the training data (" in warning
+    assert "and outside the model's predictions for training examples (" in warning
+    assert "A requested value may be unreachable." in result.headline
+
+
+def test_a_value_of_the_data_that_the_model_never_predicts_is_warned_of() -> None:
+    """The model predicts one level only, so that any other is out of its reach, although the data has it."""
+
+    class Constant(LevelSetModel):
+        def tells(self, z0):
+            return super().tells(0 * z0 + 0.25)
+
+    (warning,) = generated(Constant(), wanted=0.5, count=20).warnings
+    assert "outside the model's predictions for training examples (0.25 to 0.25)" in warning
+    assert "outside the training data" not in warning
+    assert generated(wanted=0.5, count=20).warnings == ()
 
 
 def test_samples_far_from_the_data_are_marked() -> None:

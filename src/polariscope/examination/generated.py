@@ -156,7 +156,7 @@ class Generated(Tabular):
             unit = f" {unit}" if unit else ""
             mean = self.opinion[:, place].mean()
             parts.append(f"{name} {value}{unit} (mean {mean:.4g}, off by {self.deviations[place]:.3g} on average)")
-        outside = " Outside the range of the training data." if self.warnings else ""
+        outside = " A requested value may be unreachable." if self.warnings else ""
         return f"{len(self):,} samples requested with {'; '.join(parts)}, by their {who}.{outside}"
 
     def records(self) -> list[dict[str, Any]]:
@@ -302,7 +302,7 @@ class Generated(Tabular):
         geometries = self._molecules("XYZ").geometries
         charges = geometries.charges.tolist()
         return "".join(
-            xyz_text(charges, place, f"sample={number} misfit={misfit:.5f} {self._told(number)}")
+            xyz_text(charges, place, f"sample={number} misfit={misfit:.5f} {self._properties_text(number)}")
             for number, (place, misfit) in enumerate(zip(geometries.positions, geometries.misfit, strict=True))
         )
 
@@ -332,7 +332,7 @@ class Generated(Tabular):
             *((f"{name}_high", f"{self.high[number, place]:.6g}") for place, name in enumerate(names)),
         ]
 
-    def _told(self, number: int) -> str:
+    def _properties_text(self, number: int) -> str:
         return " ".join(f"{key.replace(' ', '_')}={value}" for key, value in self._values(number))
 
     def _opinions(self) -> dict[str, Floats]:
@@ -342,7 +342,7 @@ class Generated(Tabular):
     def _summary(self, place: int) -> dict[str, Any]:
         wanted = self.wanted[:, place]
 
-        def told(values: Floats | None) -> str | None:
+        def text(values: Floats | None) -> str | None:
             if values is None:
                 return None
             return f"{values[:, place].mean():.4g} (off {np.abs(values[:, place] - wanted).mean():.3g})"
@@ -351,9 +351,9 @@ class Generated(Tabular):
         return {
             "property": self.scale.titles[place],
             "wanted": f"{wanted[0]:.4g}" if np.ptp(wanted) < 1e-9 else f"{wanted.min():.3g} to {wanted.max():.3g}",
-            "truth": told(self.truth),
-            "judge": told(self.judge),
-            "model": told(self.model),
+            "truth": text(self.truth),
+            "judge": text(self.judge),
+            "model": text(self.model),
             "radius": float(radius),
             "holds": float(((wanted >= self.low[:, place]) & (wanted <= self.high[:, place])).mean()),
             "error": float(self.mean_error[place]),

@@ -128,7 +128,7 @@ def generate_with_property(
     low, high = predicted - radius, predicted + radius
     neighbours, distances, far = _neighbourhood(known, x_held, observations)
     trained = predictions.min(axis=0), predictions.max(axis=0)
-    warnings = tuple(_unreachable(asked, scale, trained))
+    warnings = tuple(_unreachable(asked, scale, trained, (y.min(axis=0), y.max(axis=0))))
     notes = [*parts.notes, *own_notes(subject)]
     if by_neighbour:
         notes.append(BY_NEIGHBOUR)
@@ -308,17 +308,26 @@ def _neighbourhood(known: Tensor, held: Tensor, samples: Tensor) -> tuple[NDArra
     return numbers.numpy(), apart.double().numpy(), (apart > usual).numpy()
 
 
-def _unreachable(asked: Mapping[str, float], scale: PropertyScale, trained: tuple[Floats, Floats]) -> list[str]:
+def _unreachable(
+    asked: Mapping[str, float],
+    scale: PropertyScale,
+    predicted: tuple[Floats, Floats],
+    observed: tuple[Floats, Floats],
+) -> list[str]:
+    """A sentence for each requested value that is outside the training data or what the model predicts for it."""
     warnings = []
     for name, value in asked.items():
         place = scale.names.index(name)
-        low, high = trained[0][place], trained[1][place]
-        if not low <= value <= high:
-            unit = f" {scale.units[place]}" if scale.units[place] else ""
-            warnings.append(
-                f"The requested {name}, {value:g}{unit}, is outside the model's predictions for training examples "
-                f"({low:.4g} to {high:.4g}{unit}): it may be unreachable."
-            )
+        unit = f" {scale.units[place]}" if scale.units[place] else ""
+        ranges = {"the training data": observed, "the model's predictions for training examples": predicted}
+        outside = [
+            f"{of} ({low[place]:.4g} to {high[place]:.4g}{unit})"
+            for of, (low, high) in ranges.items()
+            if not low[place] <= value <= high[place]
+        ]
+        if outside:
+            where = " and outside ".join(outside)
+            warnings.append(f"The requested {name}, {value:g}{unit}, is outside {where}: it may be unreachable.")
     return warnings
 
 
