@@ -20,7 +20,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from polariscope.examination.corruptions import Withstood, class_target, outputs_of, withstand
+from polariscope.examination.attack_jobs import AttackJob, Blocks, Maker, RunMaker, attack_ahead, examples_of
+from polariscope.examination.corruptions import Withstood, withstand
 from polariscope.examination.robustness_card import (
     NORM_NAMES,
     LearnedDistances,
@@ -32,6 +33,7 @@ from polariscope.examination.robustness_card import (
     quantile_gallery,
 )
 from polariscope.examination.run_subjects import classifier_run, run_subject, shown_data
+from polariscope.lab.executors import Workers, is_elsewhere
 from polariscope.lab.store import Run, Store
 from polariscope.robustness.adversarial_noise import NoiseAttack, generator_distances
 from polariscope.robustness.attacks import Attack, Attacked, NoGradient, Norm, attacks, joined
@@ -59,10 +61,9 @@ from polariscope.robustness.trust import (
 )
 from polariscope.subjects import Subject, as_subject
 from polariscope.subjects.doors import subject_and_world
-from polariscope.subjects.labelled import labelled_examples
 from polariscope.training.run import config_of
 from polariscope.worlds.given import Data
-from polariscope.worlds.targets import Examples, target_values
+from polariscope.worlds.targets import Examples
 from polariscope.worlds.views.corruptions import corrupt
 from polariscope.worlds.views.corruptions.suites import suite_named
 from polariscope.worlds.world import World, sample_numbers, to_tensor, worlds
@@ -140,6 +141,8 @@ def robustness(
     folder: Path | None = None,
     identity: Mapping[str, Any] | None = None,
     tell: Tell = lambda name, share: None,
+    workers: Workers = 1,
+    make: Maker | None = None,
 ) -> RobustnessCard:
     """Measure how robust a classifier is.
 
@@ -149,12 +152,13 @@ def robustness(
     transferred. Of a classifier with random outputs, the mean over ``draws`` is attacked; with 0 draws it is not
     attacked. Results are stored in ``folder``, under the ``identity`` of weights and data, so that an interrupted
     evaluation continues and a further norm or attack does not repeat the others. ``tell`` is called with the current
-    task and its finished share.
+    task and its finished share. With several ``workers``, or on a cluster, the attacks run in parallel first, each on
+    one block of images; ``make`` makes the classifier and the data in a worker.
     """
     _check(only, norms, count)
     suite_named(suite)
     subject, world = subject_and_world(model, data)
-    examples = _examples(subject, world, sample_numbers(world, count, seed))
+    examples = examples_of(subject, world, sample_numbers(world, count, seed))
     x, y = examples.x, examples.y
     skipped: dict[str, str] = {one: "not asked for" for one in QUESTIONS if one not in only}
     warnings = probe(subject, x, y, seed=seed)
@@ -180,6 +184,8 @@ def robustness(
         distal_images: Distal | None = None
         if "attacks" in only:
             extra = _further(also, substitute)
+            if make is not None and is_elsewhere(workers):
+                _ahead(asked, cards, warnings, extra, workers, make)
             for number, card in enumerate(cards):
                 cards[number] = _attacked(asked, card, warnings, extra, substitute)
                 warnings += _judged(asked, cards[number])
@@ -211,14 +217,17 @@ def robustness_run(
     *,
     folder: Path | None = None,
     store: Store | Path | str = "runs",
+    workers: Workers = 1,
     **asked: Any,
 ) -> RobustnessCard:
     """:func:`robustness` of the classifier of a run, on its held-out images or on other ``data``. Results of attacks
     are kept in the run, or in another ``folder``."""
     run = classifier_run(run, store)
     subject, world = run_subject(run), shown_data(run, data)
+    make = RunMaker(run.path, None if data is None else world)
     identity = classifier_identity(subject, worlds.describe(config_of(run).world if data is None else world))
-    return robustness(subject, world, folder=folder or run.path / "attacks", identity=identity, **asked)
+    folder = folder or run.path / "attacks"
+    return robustness(subject, world, folder=folder, identity=identity, workers=workers, make=make, **asked)
 
 
 def classifier_identity(subject: Subject, data: Mapping[str, Any], source: Path | None = None) -> dict[str, Any]:
@@ -247,15 +256,21 @@ def _further(also: Sequence[Attack | str], substitute: Any) -> list[Attack]:
     return extra
 
 
-def _examples(subject: Subject, world: World, index: NDArray[np.int64]) -> Examples:
-    """Images by number, with the numbers of the classifier's outputs that are right for them."""
-    target = class_target(world)
-    x = to_tensor(world.observe(index))
-    with subject.at_rest():
-        outputs = subject.scores(x[:1]).shape[1]
-    meant, _ = outputs_of(target, outputs, subject.name)
-    y = torch.from_numpy(meant[target_values(world, index)[:, 0].astype(np.int64)])
-    return Examples(*labelled_examples(subject, x, y), index=index)
+def _ahead(
+    asked: _Examination,
+    cards: Sequence[NormCard],
+    warnings: Sequence[Warning],
+    also: Sequence[Attack],
+    workers: Workers,
+    make: Maker,
+) -> None:
+    """Run the attacks of all norms in parallel; their results are stored where :func:`_attacked` reads them."""
+    blocks = Blocks(make, asked.on, asked.kept, asked.seed, asked.draws, BLOCK)
+    jobs: dict[Path, AttackJob] = {}
+    for card in cards:
+        suite = attack_suite(card.norm, asked.budget, asked.subject, gradients=has_gradient(warnings), also=also)
+        jobs |= dict(blocks.jobs(suite, card.norm))
+    attack_ahead(jobs, workers, partial(asked.tell, "attacks in parallel"))
 
 
 def _attacked(
@@ -447,7 +462,7 @@ def _stored_generators(asked: _Examination, attack: NoiseAttack, generators: int
     """New generators, trained on other images than the attacked ones if there are any."""
     rest = np.setdiff1d(sample_numbers(asked.world, TRAINED_ON + len(asked.on.index), asked.seed + 1), asked.on.index)
     index = rest[:TRAINED_ON] if len(rest) >= len(asked.on.index) else asked.on.index
-    learned = _examples(asked.subject, asked.world, index)
+    learned = examples_of(asked.subject, asked.world, index)
     with asked.subject.at_rest(gradients=True):
         if not asked.subject.scores(learned.x[:1].clone().requires_grad_()).requires_grad:
             raise NoGradient(f"{asked.subject.name} has no gradient of its scores")

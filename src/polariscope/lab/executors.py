@@ -115,6 +115,16 @@ Workers = int | Place | None
 executors: Catalogue[Callable[[Place], Executor]] = Catalogue("executor")
 
 
+def is_elsewhere(workers: Workers) -> bool:
+    """Whether jobs leave this process: for a number of workers above 1, or for another executor.
+
+    >>> is_elsewhere(1), is_elsewhere(2), is_elsewhere(Place()), is_elsewhere(Place("ray"))
+    (False, True, False, True)
+    """
+    place = workers if isinstance(workers, Place) else Place(workers=workers)
+    return place.executor != "processes" or (place.workers or 1) > 1
+
+
 def in_parallel(
     work: Work[Job, Result],
     jobs: Sequence[Job],

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from safetensors.torch import save, save_file
 
 from polariscope.atomic import atomic
 from polariscope.lab.store import fingerprint
@@ -48,6 +48,27 @@ class KeptAttacks:
         epsilons: tuple[float, ...] = (),
     ) -> Attacked:
         """The result of an attack on a block of images: read if it is stored, otherwise computed and stored."""
+        path = self.file(attack, x, y, numbers, norm=norm, seed=seed, epsilons=epsilons)
+        kept = read_attacked(path)
+        if kept is not None:
+            return kept
+        result = attack(subject, x, y, norm=norm, seed=seed, numbers=numbers, epsilons=epsilons or None)
+        self.folder.mkdir(parents=True, exist_ok=True)
+        write_attacked(path, result)
+        return result
+
+    def file(
+        self,
+        attack: Attack,
+        x: torch.Tensor,
+        y: torch.Tensor,
+        numbers: NDArray[np.int64],
+        *,
+        norm: Norm,
+        seed: int,
+        epsilons: tuple[float, ...] = (),
+    ) -> Path:
+        """Where the result of an attack on a block of images is stored."""
         key = {
             **self.identity,
             "attack": attacks.describe(attack),
@@ -58,14 +79,7 @@ class KeptAttacks:
         }
         if epsilons:
             key["epsilons"] = list(epsilons)
-        path = self.folder / f"{attacks.name_of(attack)}-{norm}-{fingerprint(key)}.safetensors"
-        kept = read_attacked(path)
-        if kept is not None:
-            return kept
-        result = attack(subject, x, y, norm=norm, seed=seed, numbers=numbers, epsilons=epsilons or None)
-        self.folder.mkdir(parents=True, exist_ok=True)
-        write_attacked(path, result)
-        return result
+        return self.folder / f"{attacks.name_of(attack)}-{norm}-{fingerprint(key)}.safetensors"
 
     def kept(self, name: str, key: dict[str, Any], compute: Callable[[], Stored]) -> Stored:
         """Arrays and facts of another kind of measurement: read if they are stored, otherwise computed and stored."""
@@ -95,11 +109,17 @@ def read_stored(path: Path) -> Stored | None:
 
 def write_attacked(path: Path, result: Attacked) -> None:
     """Keep a result in a file."""
+    with atomic(path) as draft:
+        draft.write_bytes(attacked_bytes(result))
+
+
+def attacked_bytes(result: Attacked) -> bytes:
+    """The file of a result."""
     tensors = {name: torch.from_numpy(np.ascontiguousarray(getattr(result, name))) for name in ROWS}
     tensors["adversarials"] = result.adversarials.contiguous()
     about = {"attacks": result.attacks, "norm": result.norm, "epsilons": result.epsilons}
-    with atomic(path) as draft:
-        save_file(tensors, draft, {"attacked": json_text(about)})
+    content: bytes = save(tensors, {"attacked": json_text(about)})
+    return content
 
 
 def read_attacked(path: Path) -> Attacked | None:
