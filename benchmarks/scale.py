@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.table import Table
 
 from polariscope.lab.executors import Place
-from polariscope.studies.engine import run_study, tasks_of
+from polariscope.studies.engine import jobs_of, run_study
 from polariscope.studies.own import OwnStudy
 
 STUDY = """
@@ -80,7 +80,7 @@ def measured(count: int, workers: int = 2) -> dict[str, float]:
         before = time.perf_counter()
         run_study(study, "tiny", "own", Path(folder), Place(workers=workers))  # type: ignore[arg-type]
         again = time.perf_counter() - before
-        assert all(task.is_done for task in tasks_of(study, "tiny", "own", Path(folder)))  # type: ignore[arg-type]
+        assert all(task.is_done for task in jobs_of(study, "tiny", "own", Path(folder)))  # type: ignore[arg-type]
         return {
             "seconds": wall,
             "first": ends[0],

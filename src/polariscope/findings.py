@@ -526,9 +526,9 @@ class Text(Part):
 class Findings:
     """The document of one result, in the form in which it is shown, stored and sent.
 
-    >>> found = Findings("mine", "Two variables are used.", [Values(name="measures", title="Measures",
+    >>> document = Findings("mine", "Two variables are used.", [Values(name="measures", title="Measures",
     ...     entries=[Value("mig", "Mutual information gap", 0.5, True)])])
-    >>> found.json()["measures"], found
+    >>> document.json()["measures"], document
     ({'mig': 0.5}, <Findings: Two variables are used.>)
     """
 

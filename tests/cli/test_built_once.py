@@ -12,7 +12,7 @@ from polariscope.training.config import RunConfig
 
 CLASSIFIER = ["task", "--world.of", "digits", "--world.of.count", "300", "--world.of.size", "14"]
 CLASSIFIER += [
-    "--world.told",
+    "--world.form",
     "parity",
     "--split.share",
     "0.5",

@@ -58,7 +58,7 @@ def test_a_built_in_network_is_trained_and_diagnosed(run) -> None:
     assert {*FILES, *PICTURES} == {f.name for f in folder.iterdir()}
     record = json.loads((folder / "findings.json").read_text())
     assert record["settings"]["data"]["of"] == {"name": "digits", "count": 10_000, "size": 14, "seed": 0}
-    assert record["settings"]["data"]["told"] == "parity"
+    assert record["settings"]["data"]["form"] == "parity"
     assert (record["settings"]["seed"], record["settings"]["steps"]) == (0, 30)
     assert record["classes"] == ["even", "odd"]
     assert result.result["verdict"] == record["verdict"]

@@ -21,7 +21,7 @@ TOML = """
 [world]
 name = "task"
 factor = "x"
-told = "values"
+form = "values"
 [world.of]
 name = "part"
 side = "train"
@@ -36,7 +36,7 @@ name = "regress"
 name = "encoder"
 architecture = { name = "mlp", encoder_widths = [8] }
 """
-FLAGS = """task --world.factor x --world.told values --world.of part --world.of.side train
+FLAGS = """task --world.factor x --world.form values --world.of part --world.of.side train
     --world.of.of mini-sprites --world.of.of.positions 5 --world.of.split random --world.of.split.share 0.25
     --objective regress --model.architecture mlp --model.architecture.encoder-widths 8
     --split extrapolation"""

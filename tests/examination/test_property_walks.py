@@ -143,9 +143,9 @@ def test_levels_are_checked_beyond_the_trained_square() -> None:
     )
     assert [(shell.inner, shell.outer) for shell in exact.shells] == [(0.0, 1.0), (1.0, 1.5), (1.5, 2.0)]
     for shell in exact.shells:
-        assert shell.told == pytest.approx(0, abs=1e-5)
+        assert shell.level_error == pytest.approx(0, abs=1e-5)
         assert shell.generated == pytest.approx(0, abs=1e-5)
-    errors = [shell.told for shell in clipped.shells]
+    errors = [shell.level_error for shell in clipped.shells]
     assert errors[0] == pytest.approx(0, abs=1e-5)
     assert errors[1] < errors[2]
     assert errors[2] > 0.3

@@ -260,13 +260,13 @@ def test_a_killed_driver_resumes_without_repeating_what_is_finished(tmp_path) ->
 
 
 def test_luggage_of_works_is_declared() -> None:
-    from polariscope.studies.engine import Task, do_task
+    from polariscope.studies.engine import StudyJob, run_job
     from polariscope.training.sweep import _finish
 
     run = Run(Path("runs/a"))
     assert travel.luggage_of(_finish, (run, False)) == Luggage(Path("runs"), (Path("runs/a"),))
-    task = Task(OwnStudy(STUDY.format(seeds=1)), "mine", "1", {}, Path("results/mine/jobs/x.json"))
-    assert travel.luggage_of(do_task, task) == Luggage(Path("results/mine"))
+    task = StudyJob(OwnStudy(STUDY.format(seeds=1)), "mine", "1", {}, Path("results/mine/jobs/x.json"))
+    assert travel.luggage_of(run_job, task) == Luggage(Path("results/mine"))
 
 
 def test_without_ray_the_sentence_says_what_to_install(monkeypatch) -> None:

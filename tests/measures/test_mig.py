@@ -116,7 +116,7 @@ def test_a_polar_code_is_entangled_on_the_axes_and_not_in_polar_coordinates(cent
         assert mig(code, factors).value == pytest.approx(0.026, abs=0.007)
         assert result.cartesian[0] == pytest.approx(0.026, abs=0.007)
         assert result.polar[0] == pytest.approx(0.997, abs=0.001)
-        assert result.found.tolist() == [[0, 1]]
+        assert result.polar_pairs.tolist() == [[0, 1]]
 
 
 @pytest.mark.spec("003/F3-047")
@@ -142,9 +142,9 @@ def test_the_polar_pair_is_found_among_others_and_a_straight_code_is_left_alone(
     code = np.column_stack([straight[0], radius * np.cos(angle), straight[1], radius * np.sin(angle)])
     factors = np.column_stack([straight[0], straight[1], straight[2], hue])
     result = polar_mig(code, factors)
-    assert result.found.tolist() == [[1, 3]]
+    assert result.polar_pairs.tolist() == [[1, 3]]
     assert set(result.factors[result.pairs.tolist().index([1, 3])]) == {2, 3}
-    assert not polar_mig(factors, factors).found.size
+    assert not polar_mig(factors, factors).polar_pairs.size
 
 
 @given(seed=st.integers(0, 2**16))

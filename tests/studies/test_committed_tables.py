@@ -56,10 +56,10 @@ def test_no_verdict_disagrees_with_its_words(file: Path) -> None:
     for claim in outcome.claims:
         assert claim.verdict in VERDICTS, claim.text
         assert (claim.verdict == "undecided") == (claim.held is None)
-        assert claim.found.note or claim.held is not None, f"{claim.text} does not say why it is undecided"
+        assert claim.finding.note or claim.held is not None, f"{claim.text} does not say why it is undecided"
         if claim.held is not None and not isinstance(claim.claim.criterion, All) and not claim.tested.count("for each"):
-            assert "needed" not in claim.found.note, claim.text
-            assert "lies across" not in claim.found.note, claim.text
+            assert "needed" not in claim.finding.note, claim.text
+            assert "lies across" not in claim.finding.note, claim.text
         words = by_its_words(claim)
         if words is not None and claim.claim.provided is None:
             assert claim.verdict.replace("weaker form held", "held") == words, claim.record()

@@ -11,7 +11,7 @@ from polariscope.cli import main
 from polariscope.lab.store import Store
 from polariscope.studies import own
 from polariscope.studies.board import board
-from polariscope.studies.engine import judge, run_study, tasks_of
+from polariscope.studies.engine import jobs_of, judge, run_study
 from polariscope.studies.estimate import estimate
 from polariscope.studies.own import OwnStudy
 from polariscope.studies.ranking import rank
@@ -138,7 +138,7 @@ def test_an_estimate_times_one_job_and_keeps_it(tmp_path) -> None:
 def test_an_estimate_leaves_out_the_first_job_of_a_worker_if_it_can(tmp_path) -> None:
     study = OwnStudy(BASE.format(seeds=3))
     estimate(study, "mine", "own", tmp_path, 1)
-    tasks = tasks_of(study, "mine", "own", tmp_path)
+    tasks = jobs_of(study, "mine", "own", tmp_path)
     record = json.loads(tasks[0].file.read_text())
     assert record["first"] is False, "the estimate warms up before it times"
     tasks[0].file.write_text(json.dumps(record | {"seconds": 9.0, "first": True}))

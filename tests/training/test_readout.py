@@ -87,7 +87,7 @@ def test_on_the_command_line_the_model_of_the_run_is_what_is_read(tmp_path, monk
     monkeypatch.chdir(tmp_path)
     store = Store(tmp_path / "runs")
     learned = train(RunConfig(MiniSprites(), BetaVAE(), AutoencoderConfig(4, SMALL), QUICK), store)
-    task = "train task --world.of mini-sprites --world.factor x --world.told values --objective regress --json"
+    task = "train task --world.of mini-sprites --world.factor x --world.form values --objective regress --json"
     words = f"{task} --training.steps 3 --model readout --model.from {learned.id} --start.freeze of"
     assert main(words.split()) == 0
     run = store.open(json.loads(capsys.readouterr().out)["id"])

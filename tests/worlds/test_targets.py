@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from polariscope.worlds import ArrayWorld, Factor
+from polariscope.worlds import ArrayWorld, Factor, worlds
 from polariscope.worlds.renderers.digits import Digits
 from polariscope.worlds.renderers.mini_sprites import MiniSprites
 from polariscope.worlds.renderers.sprites import Sprites
@@ -32,7 +32,7 @@ def test_all_factors_as_values_lie_between_0_and_1() -> None:
 
 def test_parity_is_that_of_what_a_position_means() -> None:
     world = ArrayWorld(np.eye(4), np.arange(4), (Factor("count", 4, values=(3.0, 4.0, 6.0, 9.0)),))
-    assert Task(world, told="parity").target_of(np.arange(4))[:, 0].tolist() == [1, 0, 0, 1]
+    assert Task(world, form="parity").target_of(np.arange(4))[:, 0].tolist() == [1, 0, 0, 1]
 
 
 def test_a_part_keeps_the_task_of_its_world() -> None:
@@ -63,6 +63,12 @@ def test_a_view_without_draws_stays_itself() -> None:
 def test_what_cannot_be_asked_is_said(make, sentence) -> None:
     with pytest.raises(ValueError, match=sentence):
         make()
+
+
+def test_a_file_of_an_earlier_version_calls_the_form_told() -> None:
+    earlier = worlds.build({"name": "task", "of": "mini-sprites", "factor": "x", "told": "values"})
+    assert earlier == worlds.build({"name": "task", "of": "mini-sprites", "factor": "x", "form": "values"})
+    assert worlds.describe(earlier)["form"] == "values"
 
 
 def test_labelled_examples_are_arrays_or_tensors_and_a_world() -> None:

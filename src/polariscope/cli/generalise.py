@@ -89,7 +89,7 @@ def main(arguments: list[str]) -> int:
         raise ValueError(f"{runs[0]} is not a registered model or FILE.py:NAME; a run has one split: test it alone")
     if len(names) > 1 and options.weights is not None:
         raise ValueError("--weights belongs to one model: give one model")
-    biases = Biases.told(short, options.splits, options.made_for, options.combines)
+    biases = Biases.declared(short, options.splits, options.made_for, options.combines)
     if names and options.out is None:
         check_place(options.runs, "--runs")
     if runs:

@@ -17,10 +17,11 @@ from polariscope.cli.progress import bars
 from polariscope.command import option_meant
 from polariscope.manipulation.bundle import manipulation_findings, new_folder, report_on, save_bundle
 from polariscope.manipulation.kinds import build
-from polariscope.manipulation.manipulation import Tell, apply, manipulations
+from polariscope.manipulation.manipulation import apply, manipulations
 from polariscope.printable import say
 from polariscope.registry import held
 from polariscope.report.terminal import answer
+from polariscope.training.progress import TellNamed
 from polariscope.training.run import Progress
 from polariscope.worlds.world import World, worlds
 
@@ -87,7 +88,7 @@ def _parsed(kind: Any, arguments: list[str]) -> tuple[World, Any, dict[str, Any]
 
 
 @contextmanager
-def _progress(quiet: bool) -> Iterator[Tell]:
+def _progress(quiet: bool) -> Iterator[TellNamed]:
     """One progress bar after the other: a new one for each training."""
     with ExitStack() as stack:
         shown: dict[str, Callable[[Progress], None]] = {}

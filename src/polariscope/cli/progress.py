@@ -4,27 +4,24 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
 from rich.progress import BarColumn, Progress, TaskID, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
 from polariscope.console import Terminal
+from polariscope.training.progress import Progress as Point
+from polariscope.training.progress import Tell, TellShare
 from polariscope.training.progress import bars as bars
-from polariscope.training.run import Progress as Point
-from polariscope.training.run import Tell
-
-Heard = Callable[[str, float], None]
-"""Receives the name of a part of the work and the share of it that is done."""
 
 
 @contextmanager
-def training_then_shares(name: str, steps: int, quiet: bool = False) -> Iterator[tuple[Tell, Heard]]:
+def training_then_shares(name: str, steps: int, quiet: bool = False) -> Iterator[tuple[Tell, TellShare]]:
     """Two reporters: for the progress of a training, and for the share of each part of the work after it. Each bar
     appears with its first report, one after the other."""
     with ExitStack() as stack:
         training: list[Tell] = []
-        parts: list[Heard] = []
+        parts: list[TellShare] = []
 
         def train(point: Point) -> None:
             if not training:
@@ -41,7 +38,7 @@ def training_then_shares(name: str, steps: int, quiet: bool = False) -> Iterator
 
 
 @contextmanager
-def shares(quiet: bool = False, every: float = 30.0) -> Iterator[Callable[[str, float], None]]:
+def shares(quiet: bool = False, every: float = 30.0) -> Iterator[TellShare]:
     """Yields a reporter for the finished share of each named part of the work: a bar each, or a line every half
     minute."""
     console = Terminal(stderr=True, markup=False, emoji=False)

@@ -6,7 +6,7 @@ with a reference subject it also computes errors relative to those of the refere
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -28,6 +28,7 @@ from polariscope.representation import BATCH
 from polariscope.subjects import Subject
 from polariscope.subjects.doors import subjects_and_world
 from polariscope.tabular import Row, Tabular
+from polariscope.training.progress import TellShare
 from polariscope.worlds.given import Data
 from polariscope.worlds.targets import Target, target_values, targets_of
 from polariscope.worlds.views.corruptions import corrupt
@@ -36,7 +37,6 @@ from polariscope.worlds.views.corruptions.suites import suite_named
 from polariscope.worlds.world import World, sample_numbers, to_tensor
 
 Floats = NDArray[np.float64]
-Tell = Callable[[str, float], None]
 TOP = 5
 """Top-k accuracy is computed for this k, if there are more classes."""
 QUANTILE = 1.959964
@@ -316,7 +316,7 @@ def withstand(
     count: int = 1000,
     seed: int = 0,
     reference: Any = None,
-    tell: Tell = lambda name, share: None,
+    tell: TellShare = lambda name, share: None,
 ) -> Withstood:
     """Measure the accuracy of a classifier under corruptions.
 

@@ -37,6 +37,7 @@ from polariscope.kernels.principal import (
 )
 from polariscope.measures.intrinsic_dimension import mle_from_distances
 from polariscope.measures.mutual_information import label_information, permutation_floor
+from polariscope.training.progress import TellShare
 from polariscope.worlds.targets import Examples
 
 STILL = 0.02
@@ -58,7 +59,7 @@ def diagnose(
     modes: int = 10,
     ridge: float | None = None,
     seed: int = 0,
-    tell: Callable[[str, float], None] = lambda kernel, share: None,
+    tell: TellShare = lambda kernel, share: None,
 ) -> Diagnosis:
     """Compare a network's tangent kernels at its initial and final parameters.
 

@@ -27,6 +27,7 @@ from polariscope.nets.scaled import Scaled, ScaledConfig, loss_scale
 from polariscope.objectives.predict import Classify
 from polariscope.subjects.weights import load_weights
 from polariscope.training.config import RunConfig, TrainingConfig
+from polariscope.training.progress import TellShare
 from polariscope.training.run import Tell, as_store, config_of, load_model, network_of, train_once
 from polariscope.worlds.splits import RandomSplit
 from polariscope.worlds.targets import Examples, Task, class_names
@@ -35,7 +36,6 @@ from polariscope.worlds.world import World, sample_numbers, worlds
 BUILT_IN: dict[str, Any] = {"mlp": Perceptron, "lenet": LeNet, "alexnet": AlexNet}
 STEPS = 1000
 NOT_KEPT = "The weights before and after training are not kept: --out names a file; a folder would hold them."
-Heard = Callable[[str, float], None]
 
 
 def _silent(kernel: str, share: float) -> None:
@@ -113,7 +113,11 @@ class KernelTraining:
 
 
 def diagnose_run(
-    run: Run | Path | str, look: KernelLook | None = None, *, store: Store | Path | str = "runs", tell: Heard = _silent
+    run: Run | Path | str,
+    look: KernelLook | None = None,
+    *,
+    store: Store | Path | str = "runs",
+    tell: TellShare = _silent,
 ) -> Diagnosis:
     """Diagnose a run that was trained to classify, on its held-out data; the run records the verdict."""
     look = look or KernelLook()
@@ -172,7 +176,7 @@ def diagnose_model(
     look: KernelLook,
     *,
     train_tell: Tell | None = None,
-    tell: Heard = _silent,
+    tell: TellShare = _silent,
 ) -> tuple[Diagnosis, dict[str, nn.Module]]:
     """Diagnose the model that ``make`` makes, or a built-in model by its name: with given weights before and after
     training, or trained here on a part of the data. Also returns the networks before and after this training."""
@@ -201,7 +205,7 @@ def diagnose_model(
         )
     result = _diagnosed(initial, module.eval(), fit, test, network.eval(), look, tell)
     settings = {"model": name, "data": worlds.describe(task.of), **asdict(training), **asdict(look)}
-    settings |= {"label": task.factor or None, "parity": task.told == "parity"}
+    settings |= {"label": task.factor or None, "parity": task.form == "parity"}
     settings = {key: str(value) if isinstance(value, Path) else value for key, value in settings.items()}
     networks = {} if training.final is not None else {"initial": initial, "final": module}
     return replace(result, settings=settings, classes=class_names(task)), networks
@@ -231,7 +235,7 @@ def _diagnosed(
     test: Examples,
     network: nn.Module,
     look: KernelLook,
-    tell: Heard,
+    tell: TellShare,
 ) -> Diagnosis:
     chosen: dict[str, Any] = {key: getattr(look, key) for key in ("form", "modes", "ridge", "seed")}
 

@@ -118,7 +118,9 @@ def weights_hash(module: torch.nn.Module) -> str:
 
 def _sources(file: Path) -> list[Path]:
     """The user's file and the modules that were loaded from its folder: together they are the model's code."""
-    named = {Path(found) for module in list(sys.modules.values()) if (found := getattr(module, "__file__", None))}
+    named = {
+        Path(file_name) for module in list(sys.modules.values()) if (file_name := getattr(module, "__file__", None))
+    }
     others = (PACKAGE, *LIBRARIES)
     beside = {path for path in named if path.is_relative_to(file.parent) and path.is_file()}
     return sorted({file} | {path for path in beside if not any(map(path.is_relative_to, others))})

@@ -34,10 +34,15 @@ class Shell:
     outer: float
     x_error: float
     """Squared error of reconstructions, summed over coordinates."""
-    told: float
+    level_error: float
     """Mean distance of the predicted level from the true level of real points."""
     generated: float
     """Mean distance of the true level of points decoded with a new Z1 from the predicted level."""
+
+    @property
+    def told(self) -> float:
+        """The earlier name of ``level_error``, which the study of level sets uses."""
+        return self.level_error
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -50,8 +55,8 @@ class Extrapolation(Tabular):
     def headline(self) -> str:
         inside_, last = self.shells[0], self.shells[-1]
         return (
-            f"The predicted level has an error of {inside_.told:.3g} inside the trained square and {last.told:.3g} "
-            f"between {last.inner:g} and {last.outer:g} times its size"
+            f"The predicted level has an error of {inside_.level_error:.3g} inside the trained square and "
+            f"{last.level_error:.3g} between {last.inner:g} and {last.outer:g} times its size"
         )
 
     def records(self) -> list[dict[str, Any]]:
@@ -62,7 +67,7 @@ class Extrapolation(Tabular):
             Column("inner", "From", "%g"),
             Column("outer", "To", "%g"),
             Column("x_error", "Error of observations", "%.4g"),
-            Column("told", "Error of the predicted level", "%.4g"),
+            Column("level_error", "Error of the predicted level", "%.4g"),
             Column("generated", "Deviation of generated levels", "%.4g"),
         )
         shells = Records(name="shells", title="Around the trained square", rows=self.records(), columns=columns)

@@ -109,7 +109,7 @@ class Frontier(Tabular):
     def comparisons(self) -> list[Matched]:
         names = self.models
         pairs = [(a, b) for place, a in enumerate(names) for b in names[place + 1 :]]
-        return [found for a, b in pairs if (found := self.matched(a, b)) is not None]
+        return [comparison for a, b in pairs if (comparison := self.matched(a, b)) is not None]
 
     @property
     def headline(self) -> str:
@@ -206,8 +206,8 @@ def frontier(rows: Iterable[Audited], tolerance: float = TOLERANCE) -> Frontier:
 
     >>> rows = [Audited(name, w, s, x, 0.25, d + s / 1000) for name, d in (("ours", 0.01), ("theirs", 0.05))
     ...         for w, x in ((1.0, 0.1), (2.0, 0.2)) for s in range(5)]
-    >>> found = frontier(rows).matched("ours", "theirs")
-    >>> round(found.ratio, 2), found.decided
+    >>> matched = frontier(rows).matched("ours", "theirs")
+    >>> round(matched.ratio, 2), matched.decided
     (0.23, True)
     """
     groups: dict[tuple[str, float | str], list[Audited]] = {}

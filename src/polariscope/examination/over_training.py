@@ -27,7 +27,7 @@ class OverTraining(Tabular):
     @property
     def headline(self) -> str:
         first, last = self.rows[0], self.rows[-1]
-        changes = [f"{name} from {_told(first[name])} to {_told(last[name])}" for name in first if name != "step"]
+        changes = [f"{name} from {_text(first[name])} to {_text(last[name])}" for name in first if name != "step"]
         return f"{len(self.rows)} snapshots from step {first['step']} to {last['step']}: {', '.join(changes)}"
 
     def records(self) -> list[Row]:
@@ -71,5 +71,5 @@ def _value(name: str, representation: Representation) -> float | None:
         return None
 
 
-def _told(value: Any) -> str:
+def _text(value: Any) -> str:
     return "nothing" if value is None else f"{value:.3g}"

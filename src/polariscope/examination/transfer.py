@@ -87,7 +87,7 @@ class Biases:
     made_of: dict[str, list[str]]
 
     @classmethod
-    def told(
+    def declared(
         cls, known: Sequence[str], splits: Sequence[str], made_for: Sequence[str] = (), combines: Sequence[str] = ()
     ) -> Biases:
         """From MODEL=SPLIT and MODEL=MODEL+MODEL, checked before any of the ``known`` models is trained; the first of

@@ -23,7 +23,7 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 
 from polariscope.manipulation.folding import fold
-from polariscope.manipulation.manipulation import Fitted, Tell, manipulations, standardised
+from polariscope.manipulation.manipulation import Fitted, manipulations, standardised
 from polariscope.manipulation.selection import SCORED, Restart, Score, extremes, train_restarts
 from polariscope.nets.architecture import MLP, Architecture, Conv, architectures
 from polariscope.nets.autoencoder import Autoencoder, AutoencoderConfig
@@ -33,6 +33,7 @@ from polariscope.objectives.objective import Batch, Need, Objective, Player, Ter
 from polariscope.registry import plain
 from polariscope.training.config import RunConfig, TrainingConfig
 from polariscope.training.loop import WEIGHTS_STEP, Listeners, build_state, fit, seed_step
+from polariscope.training.progress import TellNamed
 from polariscope.training.run import paced
 from polariscope.worlds.splits import RandomSplit
 from polariscope.worlds.world import World, sample
@@ -122,7 +123,7 @@ class Learned:
         if not self.learning_rate > 0:
             raise ValueError(f"the learning rate is {self.learning_rate}: it needs to be positive")
 
-    def fit(self, world: World, seed: int, tell: Tell) -> Fitted:
+    def fit(self, world: World, seed: int, tell: TellNamed) -> Fitted:
         config = RunConfig(world, self.objective, self.model, replace(self.training, evaluate_every=0))
         restarts = train_restarts(config, self.restarts, self.score, tell)
         picked = extremes([one.score for one in restarts], self.pairs)
@@ -135,7 +136,7 @@ class Learned:
         disentangled: Sequence[Restart],
         entangled: Sequence[Restart],
         seed: int,
-        tell: Tell,
+        tell: TellNamed,
         restarts: Sequence[Restart] = (),
     ) -> Fitted:
         """The change learned from models that are already there."""
@@ -183,7 +184,7 @@ def learn_manipulator(
     entangled: Sequence[Autoencoder],
     settings: Learned,
     seed: int = 0,
-    tell: Tell = lambda name, progress: None,
+    tell: TellNamed = lambda name, progress: None,
 ) -> tuple[Manipulator, list[tuple[float, float]]]:
     """Train m against copies of the models; the models themselves are left as they are.
 

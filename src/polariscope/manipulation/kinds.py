@@ -8,9 +8,10 @@ from typing import Any
 
 from polariscope.manipulation.generator import Learned as Learned
 from polariscope.manipulation.local_structure import LocalStructure as LocalStructure
-from polariscope.manipulation.manipulation import Manipulation, Tell, apply, manipulations
+from polariscope.manipulation.manipulation import Manipulation, apply, manipulations
 from polariscope.manipulation.noise import Noise as Noise
 from polariscope.registry import nearest
+from polariscope.training.progress import TellNamed
 from polariscope.training.run import Progress
 from polariscope.worlds.world import ArrayWorld, World
 
@@ -31,7 +32,7 @@ def _silent(name: str, progress: Progress) -> None:
 
 
 def manipulate(
-    world: World, kind: str, *, seed: int = 0, count: int | None = None, tell: Tell = _silent, **settings: Any
+    world: World, kind: str, *, seed: int = 0, count: int | None = None, tell: TellNamed = _silent, **settings: Any
 ) -> ArrayWorld:
     """The world with its observations changed by a manipulation of a kind: ``noise``, ``local`` or ``learned``.
 

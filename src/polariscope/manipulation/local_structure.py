@@ -14,8 +14,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from polariscope.manipulation.manipulation import Fitted, Tell, changeable, manipulations, standardised
+from polariscope.manipulation.manipulation import Fitted, changeable, manipulations, standardised
 from polariscope.registry import nearest, plain
+from polariscope.training.progress import TellNamed
 from polariscope.worlds.world import World
 
 
@@ -45,7 +46,7 @@ class LocalStructure:
                 f"a wave needs frequency > 0 and at least 1 stripe; got {self.frequency} and {self.stripes}"
             )
 
-    def fit(self, world: World, seed: int, tell: Tell) -> Fitted:
+    def fit(self, world: World, seed: int, tell: TellNamed) -> Fitted:
         names = [factor.name for factor in world.factors]
         for name in self.factors:
             if name not in names:

@@ -17,14 +17,12 @@ from torch import Tensor
 
 from polariscope.manipulation.folding import check_bound, shifted
 from polariscope.registry import Registry
-from polariscope.training.run import Progress
+from polariscope.training.progress import TellNamed
 from polariscope.worlds.observations import Arranged
 from polariscope.worlds.world import ArrayWorld, World, sample
 
 Change = Callable[[NDArray[Any], int], NDArray[np.floating]]
 """Factors ``(n, k)`` and the number of the first of these observations to changes ``(n, *shape)``."""
-Tell = Callable[[str, Progress], None]
-"""Receives the name and the progress of a training."""
 BLOCK = 1024  # observations changed at a time, so that no second copy of a large world comes to be in floats
 
 
@@ -48,7 +46,7 @@ class Manipulation(Protocol):
     @property
     def epsilon(self) -> float: ...
 
-    def fit(self, world: World, seed: int, tell: Tell) -> Fitted: ...
+    def fit(self, world: World, seed: int, tell: TellNamed) -> Fitted: ...
 
     def describe(self) -> dict[str, Any]:
         """JSON-ready settings."""
@@ -96,7 +94,7 @@ def apply(
     *,
     seed: int = 0,
     count: int | None = None,
-    tell: Tell = lambda name, progress: None,
+    tell: TellNamed = lambda name, progress: None,
 ) -> Manipulated:
     """Fit a manipulation to a world and change all its observations (``count`` of them, drawn by the seed, if given).
 

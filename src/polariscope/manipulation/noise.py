@@ -14,8 +14,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from polariscope.manipulation.manipulation import ChangeSize, Fitted, Tell, changeable, manipulations
+from polariscope.manipulation.manipulation import ChangeSize, Fitted, changeable, manipulations
 from polariscope.registry import plain
+from polariscope.training.progress import TellNamed
 from polariscope.worlds.world import World
 
 
@@ -36,7 +37,7 @@ class Noise:
         """Noise with the mean squared change of another manipulation (on as many coordinates)."""
         return cls(math.sqrt(3 * size.mean_square / size.coordinates))
 
-    def fit(self, world: World, seed: int, tell: Tell) -> Fitted:
+    def fit(self, world: World, seed: int, tell: TellNamed) -> Fitted:
         places = changeable(world)
         coordinates = int(places.sum())
 

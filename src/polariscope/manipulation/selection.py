@@ -19,7 +19,8 @@ from polariscope.nets.autoencoder import Autoencoder
 from polariscope.representation import Representation, represent
 from polariscope.training.config import RunConfig
 from polariscope.training.loop import Listeners
-from polariscope.training.run import Progress, paced, train_in_memory
+from polariscope.training.progress import TellNamed
+from polariscope.training.run import paced, train_in_memory
 from polariscope.training.sweep import over_seeds
 
 Score = str | Callable[[Representation], float]
@@ -71,7 +72,7 @@ def train_restarts(
     config: RunConfig,
     count: int,
     score: Score = "mig",
-    tell: Callable[[str, Progress], None] = lambda name, progress: None,
+    tell: TellNamed = lambda name, progress: None,
 ) -> list[Restart]:
     """Train ``config`` from ``count`` seeds in a row, beginning with its own, and score each."""
     value = _scorer(score)

@@ -1,4 +1,4 @@
-"""Mutual information gap: is each factor encoded in one latent only? And the same after polar coordinates.
+"""Mutual information gap: is each factor encoded in one latent only? Also in polar coordinates of two latents.
 
 Chen et al. 2018; Spec 001a, section 5.4; Spec 003, sections 3.3 and E4.4.
 """
@@ -27,12 +27,13 @@ from polariscope.representation import Representation
 def mig(codes: ArrayLike, factors: ArrayLike, bins: int = 20, correction: Correction = "none") -> Score:
     """Mean over factors of [I(z_best; v) − I(z_second; v)] / H(v), latents cut into ``bins`` equal widths.
 
-    Chen et al. 2018; Spec 001a, section 5.4. Continuous factors are cut into as many bins (named in the
-    settings): their differential entropy is no scale to divide by.
-    Range [0, 1]: 0 if no factor is known, or each by two latents equally; 1 if each factor is determined by one latent
-    about which no other says anything. A factor with more values than bins cannot reach 1: see :func:`mig_ceiling`.
-    Bias: an unrelated latent seems to know (K−1)(bins−1)/(2 samples) nats of a factor of K values, so small samples
-    score differently; ``correction="miller_madow"`` removes most of that.
+    Chen et al. 2018; Spec 001a, section 5.4. Continuous factors are cut into as many bins (the settings name them),
+    since a differential entropy cannot normalise the gap.
+    Range [0, 1]: 0 if no latent has information about a factor, or if two have equally much; 1 if each factor is
+    determined by one latent and the others have no information about it. A factor with more values than bins cannot
+    score 1: see :func:`mig_ceiling`. Bias: the estimated information of an unrelated latent about a factor of K values
+    is (K−1)(bins−1)/(2 samples) nats, so scores of small samples differ; ``correction="miller_madow"`` removes most of
+    it.
 
     >>> factors = np.stack(np.unravel_index(np.arange(60), (3, 4, 5)), axis=1)
     >>> mig(factors, factors).value, mig(factors[:, [0, 0, 1, 2]], factors).per_factor.tolist()
@@ -49,9 +50,9 @@ def mig(codes: ArrayLike, factors: ArrayLike, bins: int = 20, correction: Correc
 
 
 def mig_ceiling(sizes: Sequence[int], bins: int = 20) -> FloatArray:
-    """MIG that the factors themselves score as codes, factor by factor, on the full grid of factors of these sizes.
+    """The MIG of the factors used as codes, for each factor, on the full grid of factors of these sizes.
 
-    H(binned position)/H(position): 1 up to ``bins`` positions, less where several fall into one bin.
+    H(binned position)/H(position): 1 for at most ``bins`` positions, less if several positions fall into one bin.
 
     >>> mig_ceiling([3, 6, 40, 32, 32]).round(4).tolist()   # dSprites, 0.9024 in the mean
     [1.0, 1.0, 0.8121, 0.85, 0.85]
@@ -64,35 +65,35 @@ def mig_ceiling(sizes: Sequence[int], bins: int = 20) -> FloatArray:
 
 @dataclass(frozen=True, eq=False)
 class PolarCodes:
-    """For every pair of latents: MIG on the two factors it knows most about, as it stands and in polar coordinates."""
+    """For every pair of latents, its MIG for two factors, in Cartesian and in polar coordinates."""
 
     pairs: IntArray
     """(pairs, 2) numbers of the latents."""
     factors: IntArray
-    """(pairs, 2) the two factors each pair is judged on."""
+    """(pairs, 2) numbers of the two factors of each pair."""
     cartesian: FloatArray
     polar: FloatArray
     margin: float
     samples: int
 
     @property
-    def found(self) -> IntArray:
-        """The pairs (rows of latent numbers) that hold a polar code: the change of coordinates gains ``margin``."""
+    def polar_pairs(self) -> IntArray:
+        """The pairs of latents with a polar code: polar coordinates raise the MIG by more than ``margin``."""
         return self.pairs[self.polar - self.cartesian > self.margin]
 
 
 def polar_mig(codes: ArrayLike, factors: ArrayLike, bins: int = 20, margin: float = 0.2) -> PolarCodes:
-    """Search for factors that are coded as angle and radius of two latents; axis-wise scores call these entangled.
+    """Search for factors that are encoded as angle and radius of two latents; axis-wise scores call these entangled.
 
-    Each pair of latents is turned into radius and angle about a fitted centre (:func:`ring_centre`), and its MIG (on
-    the two factors that radius and angle know most about) compared with that of the pair as it is. The angle is
-    counted from its widest gap, so that no value of a factor falls on both of its ends. Spec 003, section E4.4, where
-    such codes were found for hue and orientation. Range of either value [0, 1], as for :func:`mig`.
+    The MIG of each pair of latents is compared with the MIG of its radius and angle about a fitted centre
+    (:func:`ring_centre`), both for the two factors about which radius and angle have most information. Angles start at
+    their widest gap, so that no value of a factor lies at both ends. Spec 003, section E4.4, which reports such codes
+    for hue and orientation. Range of either value [0, 1], as for :func:`mig`.
 
     >>> hue, radius = np.divmod(np.arange(150), 15)
     >>> angle, r = 2 * np.pi * hue / 10, 1 + radius / 14
     >>> code = np.column_stack([r * np.cos(angle), r * np.sin(angle)])
-    >>> polar_mig(code, np.column_stack([hue, radius])).found.tolist()
+    >>> polar_mig(code, np.column_stack([hue, radius])).polar_pairs.tolist()
     [[0, 1]]
     """
     z, v = paired(codes, factors, least_factors=2)
@@ -111,12 +112,12 @@ def polar_mig(codes: ArrayLike, factors: ArrayLike, bins: int = 20, margin: floa
 
 
 def ring_centre(points: ArrayLike, labels: ArrayLike) -> FloatArray:
-    """Common centre of the circles on which points (samples, 2) lie if a column of ``labels`` decides their radius.
+    """Common centre of circles through points (samples, 2), whose radius depends on a column of ``labels``.
 
-    Labels (samples, columns) are numbers from 0, as :func:`~polariscope.measures.score.as_labels` gives them. Least
-    squares of |p|² = 2 c·p + const with one constant for each value of a column (Kåsa 1976, for several circles); of
-    all columns the one that leaves the least. Unlike the mean it does not move with where on a circle there are more
-    points: a centre that is off blurs the radius and mixes it with the angle.
+    Labels (samples, columns) are numbers from 0, as :func:`~polariscope.measures.score.as_labels` gives them. The
+    centre is the least-squares solution of |p|² = 2 c·p + const with one constant for each value of a column (Kåsa
+    1976, for several circles), for the column with the least residual. Unlike the mean of the points it does not depend
+    on their distribution along a circle; a wrong centre would blur the radius and mix it with the angle.
 
     >>> points = [[4.0, 1.0], [3.0, 2.0], [2.0, 1.0], [5.0, 1.0], [3.0, 3.0]]
     >>> ring_centre(points, [[0], [0], [0], [1], [1]]).round(6).tolist()
@@ -136,9 +137,9 @@ def ring_centre(points: ArrayLike, labels: ArrayLike) -> FloatArray:
 
 
 def _polar(points: FloatArray, labels: IntArray) -> FloatArray:
-    """Radius (as a share of the greatest) and angle (from its widest gap) of points (samples, 2): (2, samples).
+    """Radius (relative to the greatest) and angle (from its widest gap) of points (samples, 2): (2, samples).
 
-    Rounded, so that points of one circle do not fall on either side of a bin's edge.
+    Both are rounded, so that points of one circle do not fall into different bins.
     """
     x, y = (points - ring_centre(points, labels)).T
     radius, angle = np.hypot(x, y), np.arctan2(y, x)

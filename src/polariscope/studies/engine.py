@@ -74,14 +74,14 @@ def run_study(
 ) -> Outcome:
     """Do (or finish) a study in a folder; with ``finished``, show what is done."""
     (path / "jobs").mkdir(parents=True, exist_ok=True)
-    tasks = tasks_of(study, name, scale, path)
+    tasks = jobs_of(study, name, scale, path)
     open_tasks = [number for number, task in enumerate(tasks) if not task.is_done]
     if report is not None:
         for number in set(range(len(tasks))) - set(open_tasks):
             report(number, None)
     if not finished:
         in_parallel(
-            do_task,
+            run_job,
             [tasks[number] for number in open_tasks],
             workers,
             None if report is None else lambda number, what: report(open_tasks[number], what),
@@ -108,7 +108,7 @@ def run_study(
 
 
 @dataclass(frozen=True)
-class Task:
+class StudyJob:
     """A job of a study, with where its rows go."""
 
     study: Study
@@ -127,13 +127,13 @@ class Task:
         return bool(made["study"] == self.version)
 
 
-def tasks_of(study: Study, name: str, scale: Scale, path: Path) -> list[Task]:
+def jobs_of(study: Study, name: str, scale: Scale, path: Path) -> list[StudyJob]:
     """All jobs of a study at a scale."""
-    version = study.version()
+    version = study.version_at(scale)
     jobs = list(study.jobs(scale))
     keys = [fingerprint({"study": name, "job": job}) for job in jobs]
     files = [path / "jobs" / f"{key}.json" for key in keys]
-    return [Task(study, name, version, job, file) for job, file in zip(jobs, files, strict=True)]
+    return [StudyJob(study, name, version, job, file) for job, file in zip(jobs, files, strict=True)]
 
 
 def judge(path: Path) -> Outcome:
@@ -188,7 +188,7 @@ def _alike(values: list[Any]) -> Any:
 
 
 @travels(lambda task: Luggage(task.file.parents[1]))
-def do_task(task: Task, tell: Callable[[Any], None]) -> None:
+def run_job(task: StudyJob, tell: Callable[[Any], None]) -> None:
     """One job in a process of its own; its rows go to disk before anything else is done with them."""
     torch.set_num_threads(1)
     first = COMPILER not in sys.modules

@@ -16,7 +16,7 @@ from typing import Any
 from polariscope.findings import Findings, Value, Values
 from polariscope.grammar import counted
 from polariscope.lab.executors import LocalProcesses, Place, Workers, as_they_come, in_parallel
-from polariscope.studies.engine import do_task, tasks_of
+from polariscope.studies.engine import jobs_of, run_job
 from polariscope.studies.study import Scale, Study
 from polariscope.training.loop import import_optimisers
 
@@ -82,10 +82,10 @@ def estimate(study: Study, name: str, scale: Scale, path: Path, workers: Workers
     The start of a worker is not part of the price of a job: it is counted once for each of the ``workers``.
     """
     (path / "jobs").mkdir(parents=True, exist_ok=True)
-    tasks = tasks_of(study, name, scale, path)
+    tasks = jobs_of(study, name, scale, path)
     if not any(task.is_done for task in tasks):
         import_optimisers()
-        in_parallel(do_task, tasks[:1], Place(workers=1))
+        in_parallel(run_job, tasks[:1], Place(workers=1))
     done = [task for task in tasks if task.is_done]
     records: list[dict[str, Any]] = [json.loads(task.file.read_text(encoding="utf-8")) for task in done]
     weight = size_of(path) / len(done) / 2**20

@@ -127,8 +127,8 @@ def as_text(table: PublishedTable) -> str:
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow(["model", *columns])
     for name, cells in table.rows.items():
-        told = (cells.get(column, ()) for column in columns)
-        writer.writerow([name, *(" ± ".join(repr(number) for number in cell if number is not None) for cell in told)])
+        chosen = (cells.get(column, ()) for column in columns)
+        writer.writerow([name, *(" ± ".join(repr(number) for number in cell if number is not None) for cell in chosen)])
     return file.getvalue()
 
 

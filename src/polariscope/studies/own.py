@@ -176,13 +176,13 @@ class OwnStudy(Study):
     def measured(self) -> list[str]:
         """The names of the measures that are asked for."""
         patterns = self.described().get("measure", {}).get("measures", [])
-        found: list[str] = []
+        names: list[str] = []
         for pattern in [patterns] if isinstance(patterns, str) else patterns:
             matching = fnmatch.filter(measures.names(), pattern)
             if not matching:
                 raise ValueError(f"there is no measure {pattern!r}: {nearest(pattern, measures.names())}")
-            found += matching
-        return list(dict.fromkeys(found))
+            names += matching
+        return list(dict.fromkeys(names))
 
     def run(self, job: Job, bench: Bench) -> list[Row]:
         asked = dict(self.described().get("measure", {}))
@@ -191,8 +191,8 @@ class OwnStudy(Study):
         in_worker = multiprocessing.parent_process() is not None
         if in_worker and self.text in _REFUSED:
             raise ValueError(_REFUSED[self.text])
-        found = bench.scored(RunConfig.build(job["config"]), names, **asked)
-        row = {**job["cell"], "seed": job["seed"], **found}
+        scores = bench.scored(RunConfig.build(job["config"]), names, **asked)
+        row = {**job["cell"], "seed": job["seed"], **scores}
         try:
             self._check_row(job, row)
         except ValueError as error:
@@ -216,7 +216,7 @@ class OwnStudy(Study):
     def judge(self, table: Table, scale: Scale) -> list[Judgement]:
         """What a table says about every claim, with the reason where it says nothing."""
         return [
-            replace(one, found=replace(one.found, note=_reason(one, table) or one.found.note))
+            replace(one, finding=replace(one.finding, note=_reason(one, table) or one.finding.note))
             for one in super().judge(table, scale)
         ]
 
@@ -392,12 +392,12 @@ def _named(value: Any) -> Any:
 def _claim(given: Mapping[str, Any], number: int) -> Claim:
     if not isinstance(given, Mapping) or "finding" not in given:
         raise ValueError(f'claim {number} of the study needs a sentence: finding = "A larger beta prunes more"')
-    told = {key: str(given[key]) for key in CLAIM_KEYS if key in given}
+    texts = {key: str(given[key]) for key in CLAIM_KEYS if key in given}
     rest = {key: value for key, value in given.items() if key not in CLAIM_KEYS}
     several = rest.pop("all", None)
     parts = several if several is not None else [rest]
     criterion = [_made(part, "criterion", CRITERIA, f"claim {number}") for part in parts]
-    return Claim(**{"published": "-", **told}, criterion=criterion[0] if len(criterion) == 1 else All(*criterion))  # type: ignore[arg-type]
+    return Claim(**{"published": "-", **texts}, criterion=criterion[0] if len(criterion) == 1 else All(*criterion))  # type: ignore[arg-type]
 
 
 def _made(given: Mapping[str, Any], key: str, known: Mapping[str, Any], of: str) -> Any:

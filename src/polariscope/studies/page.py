@@ -58,8 +58,9 @@ def verdicts(outcomes: Sequence[Outcome], linked: bool = False) -> list[str]:
     """A row for each study: how many of its claims came out how; a dash at a scale that judges nothing."""
     rows = []
     for outcome in outcomes:
-        found = [claim.verdict for claim in outcome.claims]
+        judged = [claim.verdict for claim in outcome.claims]
         name = f"[{outcome.name}]({outcome.path.name}/README.md)" if linked else outcome.name
         row: Row = {"study": name, "scale": outcome.scale, "seeds": outcome.origin.seeds or "-"}
-        rows.append(row | {verdict: "-" if outcome.scale in UNJUDGED else found.count(verdict) for verdict in VERDICTS})
+        unjudged = outcome.scale in UNJUDGED
+        rows.append(row | {verdict: "-" if unjudged else judged.count(verdict) for verdict in VERDICTS})
     return markdown_table(rows)

@@ -70,16 +70,16 @@ class Claim:
     """What a reader should know whatever comes out."""
 
     def judge(self, table: Table) -> Judgement:
-        found = self.criterion.judge(table)
+        finding = self.criterion.judge(table)
         if self.provided is not None:
             condition = self.provided.judge(table)
             if not condition.held:
                 here = f"; here {condition.measured}" if condition.measured else ""
                 reason = f"decided only if {self.provided.sentence}{here}"
-                found = replace(found, held=None, note=reason)
-        if not found.measured:
-            found = Finding("-", None, found.note or "nothing was measured")
-        return Judgement(self, found)
+                finding = replace(finding, held=None, note=reason)
+        if not finding.measured:
+            finding = Finding("-", None, finding.note or "nothing was measured")
+        return Judgement(self, finding)
 
     def examples(self) -> Iterator[tuple[list[Row], bool | None]]:
         """Made-up rows with what has to come out: one table that meets the criterion, and one for each way to fail."""
@@ -97,7 +97,7 @@ class Judgement:
     """A claim, and what a table says about it."""
 
     claim: Claim
-    found: Finding
+    finding: Finding
     judged: bool = True
     """False for a scale that judges nothing."""
 
@@ -116,16 +116,16 @@ class Judgement:
 
     @property
     def measured(self) -> str:
-        return self.found.measured
+        return self.finding.measured
 
     @property
     def held(self) -> bool | None:
-        return self.found.held if self.judged else None
+        return self.finding.held if self.judged else None
 
     @property
     def note(self) -> str:
         weaker = f"weaker than published: {self.claim.weaker}" if self.claim.weaker else ""
-        reason = self.found.note if self.judged or self.measured == "-" else ""
+        reason = self.finding.note if self.judged or self.measured == "-" else ""
         return "; ".join(part for part in (weaker, reason, self.claim.note) if part)
 
     @property
@@ -174,8 +174,8 @@ class Outcome(Tabular):
     def headline(self) -> str:
         if self.scale in UNJUDGED:
             return f"{self.name}: {self.scale} scale {UNJUDGED[self.scale]}"
-        found = [claim.verdict for claim in self.claims]
-        counts = ", ".join(f"{found.count(verdict)} {verdict}" for verdict in VERDICTS if verdict in found)
+        verdicts = [claim.verdict for claim in self.claims]
+        counts = ", ".join(f"{verdicts.count(verdict)} {verdict}" for verdict in VERDICTS if verdict in verdicts)
         where = "" if self.own is not None else f" at {self.scale} scale"
         return f"{self.name}{where}: {counts}"
 
@@ -250,8 +250,8 @@ class Outcome(Tabular):
 
     def claim(self, words: str) -> Judgement:
         """The claim whose text has ``words`` in it."""
-        (found,) = (claim for claim in self.claims if words in claim.text)
-        return found
+        (judgement,) = (claim for claim in self.claims if words in claim.text)
+        return judgement
 
 
 @dataclass(frozen=True)
@@ -290,8 +290,8 @@ class Bench:
         row: Row = {key: value for key, value in run.result.items() if type(value) in (int, float)}
         row["steps"] = row.pop("step")
         if measures:
-            found = examine_run(run, part=part, count=examples, seed=seed, measured=list(measures), keep=False)
-            row |= found.counts | {name: found.measures.get(name) for name in measures}
+            examination = examine_run(run, part=part, count=examples, seed=seed, measured=list(measures), keep=False)
+            row |= examination.counts | {name: examination.measures.get(name) for name in measures}
         return row
 
     def fit(self, config: RunConfig) -> Autoencoder:

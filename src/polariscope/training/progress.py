@@ -27,6 +27,11 @@ class Progress:
 
 
 Tell = Callable[[Progress], None]
+"""Receives the progress of a training."""
+TellNamed = Callable[[str, Progress], None]
+"""Receives the name and the progress of one of several trainings."""
+TellShare = Callable[[str, float], None]
+"""Receives the name of a piece of work and the share of it that is done."""
 
 
 class Pace:

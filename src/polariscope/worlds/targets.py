@@ -84,12 +84,17 @@ class Task(View):
     [[0.0, 0.0], [1.0, 1.0]]
     """
 
-    examples: ClassVar[tuple[Settings, ...]] = ({"of": "mini-sprites", "factor": "shape,x", "told": "values"},)
+    examples: ClassVar[tuple[Settings, ...]] = ({"of": "mini-sprites", "factor": "shape,x", "form": "values"},)
 
     of: World
     factor: str = ""
-    told: Literal["classes", "values", "parity"] = "classes"
-    """As classes, as values from 0 to 1, or as two classes: even and odd."""
+    form: Literal["classes", "values", "parity"] = "classes"
+    """Form of the target: classes, values from 0 to 1, or two classes, even and odd."""
+
+    @staticmethod
+    def earlier_settings(settings: Settings) -> Settings:
+        """Files of earlier versions call the form of the target ``told``."""
+        return {"form" if name == "told" else name: value for name, value in settings.items()}
 
     def __post_init__(self) -> None:
         _ = self.columns  # refuse what is not there now
@@ -107,7 +112,7 @@ class Task(View):
                 raise ValueError(f"the data has no factor {name!r}: {nearest(name, known)}")
         columns = [known.index(name) for name in names]
         for factor in (self.of.factors[column] for column in columns):
-            if self.told != "values" and not factor.size:
+            if self.form != "values" and not factor.size:
                 raise ValueError(
                     f"a class needs a discrete factor, and {factor.name} is continuous: predict its values"
                 )
@@ -116,7 +121,7 @@ class Task(View):
     def _usual(self) -> str:
         discrete = [factor for factor in self.of.factors if factor.size]
         usual = next((factor for factor in discrete if factor.kind == "categorical"), next(iter(discrete), None))
-        if usual is None and self.told == "values":
+        if usual is None and self.form == "values":
             usual = self.of.factors[0]
         if usual is None:
             raise ValueError(
@@ -127,9 +132,9 @@ class Task(View):
     @property
     def targets(self) -> tuple[Target, ...]:
         chosen = [self.of.factors[column] for column in self.columns]
-        if self.told == "classes":
+        if self.form == "classes":
             return tuple(Target.of(factor) for factor in chosen)
-        if self.told == "parity":
+        if self.form == "parity":
             return tuple(Target(factor.name, "class", 2, ("even", "odd")) for factor in chosen)
         return tuple(Target(factor.name, "number") for factor in chosen)
 
@@ -137,9 +142,9 @@ class Task(View):
         columns = self.columns
         positions = np.asarray(self.of.factors_of(index))[:, columns]
         factors = [self.of.factors[column] for column in columns]
-        if self.told == "classes":
+        if self.form == "classes":
             return positions.astype(np.int64)
-        if self.told == "parity":  # that of what a position means
+        if self.form == "parity":  # that of what a position means
             meant = [np.asarray(f.values or range(f.size)) for f in factors]
             return np.column_stack([m[p.astype(int)] for m, p in zip(meant, positions.T, strict=True)]).astype(int) % 2
         return (positions / [max(factor.size - 1, 1) for factor in factors]).astype(np.float32)

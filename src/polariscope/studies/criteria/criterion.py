@@ -81,16 +81,15 @@ class ColumnCriterion(Criterion):
         if not self.each:
             return self._one(rows)
         # Skip groups without this column; one in which a side is missing is not decided.
-        found = {value: self._one(group) for value, group in rows.by(self.each) if self._applies(group)}
-        if not any(one.measured for one in found.values()):
+        findings = {value: self._one(group) for value, group in rows.by(self.each) if self._applies(group)}
+        if not any(one.measured for one in findings.values()):
             return Finding("", None, "nothing was measured")
-        held = [one.held for one in found.values()]
-        notes = dict.fromkeys(f"{value}: {one.note}" for value, one in found.items() if one.note)
-        shown = {value: one for value, one in found.items() if len(found) <= LISTED or not one.held}
+        held = [one.held for one in findings.values()]
+        notes = dict.fromkeys(f"{value}: {one.note}" for value, one in findings.items() if one.note)
+        shown = {value: one for value, one in findings.items() if len(findings) <= LISTED or not one.held}
         texts = [f"{plain(value)}: {one.measured or '-'}" for value, one in shown.items()]
-        texts += (
-            [f"{'all' if not shown else 'the other'} {len(found) - len(shown)} hold"] if len(shown) < len(found) else []
-        )
+        if len(shown) < len(findings):
+            texts.append(f"{'all' if not shown else 'the other'} {len(findings) - len(shown)} hold")
         return Finding("; ".join(texts), all_of(held), "; ".join(notes))
 
     def _applies(self, rows: Table) -> bool:
@@ -158,12 +157,12 @@ class All(Criterion):
         return "; and ".join(part.sentence for part in self.parts)
 
     def judge(self, table: Table) -> Finding:
-        found = [part.judge(table) for part in self.parts]
-        notes = dict.fromkeys(one.note for one in found if one.note)
-        pairs = zip(self.parts, found, strict=True)
+        findings = [part.judge(table) for part in self.parts]
+        notes = dict.fromkeys(one.note for one in findings if one.note)
+        pairs = zip(self.parts, findings, strict=True)
         alike = len({part.subject for part in self.parts}) == 1  # then the sentence has said it
         texts = [one.measured if alike else f"{part.subject} {one.measured}" for part, one in pairs if one.measured]
-        return Finding("; ".join(texts), all_of([one.held for one in found]), "; ".join(notes))
+        return Finding("; ".join(texts), all_of([one.held for one in findings]), "; ".join(notes))
 
     def met(self) -> list[Row]:
         return [row for part in self.parts for row in part.met()]

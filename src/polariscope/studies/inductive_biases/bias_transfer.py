@@ -39,7 +39,8 @@ from polariscope.subjects import Subject, as_subject
 from polariscope.training.config import RunConfig, TrainingConfig
 from polariscope.training.run import load_model
 from polariscope.worlds.renderers.digits import Digits
-from polariscope.worlds.splits import Part, RandomSplit
+from polariscope.worlds.splits import RandomSplit
+from polariscope.worlds.splits import SplitPart as Part
 from polariscope.worlds.targets import Task, target_values
 from polariscope.worlds.views.augmented import Augmented
 from polariscope.worlds.views.corrupted import Corrupted

@@ -187,12 +187,12 @@ class CollapsingAxis(Study):
                 rows.append({"seed": seed, "threshold": float(-slope / level)})
         for row in slow.rows:
             collapsed = row["gain"] < DEAD
-            told = (
+            scores = (
                 {"mcc_of_collapsed": row["mcc"], "collapsed_std": row["std"]}
                 if collapsed
                 else {"mcc_of_kept": row["mcc"]}
             )
-            rows.append({"seed": row["seed"], **told})
+            rows.append({"seed": row["seed"], **scores})
         flows = table.where(part="axis", model="slow-flow").rows
         rows += [{"seed": row["seed"], "mcc_of_flow": row["mcc"]} for row in flows]
         ambient = table.where(part="ambient").rows

@@ -32,7 +32,8 @@ from polariscope.subjects import as_subject
 from polariscope.training.config import RunConfig, TrainingConfig
 from polariscope.training.run import load_model
 from polariscope.worlds.renderers.mini_sprites import MiniSprites
-from polariscope.worlds.splits import Part, benchmark_split
+from polariscope.worlds.splits import SplitPart as Part
+from polariscope.worlds.splits import benchmark_split
 from polariscope.worlds.targets import Task, target_values
 from polariscope.worlds.world import to_tensor
 

@@ -68,7 +68,8 @@ from polariscope.training.config import RunConfig, TrainingConfig
 from polariscope.training.run import load_model
 from polariscope.worlds.given import as_world
 from polariscope.worlds.renderers.digits import Digits
-from polariscope.worlds.splits import Part, RandomSplit, Split, usual_split
+from polariscope.worlds.splits import RandomSplit, Split, usual_split
+from polariscope.worlds.splits import SplitPart as Part
 from polariscope.worlds.targets import Task, target_values
 from polariscope.worlds.views.corruptions import SUITES, corrupt
 from polariscope.worlds.world import World, sample_numbers, to_tensor

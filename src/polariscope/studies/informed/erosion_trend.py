@@ -174,21 +174,21 @@ class ErosionTrend(Study):
 
     def beside(self, table: Table) -> list[Row]:
         """Table 4.2, and the relative increases of the total area."""
-        found: list[Row] = []
+        rows: list[Row] = []
         for source in ("U-Net", "image analysis"):
             for kind in KINDS:
                 own = [r for r in table.rows if r["what"] == "scores" and r["split"] == kind and r["source"] == source]
                 of = [r for r in own if r["against"] == "labels"]
                 published = "84 / 73 / 78 %" if (source, kind) == ("U-Net", "spatio-temporal") else "-"
                 scores = " / ".join(_percent([r[f"object_{s}"] for r in of]) for s in ("recall", "precision", "f1"))
-                found.append({"quantity": f"objects, recall / precision / F1: {source}, {kind}",
+                rows.append({"quantity": f"objects, recall / precision / F1: {source}, {kind}",
                               "published": published, "measured": f"{scores} %"})  # fmt: skip
         for source in (*THRESHOLDS, "full", "class taus", "image analysis", "labels", "truth"):
             of = [r for r in table.rows if r["what"] == "trend" and (r["source"], r["class"]) == (source, "all")]
-            found.append({"quantity": f"relative increase of the total: {source}",
+            rows.append({"quantity": f"relative increase of the total: {source}",
                           "published": PUBLISHED.get(source, "-"),
                           "measured": f"{_percent([r['increase'] for r in of])} %"})  # fmt: skip
-        return found
+        return rows
 
     def figures(self, table: Table) -> dict[str, Figure]:
         trends = [row for row in table.rows if row["what"] == "trend"]

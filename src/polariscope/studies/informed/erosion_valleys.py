@@ -187,7 +187,7 @@ class ErosionValleys(Study):
         printed = {("new year", "recall"): "84 ± 1 %", ("new year", "precision"): "20 ± 1 %",
                    ("new year", "f1"): "33 ± 1 %", ("new valley", "recall"): "68 ± 4 %",
                    ("new valley", "precision"): "22 ± 2 %", ("new valley", "f1"): "34 ± 2 %"}  # fmt: skip
-        found: list[Row] = []
+        rows: list[Row] = []
         for test in ("new year", "new valley"):
             for score in ("recall", "precision", "f1"):
                 entry: Row = {"quantity": f"{score}, {test}", "published": printed[test, score]}
@@ -197,8 +197,8 @@ class ErosionValleys(Study):
                           and r[f"pixel_{score}"] is not None]  # fmt: skip
                     spread = f" ± {np.std(of, ddof=1):.0f}" if len(of) > 1 else ""
                     entry[_called(valleys, weights, filtered)] = f"{np.mean(of):.0f}{spread} %" if of else "undefined"
-                found.append(entry)
-        return found
+                rows.append(entry)
+        return rows
 
     def figures(self, table: Table) -> dict[str, Figure]:
         ratios = {

@@ -222,7 +222,7 @@ def gaps_of(table: Table) -> list[Row]:
 
     In percentage points. ``late`` is False where the published gap does not shrink yet.
     """
-    found: list[Row] = []
+    gaps: list[Row] = []
     ends = [min(table.distinct("width")), max(table.distinct("width"))]
     for task, rows in table.by("task"):
         late = task != "colour" or ends[1] > LATE
@@ -230,15 +230,15 @@ def gaps_of(table: Table) -> list[Row]:
         for width, seed in dict.fromkeys(key[1:] for key in of):
             points = of["standard", width, seed] - of["linearised", width, seed]
             at = {"task": task, "width": width, "seed": seed, "late": late, "widest": width == ends[1]}
-            found.append(at | {"gap": points})
+            gaps.append(at | {"gap": points})
         if late:
             seeds = dict.fromkeys(seed for _, _, seed in of)
             gains = {t: [of[t, ends[1], seed] - of[t, ends[0], seed] for seed in seeds] for t in TWINS}
             linear = np.mean(gains["linearised"])
             for seed, network, own in zip(seeds, *gains.values(), strict=True):
                 share = float(network / linear) if linear > 0 else None
-                found.append({"task": task, "seed": seed, "linear_gain": own, "share": share})
-    return found
+                gaps.append({"task": task, "seed": seed, "linear_gain": own, "share": share})
+    return gaps
 
 
 class Case(NamedTuple):

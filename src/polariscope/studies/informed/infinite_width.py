@@ -182,9 +182,9 @@ class InfiniteWidth(Study):
 
     def readings(self, table: Table) -> Table:
         """Networks against the NTK of their task, the best width of each task, and the lead of the NNGP by demand."""
-        found = accuracies(table)
-        ntk, nngp = ({task: twins[name][math.inf] for task, twins in found.items()} for name in ("ntk", "nngp"))
-        best = {task: max(twins["standard"], key=twins["standard"].__getitem__) for task, twins in found.items()}
+        by_task = accuracies(table)
+        ntk, nngp = ({task: twins[name][math.inf] for task, twins in by_task.items()} for name in ("ntk", "nngp"))
+        best = {task: max(twins["standard"], key=twins["standard"].__getitem__) for task, twins in by_task.items()}
 
         def labels(row: Row) -> Row:
             task, twin, width = row["task"], row["twin"], row.get("width")
@@ -197,7 +197,7 @@ class InfiniteWidth(Study):
 
         leads = [
             {"demand": f"{number} {task}", "lead": 100 * (nngp[task] / ntk[task] - 1)}
-            for number, task in enumerate(found, start=1)
+            for number, task in enumerate(by_task, start=1)
         ]
         return Table([row | labels(row) for row in in_percent(table)] + leads)
 

@@ -217,8 +217,8 @@ class LevelSetStudy(Study):
                 if row[column] is not None
             ]
             if rows:
-                found = frontier(rows)
-                curves = {m: [(p.x_error, p.deviation, p.interval) for p in found.of(m)] for m in found.models}
+                points = frontier(rows)
+                curves = {m: [(p.x_error, p.deviation, p.interval) for p in points.of(m)] for m in points.models}
                 figures[f"frontier-{column.replace('_', '-')}"] = frontier_plot(curves, f"deviation {title}")
         return figures
 

@@ -207,9 +207,9 @@ def over_widths(values: Mapping[float, Any]) -> str:
 @styled
 def draw_widths(table: Table, split: str = "test", over: str = "width") -> Figure:
     """Accuracy over width, a panel a task: lines for networks, dashed levels for what has no width of its own."""
-    found = by_width(table, over)
-    figure = Figure(figsize=(0.8 + 2.6 * len(found), 2.7), layout="constrained")
-    for axes, (task, twins) in zip(figure.subplots(1, len(found), squeeze=False)[0], found.items(), strict=True):
+    tasks = by_width(table, over)
+    figure = Figure(figsize=(0.8 + 2.6 * len(tasks), 2.7), layout="constrained")
+    for axes, (task, twins) in zip(figure.subplots(1, len(tasks), squeeze=False)[0], tasks.items(), strict=True):
         for twin in (name for name in LOOKS if name in twins):
             name, colour, marker = LOOKS[twin]
             groups = twins[twin].values()

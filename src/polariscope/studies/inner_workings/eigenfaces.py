@@ -135,7 +135,7 @@ class Eigenfaces(Study):
 
     @styled
     def figures(self, table: Table) -> dict[str, Figure]:
-        found = {}
+        figures = {}
         for part in ("rooms", "linear"):
             rows = table.where(part=part, seed=0).rows
             figure = Figure(figsize=(1.1 * WALK + 1.4, 1.15 * len(rows)), layout="constrained")
@@ -145,8 +145,8 @@ class Eigenfaces(Study):
                     axes.set(xticks=[], yticks=[])
                 label = f"z{row['latent']}\nvar {row['var']:.3f}"
                 cells[0].set_ylabel(label + (f"\n{row['factor']}" if row.get("factor") else ""), rotation=0, ha="right")
-            found[f"walks-{part}"] = figure
-        return found
+            figures[f"walks-{part}"] = figure
+        return figures
 
 
 def _config(job: Job) -> RunConfig:

@@ -292,8 +292,8 @@ def _scaling_figure(table: Table) -> Figure:
         sizes = rows.distinct("points")
         log_axes(axes, sizes)
         for number, (column, label) in enumerate({"at_onset": "Λ* at the onset", "largest": "Λ_max"}.items()):
-            found = curve(rows, column)
-            over_seeds(axes, found.sizes, found.values, number, label=label)
+            measured = curve(rows, column)
+            over_seeds(axes, measured.sizes, measured.values, number, label=label)
         predicted = [predicted_median(task, dimension, p) for p in sizes]
         axes.plot(sizes, predicted, "--", color=LIGHT["muted"], linewidth=1, label="predicted Λ*, slope 1/2")
         axes.set(title=named(task, dimension), xlabel="points p")

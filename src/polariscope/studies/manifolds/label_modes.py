@@ -75,25 +75,25 @@ def _over_start(row: Row, start: Row) -> Row:
 
 
 def _single_modes(row: Row) -> Row:
-    found: Row = {"kernel": NAMES.get(row["part"])}
+    modes: Row = {"kernel": NAMES.get(row["part"])}
     if "information" in row:
         (bits, *other_bits), (share, second, *later) = row["information"], row["projections"]
-        found |= {"first_bits": bits, "other_bits": float(np.mean(other_bits)), "most_bits": max(bits, *other_bits)}
-        found |= {"first_share": share, "second_share": second, "later_share": max(later)}
-        found["others_of_first_bits"] = found["other_bits"] / bits if bits else None
-        found["runner_up"] = max(second, *later) / share if share else None
-    return found
+        modes |= {"first_bits": bits, "other_bits": float(np.mean(other_bits)), "most_bits": max(bits, *other_bits)}
+        modes |= {"first_share": share, "second_share": second, "later_share": max(later)}
+        modes["others_of_first_bits"] = modes["other_bits"] / bits if bits else None
+        modes["runner_up"] = max(second, *later) / share if share else None
+    return modes
 
 
 def pictures(table: Table) -> dict[str, Figure]:
     """Figures 9 and 10 from rows of one p: labels and bits by component over the seeds, and the planes of a net."""
 
     def middle(name: str) -> dict[str, list[float]]:
-        found = {}
+        medians = {}
         for part, time in PUBLISHED:
             rows = table.where(part=part, time=time)
-            found[f"{NAMES[part]}, {TIMES[time]}"] = np.median(rows.column(name), axis=0).tolist()
-        return found
+            medians[f"{NAMES[part]}, {TIMES[time]}"] = np.median(rows.column(name), axis=0).tolist()
+        return medians
 
     shown = [row for at in PUBLISHED for row in table.where(part=at[0], time=at[1]).rows if row.get("scatter")]
     names = [f"{NAMES[row['part']]}, {TIMES[row['time']]}" for row in shown]

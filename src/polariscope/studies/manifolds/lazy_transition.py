@@ -181,8 +181,8 @@ class LazyTransition(Study):
             (factor, "largest", 1, "Λ_max"),
         ):
             axes.set(xscale="log", yscale="log")
-            found = curve(scan, column, over="alpha")
-            over_seeds(axes, found.sizes, found.values, number, label=label)
+            measured = curve(scan, column, over="alpha")
+            over_seeds(axes, measured.sizes, measured.values, number, label=label)
         error.axhline(table.where(learner=FROZEN).mean("error"), color=LIGHT["ink"], linestyle="--", label=FROZEN)
         for axes, title in zip(figure.axes, ("test error", "onset t*/τ", "amplification"), strict=True):
             plain_ticks(axes, subs=(1.0,) if axes is onset else (1.0, 2.0, 5.0))

@@ -153,10 +153,10 @@ class LearningCurves(Study):
         for task, dimension, group in groups(table.where(part="curve")):
             predicted = predicted_exponents(task, dimension)
             for learner, words in LEARNERS.items():
-                found = curve(group, learner)
+                measured = curve(group, learner)
                 fitted = "-"
-                if (found.sizes >= ASYMPTOTIC).sum() > 1:
-                    law = found.power_law(ASYMPTOTIC)
+                if (measured.sizes >= ASYMPTOTIC).sum() > 1:
+                    law = measured.power_law(ASYMPTOTIC)
                     fitted = f"{law.exponent:.2f} ({law.low:.2f} to {law.high:.2f})"
                 rows.append(
                     {
@@ -165,9 +165,9 @@ class LearningCurves(Study):
                         "exponent published": f"{predicted[learner]:.3f}" if learner in predicted else "-",
                         f"exponent of the medians here, p ≥ {ASYMPTOTIC}": fitted,
                         "median test error by p": ", ".join(
-                            f"{p}: {e:.4f}" for p, e in zip(found.sizes, found.medians, strict=True)
+                            f"{p}: {e:.4f}" for p, e in zip(measured.sizes, measured.medians, strict=True)
                         ),
-                        "seeds": found.values.shape[1],
+                        "seeds": measured.values.shape[1],
                     }
                 )
         return rows
@@ -349,13 +349,13 @@ def _curve_figure(table: Table) -> Figure:
     shown = list(groups(table))
     figure = side_by_side(len(shown), 3.0, 3.8)
     for axes, (task, dimension, rows) in zip(figure.axes, shown, strict=True):
-        found = {learner: curve(rows, learner) for learner in LEARNERS}
+        measured = {learner: curve(rows, learner) for learner in LEARNERS}
         log_axes(axes, rows.distinct("points"))
         for number, (learner, words) in enumerate(LEARNERS.items()):
-            over_seeds(axes, found[learner].sizes, found[learner].values, number, label=words)
+            over_seeds(axes, measured[learner].sizes, measured[learner].values, number, label=words)
         predicted = predicted_exponents(task, dimension)
         for learner, style, word in (("feature", "--", "network"), ("lazy", ":", "lazy")):
-            sizes, line = found[learner].sizes, found[learner].guide(predicted[learner])
+            sizes, line = measured[learner].sizes, measured[learner].guide(predicted[learner])
             axes.plot(sizes, line(sizes), style, color=LIGHT["muted"], label=f"slope predicted, {word}")
         axes.set(title=named(task, dimension), xlabel="points p")
     figure.axes[0].set_ylabel("test error")
@@ -368,9 +368,9 @@ def _gain_figure(table: Table) -> Figure:
     (axes,) = figure.axes
     log_axes(axes, FACTORS)
     for number, (task, dimension, rows) in enumerate(groups(table)):
-        found = curve(rows, "error", over="factor")
-        over_seeds(axes, found.sizes, found.values, number, label=named(task, dimension))
-        line = found.guide(-compression_exponent(dimension, INFORMATIVE[task]))
+        measured = curve(rows, "error", over="factor")
+        over_seeds(axes, measured.sizes, measured.values, number, label=named(task, dimension))
+        line = measured.guide(-compression_exponent(dimension, INFORMATIVE[task]))
         axes.plot(FACTORS, line(FACTORS), "--", color=LIGHT["muted"], linewidth=1)
     axes.set(xlabel="compression Λ", ylabel="test error of the lazy kernel")
     axes.legend()

@@ -233,17 +233,17 @@ class Fondue(Study):
         return rows
 
     def figures(self, table: Table) -> dict[str, Figure]:
-        found: dict[str, Figure] = {"search-paths": _path_figure(table)}
+        figures: dict[str, Figure] = {"search-paths": _path_figure(table)}
         if any(row.get("ide") for row in table.rows):
-            found["intrinsic-dimensions"] = _ide_figure(table)
+            figures["intrinsic-dimensions"] = _ide_figure(table)
         for part, searched in (("elbow-toy", "toy"), ("elbow-sprites", "sprites")):
             points = [_point(row) for row in table.where(part=part).rows]
             if points:
                 answers = table.where(part=searched)
                 selected = {name: group.mean("answer") for name, group in answers.by("algorithm")}
-                found[part] = elbow_figure(points, selected)
-        found["trace-curves"] = _trace_figure(table)
-        return found
+                figures[part] = elbow_figure(points, selected)
+        figures["trace-curves"] = _trace_figure(table)
+        return figures
 
 
 def _config(job: Job, scale: Scale) -> RunConfig:

@@ -153,7 +153,7 @@ class IdentifiableVAE(Study):
 
     @styled
     def figures(self, table: Table) -> dict[str, Figure]:
-        found = {}
+        figures = {}
         for prior, group in table.by("prior_mean"):
             first = group.where(seed=group.distinct("seed")[0])
             picked = [min(first.rows, key=lambda r: r["kl"]), max(first.rows, key=lambda r: r["kl"])]
@@ -162,8 +162,8 @@ class IdentifiableVAE(Study):
                 for axes, (name, (counts, edges)) in zip(line, row["histograms"].items(), strict=True):
                     axes.stairs(counts, edges, fill=True, color=LIGHT[row["type"]])
                     axes.set_title(f"{name}, variable {row['variable']} ({row['type']})", fontsize=8)
-            found[f"histograms-prior-mean-{prior}"] = figure
-        return found
+            figures[f"histograms-prior-mean-{prior}"] = figure
+        return figures
 
 
 def _histogram(values: np.ndarray) -> tuple[list[int], list[float]]:

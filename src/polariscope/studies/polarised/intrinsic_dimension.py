@@ -280,13 +280,13 @@ def _compared(row: Row, with_many: float) -> Row:
     """An estimate beside what was tabulated, beside the truth, and beside that of many neighbours."""
     cell = (row["cloud"], row.get("dimension", 0), row["variant"], row["k"])
     cloud, dimension, variant, k = cell
-    found: Row = {f"tabulated_{name}": cells.get(cell) for name, cells in TABULATED.items()}
-    found["enough"] = k > KS[0]
+    compared: Row = {f"tabulated_{name}": cells.get(cell) for name, cells in TABULATED.items()}
+    compared["enough"] = k > KS[0]
     if cloud == "cube" and dimension >= 5 and k == BEST.get(variant):
-        found |= {"estimate": f"{variant} of {dimension}", "shortfall": 1 - row["value"] / dimension}
+        compared |= {"estimate": f"{variant} of {dimension}", "shortfall": 1 - row["value"] / dimension}
     if variant == "published" and k == KS[0]:
-        found["of_many"] = row["value"] / with_many
-    return found
+        compared["of_many"] = row["value"] / with_many
+    return compared
 
 
 @styled

@@ -185,15 +185,15 @@ class LayerSimilarity(Study):
         return Table(heatmaps + leads + pairs + layers)
 
     def figures(self, table: Table) -> dict[str, Figure]:
-        found = {}
+        figures = {}
         for comparison in COMPARISONS:
             several = [row for row in table.where(comparison=comparison).rows if "values" in row]
             row = several[0]
             lines = ([encoder_layers(tuple(row["rows"]))], [encoder_layers(tuple(row["columns"]))])
             title = f"CKA\nrows: {row['first']}\ncolumns: {row['second']}"
             values = np.mean([one["values"] for one in several], axis=0).tolist()
-            found[comparison] = heatmap(values, row["rows"], row["columns"], title, low=0, high=1, separators=lines)
-        return found | {"layer-dimension": _dimension_figure(table.where(comparison="dimension", seed=0))}
+            figures[comparison] = heatmap(values, row["rows"], row["columns"], title, low=0, high=1, separators=lines)
+        return figures | {"layer-dimension": _dimension_figure(table.where(comparison="dimension", seed=0))}
 
 
 def _levels(row: Row) -> Row:

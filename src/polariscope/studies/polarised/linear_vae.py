@@ -244,9 +244,9 @@ def draw_variances(table: Table) -> Figure:
     groups = list(table.by("beta"))
     figure = Figure(figsize=(1.0 + 1.5 * len(groups), 2.4), layout="constrained")
     for axes, (beta, group) in zip(figure.subplots(1, len(groups), sharey=True, squeeze=False)[0], groups, strict=True):
-        found, at = group.column("sigma"), np.arange(LATENTS)
+        variances, at = group.column("sigma"), np.arange(LATENTS)
         best = optimum(beta)
-        axes.bar(at, found.mean(0), color=[LIGHT["active" if used else "passive"] for used in best.active])
+        axes.bar(at, variances.mean(0), color=[LIGHT["active" if used else "passive"] for used in best.active])
         axes.scatter(at, best.var, color=LIGHT["ink"], marker="_", s=110, label="closed form")
         axes.set_title(f"β = {beta:g}")
         axes.set_xticks(at, [str(i + 1) for i in at])

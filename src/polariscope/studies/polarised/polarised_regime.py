@@ -158,7 +158,7 @@ class PolarisedRegime(Study):
         return Table([row | _compared(row) for row in table.rows])
 
     def figures(self, table: Table) -> dict[str, Figure]:
-        found = {
+        figures = {
             file: type_bars(table, "beta", f"{score}_mean_all", f"{score}_sampled_all", measure)
             for file, score, measure in (
                 ("total-correlation", "tc", "total correlation (nats)"),
@@ -172,16 +172,16 @@ class PolarisedRegime(Study):
         accuracy = np.array(
             [[example.get(f"accuracy_{side}_{name}") for name in names] for side in ("mean", "sampled")], dtype=float
         )
-        found["accuracy-by-subset"] = _accuracy_bars(accuracy, names, f"beta {strongest:g}")
+        figures["accuracy-by-subset"] = _accuracy_bars(accuracy, names, f"beta {strongest:g}")
         if example.get("correlations"):
             labels = [f"{j} {label}" for j, label in enumerate(example["labels"])]
             numbers = [str(j) for j in range(len(labels))]
             title = f"Correlations of the means, beta {strongest:g}"
             shades = [LIGHT["muted" if label == "passive" else "ink"] for label in example["labels"]]
-            found["correlations"] = heatmap(
+            figures["correlations"] = heatmap(
                 example["correlations"], labels, numbers, title, signed=True, high=1, row_colours=shades
             )
-        return found
+        return figures
 
 
 def _compared(row: Row) -> Row:

@@ -123,8 +123,8 @@ def as_tabulated(name: str) -> Claim:
 def _expected(row: Row) -> Row:
     """What the two similarities of a row should be, by how much they differ, and what they should tend to."""
     published = TABLE.get(row["samples"], {})
-    found: Row = {f"{name}_tabulated": values[SHARED.index(row["shared"])] for name, values in published.items()}
-    return found | {"excess": row["procrustes"] - row["cka"], "share": row["shared"] / FEATURES}
+    tabulated: Row = {f"{name}_tabulated": values[SHARED.index(row["shared"])] for name, values in published.items()}
+    return tabulated | {"excess": row["procrustes"] - row["cka"], "share": row["shared"] / FEATURES}
 
 
 def independent_cka(samples: int) -> float:

@@ -1,7 +1,7 @@
 """Factors as properties to predict and to generate, in the units of the publication on conditional invariance.
 
 A discrete factor becomes its value divided by the largest one, so that the positions of sprites run from 0 to 1, their
-shapes are 1/3, 2/3 and 1, and their scales stay what they are (Spec 000, section 6.8). A task with told="values" counts
+shapes are 1/3, 2/3 and 1, and their scales stay what they are (Spec 000, section 6.8). A task with form="values" counts
 positions instead.
 """
 
