@@ -24,6 +24,11 @@ $(VENV)/.installed-test: $(VENV)/.installed
 	$(PIP) -e '.[test]'
 	@touch $@
 
+$(VENV)/.installed-cluster: $(VENV)/.installed-test
+	@echo "installing Ray ..."
+	$(PIP) -e '.[cluster]'
+	@touch $@
+
 $(VENV)/.installed-bench: $(VENV)/.installed
 	@echo "installing the benchmark peers ..."
 	$(PIP) -e '.[bench]'
@@ -43,10 +48,10 @@ test: $(VENV)/.installed-test  ## the whole test suite, with lint and types
 	$(BIN)/mypy
 	$(BIN)/python -m pytest -n 2 --dist loadgroup
 
-# Examples that are new on every run, and many of them; every kill and every damage, of which make test tries a few.
-# ROOM=tests/theory explores one room.
+# Examples that are new on every run, and many of them; every kill and every damage, of which make test tries a few;
+# clusters of Ray. ROOM=tests/theory explores one room.
 ROOM ?= tests
-test-deep: $(VENV)/.installed-test  ## the property tests, at random and for long, and a kill at every write
+test-deep: $(VENV)/.installed-cluster  ## the property tests, at random and for long, and a kill at every write
 	$(BIN)/python -m pytest -n 2 --dist loadgroup -m "hypothesis or deep" --hypothesis-profile deep $(ROOM)
 
 # Each makes one library round as an older processor would; tests/test_other_machine.py sees that they do.

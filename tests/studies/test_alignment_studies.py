@@ -224,8 +224,8 @@ def test_the_histogram_of_restarts_shows_both_modes() -> None:
 
 def test_over_pruned_runs_are_hollow_and_no_part_of_the_violins() -> None:
     sweep = [
-        {"factor": factor, "seed": seed, "mig": mig + seed / 100, "enough": enough}
-        for factor, mig, enough in ((1.0, 0.1, True), (1.5, 0.15, True), (2.0, 0.6, False))
+        {"factor": factor, "seed": seed, "score": score + seed / 100, "enough": enough}
+        for factor, score, enough in ((1.0, 0.1, True), (1.5, 0.15, True), (2.0, 0.6, False))
         for seed in range(3)
     ]
     (axes,) = _violins(Table(sweep)).axes

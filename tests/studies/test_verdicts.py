@@ -183,10 +183,10 @@ def changed(**values) -> Change:
     return put({"part": "sprites", "data": "modified"}, **values)
 
 
-def swept(mig: float, enough: bool) -> Change:
-    """A sweep beside an original MIG of 0.3."""
-    sprites, sweep = scored("sprites", "mig", 0.3, 0.1, 0.2), put({"part": "sweep"}, mig=mig, enough=enough)
-    return lambda rows: sweep(sprites(rows))
+def swept(score: float, enough: bool) -> Change:
+    """A sweep beside an original score of 0.3."""
+    plane, sweep = scored("plane", "score", 0.3, 0.1, 0.2), put({"part": "sweep"}, score=score, enough=enough)
+    return lambda rows: sweep(plane(rows))
 
 
 @pytest.mark.parametrize(
@@ -214,7 +214,7 @@ def swept(mig: float, enough: bool) -> Change:
         ("every factor falls", None, falling([0.01] * 5, before=[0.2, 0.2, 0.04, 0.2, 0.2])),
         ("over-pruned", True, swept(0.24, enough=True)),
         ("over-pruned", False, swept(0.26, enough=True)),
-        ("over-pruned", True, swept(0.24, enough=True), also({"part": "sweep"}, mig=0.31, enough=False)),
+        ("over-pruned", True, swept(0.24, enough=True), also({"part": "sweep"}, score=0.31, enough=False)),
         ("over-pruned", None, swept(0.24, enough=False)),
         ("keeps the factors apart", True, changed(injective=True, added_variance=0.09)),
         ("keeps the factors apart", False, changed(injective=False, added_variance=0.09)),
