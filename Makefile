@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-deep test-other-machine lint format bench docs reproduce clean
+.PHONY: help demo test test-deep test-other-machine lint format bench docs reproduce reference-models clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -39,7 +39,7 @@ $(VENV)/.installed-docs: $(VENV)/.installed
 	$(PIP) -e '.[docs]'
 	@touch $@
 
-demo: $(VENV)/.installed  ## train two models on the sprite world, examine both, write a report
+demo: $(VENV)/.installed  ## examine trained models, train two more on the sprite world, write reports
 	$(BIN)/polariscope demo
 
 test: $(VENV)/.installed-test  ## the whole test suite, with lint and types
@@ -78,6 +78,9 @@ docs: $(VENV)/.installed-docs  ## the documentation as a site, into site/
 
 reproduce: $(VENV)/.installed  ## every study at laptop scale (hours), into results/
 	$(BIN)/polariscope reproduce all --scale laptop
+
+reference-models: $(VENV)/.installed  ## train the models that come with the package (hours), into src/
+	$(BIN)/python scripts/make_reference_models.py
 
 clean:  ## remove the environment and caches; runs/ and results/ are yours and stay
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
