@@ -7,6 +7,7 @@ the criteria look at, ``figures`` draw them. The engine does the rest: processes
 
 from __future__ import annotations
 
+import hashlib
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -314,6 +315,9 @@ class Study(ABC):
     scales: ClassVar[tuple[Scale, ...]] = ("smoke", "laptop", "paper")
     """Scales that the study has. One with "overnight" trains with the published data and architecture, for a share of
     the published steps."""
+    added: ClassVar[Mapping[Any, Any]] = {}
+    """Settings of scales that ``jobs`` and ``run`` find elsewhere than in their own code, by scale: they count for the
+    version of their scale alone, so that a new scale leaves the rows of the others as they are."""
     drawn: ClassVar[Mapping[str, Declared]] = {}
     """Figures by file name, declared with the kit."""
     published: ClassVar[Beside | None] = None
@@ -338,6 +342,12 @@ class Study(ABC):
     def version(self) -> str:
         """What the code is that makes the rows: rows of another version are made again."""
         return version_of(type(self))
+
+    def version_at(self, scale: Scale) -> str:
+        """The version of the rows of a scale: that of the code, and of the settings that were added for it."""
+        if scale not in self.added:
+            return self.version()
+        return hashlib.sha256(f"{self.version()}:{self.added[scale]!r}".encode()).hexdigest()[:12]
 
     def judge(self, table: Table, scale: Scale) -> list[Judgement]:
         """What a table says about every claim; whether its scale may judge is the engine's to say."""

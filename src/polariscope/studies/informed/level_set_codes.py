@@ -3,7 +3,8 @@
 The laptop scale follows the recipe of section 9.2 (narrow networks, a heavier weight of the property, a short schedule
 of λ) with three changes that let it do with fewer steps: batches of 128, λ that first stays where only one latent of Z1
 can wake, and an offset of the last latent of 1000 in place of 10, for which it wakes first. They were chosen on seeds
-from 100 on, as was the weight of STIB's adversary.
+from 100 on, as was the weight of STIB's adversary. The overnight scale has the printed widths, and batches and copies of
+the reference implementation.
 """
 
 from __future__ import annotations
@@ -73,6 +74,12 @@ SETTINGS: dict[Scale, Setting] = {
     "laptop": Setting(6000, 128, 64, 2e-3, 2, 500, 0.3, 20, 2, 1000, 5),
     "paper": Setting(PUBLISHED_STEPS, 256, 256, 1e-4, 1.9, 12_343, 0.01, 1, 6, 10, 5, 400.0, 502_000, 2000),
 }
+
+OVERNIGHT: dict[Scale, Setting] = {
+    "overnight": Setting(100_000, 256, 256, 5e-4, 2, 1000, 0.3, 20, 6, 1000, 1, points=502_000, judged_on=2000)
+}
+"""The published widths, batches and copies, with the weights and the schedule of the laptop scale."""
+SETTINGS.update(OVERNIGHT)
 
 
 def objective_of(model: str, setting: Setting) -> Objective:

@@ -15,6 +15,7 @@ from polariscope.studies.criteria import AtLeast, AtMost, Beats, Near
 from polariscope.studies.informed.level_set_codes import (
     FLOOR,
     MODELS,
+    OVERNIGHT,
     PUBLISHED_STEPS,
     SETTINGS,
     adversary_row,
@@ -43,7 +44,9 @@ class LevelSetStudy(Study):
         "Samarin, Deep Learning Approaches to Informed Representation Learning (2022), chapter 5: section 5.5.1, "
         "table 5.1, figures 5.5 and 5.6, appendix A"
     )
-    cost = {"smoke": "5 s", "laptop": "20 minutes", "paper": "weeks"}
+    cost = {"smoke": "5 s", "laptop": "20 minutes", "overnight": "2 hours", "paper": "weeks"}
+    scales = ("smoke", "laptop", "overnight", "paper")
+    added = OVERNIGHT
     training_lengths = {scale: setting.steps for scale, setting in SETTINGS.items()}
     dimension: ClassVar[int]
     models: ClassVar[tuple[str, ...]]
