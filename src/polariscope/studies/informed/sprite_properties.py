@@ -1,9 +1,18 @@
-"""Sprites with a wanted property: errors and invariance beside the mean model's (table 5.3)."""
+"""Sprites with a wanted property: errors and invariance beside the mean model's (table 5.3).
+
+The laptop scale has images of 32 x 32 pixels, fully connected networks and a Bernoulli likelihood of pixels: with
+squared errors such networks learn hardly more than the mean image in as many steps. λ starts where only the property
+wakes, so that the decoder learns to use it before Z1 has anything to say; where images wake first, Z1 keeps the
+property, and the cycle hides it. The weights of the property and of the cycle have the ratio of the recipe for level
+sets, 20 to 5. All of this was chosen on seed 100. The overnight scale has the published networks, images and
+likelihood.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any, Literal
 
 from matplotlib.figure import Figure
 
@@ -34,9 +43,12 @@ PUBLISHED = {
 """X error, Y error, invariance, and both errors of the mean model."""
 
 
+PUBLISHED_STEPS = 2_000_000
+
+
 @dataclass(frozen=True)
 class Setting:
-    seeds: int
+    seeds: tuple[int, ...]
     size: int
     """Pixels a side."""
     properties: tuple[str, ...]
@@ -45,14 +57,44 @@ class Setting:
     property_widths: tuple[int, ...]
     batch: int = 64
     learning_rate: float = 1e-3
+    likelihood: Literal["bernoulli", "gaussian"] = "bernoulli"
+    property_weight: float = 10_000.0
+    beta: float = 2500.0
+    """Weight of the cycle."""
+    first: float = 0.003
+    """λ at the start."""
+    last: float = 3.0
     count: int = 1000
     """Held-out images that are audited."""
 
 
+FULLY_CONNECTED = MLP((512, 256), (256, 512), decoder_activation="relu")
+PUBLISHED_WIDTHS = (1200, 1200, 4096)
+"""Units of the published property decoder."""
+SQUARES: dict[str, Any] = {
+    "likelihood": "gaussian",
+    "property_weight": 200.0,
+    "beta": 50.0,
+    "first": 2.0,
+    "last": 500.0,
+    "count": 2000,
+}
+"""Squared errors, as published; their weights are not."""
 SETTINGS: dict[Scale, Setting] = {
-    "smoke": Setting(1, 16, ("x",), 5, MLP((16,), (16,)), (16,), 16, count=60),
-    "laptop": Setting(5, 32, ("x", "scale"), 4000, MLP((256, 128), (128, 256), decoder_activation="relu"), (128,)),
-    "paper": Setting(5, 64, tuple(SPRITE_SETTINGS), 2_000_000, SpriteConv(), (1200, 1200, 4096), 256, 1e-4, 2000),
+    "smoke": Setting((0,), 16, ("x",), 5, MLP((16,), (16,)), (16,), 16, count=60),
+    "laptop": Setting((5, 6, 7, 8, 9), 32, ("x", "scale"), 2500, FULLY_CONNECTED, (128,)),
+    "overnight": Setting((0,), 64, ("x", "scale"), 5000, SpriteConv(), PUBLISHED_WIDTHS, 256, **SQUARES),
+    "paper": Setting(
+        tuple(range(5)),
+        64,
+        tuple(SPRITE_SETTINGS),
+        PUBLISHED_STEPS,
+        SpriteConv(),
+        PUBLISHED_WIDTHS,
+        256,
+        1e-4,
+        **SQUARES,
+    ),
 }
 
 
@@ -64,15 +106,14 @@ class SpriteProperties(Study):
     title = "Sprites with a wanted property"
     source = "Samarin, Deep Learning Approaches to Informed Representation Learning (2022), section 5.5.3, table 5.3"
     question = "Does a property of an image stay when everything else of its code is drawn anew?"
-    cost = {"smoke": "4 s", "laptop": "10 minutes", "paper": "weeks"}
+    cost = {"smoke": "4 s", "laptop": "10 minutes", "overnight": "4 hours", "paper": "weeks"}
+    scales = ("smoke", "laptop", "overnight", "paper")
     training_lengths = {scale: setting.steps for scale, setting in SETTINGS.items()}
 
     def jobs(self, scale: Scale) -> Sequence[Job]:
         setting = SETTINGS[scale]
         return [
-            {"property": name, "seed": seed, "scale": scale}
-            for seed in range(setting.seeds)
-            for name in setting.properties
+            {"property": name, "seed": seed, "scale": scale} for seed in setting.seeds for name in setting.properties
         ]
 
     def run(self, job: Job, bench: Bench) -> list[Row]:
@@ -80,10 +121,19 @@ class SpriteProperties(Study):
         world = sprite_property(job["property"], setting.size)
         told = len(SPRITE_SETTINGS[job["property"]])
         model = PropertyAutoencoderConfig(
-            4 + told, told, setting.architecture, property_widths=setting.property_widths, property_bounded=True
+            4 + told,
+            told,
+            setting.architecture,
+            property_widths=setting.property_widths,
+            property_bounded=True,
+            likelihood=setting.likelihood,
         )
         objective = ConditionalInvariance(
-            Annealing.between(2, 500, round(0.9 * setting.steps)), property_weight=200.0, copies=1, last_offset=1.0
+            Annealing.between(setting.first, setting.last, round(0.9 * setting.steps)),
+            property_weight=setting.property_weight,
+            beta=setting.beta,
+            copies=1,
+            last_offset=1.0,
         )
         training = TrainingConfig(
             setting.steps,
@@ -100,6 +150,7 @@ class SpriteProperties(Study):
         asked = [change for change in walks.changes if change.asked]
         others = [change for change in walks.changes if not change.asked]
         row = audit_row(audit) | {
+            "share_of_published_steps": setting.steps / PUBLISHED_STEPS,
             "x_share": audit.x_error / audit.mean_x_error,
             "y_share": audit.y_error / audit.mean_y_error,
             "above_error": audit_row(audit)["invariance"] / audit.y_error,
@@ -157,6 +208,7 @@ class SpriteProperties(Study):
                 "Y here": plus_minus(own.column("y_error"), 4),
                 "invariance here": plus_minus(own.column("invariance"), 4),
                 "R² of Y from Z1": plus_minus(own.column("leakage"), 2),
+                "share of published steps": share_of_steps(own),
             }
             for name, own in table.by("property")
         ]
@@ -168,3 +220,9 @@ class SpriteProperties(Study):
             for column, title, colour in (("y_error", "error", "second"), ("invariance", "moves by", "first"))
         ]
         return {"properties": restarts(groups, "property")}
+
+
+def share_of_steps(table: Table) -> str:
+    """The share of the published steps in per cent; a dash for a table made before it was recorded."""
+    shares = table.column("share_of_published_steps")
+    return f"{shares[0]:.2%}" if len(shares) else "-"
