@@ -11,6 +11,7 @@ from torch import nn
 from polariscope.findings import Chart, Pictures
 from polariscope.nets.noise_generator import NoiseGenerator
 from polariscope.report.page import page
+from polariscope.robustness import adversarial_noise
 from polariscope.robustness.adversarial_noise import NoiseAttack, generator_distances, learn_noise, noise_density
 from polariscope.robustness.noise_distance import noise_distances
 from polariscope.robustness.rescale import rescaled
@@ -59,13 +60,33 @@ def test_every_seed_has_a_new_generator_and_keeps_its_most_harmful_norm() -> Non
 
 
 @pytest.mark.spec("001b/A-19")
-def test_without_seeds_there_are_four_generators() -> None:
-    """As published: the figure is over four of them, each measured with noise of its own seed."""
-    attack = NoiseAttack((4.0,), steps=1, batch_size=4, depth=1)
-    result = generator_distances(bright, GREY[:4], DARK[:4], attack)
+def test_without_seeds_there_are_four_new_generators_and_their_mean_and_spread_count(monkeypatch) -> None:
+    """As published: four generators, each built and trained from the start after the classifier is done; each is
+    measured with noise of its own seed. On the known boundary all four need a norm of 4.2."""
+    built: list[NoiseGenerator] = []
+    starts: list[torch.Tensor] = []
+
+    class Watched(NoiseGenerator):
+        def __init__(self, *settings: int) -> None:
+            super().__init__(*settings)
+            built.append(self)
+            starts.append(self.in_a_row().clone())
+
+    monkeypatch.setattr(adversarial_noise, "NoiseGenerator", Watched)
+    attack = NoiseAttack((4.0,), steps=60, batch_size=8, learning_rate=1e-2, depth=2)
+    result = generator_distances(bright, GREY[:8], DARK[:8], attack)
+    assert len(built) == 4
+    assert [noise.generator for noise in result.noises] == built, "none is taken from elsewhere"
+    assert len({tuple(start.tolist()) for start in starts}) == 4, "each starts from weights of its own"
+    for generator, start in zip(built, starts, strict=True):
+        assert start.abs().max() < 0.1, "as Gaussian noise, before it has learned"
+        assert (generator.in_a_row() - start).abs().max() > 0.1, "and has learned"
     assert [noise.seed for noise in result.noises] == [0, 1, 2, 3]
     assert [one.seed for one in result.distances] == [0, 1, 2, 3]
-    assert len({tuple(noise.generator.in_a_row().tolist()) for noise in result.noises}) == 4
+    medians = [np.median(one.distances) for one in result.distances]
+    assert medians == pytest.approx([4.2] * 4, rel=0.02)
+    assert result.mean == pytest.approx(sum(medians) / 4)
+    assert result.sd == pytest.approx(math.sqrt(sum((m - sum(medians) / 4) ** 2 for m in medians) / 3))
     assert [row["seed"] for row in result.findings().json()["generators"]] == [0, 1, 2, 3]
     assert "4 new generators" in result.findings().headline
 

@@ -5,7 +5,12 @@ import pytest
 from scipy.stats import t, ttest_1samp
 
 from polariscope.robustness.adversarial_noise_training import AdversarialNoiseTraining
-from polariscope.studies.inductive_biases.noise_training import MOST_HELPED, SETTINGS, schemes
+from polariscope.studies.inductive_biases.noise_training import (
+    MOST_HELPED,
+    SETTINGS,
+    NoiseTrainingStudy,
+    schemes,
+)
 
 
 def lead(found, first: str, second: str, column: str = "corrupted") -> tuple[np.ndarray, float]:
@@ -43,11 +48,23 @@ def test_noise_of_one_half_beats_none_and_little_by_five_points(committed) -> No
     for words in ("also against those other than noise", "Too little noise", "Clean images", "more robust to noise"):
         assert result.claim(words).held, words
     noisy = [row for row in result.table.rows if row["sd"] is not None]
+    deviations = [0.0, 0.1, 0.3, 0.5, 0.8]
+    assert sorted((row["sd"], row["seed"]) for row in noisy) == [(sd, seed) for sd in deviations for seed in range(5)]
     best = [max((r for r in noisy if r["seed"] == seed), key=lambda r: r["corrupted"])["sd"] for seed in range(5)]
     claim = result.claim("The best deviation is near")
     low, high = ttest_1samp(best, 0).confidence_interval(0.95)
     answer = f"{np.mean(best):.2f} for 0.50" if low == high else f"{np.mean(best):.2f} [{low:.2f}, {high:.2f}] for 0.50"
     assert claim.measured == answer, "where the best is, is told with its seeds"
+    assert {0.5, 0.8} >= set(best), "every seed has its best at a large deviation"
+    peak = result.claim("neither the smallest nor the largest")
+    level = {sd: np.mean([row["corrupted"] for row in noisy if row["sd"] == sd]) for sd in deviations}
+    assert f"{max(level, key=lambda sd: level[sd]):g}" in peak.measured
+    for axes, column in zip(NoiseTrainingStudy().figures(result.table)["deviations"].axes, ("corrupted", "no_noise"),
+                            strict=True):  # fmt: skip
+        (curve,) = (line for line in axes.lines if len(line.get_xdata()) == len(deviations))
+        np.testing.assert_allclose(curve.get_xdata(), deviations)
+        medians = [np.median([row[column] for row in noisy if row["sd"] == sd]) for sd in deviations]
+        np.testing.assert_allclose(curve.get_ydata(), medians)
 
 
 def test_fog_brightness_and_stripes_gain_and_what_is_moved_does_not(committed) -> None:

@@ -75,14 +75,17 @@ class AdversarialNoiseTraining(Supervised):
         alone, anew = (place < self.alone, place == 0 and rounds > 0) if not batch.evaluating else (False, False)
         if anew:
             generator.begin_anew(rounds - 1)
-        clean, current, earlier = (0, len(batch.x), 0) if alone else composition(len(batch.x), SHARES)
+        clean, current, earlier = (0, len(batch.x), 0) if alone else self.composed(len(batch.x))
         if not (self.replay and rounds):
             current, earlier = current + earlier, 0
         if not current:
             raise ValueError("a batch of one image has no room for noise beside clean images: take at least 2")
         x, noisy, replayed = batch.x.split([clean, current, earlier])
         norm = self.norm or usual_norm(batch.x[0].numel())
-        seen = [x, rescaled(noisy, generator.current.noise_for(noisy), norm)]
+        seen = [
+            x if alone else self.undisturbed(x, len(batch.x)),
+            rescaled(noisy, generator.current.noise_for(noisy), norm),
+        ]
         if earlier:
             seen.append(rescaled(replayed, generator.remembered_for(replayed, rounds), norm))
         with as_subject(model).at_rest(gradients=True) if alone else nullcontext():
@@ -92,6 +95,15 @@ class AdversarialNoiseTraining(Supervised):
         misled, _ = classification(outputs[hit], target[hit], batch.classes)
         parts = {"cross_entropy": loss, "error": wrong}
         return Terms(loss, parts, {"generator": -misled}, rests=alone, anew=("generator",) if anew else ())
+
+    def composed(self, count: int) -> tuple[int, int, int]:
+        """Of a batch: images without noise, with noise of the current generator, and with noise of an earlier one."""
+        without, current, earlier = composition(count, SHARES)
+        return without, current, earlier
+
+    def undisturbed(self, x: Tensor, count: int) -> Tensor:
+        """The images without noise as the classifier sees them, of a batch of ``count``."""
+        return x
 
 
 class Adversary(nn.Module):
