@@ -75,8 +75,8 @@ def test_layers_compared_are_a_table_too(found) -> None:
 
 
 def test_names_at_the_top_are_found_when_asked_for() -> None:
-    assert set(polariscope._PLACES) <= set(dir(polariscope))
-    for name in polariscope._PLACES.keys() - {"__version__"}:
+    assert {"train", "examine", "Findings", "__version__"} <= set(polariscope.__all__) <= set(dir(polariscope))
+    for name in set(polariscope.__all__) - {"__version__"}:
         assert getattr(polariscope, name).__name__ == name
     with pytest.raises(AttributeError, match="no attribute 'exmaine'"):
         _ = polariscope.exmaine

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from polariscope.lazy import looked_up
+from polariscope.lazy import exported, looked_up
 
 if TYPE_CHECKING:
     from polariscope.examination.compare import compare as compare
@@ -34,56 +34,6 @@ if TYPE_CHECKING:
     from polariscope.worlds.given import as_world as as_world
     from polariscope.worlds.world import ArrayWorld as ArrayWorld
 
-_PLACES = {
-    "__version__": "release",
-    "ArrayWorld": "worlds.world",
-    "Autoencoder": "nets.autoencoder",
-    "Examination": "examination.examination",
-    "AutoencoderConfig": "nets.autoencoder",
-    "Findings": "findings",
-    "Representation": "representation",
-    "Run": "lab.store",
-    "RunConfig": "training.config",
-    "Store": "lab.store",
-    "Subject": "subjects.subject",
-    "TrainingConfig": "training.config",
-    "as_subject": "subjects.subject",
-    "as_world": "worlds.given",
-    "compare": "examination.compare",
-    "examine": "examination.examine",
-    "load_model": "training.run",
-    "load_plugin": "plugins",
-    "load_weights": "subjects.weights",
-    "represent": "representation",
-    "resume": "training.run",
-    "save": "findings",
-    "train": "training.run",
-}
-
-__all__ = [
-    "ArrayWorld",
-    "Autoencoder",
-    "AutoencoderConfig",
-    "Examination",
-    "Findings",
-    "Representation",
-    "Run",
-    "RunConfig",
-    "Store",
-    "Subject",
-    "TrainingConfig",
-    "__version__",
-    "as_subject",
-    "as_world",
-    "compare",
-    "examine",
-    "load_model",
-    "load_plugin",
-    "load_weights",
-    "represent",
-    "resume",
-    "save",
-    "train",
-]
-
+_PLACES = exported(__name__, __file__)
+__all__ = sorted(_PLACES)
 __getattr__, __dir__ = looked_up(__name__, _PLACES)

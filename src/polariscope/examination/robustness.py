@@ -61,6 +61,7 @@ from polariscope.robustness.trust import (
 )
 from polariscope.subjects import Subject, as_subject
 from polariscope.subjects.doors import subject_and_world
+from polariscope.training.progress import TellShare
 from polariscope.training.run import config_of
 from polariscope.worlds.given import Data
 from polariscope.worlds.targets import Examples
@@ -99,7 +100,6 @@ steps."""
 TRAINED_ON = 500
 """Images that generators of noise are trained on."""
 DISTAL_STEPS: dict[Budget, int] = {"quick": 50, "standard": 200, "full": 1000}
-Tell = Callable[[str, float], None]
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,7 +113,7 @@ class _Examination:
     budget: Budget
     seed: int
     kept: KeptAttacks
-    tell: Tell
+    tell: TellShare
     draws: int = 0
     """Draws over which a random classifier is averaged."""
 
@@ -140,7 +140,7 @@ def robustness(
     seed: int = 0,
     folder: Path | None = None,
     identity: Mapping[str, Any] | None = None,
-    tell: Tell = lambda name, share: None,
+    tell: TellShare = lambda name, share: None,
     workers: Workers = 1,
     make: Maker | None = None,
 ) -> RobustnessCard:
@@ -300,7 +300,7 @@ def _attacked(
     return replace(card, results=results, not_run=not_run, needs=needs)
 
 
-def _share(tell: Tell, name: str, at: int, count: int, share: float) -> None:
+def _share(tell: TellShare, name: str, at: int, count: int, share: float) -> None:
     tell(name, (at + share) / count)
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from polariscope.lazy import looked_up
+from polariscope.lazy import exported, looked_up
 
 if TYPE_CHECKING:
     from polariscope.manipulation.bundle import Bundle as Bundle
@@ -46,42 +46,4 @@ if TYPE_CHECKING:
     from polariscope.manipulation.selection import extremes as extremes
     from polariscope.manipulation.selection import train_restarts as train_restarts
 
-_PLACES = {
-    "Bundle": "bundle",
-    "load_bundle": "bundle",
-    "manipulation_findings": "bundle",
-    "report_on": "bundle",
-    "save_bundle": "bundle",
-    "LocalGlobal": "checks",
-    "Preservation": "checks",
-    "local_global": "checks",
-    "local_global_of_decoder": "checks",
-    "pca_score": "checks",
-    "preservation": "checks",
-    "latent_scatter": "figures",
-    "traversal_plane": "figures",
-    "traversal_rows": "figures",
-    "triptych": "figures",
-    "fold": "folding",
-    "Learned": "generator",
-    "Manipulator": "generator",
-    "learn_manipulator": "generator",
-    "predicted_direction": "generator",
-    "manipulate": "kinds",
-    "LocalStructure": "local_structure",
-    "PlaneTheory": "local_structure",
-    "ChangeSize": "manipulation",
-    "Manipulated": "manipulation",
-    "Manipulation": "manipulation",
-    "apply": "manipulation",
-    "Noise": "noise",
-    "balance": "oversampling",
-    "g_smote": "oversampling",
-    "smote": "oversampling",
-    "Extremes": "selection",
-    "Restart": "selection",
-    "extremes": "selection",
-    "train_restarts": "selection",
-}
-
-__getattr__, __dir__ = looked_up(__name__, _PLACES)
+__getattr__, __dir__ = looked_up(__name__, exported(__name__, __file__))

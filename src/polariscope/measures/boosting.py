@@ -1,12 +1,12 @@
 """Gradient boosting as scikit-learn defines it, many times faster: the trees that DCI's importances come from.
 
-Published DCI is that of scikit-learn's ``GradientBoostingClassifier``, which looks for every split among all values of
-every latent and takes minutes. Quicker boosters are other probes: they choose splits by second-order gains, and by the
-trees of scikit-learn's histogram-based one DCI came out 0.02 away, even with importances defined as here. So everything
-that decides an importance is here as there: trees of depth 3 fitted by least squares to the negative gradient of the
-log loss, leaves set by one Newton step, 100 rounds with a rate of 0.1, and as importance the squared error that the
-splits on a latent take away, over all trees. The splits alone are found in another way: among the edges of 255 bins
-first, and then among the values around the best edge; and the trees of a round grow together, level by level.
+Published DCI uses scikit-learn's ``GradientBoostingClassifier``, which searches all values of every latent for each
+split and takes minutes. Faster boosters are different probes: they choose splits by second-order gains. With
+scikit-learn's histogram-based booster DCI differed by 0.02, even with the same definition of importance. This module
+therefore keeps everything that affects an importance: trees of depth 3, fitted by least squares to the negative
+gradient of the log loss; leaves set by one Newton step; 100 rounds with a learning rate of 0.1; the importance of a
+latent is the reduction of squared error by all splits on it. Only the search for splits differs: it first compares the
+edges of 255 bins, then the values around the best edge. The trees of a round grow together, level by level.
 """
 
 from __future__ import annotations
@@ -194,7 +194,7 @@ def _boost(latents: _Latents, losses: list[_Loss], rounds: int) -> tuple[FloatAr
 
 @contextmanager
 def _threads() -> Iterator[ThreadPoolExecutor]:
-    """As many as PyTorch has, each with blocks of its own: sums are too short for threads within, which would wait."""
+    """As many threads as PyTorch has, each with its own blocks: one sum is too short to share between threads."""
     count = torch.get_num_threads()
     torch.set_num_threads(1)
     try:

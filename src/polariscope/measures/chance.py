@@ -1,11 +1,11 @@
 """Chance levels and confidence intervals of measures.
 
-A score of codes against factors is not 0 for codes that know nothing: estimated information is never quite 0, a gap of
-two accidents is one too, and a guess is right at times. So the rows of the factors are permuted together, which leaves
-codes and factors as they are and takes away whatever connects them, and the number is computed again (a permutation
-test; Fisher 1935). How sure it is comes from random halves of the examples: for half samples drawn without replacement
-the spread of a number is that of the whole sample's, and unlike the bootstrap they repeat no example, which would add
-mutual information.
+Codes without information about the factors do not score 0: estimated mutual information is biased upwards, the gap
+between two chance values is not 0, and some guesses are right. The chance level is the score after the rows of the
+factors are permuted together. This keeps the distributions of codes and factors and removes the relation between them
+(a permutation test; Fisher 1935). The confidence interval comes from random halves of the examples, drawn without
+replacement: a score varies over such halves as much as over samples of the full size. Unlike a bootstrap sample, a half
+repeats no example; repeated examples would add mutual information.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from polariscope.measures.measure import Measure, Undefined
 from polariscope.representation import Representation
 
 LEVEL = 0.05
-"""How often chance may pass for more, among all the numbers that are looked at together."""
+"""Probability that any of the numbers examined together exceeds chance by accident."""
 
 
 @dataclass(frozen=True)
@@ -33,11 +33,11 @@ class Chance:
     level: float
     """Mean over the permutations."""
     reach: float
-    """How far from it chance hardly gets."""
+    """Distance from the level that chance values rarely exceed."""
     permutations: int
 
     def holds(self, value: float, higher_is_better: bool | None = True) -> bool:
-        """Whether ``value`` is no more than chance: not beyond its reach on the side that is better (None: either)."""
+        """Whether ``value`` is within chance: not beyond the reach on the better side (None: on either side)."""
         above, below = value > self.level + self.reach, value < self.level - self.reach
         return not (above or below) if higher_is_better is None else not (above if higher_is_better else below)
 
@@ -45,8 +45,9 @@ class Chance:
 def chance_of(permuted: Sequence[float], looks: int = 1) -> Chance | None:
     """The chance level from values with permuted factors; None if there are fewer than two.
 
-    Its reach is the one-sided prediction bound of a further value, t √(1 + 1/m) s from the mean and deviation of the m
-    permuted ones, so that few of them make it wider, at ``LEVEL`` over all ``looks`` numbers (Bonferroni).
+    The reach is the one-sided prediction bound of one more value, t √(1 + 1/m) s, with the standard deviation s of the
+    m permuted values. Fewer permutations give a wider reach. ``LEVEL`` holds for all ``looks`` numbers together
+    (Bonferroni).
 
     >>> chance = chance_of([0.1, 0.2, 0.3], looks=5)
     >>> round(chance.level, 6), chance.holds(0.5), chance.holds(2.0)
@@ -59,7 +60,7 @@ def chance_of(permuted: Sequence[float], looks: int = 1) -> Chance | None:
 
 
 def chance_of_each(permuted: FloatArray, looks: int, level: float = LEVEL) -> tuple[FloatArray, FloatArray]:
-    """Level and reach (see :func:`chance_of`) of tables of numbers, of which there is one for each permutation."""
+    """Level and reach (see :func:`chance_of`) of each entry of a table, from one table for each permutation."""
     count = len(permuted)
     quantile = float(student.ppf(1 - level / looks, count - 1)) * np.sqrt(1 + 1 / count)
     # Equal values differ by rounding where the same sums are added up in another order.
@@ -85,14 +86,14 @@ def interval_of_halves(
 
 @dataclass(frozen=True, eq=False)
 class Trials:
-    """One representation with its factors permuted, and random halves of it, for all measures alike."""
+    """Copies of a representation with permuted factors, and random halves of it. All measures use the same ones."""
 
     permuted: Sequence[Representation]
     halves: Sequence[Representation]
 
     @classmethod
     def of(cls, representation: Representation, permutations: int, halves: int, seed: int = 0) -> Trials:
-        """Halves in which a factor of the whole does not vary are left out: they would measure something else."""
+        """Skips halves in which a factor is constant that varies in the whole: their scores would not be comparable."""
         rep, rng = representation, np.random.default_rng(seed)
         permuted = []
         if rep.factors is not None:
@@ -103,19 +104,19 @@ class Trials:
         return cls(permuted, [part for part in parts if _varying(part) == _varying(rep)])
 
     def interval(self, measure: Measure, value: float) -> tuple[float, float] | None:
-        """Of a measure's value on the whole."""
+        """The confidence interval of a measure's value on the whole representation."""
         repeated = _values(measure.quick(), self.halves[: measure.halves])
         return interval_of_halves(value, repeated, measure.low, measure.high)
 
     def chance(self, measure: Measure, looks: int = 1) -> Chance | None:
-        """Of a measure that needs factors; the others have no chance level."""
+        """The chance level of a measure; None if the measure needs no factors."""
         if "factors" not in measure.needs:
             return None
         return chance_of(_values(measure.quick(), self.permuted[: measure.permutations]), looks)
 
 
 def _values(measure: Measure, representations: Sequence[Representation]) -> list[float]:
-    """The values where there are any: a small part of the examples may not have one."""
+    """The values of the representations on which the measure is defined; on a small one it may not be."""
     values = []
     for representation in representations:
         try:

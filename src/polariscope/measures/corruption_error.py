@@ -1,6 +1,6 @@
 """Accuracy of a classifier, and its error under corruptions, alone or relative to a reference classifier.
 
-Errors are ``(corruptions, severities)`` and in any one unit, shares or percent. Definitions are those of ImageNet-C
+Errors are ``(corruptions, severities)``, all as shares or all in percent. Definitions are those of ImageNet-C
 (Hendrycks and Dietterich 2019) as Rusak, Schott et al. 2020 report them (Spec 001b, section A9.3).
 """
 
@@ -19,9 +19,9 @@ from polariscope.registry import nearest
 def top_accuracy(scores: ArrayLike, labels: ArrayLike, k: int = 1) -> float:
     """Share of the samples whose label has one of the ``k`` highest scores ``(samples, classes)``.
 
-    Of equal scores the one of the lower class is the higher, as in ``argmax``: a classifier that says nothing says
-    class 0. Range: [0, 1]; 1: always right; guessing gives k / classes. It never falls with ``k``, and is 1 where ``k``
-    is the number of classes; more are refused. Known bias: none, and a standard error of at most 1 / (2 √samples).
+    Ties go to the lower class, as in ``argmax``: a classifier with equal scores predicts class 0. Range: [0, 1];
+    1: always right; guessing gives k / classes. It does not decrease with ``k`` and is 1 if ``k`` is the number of
+    classes; a larger ``k`` is refused. Known bias: none. The standard error is at most 1 / (2 √samples).
 
     >>> scores = [[0.1, 0.7, 0.2], [0.5, 0.3, 0.2]]
     >>> top_accuracy(scores, [1, 2]), top_accuracy(scores, [1, 2], k=2), top_accuracy(scores, [1, 2], k=3)
@@ -49,11 +49,11 @@ def top_accuracy(scores: ArrayLike, labels: ArrayLike, k: int = 1) -> float:
 def corruption_error(errors: ArrayLike, reference: ArrayLike) -> FloatArray:
     """Corruption error of each corruption c, in percent: CE_c = 100 Σ_s E_sc / Σ_s E'_sc over the severities s.
 
-    ``errors`` E and those of a reference E' are ``(corruptions, severities)``, or ``(corruptions,)`` where they were
-    averaged over severities, which changes nothing. Range: [0, ∞). 0: no error; 100: as many as the reference.
-    Published figures are relative to AlexNet (``published("inductive_biases/alexnet-errors")``). Undefined where the
-    reference makes no error. Source: Rusak, Schott et al. 2020, appendix D, eq. 1. Known bias: a corruption that the
-    reference stands well has a small denominator and a noisy CE.
+    ``errors`` E and the errors E' of a reference are ``(corruptions, severities)``, or ``(corruptions,)`` if they are
+    means over severities, which gives the same CE. Range: [0, ∞). 0: no error; 100: as many errors as the reference.
+    Published figures are relative to AlexNet (``published("inductive_biases/alexnet-errors")``). Undefined if the
+    reference makes no error. Source: Rusak, Schott et al. 2020, appendix D, eq. 1. Known bias: if the reference is
+    robust to a corruption, the denominator is small and the CE is noisy.
 
     >>> corruption_error([[0.1, 0.3], [0.5, 0.5]], [[0.2, 0.6], [0.5, 0.5]]).tolist()
     [50.0, 100.0]
@@ -76,8 +76,8 @@ def corruption_error(errors: ArrayLike, reference: ArrayLike) -> FloatArray:
 def mean_corruption_error(errors: ArrayLike, reference: ArrayLike) -> float:
     """mCE: the mean of :func:`corruption_error` over the corruptions, in percent.
 
-    Range: [0, ∞); 100 for the reference itself. It is a mean of ratios: corruptions that the reference stands well
-    count as much as those it does not. Source: as above.
+    Range: [0, ∞); 100 for the reference itself. It is a mean of ratios, so every corruption counts the same, however
+    robust the reference is to it. Source: as above.
 
     >>> mean_corruption_error([[0.1, 0.3], [0.5, 0.5]], [[0.2, 0.6], [0.5, 0.5]])
     75.0
@@ -86,7 +86,7 @@ def mean_corruption_error(errors: ArrayLike, reference: ArrayLike) -> float:
 
 
 def group_means(values: Mapping[str, float], groups: Mapping[str, str]) -> dict[str, float]:
-    """Mean over the corruptions of each group, in the order in which groups come.
+    """Mean over the corruptions of each group, in the order of the groups.
 
     >>> groups = {"gaussian": "noise", "shot": "noise", "fog": "weather"}
     >>> group_means({"gaussian": 0.5, "shot": 0.7, "fog": 0.9}, groups)

@@ -1,8 +1,8 @@
-"""Disentanglement, completeness and informativeness, from how much each latent matters for predicting each factor.
+"""Disentanglement, completeness and informativeness, from the importance of each latent for predicting each factor.
 
-Eastwood and Williams 2018; Spec 001a, section 5.6; Spec 003, section 3.4. Importances depend on the probe that they are
-read off more than on anything else, so every result names it. Published scores are those of scikit-learn's gradient
-boosting; the default probe is the same boosting, found faster. Scores of a single tree or a forest do not compare.
+Eastwood and Williams 2018; Spec 001a, section 5.6; Spec 003, section 3.4. Importances depend on the probe more than on
+anything else, so every result names its probe. Published scores use scikit-learn's gradient boosting. The default probe
+is a faster implementation of the same boosting. Scores of a single tree or a forest are not comparable with these.
 """
 
 from __future__ import annotations
@@ -47,10 +47,11 @@ Component = Literal["disentanglement", "completeness", "informativeness"]
 
 PROBES: tuple[str, ...] = get_args(Probe)
 QUICK_ROUNDS = 5
-"""Rounds of boosting for chance levels and intervals. Codes without information (300 and 3,000 examples) scored 0.03 to
-0.04 for disentanglement and completeness by as many, 0.01 by all 100, and the spread between halves was alike."""
+"""Rounds of boosting for chance levels and intervals. On codes without information (300 and 3,000 examples),
+disentanglement and completeness were 0.03 to 0.04 with 5 rounds and 0.01 with 100; the spread over halves was the
+same."""
 COMPARABLE = ("boosting", "gbt")
-"""Probes whose scores may stand beside published ones."""
+"""Probes whose scores are comparable with published ones."""
 
 FROM_SCIKIT: dict[str, tuple[type[Any], type[Any], dict[str, Any]]] = {
     "gbt": (GradientBoostingClassifier, GradientBoostingRegressor, {}),
@@ -58,8 +59,8 @@ FROM_SCIKIT: dict[str, tuple[type[Any], type[Any], dict[str, Any]]] = {
     "forest": (RandomForestClassifier, RandomForestRegressor, {"max_features": None, "min_samples_leaf": 5}),
     "extra_trees": (ExtraTreesClassifier, ExtraTreesRegressor, {"max_features": None, "min_samples_leaf": 5}),
 }
-"""Classifier, regressor (for continuous factors) and settings. The default choice of √latents candidates a split would
-make every latent seem to matter, hence ``max_features=None``."""
+"""Classifier, regressor (for continuous factors) and settings. By default a split considers only √latents of the
+latents, which makes every latent seem important; hence ``max_features=None``."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,18 +122,18 @@ def dci(
 ) -> DCIScores:
     """Disentanglement, completeness (see the two functions above) and informativeness of a probe's importances.
 
-    Eastwood and Williams 2018; Spec 001a, section 5.6. Published figures are those of scikit-learn's gradient boosting,
-    which is the probe ``"gbt"`` as it comes. ``"boosting"`` follows the same definition many times faster
-    (:mod:`~polariscope.measures.boosting`): of 5,000 codes of each of six trained models all three scores came within
-    0.007 of it, and within 0.003 at the published sample size, where one was compared (``docs/speed.md``). ``"tree"``
-    grows one tree per factor, best split first, to the larger of 64 and twice the factor's values; that is faster
-    again, and its scores are a tenth off and more.
-    ``rounds`` of boosting are the published 100 if not given. Continuous factors are regressed. Informativeness is the
-    held-out accuracy (R², not below 0, where continuous).
+    Eastwood and Williams 2018; Spec 001a, section 5.6. Published figures use scikit-learn's gradient boosting, here the
+    probe ``"gbt"``. ``"boosting"`` is a much faster implementation of the same definition
+    (:mod:`~polariscope.measures.boosting`): on 5,000 codes of each of six trained models all three scores differed by
+    at most 0.007, and for one model at the published sample size by at most 0.003 (``docs/speed.md``). ``"tree"`` grows
+    one tree per factor, best split first, with 64 leaves or twice the number of the factor's values, whichever is
+    larger. It is faster still, but its scores differ by 0.1 and more.
+    The default number of ``rounds`` is the published 100. Continuous factors are regressed. Informativeness is the
+    accuracy on held-out examples; for continuous factors it is R², and 0 where that is negative.
 
-    Range [0, 1] each. All three are 1 if each factor is a function of a latent of its own. Known bias: latents of noise
-    get some importance (more, the more freely the trees grow and the fewer the samples), so the scores fall with their
-    number.
+    Range [0, 1] each. All three are 1 if each factor is a function of a latent of its own. Known bias: noise latents
+    get some importance, so the scores decrease with their number. The bias is larger for larger trees and for fewer
+    samples.
 
     >>> factors = np.stack(np.unravel_index(np.arange(600) % 60, (3, 4, 5)), axis=1)
     >>> scores = dci(factors[:, ::-1], factors)
@@ -222,7 +223,7 @@ def _scores(
 
 
 _KNOWN: WeakKeyDictionary[Representation, dict[tuple[Any, ...], DCIScores]] = WeakKeyDictionary()
-"""The scores of a representation as long as it lives: three measures read one table of importances."""
+"""The scores of each representation in memory: three measures share one table of importances."""
 
 
 def _scores_of(representation: Representation, probe: Probe, seed: int, rounds: int | None) -> DCIScores:
@@ -235,7 +236,7 @@ def _scores_of(representation: Representation, probe: Probe, seed: int, rounds: 
 @measures.register("dci")
 @dataclass(frozen=True)
 class DCI(Measure):
-    """Does each latent matter for one factor only? By the importances of gradient boosting, from 0 to 1."""
+    """Is each latent important for one factor only? From importances of gradient boosting, 0 to 1."""
 
     part: Component = "disentanglement"
     probe: Probe = "boosting"
@@ -269,7 +270,7 @@ class DCI(Measure):
 @measures.register("dci-completeness")
 @dataclass(frozen=True)
 class DCICompleteness(DCI):
-    """Is each factor predicted from one latent only? By the importances of gradient boosting, from 0 to 1."""
+    """Is each factor predicted from one latent only? From importances of gradient boosting, 0 to 1."""
 
     part: Component = "completeness"
 
@@ -277,6 +278,6 @@ class DCICompleteness(DCI):
 @measures.register("dci-informativeness")
 @dataclass(frozen=True)
 class DCIInformativeness(DCI):
-    """How well gradient boosting on all latents predicts the factors it has not seen: accuracy, R² if continuous."""
+    """Accuracy of gradient boosting on all latents on held-out examples; R² for continuous factors."""
 
     part: Component = "informativeness"

@@ -1,9 +1,9 @@
 """All disentanglement scores in one call, each with its interval, its chance level and the score of a perfect code.
 
-A score means little by itself: the factors themselves, taken as a code, do not always reach 1, and a code mixed beyond
-recognition does not always fall to 0 (the blind spot), nor does one that has nothing to do with the factors. So every
-score comes with what the factors themselves would score as codes, with what the same codes score after a random
-rotation (Spec 001a, section 5; Spec 003, section 3), and with its chance level.
+A score means little by itself. The factors themselves, used as a code, do not always score 1; a randomly rotated code
+does not always score 0 (the blind spot), nor does a code that is independent of the factors. Every score therefore
+comes with the score of the factors used as a code, with the score of the codes after a random rotation (Spec 001a,
+section 5; Spec 003, section 3), and with its chance level.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ COLUMNS = {
     "note": "Note",
     "protocol": "Protocol",
 }
-"""Of the table: what the factors themselves score, and the codes after a random rotation, beside the codes."""
+"""Columns of the table beside the score: the score of the factors used as a code, and of randomly rotated codes."""
 NUMBERS = ("value", "of_factors", "rotated", "chance")
 
 
@@ -70,18 +70,18 @@ class Protocol:
 
     name: str
     probe: Probe
-    """Of DCI."""
+    """Probe of DCI."""
     readout: Readout
-    """Of explicitness."""
+    """Classifier of explicitness."""
     padding: Literal["none", "noise"]
-    """Of MCC."""
+    """Padding of MCC."""
     votes: tuple[int, int]
-    """To train and test the BetaVAE and FactorVAE scores."""
+    """Number of votes to train and to test the BetaVAE and FactorVAE scores."""
     samples: tuple[int, int] = (TRAIN, TEST)
-    """To train and test the probes of DCI, SAP and explicitness; as many together for the neighbours."""
+    """Examples to train and to test the probes of DCI, SAP and explicitness; their sum for the neighbour score."""
     correlation_samples: int = 10_000
     information_samples: int = 100_000
-    """Of MIG and modularity, whose bias falls with them."""
+    """Examples for MIG and modularity; their bias decreases with more examples."""
     bins: int = 20
 
 
@@ -93,24 +93,24 @@ PROTOCOLS = {
 
 @dataclass(frozen=True, eq=False)
 class Entry:
-    """One score with its context. ``interval``, ``of_factors``, ``rotated`` and ``chance`` are None where they were not
-    asked for, or have no value."""
+    """One score with its context. ``interval``, ``of_factors``, ``rotated`` and ``chance`` are None if they were not
+    requested or are undefined."""
 
     name: str
     title: str
     score: Score
     interval: tuple[float, float] | None = None
     of_factors: float | None = None
-    """What the factors themselves score, taken as a code. It is no bound where a probe is linear: SAP tells the values
-    of a factor by straight cuts, and a code that spreads them apart can score more than the factor itself."""
+    """The score of the factors used as a code. For a linear probe it is not an upper bound: SAP separates values by
+    thresholds, and a code that spreads the values further apart can score more than the factor itself."""
     rotated: float | None = None
-    """What the codes score after random rotations, in the mean."""
+    """Mean score of the codes after random rotations."""
     chance: Chance | None = None
-    """What the codes score against permuted factors."""
+    """The score of the codes with permuted factors."""
 
     @property
     def within_chance(self) -> bool:
-        """Whether the score is no more than chance gives."""
+        """Whether the score is within chance."""
         return self.chance is not None and self.chance.holds(self.value)
 
     @property
@@ -119,7 +119,7 @@ class Entry:
 
     @property
     def key(self) -> str:
-        """Its name in files: with the probe's, where that one's scores do not compare with published ones."""
+        """Its name in files, with the name of the probe if its scores are not comparable with published ones."""
         own = self.name in PROBED and self.score.settings["probe"] not in COMPARABLE
         return f"{self.name}-{self.score.settings['probe']}" if own else self.name
 
@@ -130,7 +130,7 @@ class Report(Tabular):
 
     entries: Mapping[str, Entry]
     undefined: Mapping[str, str]
-    """Scores without a value here, and why."""
+    """Undefined scores, with the reasons."""
     protocol: Protocol
     factor_names: tuple[str, ...]
     samples: int
@@ -155,7 +155,7 @@ class Report(Tabular):
         }
 
     def summary(self) -> dict[str, Any]:
-        """JSON-ready: values, intervals, what the factors and a rotation score, and what they were computed on."""
+        """JSON-ready: values, intervals, scores of the factors and after rotation, and the settings of all scores."""
         rows = {
             entry.key: {
                 "title": entry.title,
@@ -183,7 +183,7 @@ class Report(Tabular):
         return f"{sizes}; {self.protocol.name} protocol, seed {self.seed}"
 
     def records(self) -> list[dict[str, Any]]:
-        """A row for each score; those without a value say why."""
+        """A row for each score; an undefined score has its reason."""
         rows = [
             {
                 "score": e.title,
@@ -229,15 +229,15 @@ def disentanglement(
 ) -> Report:
     """Every score of ``codes`` (samples, latents) against ``factors`` (samples, factors), on plain arrays.
 
-    ``"published"`` uses the probes and sample sizes of the publications (minutes: scikit-learn's gradient boosting);
-    ``"fast"`` the same definitions with quicker probes, see each score for the difference. DCI still takes most of the
-    time, again for each repeat, rotation and permutation: leave it out of ``scores`` where it is not needed, or name a
-    quicker ``probe`` in a :class:`Protocol`. ``categorical`` factors are renumbered in favour of MCC. A ``source``
-    (:class:`~polariscope.measures.intervention.FromEncoder`) serves the BetaVAE and FactorVAE scores with fresh
-    interventions instead of examples looked up in the sample; ``of_factors``, rotations and intervals always use the
-    sample.
+    ``"published"`` uses the probes and sample sizes of the publications, which takes minutes because of scikit-learn's
+    gradient boosting. ``"fast"`` uses the same definitions with faster probes; each score describes the difference. DCI
+    takes most of the time, once for each repeat, rotation and permutation: leave it out of ``scores`` if you do not
+    need it, or choose a faster ``probe`` in a :class:`Protocol`. For MCC, the values of ``categorical`` factors are
+    numbered in the order that gives the highest score. With a ``source``
+    (:class:`~polariscope.measures.intervention.FromEncoder`) the BetaVAE and FactorVAE scores encode new examples
+    instead of using those of the sample; ``of_factors``, rotations and intervals always use the sample.
 
-    Intervals (95 %) come from ``repeats`` random halves of the samples, each with seeds of its own, chance levels from
+    Intervals (95 %) come from ``repeats`` random halves of the samples, each with its own seed, and chance levels from
     ``permutations`` of the rows of the factors (:mod:`~polariscope.measures.chance`).
 
     >>> rng = np.random.default_rng(0)
@@ -314,7 +314,7 @@ def _protocol(protocol: str | Protocol) -> Protocol:
 
 
 def _all_vary(factors: NDArray[Any]) -> bool:
-    """A rare value can be missing from half of the samples, and with it a factor."""
+    """Whether no factor is constant; in half of the samples the rare values of a factor can be missing."""
     return bool((factors != factors[0]).any(axis=0).all())
 
 
@@ -327,7 +327,7 @@ def _all_scores(
     seed: int,
     source: Source | None = None,
 ) -> tuple[dict[str, Score], dict[str, str]]:
-    """The wanted scores, and for those without a value the reason."""
+    """The requested scores, and the reasons for undefined ones."""
     train, test = protocol.samples
     shown, asked = protocol.votes
 

@@ -12,16 +12,16 @@ from polariscope.measures.information import discrete_entropy, discretise, mutua
 from polariscope.measures.score import as_labels
 
 LEVEL = 0.01
-"""How often chance may pass for knowledge anywhere in a table."""
+"""Probability that any entry of a table exceeds chance by accident."""
 
 
 def factor_information(codes: ArrayLike, factors: ArrayLike, bins: int = 20) -> NDArray[np.float64]:
     """Share of each factor's entropy that each latent explains, ``I(z_j; v_k) / H(v_k)``, as ``(latents, factors)``.
 
     Codes are cut into ``bins`` equal-width bins between their extremes, and so are continuous factors, as for scores
-    (:func:`~polariscope.measures.score.as_labels`). 0: the latent knows nothing of the factor; 1: it determines it. A
-    factor that never changes has no entropy, and nothing can be known about it: its column is 0. The plug-in estimate
-    is biased upwards by about (bins - 1)(values - 1) / 2n nats, so with few examples no entry is quite 0.
+    (:func:`~polariscope.measures.score.as_labels`). 0: the latent has no information about the factor; 1: it determines
+    the factor. A constant factor has no entropy: its column is 0. The plug-in estimate is biased upwards by about
+    (bins - 1)(values - 1) / 2n nats, so with few examples no entry is exactly 0.
 
     >>> x = np.arange(400) % 4
     >>> factor_information(np.c_[x, np.arange(400) // 4 % 2], x[:, None]).round(2).tolist()
@@ -39,21 +39,20 @@ def _shares(binned: NDArray[np.int64], labels: NDArray[np.int64]) -> NDArray[np.
 
 @dataclass(frozen=True, eq=False)
 class InformationBeyondChance:
-    """Tables ``(latents, factors)`` of the information of latents about factors, and of the estimate for unrelated
-    ones."""
+    """Tables ``(latents, factors)`` of the information of latents about factors, and of its chance level."""
 
     raw: NDArray[np.float64]
     """:func:`factor_information`."""
     chance: NDArray[np.float64]
     """Its mean with permuted factors."""
     beyond: NDArray[np.bool_]
-    """Where it is more than chance gives in any entry of the table, but for one table in a hundred."""
+    """Entries that exceed chance; in a table of chance values there is one with probability 0.01."""
     permutations: int
     samples: int
 
     @property
     def adjusted(self) -> NDArray[np.float64]:
-        """Share of the entropy known beyond chance, (raw − chance) / (1 − chance); 0 where that is no more than chance.
+        """Explained share of the entropy beyond chance, (raw − chance) / (1 − chance); 0 for entries within chance.
 
         1 stays 1 and chance becomes 0, as in the adjusted mutual information of Vinh, Epps and Bailey (2010).
         """
@@ -67,9 +66,9 @@ def information_beyond_chance(
 ) -> InformationBeyondChance:
     """:func:`factor_information` beside its chance level, from permutations of the rows of all factors together.
 
-    An entry counts as more than chance beyond the reach of :func:`~polariscope.measures.chance.chance_of`, which
-    accounts for the number of entries looked at. With 300 examples noise seems to know 7 to 14 % of a factor of ten
-    values: that is its chance level, and what a latent knows is said to be what goes beyond it.
+    An entry exceeds chance if it is beyond the reach of :func:`~polariscope.measures.chance.chance_of`, which accounts
+    for the number of entries. With 300 examples, noise seems to explain 7 to 14 % of a factor with ten values: that is
+    its chance level. Only information beyond it is attributed to a latent.
 
     >>> rng = np.random.default_rng(0)
     >>> factor = rng.integers(0, 8, 300)

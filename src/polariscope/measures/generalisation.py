@@ -1,9 +1,9 @@
 """How well factors are predicted outside of the training data: scores, errors by factor, and simple reference
 predictors.
 
-All functions take predictions and targets ``(samples, factors)``, the targets brought to [0, 1] by their whole range.
-Which sample has which factor out of the training's range is told by ``out``: the column of the one factor that is, or
--1. After Schott et al. 2022, sections 4.3 and 5 (Spec 001a, sections 8.4 and 10).
+All functions take predictions and targets ``(samples, factors)``; targets are scaled to [0, 1] by their whole range.
+``out`` has, for each sample, the column of the one factor that is outside of the training range, or -1 if none is.
+After Schott et al. 2022, sections 4.3 and 5 (Spec 001a, sections 8.4 and 10).
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from polariscope.measures.measure import Undefined
 from polariscope.measures.similarity import SimilarityMatrix
 
 AT_THE_MEAN = 1e-6
-"""Targets nearer to the mean than this have no distance from it to speak of; targets are in single precision."""
+"""Targets nearer to the mean than this count as equal to it; targets are in single precision."""
 TRUTH = "truth"
 
 
 def r_squared(predictions: ArrayLike, targets: ArrayLike, variance: ArrayLike) -> FloatArray:
     """R² of each factor: 1 − mean squared error / variance, ``(factors,)``.
 
-    ``variance`` is that of each factor over **all** data, trained on or not, so that scores of different parts compare.
-    Range: (−∞, 1]. 1: exact. 0 is the score of the whole data's mean on the whole data and nothing else: on a part with
-    another distribution even the training mean scores below (see :func:`reference_predictions`). Negative scores are
-    averaged as they are; plots alone cut them off. Source: Schott et al. 2022, section 4.3 (Spec 001a, section 10.1).
+    ``variance`` is the variance of each factor over **all** data, training and held-out, so that scores of different
+    parts are comparable. Range: (−∞, 1]. 1: exact. 0: the score of the mean of all data on all data. On a part with
+    another distribution even the training mean scores below 0 (see :func:`reference_predictions`). Negative scores are
+    averaged as they are; only plots clip them. Source: Schott et al. 2022, section 4.3 (Spec 001a, section 10.1).
 
     >>> r_squared([[0.0, 1.0], [1.0, 1.0]], [[0.0, 0.0], [1.0, 1.0]], [0.25, 0.25]).tolist()
     [1.0, -1.0]
@@ -48,7 +48,7 @@ def r_squared(predictions: ArrayLike, targets: ArrayLike, variance: ArrayLike) -
 
 @dataclass(frozen=True, eq=False)
 class Attribution:
-    """R² where exactly one factor is new: a row for each factor that is, a column for each that is predicted."""
+    """R² on samples with exactly one new factor: a row for each new factor, a column for each predicted factor."""
 
     table: FloatArray
     """``(new factors, factors)``."""
@@ -63,15 +63,15 @@ class Attribution:
 
     @property
     def in_distribution(self) -> FloatArray:
-        """Mean R² of the others while it is new: how modular the model is."""
+        """For each new factor, the mean R² of the other factors: how modular the model is."""
         rest = self.table.sum(1) - self.out_of_distribution
         return np.asarray(rest / (self.table.shape[1] - 1))
 
 
 def attribute(predictions: ArrayLike, targets: ArrayLike, out: ArrayLike, variance: ArrayLike) -> Attribution:
-    """R² of the new factor and of the others, by which factor is new (Spec 001a, section 8.4).
+    """R² of the new factor and of the other factors, for each new factor (Spec 001a, section 8.4).
 
-    A modular model keeps the others near the score of a random split. Samples with ``out`` −1 are passed over.
+    In a modular model the other factors score nearly as on a random split. Samples with ``out`` −1 are skipped.
 
     >>> y = np.array([[0.5, 0.0], [0.5, 1.0]])
     >>> attribution = attribute([[0.0, 0.0], [0.5, 1.0]], y, [0, 0], [0.25, 0.25])
@@ -91,11 +91,11 @@ def attribute(predictions: ArrayLike, targets: ArrayLike, out: ArrayLike, varian
 
 
 def mean_ratio(predictions: ArrayLike, targets: ArrayLike, out: ArrayLike, train_mean: ArrayLike) -> FloatArray:
-    """Regression to the mean: r = |f − ȳ| / |y − ȳ| of the new factor of each sample that has one, ȳ its training mean.
+    """Regression to the mean: r = |f − ȳ| / |y − ȳ| of the new factor of each sample, where ȳ is its training mean.
 
-    Range: [0, ∞). 0: the training mean itself; below 1: drawn towards it; 1: as far from it as the truth; above 1:
-    overshot. Samples at the mean have no r and are left out: to interpolate, the new value may be the mean. Source:
-    Schott et al. 2022, eq. 2 (Spec 001a, section 10.4).
+    Range: [0, ∞). 0: the prediction is the training mean; below 1: it is nearer to the mean than the truth; 1: as far
+    from it as the truth; above 1: farther. Samples whose target is the mean have no r and are left out; this happens in
+    interpolation. Source: Schott et al. 2022, eq. 2 (Spec 001a, section 10.4).
 
     >>> mean_ratio([[0.6, 0.0], [1.0, 0.0]], [[1.0, 0.0], [1.0, 0.0]], [0, 0], [0.4, 0.0]).round(3).tolist()
     [0.333, 1.0]
@@ -118,13 +118,12 @@ def mean_ratio(predictions: ArrayLike, targets: ArrayLike, out: ArrayLike, train
 def prediction_similarity(
     predictions: Mapping[str, Sequence[ArrayLike]], targets: ArrayLike, out: ArrayLike
 ) -> SimilarityMatrix:
-    """Do models make similar errors? Pearson's ρ between their predictions of the new factor, and with the truth
-    (last).
+    """Do models make similar errors? Pearson's ρ between their predictions of the new factor; the truth comes last.
 
-    ``predictions`` has the runs (seeds) of each model. ρ is taken for each new factor and averaged over factors and
-    pairs of runs; a run is never compared with itself, so that a model with one run has no entry (NaN) on the diagonal.
-    Factors in which either side is constant have no ρ and are left out, which the notes say. Range: [−1, 1]. Source:
-    Schott et al. 2022, section 5.3 (Spec 001a, section 10.3).
+    ``predictions`` has the runs (seeds) of each model. ρ is averaged over new factors and pairs of runs. A run is not
+    compared with itself, so a model with one run has NaN on the diagonal. Factors for which either side is constant
+    have no ρ and are left out; the notes list them. Range: [−1, 1]. Source: Schott et al. 2022, section 5.3
+    (Spec 001a, section 10.3).
 
     >>> y = np.linspace([0, 0], [1, 0], 5)
     >>> prediction_similarity({"a": [1 - y], "b": [y, 2 * y]}, y, np.zeros(5, int)).values.round(3).tolist()
@@ -159,11 +158,11 @@ def prediction_similarity(
 
 
 def reference_predictions(train: ArrayLike, targets: ArrayLike) -> dict[str, FloatArray]:
-    """Predictions of three simple predictors that know the targets exactly, fitted to the targets ``train``.
+    """Predictions of three simple predictors that know the true targets, fitted to the targets ``train``.
 
-    ``constant`` is the training mean of each factor; ``clip`` is exact inside of the range of the training and stops at
-    its ends; ``nearest`` says the nearest value that it has seen. A model that is worse than ``clip`` to extrapolate is
-    worse than one that is perfect inside and goes no further (Spec 001a, O19 to O21).
+    ``constant`` predicts the training mean of each factor; ``clip`` predicts the target, clipped to the training range;
+    ``nearest`` predicts the training value nearest to the target. A model that extrapolates worse than ``clip`` is
+    worse than one that is perfect inside the training range and constant outside (Spec 001a, O19 to O21).
 
     >>> references = reference_predictions([[0.0], [0.5]], [[0.2], [1.0]])
     >>> {name: values[:, 0].tolist() for name, values in references.items()}
@@ -182,9 +181,9 @@ def reference_predictions(train: ArrayLike, targets: ArrayLike) -> dict[str, Flo
 def ceiling(targets: ArrayLike, looks: ArrayLike) -> FloatArray:
     """The best R² of each factor that any predictor can reach where different targets look the same.
 
-    ``looks`` numbers what is seen: samples with one number cannot be told apart, and the best that can be said of them
-    is their mean. 1 − mean variance within looks / variance. For the orientation of squares and ellipses see Spec 001a,
-    section 8.5.
+    ``looks`` has the same number for samples that look the same; the best prediction for them is the mean of their
+    targets. The value is 1 − mean variance within looks / variance. For the orientation of squares and ellipses see
+    Spec 001a, section 8.5.
 
     >>> ceiling([[0.0], [1.0], [2.0], [3.0]], [0, 0, 1, 1]).tolist()  # within 1/4, in all 5/4
     [0.8]
@@ -199,7 +198,7 @@ def ceiling(targets: ArrayLike, looks: ArrayLike) -> FloatArray:
 
 
 def same_look(observations: ArrayLike) -> NDArray[np.int64]:
-    """Which observations are equal in every number: the looks that :func:`ceiling` asks for.
+    """Numbers that are equal for equal observations: the ``looks`` of :func:`ceiling`.
 
     >>> same_look([[1, 2], [0, 5], [1, 2]]).tolist()
     [1, 0, 1]
@@ -210,7 +209,7 @@ def same_look(observations: ArrayLike) -> NDArray[np.int64]:
 
 @dataclass(frozen=True)
 class Correlation:
-    """How two scores of the same models go together, with the probability of as much by chance."""
+    """The correlations of two scores of the same models, with their p-values."""
 
     pearson: float
     pearson_p: float

@@ -10,9 +10,9 @@ from collections.abc import Collection, Sequence
 
 
 def uniqueness(words: Sequence[str], first: int | None = None) -> float | None:
-    """The share of different ones among the ``first`` words: 1 if no two are alike. None if there are fewer.
+    """The share of distinct words among the ``first`` ones: 1 if no two are equal. None if there are fewer words.
 
-    The share falls as more are drawn, so that it is compared only at the same number (uniqueness at 1000, say).
+    The share decreases with the number of words, so compare it only at the same number (uniqueness at 1000, say).
 
     >>> uniqueness(["a", "b", "a", "c"]), uniqueness(["a", "a"], 2), uniqueness(["a"], 1000)
     (0.75, 0.5, None)
@@ -24,7 +24,7 @@ def uniqueness(words: Sequence[str], first: int | None = None) -> float | None:
 
 
 def novelty(words: Sequence[str], known: Collection[str]) -> float | None:
-    """The share of the different words that are not known: 1 if all are new. None if there are none.
+    """The share of the distinct words that are not ``known``: 1 if all are new. None if there are no words.
 
     >>> novelty(["a", "b", "b"], {"a"})
     0.5

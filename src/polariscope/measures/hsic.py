@@ -1,9 +1,9 @@
 """HSIC, the inner products of centred Gram matrices from which CKA is computed.
 
-The inner product of two centred Gram matrices K = XXᵀ can be had from the features instead, ⟨K, L⟩ = |XᵀY|², which is
-cheaper when there are fewer features than samples. The two are weighed for all layers at once: wide layers get a Gram
-matrix each, made strip by strip and shared by all their pairs; narrow ones are multiplied feature by feature. Neither
-the Gram matrices nor centred copies are ever held whole. Spec 002, section 10.
+The inner product of two centred Gram matrices K = XXᵀ also follows from the features, ⟨K, L⟩ = |XᵀY|², which is cheaper
+with fewer features than samples. The cheaper way is chosen for all layers together: each wide layer gets a Gram matrix,
+computed in strips and used for all its pairs; narrow layers are multiplied by features. Neither a whole Gram matrix nor
+a centred copy is ever in memory. Spec 002, section 10.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ def few_samples(name: str, samples: int, features: int, debiased: bool) -> list[
 
 
 def alignment(table: NDArray[np.float64], names: Sequence[str], floor: NDArray[np.float64]) -> NDArray[np.float64]:
-    """HSIC to CKA. A self-similarity at or below the ``floor`` of rounding has no information: no CKA then."""
+    """HSIC to CKA. If a self-similarity is at or below the rounding error ``floor``, there is no CKA."""
     selves = table.diagonal()
     for name, value, least in zip(names, selves, floor, strict=True):
         if not value > least:
@@ -135,7 +135,7 @@ def estimate(
 
 
 def hsic(layers: Sequence[Layer], debiased: bool, wanted: NDArray[np.bool_]) -> NDArray[np.float64]:
-    """HSIC of the ``wanted`` pairs of layers, each layer divided by its size; NaN or right elsewhere."""
+    """HSIC of the ``wanted`` pairs of layers, each layer divided by its norm; other entries may be NaN."""
     shares = torch.stack([layer.shares for layer in layers])
     diagonal = (shares @ shares.T).cpu().numpy()
     products = np.full(wanted.shape, np.nan)

@@ -1,8 +1,8 @@
 """Dependence between the variables of a representation, and their effective number.
 
-Total correlation, averaged mutual information and effective rank are the three numbers with which mean and sampled
-representations are compared (Spec 002, section 9; Bonheme 2023, section 6.4.2). The discrete mutual information
-matrix underneath is also what disentanglement scores between codes and factors are built on. Entropies are in nats.
+Mean and sampled representations are compared by three numbers: total correlation, averaged mutual information and
+effective rank (Spec 002, section 9; Bonheme 2023, section 6.4.2). Disentanglement scores use the same matrix of
+discrete mutual information. Entropies are in nats.
 """
 
 from __future__ import annotations
@@ -55,8 +55,9 @@ def _refuse_constant(x: FloatArray, measure: str) -> None:
 def total_correlation(x: ArrayLike) -> float:
     """Gaussian total correlation, −½ log det R with R the correlation matrix of the columns, in nats.
 
-    The same as ½ [Σ_j log C_jj − log det C] for the covariance C, hence blind to the scale of each column: a passive
-    variable of tiny variance counts as much as any other. Bonheme 2023, section 6.4.2 (eq. 6.3); Spec 002, section 9.1.
+    It equals ½ [Σ_j log C_jj − log det C] with the covariance C, so it does not depend on the scale of each column: a
+    passive variable of tiny variance counts as much as any other. Bonheme 2023, section 6.4.2 (eq. 6.3); Spec 002,
+    section 9.1.
 
     Range [0, ∞): 0 if no column is linearly related to the others; it has no maximum and grows without bound as
     columns become collinear. Two columns with correlation ρ give −½ log(1−ρ²).
@@ -263,7 +264,7 @@ def gaussian_wasserstein_correlation(x: ArrayLike, normalised: bool = False) -> 
 @measures.register("total-correlation")
 @dataclass(frozen=True)
 class TotalCorrelation(Measure):
-    """How far the means are from independent, in nats; 0 for uncorrelated latents. Passive latents count fully."""
+    """Total correlation of the means in nats; 0 for uncorrelated latents. Passive latents count fully."""
 
     title = "Total correlation of the means"
     invariant_to = ("permutation", "sign", "scale", "translation")
@@ -289,7 +290,7 @@ class AveragedMutualInformation(Measure):
 @measures.register("effective-rank")
 @dataclass(frozen=True)
 class EffectiveRank(Measure):
-    """How many directions the means fill, from 1 to the number of latents; about the number that is not passive."""
+    """Effective number of directions of the means, from 1 to the number of latents; about as many as are in use."""
 
     title = "Effective rank of the means"
     low = 1.0

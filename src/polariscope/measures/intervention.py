@@ -1,8 +1,8 @@
 """The BetaVAE and FactorVAE scores: fix one factor, vary the others, and predict from the codes which factor was fixed.
 
-Higgins et al. 2017, Kim and Mnih 2018; Spec 001a, sections 5.2 and 5.3; Spec 003, section 3.5. Both ask for codes of
-examples that share a factor's value. Where such examples come from is a *source*: the sample at hand, in which they are
-looked up (any arrays do), or an encoder of a whole factor grid, as published.
+Higgins et al. 2017, Kim and Mnih 2018; Spec 001a, sections 5.2 and 5.3; Spec 003, section 3.5. Both need codes of
+examples that share the value of a factor. A *source* provides them: a given sample, in which they are looked up, or an
+encoder of a whole factor grid, as published.
 """
 
 from __future__ import annotations
@@ -36,27 +36,27 @@ BLOCK = 1 << 22
 
 
 class Source(Protocol):
-    """Where codes of examples that share a factor come from; ``count`` is the number of factors."""
+    """Provides codes of examples that share the value of a factor; ``count`` is the number of factors."""
 
     @property
     def count(self) -> int: ...
 
     def sample(self, samples: int, rng: np.random.Generator) -> FloatArray:
-        """Codes (samples, latents) of examples at random."""
+        """Codes (samples, latents) of random examples."""
 
     def pairs(self, factor: int, shape: tuple[int, int], rng: np.random.Generator) -> tuple[FloatArray, FloatArray]:
-        """Two arrays of codes (*shape, latents); the two of each pair share ``factor``, each pair its own value."""
+        """Two arrays of codes (*shape, latents). The two examples of a pair have the same value of ``factor``."""
 
     def groups(self, factor: int, shape: tuple[int, int], rng: np.random.Generator) -> FloatArray:
-        """Codes (votes, batch, latents); all of a vote share one value of ``factor``."""
+        """Codes (votes, batch, latents); the examples of a vote have the same value of ``factor``."""
 
 
 @dataclass(frozen=True, eq=False)
 class FromSample:
-    """Codes and factors as they are: examples that share a value are looked up, and drawn with replacement.
+    """Codes and factors of a sample: examples that share a value are looked up and drawn with replacement.
 
-    Values come as often as in the sample. Those that only one example has are passed over; continuous factors are
-    matched within 20 equal widths.
+    Values are drawn as often as they occur in the sample. A value that only one example has is skipped. Continuous
+    factors are matched within 20 bins of equal width.
     """
 
     codes: ArrayLike
@@ -85,8 +85,8 @@ class FromSample:
 
     @cached_property
     def _members(self) -> list[tuple[IntArray, IntArray, IntArray, IntArray]]:
-        """For each factor: rows in the order of its values, where each value starts, how many have it, who is not alone
-        in having it."""
+        """For each factor: rows sorted by its value, where each value starts, its count, and the rows whose value
+        another row has, too."""
         out = []
         for k, column in enumerate(self._arrays[1].T):
             counts = np.bincount(column)
@@ -100,7 +100,7 @@ class FromSample:
         return np.asarray(rng.choice(self._members[factor][3], shape))
 
     def _partners(self, factor: int, rows: IntArray, rng: np.random.Generator) -> IntArray:
-        """For each row another draw among those with the same value."""
+        """For each row, a random row with the same value."""
         order, start, counts, _ = self._members[factor]
         value = self._arrays[1][rows, factor]
         return np.asarray(order[start[value] + (rng.random(rows.shape) * counts[value]).astype(np.int64)])
@@ -110,7 +110,7 @@ class FromSample:
 class FromEncoder:
     """The published protocol: ``encode`` turns positions (n, factors) on the grid of ``sizes`` into codes (n, latents).
 
-    With a world and a model that is ``lambda positions: model.encode(world.render(positions))``.
+    For a world and a model, ``encode`` is ``lambda positions: model.encode(world.render(positions))``.
     """
 
     encode: Callable[[IntArray], ArrayLike]
@@ -158,14 +158,14 @@ def beta_vae_score(
     penalty: float = 1.0,
     seed: Seed = 0,
 ) -> Score:
-    """How well a linear classifier tells from |z − z'|, averaged over ``batch`` pairs, which factor the pairs share.
+    """Accuracy of a linear classifier that predicts, from the mean |z − z'| of ``batch`` pairs, the factor they share.
 
     Higgins et al. 2017, in the multi-class form of Spec 001a, section 5.2: multinomial logistic regression with L2
     ``penalty`` C = 1, accuracy on ``test`` fresh points. Pairs are looked up in the sample, see :class:`FromSample`;
     :func:`beta_vae_score_from` takes them from an encoder instead.
-    Range [0, 1]: 1/factors is chance, 1 if the shared factor is always found. Blind spot: the classifier can undo a
-    mixture, so a random rotation of a perfect code still scores about 0.9, and one entangled factor may cost nothing.
-    The table is the mean of |z − z'| of each latent while each factor is held.
+    Range [0, 1]: 1/factors is chance; 1 if the shared factor is always predicted. Blind spot: the classifier can invert
+    a rotation, so a random rotation of a perfect code still scores about 0.9, and one entangled factor may not lower
+    the score. The table has the mean |z − z'| of each latent for each fixed factor.
 
     >>> factors = np.stack(np.unravel_index(np.arange(600) % 60, (3, 4, 5)), axis=1)
     >>> beta_vae_score(factors, factors, train=300, test=200).value
@@ -179,7 +179,7 @@ def beta_vae_score(
 def beta_vae_score_from(
     source: Source, *, batch: int = 64, train: int = TRAIN, test: int = TEST, penalty: float = 1.0, seed: Seed = 0
 ) -> Score:
-    """:func:`beta_vae_score` with the pairs from any source."""
+    """:func:`beta_vae_score` with pairs of any source."""
     rng = np.random.default_rng(seed)
 
     def feature(factor: int, votes: int) -> FloatArray:
@@ -210,14 +210,14 @@ def factor_vae_score(
 ) -> Score:
     """How well the latent that varies least in a batch predicts which factor the batch shares.
 
-    Kim and Mnih 2018; Spec 001a, section 5.3: a vote is the latent of least variance in a batch of ``batch`` examples,
-    relative to its variance over all; each latent stands for the factor it got most of ``train`` votes for; accuracy on
-    ``test`` fresh votes. Latents with a standard deviation (or variance, ``prune="var"``) below ``threshold`` are left
-    out; if all are, the score is 0. Batches are looked up in the sample, see :class:`FromSample`;
-    :func:`factor_vae_score_from` takes them from an encoder instead.
-    Range [0, 1]: about 1/factors is chance, 1 if the shared factor is always found. Blind spot: with more latents than
-    factors several may stand for one factor, and a randomly rotated code still scores about 0.8.
-    The table is the number of training votes.
+    Kim and Mnih 2018; Spec 001a, section 5.3. The vote of a batch of ``batch`` examples is the latent with the least
+    variance in it, relative to its variance in all examples. Each latent predicts the factor for which it got most of
+    the ``train`` votes; the score is the accuracy on ``test`` new votes. Latents with a standard deviation (or
+    variance, ``prune="var"``) below ``threshold`` are left out; if all are, the score is 0. Batches are looked up in
+    the sample, see :class:`FromSample`; :func:`factor_vae_score_from` takes them from an encoder instead.
+    Range [0, 1]: about 1/factors is chance; 1 if the shared factor is always predicted. Blind spot: with more latents
+    than factors several latents may predict one factor, and a randomly rotated code still scores about 0.8.
+    The table has the numbers of training votes.
 
     >>> factors = np.stack(np.unravel_index(np.arange(600) % 60, (3, 4, 5)), axis=1)
     >>> factor_vae_score(factors, factors, train=300, test=200).value
@@ -244,7 +244,7 @@ def factor_vae_score_from(
     prune: Literal["std", "var"] = "std",
     seed: Seed = 0,
 ) -> Score:
-    """:func:`factor_vae_score` with the batches from any source."""
+    """:func:`factor_vae_score` with batches of any source."""
     if prune not in ("std", "var"):
         raise ValueError(f"prune is 'std' or 'var'; got {prune!r}")
     if batch < 2:
@@ -279,7 +279,7 @@ def _votes(
     votes: int,
     rng: np.random.Generator,
 ) -> tuple[FloatArray, IntArray]:
-    """One row of ``feature`` (votes, latents) for each vote, and which factor was held in it, drawn at random."""
+    """One row of ``feature`` (votes, latents) for each vote, and its fixed factor, which is drawn at random."""
     if batch < 1 or votes < 2:
         raise ValueError(f"a score by votes needs a batch and votes to train and test on; got {batch} and {votes}")
     held = rng.integers(source.count, size=votes)

@@ -24,8 +24,8 @@ KS = (3, 5, 10, 20)
 class DimensionEstimate:
     """An intrinsic dimension and what it was computed on.
 
-    ``samples`` were searched after ``duplicates`` repeated ones were removed; ``spread`` is the standard deviation
-    over runs (0 for a single run). ``plateau`` lists the k that agree with this one, if it was chosen for that.
+    ``samples`` is the number of samples without ``duplicates``; ``spread`` is the standard deviation over runs (0 for a
+    single run). If k was chosen by a plateau, ``plateau`` lists the k with nearly the same estimate.
     """
 
     value: float
@@ -39,7 +39,7 @@ class DimensionEstimate:
 
 @dataclass(frozen=True)
 class DimensionProfile:
-    """Every estimate from one neighbour search: MLE at each k, the one on the plateau, and TwoNN."""
+    """All estimates of one neighbour search: MLE at each k, MLE on the plateau, and TwoNN."""
 
     mle: tuple[DimensionEstimate, ...]
     stable: DimensionEstimate
@@ -75,9 +75,9 @@ def mle(
     neighbours are searched among all samples); the value is the mean over runs. Bonheme's setting is ``anchor=0.8,
     runs=5``. Source: spec 002, sections 11.1 and 11.2.
 
-    Range: (0, ∞). Values near 0 mean the samples sit in tight clumps; there is no maximum, and the number of features
-    is not a bound on a finite sample. Known bias: above about five dimensions the boundary of the cloud makes the
-    estimate too small (a uniform 20-cube of 5 000 samples reads 14.6); the table's factors come on top.
+    Range: (0, ∞). Values near 0 mean that the samples lie in tight clusters. There is no maximum; on a finite sample
+    the number of features is not a bound. Known bias: above about five dimensions the boundary of the cloud makes the
+    estimate too small (14.6 for 5 000 samples of a uniform 20-cube), besides the bias factor in the table.
 
     >>> line = np.random.default_rng(0).uniform(size=(2000, 1)) @ np.ones((1, 30))
     >>> round(mle(line, k=20).value, 1)
@@ -89,7 +89,7 @@ def mle(
 
 
 def mle_from_distances(distances: ArrayLike, average: Average = "mg", ddof: Literal[1, 2] = 1) -> float:
-    """:func:`mle` from sorted neighbour distances ``(samples, k)`` that are already at hand.
+    """:func:`mle` from sorted neighbour distances ``(samples, k)``.
 
     >>> round(mle_from_distances([[1.0, 1.0, 2.0]]), 4)
     1.4427
@@ -110,9 +110,9 @@ def twonn(x: Array, anchor: float = 0.9, duplicates: Duplicates = "remove") -> D
     origin is fitted to the smallest ``anchor`` of the ratios, with F the rank (from 0) over the number of samples:
     d = Σ xy / Σ x². Source: spec 002, section 11.3.
 
-    Range: (0, ∞). Near 0 the second neighbour is often far beyond the first (clumps of two); there is no maximum.
-    Known bias: the boundary of the cloud pulls it down from five dimensions on (8.8 for a uniform 10-cube of 5 000
-    samples); outliers and high dimensions of real data push it up, then rely on :func:`mle`.
+    Range: (0, ∞). Near 0, the second neighbour is often much farther than the first (clusters of two); there is no
+    maximum. Known bias: from five dimensions on, the boundary of the cloud makes the estimate too small (8.8 for 5 000
+    samples of a uniform 10-cube); outliers and high dimensions of real data make it too large: use :func:`mle` there.
 
     >>> plane = np.random.default_rng(0).uniform(size=(2000, 2))
     >>> round(twonn(plane).value, 1)
@@ -129,12 +129,12 @@ def stable_mle(
     ddof: Literal[1, 2] = 1,
     duplicates: Duplicates = "remove",
 ) -> DimensionEstimate:
-    """The :func:`mle` that no longer depends on how many neighbours are used.
+    """The :func:`mle` on its plateau, where it does not depend on the number of neighbours.
 
-    The plateau is the longest run of consecutive ``ks`` whose estimates differ by at most ``tolerance`` of the
-    largest (of equally long runs, the one of larger k); the value is that of its largest k. ``plateau`` has a single
-    k if no two neighbouring ones agree: then the estimate depends on the scale and one number does not describe it.
-    Formula, range, meaning of its ends and bias are those of :func:`mle`. Source: spec 002, section 11.1.
+    The plateau is the longest run of consecutive ``ks`` whose estimates differ by at most ``tolerance`` times the
+    largest (of equally long runs, the one with larger k); the value is the estimate at its largest k. If no two
+    consecutive k agree, ``plateau`` has a single k: the dimension depends on the scale, and one number does not
+    describe it. Formula, range and bias are those of :func:`mle`. Source: spec 002, section 11.1.
 
     >>> plane = np.random.default_rng(0).uniform(size=(2000, 2))
     >>> estimate = stable_mle(plane)
@@ -158,8 +158,8 @@ def dimension_profile(
 ) -> DimensionProfile:
     """:func:`mle` at every k, :func:`stable_mle` and :func:`twonn` from a single neighbour search.
 
-    Formulas, ranges and biases are those of the three; where the estimates disagree, the dimension depends on the
-    scale at which one looks. Source: spec 002, section 11.
+    Formulas, ranges and biases are those of the three functions. If the estimates disagree, the dimension depends on
+    the scale. Source: spec 002, section 11.
 
     >>> profile = dimension_profile(np.random.default_rng(0).normal(size=(2000, 3)) @ np.eye(3, 20))
     >>> [round(e.value) for e in profile.mle], round(profile.twonn.value)
@@ -176,7 +176,7 @@ def dimension_profile(
 
 
 def plateau(values: Sequence[float], tolerance: float = 0.1) -> slice:
-    """Where ``values`` stay within ``tolerance`` of their largest for longest; the later of equally long stretches.
+    """The longest stretch of ``values`` within ``tolerance`` of its largest value; the later of equally long ones.
 
     >>> plateau([9.0, 5.1, 5.0, 4.9])
     slice(1, 4, None)

@@ -1,7 +1,7 @@
 """A judge that is independent of the model it judges: ridge regression with a Laplacian kernel.
 
-On bag-of-bonds of real isomers it predicts band gaps as well as the published networks do (Spec 000, section 9.3), in
-seconds. It is therefore the baseline of every prediction, and an independent opinion on generated observations.
+On bags of bonds of real isomers it predicts band gaps as well as the published networks do (Spec 000, section 9.3), and
+it is fitted in seconds. It serves as a baseline of predictions and as an independent check of generated observations.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ WIDTHS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0)
 RIDGES = (1e-6, 1e-3, 1e-2, 1e-1, 1.0)
 """Ridges that are tried."""
 TUNED_ON = 1500
-"""Examples that width and ridge are chosen with, at most."""
+"""Most examples with which width and ridge are chosen."""
 SHARE = 0.25
-"""Share of these that is predicted, and not fitted."""
+"""Share of these examples that is held out."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,7 +48,7 @@ class Judge:
 def fit_judge(x: ArrayLike, y: ArrayLike, seed: int = 0) -> Judge:
     """Fit the judge to observations ``(n, ...)`` and their properties ``(n, k)``.
 
-    Width and ridge are those with the least absolute error on a part of these examples: nothing else is looked at.
+    Width and ridge are those with the least absolute error on a held-out part of these examples.
 
     >>> x = np.linspace(-1, 1, 60)[:, None]
     >>> judge = fit_judge(x, x**2)

@@ -25,7 +25,7 @@ Padding = Literal["none", "noise"]
 
 
 def lack_of_latents(latents: int, factors: int) -> str:
-    """A warning if there are fewer latents than factors, otherwise None.
+    """A warning if there are fewer latents than factors, otherwise an empty string.
 
     >>> lack_of_latents(2, 5)
     '2 latents cannot hold 5 factors one each: an MCC of 0.40 at most.'
@@ -40,9 +40,9 @@ def absolute_correlations(
 ) -> FloatArray:
     """|correlation| of every latent with every factor, (latents, factors); 0 where either is constant.
 
-    The numbering of ``categorical`` factors means nothing, so theirs is the greatest over all numberings. With equally
-    frequent categories that is the one in the order of the latent's mean (rearrangement inequality), which is what is
-    taken; with unequal ones it may fall a little short of the greatest.
+    The numbering of categories is arbitrary, so a ``categorical`` factor gets the numbering with the greatest
+    correlation: the categories in the order of the latent's mean. With equally frequent categories this order is
+    optimal (rearrangement inequality); otherwise the correlation may be slightly below the greatest.
 
     >>> x = np.arange(5.0)
     >>> absolute_correlations(np.column_stack([x, x**3]), -x[:, None]).round(3).tolist()
@@ -86,12 +86,12 @@ def mcc(
     padding: Padding = "none",
     seed: Seed = 0,
 ) -> Score:
-    """Mean over factors of |correlation| with the latent matched to each, one to one, so that the sum is greatest.
+    """Mean |correlation| of each factor with its matched latent; the one-to-one matching maximises the sum.
 
     Spec 001a, section 5.1: Spearman's correlation (Pearson's for linear mixtures), optimal assignment. As published,
-    ``padding="noise"`` first adds noise as further factors until there is one for each latent, which then take part in
-    the matching; without it the spare latents stay unmatched, which differs by chance correlations only. Factors
-    beyond the number of latents have no partner and count 0. ``categorical`` factors: :func:`absolute_correlations`.
+    ``padding="noise"`` adds noise factors to the matching until there are as many factors as latents. Without it the
+    other latents stay unmatched; the two differ by chance correlations only. If there are fewer latents than factors,
+    unmatched factors count 0. For ``categorical`` factors see :func:`absolute_correlations`.
 
     Range [0, 1]: 0 if no latent follows any factor, 1 if each factor is a monotone (Pearson: linear) function of its
     latent. Two Gaussian latents rotated by θ score cos θ (Pearson) up to 45°. Bias: unrelated pairs correlate by about
@@ -123,8 +123,8 @@ def mcc(
 
 
 def matched_order(table: ArrayLike) -> IntArray:
-    """Latents in the order that puts the matched pairs of a (latents, factors) table on its diagonal, the rest after
-    them by what they reach at most: the row order of the published correlation pictures (Spec 001a, figure 5).
+    """The order of latents that puts the matched pairs of a (latents, factors) table on its diagonal. The other latents
+    follow by their largest entry, as in the published correlation pictures (Spec 001a, figure 5).
 
     >>> matched_order([[0.1, 0.2], [0.2, 0.9], [0.8, 0.1]]).tolist()
     [2, 1, 0]
@@ -137,7 +137,7 @@ def matched_order(table: ArrayLike) -> IntArray:
 
 
 def best_latents(table: ArrayLike, count: int = 2) -> IntArray:
-    """For each factor the ``count`` latents that reach most in a (latents, factors) table, best first.
+    """For each factor, the ``count`` latents with the largest entries in a (latents, factors) table, best first.
 
     >>> best_latents([[0.1, 0.2], [0.2, 0.9], [0.8, 0.1]]).tolist()
     [[2, 1], [1, 0]]
@@ -153,7 +153,7 @@ def best_latents(table: ArrayLike, count: int = 2) -> IntArray:
 class MCC(Measure):
     """Mean correlation of each factor with the latent matched to it, from 0 to 1.
 
-    Factors that are known to be categorical are numbered in the latent's favour.
+    The values of categorical factors are numbered in the order with the highest correlation.
     """
 
     kind: Correlation = "spearman"

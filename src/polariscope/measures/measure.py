@@ -1,7 +1,7 @@
 """The base class of measures: one number about a representation, with the facts that tables and tests need.
 
-The mathematics lives in plain functions of arrays beside each class; the class says what the number needs, where it
-can lie, and what must not change it. The contract kit checks every registered measure against these facts.
+The mathematics is in plain functions of arrays beside each class. The class declares the inputs, the range and the
+invariances of the number. The contract kit checks every registered measure against these declarations.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Measure(ABC):
     """A new measure is one file: functions of arrays, and a registered frozen dataclass that calls them."""
 
     title: ClassVar[str]
-    """What tables call it."""
+    """Its name in tables."""
     needs: ClassVar[tuple[Need, ...]] = ()
     """What a representation must hold besides the means."""
     low: ClassVar[float] = 0.0
@@ -34,18 +34,18 @@ class Measure(ABC):
     higher_is_better: ClassVar[bool | None] = None
     """None where neither direction is better in itself."""
     invariant_to: ClassVar[tuple[Invariance, ...]] = ()
-    """Changes of the latent space that leave the value alone."""
+    """Changes of the latent space that do not change the value."""
     permutations: ClassVar[int] = 6
-    """How many permutations of the factors its chance level comes from, if it needs factors; fewer for dear ones."""
+    """Number of permutations of the factors for its chance level, if it needs factors; fewer for slow measures."""
     halves: ClassVar[int] = 4
-    """How many random halves of the examples its interval comes from."""
+    """Number of random halves of the examples for its confidence interval."""
 
     def quick(self) -> Measure:
-        """What takes its place on permuted factors and on halves: itself, unless it takes too long for that."""
+        """The measure to compute on permuted factors and on halves: a faster variant if this one is slow."""
         return self
 
     def published(self) -> Measure:
-        """The same by the published protocol, its probe and sample sizes: itself, unless it takes short cuts."""
+        """The measure with the probe and the sample sizes of its publication, if this one takes short cuts."""
         return self
 
     @abstractmethod
@@ -58,12 +58,12 @@ class Measure(ABC):
         return [need for need in cls.needs if getattr(representation, need) is None]
 
     def value(self, representation: Representation) -> float:
-        """The number; :class:`Undefined` if the representation lacks what it needs or it has no value there."""
+        """The number. Raises :class:`Undefined` if an input is missing or the measure has no value."""
         return self.measured(representation)[0]
 
     def measured(self, representation: Representation) -> tuple[float, str]:
-        """The number, and its protocol where the measure has one: in words, which of its variants was computed, and on
-        what. :class:`Undefined` as for :meth:`value`."""
+        """The number, and its protocol if it has one: which variant was computed, and on what, in words. Raises
+        :class:`Undefined` as :meth:`value` does."""
         for need in self.lacks(representation):
             raise Undefined(f"{self.title} needs {need}, which this representation does not have")
         try:

@@ -37,7 +37,7 @@ Readout = Literal["discriminant", "logistic"]
 def modularity_of(information: ArrayLike) -> FloatArray:
     """Each latent's modularity from a (latents, factors) table of mutual information.
 
-    1 − Σ_{k≠best} m_k² / (m_best² (factors−1)); a latent that knows nothing contributes 0.
+    1 − Σ_{k≠best} m_k² / (m_best² (factors−1)); 0 for a latent without information.
 
     >>> modularity_of([[1.0, 0.0, 0.0], [1.0, 1.0, 1.0], [0.0, 0.0, 0.0], [2.0, 1.0, 0.0]]).tolist()
     [1.0, 0.0, 0.0, 0.875]
@@ -57,10 +57,11 @@ def modularity(codes: ArrayLike, factors: ArrayLike, bins: int = 20, correction:
     """Mean over latents of 1 − Σ_{k≠best} m_k²/(m_best² (K−1)), m the mutual information with each of K factors.
 
     Ridgeway and Mozer 2018; Spec 001a, section 5.5, with latents (and continuous factors) cut into ``bins``
-    equal widths. Range [0, 1]: 1 if every latent knows one factor only, 0 if all know all factors equally. Constant
-    latents contribute 0. A latent counts whether it knows much or little, and estimated information is never quite 0,
-    so a latent of pure noise contributes a value of its own: the score says little about models with dead latents, and
-    hardly falls under rotation. ``per_factor`` is the mean over the latents that know the factor best (0 if none does).
+    equal widths. Range [0, 1]: 1 if every latent has information about one factor only, 0 if all latents have equal
+    information about all factors. Constant latents count 0. All other latents have equal weight, also pure noise, whose
+    estimated information is never exactly 0: the score is hardly meaningful for models with passive latents, and
+    rotation hardly lowers it. ``per_factor`` is the mean over the latents whose best factor this is (0 if there are
+    none).
 
     >>> factors = np.stack(np.unravel_index(np.arange(60), (3, 4, 5)), axis=1)
     >>> modularity(factors, factors).value
@@ -90,13 +91,12 @@ def explicitness(
 ) -> Score:
     """Mean over factors of the area under the ROC curve of a linear read-out, averaged over the factor's values.
 
-    Ridgeway and Mozer 2018. ``"logistic"`` is the published multinomial regression; ``"discriminant"`` is
-    the closed form of the same kind of classifier (Gaussian classes that share a covariance), tens of times faster
-    and apart by 0.01 to 0.05 (more, the fewer samples there are of each value). Scored on held-out samples; values
-    that are absent from either part do not count.
-    Range [0, 1]: 0.5 is chance, 1 if every value of every factor can be read out. It does not fall under rotation, as
-    it asks only whether the factors are there. The table is the share of each latent's variance
-    that lies between the values of the factor.
+    Ridgeway and Mozer 2018. ``"logistic"`` is the published multinomial regression; ``"discriminant"`` is a linear
+    classifier in closed form (Gaussian classes that share a covariance), tens of times faster. The two differ by 0.01
+    to 0.05, more with fewer samples of each value. Scores are computed on held-out samples; values that are missing in
+    either part are skipped. Range [0, 1]: 0.5 is chance, 1 if every value of every factor can be predicted. Rotation
+    does not lower it, since it uses all latents together. The table has the share of each latent's variance that lies
+    between the values of the factor.
 
     >>> factors = np.stack(np.unravel_index(np.arange(3000) % 60, (3, 4, 5)), axis=1)
     >>> explicitness(factors, factors).value

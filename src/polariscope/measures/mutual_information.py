@@ -1,8 +1,8 @@
 """Mutual information between a continuous variable and a discrete label, from nearest neighbours of each label.
 
-The question of the compression studies is how much a principal component of a kernel tells about the class (Paccolat
-et al. 2021, appendix D; Spec 004, section 5.6). The density of each class at a sample is read off the distance to the
-k-th neighbour in that class. A finite k makes independent variables look informative by a known amount, the floor.
+Studies of compression ask how much information a principal component of a kernel has about the class (Paccolat et al.
+2021, appendix D; Spec 004, section 5.6). The density of each class at a sample is estimated from the distance to the
+k-th neighbour in that class. With a finite k, the estimate for independent variables is not 0 but a known floor.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ FloatArray = NDArray[np.float64]
 Debias = Literal["none", "formula", "permutation"]
 DEBIAS = ("none", "formula", "permutation")
 TIE = 1e-12
-"""Distances below this share of the spread count as this much: ties have no ratio of distances."""
+"""Smallest distance, as a share of the spread; smaller ones are set to it, since ties have no ratio of distances."""
 
 
 def label_information(
@@ -34,16 +34,16 @@ def label_information(
 ) -> float:
     """I(x; y) = H(y) − E H(y|x) in bits, with p(y|x) ∝ r_y(x)^−d, r_y the distance to the k-th neighbour labelled y.
 
-    ``x`` is ``(samples,)`` or ``(samples, d)``, the sample itself is no neighbour of its own, and class sizes enter
-    through the neighbours, so that labels need not be balanced. Paccolat et al. 2021, appendix D (two balanced classes,
-    k = 5); Spec 004, section 5.6.
+    ``x`` is ``(samples,)`` or ``(samples, d)``. A sample is not its own neighbour. Class sizes enter through the
+    neighbours, so labels need not be balanced. Paccolat et al. 2021, appendix D (two balanced classes, k = 5);
+    Spec 004, section 5.6.
 
-    Range: up to H(y), one bit for two balanced classes, where x determines y; near the floor (0.069 for two classes
-    and k = 5, see :func:`information_floor`) x says nothing. ``debias`` subtracts the floor: by its ``"formula"``
-    (two classes), or as the mean over ``permutations`` of the labels, which fits any classes and any sample; the
-    result can be a little below 0 then. Bias besides the floor: too low by O(k / samples) where x determines y; in
-    many dimensions all distances become alike, and where the data has fewer dimensions than x has columns, p(y|x) goes
-    to the extremes. Exactly invariant to shifts, scales and renamed labels, nearly so to monotone maps.
+    Range: up to H(y) if x determines y, which is one bit for two balanced classes. Near the floor (0.069 for two
+    classes and k = 5, see :func:`information_floor`) x has no information about y. ``debias`` subtracts the floor: by
+    its ``"formula"`` (two classes), or as the mean over ``permutations`` of the labels, for any classes and samples;
+    the result can then be slightly below 0. Bias besides the floor: too low by O(k / samples) if x determines y. In
+    many dimensions all distances become similar; if the data has fewer dimensions than x has columns, p(y|x) is too
+    extreme. Invariant to shifts, scales and renamed labels, and nearly invariant to monotone maps.
 
     >>> x = np.linspace(-1, 1, 2000)
     >>> round(label_information(x, x > 0), 2)

@@ -30,18 +30,18 @@ def neighbour_score(
     categorical: ArrayLike | None = None,
     seed: Seed = 0,
 ) -> Score:
-    """Mean over factors of (A_best − A_second)/M, A telling how well the k nearest neighbours on a latent predict.
+    """Mean over factors of (A_best − A_second)/M, where A rates predictions by the k nearest neighbours on a latent.
 
-    Spec 003, section 3.2. A continuous factor is regressed: A = std(v) − √mse, M = std(v). A categorical one is
-    classified: A = accuracy, M = accuracy of the best constant guess as printed (``norm="paper"``, which reaches 2 for
-    3 equally frequent classes), or both less that guess (``norm="headroom"``, M = 1 − guess). ``categorical`` says
-    which is which, one truth value a factor; without it floats of many values are continuous and all else is
-    categorical. Neighbours are those among 80 % of the samples, scored on the other 20 %.
+    Spec 003, section 3.2. A continuous factor is regressed: A = std(v) − √mse, M = std(v). A categorical factor is
+    classified: with ``norm="paper"``, A is the accuracy and M the accuracy of the best constant guess, as printed,
+    which gives up to 2 for 3 equally frequent classes; with ``norm="headroom"`` the accuracy of the guess is subtracted
+    from A, and M = 1 − guess. ``categorical`` has a truth value for each factor; by default floats of many values are
+    continuous and all other factors categorical. Neighbours come from 80 % of the samples; the other 20 % are scored.
 
     Range [0, 1] with ``clip`` and headroom: 0 if no latent predicts, or two do equally well; 1 if one predicts
-    perfectly and no other at all. Without ``clip`` an uninformative latent has A = std(v)(1 − √(1+1/k)) < 0, and a
-    perfect code scores 1.095 for k = 5 (eq. as printed). Bias: predictions from few samples are poor, so the score of a
-    perfect continuous code rises to 1 as 1/samples.
+    perfectly and the others not at all. Without ``clip`` an uninformative latent has A = std(v)(1 − √(1+1/k)) < 0, and
+    a perfect code scores 1.095 for k = 5 (eq. as printed). Bias: predictions from few samples are poor, so the score of
+    a perfect continuous code rises to 1 as 1/samples.
 
     >>> rng = np.random.default_rng(0)
     >>> square = rng.uniform(size=(2000, 2))

@@ -1,10 +1,9 @@
 """Exact nearest-neighbour distances without storing the distance matrix.
 
 Expanding |a-b|² into |a|² + |b|² - 2ab turns the search into matrix products, which are fast, but subtracts nearly
-equal numbers when a and b are close, which is the very case one is looking for. So single-precision products only
-*nominate* neighbours; the nominees' distances are then measured directly. The rounding error of a product has a known
-bound, so it is known for which samples a neighbour can have been overlooked; those are searched again in double
-precision.
+equal numbers if a and b are close, as neighbours are. Single-precision products therefore only *nominate* neighbours;
+the distances of the nominees are then computed directly. The rounding error of a product has a known bound. Samples for
+which a neighbour may have been missed within this bound are searched again in double precision.
 """
 
 from __future__ import annotations
@@ -33,8 +32,8 @@ _DIRECT_NUMBERS = 1 << 19  # size of one block of differences: small enough to s
 class Neighbours:
     """The k nearest neighbours of every sample, nearest first, the sample itself left out.
 
-    ``indices`` number the rows of the input as it was given; ``rows`` are the rows that were searched, which are all
-    of them unless ``duplicates`` rows repeated an earlier one and were removed.
+    ``indices`` are row numbers of the input; ``rows`` are the rows that were searched: all except the ``duplicates``
+    rows that repeat an earlier one.
     """
 
     distances: NDArray[np.float64]
@@ -100,8 +99,8 @@ def distinct_rows(x: Tensor) -> Tensor:
 def nearest_neighbours(x: Array, k: int, duplicates: Duplicates = "remove") -> Neighbours:
     """The ``k`` nearest neighbours of every sample by Euclidean distance.
 
-    ``duplicates`` says what becomes of samples that repeat an earlier one: they are removed, or the data is rejected.
-    Two samples at distance zero would otherwise make every ratio of distances meaningless.
+    ``duplicates`` decides whether samples that repeat an earlier one are removed, or the data is refused: with two
+    samples at distance zero, ratios of distances are undefined.
 
     >>> neighbours = nearest_neighbours(np.array([[0.0], [1.0], [3.0], [3.0]]), k=1)
     >>> neighbours.distances.ravel().tolist(), neighbours.indices.ravel().tolist(), neighbours.duplicates
@@ -140,8 +139,8 @@ def blocks(count: int, width: int, numbers: int) -> Iterator[slice]:
 def side_by_side(work: Callable[[slice], T], parts: Iterator[slice], device: torch.device) -> list[T]:
     """The results of ``work`` on every part, in order; on a CPU each thread takes the next part when it is free.
 
-    Inside one torch operation the threads wait for each other: with another process on one of the cores, both are as
-    slow as that core. Here each operation has one thread, and the free core does more of the parts.
+    The threads of one torch operation wait for each other: if another process slows one core down, all threads wait.
+    Here each operation has one thread, and a free core takes more parts.
     """
     threads = torch.get_num_threads()
     if threads == 1 or device.type != "cpu":
@@ -170,7 +169,7 @@ def _search(points: Tensor, k: int) -> tuple[Tensor, Tensor]:
     indices = torch.empty(count, k, dtype=torch.int64, device=points.device)
 
     def search(part: slice) -> Tensor:
-        """Fill in the rows of a part; returns those for which a neighbour can have been overlooked."""
+        """Fill in the rows of a part; returns the rows for which a neighbour may have been missed."""
         rows = torch.arange(part.start, part.stop, device=points.device)
         far, nominees = _nominate(single[part], single, half_squares, rows, wanted)
         distances[part], indices[part] = _nearest_of(points, rows, nominees, k)

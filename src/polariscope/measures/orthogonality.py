@@ -1,9 +1,9 @@
-"""Are the columns of the decoder's Jacobian orthogonal? The local signature of a VAE's preferred axes.
+"""Are the columns of the decoder's Jacobian orthogonal? If so, the VAE has preferred axes locally.
 
-Where J = UΣVᵀ, the latents are the principal axes of the decoder's local behaviour exactly if V is a signed
-permutation; the distance to orthogonality says how far it is from the nearest one (Spec 003, section 3.1; Rolinek,
-Zietlow and Martius 2019). The theory holds in the polarised regime, so how well that holds is measured here too.
-Everything takes arrays or tensors; :mod:`polariscope.examination.jacobians` starts from a decoder.
+With J = UΣVᵀ, the latents are the principal axes of the local decoder exactly if V is a signed permutation. The
+distance to orthogonality is the distance of V from the nearest signed permutation (Spec 003, section 3.1; Rolinek,
+Zietlow and Martius 2019). The theory assumes the polarised regime, so the error of this assumption is measured here,
+too. The functions take arrays or tensors; :mod:`polariscope.examination.jacobians` starts from a decoder.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def nearest_signed_permutation(v: ArrayLike) -> FloatArray:
 
 
 def nearest_signed_permutation_milp(v: ArrayLike) -> FloatArray:
-    """The same for one matrix by the mixed-integer program of the publication: the reference, hundreds of times slower.
+    """The same for one matrix by the mixed-integer program of the publication, as a reference; much slower.
 
     Minimise ΣD over binary P⁺, P⁻ and real D with |P⁺ − P⁻ − V| ≤ D, one entry of P⁺ + P⁻ in each row and column.
     """
@@ -73,7 +73,7 @@ def distance_to_orthogonality(v: ArrayLike) -> FloatArray:
     """‖V − P(V)‖_F of orthogonal matrices V (..., d, d), P(V) the nearest signed permutation (Spec 003, section 3.1).
 
     Range [0, √(2d−2)]: 0 for a signed permutation, about :func:`haar_distance` for a random orientation. Invariant to
-    signed permutations of rows and columns. Known bias: it grows with d, so compare it at one d, or with chance.
+    signed permutations of rows and columns. Known bias: it grows with d, so compare it at equal d, or with chance.
 
     >>> turn = np.array([[np.cos(0.1), -np.sin(0.1)], [np.sin(0.1), np.cos(0.1)]])
     >>> round(float(distance_to_orthogonality(turn)), 6)   # 2√2 sin(0.05)
@@ -96,8 +96,8 @@ def _distance(size: FloatArray) -> tuple[FloatArray, Index]:
 def _assignment(weight: FloatArray) -> Index:
     """The column of each row (n, d) in the heaviest matching of each (n, d, d).
 
-    Where the best columns of all rows are a permutation no matching is heavier, and likewise for the best rows of all
-    columns: that settles nearly aligned matrices at once, and the rest are solved one by one.
+    If the best columns of all rows form a permutation, it is the heaviest matching; likewise for the best rows of all
+    columns. This solves nearly aligned matrices at once; the others are solved one by one.
     """
     columns = weight.argmax(axis=2)
     open_ = np.flatnonzero(~_are_permutations(columns))
@@ -132,15 +132,15 @@ class Orthogonality:
     distance: FloatArray
     """Distance to orthogonality of each sample (n,)."""
     singular_values: FloatArray
-    """Of the Jacobians, largest first (n, d)."""
+    """Singular values of the Jacobians, largest first (n, d)."""
     directions: Index
-    """The singular direction that latent j lies nearest to (n, d): 0 is the strongest."""
+    """The singular direction nearest to each latent (n, d): 0 is the strongest."""
     degenerate: NDArray[np.bool_]
-    """Where singular values coincide, so that their directions, and the distance with them, are arbitrary (n,)."""
+    """Samples with equal singular values, whose directions, and so the distance, are arbitrary (n,)."""
     grams: FloatArray
-    """JᵀJ of the latents looked at (n, d, d)."""
+    """JᵀJ of the examined latents (n, d, d)."""
     active: Index
-    """The latents looked at (d,)."""
+    """The examined latents (d,)."""
 
     @property
     def value(self) -> float:
@@ -153,14 +153,14 @@ class Orthogonality:
 
     @property
     def degenerate_share(self) -> float:
-        """The share of samples whose distance is arbitrary; look at :meth:`gap` where it is large."""
+        """The share of samples whose distance is arbitrary; if it is large, use :meth:`gap`."""
         return float(self.degenerate.mean())
 
     def quantiles(self, q: Sequence[float] = (0.05, 0.25, 0.5, 0.75, 0.95)) -> FloatArray:
         return np.quantile(self.distance, q)
 
     def gap(self, noise_var: float = 0.0) -> FloatArray:
-        """Nats a diagonal posterior loses at each sample: ``orthogonality_gap`` of ``theory.orthogonal_noise``."""
+        """The loss of a diagonal posterior at each sample, in nats (``theory.orthogonal_noise.orthogonality_gap``)."""
         if not noise_var >= 0:
             raise ValueError(f"noise_var needs to be at least 0; got {noise_var}")
         return gram_gap(self.grams + noise_var * np.eye(len(self.active)))
@@ -169,11 +169,11 @@ class Orthogonality:
 def orthogonality(jacobians: ArrayLike, active: ArrayLike | None = None, tolerance: float = 1e-6) -> Orthogonality:
     """Distance to orthogonality of decoder Jacobians (n, m, d), or of one (m, d), with the quantities behind it.
 
-    ``active`` names the latents to look at, by a mask or by numbers. Passive latents have next to no column, so that
-    their directions are arbitrary: leave them out (see ``theory.polarised_regime.active_units``). Unless told,
-    only latents that the decoder ignores at every sample are left out. Invariant to rotations of the data, to a common
-    scale, and to signed permutations of the latents. A distance of 0 says that the columns are orthogonal, not that
-    they follow the factors.
+    ``active`` selects the latents to examine, by a mask or by numbers. The columns of passive latents are nearly 0, so
+    their directions are arbitrary: leave them out (see ``theory.polarised_regime.active_units``). By default only
+    latents that the decoder ignores at every sample are left out. Invariant to rotations of the data, to a common
+    scale, and to signed permutations of the latents. A distance of 0 means that the columns are orthogonal, not that
+    they correspond to the factors.
 
     >>> result = orthogonality([[4.0, 1.0], [-3.0, 1.0], [5.0, -1.0]])
     >>> round(result.value, 6), result.singular_values.round(4).tolist(), result.directions.tolist()
@@ -188,8 +188,8 @@ def orthogonality(jacobians: ArrayLike, active: ArrayLike | None = None, toleran
 def orthogonality_of_grams(grams: ArrayLike, active: ArrayLike | None = None, tolerance: float = 1e-6) -> Orthogonality:
     """The same from JᵀJ (n, d, d), which is sufficient and much smaller.
 
-    A sample is degenerate if two squared singular values lie closer than ``tolerance`` times the largest: float32
-    Jacobians do not tell their directions apart.
+    A sample is degenerate if two squared singular values differ by less than ``tolerance`` times the largest: float32
+    Jacobians do not determine their directions.
     """
     whole = np.asarray(as_array(grams), dtype=np.float64)
     whole = whole[None] if whole.ndim == 2 else whole
@@ -214,7 +214,7 @@ def orthogonality_of_grams(grams: ArrayLike, active: ArrayLike | None = None, to
 
 
 def _chosen(grams: FloatArray, active: ArrayLike | None) -> Index:
-    """Numbers of the latents to look at: those named, or all whose column is not zero throughout."""
+    """Numbers of the latents to examine: the given ones, or all with a column that is not zero at every sample."""
     if active is None:
         squares = np.diagonal(grams, axis1=1, axis2=2).max(axis=0)
         keep = np.flatnonzero(squares > 1e-12 * squares.max())
@@ -231,14 +231,14 @@ def _chosen(grams: FloatArray, active: ArrayLike | None) -> Index:
 
 @dataclass(frozen=True)
 class HaarReference:
-    """The distance to orthogonality of random orientations, as of a model without preferred axes."""
+    """The distance to orthogonality of random orientations: that of a model without preferred axes."""
 
     dimension: int
     mean: float
     std: float
-    """Of a single matrix."""
+    """Standard deviation of the distance of a single matrix."""
     draws: int
-    """Matrices it was estimated from; 0 where it is known exactly."""
+    """Number of matrices of the estimate; 0 if it is exact."""
 
 
 def haar_distance(dimension: int, draws: int = 2000, seed: int | np.random.Generator = 0) -> HaarReference:
@@ -269,7 +269,7 @@ def random_orientations(count: int, dimension: int, seed: int | np.random.Genera
 @measures.register("polarised-kl-error")
 @dataclass(frozen=True)
 class PolarisedKLError(Measure):
-    """Share of the KL that the polarised approximation leaves out: small where the theory of orthogonal decoders
+    """Share of the KL that the polarised approximation neglects; if it is small, the theory of orthogonal decoders
     applies."""
 
     criterion: Criterion = "mean"

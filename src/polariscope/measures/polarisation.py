@@ -1,8 +1,8 @@
 """Which latent variables are used: their types, the KL of each, and the trace gap.
 
-A variational autoencoder either uses a latent variable (small posterior variance: active), drops it (the posterior is
-the prior: passive), or does one or the other depending on the example (mixed). Everything here reads that off the
-mean and variance representations (Spec 002, sections 8 and 12.1; Bonheme 2023, sections 4.1, 6.3, 6.4 and 8.3).
+A variational autoencoder uses a latent variable (small posterior variance: active), ignores it (the posterior is the
+prior: passive), or uses it for some examples only (mixed). The functions here infer the type from the mean and variance
+representations (Spec 002, sections 8 and 12.1; Bonheme 2023, sections 4.1, 6.3, 6.4 and 8.3).
 """
 
 from __future__ import annotations
@@ -37,11 +37,10 @@ def variances(var: ArrayLike, name: str = "var") -> FloatArray:
 
 @dataclass(frozen=True)
 class VariableTypes:
-    """The type of each latent variable: by the three published labels, by four refined ones, and by kinds in plain
-    words.
+    """The type of each latent variable: one of three published labels, of four refined labels, and of four kinds.
 
-    A refined ``mixed_switching`` variable changes its role between examples; a ``partial`` one keeps an intermediate
-    variance everywhere, which the published rule calls mixed too. ``kinds`` is what readers are shown, see
+    A refined ``mixed_switching`` variable is active for some examples and passive for others; a ``partial`` one has an
+    intermediate variance for all examples, which the published rule also calls mixed. Reports show the ``kinds``, see
     :func:`variable_types`.
     """
 
@@ -49,7 +48,7 @@ class VariableTypes:
     refined: tuple[RefinedLabel, ...]
     kinds: tuple[Kind, ...]
     used_share: FloatArray
-    """Share of the examples for which each variable is used: its variance is nearer to 0 than to the prior's."""
+    """Share of the examples that use each variable: its variance is nearer to 0 than to the prior's."""
     alpha: float
     samples: int
 
@@ -111,19 +110,19 @@ def variable_types(
     Bonheme 2023, section 6.4.1; Spec 002, section 8.3. The refined labels split mixed by Var S_j > α (switching) or
     not (partial).
 
-    With a prior that is learned (iVAE), "σ ≈ 1" means nothing: given ``prior_mean`` or ``prior_var`` (one per sample,
-    or one for all) the rule reads the ratio σ/σ†, and passive further needs E[(μ−μ†)²/σ†] ≤ α, so ``mean`` is needed.
-    Without a prior the labels do not depend on ``mean``.
+    With a learned prior (iVAE), a passive variable need not have σ ≈ 1. Given ``prior_mean`` or ``prior_var`` (one per
+    sample, or one for all), the rule uses the ratio σ/σ†, and a passive variable also needs E[(μ−μ†)²/σ†] ≤ α, so
+    ``mean`` is required. Without a prior the labels do not depend on ``mean``.
 
-    The published rule calls mixed whatever is neither active nor passive; the work means by it a variable that is
-    active for some examples and passive for others (section 8.2). ``kinds`` goes by that meaning:
+    The published rule calls every variable mixed that is neither active nor passive. The publication means by mixed a
+    variable that is active for some examples and passive for others (section 8.2). ``kinds`` follow that meaning:
 
     - active: as published.
-    - switching: at least a share α of the examples is active by itself (S ≤ α), and one is passive (|S − 1| ≤ α); or
-      the variances lie as far apart (Var S_j > α), on either side of ½.
-    - passive: as published, if also E μ² ≤ α; or the mean divergence from the prior is at most −½ log(1−α) nats (0.053
-      for α = 0.1), what a steady variance of 1−α costs at its optimum. Without ``mean`` it is the published label.
-    - partly used: the rest, somewhere between the two.
+    - switching: the variable is active (S ≤ α) for at least a share α of the examples, and passive (|S − 1| ≤ α) for at
+      least as many; or its variances differ as much (Var S_j > α) and lie on both sides of ½.
+    - passive: as published, if also E μ² ≤ α; or if the mean divergence from the prior is at most −½ log(1−α) nats
+      (0.053 for α = 0.1), the cost of a constant variance of 1−α at its optimum. Without ``mean``, the published label.
+    - partly used: all other variables.
 
     Known bias: a variable active on a share w of the examples counts as passive for w ≤ α and as active for w ≥ 1−α.
 
@@ -189,10 +188,10 @@ def _like(x: ArrayLike, reference: FloatArray, name: str) -> FloatArray:
 
 @dataclass(frozen=True)
 class ExampleTypes:
-    """Types example by example, as two (samples, variables) masks; where both are false the variable is in between.
+    """Types for each example, as two (samples, variables) masks; if both are false, the variable is in between.
 
-    The dataset sets are the published set operations on them: V_a = ∩ V_a(i), V_p = ∩ V_p(i), V_m = ∪ V_a(i) ∩ ∪ V_p(i)
-    (Bonheme 2023, definition 6.3.1; Spec 002, section 8.2).
+    The sets of a data set are published set operations on these: V_a = ∩ V_a(i), V_p = ∩ V_p(i), V_m = ∪ V_a(i) ∩ ∪
+    V_p(i) (Bonheme 2023, definition 6.3.1; Spec 002, section 8.2).
     """
 
     active_at: NDArray[np.bool_]
@@ -212,7 +211,7 @@ class ExampleTypes:
 
     @property
     def active_share(self) -> FloatArray:
-        """The share w_j of examples at which each variable is active."""
+        """The share w_j of examples for which each variable is active."""
         return np.asarray(self.active_at.mean(axis=0))
 
 
@@ -252,7 +251,7 @@ def per_variable_kl(
 
 
 def decoder_sensitivity(jacobian: ArrayLike) -> FloatArray:
-    """How strongly the decoder depends on each latent: the norm of its column, averaged over samples if there are any.
+    """How strongly the decoder depends on each latent: the norm of its column, averaged over samples.
 
     ``jacobian`` is (outputs, latents), the weight of the first decoder layer, or (samples, outputs, latents).
     Mean_i ‖J_:j(x_i)‖. Range [0, ∞): a passive variable's column is pruned to 0 (Spec 002, sections 4.1 and 8.3).
@@ -274,15 +273,15 @@ def trace_gap(
     sample: ArrayLike | None = None,
     estimator: Literal["sampled", "analytic"] = "sampled",
 ) -> float:
-    """Tr Var Z − Tr Var M: the variance that sampling adds, which counts the variables that are not active.
+    """Tr Var Z − Tr Var M: the variance that sampling adds, about the number of variables that are not active.
 
-    ``"sampled"`` takes it from the mean and sampled representations as published (Bonheme 2023, section 8.3.1);
-    ``"analytic"`` from the variance representation alone, Σ_j mean_i σ_j, which is its expectation and has no
-    sampling noise (Spec 002, section 12.1).
+    ``"sampled"`` computes it from the mean and sampled representations, as published (Bonheme 2023, section 8.3.1);
+    ``"analytic"`` computes its expectation Σ_j mean_i σ_j from the variance representation, without sampling noise
+    (Spec 002, section 12.1).
 
-    Range [0, ∞) up to noise: 0 if all variables are active, s with s passive ones, Σ(1−w) with mixed ones active on
-    shares w; the number of variables under full collapse. The sampled estimator is unbiased, its noise of order
-    √(variables/samples).
+    Range [0, ∞) up to noise: 0 if all variables are active, s with s passive variables, Σ(1−w) with mixed variables
+    that are active for shares w of the examples, and the number of variables under full collapse. The sampled estimator
+    is unbiased; its noise is of order √(variables/samples).
 
     >>> trace_gap(var=[[0.0, 1.0, 1.0], [0.0, 1.0, 0.0]], estimator="analytic")
     1.5
@@ -327,10 +326,10 @@ def polarised_sample(
 ) -> PolarisedSample:
     """A synthetic representation in the polarised regime, to test measures on.
 
-    Active means are standard normal. Passive means have standard deviation ``passive_scale``, and the j-th correlates
-    with the j-th active one by ``correlation``: that adds −(p/2) log(1−ρ²) to the total correlation of the means and
-    next to nothing to that of the samples. Each entry of ``mixed`` is the share w of samples on which that variable is
-    active, with mean N(``mixed_mean``, ``mixed_var``); elsewhere its mean is 0 and its variance 1.
+    Active means are standard normal. Passive means have the standard deviation ``passive_scale``; the j-th passive mean
+    has the ``correlation`` ρ with the j-th active mean. This adds −(p/2) log(1−ρ²) to the total correlation of the
+    means and almost nothing to that of the samples. Each entry of ``mixed`` is the share w of samples for which that
+    variable is active, with mean N(``mixed_mean``, ``mixed_var``); for the others its mean is 0 and its variance 1.
 
     >>> polarised_sample(active=2, passive=1, mixed=[0.3], samples=100).labels
     ('active', 'active', 'mixed', 'passive')
@@ -360,7 +359,7 @@ def polarised_sample(
 @measures.register("trace-gap")
 @dataclass(frozen=True)
 class TraceGap(Measure):
-    """Variance that sampling adds to the means: 0 if every latent is used, 1 more for each that is not."""
+    """Variance that sampling adds to the means: about the number of latents that are not used."""
 
     title = "Trace gap"
     needs = ("var",)

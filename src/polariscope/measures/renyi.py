@@ -1,8 +1,8 @@
 """Matrix-based Rényi entropy and mutual information, and their use in dimension selection.
 
-The entropy of a sample is that of the spectrum of its normalised kernel matrix, so no density is estimated. FONDUE's
-information-bottleneck variant compares H(z) with I(x; x̂); the information plane plots I(x; z) against I(x̂; z). All in
-bits (Spec 002, sections 12.3 and 12.6; Bonheme 2023, section 8.4.2 and appendix D).
+The entropy of a sample is the entropy of the spectrum of its normalised kernel matrix, so no density is estimated.
+FONDUE's information-bottleneck variant compares H(z) with I(x; x̂); the information plane plots I(x; z) against I(x̂; z).
+All are in bits (Spec 002, sections 12.3 and 12.6; Bonheme 2023, section 8.4.2 and appendix D).
 """
 
 from __future__ import annotations
@@ -65,8 +65,8 @@ def renyi_entropy(kernel: ArrayLike, alpha: float = 2.0) -> FloatArray:
 
     α = 2 is −log2 ‖A‖²_F, without eigenvalues; α = 1 is the limit −Σ λ log2 λ. Bonheme 2023, appendix D (after
     Yu and Príncipe 2019); Spec 002, section 12.3.
-    Range [0, log2 h]: 0 if all samples coincide, log2 h if the kernel sees no two of them as similar, which in high
-    dimension is always so: the estimate then says nothing.
+    Range [0, log2 h]: 0 if all samples coincide, log2 h if no two samples are similar under the kernel. In high
+    dimensions no two samples are, and the estimate is not informative.
 
     >>> float(renyi_entropy(np.eye(4) / 4)), float(renyi_entropy(np.ones((4, 4)) / 4))
     (2.0, 0.0)
@@ -161,9 +161,9 @@ def bottleneck_gap(
 ) -> BottleneckGap:
     """The statistic of FONDUE_IB: entropy of the sampled codes minus information of the reconstruction about the input.
 
-    Both by :func:`renyi_entropy` on batches of ``batch`` samples, averaged, then truncated. Range
-    [−log2 batch, log2 batch]. Known bias: I(x; x̂) saturates at log2 ``batch`` for any high-dimensional x, where
-    the statistic depends on the codes alone (Spec 002, section 12.3); ``saturated`` reports it.
+    Both are computed by :func:`renyi_entropy` on batches of ``batch`` samples, averaged, then truncated. Range
+    [−log2 batch, log2 batch]. Known bias: I(x; x̂) saturates at log2 ``batch`` for any high-dimensional x, and the
+    statistic then depends on the codes alone (Spec 002, section 12.3); ``saturated`` reports this.
 
     >>> rng = np.random.default_rng(0)
     >>> x = rng.normal(size=(200, 50))
@@ -189,8 +189,8 @@ def bottleneck_gap(
 def gaussian_code_entropy(dimension: int, batch: int = 100) -> float:
     """Approximate entropy (α = 2) of a batch of white Gaussian codes in bits, from the mean of the kernel.
 
-    log2 h − log2(1 + (h−1)(1 + 4/s²)^(−n/2)) with s = h^(−1/(4+n)). It reaches log2 h within two decimals at 10
-    dimensions and a batch of 100: there every white code looks the same.
+    log2 h − log2(1 + (h−1)(1 + 4/s²)^(−n/2)) with s = h^(−1/(4+n)). With 10 dimensions and a
+    batch of 100 it equals log2 h to two decimals, so all white codes of more dimensions have the same entropy.
 
     >>> round(gaussian_code_entropy(3), 3)
     5.288
@@ -218,8 +218,8 @@ def information_plane(
     """Information of the codes about the input and about the reconstruction, averaged over batches (Yu and Príncipe
     2019).
 
-    Range of both [0, log2 batch] in practice; points of better models lie closer to the diagonal. Saturates in high
-    dimension as every quantity here does.
+    Range of both [0, log2 batch] in practice; points of better models lie closer to the diagonal. Both saturate in high
+    dimensions, like all quantities of this module.
 
     >>> rng = np.random.default_rng(0)
     >>> x = rng.normal(size=(200, 2))
@@ -241,7 +241,7 @@ def spi(x: ArrayLike, reconstruction: ArrayLike) -> float:
     """Similarity preservation: (1/h) Σ_ij |D_ij − D̂_ij|, cosine similarities of inputs and of reconstructions.
 
     Bonheme 2023, appendix D (eq. D.1); Spec 002, section 12.6. Range [0, 2(h−1)]: 0 if the reconstructions keep every
-    cosine (perfect ones do, rescaled ones too). Grows with the number of samples h: compare at equal h.
+    cosine, as perfect and rescaled ones do. It grows with the number of samples h: compare it at equal h.
 
     >>> spi([[1.0, 0.0], [0.0, 1.0]], [[2.0, 0.0], [0.0, 3.0]])
     0.0

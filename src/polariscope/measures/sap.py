@@ -2,8 +2,8 @@
 
 Kumar, Sattigeri and Balakrishnan 2018; Spec 001a, section 5.7. The published score trains a linear support vector
 machine for every latent, factor and value, each on one number per sample. Such a machine has two parameters, and the
-samples inside its margin are a stretch of the sorted codes, so running sums give its gradient and Hessian without
-touching the samples: all machines of a factor are solved to the exact optimum at once.
+samples inside its margin are consecutive in the sorted codes. Cumulative sums therefore give its gradient and Hessian
+without a pass over the samples, and all machines of a factor are solved to the exact optimum together.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ def sap(
 
     Kumar et al. 2018; Spec 001a, section 5.7: one machine against the rest for each value (squared hinge, ``penalty``
     C = 0.01, balanced weights), accuracy on held-out samples. For a continuous factor the table holds the squared
-    correlation instead, as published. The machines are those of LIBLINEAR, to the exact optimum where it stops early.
-    Range [0, 1], but far from 1 even for a perfect code: a line per value cannot single out the middle of an ordered
-    factor, and the regularisation makes the score depend on the latents' scale. The factors themselves score about 0.21
-    to 0.24 on dSprites, 0.5 if all factors are binary.
+    correlation instead, as published. The machines minimise LIBLINEAR's objective, to the exact optimum; LIBLINEAR may
+    stop early. Range [0, 1], but far below 1 even for a perfect code: a threshold cannot separate a middle value of an
+    ordered factor from the others, and the regularisation makes the score depend on the scale of the latents. Used as
+    codes, the factors of dSprites score about 0.21 to 0.24, and binary factors 0.5.
 
     >>> factors = np.stack(np.unravel_index(np.arange(4000) % 8, (2, 2, 2)), axis=1)
     >>> round(sap(2.0 * factors - 1, factors).value, 1)
@@ -149,7 +149,7 @@ def _newton_step(
     against: FloatArray,
     penalty: float,
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """The Newton direction of every machine, and how steeply the objective falls along it."""
+    """The Newton direction of every machine, and the slope of the objective along it."""
     s0, s1, s2 = 2 * penalty * (weight * positive + against * negative)
     pull0, pull1 = 2 * penalty * (weight * positive - against * negative)[:2]
     gradient_w = w + w * s2 + b * s1 - pull1
@@ -162,7 +162,7 @@ def _newton_step(
 
 
 class _RunningSums:
-    """Σ1, Σx, Σx² over the lower end of each class's stretch of codes (latents, samples), sorted within stretches."""
+    """Σ1, Σx, Σx² over the smallest codes of each class; codes (latents, samples) are sorted within each class."""
 
     def __init__(self, x: FloatArray, start: IntArray, stop: IntArray) -> None:
         self.x, self.start, self.stop = x, start, stop
@@ -172,7 +172,7 @@ class _RunningSums:
         self.total = self._sums[:, :, stop] - self._sums[:, :, start]
 
     def below(self, threshold: FloatArray) -> FloatArray:
-        """(3, latents, classes): the sums over x < threshold (latents, classes), the place found by bisection."""
+        """(3, latents, classes): the sums over x < threshold (latents, classes), by bisection."""
         low = np.broadcast_to(self.start, threshold.shape)
         high = np.broadcast_to(self.stop, threshold.shape)
         for _ in range(int((self.stop - self.start).max()).bit_length()):

@@ -1,8 +1,8 @@
 """A disentanglement score: one number, with the value for each factor and the table behind it.
 
-Every score here compares codes ``(samples, latents)`` with the factors ``(samples, factors)`` that caused the data, on
-plain arrays: the grid of factor combinations need not be complete. What counts as a value of a factor is decided in one
-place, so that all scores agree on it.
+Every score compares codes ``(samples, latents)`` with the true factors ``(samples, factors)`` of the data. Both are
+plain arrays; the grid of factor combinations need not be complete. :func:`as_labels` decides for all scores what the
+values of a factor are.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ TRAIN, TEST = 10_000, 5_000
 class Score:
     """A score and what it was computed on.
 
-    ``table`` is (latents, factors): mutual information, accuracies, importances, correlations, whichever the score is
-    made of. ``per_factor`` holds each factor's own part; where the score is a plain mean over factors it averages to
-    ``value``.
+    ``table`` (latents, factors) has the numbers from which the score is computed: mutual information, accuracies,
+    importances or correlations. ``per_factor`` has the score of each factor; its mean is ``value`` if the score is a
+    mean over factors.
     """
 
     value: float
@@ -40,7 +40,7 @@ class Score:
     samples: int
     settings: Mapping[str, Any] = field(default_factory=dict)
     protocol: str = ""
-    """In words, what of the published variants was computed: probe, bins, samples."""
+    """Which variant of the published score was computed, in words: probe, bins, samples."""
 
     def __float__(self) -> float:
         return self.value
@@ -48,7 +48,7 @@ class Score:
 
 @dataclass(frozen=True, eq=False)
 class Labels:
-    """Factors as labels 0, 1, ... (samples, factors), how many each has, and which were continuous and got binned."""
+    """Factors as labels 0, 1, ... (samples, factors), the number of labels of each, and which factors were binned."""
 
     values: IntArray
     sizes: IntArray
@@ -102,7 +102,7 @@ def as_labels(factors: NDArray[Any], bins: int = 20) -> Labels:
 
 
 def split(samples: int, seed: Seed, train: int = TRAIN, test: int = TEST) -> tuple[IntArray, IntArray]:
-    """Random rows to train a probe on and to score it on: the sizes asked for, or as many in the same proportion.
+    """Random rows to train and to test a probe: of the given sizes, or fewer in the same proportion.
 
     >>> [len(part) for part in split(20_000, 0)], [len(part) for part in split(30, 0)]
     ([10000, 5000], [20, 10])

@@ -1,7 +1,7 @@
 """Statistics over training seeds: averages, tests between models, ranks over many scores.
 
-One seed is no evidence: scores of the same model spread as widely as those of different ones (Spec 001a, section 6;
-Spec 003, section 12). These functions take the scores of all seeds, or the mean and deviation that a table prints.
+One seed is not evidence: scores of one model vary over seeds as much as scores of different models (Spec 001a, section
+6; Spec 003, section 12). These functions take the scores of all seeds, or the printed mean and standard deviation.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def compare(first: Summary, second: Summary, equal_var: bool = True) -> tuple[fl
 
 
 def marks(summaries: list[Summary], level: float = 0.05, higher_is_better: bool = True) -> list[Mark]:
-    """Which of several models is significantly better than the next best, and which worse than the next worst.
+    """Which model is significantly better than the next best, and which is significantly worse than the next worst.
 
     >>> marks([Summary(90, 1, 90, 0, 10), Summary(80, 1, 80, 0, 10), Summary(79.9, 1, 79.9, 0, 10)])
     ['best', '', '']
@@ -85,9 +85,9 @@ def marks(summaries: list[Summary], level: float = 0.05, higher_is_better: bool 
 
 @dataclass(frozen=True)
 class SeedTable:
-    """Models (rows) by scores (columns): each cell a summary over seeds, and whether it stands out in its column.
+    """Models (rows) by scores (columns). Each cell is a summary over seeds, with a mark if it stands out in its column.
 
-    The t-test behind the marks is one of means, also where medians are shown.
+    The marks come from a t-test of the means, also if medians are shown.
     """
 
     cells: Mapping[str, Mapping[str, Summary]]
@@ -114,11 +114,11 @@ def seed_table(
     higher_is_better: bool | Mapping[str, bool | None] = True,
     level: float = 0.05,
 ) -> SeedTable:
-    """The table of several models' scores over seeds, ``{model: {score: values}}``, as the work prints it (Spec 001a,
-    sections 6 and 7): mean (s.d.) or median (a.d.), and by the t-test of :func:`marks` what stands out.
+    """The table of several models' scores over seeds, ``{model: {score: values}}``, as published (Spec 001a, sections 6
+    and 7): mean (s.d.) or median (a.d.), with the marks of :func:`marks`.
 
-    ``higher_is_better`` may differ from score to score; a score for which it is None gets no marks. A
-    :class:`Summary` may stand for the values, where only the printed numbers are known.
+    ``higher_is_better`` may differ between scores; a score for which it is None gets no marks. If only the printed
+    numbers are known, give a :class:`Summary` instead of the values.
 
     >>> print(seed_table({"a": {"MIG": [0.6, 0.7, 0.8]}, "b": {"MIG": [0.1, 0.1, 0.4]}}).markdown("median"))
     |  | MIG |
@@ -169,9 +169,9 @@ def ranks(scores: ArrayLike, higher_is_better: bool = True) -> FloatArray:
 def permutation_test(
     first: ArrayLike, second: ArrayLike, permutations: int = 100_000, seed: int | np.random.Generator = 0
 ) -> float:
-    """Two-sided p-value that two models' paired values (ranks, say) differ by chance: signs of the differences flipped.
+    """Two-sided p-value of the mean difference of two models' paired values (ranks, say), under random signs.
 
-    Differences of ranks come in halves, so sums are compared after rounding.
+    Differences of ranks are multiples of ½, so sums are compared after rounding.
 
     >>> permutation_test([1.0] * 8, [2.0] * 8) < 0.02
     True

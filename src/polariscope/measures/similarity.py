@@ -51,8 +51,8 @@ def cka(x: Array, y: Array, debiased: bool = False) -> float:
     Range: [0, 1]. 1: the same up to rotation, scale and shift; 0: no feature of one correlates with any of the other.
     Known bias: independent isotropic representations of p and q features score √(pq / ((n + p)(n + q))) on n samples,
     not 0. ``debiased=True`` takes the unbiased HSIC (Song et al., 2012) instead, is 0 on average there, may be
-    slightly negative, and needs four samples. Either way directions of large variance decide: what happens outside
-    the first few principal components is not seen, nor is what happens in constant columns.
+    slightly negative, and needs four samples. Both depend mostly on directions of large variance: differences
+    outside the first few principal components hardly count, and constant columns do not count.
 
     >>> x = np.random.default_rng(0).normal(size=(500, 3))
     >>> round(cka(x, 5 * x[:, ::-1] + 1), 6)
@@ -88,8 +88,8 @@ def procrustes(x: Array, y: Array) -> float:
 
     Range: [0, 1]. 1: the same up to rotation, scale and shift; 0: uncorrelated. Known bias: grows faster with the
     number of features than that of CKA: independent representations of p features score about 0.85 √(p / n) for
-    n ≫ p samples, and with n < p the value must not be read at face value. Where it disagrees with CKA take the
-    :func:`smaller`.
+    n ≫ p samples; with n < p the value is not meaningful. If it disagrees with CKA, use the
+    :func:`smaller` of the two.
 
     >>> x = np.random.default_rng(0).normal(size=(500, 3))
     >>> round(procrustes(x, 5 * x[:, ::-1] + 1), 6)
@@ -105,8 +105,8 @@ def svcca(x: Array, y: Array, variance: float = 0.99) -> float:
     smaller of the two numbers of components. Source: Raghu, Gilmer, Yosinski and Sohl-Dickstein, 2017.
 
     Range: [0, 1]. 1: one side's components are linear functions of the other's; 0: uncorrelated. Unlike CKA it does
-    not see how much variance a component has. Known bias: strongly upward; it is 1 whenever the components together
-    number at least the samples, whatever the data, so have many more samples than features.
+    not see how much variance a component has. Known bias: strongly upward. It is always 1 if the two sides
+    together have at least as many components as samples, so use many more samples than features.
 
     >>> x = np.random.default_rng(0).normal(size=(500, 3))
     >>> round(svcca(x, x @ [[2.0, 1.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.5, 3.0]], variance=1.0), 6)
@@ -153,8 +153,8 @@ def similarity_matrix(
 ) -> SimilarityMatrix:
     """Similarities of all layers of one model to all layers of another, on the same samples.
 
-    ``measure`` names one of the functions of this module, where formula, source, range and biases are given; work that
-    belongs to a layer is done once for all its pairs. ``debiased`` is for the two CKAs, ``bandwidth`` for the
+    ``measure`` names one of the functions of this module, where formula, source, range and biases are given; work on
+    a layer is done once for all its pairs. ``debiased`` is for the two CKAs, ``bandwidth`` for the
     Gaussian one. ``notes`` of the result are those of :func:`check_comparison`.
 
     >>> rng = np.random.default_rng(0)
@@ -178,8 +178,8 @@ def average_over_pairs(
     """:func:`similarity_matrix` averaged over all pairs of a run of one model and a run of another.
 
     Cell (j, k) = mean over i, l of s(layer j of run A_i, layer k of run B_l): five seeds a side make 25 pairs, not
-    five. Source: Bonheme, 2023, equation 7.9; spec 002, section 10.4. Range and meaning are those of the measure.
-    Known bias: with the same runs on both sides every run also meets itself, which raises the average; a note says so.
+    five. Source: Bonheme, 2023, equation 7.9; spec 002, section 10.4. Range and meaning are those of the measure. Known
+    bias: with the same runs on both sides each run is also compared with itself, which raises the mean; see notes.
 
     >>> rng = np.random.default_rng(0)
     >>> runs = [{"code": rng.normal(size=(100, 2))} for _ in range(3)]
@@ -216,7 +216,7 @@ def _paired(x: Array, y: Array) -> list[Layer]:
 def _all_layers(
     runs_a: Sequence[Mapping[str, Array]], runs_b: Sequence[Mapping[str, Array]], shared: bool = True
 ) -> tuple[list[Layer], list[int], list[int]]:
-    """Every layer looked at (once, even if it is on both sides), and the numbers of those of either side."""
+    """All layers (once, even if a layer is on both sides), and the numbers of the layers of each side."""
     numbers: dict[object, int] = {}
     layers: list[Layer] = []
 
@@ -330,7 +330,7 @@ def _canonical(first: Tensor, second: Tensor) -> float:
 def _every_pair(
     parts: Sequence[Tensor], compare: Callable[[Tensor, Tensor], float], rows: Sequence[int], columns: Sequence[int]
 ) -> NDArray[np.float64]:
-    """``compare`` for all pairs, once for those that occur twice: every measure here is symmetric."""
+    """``compare`` of all pairs; a pair that occurs twice is computed once, since all measures are symmetric."""
     known: dict[tuple[int, int], float] = {}
     for pair in {(min(i, j), max(i, j)) for i in rows for j in columns}:
         known[pair] = compare(parts[pair[0]], parts[pair[1]])

@@ -30,8 +30,8 @@ _MOMENT_FEATURES = 4096  # features of both sides together up to which all secon
 class StreamingCKA:
     """Linear CKA of all layer pairs, batch by batch, in memory that does not grow with the number of samples.
 
-    ``route="moments"`` accumulates the second moments of all features and gives what ``cka`` gives on all samples
-    at once (memory: the square of the features of both sides together). ``route="minibatch"`` averages the unbiased
+    ``route="moments"`` accumulates the second moments of all features and gives the same value as ``cka`` of all
+    samples (memory: the square of the features of both sides together). ``route="minibatch"`` averages the unbiased
     HSIC of the batches, weighted by their size, over all layer pairs (Nguyen, Raghu and Kornblith, 2021; memory: the
     number of layer pairs) and is always debiased; its ratio is consistent, and close to the value on all samples for
     batches of a few hundred. ``"auto"`` takes the moments up to 4 096 features in all. Formula, range and meaning are
@@ -68,7 +68,7 @@ class StreamingCKA:
         return self._first.numel() + self._sums.numel()
 
     def update(self, batch_a: Array | Mapping[str, Array], batch_b: Array | Mapping[str, Array]) -> None:
-        """Take in the activations of one batch: an array a side, or a mapping of layer names to arrays."""
+        """Add the activations of one batch: an array for each side, or a mapping of layer names to arrays."""
         batch_a = batch_a if isinstance(batch_a, Mapping) else {"x": batch_a}
         batch_b = batch_b if isinstance(batch_b, Mapping) else {"y": batch_b}
         batch = [(name, as_samples(x, name, least=1)) for name, x in (*batch_a.items(), *batch_b.items())]
@@ -156,7 +156,7 @@ class StreamingCKA:
 
 
 def _batch_gram(x: Tensor, name: str) -> Tensor:
-    """The centred Gram matrix of one batch, in as few passes over the activations as there can be."""
+    """The centred Gram matrix of one batch, in as few passes over the activations as possible."""
     samples = x.to(torch.float32) if x.dtype == torch.uint8 else x
     mean = samples.mean(0)
     centred = samples - mean

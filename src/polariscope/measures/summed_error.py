@@ -1,7 +1,7 @@
 """Absolute errors in the sum convention: summed over the numbers of an observation, averaged over observations.
 
-The published tables of the conditional-invariance work call this MAE; it is not the mean over coordinates (Spec 000,
-section 6.4 and A1). Beside a model's error stands that of the mean model, which says the same of every observation.
+The published tables on conditional invariance call this MAE, although it is not a mean over coordinates (Spec 000,
+section 6.4 and A1). It is compared with the error of the mean model, which predicts the mean of all observations.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ FloatArray = NDArray[np.float64]
 
 
 def summed_absolute_error(predictions: ArrayLike, truth: ArrayLike) -> float:
-    """(1/n) Σ_i Σ_j |p_ij − t_ij|: 0 for perfect predictions, without an upper end.
+    """(1/n) Σ_i Σ_j |p_ij − t_ij|: 0 for perfect predictions, without an upper bound.
 
     >>> summed_absolute_error([[1.0, 2.0], [0.0, 0.0]], [[0.0, 0.0], [0.0, 1.0]])
     2.0
@@ -37,7 +37,7 @@ def mean_model_error(values: ArrayLike) -> float:
 def binary_mean_model_error(share: ArrayLike) -> float:
     """The same for numbers that are 0 or 1, from the share p of ones in each place: Σ 2p(1 − p).
 
-    Images too many to be held are summed up one after the other and need nothing else.
+    The shares can be accumulated image by image, so the images need not fit in memory.
 
     >>> binary_mean_model_error([0.5, 0.25, 0.0])
     0.875

@@ -33,7 +33,7 @@ class FittedFactor:
     ks: Mapping[str, float]
     """Kolmogorov and Smirnov's distance from each family, 0 to 1."""
     jittered: bool
-    """Whether the changes were whole numbers, and have been spread over their pixel: a density has no atoms."""
+    """Whether the changes were whole numbers and noise of ±½ was added, since a density has no atoms."""
 
     @property
     def excess_kurtosis(self) -> float:
@@ -58,22 +58,22 @@ class FittedFactor:
 
 @dataclass(frozen=True)
 class Dependence:
-    """Spearman's rank correlation of the sizes of two factors' changes: 0 if independent, 1 if both are large
-    together."""
+    """Spearman's rank correlation of the sizes of two factors' changes: 0 if they are independent, 1 if they have the
+    same order."""
 
     data: str
     first: str
     second: str
     natural: float
     permuted: float
-    """After each factor's changes were put in an order of its own: what is left is chance."""
+    """The correlation after the changes of each factor are permuted independently: its chance level."""
     noise: float
     """Standard deviation of the correlation of independent changes, 1/√(n − 1)."""
 
 
 @dataclass(frozen=True)
 class ShapeAtGap:
-    """The shape of changes between frames that are some time apart."""
+    """The shape of changes between frames, for one time gap."""
 
     factor: str
     gap: float
@@ -112,11 +112,11 @@ def transition_statistics(
 ) -> TransitionStatistics:
     """The fits, the dependence and the shape against the time gap of changes ``(n, factors)``.
 
-    ``deltas`` may be several data sets by name. ``by_gap`` has the changes between frames that are so far apart. Each
-    family has the location that suits it best, unless one is given. Changes that are all whole numbers (areas) are
-    spread by ±½ before the fit, and ``seed`` draws that and the orders of the permuted control. Klindt et al. 2021,
-    tables 6 to 13, figures 11 and 14; Spec 001a, section 4.4. Known bias: steps of one video are not independent, so
-    that there is more chance in all of this than ``n`` tells.
+    ``deltas`` may be several data sets by name. ``by_gap`` has the changes between frames for each time gap. The
+    location of each family is fitted unless it is given. If all changes are whole numbers (areas), uniform noise of ±½
+    is added before the fit; ``seed`` determines it and the permutations. Klindt et al. 2021, tables 6 to 13, figures 11
+    and 14; Spec 001a, section 4.4. Known bias: steps of one video are not independent, so the uncertainty is larger
+    than ``n`` suggests.
 
     >>> steps = np.random.default_rng(0).laplace(size=(2000, 2))
     >>> statistics = transition_statistics(steps, ("x", "y"))
@@ -149,7 +149,7 @@ def fitted_factor(
 
 
 def dependence(deltas: ArrayLike, names: Sequence[str], data: str = "data", seed: int = 0) -> tuple[Dependence, ...]:
-    """For each two factors the rank correlation of the sizes of their changes, as they are and permuted.
+    """For each pair of factors, the rank correlation of the sizes of their changes, and its value after permutation.
 
     Klindt et al. 2021, figure 11, shows it as mass on the diagonals of two-dimensional histograms; Spec 001a, section
     4.4. From −1 to 1.
@@ -171,15 +171,14 @@ def dependence(deltas: ArrayLike, names: Sequence[str], data: str = "data", seed
 
 
 def permuted(deltas: ArrayLike, seed: int) -> Floats:
-    """The changes ``(n, factors)``, each factor's in an order of its own."""
+    """The changes ``(n, factors)``, permuted independently for each factor."""
     return np.random.default_rng(seed).permuted(np.asarray(deltas, dtype=float), axis=0)
 
 
 def shapes_by_gap(
     by_gap: Mapping[float, ArrayLike], names: Sequence[str], seed: int = 0, *, location: float | None = None
 ) -> tuple[ShapeAtGap, ...]:
-    """The shape α of each factor's changes ``(n, factors)`` over some time, by that time, as :func:`fitted_factor` fits
-    it.
+    """The shape α of each factor's changes ``(n, factors)`` for each time gap, fitted by :func:`fitted_factor`.
 
     Sums of independent steps tend to a normal density, α = 2; natural ones stay sparse, α < 1. Klindt et al. 2021,
     figure 14; Spec 001a, section 4.4.
@@ -204,6 +203,6 @@ def checked(deltas: ArrayLike, names: Sequence[str]) -> Floats:
 
 
 def _spread(u: Floats, seed: int) -> tuple[Floats, bool]:
-    """Whole numbers spread evenly over ±½, and whether they were."""
+    """Whole numbers with uniform noise of ±½ (other changes as they are), and whether noise was added."""
     whole = bool((u == np.rint(u)).all() and u.any())
     return (u + np.random.default_rng(seed).uniform(-0.5, 0.5, len(u)), True) if whole else (u, False)

@@ -1,4 +1,4 @@
-"""How the factors of a sequence change from one frame to the next: mostly little, sometimes a lot."""
+"""The density of changes of a factor from one frame to the next: mostly small, sometimes large."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class TransitionFit:
     families: dict[str, Fit]
     """generalised, laplace and normal."""
     kurtosis: float
-    """Of the data, 3 for normal ones."""
+    """Kurtosis of the data; 3 for a normal density."""
 
     @property
     def alpha(self) -> float:
@@ -30,7 +30,7 @@ class TransitionFit:
 
     @property
     def log_likelihood(self) -> dict[str, float]:
-        """In nats over all transitions, by family."""
+        """Log-likelihood of all transitions in nats, by family."""
         return {name: density.log_likelihood for name, density in self.families.items()}
 
     def density(self, u: ArrayLike, family: str = "generalised") -> NDArray[np.float64]:
@@ -42,7 +42,7 @@ class TransitionFit:
 def fit_transitions(deltas: ArrayLike, location: float | None = 0.0) -> TransitionFit:
     """The most likely generalised Laplace, Laplace and normal density around 0 for changes of one factor.
 
-    With ``location`` None each density has the location that suits it best. See
+    With ``location`` None the location of each density is fitted. See
     :func:`polariscope.theory.transitions.fit`. Klindt and others, Towards nonlinear disentanglement in natural data
     with temporal sparse coding (2021), figure 1; Spec 001a, section 4.4.
 

@@ -1,8 +1,8 @@
 """How the types of latent variables affect measures of a representation.
 
-Scores of the mean and of the sampled representation, downstream accuracy, and correlations during training, each by
-subset of variable types: the experiments that show that discrepancies come from passive and mixed variables only
-(Spec 002, sections 8.4 and 9.5; Bonheme 2023, sections 6.4 and 6.5).
+Scores of the mean and of the sampled representation, downstream accuracy, and correlations during training, each for
+subsets of variable types. These experiments show that only passive and mixed variables make the two representations
+differ (Spec 002, sections 8.4 and 9.5; Bonheme 2023, sections 6.4 and 6.5).
 """
 
 from __future__ import annotations
@@ -62,10 +62,10 @@ def compare_mean_sampled(
 ) -> tuple[Comparison, ...]:
     """The truncation table: the three scores for mean and sampled representations, one row a non-empty subset.
 
-    Once the passive variables are out, the total correlations of M and Z should agree; with them in, only that of M is
-    high (Bonheme 2023, section 6.4.4; Spec 002, section 9.5). Ranges and biases are those of
+    Without the passive variables the total correlations of M and Z should agree; with them, only that of M is high
+    (Bonheme 2023, section 6.4.4; Spec 002, section 9.5). Ranges and biases are those of
     :func:`total_correlation`, :func:`averaged_mutual_information` and :func:`effective_rank`; the effective rank is
-    given for all variables only, where it has a meaning.
+    given only for all variables, since it is not meaningful for subsets.
 
     >>> from polariscope.measures.polarisation import polarised_sample, variable_types
     >>> s = polarised_sample(active=3, passive=2, correlation=0.9, samples=2000)
@@ -151,15 +151,14 @@ def subset_accuracies(
     most_steps: int = 1_000,
     seed: int = 0,
 ) -> tuple[SubsetAccuracy, ...]:
-    """How well a linear classifier predicts each label from each subset of variables, and by guessing (subset
-    ``"random"``).
+    """Accuracy of a linear classifier for each label and subset of variables; subset ``"random"`` is a random guess.
 
     Logistic regression on standardised variables, one per label, its regularisation chosen by ``folds``-fold
     cross-validation over ``strengths`` values between 1e-4 and 1e4, scored on ``test`` held-out samples. Empty subsets
     are left out. Bonheme 2023, section 6.4.1 (figure 6.4); Spec 002, section 8.4.
 
-    Range [0, 1]: the random row is what knowing nothing gives (for balanced labels), 1 is perfect reading. On sampled
-    representations passive variables should score as random. Standard error about √(a(1−a)/test) a label.
+    Range [0, 1]: the random row is the chance level (for balanced labels), 1 is perfect. On sampled representations
+    passive variables should be at chance level. The standard error is about √(a(1−a)/test) per label.
 
     >>> from polariscope.measures.polarisation import polarised_sample, variable_types
     >>> s = polarised_sample(active=1, passive=1, samples=400)
@@ -235,9 +234,9 @@ class CorrelationTrack:
 def track_correlations(snapshots: Iterable[ArrayLike], threshold: float = 0.2) -> CorrelationTrack:
     """Correlations of the mean representation over a sequence of training snapshots.
 
-    Counts of |corr| > ``threshold`` a variable: passive variables should have the most, as nothing holds their
-    means in place (Bonheme 2023, section 6.5, figures 6.10-6.11; Spec 002, section 9.5). Range of a correlation
-    [-1, 1], 0 for no linear relation; with h samples it fluctuates by about 1/√h around 0.
+    Counts |corr| > ``threshold`` for each variable: passive variables should have the highest counts, since the loss
+    does not constrain their means (Bonheme 2023, section 6.5, figures 6.10-6.11; Spec 002, section 9.5). Range of a
+    correlation [-1, 1], 0 for no linear relation; with h samples it fluctuates by about 1/√h around 0.
 
     >>> x = np.array([[1.0, 1.0], [1.0, -1.0], [-1.0, 1.0], [-1.0, -1.0]])
     >>> track_correlations([x, x @ [[1.0, 0.6], [0.0, 0.8]]]).counts.tolist()

@@ -1,7 +1,7 @@
 """Unsupervised disentanglement ranking: models that agree on their latents, up to order and sign, are disentangled.
 
 Duan et al. 2020; Spec 001a, section 5.9. It compares several models on the same examples and needs no factors, so it
-can choose hyper-parameters where none are known.
+can select hyper-parameters without labels.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ Likeness = Literal["spearman", "lasso"]
 
 @dataclass(frozen=True, eq=False)
 class UDR:
-    """``values``: each model's score, the median over its partners; ``pairs``: the score of each pair (NaN with itself,
-    and where neither of two models uses a latent)."""
+    """``values``: the score of each model, the median over the other models; ``pairs``: the score of each pair (NaN on
+    the diagonal, and if neither model uses a latent)."""
 
     values: FloatArray
     pairs: FloatArray
@@ -44,15 +44,16 @@ def udr(
     threshold: float = 0.01,
     penalty: float = 0.1,
 ) -> UDR:
-    """Agreement of every two models' latents: Σ over informative latents of (max S)²/ΣS, over both models, by number.
+    """Agreement of the latents of two models, for all pairs: the mean of (max S)²/ΣS over the informative latents of
+    both.
 
     S_ab = |Spearman correlation| of latent a of one model with latent b of the other, or the |weight| of a in a Lasso
     (``penalty`` α) that predicts b, on standardised codes. A latent is informative if its mean divergence from the
-    prior exceeds ``threshold``; ``kl`` gives these, one array per model (see ``per_variable_kl``); without it every
-    latent that varies counts. Duan et al. 2020; Spec 001a, section 5.9.
+    prior exceeds ``threshold``; ``kl`` has these divergences, one array per model (see ``per_variable_kl``). Without it
+    every latent that varies is informative. Duan et al. 2020; Spec 001a, section 5.9.
 
-    Range [0, 1]: 1 if latents correspond one to one and are uncorrelated, 1/latents if each is like all others equally.
-    Bias: chance correlations fill the sums, so codes of n samples with d latents stay below 1/(1 + 0.8 (d−1)/√n).
+    Range [0, 1]: 1 if latents correspond one to one and are uncorrelated, 1/latents if each is equally similar to all.
+    Bias: chance correlations add to the sums, so codes of n samples with d latents score below 1/(1 + 0.8 (d−1)/√n).
 
     >>> x = np.stack(np.unravel_index(np.arange(60), (3, 4, 5)), axis=1)
     >>> udr([x, -x[:, [2, 0, 1]], x**3]).values.round(6).tolist()

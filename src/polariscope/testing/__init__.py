@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from polariscope.lazy import looked_up
+from polariscope.lazy import exported, looked_up
 
 if TYPE_CHECKING:
     from polariscope.testing.attacks import check_attack as check_attack
@@ -25,19 +25,4 @@ if TYPE_CHECKING:
     from polariscope.testing.views import check_view as check_view
     from polariscope.testing.worlds import check_world as check_world
 
-_PLACES = {
-    "check_attack": "attacks",
-    "check_executor": "executors",
-    "check_measure": "measures",
-    "check_model": "models",
-    "check_objective": "objectives",
-    "check_reader": "readers",
-    "check_split": "splits",
-    "check_study": "studies",
-    "check_subject": "subjects",
-    "check_view": "views",
-    "check_world": "worlds",
-    "synthetic_representation": "measures",
-}
-
-__getattr__, __dir__ = looked_up(__name__, _PLACES)
+__getattr__, __dir__ = looked_up(__name__, exported(__name__, __file__))
