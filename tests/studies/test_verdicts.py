@@ -94,9 +94,8 @@ def dead_from(beta: float) -> list[Change]:
     return [stairs("var", [0.1, 0.94], [0.1, 0.96], [0.9, 0.99]), put({"beta": 0.2}, beta=beta)]
 
 
-def slopes(*of_ranks: int) -> Change:
-    rooms = {"part": "rooms"}
-    return put(rooms, var=lambda row: row["rank"], slope=lambda row: of_ranks[row["rank"]])
+def slopes(*of_ranks: int, part: str = "rooms") -> Change:
+    return put({"part": part}, var=lambda row: row["rank"], slope=lambda row: of_ranks[row["rank"]])
 
 
 def stairs(column: str, *values) -> Change:
@@ -158,6 +157,8 @@ def stairs(column: str, *values) -> Change:
             "eigenfaces",
             ("most precise latents", True, slopes(4, 3, 1, 2, 0)),  # Spearman -0.9
             ("most precise latents", False, slopes(2, 4, 3, 1, 0)),  # Spearman -0.7
+            ("Faces: an image", True, slopes(4, 3, 1, 2, 0, part="faces")),
+            ("Faces: an image", False, slopes(2, 4, 3, 1, 0, part="faces")),
             ("eigenvectors of the data", True, put({"part": "linear"}, var=0.74, angle=19.0)),
             ("eigenvectors of the data", False, put({"part": "linear"}, var=0.74, angle=21.0)),
             ("eigenvectors of the data", None, put({"part": "linear"}, var=0.76, angle=21.0)),
