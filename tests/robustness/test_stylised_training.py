@@ -35,6 +35,8 @@ def test_the_draws_decide_the_textures() -> None:
     assert torch.equal(first, again)
     assert not torch.equal(first, other)
     assert stylised(HALVES[:0]).shape == (0, 1, 16, 16)
+    assert stylised(torch.rand(5, 6)).shape == (5, 6)
+    assert stylised(torch.rand(5, 1)).isfinite().all(), "a texture of one point is its mean"
     with pytest.raises(ValueError, match="pixels from 0 to 1"):
         stylised(2 * HALVES[:1])
 

@@ -67,10 +67,13 @@ class StylisedNoiseTraining(AdversarialNoiseTraining):
 
 def stylised(x: Tensor, draws: torch.Generator | None = None) -> Tensor:
     """Images ``(n, channels, height, width)`` in [0, 1] with one texture in place of white, and another in place of
-    black: bright for white and dark for black in the mean, the same for all channels."""
+    black: bright for white and dark for black in the mean, the same for all channels. Points ``(n, d)`` are images of
+    one row."""
     if not len(x):
         return x
     within_box(x)
+    if x.ndim != 4:
+        return stylised(x.reshape(len(x), 1, 1, -1), draws).reshape(x.shape)
     ink, paper = (_texture(x, low, high, draws) for low, high in (INK, PAPER))
     return (x * ink + (1 - x) * paper).clamp(0, 1)
 
@@ -79,7 +82,7 @@ def _texture(x: Tensor, low: float, high: float, draws: torch.Generator | None) 
     """A texture for each image: noise whose amplitudes fall with a power of the frequency."""
     count, height, width = len(x), *x.shape[-2:]
     frequency = torch.hypot(torch.fft.fftfreq(height)[:, None], torch.fft.rfftfreq(width)[None])
-    frequency[0, 0] = frequency.flatten()[1]
+    frequency[0, 0] = 1  # the mean, which is left out below
 
     def between(ends: tuple[float, float]) -> Tensor:
         return ends[0] + (ends[1] - ends[0]) * torch.rand(count, 1, 1, generator=draws)
@@ -87,5 +90,5 @@ def _texture(x: Tensor, low: float, high: float, draws: torch.Generator | None) 
     noise = torch.fft.rfft2(torch.randn(count, height, width, generator=draws))
     texture = torch.fft.irfft2(noise * frequency ** -between(ROUGHNESS), s=(height, width))
     texture = texture - texture.mean((1, 2), keepdim=True)
-    size = texture.std((1, 2), keepdim=True).clamp(min=torch.finfo(texture.dtype).tiny)
+    size = texture.std((1, 2), keepdim=True, unbiased=False).clamp(min=torch.finfo(texture.dtype).tiny)
     return (between((low, high)) + CONTRAST * texture / size)[:, None].to(x)
