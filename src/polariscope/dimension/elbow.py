@@ -1,7 +1,7 @@
 """Choosing a dimension by the elbow method: train models of many sizes to the end and find where more latents stop
 helping.
 
-FONDUE avoids this cost, and is checked against it: curves of reconstruction, downstream accuracy and similarity
+FONDUE avoids this cost and is compared with it: curves of reconstruction, downstream accuracy and similarity
 preservation for variational and plain autoencoders (Spec 002, sections 12.6 and 12.7; Bonheme 2023, 8.4).
 """
 
@@ -28,11 +28,11 @@ SPI_EXAMPLES = 1000  # the score grows with the number of examples, so every mod
 
 
 def elbow(ns: ArrayLike, losses: ArrayLike) -> int:
-    """The n at which a falling curve bends most: where it lies deepest below the chord between its ends.
+    """The elbow of a falling curve: the n at which it is farthest below the chord between its ends.
 
     Both axes are scaled to [0, 1] first, so that units do not matter (the criterion of Kneedle: Satopää, Albrecht,
-    Irwin and Raghavan 2011). Give −accuracy for a rising curve. Undefined, hence refused, for a curve that does not
-    fall or has no point below its chord.
+    Irwin and Raghavan 2011). Give −accuracy for a rising curve. A curve that does
+    not fall or has no point below its chord is refused.
 
     >>> elbow([1, 2, 3, 4, 8, 16], [30, 20, 11, 10, 9.5, 9])
     3

@@ -36,20 +36,20 @@ the types of the variables of one large model."""
 
 
 class Watch:
-    """What hears of a search while it goes on. This one does nothing: override what you want to hear."""
+    """Receives the events of a search. This class ignores them: override the methods that you need."""
 
     def start(self, estimate: DimensionEstimate, latents: int) -> None:
-        """The search starts with as many latents, by the intrinsic dimension of the data."""
+        """The search starts with this number of latents, from the intrinsic dimension of the data."""
 
     def attempt(self, seed: int, steps: int) -> None:
-        """A search by models of as many steps begins."""
+        """A search starts whose models are trained for this number of steps."""
 
     def training(self, latents: int, steps: int) -> AbstractContextManager[Tell | None]:
-        """A model is trained; what this gives hears of its progress."""
+        """A model is trained; the context manager may return a function that receives the progress."""
         return nullcontext()
 
     def reading(self, reading: Reading, value: float, passed: bool) -> None:
-        """A trained model has this statistic."""
+        """The statistic of a trained model is computed."""
 
     def answer(self, seed: int, answer: StableDimension) -> None:
         """The searches of a seed are done."""
@@ -62,7 +62,7 @@ class FoundDimension:
     config: RunConfig
     answers: tuple[StableDimension, ...]
     settings: Mapping[str, Any]
-    """Of the search."""
+    """Settings of the search."""
 
     @property
     def dimension(self) -> float | None:
@@ -100,8 +100,8 @@ def find_dimension(
 
     The first model has ``first`` latents, by default as many as the intrinsic dimension of the data, and none has more
     than ``cap``. Models are trained for ``budget`` steps, and for twice as many again until the answer no longer
-    changes, or up to the steps of the configuration; with ``once`` at the budget only. A ``threshold`` takes the place
-    of the published one. ``watch`` hears of everything.
+    changes, or up to the steps of the configuration; with ``once`` at the budget only. A ``threshold`` replaces the
+    published one. ``watch`` receives all events.
     """
     watch = watch or Watch()
     if statistic not in get_args(Deciding):

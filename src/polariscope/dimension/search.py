@@ -32,7 +32,7 @@ class Search:
     visited: tuple[int, ...]
     """The n that were evaluated, in order: each costs a training."""
     log: tuple[Step, ...]
-    """Every look, also at values already known."""
+    """All evaluations, including repeated ones."""
     threshold: float
     capped: bool
     """The search ended at its limit, so the true answer may be larger."""
@@ -107,7 +107,7 @@ class BetaSearch:
     answer: float | None
     """None if even the smallest β exceeds the threshold."""
     log: tuple[tuple[float, float], ...]
-    """(β, statistic) in the order of asking."""
+    """(β, statistic) in the order of evaluation."""
     threshold: float
     capped: bool
     """The statistic stays below the threshold over the whole range."""

@@ -1,9 +1,10 @@
 """The statistics of dimension selection from short trainings, and when they can be trusted.
 
 A :class:`DimensionProbe` trains one model with n latents and computes the statistics that the searches compare. Short
-trainings have a trap: before a model starts to use its latents it looks like a collapsed one, and its answer is stable,
-and wrong. So each :class:`Reading` records how far its reconstruction is from that of a collapsed model, and
-:func:`stable_dimension` trusts only this (Spec 002, sections 12 and 17.2; Bonheme 2023, chapter 8).
+trainings have a trap: before a model starts to use its latents, it looks like a collapsed model, and its answer is
+stable but wrong. Each :class:`Reading` therefore compares its reconstruction with that of a collapsed model, and
+:func:`stable_dimension` only trusts readings that are clearly better (Spec 002, sections 12 and 17.2; Bonheme 2023,
+chapter 8).
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ class Reading:
     """Mean negative log-likelihood in nats."""
     kl: float
     explained: float
-    """Share of the way from a collapsed model's reconstruction (0) to a perfect one (1)."""
+    """Explained share of the reconstruction loss: 0 for a collapsed model, 1 for a perfect one."""
     collapsed: bool
     """The reconstruction is not clearly better than that of a model that ignores its input."""
     active: int

@@ -1,4 +1,4 @@
-"""Kernels: what networks are when they do not learn features, at finite and at infinite width."""
+"""Kernels of networks: how a network behaves if it learns no features, at finite and at infinite width."""
 
 from polariscope.kernels.dual import Activation as Activation
 from polariscope.kernels.dual import Erf as Erf

@@ -175,7 +175,7 @@ def jacobian(model: nn.Module, x: Tensor) -> dict[str, Tensor]:
 
 @dataclass
 class _Call:
-    """What a hooked layer saw in one forward pass."""
+    """Input and output of a hooked layer in one forward pass."""
 
     layer: nn.Linear | nn.Conv2d
     input: Tensor
@@ -227,7 +227,7 @@ class _Gradients:
         return [Factor(None, g.flatten(2)) for g in self.jacobians(x).values()]
 
     def structured(self, x: Tensor) -> Factors:
-        """Layer by layer, from what goes into each layer and what comes back."""
+        """Layer by layer, from the input of each layer and the cotangent of its output."""
         if self.kind == "last_layer":
             return [self._last_features(x)]
         if not self.layers:
@@ -366,7 +366,7 @@ def _mirrored(block: Tensor, kind: Kind) -> Tensor:
 def _by_factors(
     factors_of: Callable[[Tensor], Factors], kind: Kind, x1: Tensor, x2: Tensor | None, memory: int
 ) -> Iterator[tuple[slice, slice, Tensor]]:
-    """Blocks of the kernel as products of factors, those of so many inputs at a time as the memory holds."""
+    """Blocks of the kernel as products of factors, for as many inputs at a time as fit in memory."""
     per_input = sum(t.numel() * t.element_size() for factor in factors_of(x1[:1]) for t in factor if t is not None)
     step = max(1, memory // per_input)
     for rows in _slices(len(x1), step):

@@ -205,7 +205,7 @@ class ModuleNet:
             return torch.cat([self._outputs(rows) for rows in self.prepare(x).split(256)])
 
     def pull(self, inputs: Tensor, coefficients: Coefficients) -> tuple[Tensor, Tensor]:
-        """Outputs without a graph, then the gradient through the active examples alone: most are fitted soon."""
+        """Outputs without a graph, then the gradient of the active examples only, since most are soon fitted."""
         outputs = self(inputs)
         c = coefficients(outputs, slice(0, len(inputs)))
         chosen = c.nonzero().squeeze(1)

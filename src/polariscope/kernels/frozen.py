@@ -145,7 +145,7 @@ def hinge_flow(gram: ArrayLike | Tensor, y: ArrayLike, change: float = 0.1, step
 def hard_margin(gram: ArrayLike | Tensor, y: ArrayLike, penalty: float = 1e6) -> Fit:
     """The support vector machine with ``penalty`` C, hard-margin for large C.
 
-    It is not where the flow ends: the flow stops as soon as all examples are fitted, at no particular margin.
+    The flow has another solution: it stops as soon as all examples are fitted, without maximising the margin.
 
     >>> hard_margin(np.eye(2), [1, -1]).dual.round(6).tolist()
     [1.0, -1.0]

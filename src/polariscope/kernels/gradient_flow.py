@@ -83,7 +83,7 @@ class History:
     test_error: FloatArray
 
     def columns(self) -> dict[str, NDArray[np.generic]]:
-        """The columns that hold something, for a table."""
+        """The columns that are not empty, for a table."""
         return {f.name: value for f in fields(self) if len(value := getattr(self, f.name))}
 
 

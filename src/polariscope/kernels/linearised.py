@@ -209,7 +209,7 @@ class Descent:
 class History:
     """The mean loss of every epoch, and the outputs ``(records, n, C)`` at the probe inputs, if there were any.
 
-    Training that ``diverged`` (the loss was no longer finite) stopped there; the model is not usable then.
+    A training that ``diverged`` stopped when the loss was no longer finite; its model is not usable.
     """
 
     losses: list[float]

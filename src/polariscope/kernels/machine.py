@@ -1,7 +1,7 @@
-"""Kernel machines: ridge regression, its Gaussian-process reading, training as a linear ODE, and the kernel's spectrum.
+"""Kernel machines: ridge regression, the equivalent Gaussian process, training as a linear ODE, and kernel spectra.
 
-A network whose tangent kernel does not move trains like a kernel machine, so these classes describe a linearised or an
-infinitely wide network: at the end of training (:class:`KernelMachine`) and during it (:class:`GradientFlow`).
+A network whose tangent kernel does not change trains like a kernel machine, so these classes describe a linearised or
+an infinitely wide network: at the end of training (:class:`KernelMachine`) and during it (:class:`GradientFlow`).
 Everything is solved in float64. A matrix that is singular to working precision is solved in the span of its leading
 directions, and an :class:`IllConditioned` warning gives their number. (Spec 000, sections 2.4, 2.5 and 3.5.)
 """

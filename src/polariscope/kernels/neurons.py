@@ -1,7 +1,7 @@
 """Single neurons in a gradient flow: where their hyperplanes lie, which are aligned, which are dead.
 
-Before t* the neurons of a net do not feel each other: each runs to one of a few fixed points, the same for all, and
-grows exponentially there. The position z of a neuron is the point of its hyperplane ω·x/√d + b = 0 nearest to the
+Before t* the neurons of a net do not interact: each converges to one of a few common fixed points and grows
+exponentially there. The position z of a neuron is the point of its hyperplane ω·x/√d + b = 0 nearest to the
 origin; ζ is where that hyperplane meets the first informative axis. (Spec 004, sections 1, 3.5, 5.8 and 9.3.)
 """
 
@@ -40,7 +40,7 @@ class Neurons:
     conserved: FloatArray
 
     def columns(self) -> dict[str, FloatArray]:
-        """For a table; the coordinates of the position apart."""
+        """Columns for a table; each coordinate of the position is one."""
         positions = {f"position_{i + 1}": column for i, column in enumerate(self.position.T)}
         rest = ("intercept", "ratio", "size", "readout", "conserved")
         return positions | {name: getattr(self, name) for name in rest}
@@ -144,7 +144,7 @@ def _cluster(seen: Neurons, rows: NDArray[np.intp]) -> Cluster:
 def regimes(training: Training, few: int = 5) -> NDArray[np.str_]:
     """The regime of every row of the history: compressing until t*, fitting, over-fitting once ``few`` are active.
 
-    From the first time that at most ``few`` examples are active, all is over-fitting: the order never turns back.
+    Over-fitting starts when at most ``few`` examples are active for the first time, and lasts until the end.
     """
     history: History = training.history
     labels = np.full(len(history.time), "compressing", dtype="<U12")

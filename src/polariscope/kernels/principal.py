@@ -29,7 +29,7 @@ class KernelPCA:
     """
 
     eigenvalues: Tensor
-    """λ ``(modes,)``; what rounding made negative is zero."""
+    """λ ``(modes,)``; values that are negative by rounding are set to zero."""
     functions: Tensor
     """φ at the inputs ``(p, modes)``. Signs are free: the largest entry of each is positive."""
     total: float
@@ -43,7 +43,7 @@ class KernelPCA:
 
     @property
     def rank(self) -> int:
-        """Modes above what rounding leaves of zero."""
+        """Number of modes above the rounding error."""
         return int((self.eigenvalues > self.eigenvalues[0] * len(self.functions) * 1e-15).sum())
 
     def reconstruct(self) -> Tensor:
@@ -63,7 +63,7 @@ class KernelPCA:
     def rkhs_norm(self, labels: Tensor, ridge: float = 1e-2) -> float:
         """Σ_r ω_r² / (λ_r/Σλ + ridge): the squared norm of the labels as a function, on the scale of a unit trace.
 
-        Without a ridge it is ruled by the smallest eigenvalues and rises even where training helped (Spec 004, 5.4),
+        Without a ridge the smallest eigenvalues dominate, and it increases even if training helped (Spec 004, 5.4),
         and it is infinite if labels lie where the kernel has no eigenvalue. Needs all modes.
         """
         if len(self.eigenvalues) < len(self.functions):
@@ -100,7 +100,7 @@ def kernel_pca(kernel: Tensor, modes: int | None = None, center: bool = True) ->
 
 
 def centre(kernel: Tensor) -> Tensor:
-    """HKH with H = I − 11ᵀ/p: the kernel of features with their mean taken off.
+    """HKH with H = I − 11ᵀ/p: the kernel of centred features.
 
     >>> centre(torch.ones(2, 2)).tolist()
     [[0.0, 0.0], [0.0, 0.0]]
@@ -141,9 +141,9 @@ def target_alignment(kernel: Tensor, labels: Tensor, center: bool = True) -> flo
 
 @dataclass(frozen=True)
 class KernelChange:
-    """How far a kernel moved: relative Frobenius distance, and the cosine of the angle between the two.
+    """The change of a kernel: relative Frobenius distance, and the cosine of the angle between the two kernels.
 
-    ``distance`` sees a change of scale, ``alignment`` and ``cka`` do not; ``cka`` is the cosine of the centred kernels
+    ``distance`` depends on the scale, ``alignment`` and ``cka`` do not; ``cka`` is the cosine of the centred kernels
     (Kornblith et al. 2019), which a large constant mode cannot hide.
     """
 
@@ -153,7 +153,7 @@ class KernelChange:
 
 
 def kernel_change(before: Tensor, after: Tensor) -> KernelChange:
-    """How far a kernel over the same inputs moved from ``before`` to ``after``.
+    """The change of a kernel over the same inputs from ``before`` to ``after``.
 
     >>> kernel_change(torch.eye(3), 2 * torch.eye(3)).distance
     1.0
@@ -206,8 +206,8 @@ def explained_by(
 ) -> Tensor:
     """R² of each principal component as a smooth function of some coordinates, from neighbours and out of fold.
 
-    1 where a component is a function of them alone, 0 or a little below where it is noise to them: the components of
-    a last layer are functions of the informative direction once a network compressed (Spec 004, E10 and 9.4).
+    1 if a component is a function of these coordinates alone, 0 or slightly below if it is independent of them. After
+    compression the components of a last layer are functions of the informative direction (Spec 004, E10 and 9.4).
 
     >>> x = np.linspace(0, 1, 200)
     >>> [round(r, 2) for r in explained_by(np.stack([x**2, np.resize([1, -1], 200)], 1), x).clamp(0).tolist()]
@@ -224,7 +224,7 @@ def explained_by(
 
 @dataclass(frozen=True, eq=False)
 class InvariantSplit:
-    """A kernel as Θ₁(x∥, z∥) + Θ₂(x∥, z∥) x⊥·z⊥ and the relative Frobenius norm of what that leaves unexplained."""
+    """A kernel as Θ₁(x∥, z∥) + Θ₂(x∥, z∥) x⊥·z⊥ and the relative Frobenius norm of the residual."""
 
     informative: Tensor
     mixed: Tensor

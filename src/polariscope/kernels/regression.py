@@ -1,5 +1,5 @@
-"""Linear regression as a model of networks: ridge and its Bayesian reading, bias and variance, the last
-layer as a regression on features, and the double descent of the least-squares solution of smallest norm.
+"""Linear regression as a model of networks: ridge regression and its Bayesian interpretation, bias and variance, the
+last layer as a regression on features, and the double descent of the least-squares solution of smallest norm.
 
 (Spec 000, sections 2.1 to 2.7.)
 """
@@ -59,7 +59,7 @@ def last_layer_refit(features: ArrayLike, y: ArrayLike, ridge: float) -> FloatAr
 
 @dataclass(frozen=True)
 class BiasVariance:
-    """Of an estimator, summed over its coordinates: mse = bias² + variance, exactly so on the repeats used."""
+    """Bias and variance of an estimator, summed over its coordinates; mse = bias² + variance holds exactly."""
 
     squared_bias: float
     variance: float

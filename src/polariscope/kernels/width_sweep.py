@@ -102,7 +102,7 @@ def fingerprint(model: nn.Module) -> str:
 def batch_fingerprint(how: Descent, count: int) -> str:
     """16 hexadecimal digits of the mini-batches of the first epoch over ``count`` inputs.
 
-    The generator that draws them draws all later ones too, so what agrees here agrees for good.
+    One generator draws all epochs, so if the first epochs agree, all do.
 
     >>> batch_fingerprint(Descent(seed=0), 100) == batch_fingerprint(Descent(seed=1), 100)
     False
@@ -127,7 +127,7 @@ def width_sweep(
     """Train every twin of every network and score it, one row at a time.
 
     "standard" and "linearised" descend, as does "last_layer" (all else frozen); "solved" is the linearisation at its
-    exact minimum with the given ridge. ``how`` may depend on the width and the twin, which like different rates; its
+    exact minimum with the given ridge. ``how`` may depend on the width and the twin, which need different rates; its
     seed is replaced by the network's.
     """
     how = Descent() if how is None else how
@@ -215,7 +215,7 @@ def pixel_ridge(train: LabelledInputs, test: LabelledInputs, ridge: float = 1e-2
 def best_descent(
     build: Callable[[], nn.Module], train: LabelledInputs, validation: LabelledInputs, grid: Iterable[Descent]
 ) -> tuple[Descent, float]:
-    """The descent of the grid with the best validation accuracy, and that accuracy; what diverged is out."""
+    """The descent of the grid with the best validation accuracy, and that accuracy; diverged trainings are skipped."""
     best: tuple[Descent, float] | None = None
     for how in grid:
         model = build()

@@ -104,7 +104,7 @@ def manipulation_findings(manipulated: Manipulated, report: Mapping[str, Any]) -
 
 
 def _lost(report: Mapping[str, Any]) -> str:
-    """What the manipulation did not leave alone, though it should have: factors that can no longer be recovered."""
+    """The factors that can no longer be recovered after the manipulation."""
     falls = {name: one for name, one in report["factor_recovery"].items() if one["before"] - one["after"] > LOST}
     changes = [f"{name} from {one['before']:.2f} to {one['after']:.2f}" for name, one in falls.items()]
     if changes:

@@ -1,9 +1,9 @@
 """Checks of a manipulation: what it must preserve, and what it should change.
 
 Factors must be as recoverable afterwards as before, and no two combinations may become the same observation. The global
-structure should stay while the local one turns: the principal components of the data keep to the factors, the
-directions in which neighbouring observations differ most do not (Spec 003, sections 4.7 and 4.8; the discrepancy as a
-predictor of disentanglement is Rakowski and Lippert's).
+structure should stay while the local structure changes: the principal components of the data stay aligned with the
+factors, the directions in which neighbouring observations differ most do not (Spec 003, sections 4.7 and 4.8; the
+discrepancy as a predictor of disentanglement is Rakowski and Lippert's).
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Preservation:
 
     @property
     def largest_loss(self) -> float:
-        """The most that any factor lost; 0 or less if all are as recoverable as before."""
+        """The largest loss of any factor; 0 or less if all are as recoverable as before."""
         return max(b - a for b, a in zip(self.before, self.after, strict=True))
 
 

@@ -1,4 +1,4 @@
-"""Pictures of manipulations and of what they do: triptychs, latents against factors, walks through latent planes."""
+"""Pictures of manipulations and of their effects: triptychs, latents against factors, traversals of latent planes."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ def build(kind: str, settings: Mapping[str, Any]) -> Manipulation:
 
 
 def _silent(name: str, progress: Progress) -> None:
-    """Nobody listens."""
+    """Ignore the progress."""
 
 
 def manipulate(

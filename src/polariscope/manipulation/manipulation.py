@@ -28,13 +28,13 @@ BLOCK = 1024  # observations changed at a time, so that no second copy of a larg
 
 @dataclass(frozen=True, eq=False)
 class Fitted:
-    """A manipulation that has seen its world."""
+    """A manipulation that is fitted to its world."""
 
     change: Change
     weights: Mapping[str, Tensor] = field(default_factory=dict)
     """The learned network, if there is one."""
     facts: Mapping[str, Any] = field(default_factory=dict)
-    """JSON-ready: how it was found."""
+    """JSON-ready facts about the fit."""
 
 
 class Manipulation(Protocol):

@@ -50,7 +50,7 @@ class ManipulatedView(View):
 
     @cached_property
     def _fitted(self) -> Fitted:
-        """Made when first needed: a file that is looked at is not read before."""
+        """Fitted on first use, so that describing a world does not read its file."""
         check_world(self.of, self.by)
         return self.by.fit(self.of, self.seed, lambda name, progress: None)
 

@@ -1,4 +1,4 @@
-"""Checks that data and models fit into memory. Sentences instead of a machine out of memory."""
+"""Checks that data and models fit into memory; if not, the error says what is too large."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ import math
 from polariscope.memory import available_memory
 
 WORKING_BYTES = 320
-"""What training the usual convolutional pair takes for every pixel of a batch, as measured from 64x64 to 512x512."""
+"""Bytes per pixel of a batch for training the default convolutional model, as measured from 64x64 to 512x512."""
 NETWORK_BYTES = 512
-"""What its widest layers, which see the whole image, take for every pixel of one: weights, gradients, two averages."""
+"""Bytes per pixel of an image for its widest layers: weights, gradients, two averages."""
 FEWEST = 8
 """Images in the smallest useful batch."""
 MANY, DRAWN_BYTES = 10**6, 128
-"""Observations that always fit; and what each of more takes for its number, its factors, and their being drawn."""
+"""Number of observations that always fit, and bytes per observation for its number and factors."""
 TRAINED_BYTES = 16
 """Bytes per weight in training."""
 LARGE, MOST_PACKED = 2**30, 300
-"""Data that unpacks to more bytes, and is smaller packed by this factor, counts as a bomb; dSprites has 120."""
+"""Data of more unpacked bytes and a higher compression ratio than these is refused; the ratio of dSprites is 120."""
 
 
 def check_images(shape: tuple[int, ...], count: int, source: str, batch_size: int = FEWEST, advice: str = "") -> None:
@@ -42,7 +42,7 @@ def check_images(shape: tuple[int, ...], count: int, source: str, batch_size: in
 
 
 def check_count(count: int, source: str, name: str = "count") -> None:
-    """Refuse more observations than can be numbered, and their factors drawn, in the memory that is free."""
+    """Refuse more observations than have room in free memory for their numbers and factors."""
     if count <= MANY:
         return
     free = available_memory()

@@ -30,17 +30,17 @@ BLOCK = 2**24
 SAMPLED = 256
 """Rows from which the meaning of the numbers is inferred, if there are too many to read all."""
 HAIR = 0.01
-"""How far floats may lie outside black and white, as a share of white: rounding and resizing leave such values."""
+"""Tolerance for floats below black or above white, as a share of white; rounding and resizing cause such values."""
 DIM = 128
 """The least maximum of numbers that are taken to go up to 255; below it, 255 would be a guess."""
 FINEST = 0.02
 """Share of their spread that numbers may lose by rounding, on average; numbers that would lose more are not rounded."""
 VALUES = 2**18
-"""Numbers that are rounded to see what they lose."""
+"""Numbers from which the rounding error is estimated."""
 ROUNDING = 1e-6
-"""What single precision does to numbers, as a share of white: not worth a word."""
+"""Rounding error of single precision as a share of white; it is not reported."""
 CHANNELS = (1, 2, 3, 4)
-"""How many an image of bytes may have; one of floats has any number."""
+"""Numbers of channels that an image of bytes may have; an image of floats may have any number."""
 LARGEST = float(np.finfo(np.float32).max)
 
 DECLARE = (
@@ -281,7 +281,7 @@ def _meaning(
     few: str,
     channels_first: bool,
 ) -> tuple[Meaning, list[str]]:
-    """What rows mean, told by some of them, in sentences too; numbers that it would destroy are refused."""
+    """The meaning of rows, inferred from some of them, also in sentences; numbers that it would destroy are refused."""
     low, high = extremes(seen, source)
     if len(rows.shape) == 2:
         meaning = Meaning("points")
@@ -402,18 +402,18 @@ def _kept_as(rows: Rows, layout: Layout, low: float, high: float, declared: bool
 
 
 def _undeclared(low: float) -> str:
-    """How to have numbers read as brightnesses that were not taken for such."""
+    """How to declare that numbers are brightnesses."""
     if low < 0:
         return "; if they are brightnesses, bring them to 0..1 first"
     return "; if they are brightnesses, give the number of white (white=, --world.white)"
 
 
 def _white(low: float, high: float, values: NDArray[Any], source: str) -> float | None:
-    """The number of a white pixel, or None where the numbers are no brightnesses and stay what they are.
+    """The number of a white pixel, or None if the numbers are not brightnesses and stay unchanged.
 
-    Bytes go up to 255, truth values to 1, and whatever is only 0 and 1 as well. Wider integers and floats go up to 255
-    if they come at least half of the way; floats that do not exceed 1 go up to 1. Everything else has no white: numbers
-    that are negative, or end between 1 and 128, or that 256 steps would not hold.
+    White is 255 for bytes, and 1 for truth values and for data of only 0 and 1. For wider integers and floats it is 255
+    if their maximum is at least half of that; for floats of at most 1 it is 1. Other data has no white: negative
+    numbers, numbers with a maximum between 1 and 128, and numbers that 256 steps cannot represent.
     """
     if values.dtype.kind == "f":
         white = 1.0 if high <= 1 + HAIR else 255.0
@@ -433,13 +433,13 @@ def _white(low: float, high: float, values: NDArray[Any], source: str) -> float 
 
 
 def _sampled(rows: NDArray[Any]) -> NDArray[Any]:
-    """Numbers of some rows: always the same, and enough to see what rounding does to all."""
+    """Numbers of some rows, always the same ones; enough to estimate the rounding error."""
     some = (_some(rows) if rows.size > VALUES else rows).reshape(-1)
     return some if some.size <= VALUES else some[np.random.default_rng(0).integers(some.size, size=VALUES)]
 
 
 def _lost(values: NDArray[Any], white: float) -> tuple[float, float]:
-    """What pixels lose in 256 steps from black to white, on average, and how far they are from their mean."""
+    """The mean rounding error of pixels in 256 steps from black to white, and their mean deviation."""
     exact = values.astype(np.float64)
     steps = np.clip(np.rint(exact * (255 / white)), 0, 255) * (white / 255)
     return float(np.abs(exact - steps).mean()), float(np.abs(exact - exact.mean()).mean())
@@ -458,7 +458,7 @@ def _check_precision(values: NDArray[Any], low: float, high: float, source: str)
 
 
 def _some(rows: Rows) -> NDArray[Any]:
-    """The first row, the last and some between: always the same, and few enough to be read quickly."""
+    """The first row, the last and some between: always the same ones, and few enough to be read quickly."""
     count = max(2, min(SAMPLED, 4 * BLOCK // max(1, rows.nbytes // len(rows))))
     between = np.random.default_rng(0).integers(len(rows), size=count - 2)
     return rows[np.unique([0, len(rows) - 1, *between])]

@@ -34,8 +34,8 @@ def parity_task(source: World, train: int, test: int, seed: int = 0, size: int |
     """Draw ``train`` images for the net, as many for the kernel, and ``test`` others, with the parity of their digit.
 
     The digits alternate 0, 1, ..., 9 throughout, so that every part is balanced, exactly so if its size is a multiple
-    of ten. ``size`` resizes the images to ``size`` x ``size``. The net's mean image is taken off all of them before
-    they are scaled.
+    of ten. ``size`` resizes the images to ``size`` x ``size``. The mean training image is subtracted from all
+    images before they are scaled.
 
     >>> from polariscope.worlds.renderers.digits import Digits
     >>> task = parity_task(Digits(count=500, size=14), train=100, test=50)

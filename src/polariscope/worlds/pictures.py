@@ -14,8 +14,8 @@ Limits = tuple[float, float]
 def pictured(images: NDArray[np.generic], limits: Limits | None = None) -> NDArray[np.uint8]:
     """Images ``(..., channels, height, width)`` in bytes, of one channel (grey) or three (colours).
 
-    Of other numbers of channels the first three are shown, or the first of two. Bytes are what they are; floats go from
-    black to white between the limits, by default between the least and the greatest of them.
+    Of more than three channels the first three are shown, of two the first. Bytes stay unchanged; floats are scaled so
+    that the limits, by default the least and the greatest number, are black and white.
 
     >>> heights = np.linspace(-3, 800, 7 * 4).reshape(7, 2, 2)
     >>> pictured(heights).shape, int(pictured(heights).min()), int(pictured(heights).max())

@@ -41,7 +41,7 @@ class ScaledProperty(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class PropertyScale:
-    """What properties are called, and the way between them and targets."""
+    """The names of properties, and their conversion to and from targets."""
 
     names: tuple[str, ...]
     units: tuple[str, ...]

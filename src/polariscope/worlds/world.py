@@ -103,9 +103,9 @@ class ArrayWorld:
     Takes images ``(n, h, w)``, ``(n, h, w, c)`` or ``(n, c, h, w)`` and points ``(n, m)`` of any real type, in memory
     or elsewhere (see :class:`polariscope.worlds.observations.Stored`). Factors are a column each, of numbers or words;
     ``factors`` may be their names, or whole :class:`Factor`s, of which the columns then are the positions. ``kinds``
-    declares kinds by name and ``white`` the number of a white pixel where the data itself does not tell them rightly;
-    ``assumed`` says what it told. Images of ``floats`` keep their numbers, in any number of channels: heights in metres
-    or the layers of a map are no brightnesses.
+    declares kinds by name and ``white`` the number of a white pixel, if they cannot be inferred from the data;
+    ``assumed`` lists what was inferred. Images of ``floats`` keep their numbers, in any number of channels: heights in
+    metres or the layers of a map are not brightnesses.
 
     >>> world = ArrayWorld(np.zeros((5, 8, 8), np.uint8), ["cat", "dog", "cat", "cat", "dog"])
     >>> len(world), world.shape, world.factors_of([0, 1]).tolist()
@@ -120,10 +120,10 @@ class ArrayWorld:
     white: float | None = None
     assumed: tuple[str, ...] = ()
     batch_size: int | None = None
-    """How many observations at a time suit whoever brought the data; None says nothing was said."""
+    """Batch size of the data loader that the data came from; None if there was none."""
     floats: bool = False
     held_out: NDArray[np.int64] | None = None
-    """Numbers of the observations that the makers of the data kept for tests; None if they did not."""
+    """Numbers of the observations in the test set of the data; None if there is none."""
 
     def __post_init__(self) -> None:
         observations, about_them = as_observations(self.observations, self.source, self.white, self.floats)
@@ -173,7 +173,7 @@ def to_tensor(observations: NDArray[Any], device: torch.device | str = "cpu") ->
 
 @dataclass(frozen=True)
 class Batches:
-    """An endless, seeded stream of observation numbers: a fresh shuffle an epoch, whole batches only.
+    """An endless, seeded stream of observation numbers: a new shuffle for each epoch, whole batches only.
 
     The batch at a step is a function of (seed, step) alone, so a run that resumes needs no state of the data order.
 
@@ -195,7 +195,7 @@ class Batches:
 
     @cached_property
     def epoch_steps(self) -> int:
-        """Steps an epoch. A data set smaller than the batch makes one batch an epoch."""
+        """Steps per epoch. A data set smaller than the batch is one batch per epoch."""
         return max(1, self.count // self.size)
 
     def __getitem__(self, step: int) -> NDArray[np.int64]:
@@ -215,7 +215,7 @@ class Batches:
 
 @dataclass(frozen=True, eq=False)
 class WeightedBatches:
-    """A seeded stream of observation numbers drawn with replacement, each as often as its weight says.
+    """A seeded stream of observation numbers drawn with replacement, in proportion to their weights.
 
     >>> drawn = WeightedBatches(3, 4, 0, np.array([0.0, 1.0, 0.0]))
     >>> drawn.epoch_steps, drawn[7].tolist()
@@ -247,13 +247,14 @@ def stream(world: World, batch_size: int, seed: int = 0) -> Iterator[tuple[NDArr
 
 
 def sample(world: World, count: int, seed: int = 0) -> tuple[NDArray[Any], NDArray[Any], NDArray[np.int64]]:
-    """``count`` different observations (all of them, if there are fewer): observations, factors, numbers."""
+    """``count`` different observations (or all, if there are fewer): observations, factors, numbers."""
     index = sample_numbers(world, count, seed)
     return world.observe(index), world.factors_of(index), index
 
 
 def sample_numbers(world: World, count: int, seed: int = 0) -> NDArray[np.int64]:
-    """Numbers of ``count`` different observations (of all, if there are fewer): large ones need not be there at once.
+    """Numbers of ``count`` different observations (or of all, if there are fewer), for observations that are too large
+    to load at once.
 
     They come sorted, so that rendered worlds can reuse work between neighbours.
     """

@@ -25,7 +25,7 @@ Floats = NDArray[np.float64]
 FORGOTTEN = 1e-9
 """Weight that the beginning of a process has left when it counts as stationary."""
 BLOCK = 4096
-"""Sequences that are mixed at a time, so that no second copy of all observations comes to be in doubles."""
+"""Sequences that are mixed at a time, so that the observations are never all copied to double precision."""
 
 
 @worlds.register("sources")

@@ -135,7 +135,7 @@ class Stripe(PointWorld):
 
     @cached_property
     def layers(self) -> Layers:
-        """The label along the informative direction, from which theory tells the rest."""
+        """The label along the informative direction, which determines all theoretical values."""
         return Layers(self.interfaces)
 
     @cached_property

@@ -1,6 +1,6 @@
 """Synthetic point worlds: data whose covariance, manifold or classes are known in closed form.
 
-They are the oracles of the house: what a linear VAE, an estimator of intrinsic dimension or a kernel must find on
+They serve as oracles: what a linear VAE, an estimator of intrinsic dimension or a kernel must find on
 them can be written down. Points are drawn once, when first asked for; apart from ``Gaussian(exact=True)`` point ``i``
 depends on the seed and on ``i``, so that a longer world starts with the shorter one.
 """

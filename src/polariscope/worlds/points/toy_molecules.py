@@ -36,11 +36,11 @@ LEVEL = {6: -8.0, 8: -11.0}
 COUPLING, DECAY = 2.5, 1.0
 """Coupling at the length of a bond in electronvolt, and the distance in ångström over which it falls by e."""
 ABSENT = 1e3
-"""The energy of what has no orbital: above all others."""
+"""The energy of a missing orbital: above all others."""
 JITTER = 0.06
 """By how much bonds are longer or shorter, as a share."""
 DIRECTIONS = 12
-"""Directions that are tried for each atom; the one furthest from all others is taken."""
+"""Directions that are tried for each atom; the one farthest from all other atoms is used."""
 
 
 @worlds.register("toy-molecules")

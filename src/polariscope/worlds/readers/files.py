@@ -264,7 +264,7 @@ def _read_directory(folder: Path, size: int | None) -> Found:
 
 
 def _data_in(folder: Path) -> list[Path]:
-    """Files of data in a folder and its sub-folders, by their paths within it, told by their first bytes."""
+    """Files of data in a folder and its sub-folders, by their paths within it; their first bytes identify them."""
     named = files_in(folder, lambda file: file.suffix.lower() in DATA_SUFFIXES or "idx" in file.name.lower())
     return [file for file in named if _is_data(folder / file)]
 
@@ -317,7 +317,7 @@ def _read_mat_hdf5(path: Path, wanted: Wanted) -> Found:
 
 
 def _mat(path: Path, wanted: Wanted, arrays: Mapping[str, matlab.MatArray]) -> Found:
-    """What a MATLAB file holds: its axes are told apart by the labels and by how many numbers an observation has."""
+    """The content of a MATLAB file; the number of labels and the size of an observation identify its axes."""
     named = ", ".join(f"{name} {array.shape} {array.kind}" for name, array in arrays.items())
     numeric = {name: array for name, array in arrays.items() if array.numeric}
     if wanted.key in arrays and wanted.key not in numeric:
@@ -339,7 +339,7 @@ def _mat(path: Path, wanted: Wanted, arrays: Mapping[str, matlab.MatArray]) -> F
 
 
 def _keys(keys: Iterable[str], path: Path, listing: str, key: str) -> tuple[str, str | None]:
-    """The names of the observations and of the factors, by what is usual; ``key`` is the former, if it is given."""
+    """The names of the observations and of the factors, by usual names; ``key`` is the name of the observations."""
     listing = printable(listing, 1000)
     names = {name.lower(): name for name in keys}
     if key and key.lower() not in names:
@@ -361,7 +361,7 @@ def _loaded(load: Callable[[], T], key: str, path: Path) -> T:
 
 
 def _by_name(keys: Iterable[str], path: Path, listing: str, load: Callable[[str], Rows], key: str) -> Found:
-    """What named arrays hold, by the names that are usual for observations and factors."""
+    """The observations and factors among named arrays, by usual names."""
     names = {name.lower(): name for name in keys}
     observed, known = _keys(names.values(), path, listing, key)
 

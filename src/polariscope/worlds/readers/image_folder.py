@@ -115,7 +115,7 @@ def open_image(file: Path, look: Callable[[Image.Image], Any]) -> Any:
 
 @functools.cache
 def _quiet_libtiff() -> None:
-    """Have libtiff say nothing by itself on damaged files: it would write before our sentence, which tells the same."""
+    """Silence libtiff on damaged files: it would print its own message before our error."""
     library = ctypes.CDLL(Image.core.__file__)  # where names of the libraries that it was linked with are found too
     for name in ("TIFFSetErrorHandler", "TIFFSetWarningHandler"):
         if hasattr(library, name):

@@ -69,7 +69,7 @@ class MoleculeFile(MoleculeWorld):
     standardised: bool = True
     """Whether observations and properties have mean 0 and standard deviation 1 over the molecules trained on."""
     seed: int = 0
-    """Of the held-out molecules, and of geometries made from SMILES."""
+    """Seed of the held-out molecules and of geometries made from SMILES."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.share < 1:
@@ -139,7 +139,10 @@ class MoleculeFile(MoleculeWorld):
     def held_out(self) -> NDArray[np.int64] | None:
         if not self.path:  # of settings whose path is still to come: whether there will be any
             return np.zeros(0, np.int64) if self.tested or self.share else None
-        return self._read[1] if len(self._read[1]) else None
+        if not len(self._read[1]):
+            return None
+        assert len(self.bags) == len(self.molecules)  # bags refuse molecules on both sides, before a run is created
+        return self._read[1]
 
     @cached_property
     def bags(self) -> Floats:

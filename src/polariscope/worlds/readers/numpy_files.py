@@ -21,7 +21,7 @@ from polariscope.worlds import observations
 from polariscope.worlds.capacity import check_unpacked
 
 BLOCK = 1 << 22
-"""Bytes unpacked at a time, so that no second copy of a large file comes to be."""
+"""Bytes unpacked at a time, so that a large file is never copied as a whole."""
 WHOLE_NPY = "a whole npy file without pickled objects"
 _HEADERS = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
 _PACKED_AS_NUMPY_DOES = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
@@ -51,7 +51,7 @@ class Archive:
         return list(self._members)
 
     def __getitem__(self, name: str) -> NDArray[Any]:
-        """An array: mapped if it is large and was stored as it is, else unpacked."""
+        """An array: memory-mapped if it is large and not compressed, else unpacked."""
         member = self._members[name]
         with reading(self.path, f"numbers in {name!r}"):
             self._check(name, member)

@@ -2,7 +2,7 @@
 
 A tile has a terrain of its own, which stays while the years go by. Sites of erosion appear where their class appears in
 the Alps: landslides on steep ground, livestock trails along the contour lines, sheet erosion anywhere, effects of
-management in the low part of the valley. Rocks high up look like bare soil and are none. Sites come and stay, so that
+management in the low part of the valley. Rocks high up look like bare soil but are not. Sites come and stay, so that
 the eroded area grows by a known share from the first year to the last. Every year has its own light, tint and season.
 
 ``labels`` may be those of an image analysis that is made anew for every year, as in the work: it overlooks sites at a
@@ -223,7 +223,7 @@ class Scene:
             self._paint(site, alpha, ROCK)
 
     def _analyse(self, site: NDArray[np.bool_], kind: int, number: int) -> None:
-        """What an image analysis of one year has of a site: nothing, or all but its rim."""
+        """The label of a site by the image analysis of one year: none, or the site without its rim."""
         if self.world.misses == "classes":
             seen = ~self.world.strict(kind, self.place, self.year)
         else:

@@ -119,7 +119,7 @@ class Shapes3D(GridWorld):
         """What images are made of, ``(n, 5, size, size)``: the light from floor, wall, object, sky and highlight.
 
         An image is the sum of the layers, each times its colour, clipped to 0..255. Beside an edge a weight may be
-        slightly negative, as the down-filter has negative lobes. A layer that is 0 has no say in a pixel at all.
+        slightly negative, as the down-filter has negative lobes. A layer that is 0 does not contribute to a pixel.
         """
         layers, geometry = self._layers_of(self.grid.check(factors))
         return layers[geometry].reshape(-1, 5, self.size, self.size)

@@ -1,4 +1,4 @@
-"""Symmetric solids in every orientation that can be told apart: a rendered stand-in for SYMSOL (Murphy et al. 2021).
+"""Symmetric solids in all distinguishable orientations: a rendered stand-in for SYMSOL (Murphy et al. 2021).
 
 A symmetric solid looks the same after some rotations, so what can be seen of a rotation is a class of them. Each solid
 knows its symmetries: labels are canonical members of the classes, and no two observations of a solid are closer than
@@ -200,7 +200,7 @@ class Polyhedron:
 
 @dataclass(frozen=True)
 class Cylinder:
-    """A cylinder about z: any turn about its axis, and half a turn across it, leave its look alone."""
+    """A cylinder about z: it looks the same after any turn about its axis, and after half a turn across it."""
 
     radius: float
 
@@ -228,7 +228,7 @@ class Cylinder:
 
 @dataclass(frozen=True)
 class Cone:
-    """A cone about z with its tip up: any turn about its axis leaves its look alone. It turns about its centroid."""
+    """A cone about z with its tip up: it looks the same after any turn about its axis. It turns about its centroid."""
 
     def canonical(self, rotation: Rotation) -> Rotation:
         return _without_twist(rotation.as_quat())

@@ -94,7 +94,7 @@ class Augmented(View):
     seed: int = 0
     """Makes the draws of one view differ from those of another within it."""
     moment: tuple[int, int] | None = field(default=None, init=False, repr=False)
-    """Seed and time of the draws that are shown; without one images are as they are."""
+    """Seed and time of the draws that are shown; None for unchanged images."""
 
     def __post_init__(self) -> None:
         if self.shift < 0 or (self.crop is not None and self.crop < 1):
@@ -139,7 +139,7 @@ class Augmented(View):
         return changed(observations, self.changes(index), self.shape, self.fill) if self.draws else observations
 
     def shown_target(self, target: NDArray[Any], index: ArrayLike) -> NDArray[Any]:
-        """Masks move with their pixels; what moves in is unlabelled, unless the edge is repeated."""
+        """Masks move with their pixels; new pixels are unlabelled unless the edge is repeated."""
         if target.ndim == 2 or not self.draws:
             return target
         changes = self.changes(index)

@@ -74,7 +74,7 @@ class FramePairs(View):
 
     @cached_property
     def _next(self) -> Numbers:
-        """For every frame the first one from there on that may be seen: itself, unless it is kept from training."""
+        """For each frame, the next frame that training may use: itself, unless it is held out."""
         return np.arange(len(self.of))
 
     def __len__(self) -> int:
@@ -128,7 +128,7 @@ class SequenceSplit:
     """Hold out whole sequences: neighbouring frames are too similar to train on one and test on the other."""
 
     share: float = 0.1
-    """Share of the sequences that is kept, at least one."""
+    """Share of the sequences that is held out, at least one."""
 
     def __post_init__(self) -> None:
         if not 0 < self.share < 1:

@@ -1,4 +1,4 @@
-"""What is known about an image besides its pixels, as further channels."""
+"""Facts about an image besides its pixels, as further channels."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from polariscope.worlds.world import World, worlds
 
 @runtime_checkable
 class Sided(Protocol):
-    """A world that knows more about an image than it shows: where the sun stood, the season, the rainfall."""
+    """A world with facts about its images: the position of the sun, the season, the rainfall."""
 
     @property
     def side(self) -> tuple[str, ...]:
-        """Names of what is known."""
+        """Names of the facts."""
 
     def side_of(self, index: ArrayLike) -> NDArray[Any]:
         """Numbers from 0 to 1, ``(n, k)``."""
@@ -28,7 +28,7 @@ class Sided(Protocol):
 @worlds.register("side-information")
 @dataclass(frozen=True)
 class SideInformation(View):
-    """A world whose images have further channels, each of one number: what is known about the image as a whole.
+    """A world whose images have further channels, each with one number: a fact about the whole image.
 
     ``what`` names facts that the world knows besides its images, or its factors; without names it is all such facts,
     or else all discrete factors. A network of any kind takes them, and so do masks (Spec 000, row F100).
@@ -67,7 +67,7 @@ class SideInformation(View):
         return channels + len(self.names), height, width
 
     def numbers_of(self, index: ArrayLike) -> NDArray[np.float32]:
-        """What is known, ``(n, k)``, from 0 to 1."""
+        """The facts, ``(n, k)``, from 0 to 1."""
         numbers = self.there(index)
         source = inside(self.of, Sided, numbers)
         columns: dict[str, NDArray[Any]] = {}
