@@ -185,6 +185,8 @@ def test_what_cannot_be_audited_is_refused() -> None:
         audit_invariance(LevelSetModel(), WORLD)
     with pytest.raises(ValueError, match="at least 8 examples"):
         audit_invariance(LevelSetModel(), WORLD, count=1)
+    with pytest.raises(ValueError, match="8 held-out ones, but the split has 36 and 4: hold out more"):
+        audit_invariance(LevelSetModel(), LevelSets(count=40, tested=4), property_latents=1)
     hybrid = HybridDVIB().default_model()
     config = RunConfig(WORLD, HybridDVIB(), hybrid, TrainingConfig(1, 8))
     from polariscope.training.run import train_in_memory

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from scipy.spatial.transform import Rotation
 
+from polariscope.cli import main
 from polariscope.cli.configuration import parse_run
 from polariscope.testing import check_reader, check_world
 from polariscope.worlds.bag_of_bonds import CHARGES, BagLayout, bag_of_bonds, layout_of
@@ -342,10 +343,45 @@ def test_a_property_of_the_wrong_shape_is_refused_with_its_shape(tmp_path) -> No
     assert MoleculeFile(str(path)).chosen_properties == ("dipole",), "the only one that fits need not be named"
 
 
+@pytest.mark.parametrize(
+    ("file", "sentence"),
+    [
+        ("unknown.xyz", "line 3 has the unknown element 'Xx'"),
+        ("bare.xyz", "line 3 has an atom without coordinates: 'C'"),
+        ("constant.xyz", "'gap' is 1 everywhere"),
+        ("nan.xyz", "finite numbers as the property 'gap', but molecule 1 has none"),
+        ("twice.xyz", "is the same as 2, which is on the other side"),
+        ("shape.npz", "its shape is (6, 2)"),
+        ("short.npz", "its shape is (5,)"),
+    ],
+)
+def test_the_command_line_refuses_molecules_in_one_sentence(tmp_path, monkeypatch, capsys, file, sentence) -> None:
+    monkeypatch.chdir(tmp_path)
+    arrays = {"charges": np.tile([6, 8], (6, 1)), "positions": np.random.default_rng(0).normal(size=(6, 2, 3))}
+    np.savez("shape.npz", **arrays, gap=np.zeros((6, 2)))
+    np.savez("short.npz", **arrays, gap=np.arange(5.0))
+    pair = "2\ngap={}\nC 0 0 0\nO {} 0 0\n"
+    for name, text in {
+        "unknown.xyz": pair.format(1, 1).replace("C ", "Xx "),
+        "bare.xyz": pair.format(1, 1).replace("C 0 0 0", "C"),
+        "constant.xyz": "".join(pair.format(1, 1 + length) for length in range(6)),
+        "nan.xyz": "".join(pair.format("nan" if length == 1 else length, 1 + length) for length in range(6)),
+        "twice.xyz": "".join(pair.format(number, 1 + number // 2) for number in range(12)),
+    }.items():
+        written(tmp_path / name, text)
+    words = ["--objective", "conditional-invariance", "--training.steps", "1", "--world.share", "0.5"]
+    assert main(["train", "molecules", "--world.path", file, *words]) == 2
+    error = capsys.readouterr().err
+    assert sentence in error
+    assert error.startswith("error: ")
+    assert error.count("\n") == 1
+    assert not (tmp_path / "runs").exists(), "nothing is left behind"
+
+
 # SMILES
 
 
-def test_smiles_without_rdkit_say_what_to_install(tmp_path, monkeypatch) -> None:
+def test_smiles_without_rdkit_say_what_to_install(tmp_path, monkeypatch, capsys) -> None:
     import sys
 
     for name in ("rdkit", "rdkit.Chem"):
@@ -353,6 +389,11 @@ def test_smiles_without_rdkit_say_what_to_install(tmp_path, monkeypatch) -> None
     path = written(tmp_path / "a.csv", "smiles,gap\nCCO,1\nCO,2\n")
     with pytest.raises(ModuleNotFoundError, match=r"needs rdkit: pip install polariscope\[chem\]"):
         read_molecules(path)
+    monkeypatch.chdir(tmp_path)
+    assert main(["train", "molecules", "--world.path", "a.csv", "--objective", "conditional-invariance"]) == 2
+    error = capsys.readouterr().err
+    assert error.endswith("needs rdkit: pip install polariscope[chem]\n")
+    assert error.count("\n") == 1
 
 
 @needs_rdkit
@@ -375,6 +416,10 @@ def test_a_smiles_that_cannot_be_read_is_refused_with_its_line(tmp_path, capfd) 
     with pytest.raises(ValueError, match=r"line 3 has the SMILES 'C1CC\(', which cannot be read"):
         read_molecules(path)
     assert capfd.readouterr().err == "", "rdkit itself says nothing"
+    assert main(["train", "molecules", "--world.path", str(path), "--objective", "conditional-invariance"]) == 2
+    error = capfd.readouterr().err
+    assert "line 3" in error
+    assert error.count("\n") == 1
 
 
 # Damaged files

@@ -364,8 +364,8 @@ def audited_numbers(
     parts = (split or usual_split(world)).parts(world)
     if len(parts.held_out) < 8 or len(parts.train) < 8:
         raise ValueError(
-            f"an audit needs at least 8 examples to train on and 8 held-out ones; the split has {len(parts.train)} and "
-            f"{len(parts.held_out)}"
+            "a judge and its error need at least 8 examples to train on and 8 held-out ones, but the split has "
+            f"{len(parts.train)} and {len(parts.held_out)}: hold out more, or give more data"
         )
     generator = np.random.default_rng(seed)
     train = generator.permutation(parts.train)[:judged_on]

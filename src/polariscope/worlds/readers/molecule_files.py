@@ -81,8 +81,8 @@ class MoleculeFile(MoleculeWorld):
             raise ValueError(f"the factor of the property is {self.factor}: it needs to be finite and not 0")
 
     @cached_property
-    def _read(self) -> tuple[Molecules, NDArray[np.int64]]:
-        """The molecules, and which of them are held out."""
+    def _read(self) -> tuple[Molecules, NDArray[np.int64], Floats]:
+        """The molecules, which of them are held out, and the bags of all, which show that none is on both sides."""
         molecules = read_molecules(self.path, self.seed)
         if self.table_path:
             molecules = Molecules(
@@ -104,7 +104,11 @@ class MoleculeFile(MoleculeWorld):
                     f"{self.path}: expected at least 2 different molecules, but all {len(molecules)} are the same"
                 )
             molecules = kept
-        return self._parted(molecules)
+        molecules, held_out = self._parted(molecules)
+        with reading(self.path, "molecules whose atoms are apart"):
+            bags = bag_of_bonds(molecules.charges, molecules.positions)
+        check_apart(bags, molecules.labels, held_out, self.path)
+        return molecules, held_out, bags
 
     def _parted(self, molecules: Molecules) -> tuple[Molecules, NDArray[np.int64]]:
         tested = self.tested or round(self.share * len(molecules))
@@ -139,16 +143,12 @@ class MoleculeFile(MoleculeWorld):
     def held_out(self) -> NDArray[np.int64] | None:
         if not self.path:  # of settings whose path is still to come: whether there will be any
             return np.zeros(0, np.int64) if self.tested or self.share else None
-        if not len(self._read[1]):
-            return None
-        assert len(self.bags) == len(self.molecules)  # bags refuse molecules on both sides, before a run is created
-        return self._read[1]
+        return self._read[1] if len(self._read[1]) else None
 
     @cached_property
     def bags(self) -> Floats:
-        with reading(self.path, "molecules whose atoms are apart"):
-            bags = super().bags
-        check_apart(bags, self.molecules.labels, self._read[1], self.path)
+        bags = self._read[2]
+        bags.flags.writeable = False
         return bags
 
     def __getstate__(self) -> dict[str, Any]:
