@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-deep test-other-machine lint format bench docs reproduce reference-models clean
+.PHONY: help demo test test-deep test-other-machine test-libraries lint format bench docs reproduce reference-models clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -60,6 +60,9 @@ NUMERICAL := theory kernels measures nets objectives
 test-other-machine: $(VENV)/.installed-test  ## the numerical rooms as another processor would compute them
 	env $(OTHER_MACHINE) $(BIN)/python -m pytest -n 2 --dist loadgroup \
 		$(addprefix tests/,$(NUMERICAL)) $(addprefix src/polariscope/,$(NUMERICAL))
+
+test-libraries: $(VENV)/.installed-test $(VENV)/.installed-bench  ## models of Lightning, pythae and transformers, made by those libraries
+	$(BIN)/python -m pytest tests/subjects/test_libraries.py
 
 lint: $(VENV)/.installed-test  ## ruff and mypy
 	$(BIN)/ruff check .

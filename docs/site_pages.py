@@ -31,6 +31,7 @@ def on_files(files: Any, config: Any) -> Any:
         content = (ROOT / name).read_text(encoding="utf-8")
         content = re.sub(r"\]\(docs/", "](", content).replace("](README.md", "](index.md")
         content = content.replace("](spec)", "](spec/000-informed-representations.md)")
+        content = content.replace("[Notebooks](notebooks)", "Notebooks (folder `notebooks`)")
         files.append(File.generated(config, place or name, content=content))
     for room in rooms():
         files.append(File.generated(config, f"api/{room}.md", content=room_page(room)))

@@ -153,6 +153,135 @@ def test_python_of_the_guides_runs_as_printed(name, tmp_path, monkeypatch) -> No
         exec(code, names)
 
 
+OWN = """
+import functools, inspect, math, dataclasses
+from dataclasses import dataclass
+from typing import ClassVar
+import numpy as np, torch
+from torch import nn
+import polariscope
+from polariscope.nets.autoencoder import AutoencoderConfig
+from polariscope.nets.model import Brief, models
+from polariscope.nets.predictors import LeNet, predicts
+from polariscope.objectives.predict import Classify
+from polariscope.subjects import Subject
+from polariscope.training.config import RunConfig, TrainingConfig
+from polariscope.training.run import train
+from polariscope.worlds.factors import Factor, FactorGrid
+from polariscope.worlds.renderers.mini_sprites import MiniSprites
+from polariscope.worlds.targets import Task
+from polariscope.worlds.view import View
+from polariscope.worlds.world import GridWorld, World, worlds
+from polariscope.examination.catalogue import examinations
+images = MiniSprites().observe(np.arange(0, len(MiniSprites()), 13))
+labels = MiniSprites().factors_of(np.arange(0, len(MiniSprites()), 13))[:, 0]
+"""
+"""Names that the blocks of CONTRIBUTING.md leave out, and images with labels."""
+CLASSIFIER = """
+network = plain = model = nn.Sequential(nn.Flatten(), nn.Linear(images[0].size, 3))
+x, y = torch.from_numpy(images[:40] / 255.0).float(), labels[:40]
+"""
+ENCODER = """
+class Mine(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(images[0].size, 6)
+    def encode(self, x):
+        mean, logvar = self.layer(x.flatten(1)).chunk(2, 1)
+        return {"mean": mean, "logvar": logvar}
+    def forward(self, x):
+        code = self.encode(x)
+        return x, code["mean"], code["logvar"]
+model, second = Mine(), Mine()
+"""
+RUN = """
+train(RunConfig(Task(MiniSprites()), Classify(), LeNet(), TrainingConfig(2, 8)), "runs", quiet=True)
+import polariscope.examination.corruptions, polariscope.examination.robustness
+for module, name, less in (("corruptions", "withstand_run", {"count": 20}),
+                           ("robustness", "robustness_run", {"count": 4, "norms": ("linf",)})):
+    place = getattr(polariscope.examination, module)
+    setattr(place, name, functools.partial(getattr(place, name), **less))
+"""
+LESS_NOISE = """
+import polariscope.robustness.adversarial_noise as place
+place.NoiseAttack = functools.partial(place.NoiseAttack, steps=2)
+"""
+PLACED = """
+from polariscope.training.sweep import train_all as ours
+configs = store = None
+def train_all(*given):  # there is no cluster here, so the call is checked and not made
+    inspect.signature(ours).bind(*given)
+    assert (given[2].executor, given[2].address, given[2].gpus) == ("ray", "auto", 1)
+"""
+BARS = """
+bars = worlds.get("bars")(size=4)
+assert bars.grid.sizes == (4,) and bars.shape == (1, 4, 4)
+"""
+NEGATIVE = """
+world = worlds.get("negative")(of=MiniSprites())
+assert (world.observe([3]) == 255 - MiniSprites().observe([3])).all()
+"""
+RIDGE = """
+import polariscope.training.run as runs
+network = runs.build_model(RunConfig(Task(MiniSprites()), Classify(), models.get("ridge")()))
+assert network(torch.zeros(2, *MiniSprites().shape)).shape == (2, 3)
+"""
+GREY = """
+from polariscope.robustness.attacks import attacks
+assert attacks.get("to-grey")().needs == "decision"
+"""
+SURROUNDED = {  # the page and a piece of the block, with what stands before it, behind it, and shorter settings
+    ("CONTRIBUTING.md", "class Bars"): ("", BARS, {}),
+    ("CONTRIBUTING.md", "class Negative"): ("", NEGATIVE, {}),
+    ("CONTRIBUTING.md", "class Ridge"): ("", RIDGE, {}),
+    ("CONTRIBUTING.md", "@examinations.register"): (
+        "Sparsity = object",
+        "assert 'sparsity' in examinations.names()",
+        {},
+    ),
+    ("docs/cli.md", "generator_distances"): (CLASSIFIER + LESS_NOISE, "assert distances.mean > 0", {}),
+    ("docs/cluster.md", "train_all"): (PLACED, "", {}),
+    ("docs/robustness.md", "class ToGrey"): ("", GREY, {}),
+    ("docs/your-own.md", "import withstand\n"): (CLASSIFIER, "assert set(result.by_kind) == {'gaussian', 'fog'}", {}),
+    ("docs/your-own.md", "result.to_frame"): (
+        ENCODER,
+        "assert result.representation.latents == 3",
+        {"result.to_frame()": "result.to_arrow()"},  # pandas is not part of the test extra
+    ),
+    ("docs/your-own.md", "withstand_run"): (RUN, "", {}),
+    ("docs/your-own.md", "ArrayWorld(images"): ("", "assert model.latents == 10", {"steps=5000": "steps=2"}),
+}
+ELSEWHERE = [
+    ("CONTRIBUTING.md", "def findings("),
+    ("CONTRIBUTING.md", "studies.register"),
+    ("docs/your-own.md", "document.save"),
+    *((name, "") for name in ("README.md", "docs/how-to.md", "docs/paper-to-claim.md")),
+]
+"""Blocks that other tests execute."""
+
+
+def test_python_that_leaves_names_to_the_reader_runs_with_them(tmp_path) -> None:
+    """Each block as printed, with the reader's model and data before it; in one process of its own, as blocks register
+    what they define."""
+    lines = [OWN]
+    for page in PAGES:
+        name = str(page.relative_to(ROOT))
+        for code in blocks(page):
+            if any(name == other and piece in code for other, piece in ELSEWHERE):
+                continue
+            (surrounding,) = [value for (other, piece), value in SURROUNDED.items() if name == other and piece in code]
+            before, behind, shorter = surrounding
+            for printed, less in shorter.items():
+                assert printed in code
+                code = code.replace(printed, less)
+            lines += [before, code, behind]
+    script = tmp_path / "blocks.py"
+    script.write_text("\n".join(lines), encoding="utf-8")
+    done = subprocess.run([sys.executable, script], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert len(lines) == 1 + 3 * len(SURROUNDED)
+
+
 @pytest.mark.deep
 def test_the_site_is_built_without_a_warning(tmp_path) -> None:
     pytest.importorskip("mkdocs", reason="the extra [docs] is not installed: the site is not built")

@@ -1,6 +1,7 @@
 """Models of other libraries, made by those libraries: each is examined as its user would.
 
-They are not part of the test extra (some ask for a torch of their own); what is not installed is skipped.
+They are in the extra [bench] and not in the test extra (some ask for a torch of their own): 'make test-libraries'
+installs them, and what is not installed is skipped.
 """
 
 import numpy as np

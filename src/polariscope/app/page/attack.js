@@ -51,7 +51,7 @@ export async function attackTab(place, state) {
       h("div", { class: "grid" }, h("div", { class: "pair" }, h("figure", {}, shown, h("figcaption", {}, "the image")), h("figure", {}, change, h("figcaption", {}, `the change, grey is none (up to ${number(played.largest)})`))), bars));
     draw();
   }
-  place.append(h("div", { class: "card" }, h("h2", {}, "Choose a held-out image and an attack"), h("p", { class: "hint" }, `The classifier tells the ${about.target}. An attack looks for the smallest change that misleads it.`), gallery, h("p"),
+  place.append(h("div", { class: "card" }, h("h2", {}, "Choose a held-out image and an attack"), h("p", { class: "hint" }, `The classifier predicts the ${about.target}. An attack searches for the smallest change that misleads it.`), gallery, h("p"),
     h("div", { class: "row end" }, h("label", { class: "field" }, "Norm", norm), h("label", { class: "field" }, "Attack", attack), go)), h("div", { class: "card" }, stage));
   stage.append(h("p", { class: "muted" }, "The attack is played here."));
 }

@@ -30,7 +30,7 @@ export async function explore(place, state) {
 
   const list = h("div", {}, space.variables.map((v) => {
     const output = h("output", {}, code[v.number].toFixed(2));
-    const label = v.factor ? `knows ${v.factor}` : v.kind;
+    const label = v.factor ? `encodes ${v.factor}` : v.kind;
     const input = h("input", { type: "range", min: Math.min(v.low, -3).toFixed(2), max: Math.max(v.high, 3).toFixed(2), step: "0.01", "data-latent": v.number, "aria-label": `Latent variable z${v.number}, ${v.kind}${v.factor ? `, ${label}` : ""}`,
       oninput: () => { code[v.number] = Number(input.value); output.textContent = code[v.number].toFixed(2); draw([[...code]]); },
       ondblclick: () => { code[v.number] = 0; input.value = 0; output.textContent = "0.00"; draw([[...code]]); } });
@@ -76,7 +76,7 @@ export async function explore(place, state) {
     const images = await decoded(id, codes.flat(), shape);
     rows.replaceChildren(...codes.map((line, i) => {
       const v = space.variables[i];
-      return h("div", { class: "walk" }, h("div", {}, badge(v.kind, `z${v.number}`), h("div", { class: "what hint" }, v.factor ? `knows ${v.factor}` : v.kind)),
+      return h("div", { class: "walk" }, h("div", {}, badge(v.kind, `z${v.number}`), h("div", { class: "what hint" }, v.factor ? `encodes ${v.factor}` : v.kind)),
         arrows(h("div", { class: "gallery" }, line.map((at, j) => h("button", { type: "button", "aria-label": `z${v.number} at ${at[v.number].toFixed(2)}`, onclick: () => set(at) }, picture(images, i * line.length + j, 56, "")))), "button"));
     }));
   });

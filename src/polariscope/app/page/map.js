@@ -7,7 +7,7 @@ const CLASSES = ["var(--active)", "var(--mixed)", "var(--second)", "var(--first)
 
 export async function codesMap(place, state) {
   const space = await state.spaceOf();
-  const axes = [["plane 1", "First principal component"], ["plane 2", "Second principal component"], ...space.variables.map((v) => [`z ${v.number}`, `z${v.number} (${v.factor ? `knows ${v.factor}` : v.kind})`])];
+  const axes = [["plane 1", "First principal component"], ["plane 2", "Second principal component"], ...space.variables.map((v) => [`z ${v.number}`, `z${v.number} (${v.factor ? `encodes ${v.factor}` : v.kind})`])];
   const choose = (id, words, options, value) => { const select = h("select", { id, onchange: draw }, options.map(([v, t]) => h("option", { value: v }, t))); select.value = value; return [select, h("label", { class: "field" }, words, select)]; };
   const [x, xField] = choose("map-x", "Across", axes, "plane 1");
   const [y, yField] = choose("map-y", "Upwards", axes, "plane 2");

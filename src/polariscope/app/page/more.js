@@ -6,23 +6,23 @@ export async function comparePage(place, [first, second]) {
   const trained = runs.filter((run) => run.kind === "train" && run.step);
   const choice = (value, id) => { const select = h("select", { id, "aria-label": id }, h("option", { value: "" }, "Choose a run"), trained.map((run) => h("option", { value: run.id }, run.name || run.id))); select.value = value || ""; select.onchange = () => { location.hash = `#/compare/${encodeURIComponent(one.value)}/${encodeURIComponent(two.value)}`; }; return select; };
   const one = choice(first, "first"), two = choice(second, "second"), result = h("div");
-  place.append(h("h1", {}, "Are two models the same inside?"), h("p", { class: "muted" }, "Every layer of one is held against every layer of the other, on the same examples (linear CKA; 1 is the same up to rotation and scale)."),
+  place.append(h("h1", {}, "Do two models learn the same representation?"), h("p", { class: "muted" }, "Every layer of one model is compared with every layer of the other, on the same examples (linear CKA; 1 is the same up to rotation and scale)."),
     h("div", { class: "card" }, h("div", { class: "row" }, one, h("span", {}, "and"), two)), result);
   if (!first || !second) return;
   result.append(h("p", { class: "muted", role: "status" }, "Comparing …"));
   try {
-    const found = await get(`/api/compare?first=${encodeURIComponent(first)}&second=${encodeURIComponent(second)}`);
+    const comparison = await get(`/api/compare?first=${encodeURIComponent(first)}&second=${encodeURIComponent(second)}`);
     const words = h("p", { class: "hint", role: "status" }, "Move over a cell or go there with the keyboard.");
     const cell = (i, j) => {
-      const value = found.values[i][j], text = `${found.rows[i]} and ${found.columns[j]}: ${value.toFixed(2)}`;
+      const value = comparison.values[i][j], text = `${comparison.rows[i]} and ${comparison.columns[j]}: ${value.toFixed(2)}`;
       const td = h("td", { tabindex: "0", title: text, "aria-label": text, onmouseenter: () => { words.textContent = text; }, onfocus: () => { words.textContent = text; } });
       td.style.background = `color-mix(in srgb, var(--active) ${Math.round(100 * Math.max(0, Math.min(1, value)))}%, var(--wash))`;
       return td;
     };
-    result.replaceChildren(h("div", { class: "card" }, h("h2", {}, found.headline), words,
-      h("div", { class: "scroll" }, h("table", { class: "matrix heat", id: "heat" }, h("thead", {}, h("tr", {}, h("th"), found.columns.map((name) => h("th", { scope: "col" }, name)))),
-        h("tbody", {}, found.rows.map((name, i) => h("tr", {}, h("th", { scope: "row" }, name), found.columns.map((_, j) => cell(i, j))))))),
-      found.notes.length ? h("ul", { class: "hint" }, found.notes.map((note) => h("li", {}, note))) : null));
+    result.replaceChildren(h("div", { class: "card" }, h("h2", {}, comparison.headline), words,
+      h("div", { class: "scroll" }, h("table", { class: "matrix heat", id: "heat" }, h("thead", {}, h("tr", {}, h("th"), comparison.columns.map((name) => h("th", { scope: "col" }, name)))),
+        h("tbody", {}, comparison.rows.map((name, i) => h("tr", {}, h("th", { scope: "row" }, name), comparison.columns.map((_, j) => cell(i, j))))))),
+      comparison.notes.length ? h("ul", { class: "hint" }, comparison.notes.map((note) => h("li", {}, note))) : null));
   } catch (error) { result.replaceChildren(problem(error)); }
 }
 
@@ -52,7 +52,7 @@ export async function trainPage(place) {
       location.hash = `#/run/${encodeURIComponent(run)}/learning`;
     } catch (error) { wrong.replaceChildren(problem(error)); go.disabled = false; }
   });
-  place.append(h("h1", {}, "Train a model"), h("p", { class: "muted" }, "It is the command 'polariscope train', which knows many more settings, in a process of its own. You can stop it and go on later."), form);
+  place.append(h("h1", {}, "Train a model"), h("p", { class: "muted" }, "It is the command 'polariscope train', which has many more settings; it runs in a process of its own. You can stop it and go on later."), form);
   describe();
 }
 

@@ -105,16 +105,16 @@ async function variables(place, state) {
     h("td", {}, v.factor || h("span", { class: "muted" }, "nothing above chance")), h("td", { class: "number" }, v.information === null ? "" : `${Math.round(100 * v.information)} %`)));
   const titles = ["No.", "Type", "Posterior variance", "Variance of mean", "KL (nats)", "Main factor", "How much"];
   place.append(h("div", { class: "card" }, h("h2", {}, "Latent variables"),
-    h("p", { class: "hint" }, "The most used first. A posterior variance near 0 says that the variable is used, near 1 that it is noise the decoder has learned to ignore."),
+    h("p", { class: "hint" }, "The most used first. A variable with a posterior variance near 0 is used; near 1 it is noise that the decoder ignores."),
     h("div", { class: "scroll" }, h("table", {}, h("thead", {}, h("tr", {}, titles.map((title, i) => h("th", { class: [2, 3, 4, 6].includes(i) ? "number" : "" }, title)))), h("tbody", {}, rows)))));
   if (space.information) {
     const cell = (share) => { const td = h("td", { title: `${(100 * share).toFixed(1)} %` }, share >= 0.005 ? String(Math.round(100 * share)) : ""); td.style.background = `color-mix(in srgb, var(--active) ${Math.round(100 * share)}%, var(--wash))`; td.style.color = share > 0.5 ? "var(--on)" : "var(--ink)"; return td; };
-    place.append(h("div", { class: "card" }, h("h2", {}, "Which variable knows which factor"),
-      h("p", { class: "hint" }, `Per cent of each factor's entropy that each variable knows beyond chance, on ${number(space.codes.length)} examples. A disentangled model has at most one dark cell per row.`),
+    place.append(h("div", { class: "card" }, h("h2", {}, "Which variable encodes which factor"),
+      h("p", { class: "hint" }, `Per cent of each factor's entropy that each variable explains beyond chance, on ${number(space.codes.length)} examples. A disentangled model has at most one dark cell per row.`),
       h("div", { class: "scroll" }, h("table", { class: "matrix", id: "matrix" }, h("thead", {}, h("tr", {}, h("th"), space.factors.map((factor) => h("th", { scope: "col" }, factor.name)))),
         h("tbody", {}, space.variables.map((v) => h("tr", {}, h("th", { scope: "row" }, `z${v.number}`), space.information[v.number].map(cell))))))));
   }
-  if (space.notes.length) place.append(h("div", { class: "card" }, h("h2", {}, "To know"), h("ul", {}, space.notes.map((note) => h("li", {}, note)))));
+  if (space.notes.length) place.append(h("div", { class: "card" }, h("h2", {}, "Notes"), h("ul", {}, space.notes.map((note) => h("li", {}, note)))));
 }
 
 async function documents(place, state) {
