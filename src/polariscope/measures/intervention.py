@@ -300,57 +300,47 @@ def _per_factor(right: NDArray[np.bool_], held: IntArray, count: int) -> FloatAr
     return np.asarray(np.bincount(held, right, count) / np.maximum(seen, 1))
 
 
-@measures.register("beta-vae-score")
 @dataclass(frozen=True)
-class BetaVAEScore(Measure):
-    """Can a linear classifier predict from differences of codes which factor was fixed? From chance to 1."""
+class InterventionScore(Measure):
+    """A score that predicts the fixed factor; a new one defines ``score``."""
 
     batch: int = 64
     seed: int = 0
     train: int = 2000
     test: int = 1000
 
-    title: ClassVar[str] = "BetaVAE score"
     needs: ClassVar[tuple[Need, ...]] = ("factors",)
     high: ClassVar[float] = 1.0
     higher_is_better: ClassVar[bool | None] = True
     invariant_to: ClassVar[tuple[Invariance, ...]] = ("permutation", "sign", "translation")
-    permutations: ClassVar[int] = 5
-    halves: ClassVar[int] = 3
+    score: ClassVar[Callable[..., Score]]
 
     def __call__(self, representation: Representation) -> Score:
         codes, factors = codes_and_factors(representation)
-        return beta_vae_score(codes, factors, batch=self.batch, train=self.train, test=self.test, seed=self.seed)
+        return type(self).score(codes, factors, batch=self.batch, train=self.train, test=self.test, seed=self.seed)
 
-    def quick(self) -> BetaVAEScore:
-        return BetaVAEScore(self.batch, self.seed)
+    def quick(self) -> InterventionScore:
+        return type(self)(self.batch, self.seed)
 
-    def published(self) -> BetaVAEScore:
+    def published(self) -> InterventionScore:
         return replace(self, train=TRAIN, test=TEST)
+
+
+@measures.register("beta-vae-score")
+@dataclass(frozen=True)
+class BetaVAEScore(InterventionScore):
+    """Can a linear classifier predict from differences of codes which factor was fixed? From chance to 1."""
+
+    title: ClassVar[str] = "BetaVAE score"
+    permutations: ClassVar[int] = 5
+    halves: ClassVar[int] = 3
+    score: ClassVar[Callable[..., Score]] = staticmethod(beta_vae_score)
 
 
 @measures.register("factor-vae-score")
 @dataclass(frozen=True)
-class FactorVAEScore(Measure):
+class FactorVAEScore(InterventionScore):
     """Does the least varying latent predict which factor was fixed? From chance to 1."""
 
-    batch: int = 64
-    seed: int = 0
-    train: int = 2000
-    test: int = 1000
-
     title: ClassVar[str] = "FactorVAE score"
-    needs: ClassVar[tuple[Need, ...]] = ("factors",)
-    high: ClassVar[float] = 1.0
-    higher_is_better: ClassVar[bool | None] = True
-    invariant_to: ClassVar[tuple[Invariance, ...]] = ("permutation", "sign", "translation")
-
-    def __call__(self, representation: Representation) -> Score:
-        codes, factors = codes_and_factors(representation)
-        return factor_vae_score(codes, factors, batch=self.batch, train=self.train, test=self.test, seed=self.seed)
-
-    def quick(self) -> FactorVAEScore:
-        return FactorVAEScore(self.batch, self.seed)
-
-    def published(self) -> FactorVAEScore:
-        return replace(self, train=TRAIN, test=TEST)
+    score: ClassVar[Callable[..., Score]] = staticmethod(factor_vae_score)
