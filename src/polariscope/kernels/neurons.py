@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 import torch
@@ -20,8 +19,6 @@ from torch import Tensor
 
 from polariscope.kernels.flow_nets import FloatArray, Informative, MeanFieldNet, split
 from polariscope.kernels.gradient_flow import History, Training
-
-Regime = Literal["compressing", "fitting", "over-fitting"]
 
 
 @dataclass(frozen=True)

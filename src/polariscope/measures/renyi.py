@@ -20,16 +20,8 @@ def _flat(x: ArrayLike, name: str) -> FloatArray:
     return observations(values.reshape(len(values), -1) if values.ndim > 2 else values, name)
 
 
-def silverman_width(x: ArrayLike) -> float:
-    """Kernel width s = std(x) h^(−1/(4+m)) for h samples of dimension m; the deviation is over all entries.
-
-    >>> round(silverman_width([[-1.0], [1.0]]), 6)
-    0.870551
-    """
-    return float(_widths(_flat(x, "x")[None])[0])
-
-
 def _widths(batches: FloatArray) -> FloatArray:
+    """Silverman's widths std(x) h^(−1/(4+m)) for h samples of dimension m; the deviation is over all entries."""
     _, samples, dimension = batches.shape
     widths: FloatArray = batches.std(axis=(1, 2)) * samples ** (-1 / (4 + dimension))
     if not np.all(widths > 0):

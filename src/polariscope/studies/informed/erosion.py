@@ -30,7 +30,6 @@ TAU = 0.3
 PUBLISHED_TAUS = (0.2, 0.3, 0.5, 0.8)
 CLASS_TAUS = {"landslide": 0.2, "trail": 0.2, "sheet": 0.3, "management": 0.5, "background": 0.5}
 """Thresholds of single classes, section 4.5.2 of the work."""
-EROSION = CLASSES[:BACKGROUND]
 
 
 @dataclass(frozen=True, eq=False)
