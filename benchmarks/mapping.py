@@ -2,8 +2,9 @@
 
 Sides are 2,500, 5,000 and 10,000 pixels, or those given in ``POLARISCOPE_MAP_SIDES`` (``500,1000``). The network is the
 U-Net of Samarin's dissertation (467,525 parameters), which mapped 26 square kilometres at half a metre in 12 minutes on
-a Titan X, and said 30 days for 20,000 square kilometres. Each measurement has a process of its own, which says the most
-memory it took.
+a Titan X, and said 30 days for 20,000 square kilometres. Each measurement has a process of its own. Its peak memory is
+the most that was resident at once, and has two parts with peaks of their own: private memory (the network, its
+activations, Python) and pages of mapped files (raster, map, libraries), which belong to the page cache of the system.
 """
 
 from __future__ import annotations
@@ -14,7 +15,10 @@ import resource
 import subprocess
 import sys
 import tempfile
+import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +34,8 @@ from polariscope.nets.unet import UNet
 
 BANDS, CLASSES, BACKGROUND, PIXEL, WINDOW = 6, 5, 4, 0.5, 512
 KILOMETRES = 20_000
+EVERY = 0.02
+"""Seconds between two looks at the memory of a process."""
 PUBLISHED = "12 minutes for 26 km² on a Titan X; 30 days for 20,000 km² at 0.25 m"
 
 
@@ -69,6 +75,35 @@ def raw_rate(repeats: int = 4) -> float:
     return repeats * WINDOW**2 / (time.perf_counter() - start)
 
 
+@contextmanager
+def memory_watched() -> Iterator[dict[str, float]]:
+    """Peaks of the private memory of this process and of its pages of mapped files, in MB, while a block runs; they
+    stay empty on systems without /proc. Processes that it starts are not watched."""
+    peaks: dict[str, float] = {}
+    status, ended = Path("/proc/self/status"), threading.Event()
+
+    def look() -> None:
+        lines = dict(line.split(":", 1) for line in status.read_text().splitlines())
+        for name, key in (("private", "RssAnon"), ("mapped", "RssFile")):
+            peaks[name] = max(peaks.get(name, 0.0), int(lines[key].split()[0]) / 1024)
+
+    def watch() -> None:
+        while not ended.wait(EVERY):
+            look()
+
+    if not status.exists():
+        yield peaks
+        return
+    watcher = threading.Thread(target=watch, daemon=True)
+    watcher.start()
+    try:
+        yield peaks
+    finally:
+        ended.set()
+        watcher.join()
+        look()
+
+
 def measured(side: int, workers: int, what: str, folder: Path) -> dict[str, Any]:
     """One measurement, in the process that was started for it."""
     torch.set_num_threads(1)
@@ -77,11 +112,13 @@ def measured(side: int, workers: int, what: str, folder: Path) -> dict[str, Any]
     source = raster(side, folder)
     settings = MapSettings(BACKGROUND, 0.3, window=WINDOW)
     start = time.perf_counter()
-    found = map_raster(network(), source, folder / f"map-{workers}", settings, workers=workers)
+    with memory_watched() as peaks:
+        found = map_raster(network(), source, folder / f"map-{workers}", settings, workers=workers)
     seconds = time.perf_counter() - start
     if what == "map":
         own, others = (resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
-        return {"seconds": seconds, "rate": side**2 / seconds, "megabytes": max(own, others) / 1024}
+        return {"seconds": seconds, "rate": side**2 / seconds, "megabytes": max(own, others) / 1024,
+                "memory": peaks if workers == 1 else {}}  # fmt: skip
     start = time.perf_counter()
     count = sum(1 for _ in map_objects(found))
     return {"seconds": time.perf_counter() - start, "objects": count, "share": sum(
@@ -104,7 +141,8 @@ def days(kilometres: float, pixel: float, rate: float) -> float:
 def main() -> None:
     sides = [int(word) for word in os.environ.get("POLARISCOPE_MAP_SIDES", "2500,5000,10000").split(",")]
     console = Console()
-    table = Table("pixels a side", "workers", "minutes", "Mpx/s", "of raw forward", "peak memory, MB", "km² an hour",
+    table = Table("pixels a side", "workers", "minutes", "Mpx/s", "of raw forward", "peak memory, MB", "private, MB",
+                  "mapped files, MB", "km² an hour",
                   title=f"U-Net, {BANDS} bands, windows of {WINDOW} px, {PIXEL} m; published: {PUBLISHED}")  # fmt: skip
     with tempfile.TemporaryDirectory() as place:
         rate = 0.0
@@ -119,6 +157,8 @@ def main() -> None:
                 console.print(f"{side:,} pixels a side, {workers} workers: {found['seconds']:.0f} s")
                 table.add_row(f"{side:,}", f"{workers}", f"{found['seconds'] / 60:.1f}", f"{rate / 1e6:.3f}",
                               f"{rate / raw / workers:.0%}", f"{found['megabytes']:,.0f}",
+                              *(f"{found['memory'][part]:,.0f}" if part in found["memory"] else "-"
+                                for part in ("private", "mapped")),
                               f"{rate * PIXEL**2 / 1e6 * 3600:,.1f}")  # fmt: skip
         vector = apart(sides[-1], 1, "vectors", Path(place) / str(sides[-1]))
     console.print(table)

@@ -250,6 +250,9 @@ def test_the_benchmark_measures_rate_memory_and_vectors_of_a_raster(tmp_path: Pa
     result = benchmark.measured(96, 1, "map", tmp_path)
     assert result["rate"] == pytest.approx(96**2 / result["seconds"])
     assert result["megabytes"] > 50
+    if Path("/proc/self/status").exists():
+        assert set(result["memory"]) == {"private", "mapped"}
+        assert all(10 < peak <= result["megabytes"] for peak in result["memory"].values())
     settings = MapSettings(benchmark.BACKGROUND, 0.3, window=benchmark.WINDOW)
     finished = map_raster(benchmark.network(), benchmark.raster(96, tmp_path), tmp_path / "map-1", settings)
     assert finished.sums.valid == sum(finished.sums.pixels) == 96**2, "the map that was timed is whole"

@@ -1,8 +1,10 @@
 """From a folder of GeoTIFFs and polygons to maps, hectares and a trend, through the command line."""
 
 import dataclasses
+import errno
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -16,7 +18,7 @@ import torch
 from polariscope.cli import main
 from polariscope.findings import Records
 from polariscope.lab.store import Run, Store
-from polariscope.mapping.example import write_example
+from polariscope.mapping.example import CORNER, write_example
 from polariscope.mapping.scene_maps import MapHow, map_scenes, read_how
 from polariscope.mapping.scenes import SceneFolder, scene_of
 from polariscope.mapping.scores import Agreement
@@ -47,13 +49,13 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place
 
 
-def said(place: Path, words: list[str], code: int = 0) -> str:
+def said(place: Path | None, words: list[str], code: int = 0) -> str:
     import contextlib
     import io
 
     out, err = io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-        assert main([*words, "--runs", str(place / "runs")]) == code, err.getvalue()
+        assert main([*words, *([] if place is None else ["--runs", str(place / "runs")])]) == code, err.getvalue()
     return out.getvalue() if code == 0 else err.getvalue()
 
 
@@ -276,8 +278,18 @@ def test_bad_input_is_one_sentence_on_the_command_line(place: Path, tmp_path: Pa
 
     cut = tmp_path / "cut.tif"
     cut.write_bytes(good.read_bytes()[:3000])
+    degrees = rasterio.Affine(1e-5, 0, 8, 0, -1e-5, 46)
+    turned, oblong = (rasterio.Affine(a, b, 2.69e6, b, e, 1.16e6) for a, b, e in ((0.4, 0.3, -0.4), (0.5, 0, -1)))
     layers = ["--layers", str(place / "valley" / "layers" / "heights.tif")]
     for words, sentence in (
+        ([raster("nowhere.tif", pixels, crs=None), *layers], "nowhere.tif: the raster has no coordinate system"),
+        ([raster("degrees.tif", pixels, crs="EPSG:4326", transform=degrees), *layers], "is in degrees (EPSG:4326)"),
+        ([raster("turned.tif", pixels, transform=turned), *layers], "rows do not run from west to east"),
+        ([raster("oblong.tif", pixels, transform=oblong), *layers], "0.5 x 1 m, and square ones are needed"),
+        ([raster("large.tif", pixels.astype(np.uint16) * 40), *layers],
+         "large.tif has numbers of type uint16, and the run was trained on uint8"),
+        ([raster("floats.tif", pixels / np.float32(255)), *layers],
+         "floats.tif has numbers of type float, and the run was trained on uint8"),
         ([raster("bands.tif", pixels[:2]), *layers], "has 8 bands, and the run was trained on 9"),
         ([raster("small.tif", pixels[:, :20, :20]), *layers], "small.tif"),
         ([str(cut), *layers], "cut.tif: the file is damaged or cut off (rows 0 to 95 cannot be read)"),
@@ -287,7 +299,7 @@ def test_bad_input_is_one_sentence_on_the_command_line(place: Path, tmp_path: Pa
         ([str(good), *layers, "--threshold", "2"], "expected one threshold from 0 to below 1"),
         ([str(good), *layers, "--only", "steep:1:2"], "there is no layer 'steep' to filter by: known: elevation"),
         ([str(good), *layers, "--least", "-1"], "the smallest object has -1 square metres: give a number from 0 on"),
-    ):
+    ):  # fmt: skip
         heard = said(place, ["map", "apply", run.id, *words, "--out", str(tmp_path / "out"), "--json"], code=2)
         assert sentence in heard
         assert heard.startswith("error: ")
@@ -314,6 +326,67 @@ def test_bad_input_is_one_sentence_on_the_command_line(place: Path, tmp_path: Pa
     assert "there is no action 'aply'" in said(place, ["map", "aply"], code=2)
     assert "no image in" in said(place, ["map", "train", str(tmp_path)], code=2)
     assert scene_of(good).year == 2000
+
+
+def test_bad_labels_and_mixed_images_are_one_sentence_on_the_command_line(place: Path, tmp_path: Path) -> None:
+    def folder(name: str) -> Path:
+        shutil.copytree(place / "valley", tmp_path / name)
+        return tmp_path / name
+
+    def refused(where: Path, sentence: str) -> None:
+        heard = said(place, ["map", "train", str(where), "--steps", "2", *QUICK[:6]], code=2)
+        assert sentence in heard
+        assert heard.startswith("error: ")
+        assert heard.count("\n") == 1
+
+    def labelled(where: Path, polygon: object, name: str) -> None:
+        path = where / "labels" / "valley0_2000.gpkg"
+        path.unlink()
+        pyogrio.raw.write(path, np.array([shapely.to_wkb(polygon)], object), [np.array([name], object)], ["Class"],
+                          geometry_type="Polygon", crs="EPSG:2056")  # fmt: skip
+
+    x, y = CORNER
+    crossed, unknown, mixed, empty, cut = (folder(name) for name in ("crossed", "unknown", "mixed", "empty", "cut"))
+    labelled(crossed, shapely.Polygon([(x, y), (x + 9, y - 9), (x + 9, y), (x, y - 9)]), "sheet")
+    refused(crossed, "valley0_2000.gpkg: polygon 1 is not valid (Self-intersection")
+    labelled(unknown, shapely.box(x, y - 20, x + 20, y), "lava")
+    (unknown / "classes.toml").write_text('background = "background"\n[classes]\nsheet = "sheet"\n')
+    refused(unknown, "valley0_2000.gpkg: class 'lava' is not known; the classes are")
+    for where, year, change in ((mixed, 2010, lambda pixels: pixels.astype(np.uint16)), (empty, 0, np.zeros_like)):
+        for image in sorted((where / "images").glob(f"*{year or ''}.tif")):
+            with rasterio.open(image) as file:
+                profile, pixels = file.profile, change(file.read())
+            with rasterio.open(image, "w", **{**profile, "dtype": pixels.dtype}) as file:
+                file.write(pixels)
+    refused(mixed, "valley0_2010.tif has numbers of type uint16, and")
+    refused(empty, "no tile of 32 pixels has both data and a label")
+    image = cut / "images" / "valley0_2000.tif"
+    image.write_bytes(image.read_bytes()[:3000])
+    refused(cut, "valley0_2000.tif: the file is damaged or cut off")
+
+
+def test_a_full_disk_and_a_missing_extra_are_one_sentence_on_the_command_line(
+    place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_room(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    image = str(place / "valley" / "images" / "valley0_2000.tif")
+    apply = ["map", "apply", the_run(place).id, image, "--layers", str(place / "valley" / "layers" / "heights.tif"),
+             "--out", str(tmp_path / "out")]  # fmt: skip
+    example = ["map", "example", str(tmp_path / "new"), "--tiles", "4", "--size", "48"]
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "posix_fallocate", no_room)
+        for heard in (said(place, apply, code=2), said(None, example, code=2)):
+            assert heard.startswith("error: the disk is full: ")
+            assert heard.count("\n") == 1
+    assert not any((tmp_path / "new").iterdir()), "the same command can be given again"
+    with monkeypatch.context() as patch:
+        patch.setitem(sys.modules, "rasterio", None)
+        for heard in (said(place, apply, code=2), said(None, example, code=2)):
+            assert heard.startswith("error: GeoTIFFs and polygons need the library rasterio, which is not installed")
+            assert heard.count("\n") == 1
+    write_example(tmp_path / "new", dataclasses.replace(WORLD, tiles=4, years=(2000,)))
 
 
 def test_integers_of_sixteen_bits_are_trained_on_and_mapped_as_they_are(tmp_path: Path) -> None:

@@ -429,3 +429,8 @@ class Clipped:
         shapes, tree = self._polygons
         grid = _grid_of(self.of, self.area).part(row, column)
         return drawn(shapes, np.zeros(len(shapes), np.int64), tree, grid, height, width, UNLABELLED) == 0
+
+
+def unclipped(raster: Raster) -> Raster:
+    """A raster without its area of interest."""
+    return raster.of if isinstance(raster, Clipped) else raster

@@ -537,6 +537,14 @@ class TerrainLayers:
         return layers[:, row - top : row - top + height, column - left : column - left + width].astype(np.float32)
 
 
+def band_types(raster: Raster) -> list[tuple[str, str]]:
+    """For each band of a raster, the layer that it comes from and the type of its numbers: a stack of bytes and heights
+    has floats, and so has one of larger numbers. Floats of any width are one type."""
+    if isinstance(raster, Stack):
+        return [band for layer in raster.layers for band in band_types(layer)]
+    return [(raster.name, "float" if raster.dtype.kind == "f" else str(raster.dtype))] * raster.shape[0]
+
+
 def valid_pixels(pixels: NDArray[Any], nodata: float | None) -> NDArray[np.bool_]:
     """Pixels ``(height, width)`` that have data. A float pixel has none if any band is nodata or NaN. Whole numbers
     are often colours, which may contain the number of nodata (0 in a dark band), so there all bands must be nodata."""

@@ -22,10 +22,10 @@ from polariscope.mapping.apply import WINDOW, MapSettings, RasterMap, map_raster
 from polariscope.mapping.areas import HECTARE, decimals
 from polariscope.mapping.exports import remove_objects, write_geotiff, write_npy, write_objects
 from polariscope.mapping.filters import ObjectFilter, check_filters, kept, layer_bands
-from polariscope.mapping.labels import Clipped
+from polariscope.mapping.labels import unclipped
 from polariscope.mapping.pictures import heat_part, map_part, write_heat_picture, write_map_picture
 from polariscope.mapping.polygons import map_objects
-from polariscope.mapping.rasters import Raster
+from polariscope.mapping.rasters import Raster, band_types
 from polariscope.mapping.scenes import SceneFiles, open_layer
 from polariscope.mapping.tiles import RasterTiles, tiles_inside
 from polariscope.objectives.segment import Segment
@@ -256,11 +256,12 @@ def _check_like(raster: Raster, tiles: RasterTiles) -> None:
             f"{raster.name} has {counted(raster.shape[0], 'band')}, and the run was trained on {first.shape[0]}: "
             "give the same bands and layers, in their order"
         )
-    if raster.dtype != first.dtype:
-        raise ValueError(
-            f"{raster.name} has numbers of type {raster.dtype}, and the run was trained on {first.dtype}: convert it "
-            "to the numbers of the training images"
-        )
+    for (name, own), (_, trained_on) in zip(band_types(unclipped(raster)), band_types(unclipped(first)), strict=True):
+        if own != trained_on:
+            raise ValueError(
+                f"{name} has numbers of type {own}, and the run was trained on {trained_on}: convert it to the numbers "
+                "of the training images"
+            )
 
 
 def _check_objects(scene: SceneFiles, raster: Raster, how: MapHow) -> None:
@@ -283,7 +284,7 @@ def _has_objects(placed: Raster | RasterMap) -> bool:
 
 def layers_of(scene: SceneFiles, raster: Raster) -> dict[str, Any]:
     """Layers of a scene by name, whose means its objects get."""
-    plain = raster.of if isinstance(raster, Clipped) else raster
+    plain = unclipped(raster)
     return layer_bands(plain, [(path.stem, open_layer(path, plain.grid)) for path in scene.layers])
 
 

@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from polariscope.grammar import counted, data_name
-from polariscope.mapping.labels import UNLABELLED, Clipped, Legend
-from polariscope.mapping.rasters import Raster, known_pixels
+from polariscope.mapping.labels import UNLABELLED, Clipped, Legend, unclipped
+from polariscope.mapping.rasters import Raster, band_types, known_pixels
 from polariscope.mapping.scenes import SceneFolder
 from polariscope.registry import Settings
 from polariscope.worlds.factors import Factor, numbered
@@ -90,12 +90,20 @@ class RasterTiles:
     def rasters(self) -> list[Raster]:
         found = [scene.open() for scene in self.folder.labelled]
         first = found[0]
+        types = [kind for _, kind in band_types(unclipped(first))]
         for other in found[1:]:
-            if other.shape[0] != first.shape[0] or other.dtype != first.dtype:
+            own = band_types(unclipped(other))
+            if len(own) != len(types):
                 raise ValueError(
-                    f"{other.name} has {counted(other.shape[0], 'band')} of {other.dtype}, and {first.name} has "
-                    f"{first.shape[0]} of {first.dtype}: all images of a training need the same"
+                    f"{other.name} has {counted(len(own), 'band')}, and {first.name} has {len(types)}: all images of a "
+                    "training need the same"
                 )
+            for (name, kind), wanted in zip(own, types, strict=True):
+                if kind != wanted:
+                    raise ValueError(
+                        f"{name} has numbers of type {kind}, and {first.name} has {wanted}: all images of a training "
+                        "need the same"
+                    )
         return found
 
     @cached_property
