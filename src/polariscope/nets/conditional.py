@@ -27,7 +27,7 @@ class ConditionalAutoencoder(Autoencoder):
 
     ``u`` are the factors of a world: positions on a grid, or values if a factor is continuous (its size is 0).
     Positions are standardised by their uniform distribution over the grid; values are taken as they are. With
-    ``prior_mean="zero"`` only the variances of the prior depend on u, which is what makes the latents identifiable.
+    ``prior_mean="zero"`` only the variances of the prior depend on u, which makes the latents identifiable.
 
     >>> model = ConditionalAutoencoder(AutoencoderConfig(latents=3), (1, 16, 16), factor_sizes=(3, 0))
     >>> u = torch.tensor([[2.0, 0.7], [1.0, -4.2]])

@@ -125,7 +125,7 @@ class CouplingFlow(Flow):
 
 
 def _orders(size: int, blocks: int) -> Iterator[Tensor]:
-    """How each block reorders what it gets from the one before it, to listen to the first half and change the second.
+    """How each block permutes its inputs; it then reads the first half and changes the second.
 
     Blocks come in pairs: one takes a random half, the other listens to the half that was changed. Left to chance alone
     some coordinates would never be listened to, and a flow could not get out of where it starts.

@@ -21,7 +21,7 @@ from polariscope.nets.unet import Padding, UNet
 @models.register("probabilistic-unet")
 @dataclass(frozen=True)
 class ProbabilisticUNetConfig:
-    """A U-Net with a latent variable for what experts disagree about: each draw of it is a whole map."""
+    """A U-Net with a latent variable for the disagreement of experts: each draw of it is a whole map."""
 
     depth: int = 3
     root: int = 32

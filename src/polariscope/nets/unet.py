@@ -35,7 +35,7 @@ class UNetConfig:
     """Rate before every activation of a 3x3 convolution."""
     batch_norm: bool = False
     attention: bool = False
-    """Gates that weigh the skip connections by what the lower resolution sees (Oktay et al. 2018)."""
+    """Gates that weigh the skip connections by features of the lower resolution (Oktay et al. 2018)."""
     rectified_scores: bool = False
     """Whether the scores pass a ReLU, as in the reference implementation of the work."""
 
@@ -186,7 +186,7 @@ class UNet(nn.Module):
 
 
 class AttentionGate(nn.Module):
-    """Weights in (0, 1) for every pixel of a skip connection, from it and from what the lower resolution sees."""
+    """Weights in (0, 1) for every pixel of a skip connection, from it and from features of the lower resolution."""
 
     def __init__(self, width: int) -> None:
         super().__init__()

@@ -370,7 +370,7 @@ def drawing(figure: Figure) -> Drawing:
 
 
 def as_data_uri(image: Image.Image) -> str:
-    """The picture as a PNG inside an address: what ``<img src>`` takes without a second file."""
+    """The picture as a PNG inside an address, for ``<img src>`` without a second file."""
     file = BytesIO()
     image.save(file, format="PNG", optimize=True)
     return f"data:image/png;base64,{base64.b64encode(file.getvalue()).decode()}"

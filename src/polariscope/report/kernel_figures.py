@@ -120,7 +120,7 @@ def _colour(number: int) -> str:
 
 
 def _class_colour(number: int, classes: int) -> Any:
-    """Two classes in the two colours that are easiest to tell apart, more from the wheel."""
+    """Two classes in the two colours that are easiest to distinguish, more classes from the colour wheel."""
     if classes == 2:
         return LIGHT[("active", "third")[number]]
     return matplotlib.colormaps["tab10"](number % 10)

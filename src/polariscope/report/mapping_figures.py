@@ -125,7 +125,8 @@ def draw_map(
     title: str = "",
     unit: str = "m",
 ) -> Figure:
-    """Classes over a picture in coordinates, with a legend of what occurs, a scale bar, and coordinates at the edges.
+    """Classes over a picture in coordinates, with a legend of the classes that occur, a scale bar, and coordinates at
+    the edges.
     ``extent`` is left, bottom, right and top."""
     left, bottom, right, top = extent
     ratio = (top - bottom) / (right - left)

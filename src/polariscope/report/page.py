@@ -118,7 +118,7 @@ def _paired(sections: Sequence[Section]) -> list[Section]:
 
 
 def _is_run(settings: Mapping[str, Any]) -> bool:
-    """Whether these are the settings of a training and of nothing else: what ``train --config`` takes."""
+    """Whether these are only the settings of a training, as ``train --config`` accepts them."""
     known = all(isinstance(settings.get(name), Mapping) for name in ("world", "objective", "training"))
     return known and settings.keys() <= RUN_SECTIONS
 

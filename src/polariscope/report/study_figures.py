@@ -50,7 +50,7 @@ def dots(axes: Axes, at: float, values: ArrayLike, colour: str, line: float | No
 
 @styled
 def restarts(groups: Sequence[tuple[str, ArrayLike, str]], measured: str, along: str = "") -> Figure:
-    """Every restart a dot, group beside group: what each is called, its values and its colour."""
+    """A dot for each restart, group beside group; each group has a name, values and a colour."""
     figure = Figure(figsize=(1.0 + 1.1 * len(groups), 2.6), layout="constrained")
     axes = figure.subplots()
     for place, (_, values, colour) in enumerate(groups):

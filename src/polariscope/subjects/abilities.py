@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from polariscope.subjects.outputs import names_code
 
 LARGER = 20.0
-"""How much larger than what an estimator is given the numbers may be on which it was fitted."""
+"""Largest ratio of the numbers on which an estimator was fitted to the numbers that it receives."""
 DECODERS = ("generate", "decode", "decoder", "inverse")
 """``generate`` returns observations in the data's units; the units of the others are inferred."""
 

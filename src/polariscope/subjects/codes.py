@@ -74,7 +74,7 @@ def read_codes(path: Path) -> Any:
 
 
 def _check_members(archive: zipfile.ZipFile) -> None:
-    """Refuse arrays that say to be larger than their member, and members that would not fit into memory."""
+    """Refuse arrays that claim to be larger than their member, and members that would not fit into memory."""
     unpacked = sum(member.file_size for member in archive.infolist())
     if unpacked > available_memory() // 2:
         raise ValueError(f"it unpacks to {unpacked / 2**30:.1f} GiB, more than half of the memory that is free")

@@ -258,7 +258,7 @@ def _by_own_samples(calls: Sequence[Sequence[Tensor]], names: Sequence[str]) -> 
 
 
 def _sample_and_mean(calls: Sequence[Sequence[Tensor]], sample: int) -> Reading | None:
-    """One place changes from call to call, and the other is what it averages to."""
+    """One value changes from call to call, and the other is its mean."""
     drawn = torch.stack([call[sample] for call in calls])
     error = drawn.var(0).clamp_min(1e-30) / len(drawn)
     off = float(((drawn.mean(0) - calls[0][1 - sample]).square() / error).mean())

@@ -24,7 +24,7 @@ from torch.nn.parameter import is_lazy
 from polariscope.memory import available_memory
 
 NESTED = ("state_dict", "model_state_dict", "model", "net", "network", "module", "weights", "params", "ema")
-"""Names under which checkpoints keep their weights beside optimisers and the like."""
+"""Names of the weights in checkpoints that also contain optimisers and other states."""
 PREFIXES = ("module.", "_orig_mod.", "model.", "net.", "network.", "vae.")
 """What wrappers put before the names of weights."""
 SHOWN = 4
@@ -152,7 +152,7 @@ def _unnested(content: Any, path: Path) -> dict[str, Tensor]:
 
 
 def _renamed(weights: dict[str, Tensor], depth: int = 3) -> Iterator[dict[str, Tensor]]:
-    """The weights as they are, and with the prefixes of wrappers taken off; what lies outside of the prefix goes."""
+    """The weights unchanged, and without the prefixes of wrappers; entries outside of the prefix are dropped."""
     yield weights
     if depth:
         for prefix in PREFIXES:

@@ -93,7 +93,7 @@ def build_state(
 
 
 def _optimiser(module: nn.Module, config: TrainingConfig, own: Mapping[str, Any] | None = None) -> Optimizer:
-    """An optimiser of what a module may learn: as the run says, or an Adam with settings of its own."""
+    """An optimiser of the trainable parameters of a module: that of the run, or an Adam with its own settings."""
     learning = [p for p in module.parameters() if p.requires_grad]
     if not learning:
         raise ValueError("nothing to train: every part of the model is frozen")
@@ -182,7 +182,7 @@ def _settle(state: TrainingState, objective: Objective, feed: Feed) -> None:
 
 
 def _stopped_early(state: TrainingState, config: TrainingConfig) -> bool:
-    """Whether patience has run out: a function of what a checkpoint holds, so that a resumed run knows it as well."""
+    """Whether patience has run out. It depends only on the checkpoint, so that a resumed run stops at the same step."""
     return bool(config.patience and state.stale >= config.patience)
 
 

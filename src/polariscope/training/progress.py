@@ -35,8 +35,9 @@ TellShare = Callable[[str, float], None]
 
 
 class Pace:
-    """The rate of a run, from its first report on: what came before (a queue, the start of a worker, an earlier part of
-    a resumed run) says nothing about it."""
+    """The rate of a run since its first report. The time before it (a queue, the start of a worker, an earlier part of
+    a
+    resumed run) does not count."""
 
     def __init__(self) -> None:
         self._first: tuple[int, float] | None = None
@@ -114,7 +115,7 @@ def _lines(console: Terminal, name: str, every: float = 30.0) -> Tell:
 
 
 def _updated(display: Callable[..., Any], name: str) -> Tell:
-    """One line in a notebook that is written anew."""
+    """One line in a notebook that is overwritten."""
     pace = Pace()
     handle = display({"text/plain": f"{name}: begins"}, raw=True, display_id=True)
 

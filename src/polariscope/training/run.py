@@ -47,12 +47,12 @@ from polariscope.worlds.world import World, to_tensor
 
 FEW = 64
 FEW_LATENTS = 4096
-"""Up to here a network is built without a look at what it will take; tens are usual."""
+"""Networks with at most this many latents are built without a check of their memory; tens are usual."""
 OVER_THE_RUN = ("linear", "late-linear", "cosine")
 """Schedules that depend on the number of steps of the whole run."""
 TELL_EVERY = 0.1  # seconds: a word to another process costs as much as a small step
 WRITE_CURVES_EVERY = 2.0
-"""Seconds between two writes of the learning curves while a run trains, for whoever watches it."""
+"""Seconds between two writes of the learning curves during a run, for its observers."""
 
 
 def train(
@@ -106,7 +106,7 @@ def create(
 def train_once(config: RunConfig, store: Store | Path | str = "runs", tell: Tell | None = None) -> Run:
     """The trained run of a configuration: from the store if it is there, resumed if it was cut off, or trained now.
 
-    It goes by a name that follows from the configuration and its data; of several who want it, one trains it.
+    Its name follows from the configuration and its data; if several processes need it, one of them trains it.
     """
     store = as_store(store)
     run_id = standing_id(config)
@@ -224,7 +224,7 @@ def _not_the_end(rows: list[Row], state: TrainingState, training: TrainingConfig
 
 @contextmanager
 def _shown(config: RunConfig, tell: Tell | None, quiet: bool) -> Iterator[Tell]:
-    """Whom to tell how far a run is: who is given, or who looks at the terminal or the notebook."""
+    """The receiver of the progress: the given function, or a bar in the terminal or notebook."""
     if tell is not None:
         yield tell
         return

@@ -37,7 +37,7 @@ class Tracker(Protocol):
         """Mean terms of the last steps, or of held-out data."""
 
     def end(self, run: Run) -> None:
-        """The run is done, or was stopped; its status says which."""
+        """The run is done or was stopped; its status is known."""
 
 
 trackers: Catalogue[Callable[[Run], Tracker]] = Catalogue("tracker")
