@@ -462,6 +462,9 @@ def test_what_can_be_attacked_is_and_the_card_says_how(command, data: ArrayWorld
     assert answer["attacks_l2"][-2]["attack"].startswith("estimated fast-gradient"), (
         "scores take the place of gradients"
     )
+    code, answer, error = command(f"({HALVES} > 30).long()", x, y)
+    assert code == 0, error
+    assert "no gradient" in [row["name"] for row in answer["warnings"]], "votes are scores, without a gradient"
     code, answer, _ = command(HALVES, x, 1 - y)
     assert code == 0
     assert answer["summary"]["l2_median"] == 0.0
@@ -476,6 +479,9 @@ def test_options_that_do_not_fit_are_refused_in_a_sentence(command, data: ArrayW
         (["--count", "0"], "at least 1 image"),
         (["--also", "ddm"], "ddn"),
         (["--l2", "-1"], "positive sizes"),
+        (["--l2", "nan"], "positive sizes"),
+        (["--norms", ""], "no norm is asked for"),
+        (["--only", ""], "no question is asked"),
         (["--suite", "cifar-c"], "mnist-c"),
     ):
         code, _, error = command(HALVES, x, y, *words)

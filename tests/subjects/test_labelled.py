@@ -62,3 +62,11 @@ def test_a_classifier_that_gives_nan_is_refused() -> None:
         broken.scores(GREY)
     with pytest.raises(ValueError, match="NaN"):
         labelled_examples(broken, GREY, [0, 1])
+
+
+def test_scores_that_are_whole_numbers_become_floats() -> None:
+    """Votes: a classifier without gradient, which probes and attacks compare with infinity."""
+    votes = as_subject(lambda x: (x.flatten(1)[:, :3] > 0.2).long(), name="votes")
+    scores = votes.scores(torch.tensor([[0.1, 0.5, 0.1, 0.0]]).reshape(1, 1, 2, 2))
+    assert scores.is_floating_point()
+    assert scores.tolist() == [[0, 1, 0]]

@@ -8,6 +8,7 @@ nothing.
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -239,12 +240,15 @@ def classifier_identity(subject: Subject, data: Mapping[str, Any], source: Path 
 
 def _check(only: Sequence[str], norms: Sequence[str], count: int) -> None:
     unknown = [one for one in only if one not in QUESTIONS]
-    if unknown or not only:
-        asked = repr(unknown[0]) if unknown else "nothing"
-        raise ValueError(f"there is no question {asked}: {', '.join(QUESTIONS)}")
+    if not only:
+        raise ValueError(f"no question is asked: name one or more of {', '.join(QUESTIONS)}")
+    if unknown:
+        raise ValueError(f"there is no question {unknown[0]!r}: {', '.join(QUESTIONS)}")
     wrong = [norm for norm in norms if norm not in THRESHOLDS]
-    if wrong or not norms:
-        raise ValueError(f"there is no norm {wrong[0] if wrong else ''!r}: l0, l2, linf")
+    if not norms:
+        raise ValueError("no norm is asked for: name one or more of l0, l2, linf")
+    if wrong:
+        raise ValueError(f"there is no norm {wrong[0]!r}: l0, l2, linf")
     if count < 1:
         raise ValueError(f"count is {count}: at least 1 image is needed")
 
@@ -517,6 +521,6 @@ def _decided(subject: Subject, cards: Sequence[NormCard]) -> dict[Norm, NDArray[
 def _thresholds(norm: Norm, given: Mapping[Norm, float | Sequence[float]] | None) -> tuple[float, ...]:
     asked = (given or {}).get(norm, THRESHOLDS[norm])
     several = tuple(float(one) for one in (asked if isinstance(asked, Sequence) else (asked,)))
-    if not several or min(several) <= 0:
+    if not several or not all(0 < one < math.inf for one in several):
         raise ValueError(f"thresholds are one or more positive sizes of a perturbation; got {several} for {norm}")
     return several

@@ -213,10 +213,12 @@ class Subject:
 
     def scores(self, x: Tensor) -> Tensor:
         """Class scores ``(n, classes)``, with at least two columns: a model with one output scores the second of two
-        classes, and the first scores 0. All examinations of a classifier use this method. Scores that are NaN are
-        refused."""
+        classes, and the first scores 0. All examinations of a classifier use this method. Whole numbers, such as
+        votes, become floats; scores that are NaN are refused."""
         output = self.predict(x)
         scores = output[:, None] if output.ndim == 1 else output.flatten(1)
+        if not scores.is_floating_point():
+            scores = scores.float()
         if scores.isnan().any():
             wrong = int(scores.isnan().any(1).sum())
             raise ValueError(
