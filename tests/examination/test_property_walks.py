@@ -191,6 +191,9 @@ def test_models_are_compared_at_the_same_error_of_observations() -> None:
     document = frontier(ours + theirs).findings()
     assert len(document.json()["points"]) == 4
     assert "better than theirs" in document.headline
+    single = frontier(row for row in ours + theirs if not row.seed).records()
+    assert [row["low"] for row in single] == [None] * 4, "one seed has no interval"
+    assert all(row["low"] < row["deviation"] < row["high"] for row in frontier(few).records())
 
 
 @pytest.mark.spec("000/F110")

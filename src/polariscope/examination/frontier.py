@@ -135,8 +135,8 @@ class Frontier(Tabular):
                 "x_error": point.x_error,
                 "y_error": point.y_error,
                 "deviation": point.deviation,
-                "low": point.interval[0],
-                "high": point.interval[1],
+                "low": point.interval[0] if point.seeds > 1 else None,
+                "high": point.interval[1] if point.seeds > 1 else None,
             }
             for point in self.points
         ]
@@ -183,7 +183,7 @@ class Frontier(Tabular):
             Records(
                 name="points",
                 title="Points of the frontiers",
-                hint="Means over seeds, with 95 % intervals of the deviation.",
+                hint="Means over seeds, with 95 % intervals of the deviation; one seed has none.",
                 rows=self.records(),
                 columns=(
                     Column("model", "Model"),
