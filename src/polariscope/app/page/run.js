@@ -62,6 +62,8 @@ export async function runPage(place, [id, wanted], onLeave) {
     inner = [];
     shown = name;
     for (const tab of tabs.children) { tab.setAttribute("aria-selected", tab.dataset.tab === name); tab.tabIndex = tab.dataset.tab === name ? 0 : -1; }
+    const selected = tabs.querySelector(`[data-tab="${name}"]`);
+    if (selected) tabs.scrollLeft = selected.offsetLeft - tabs.offsetLeft - 16; // on a phone it may lie outside
     const inside = h("div");
     panel.replaceChildren(inside);
     inside.append(h("p", { class: "muted" }, "One moment …"));
