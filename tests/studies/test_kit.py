@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 
 from polariscope.report.study_figures import over_seeds
 from polariscope.studies.criteria import NotWorse
-from polariscope.studies.kit import Beside, Curve, Matrix, Restarts, Scatter, grid, medians
+from polariscope.studies.kit import Beside, Curve, Matrix, Panels, Restarts, Scatter, grid, medians
 from polariscope.studies.rows import Table
 
 ROWS = [
@@ -74,8 +74,51 @@ def test_dots_of_restarts_and_of_a_scatter_are_the_rows() -> None:
     assert len(scatter.axes[0].collections[0].get_offsets()) == len(ROWS)
 
 
+def test_names_give_words_and_order() -> None:
+    names = {"b": "second model", "a": "first model"}
+    figure = Curve("mcc", over="beta", by="model", names=names, along="strength", mark=2.0).draw(Table(ROWS))
+    assert figure is not None
+    (axes,) = figure.axes
+    assert [text.get_text() for text in axes.get_legend().get_texts()] == ["second model", "first model"]
+    assert axes.get_xlabel() == "strength"
+    assert [line.get_xdata()[0] for line in axes.get_lines() if line.get_linestyle() == "--"] == [2.0]
+    shades = Matrix("kl", rows="model", columns="beta", names=names).draw(Table(ROWS))
+    assert shades is not None
+    assert [tick.get_text() for tick in shades.axes[0].get_yticklabels()] == ["second model", "first model"]
+
+
+def test_restarts_by_two_columns_have_the_colours_of_the_last() -> None:
+    figure = Restarts("mcc", ("beta", "model"), {"a": "first", "b": "third"}, where={"seed": 0}).draw(Table(ROWS))
+    assert figure is not None
+    (axes,) = figure.axes
+    assert [tick.get_text() for tick in axes.get_xticklabels()] == [f"{b}\n{m}" for b in (1, 2, 4) for m in "ab"]
+    colours = [tuple(points.get_facecolor()[0]) for points in axes.collections]
+    assert len(set(colours)) == 2
+    assert colours[0] == colours[2] == colours[4]
+
+
+def test_panels_stand_side_by_side_and_share_a_legend() -> None:
+    panels = (
+        Curve("mcc", "beta", "model", where={"seed": 0}, from_zero=True),
+        Scatter("kl", "beta", "model", log=True),
+    )
+    figure = Panels(panels, where={"model": "a"}).draw(Table(ROWS))
+    assert figure is not None
+    left, right = figure.axes
+    assert [len(points.get_offsets()) for points in right.collections] == [9], "rows of one model, of every seed"
+    assert (left.get_ylim()[0], right.get_xscale()) == (0.0, "log")
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["a"]
+
+
 @pytest.mark.parametrize(
-    "figure", [Curve("no", "beta"), Restarts("no", "model"), Matrix("no", "model", "beta"), Scatter("no", "kl")]
+    "figure",
+    [
+        Curve("no", "beta"),
+        Restarts("no", "model"),
+        Matrix("no", "model", "beta"),
+        Scatter("no", "kl"),
+        Panels((Curve("no", "beta"), Scatter("no", "kl"))),
+    ],
 )
 def test_a_figure_of_a_column_that_is_not_there_is_left_out(figure) -> None:
     assert figure.draw(Table(ROWS)) is None

@@ -154,11 +154,12 @@ class OwnStudy(Study):
                 _check_evaluated(one, evaluated)
         for name, figure in self._figures(cells).items():
             for key in ("over", "by", "rows", "columns"):
-                column = getattr(figure, key, "")
-                if column and column not in cells:
-                    raise ValueError(
-                        f"the figure {name} is {key} {column!r}, no setting of the grid: {nearest(column, cells)}"
-                    )
+                given = getattr(figure, key, "")
+                for column in [given] if isinstance(given, str) else given:
+                    if column and column not in cells:
+                        raise ValueError(
+                            f"the figure {name} is {key} {column!r}, no setting of the grid: {nearest(column, cells)}"
+                        )
 
     def _check_columns(self, criterion: Criterion, cells: set[str]) -> None:
         settings = [getattr(criterion, key, "") for key in ("over", "each")]

@@ -21,8 +21,6 @@ from polariscope.nets.predictors import DigitNet
 from polariscope.objectives.objective import Objective
 from polariscope.objectives.predict import Classify
 from polariscope.report import figures as drawing
-from polariscope.report.figures import styled
-from polariscope.report.study_figures import dots
 from polariscope.robustness.adversarial_noise_training import AdversarialNoiseTraining
 from polariscope.robustness.adversarial_training import AdversarialTraining
 from polariscope.robustness.attacks import Attack, Norm, accuracy_at
@@ -33,6 +31,7 @@ from polariscope.robustness.attacks.pointwise import Pointwise
 from polariscope.robustness.noise_training import NoiseTraining
 from polariscope.robustness.synthesis import LinearABS
 from polariscope.studies.criteria import All, AtLeast, AtMost, Beats, Correlates
+from polariscope.studies.kit import Restarts
 from polariscope.studies.rows import plus_minus
 from polariscope.studies.study import Bench, Claim, Job, Row, Scale, Study, Table, studies
 from polariscope.subjects import Subject, as_subject
@@ -437,6 +436,7 @@ class NoiseReplay(Study):
     source = "Rusak, Schott et al., A simple way to make neural networks robust (2020), table 3"
     question = "Does a classifier forget the noise of earlier generators unless it sees it again?"
     cost = {"smoke": "1 s", "laptop": "5 minutes", "paper": "days"}
+    drawn = {"accuracies": Restarts("corrupted", "replay", called="accuracy under corruptions (%)")}
 
     def jobs(self, scale: Scale) -> Sequence[Job]:
         return [
@@ -480,18 +480,3 @@ class NoiseReplay(Study):
         pairs = [row for row in table.where(replay="with").rows if row["seed"] in without]
         gains = [{"seed": row["seed"], "gain": row["corrupted"] - without[row["seed"]]} for row in pairs]
         return Table([*table.rows, *gains])
-
-    def figures(self, table: Table) -> dict[str, Figure]:
-        return {"accuracies": _pairs(table)}
-
-
-@styled
-def _pairs(table: Table) -> Figure:
-    """Accuracy under corruptions with and without replay, a point a seed."""
-    figure = Figure(figsize=(3.4, 2.6), layout="constrained")
-    axes = figure.subplots()
-    for place, replay in enumerate(("with", "without")):
-        dots(axes, place, table.where(replay=replay).column("corrupted"), drawing.SUBJECTS[place])
-    axes.set_xticks([0, 1], ["with replay", "without"])
-    axes.set_ylabel("accuracy under corruptions (%)")
-    return figure

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from matplotlib.figure import Figure
 
 from polariscope.measures.mcc import mcc
 from polariscope.nets.architecture import MLP, Architecture, Linear
@@ -15,10 +14,9 @@ from polariscope.nets.autoencoder import AutoencoderConfig
 from polariscope.nets.flows import LinearFlowConfig
 from polariscope.objectives.slow_flow import SlowFlow
 from polariscope.objectives.slow_vae import SlowVAE
-from polariscope.report.figures import LIGHT, SUBJECTS, styled
-from polariscope.report.study_figures import plain_ticks
 from polariscope.representation import represent
 from polariscope.studies.criteria import All, AtLeast, AtMost, Near, Rises
+from polariscope.studies.kit import Panels, Scatter
 from polariscope.studies.study import Bench, Claim, Job, Row, Scale, Study, Table, studies
 from polariscope.theory.transitions import collapse_threshold, collapsed_std
 from polariscope.training.config import RunConfig, TrainingConfig
@@ -66,6 +64,9 @@ SETTINGS: dict[Scale, Setting] = {
         ambient_steps=100_000,
     ),
 }
+AXIS = "length of the shorter axis"
+MODELS = {"slow-vae": "SlowVAE", "slow-flow": "SlowFlow"}
+COLLAPSE = float(collapse_threshold(RATE, gamma=GAMMA))
 
 
 @studies.register("collapsing-axis")
@@ -83,6 +84,29 @@ class CollapsingAxis(Study):
     )
     cost = {"smoke": "3 s", "laptop": "an hour", "paper": "hours"}
     training_lengths = {scale: max(setting.steps, setting.ambient_steps) for scale, setting in SETTINGS.items()}
+    drawn = {
+        "axis": Panels(
+            (
+                Scatter("mcc", "length", "model", called="MCC", along=AXIS, mark=COLLAPSE, names=MODELS),
+                Scatter(
+                    "gain",
+                    "length",
+                    where={"model": "slow-vae"},
+                    called="share that comes back",
+                    along=AXIS,
+                    mark=COLLAPSE,
+                ),
+            ),
+            where={"part": "axis"},
+        ),
+        "ambient": Panels(
+            (
+                Scatter("mcc", "ambient", called="MCC", along="coordinates", log=True),
+                Scatter("loss", "ambient", along="coordinates", log=True),
+            ),
+            where={"part": "ambient"},
+        ),
+    }
 
     def jobs(self, scale: Scale) -> Sequence[Job]:
         setting = SETTINGS[scale]
@@ -198,40 +222,6 @@ class CollapsingAxis(Study):
         ambient = table.where(part="ambient").rows
         return Table(rows + [{"seed": r["seed"], "ambient": r["ambient"], "mcc_ambient": r["mcc"]} for r in ambient])
 
-    def figures(self, table: Table) -> dict[str, Figure]:
-        return {"axis": _axis_figure(table), "ambient": _ambient_figure(table)}
-
 
 def _autoencoder(latents: int, architecture: Architecture, posterior: str) -> AutoencoderConfig:
     return AutoencoderConfig(latents, architecture, posterior, "gaussian", SQUARED)  # type: ignore[arg-type]
-
-
-@styled
-def _axis_figure(table: Table) -> Figure:
-    """MCC of both models and the movement of the SlowVAE's least latent, over the length of the axis."""
-    figure = Figure(figsize=(6.4, 2.6), layout="constrained")
-    left, right = figure.subplots(1, 2)
-    for colour, model in zip(SUBJECTS, ("slow-vae", "slow-flow"), strict=False):
-        rows = table.where(part="axis", model=model)
-        left.scatter(rows.column("length"), rows.column("mcc"), s=14, alpha=0.7, color=LIGHT[colour], label=model)
-    slow = table.where(part="axis", model="slow-vae")
-    right.scatter(slow.column("length"), slow.column("gain"), s=14, alpha=0.7, color=LIGHT["first"])
-    for axes in (left, right):
-        axes.axvline(float(collapse_threshold(RATE, gamma=GAMMA)), color=LIGHT["ink"], linewidth=1, linestyle="--")
-        axes.set_xlabel("length of the shorter axis")
-    left.set_ylabel("MCC")
-    left.legend()
-    right.set_ylabel("share that comes back")
-    return figure
-
-
-@styled
-def _ambient_figure(table: Table) -> Figure:
-    """MCC and loss of a SlowVAE over the number of coordinates."""
-    rows = table.where(part="ambient")
-    figure = Figure(figsize=(6.0, 2.4), layout="constrained")
-    for axes, (name, title) in zip(figure.subplots(1, 2), {"mcc": "MCC", "loss": "loss"}.items(), strict=True):
-        axes.scatter(rows.column("ambient"), rows.column(name), s=16, color=LIGHT["first"])
-        axes.set(xscale="log", xlabel="coordinates", ylabel=title)
-        plain_ticks(axes)
-    return figure

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from matplotlib.figure import Figure
 
 from polariscope.measures.dci import dci
 from polariscope.measures.mig import mig
@@ -19,13 +18,11 @@ from polariscope.objectives.beta_tc_vae import BetaTCVAE
 from polariscope.objectives.beta_vae import BetaVAE
 from polariscope.objectives.objective import Objective
 from polariscope.objectives.predict import Classify
-from polariscope.report import figures as drawing
-from polariscope.report.figures import styled
-from polariscope.report.study_figures import over_seeds
 from polariscope.robustness.adversarial_training import AdversarialTraining
 from polariscope.robustness.code_shift import code_shift
 from polariscope.robustness.noise_training import NoiseTraining
 from polariscope.studies.criteria import All, AtLeast, AtMost, Correlates
+from polariscope.studies.kit import Curve, Matrix, Panels
 from polariscope.studies.rows import plus_minus
 from polariscope.studies.study import Bench, Claim, Job, Row, Scale, Study, Table, studies
 from polariscope.subjects import as_subject
@@ -71,6 +68,23 @@ class EncoderAttacks(Study):
     source = "Schott, thesis (2022), section 3.1.2"
     question = "Do disentanglement or regularisation make an encoder robust to noise and attacks?"
     cost = {"smoke": "2 s", "laptop": "8 minutes", "paper": "days"}
+    training_lengths = {scale: setting.steps for scale, setting in SETTINGS.items()}
+    drawn = {
+        "shifts": Panels(
+            tuple(
+                Curve(
+                    column,
+                    "beta",
+                    "objective",
+                    called=f"shift of codes under {column}",
+                    along="β",
+                    names={name: name for name in OBJECTIVES},
+                    from_zero=True,
+                )
+                for column in ("attack", "noise")
+            )
+        )
+    }
 
     def jobs(self, scale: Scale) -> Sequence[Job]:
         setting = SETTINGS[scale]
@@ -158,24 +172,6 @@ class EncoderAttacks(Study):
             for beta in table.distinct("beta")
         ]  # fmt: skip
 
-    def figures(self, table: Table) -> dict[str, Figure]:
-        return {"shifts": _shifts(table)}
-
-
-@styled
-def _shifts(table: Table) -> Figure:
-    """The shift of codes over beta, under attack and noise."""
-    figure = Figure(figsize=(6.4, 2.8), layout="constrained")
-    betas = table.distinct("beta")
-    for axes, column in zip(figure.subplots(1, 2), ("attack", "noise"), strict=True):
-        for number, name in enumerate(OBJECTIVES):
-            values = [table.where(objective=name, beta=beta).column(column) for beta in betas]
-            over_seeds(axes, betas, values, number, label=name)
-        axes.set(xlabel="β", title=f"shift of codes under {column}", ylim=(0, None))
-    figure.axes[0].set_ylabel("share of the distance between images")
-    figure.legend(*figure.axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=2)
-    return figure
-
 
 SPLITS = ("random", "composition", "interpolation", "extrapolation")
 TRAININGS: dict[str, Objective] = {
@@ -194,6 +190,16 @@ class InDomainRobustTraining(Study):
     source = "Schott, thesis (2022), section 3.1.3; Schott et al., Visual representation learning (2022), section 4"
     question = "Does training with noise or attacks help to classify combinations and values that were not trained on?"
     cost = {"smoke": "2 s", "laptop": "30 minutes", "paper": "days"}
+    training_lengths = {scale: setting.classifier_steps for scale, setting in SETTINGS.items()}
+    drawn = {
+        "accuracies": Matrix(
+            "held-out",
+            rows="training",
+            columns="split",
+            called="accuracy on held-out images (%)",
+            names={name: name for name in (*TRAININGS, *SPLITS)},
+        )
+    }
 
     def jobs(self, scale: Scale) -> Sequence[Job]:
         return [
@@ -254,8 +260,3 @@ class InDomainRobustTraining(Study):
             }
             for training in TRAININGS
         ]
-
-    def figures(self, table: Table) -> dict[str, Figure]:
-        known = [split for split in SPLITS if table.where(split=split).rows]
-        values = [[table.where(training=name, split=split).mean("held-out") for split in known] for name in TRAININGS]
-        return {"accuracies": drawing.heatmap(np.array(values), list(TRAININGS), known)}

@@ -5,17 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from matplotlib.figure import Figure
-
 from polariscope.measures.mcc import mcc
 from polariscope.nets.architecture import Conv
 from polariscope.nets.autoencoder import AutoencoderConfig
 from polariscope.objectives.objective import Objective
 from polariscope.objectives.pm_vae import PMVAE
 from polariscope.objectives.slow_vae import SlowVAE
-from polariscope.report.study_figures import restarts
 from polariscope.representation import represent
 from polariscope.studies.criteria import Beats, Rises
+from polariscope.studies.kit import Restarts
 from polariscope.studies.published import published
 from polariscope.studies.rows import plus_minus
 from polariscope.studies.study import Bench, Claim, Job, Row, Scale, Study, Table, studies
@@ -60,6 +58,7 @@ class FramesApart(Study):
     question = "How far apart should the frames be that a SlowVAE is trained on?"
     cost = {"smoke": "3 s", "laptop": "84 minutes", "paper": "weeks"}
     training_lengths = {scale: setting.steps for scale, setting in SETTINGS.items()}
+    drawn = {"mcc": Restarts("mcc", ("furthest", "model"), COLOURS, called="MCC", along="frames apart, at most")}
 
     def jobs(self, scale: Scale) -> Sequence[Job]:
         setting = SETTINGS[scale]
@@ -109,11 +108,3 @@ class FramesApart(Study):
             for furthest, runs in table.by("furthest")
             for model, own in runs.by("model")
         ]
-
-    def figures(self, table: Table) -> dict[str, Figure]:
-        groups = [
-            (f"{furthest}\n{model}", own.column("mcc"), COLOURS[model])
-            for furthest, runs in table.by("furthest")
-            for model, own in runs.by("model")
-        ]
-        return {"mcc": restarts(groups, "MCC", "frames apart, at most")}

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from matplotlib.figure import Figure
 
 from polariscope.measures.mcc import mcc
 from polariscope.nets.architecture import MLP
@@ -16,10 +15,9 @@ from polariscope.nets.model import Model
 from polariscope.objectives.objective import Objective
 from polariscope.objectives.pcl import PCL
 from polariscope.objectives.slow_flow import SlowFlow
-from polariscope.report.figures import styled
-from polariscope.report.study_figures import over_seeds
 from polariscope.representation import represent
 from polariscope.studies.criteria import All, AtLeast, AtMost, Beats
+from polariscope.studies.kit import Curve
 from polariscope.studies.published import published
 from polariscope.studies.rows import plus_minus
 from polariscope.studies.study import Bench, Claim, Job, Row, Scale, Study, Table, studies
@@ -81,6 +79,11 @@ class MixedSources(Study):
     training_lengths = {
         scale: max(setting.linear_steps, setting.steps, setting.contrastive_steps)
         for scale, setting in SETTINGS.items()
+    }
+    drawn = {
+        "layers": Curve(
+            "mcc", "layers", "method", where={"part": "mixed"}, called="MCC", along="layers of mixing", names=METHODS
+        )
     }
 
     def jobs(self, scale: Scale) -> Sequence[Job]:
@@ -192,9 +195,6 @@ class MixedSources(Study):
             for layers, group in runs.by("layers")
         ]
 
-    def figures(self, table: Table) -> dict[str, Figure]:
-        return {"layers": _layers_figure(table.where(part="mixed"))}
-
 
 def _method(name: str, layers: int, setting: Setting) -> tuple[Objective, Model]:
     """The published networks: a coupling flow, or an MLP with a hidden layer for each layer of mixing."""
@@ -205,16 +205,3 @@ def _method(name: str, layers: int, setting: Setting) -> tuple[Objective, Model]
         return PCL(), flow
     hidden = (100,) * layers
     return PCL(), CodeEncoderConfig(setting.sources, MLP(hidden, (), "leaky_relu"))
-
-
-@styled
-def _layers_figure(rows: Table) -> Figure:
-    """MCC over the number of mixing layers, a line a method."""
-    figure = Figure(figsize=(4.2, 2.8), layout="constrained")
-    axes = figure.subplots()
-    for number, (method, own) in enumerate(rows.by("method")):
-        depths = own.distinct("layers")
-        over_seeds(axes, depths, [own.where(layers=d).column("mcc") for d in depths], number, label=METHODS[method])
-    axes.set(xlabel="layers of mixing", ylabel="MCC", xticks=rows.distinct("layers"))
-    axes.legend()
-    return figure

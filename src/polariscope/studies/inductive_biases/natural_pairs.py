@@ -5,17 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from matplotlib.figure import Figure
-
 from polariscope.measures.mcc import mcc
 from polariscope.nets.architecture import MLP, Architecture, Conv
 from polariscope.nets.autoencoder import AutoencoderConfig
 from polariscope.objectives.objective import Objective
 from polariscope.objectives.pm_vae import PMVAE
 from polariscope.objectives.slow_vae import SlowVAE
-from polariscope.report.study_figures import restarts
 from polariscope.representation import represent
 from polariscope.studies.criteria import AtMost, Beats
+from polariscope.studies.kit import Restarts
 from polariscope.studies.published import published
 from polariscope.studies.rows import plus_minus
 from polariscope.studies.study import Bench, Claim, Job, Row, Scale, Study, Table, studies
@@ -62,6 +60,7 @@ class NaturalPairs(Study):
     question = "Does it matter to a SlowVAE that the factors of natural videos move together?"
     cost = {"smoke": "3 s", "laptop": "86 minutes", "paper": "weeks"}
     training_lengths = {scale: setting.steps for scale, setting in SETTINGS.items()}
+    drawn = {"mcc": Restarts("mcc", ("steps", "model"), COLOURS, called="MCC", along="steps of the factors")}
 
     def jobs(self, scale: Scale) -> Sequence[Job]:
         return [
@@ -135,11 +134,3 @@ class NaturalPairs(Study):
             for kind, runs in table.by("steps")
             for model, own in runs.by("model")
         ]
-
-    def figures(self, table: Table) -> dict[str, Figure]:
-        groups = [
-            (f"{kind} steps\n{model}", own.column("mcc"), COLOURS[model])
-            for kind, runs in table.by("steps")
-            for model, own in runs.by("model")
-        ]
-        return {"mcc": restarts(groups, "MCC")}

@@ -29,7 +29,6 @@ from polariscope.objectives.memorise import Memorise
 from polariscope.objectives.objective import Objective
 from polariscope.objectives.predict import Classify
 from polariscope.report.figures import LIGHT, SUBJECTS, styled
-from polariscope.report.study_figures import over_seeds
 from polariscope.robustness.adversarial_training import AdversarialTraining
 from polariscope.robustness.attacks import Attack, Attacked, Norm, accuracy_at, least
 from polariscope.robustness.attacks.binarised import Binarised
@@ -59,6 +58,7 @@ from polariscope.robustness.synthesis import (
 )
 from polariscope.robustness.synthesis.trained import abs_config, trained_binary_abs
 from polariscope.studies.criteria import All, AtLeast, AtMost, Beats
+from polariscope.studies.kit import Curve
 from polariscope.studies.published import published
 from polariscope.studies.real_digits import mnist_folder
 from polariscope.studies.rows import plus_minus
@@ -381,6 +381,16 @@ class CodeSizes(Study):
     source = "Schott, thesis (2022), section 2.4.4; Schott et al. (2019), appendix A.7"
     question = "How many latent variables of each class make a classifier by synthesis robust?"
     cost = {"smoke": "1 s", "laptop": "25 minutes", "paper": "days"}
+    drawn = {
+        "distances": Curve(
+            "median",
+            "latents",
+            where={"part": "all"},
+            called="median L2 distance",
+            along="latent variables of each class",
+            from_zero=True,
+        )
+    }
 
     def jobs(self, scale: Scale) -> Sequence[Job]:
         names = [name for name in LATENTS if scale != "smoke" or LATENTS[name] == 2]
@@ -410,9 +420,6 @@ class CodeSizes(Study):
                 Beats("clean", {"latents": 8, "part": "all"}, {"latents": 2, "part": "all"}, 1, called="accuracy (%)"),
             ),
         ]
-
-    def figures(self, table: Table) -> dict[str, Figure]:
-        return {"distances": _distances(table.where(part="all"))}
 
 
 @dataclass(frozen=True)
@@ -729,15 +736,4 @@ def _medians(table: Table) -> Figure:
         axes.set_xticks(range(len(CLASSIFIERS)), CLASSIFIERS, rotation=60, ha="right")
         axes.set(title=f"median {norm} distance", ylim=(0, None))
     figure.legend(*figure.axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
-    return figure
-
-
-@styled
-def _distances(table: Table) -> Figure:
-    """The median distance over the number of latent variables."""
-    figure = Figure(figsize=(3.6, 2.6), layout="constrained")
-    axes = figure.subplots()
-    sizes = table.distinct("latents")
-    over_seeds(axes, sizes, [table.where(latents=size).column("median") for size in sizes])
-    axes.set(xlabel="latent variables of each class", ylabel="median L2 distance", ylim=(0, None))
     return figure

@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from matplotlib.figure import Figure
-
-from polariscope.report.study_figures import restarts
 from polariscope.studies.criteria import AtMost, Flat
 from polariscope.studies.informed.level_set_codes import FLOOR, SETTINGS, audit_row, audited, config_of_job
+from polariscope.studies.kit import Restarts
 from polariscope.studies.rows import plus_minus
 from polariscope.studies.study import Bench, Claim, Job, Row, Scale, Study, Table, studies
 from polariscope.worlds.points.level_sets import LevelSets
@@ -27,6 +25,7 @@ class OversizedCodes(Study):
     question = "Does it matter how many latents a sparse bottleneck is given?"
     cost = {"smoke": "3 s", "laptop": "8 minutes", "paper": "weeks"}
     training_lengths = {scale: setting.steps for scale, setting in SETTINGS.items()}
+    drawn = {"selected": Restarts("selected", "latents", called="selected latents")}
 
     def jobs(self, scale: Scale) -> Sequence[Job]:
         return [
@@ -96,7 +95,3 @@ class OversizedCodes(Study):
             }
             for size, own in table.by("latents")
         ]
-
-    def figures(self, table: Table) -> dict[str, Figure]:
-        groups = [(str(size), own.column("selected"), "first") for size, own in table.by("latents")]
-        return {"selected": restarts(groups, "selected latents", "latents")}
