@@ -86,12 +86,12 @@ class Generalisation(Tabular):
     variance: Floats
     """Variance of each factor over all data."""
     train_mean: Floats
-    unseen: tuple[Floats, ...]
+    new_values: tuple[Floats, ...]
     """Values of each factor that no training example has."""
     steps: tuple[float, ...]
     """Distance between neighbouring values of each factor."""
     references: Mapping[str, Floats]
-    """R² of each factor by simple predictors, on all of the test part."""
+    """R² of each factor by simple predictors, on the whole held-out part."""
 
     @property
     def split_name(self) -> str:
@@ -99,7 +99,7 @@ class Generalisation(Tabular):
 
     @cached_property
     def scores(self) -> Floats:
-        """R² of each factor on the test part."""
+        """R² of each factor on the held-out part."""
         return r_squared(self.predictions[~self.seen], self.targets[~self.seen], self.variance)
 
     @cached_property
@@ -109,7 +109,7 @@ class Generalisation(Tabular):
 
     @property
     def score(self) -> float:
-        """Mean R² over the factors on the test part: the benchmark's number."""
+        """Mean R² over the factors on the held-out part: the benchmark's number."""
         return float(self.scores.mean())
 
     @cached_property
@@ -143,9 +143,8 @@ class Generalisation(Tabular):
         as generalising."""
         clip, constant = (float(self.references[name].mean()) for name in ("clip", "constant"))
         seen = float(self.seen_scores.mean())
-        text = (
-            f"{self.name}: R² {self.score:.3f} on the test part ({self.split_name}), {seen:.3f} on the training part; "
-        )
+        held_out = f"R² {self.score:.3f} on the held-out part ({self.split_name})"
+        text = f"{self.name}: {held_out}, {seen:.3f} on the training part; "
         if seen < LEARNED:
             return text + "it has hardly learned the training data, so this says little about generalisation"
         if self.score <= constant:
@@ -215,7 +214,7 @@ class Generalisation(Tabular):
         return entries
 
     def _charts(self) -> list[Chart]:
-        # Where no factor is new alone, all test examples are shown: nothing else would be.
+        # Where no factor is new alone, all held-out examples are shown.
         new = [self.out == k if (self.out >= 0).any() else ~self.seen for k in range(len(self.factors))]
         shown = np.stack(new, axis=1) | self.seen[:, None]
         charts = [
@@ -224,7 +223,7 @@ class Generalisation(Tabular):
                 title="Predictions over the range",
                 hint=HINTS["ranges"],
                 draw=lambda: generalisation_figures.prediction_ranges(
-                    self.targets, self.predictions, shown, self.factors, self.unseen, self.steps
+                    self.targets, self.predictions, shown, self.factors, self.new_values, self.steps
                 ),
             )
         ]

@@ -24,13 +24,13 @@ def prediction_ranges(
     predictions: NDArray[np.floating],
     shown: NDArray[np.bool_],
     names: Sequence[str],
-    unseen: Sequence[ArrayLike],
+    new_values: Sequence[ArrayLike],
     steps: Sequence[float],
 ) -> Figure:
     """Predictions over each factor's range, one panel per factor: median and quartiles at each true value.
 
-    ``shown`` ``(n, factors)`` marks the samples of each panel. Values in no training example are shaded (``unseen``,
-    ``steps`` wide each); the thin line is the truth (Schott et al. 2022, figures 15 to 18).
+    ``shown`` ``(n, factors)`` marks the samples of each panel. Values in no training example are shaded
+    (``new_values``, ``steps`` wide each); the thin line is the truth (Schott et al. 2022, figures 15 to 18).
     """
     rows = -(-len(names) // COLUMNS)
     across = min(COLUMNS, len(names))
@@ -40,7 +40,7 @@ def prediction_ranges(
         spare.remove()
     for number, (axes, name) in enumerate(zip(panels, names, strict=False)):
         y, f = targets[shown[:, number], number], predictions[shown[:, number], number]
-        for value in np.atleast_1d(np.asarray(unseen[number], dtype=float)):
+        for value in np.atleast_1d(np.asarray(new_values[number], dtype=float)):
             half = steps[number] / 2
             axes.axvspan(value - half, value + half, color=LIGHT["mixed"], alpha=0.25, linewidth=0)
         at, spread = _quartiles(y, f)

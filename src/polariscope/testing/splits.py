@@ -14,7 +14,7 @@ from polariscope.worlds.world import ArrayWorld, World
 
 
 def split_worlds() -> tuple[World, ...]:
-    """Small worlds of the kinds that splits support: a factor grid, sequences, and data with a test part."""
+    """Small worlds of the kinds that splits support: a factor grid, sequences, and data with its own test set."""
     generator = np.random.default_rng(0)
     divided = ArrayWorld(generator.normal(size=(60, 4)), np.arange(60) % 5, held_out=np.arange(40, 60))
     return MiniSprites(scales=3, orientations=4, positions=4), Walkers(sequences=8), divided

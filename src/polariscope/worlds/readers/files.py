@@ -251,7 +251,7 @@ def _read_directory(folder: Path, size: int | None) -> Found:
         offered = [file for file in data if "labels" not in file.name.lower()] or data
         shown = " or ".join(str(folder / file) for file in offered[:4])
         raise ValueError(
-            f"{folder}: expected images, or the IDX images and labels of one training and one test part (as "
+            f"{folder}: expected images, or the IDX images and labels of one training and one test set (as "
             f"train-images-idx3-ubyte, t10k-images-idx3-ubyte), but it holds {counted(len(data), 'file')} of data; "
             f"give one of them: {shown}{' ...' if len(offered) > 4 else ''}"
         )
