@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import polariscope
+from polariscope.training.reference import SHIPPED
 
 ROOT = Path(__file__).resolve().parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -72,6 +73,7 @@ def test_wheel_and_sdist_install_in_a_clean_environment(tmp_path):
     wanted = [
         path for path in (ROOT / "src").rglob("*") if path.suffix in (".py", ".jinja", ".js", ".css", ".html", ".csv")
     ]
+    wanted += [path for path in SHIPPED.rglob("*") if path.is_file()]
     assert {str(path.relative_to(ROOT / "src")) for path in wanted} <= inside
     with tarfile.open(sdist) as archive:
         assert any(name.endswith("src/polariscope/app/page/app.js") for name in archive.getnames())

@@ -81,6 +81,25 @@ def test_a_foreign_page_can_neither_read_nor_start_anything(served, trained, hea
     assert len(Store(trained[0]).runs()) == before
 
 
+def test_a_foreign_page_in_the_same_browser_gets_nothing(served, trained, chromium):
+    """In a real browser, a page of another origin tries to read, to start a training, and to look into a frame."""
+    before = len(Store(trained[0]).runs())
+    page = chromium()
+    page.open("data:text/html,<title>foreign</title>")
+    page.wait("document.title === 'foreign'")
+    read = f"fetch('{served.address}/api/runs').then(answer => answer.text(), () => 'refused')"
+    assert page.ask(read) == "refused"
+    wish = json.dumps({"world": "mini-sprites", "objective": "vae", "steps": 1})
+    for more in ("", ", mode: 'no-cors'", ", headers: {'content-type': 'application/json'}"):
+        start = f"fetch('{served.address}/api/trainings', {{method: 'POST', body: '{wish}'{more}}})"
+        page.ask(f"{start}.then(() => 0, () => 0)")
+    assert len(Store(trained[0]).runs()) == before
+    frame = f"(() => {{ const f = document.createElement('iframe'); f.src = '{served.address}/'; "
+    page.ask(frame + "return new Promise(done => { f.onload = () => done(1); document.body.append(f) }) })()")
+    assert page.ask("frames.length") == 1
+    assert page.ask("(() => { try { return frames[0].document.title } catch { return 'closed' } })()") == "closed"
+
+
 def test_a_form_of_another_page_is_not_json(served):
     for kind in ("text/plain", "application/x-www-form-urlencoded", "multipart/form-data", ""):
         assert ask(served, "/api/jobs/1/stop", "POST", b"{}", Content_Type=kind)[0] == 415
