@@ -156,7 +156,7 @@ class GeneratorDistances:
 
     @property
     def sd(self) -> float:
-        """Over the seeds (ddof 1); ∞ where the noise of one of them reaches less than half of the images."""
+        """Standard deviation over seeds (ddof 1); ∞ if the noise of a seed changes less than half of the predictions."""
         return float(self.medians.std(ddof=1)) if math.isfinite(self.mean) else math.inf
 
     def findings(self) -> Findings:
@@ -184,7 +184,7 @@ class GeneratorDistances:
 
 
 def _told(value: float) -> float | None:
-    """For machines, which know no infinity."""
+    """JSON-ready: infinite numbers become None."""
     return value if math.isfinite(value) else None
 
 

@@ -96,7 +96,7 @@ class KeptAttacks:
 
 
 def read_stored(path: Path) -> Stored | None:
-    """Kept arrays and facts; None if there are none, or if their file is damaged."""
+    """Stored arrays and facts; None if there are none, or if their file is damaged."""
     if not path.exists():
         return None
     try:

@@ -113,7 +113,7 @@ class _Climb:
 
 
 def _checkpoints(steps: int) -> set[int]:
-    """The steps at which the step size is looked at: less and less far apart.
+    """The steps at which the step size is checked, at decreasing intervals.
 
     >>> sorted(_checkpoints(100))
     [22, 41, 57, 70, 80, 87, 93, 99]

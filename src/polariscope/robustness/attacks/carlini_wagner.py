@@ -50,7 +50,7 @@ class CarliniWagner(Attack):
         search_segment(trial, trial.distance.isfinite().nonzero()[:, 0])
 
     def _descend(self, trial: Trial, weight: Tensor) -> Tensor:
-        """Minimise for one c, and say where an adversarial was found."""
+        """Minimise for one c; returns for which images an adversarial was found."""
         x, rows = trial.x, trial.rows
         w = torch.atanh((2 * (x if trial.starts is None else trial.starts) - 1) * EDGE)
         first, second = torch.zeros_like(w), torch.zeros_like(w)

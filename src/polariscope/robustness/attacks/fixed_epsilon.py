@@ -17,7 +17,7 @@ ROUNDS = 14
 FIRST = 1 / 8
 """The first epsilon tried, as a share of the largest distance in the box."""
 PRECISE = 0.01
-"""The search ends where the smallest epsilon is known this well, relative to it."""
+"""Relative precision of the smallest epsilon at which the search ends."""
 
 
 class FixedEpsilonAttack(Attack):
@@ -57,6 +57,6 @@ class FixedEpsilonAttack(Attack):
 
     @staticmethod
     def _unsettled(trial: Trial, low: Tensor, far: Tensor) -> Tensor:
-        """Rows whose smallest epsilon is not known well enough, and that have not failed at the largest one."""
+        """Rows whose smallest epsilon is not precise enough yet, and that have not failed at the largest one."""
         known = trial.distance - low <= PRECISE * trial.distance
         return ((low < far) & ~(known & trial.distance.isfinite())).nonzero()[:, 0]

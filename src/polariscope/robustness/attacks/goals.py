@@ -1,4 +1,4 @@
-"""What an attack wants of a classifier's scores, and losses that rise on the way to it."""
+"""The goal of an attack in terms of class scores, and losses that increase towards it."""
 
 from __future__ import annotations
 

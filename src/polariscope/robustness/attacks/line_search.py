@@ -10,7 +10,7 @@ from polariscope.robustness.attacks.trial import Trial
 GRID = 32
 """Points on a line that are tried in turn."""
 PRECISE = 2e-7
-"""Bisection ends where the length is known this well, relative to it: the precision of single-precision numbers."""
+"""Relative precision of the length at which bisection ends: that of single-precision numbers."""
 NEAR = 0.97
 """The first share of a segment that is tried."""
 BISECTIONS = 60

@@ -22,7 +22,7 @@ class NoRule(ValueError):
 
 
 class Ball(NamedTuple):
-    """That inputs lie within a distance of a centre as well, which the first layer of weights makes use of."""
+    """Inputs also lie within a distance of a centre; the first layer of weights uses this."""
 
     centre: Tensor
     radius: Tensor
@@ -32,7 +32,7 @@ class Ball(NamedTuple):
 
 
 class Affine(NamedTuple):
-    """That an interval is the image of another under weights, so that differences of its entries are known better."""
+    """An interval is the image of another under weights, which gives tighter differences of its entries."""
 
     of: Interval
     weight: Tensor

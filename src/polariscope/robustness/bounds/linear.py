@@ -44,7 +44,7 @@ def _methods(
 
 
 def _binary(generators: LinearGenerators, model: Any, x: Tensor, labels: NDArray[Any], norm: Norm) -> Bounds:
-    """Certified flips of the binarised image, and what they cost in the image."""
+    """Certified flips of the binarised image, and their size in the image."""
     flat = x.flatten(1).double().cpu().numpy()
     bits = model.binarised(x).flatten(1).double().cpu().numpy()
     right = generators.losses(bits).argmin(1) == labels

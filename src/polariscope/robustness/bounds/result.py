@@ -128,7 +128,7 @@ class Bounds:
 
 @dataclass(frozen=True)
 class NoBound:
-    """That no bound is known, and why."""
+    """There is no known bound, for the given reason."""
 
     norm: Norm
     reason: str
@@ -153,7 +153,7 @@ def combined(
 
 
 def _finite(value: float) -> float | None:
-    """For machines, which know no infinity."""
+    """JSON-ready: infinite numbers become None."""
     return float(value) if np.isfinite(value) else None
 
 

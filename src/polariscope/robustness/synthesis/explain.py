@@ -34,7 +34,7 @@ class Explanation:
     probabilities: NDArray[np.float64]
     """``(n, K)``, by the calibrated softmax."""
     labels: NDArray[np.int64] | None = None
-    """The true classes, where they are known."""
+    """The true classes, if they are known."""
     names: tuple[str, ...] = ()
     """Names of the classes."""
     classifier: str = "classifier"
