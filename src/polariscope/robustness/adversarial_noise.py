@@ -156,7 +156,7 @@ class GeneratorDistances:
 
     @property
     def sd(self) -> float:
-        """Standard deviation over seeds (ddof 1); ∞ if the noise of a seed changes less than half of the predictions."""
+        """Standard deviation over seeds (ddof 1); ∞ if noise of a seed changes fewer than half of the predictions."""
         return float(self.medians.std(ddof=1)) if math.isfinite(self.mean) else math.inf
 
     def findings(self) -> Findings:
