@@ -66,3 +66,13 @@ def test_ctrl_c_ends_them_all(run, monkeypatch, tmp_path) -> None:
     assert err.splitlines()[-1] == "interrupted; continue with: polariscope reproduce all --scale smoke"
     assert (tmp_path / "results" / "first-smoke").exists()
     assert not (tmp_path / "results" / "third-smoke").exists()
+
+
+def test_estimates_of_several_studies_are_one_list(run, monkeypatch) -> None:
+    studies.names()
+    monkeypatch.setattr(studies, "_entries", {"first": Squares, "second": Squares})
+    code, out, _ = run("reproduce", "all", "--scale", "smoke", "--estimate", "--json")
+    assert code == 0
+    assert [(entry["study"], entry["estimate"]["jobs"]) for entry in json.loads(out)] == [("first", 1), ("second", 1)]
+    code, out, _ = run("reproduce", "first", "--scale", "smoke", "--estimate", "--json")
+    assert (code, json.loads(out)["estimate"]["open_jobs"]) == (0, 0)

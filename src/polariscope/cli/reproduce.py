@@ -86,11 +86,17 @@ def main(arguments: list[str]) -> int:
 
 
 def _estimated(names: list[str], options: Options) -> int:
+    """Print what each study would cost; of several, JSON is one list."""
+    documents = []
     for name in names:
         path = folder(options.out, name, options.scale)
-        answer(
-            estimate(studies.get(name)(), name, options.scale, path, place_of(options)).findings(), None, options.json
-        )
+        findings = estimate(studies.get(name)(), name, options.scale, path, place_of(options)).findings()
+        if options.json and len(names) > 1:
+            documents.append({"study": name, **findings.json()})
+        else:
+            answer(findings, None, options.json)
+    if documents:
+        print(json_text(documents))
     return 0
 
 
