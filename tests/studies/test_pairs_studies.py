@@ -366,6 +366,7 @@ def test_a_linear_flow_finds_sources_that_move_sparsely_and_only_those(committed
     assert judged(result, "With normal steps", put({"steps_are": "normal"}, mcc=0.98)).held is False
 
 
+@pytest.mark.spec("001a/EX-05")
 def test_sources_behind_layers_of_mixing_are_found_but_slow_flow_is_behind_pcl(committed) -> None:
     """Spec 001a, E6: above 0.9 behind one layer for both; SlowFlow no less than PCL at three, which is not held.
 

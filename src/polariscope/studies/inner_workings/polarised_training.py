@@ -20,7 +20,8 @@ from polariscope.theory.polarised_regime import kl_approximation_error, polarise
 from polariscope.training.run import load_model
 
 TASKS = ("square-linear", "square-nonlinear", "blobs", "dsprites", "mnist")
-SEEDS = {"smoke": 1, "laptop": 5, "paper": 5}
+SEEDS = {"smoke": range(1), "laptop": range(5, 14), "paper": range(5)}
+"""An earlier table had 0 to 4. The interval of a median bears one outlier from nine runs on."""
 SNAPSHOTS = {"smoke": 4, "laptop": 50, "paper": 500}
 WIDE = 10  # latents, of which most must be pruned
 BETAS = {"blobs": 0.1, "dsprites": 0.125}
@@ -38,7 +39,7 @@ class PolarisedTraining(Study):
     title = "The polarised regime over training"
     source = "Rolinek, Zietlow and Martius 2019; Zietlow's dissertation (2022), section 3.3.2, table 3.2"
     question = "From which point in training does the theory of the polarised regime apply?"
-    cost = {"smoke": "a second", "laptop": "29 minutes", "paper": "weeks"}
+    cost = {"smoke": "a second", "laptop": "about 50 minutes", "paper": "weeks"}
 
     def jobs(self, scale: Scale) -> Sequence[Job]:
         tasks = ("square-linear",) if scale == "smoke" else TASKS
@@ -46,7 +47,7 @@ class PolarisedTraining(Study):
             {"scale": scale, "task": name, "latents": latents, "seed": seed}
             for name in tasks
             for latents in ("dependent", "ten")
-            for seed in range(SEEDS[scale])
+            for seed in SEEDS[scale]
         ]
 
     def run(self, job: Job, bench: Bench) -> list[Row]:
@@ -74,14 +75,14 @@ class PolarisedTraining(Study):
                 AtLeast(
                     "share",
                     97.8,
+                    of="median",
                     each="task",
                     where={"latents": "dependent"},
                     called="% of the training in the polarised regime",
                     digits=1,
                 ),
-                note=""
-                if scale == "paper"
-                else "in a training far shorter than the published its beginning weighs more",
+                note="a latent that is half in use at the end puts a whole run outside the regime, hence the median"
+                + ("" if scale == "paper" else "; the beginning of a short training weighs more"),
             ),
             Claim(
                 "At the end of training every run is in the polarised regime",
@@ -108,21 +109,23 @@ class PolarisedTraining(Study):
         for name, group in table.by("task"):
             row: Row = {"data": name}
             for latents in ("dependent", "ten"):
+                here = group.where(latents=latents).column("share")
                 cell = SHARE.get(name, {}).get(latents)
                 row[f"{latents} latents, published %"] = f"{cell.mean:.1f}" if cell else "-"
-                row[f"{latents} latents, here %"] = plus_minus(group.where(latents=latents).column("share"), 1)
+                row[f"{latents} latents, here %"] = plus_minus(here, 1)
+                row[f"{latents} latents, median here %"] = f"{np.median(here):.1f}"
             rows.append(row)
         return rows
 
     @styled
     def figures(self, table: Table) -> dict[str, Figure]:
-        names = table.distinct("task")
+        names, first = table.distinct("task"), min(table.distinct("seed"))
         figure = side_by_side(len(names), width=2.2, height=2.8)
         for axes, name in zip(figure.axes, names, strict=True):
             for row in table.where(task=name).rows:
                 at = np.arange(1, len(row["errors"]) + 1) / len(row["errors"])
                 colour = LIGHT["active" if row["latents"] == "dependent" else "mixed"]
-                label = "" if row["seed"] else f"{row['latents']} latents"
+                label = "" if row["seed"] != first else f"{row['latents']} latents"
                 axes.semilogy(at, np.maximum(row["errors"], 1e-6), color=colour, label=label)
             axes.axhline(0.03, color=LIGHT["ink"], linestyle="--", linewidth=1)
             axes.sharey(figure.axes[0])
