@@ -53,7 +53,8 @@ def test_the_workflow_tests_what_we_say_we_support():
 def built(folder: Path) -> tuple[Path, Path]:
     """Wheel and sdist of this checkout."""
     script = (
-        "import sys; from setuptools import build_meta as b; b.build_sdist(sys.argv[1]); b.build_wheel(sys.argv[1])"
+        "import sys; from setuptools import build_meta as b; out = sys.argv[1]; "  # setuptools writes to sys.argv
+        "b.build_sdist(out); b.build_wheel(out)"
     )
     copy = folder / "source"
     files = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True).stdout.split(b"\0")
