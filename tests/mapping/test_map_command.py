@@ -125,7 +125,8 @@ def test_figures_of_areas_increases_and_thresholds_are_files(place: Path) -> Non
     from polariscope.report.mapping_figures import draw_heat
 
     shares = np.linspace(0, 1, 400).reshape(20, 20)
-    heat = draw_heat(np.full((20, 20, 3), 0.5), shares, (0.3, 0.5), "landslide")
+    heat = draw_heat(np.full((20, 20, 3), 0.5), shares, (0.3, 0.5), "landslide", (0.0, 0.0, 100.0, 100.0))
+    assert any(text.get_text() == "20 m" for text in heat.axes[1].texts), "the scale bar"
     assert len(heat.axes) == 3
     assert [text.get_text() for text in heat.axes[0].get_legend().get_texts()] == ["threshold 0.3", "threshold 0.5"]
     assert (folder / "probability-valley0_2016.png").stat().st_size > 10_000

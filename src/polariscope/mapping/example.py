@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from polariscope.mapping.exports import writing
+from polariscope.mapping.exports import SPARE, check_space, writing
 from polariscope.mapping.rasters import Grid, needs_geo
 from polariscope.worlds.renderers.aerial import BACKGROUND, CLASSES, Aerial
 
@@ -105,12 +105,10 @@ def _write_valleys(folder: Path, world: Aerial, across: int, labelled: int | Non
 
 def _write_raster(path: Path, bands: NDArray[Any], **profile: Any) -> None:
     rasterio = needs_geo()
-    with (
-        writing(path),
-        rasterio.Env(),  # or GDAL prints messages of its own
-        rasterio.open(path, "w", count=len(bands), dtype=bands.dtype, **profile) as file,
-    ):
-        file.write(bands)
+    with writing(path):
+        check_space(path, bands.nbytes + SPARE)  # GDAL would print messages of its own
+        with rasterio.open(path, "w", count=len(bands), dtype=bands.dtype, **profile) as file:
+            file.write(bands)
 
 
 def _mosaic(tiles: NDArray[np.generic], across: int) -> NDArray[np.generic]:

@@ -109,14 +109,14 @@ def writing(path: Path) -> Iterator[None]:
     closed on a full disk, so the space that is left is looked at in any case."""
     try:
         yield
-        _check_space(path, SPARE)
+        check_space(path, SPARE)
     except (ValueError, TypeError):
         raise
     except Exception as error:
         full = is_full(error) or "No space left" in f"{error} {error.__cause__}"
         if not full:
             try:
-                _check_space(path, SPARE_AFTER_FAILURE)
+                check_space(path, SPARE_AFTER_FAILURE)
             except FullDiskError:
                 full = True
         if full:
@@ -126,7 +126,8 @@ def writing(path: Path) -> Iterator[None]:
         raise OSError(f"{path}: the file could not be written: {printable(str(error.__cause__ or error))}") from error
 
 
-def _check_space(path: Path, size: int) -> None:
+def check_space(path: Path, size: int) -> None:
+    """Refuse to write a file where the disk has no room for this many bytes."""
     probe = path.with_name(f".{path.name}.space")
     try:
         reserve(probe, size)

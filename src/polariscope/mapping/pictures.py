@@ -60,12 +60,7 @@ def write_map_picture(
     classes = overview(
         lambda r, c, h, w: raster_map.read_labels(slice(r, r + h), slice(c, c + w))[None], height, width
     )[0]
-    extent = (
-        raster_map.grid.extent(height, width)
-        if raster_map.grid is not None
-        else (0.0, 0.0, float(width), float(height))
-    )
-    unit = "m" if raster_map.grid is not None else "pixels"
+    extent, unit = _extent(raster_map)
     image = None if raster is None else picture_of(raster)
     colours = [COLOURS[number % len(COLOURS)] for number in range(len(names))]
     figure = draw_map(image, classes, names, colours, raster_map.settings.background, extent, title, unit)
@@ -86,15 +81,25 @@ def write_heat_picture(raster_map: RasterMap, raster: Raster | None, path: Path,
     shares = overview(mapped, height, width)[0]
     image = np.ones((*shares.shape, 3)) if raster is None else picture_of(raster)
     threshold = float(np.min(raster_map.settings.threshold))
-    figure = draw_heat(image, shares, sorted({threshold, 0.3 if threshold == 0.5 else 0.5}), title)
+    figure = draw_heat(
+        image, shares, sorted({threshold, 0.3 if threshold == 0.5 else 0.5}), title, *_extent(raster_map)
+    )
     return _saved(figure, path)
+
+
+def _extent(raster_map: RasterMap) -> tuple[tuple[float, float, float, float], str]:
+    """Left, bottom, right and top of a map, and their unit."""
+    height, width = raster_map.shape
+    if raster_map.grid is None:
+        return (0.0, 0.0, float(width), float(height)), "pixels"
+    return raster_map.grid.extent(height, width), "m"
 
 
 def heat_part(raster_map: RasterMap, picture: Path, name: str) -> Map:
     """The probability picture of a map as a part of a document."""
     return Map(
         name=f"probability-{name}", title=f"Probability on {name}", **_placed(raster_map, picture),
-        says=f"the probability of the most probable class on {name}, with contours at two thresholds",
+        says=f"the probability of the most probable class on {name}, with contours at two thresholds and a scale bar",
     )  # fmt: skip
 
 

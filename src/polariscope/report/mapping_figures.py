@@ -76,23 +76,33 @@ def draw_increases(increases: Mapping[str, Sequence[float]], errors: Mapping[str
 
 
 @styled
-def draw_heat(picture: NDArray[np.float64], shares: ArrayLike, thresholds: Sequence[float], title: str = "") -> Figure:
+def draw_heat(
+    picture: NDArray[np.float64],
+    shares: ArrayLike,
+    thresholds: Sequence[float],
+    title: str = "",
+    extent: tuple[float, float, float, float] | None = None,
+    unit: str = "m",
+) -> Figure:
     """A picture ``(h, w, 3)`` and the probabilities over it, with a contour at each threshold. Pixels
-    without data are NaN."""
+    without data are NaN. With an ``extent`` (left, bottom, right and top), there is a scale bar."""
+    where = None if extent is None else (extent[0], extent[2], extent[1], extent[3])
     p = np.asarray(shares, float)
     height = 3.4 * p.shape[0] / p.shape[1]
     figure = Figure(figsize=(7.2, min(max(height, 2.0), 8.0)), layout="constrained")
     left, right = figure.subplots(1, 2)
-    left.imshow(np.clip(picture, 0, 1))
-    right.imshow(np.clip(picture, 0, 1))
-    heat = right.imshow(p, cmap="inferno", vmin=0, vmax=1, alpha=0.7)
+    for axes in (left, right):
+        axes.imshow(np.clip(picture, 0, 1), extent=where)
+    heat = right.imshow(p, cmap="inferno", vmin=0, vmax=1, alpha=0.7, extent=where)
     for (colour, _), tau in zip(LOOKS, thresholds, strict=False):
         if np.isfinite(p).any() and np.nanmin(p) < tau < np.nanmax(p):
-            left.contour(p, [tau], colors=[LIGHT[colour]], linewidths=1)
+            left.contour(p, [tau], colors=[LIGHT[colour]], linewidths=1, extent=where, origin="upper")
         left.plot([], [], color=LIGHT[colour], linewidth=1, label=f"threshold {tau:g}")
     left.legend(fontsize="small", loc="lower left", frameon=True, facecolor="white", framealpha=0.85)
     figure.colorbar(heat, ax=right, label="probability")
     right.set_title(title)
+    if extent is not None:
+        _scale_bar(right, extent, unit)
     for axes in (left, right):
         axes.set_axis_off()
     return figure
