@@ -47,7 +47,9 @@ MODELS = {
     "beta-vae": Reference(BetaVAE(beta=12.0), "beta 12 on the whole divergence."),
     "beta-tc-vae": Reference(BetaTCVAE(beta=6.0), "beta 6 on the total correlation alone."),
     "factor-vae": Reference(FactorVAE(gamma=10.0), "gamma 10: a discriminator estimates the total correlation."),
-    "over-regularised": Reference(BetaVAE(beta=60.0), "beta 60: strongly compressed, so that many variables are passive."),
+    "over-regularised": Reference(
+        BetaVAE(beta=60.0), "beta 60: strongly compressed, so that many variables are passive."
+    ),
     CLASSIFIER: Reference(Classify(), "a LeNet that classifies the shape in images of 32x32 pixels."),
 }
 

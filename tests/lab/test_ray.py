@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -257,6 +258,28 @@ def test_a_killed_driver_resumes_without_repeating_what_is_finished(tmp_path) ->
     after = {file.name: file.stat().st_mtime_ns for file in jobs.glob("[!.]*.json")}
     assert len(after) == 8
     assert {name: after[name] for name in finished} == finished, "what was finished is not done again"
+
+
+@pytest.mark.deep
+def test_ctrl_c_stops_a_study_on_ray_which_continues_later(tmp_path) -> None:
+    pytest.importorskip("ray")
+    (tmp_path / "mine.toml").write_text(STUDY.format(seeds=1).replace("steps = 30", "steps = 20000"))
+    where = os.pathsep.join([str(Path(__file__).parents[2] / "src"), os.environ.get("PYTHONPATH", "")])
+    words = [sys.executable, "-m", "polariscope", "study", "mine.toml", "--executor", "ray", "--workers", "2"]
+    environment = {**os.environ, "PYTHONPATH": where}
+    driver = subprocess.Popen(
+        words, cwd=tmp_path, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+    )
+    runs = tmp_path / "results" / "mine" / "runs"
+    while not list(runs.glob("*/metrics.parquet")) and driver.poll() is None:
+        time.sleep(0.05)
+    driver.send_signal(signal.SIGINT)
+    _, errors = driver.communicate(timeout=300)
+    assert driver.returncode == 130, errors
+    assert "interrupted; continue with: polariscope study mine.toml" in errors
+    stopped = [run for run in Store(runs).runs() if 0 < run.result.get("step", 0) < 20000]
+    assert stopped, "a training saves its state before it is stopped"
+    assert all(run.checkpoint.exists() and run.state == "interrupted" for run in stopped)
 
 
 def test_luggage_of_works_is_declared() -> None:

@@ -44,6 +44,7 @@ def test_a_kind_that_is_the_same_for_all_has_no_rank() -> None:
     assert (coloured_noises.kind_correlations(table) == 0).all()
 
 
+@pytest.mark.spec("001b/A-40")
 def test_noises_transfer_and_the_benchmark_is_compared_with_the_four_held_out_kinds(committed) -> None:
     """The matrix of four noises by five trainings, and the rank correlations over 25 networks with their intervals, by
     a jackknife over seeds that is written out here."""

@@ -3,8 +3,8 @@
 The laptop scale follows the recipe of section 9.2 (narrow networks, a heavier weight of the property, a short schedule
 of λ) with three changes that let it do with fewer steps: batches of 128, λ that first stays where only one latent of Z1
 can wake, and an offset of the last latent of 1000 in place of 10, for which it wakes first. They were chosen on seeds
-from 100 on, as was the weight of STIB's adversary. The overnight scale has the printed widths, and batches and copies of
-the reference implementation.
+from 100 on, as was the weight of STIB's adversary. The overnight scale has the printed widths, and batches and copies
+of the reference implementation.
 """
 
 from __future__ import annotations
