@@ -132,3 +132,28 @@ def test_paths_are_drawn_as_the_search_went_and_nothing_is_searched_again(outcom
         (axes,) = studies.get("fondue")().figures(Table(rows))["search-paths"].axes
         assert axes.lines[0].get_ydata().tolist() == path
         assert [segment[:, 1].tolist() for segment in axes.collections[0].get_segments()] == bounds
+
+
+@pytest.mark.spec("002/D21")
+def test_the_gap_of_intrinsic_dimensions_nearly_counts_the_variables_that_are_not_active(committed) -> None:
+    """Within 2 for all models up to 10 latents; with 14 the estimate of the samples is too low, so it is not held."""
+    result = committed("latent-dimensions")
+    assert all(len(group.distinct("seed")) == 5 for _, group in result.table.by("latents"))
+    errors = {
+        latents: max(
+            abs(row["dimension_sampled"] - row["dimension_mean"] - row["mixed"] - row["passive"]) for row in group.rows
+        )
+        for latents, group in result.table.by("latents")
+    }
+    assert list(errors) == [2, 4, 6, 8, 10, 14]
+    assert all(error <= 2 for latents, error in errors.items() if latents <= 10)
+    claim = result.claim("is the number of mixed and passive variables")
+    assert claim.verdict == ("held" if max(errors.values()) <= 2 else "not held")
+    assert f"largest error {max(errors.values()):.1f}" in claim.measured
+    means, samples = (
+        [group.mean(name) for _, group in result.table.by("latents")] for name in ("dimension_mean", "dimension_sampled")
+    )
+    assert max(means) < 2.5, "the means stay near the number of factors"
+    assert (np.diff(samples) > 1.5).all(), "the samples fill every latent"
+    assert result.claim("as long as all variables are active").held
+    assert result.claim("part as latents are added").held
