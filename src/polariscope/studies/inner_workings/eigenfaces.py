@@ -255,9 +255,9 @@ def angles_between(walks: np.ndarray, eigenvectors: np.ndarray) -> list[float]:
 def bend(walk: np.ndarray) -> float:
     """Share of the squared change along a walk that lies off the best straight line: 0 for a linear model.
 
-    >>> float(bend(np.array([[0.0, 0.0], [1.0, 1.0], [2.0, 2.0]])).round(6))
+    >>> round(bend(np.array([[0.0, 0.0], [1.0, 1.0], [2.0, 2.0]])), 6)
     0.0
-    >>> float(bend(np.array([[0.0, 0.0], [1.0, 0.0], [1.0, 1.0]])).round(6))
+    >>> round(bend(np.array([[0.0, 0.0], [1.0, 0.0], [1.0, 1.0]])), 6)
     0.25
     """
     points = walk.reshape(len(walk), -1)
