@@ -150,9 +150,8 @@ def test_the_gap_of_intrinsic_dimensions_nearly_counts_the_variables_that_are_no
     claim = result.claim("is the number of mixed and passive variables")
     assert claim.verdict == ("held" if max(errors.values()) <= 2 else "not held")
     assert f"largest error {max(errors.values()):.1f}" in claim.measured
-    means, samples = (
-        [group.mean(name) for _, group in result.table.by("latents")] for name in ("dimension_mean", "dimension_sampled")
-    )
+    columns = ("dimension_mean", "dimension_sampled")
+    means, samples = ([group.mean(name) for _, group in result.table.by("latents")] for name in columns)
     assert max(means) < 2.5, "the means stay near the number of factors"
     assert (np.diff(samples) > 1.5).all(), "the samples fill every latent"
     assert result.claim("as long as all variables are active").held

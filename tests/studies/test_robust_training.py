@@ -102,6 +102,7 @@ def test_noises_transfer_and_the_benchmark_is_compared_with_the_four_held_out_ki
             assert ranks[first, second] == pytest.approx(pair, nan_ok=True)
 
 
+@pytest.mark.spec("001b/C-08")
 def test_four_combinations_are_labelled_from_trained_figures(committed) -> None:
     """Noise with stylised images, noise with attacks, binary input with noise, synthesis on noisy images: five seeds of
     each combination and of each part. The labels are made again from the accuracies, by the rule of the taxonomy: in
@@ -148,6 +149,7 @@ def test_four_combinations_are_labelled_from_trained_figures(committed) -> None:
     assert shown[stylised_noise.BOTH]["label here"] == labels[stylised_noise.BOTH]
 
 
+@pytest.mark.spec("001b/A-29")
 def test_training_against_attacks_helps_within_the_distance_of_the_training(committed) -> None:
     """Five seeds of one network, plain, trained by PGD within 0.3 in L∞, and by DDN within 1.5 of 28 pixels in L2:
     accuracy within the same distance, by the nearest adversarial of two attacks."""

@@ -110,7 +110,7 @@ def _run(request: bytes, limits: Limits) -> dict[str, Any]:
         process.kill()
         process.communicate()
     lacked = b"MemoryError" in complaint or b"cannot allocate memory" in complaint.lower()
-    if process.returncode < 0 or process.returncode and lacked:  # the system took it away, or gave no more memory
+    if process.returncode < 0 or (process.returncode and lacked):  # the system took it away, or gave no more memory
         return {"error": "memory", "message": ""}
     if process.returncode:
         last = complaint.decode(errors="replace").strip().rpartition("\n")[2]
