@@ -80,7 +80,10 @@ def test_the_document_has_every_answer(data: ArrayWorld, tmp_path: Path) -> None
     assert [row["bound"] for row in json_form["bounds"]] == ["no bound is known"]
     assert all(row["queries"] > 0 for row in json_form["attacks_l2"]), "queries in every row"
     assert {"gaussian_median", "uniform_median", "learned_median"} == set(json_form["noise"])
-    assert {row["question"] for row in json_form["not_run"]} == {"corruptions", "L2: transfer"}
+    left_out = "L2: fast-gradient, deepfool, carlini-wagner, fab, apgd, square, pointwise, boundary"
+    reasons = {row["question"]: row["reason"] for row in json_form["not_run"]}
+    assert reasons.keys() == {"corruptions", left_out, "L2: transfer"}
+    assert reasons[left_out] == "not in the budget quick (--budget full)"
     names = [part.name for part in document.parts]
     assert names == [
         "summary", "sandwich", "attacks_l2", "bounds", "distances", "adversarials_l2", "minimal_adversarials",
@@ -91,6 +94,27 @@ def test_the_document_has_every_answer(data: ArrayWorld, tmp_path: Path) -> None
     assert "Nearest adversarials, L2" in opened.read_text(encoding="utf-8")
     assert document.arrays["l2_adversarials"].shape == (6, 1, SIDE, SIDE)
     np.testing.assert_array_equal(document.arrays["l2_distances"], card.of("l2").best.distances)
+
+
+@pytest.mark.parametrize(
+    ("shift", "outputs", "note"),
+    [
+        (0, 2, None),
+        (10, 2, "The classes 10 to 11 of the data are matched to the 2 outputs of Net in this order."),
+        (1, 3, "Net has 3 classes; the 2 classes of the data are matched to its outputs by number."),
+    ],
+)
+def test_the_card_tells_how_classes_are_matched_to_outputs(data: ArrayWorld, shift: int, outputs: int, note) -> None:
+    class Net(Halves):
+        def forward(self, x: Tensor) -> Tensor:
+            scores = super().forward(x)
+            return scores if outputs == 2 else torch.cat([scores[:, :1] * 0 - 99, scores], 1)
+
+    images = data.observe(np.arange(len(data)))
+    labelled = ArrayWorld(images, np.arange(len(data)) % 2 + shift)
+    card = robustness(Net(), labelled, only=("attacks",), norms=("linf",), budget="quick", count=4)
+    assert card.clean == 1.0
+    assert [one for one in card.findings().notes if "matched" in one] == ([note] if note else [])
 
 
 def test_attacks_that_are_kept_are_not_run_again(

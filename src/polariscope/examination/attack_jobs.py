@@ -15,6 +15,7 @@ from typing import Any, Protocol
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from polariscope.atomic import atomic
 from polariscope.examination.corruptions import class_target, outputs_of
@@ -145,10 +146,19 @@ def attack_block(job: AttackJob, tell: Tell) -> None:
 
 def examples_of(subject: Subject, world: World, index: NDArray[np.int64]) -> Examples:
     """Images by number, with the numbers of the classifier's outputs that are right for them."""
-    target = class_target(world)
     x = to_tensor(world.observe(index))
-    with subject.at_rest():
-        outputs = subject.scores(x[:1]).shape[1]
-    meant, _ = outputs_of(target, outputs, subject.name)
+    meant, _ = _meant(subject, world, x[:1])
     y = torch.from_numpy(meant[target_values(world, index)[:, 0].astype(np.int64)])
     return Examples(*labelled_examples(subject, x, y), index=index)
+
+
+def matched_classes(subject: Subject, world: World) -> tuple[str, ...]:
+    """A note on how classes of the data are matched to outputs of the classifier, if there are two ways to do it."""
+    _, note = _meant(subject, world, to_tensor(world.observe(np.zeros(1, np.int64))))
+    return (note,) if note else ()
+
+
+def _meant(subject: Subject, world: World, x: Tensor) -> tuple[NDArray[np.int64], str]:
+    target = class_target(world)
+    with subject.at_rest():
+        return outputs_of(target, subject.scores(x).shape[1], subject.name)

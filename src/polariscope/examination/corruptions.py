@@ -421,10 +421,16 @@ def _scores(subject: Subject, images: NDArray[Any]) -> Floats:
 
 
 def outputs_of(factor: Target, outputs: int, name: str) -> tuple[NDArray[np.int64], str]:
-    """The network's output for each class of the data, and the assumptions about it."""
-    if outputs == factor.size:
-        return np.arange(factor.size), ""
+    """The network's output for each class of the data, and a note on it if there are two ways to match them."""
     meant = np.asarray(factor.values or range(factor.size))
+    if outputs == factor.size:
+        order = np.arange(outputs)
+        if (meant != meant.round()).any() or (meant == order).all():
+            return order, ""
+        return order, (
+            f"The classes {meant[0]:g} to {meant[-1]:g} of the data are matched to the {outputs} outputs of {name} in "
+            "this order."
+        )
     if outputs < factor.size or (meant != meant.round()).any() or meant.min() < 0 or meant.max() >= outputs:
         raise ValueError(
             f"{name} has {outputs} classes, and the data has {factor.size} ({factor.name}): use data with the "

@@ -21,7 +21,15 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from polariscope.examination.attack_jobs import AttackJob, Blocks, Maker, RunMaker, attack_ahead, examples_of
+from polariscope.examination.attack_jobs import (
+    AttackJob,
+    Blocks,
+    Maker,
+    RunMaker,
+    attack_ahead,
+    examples_of,
+    matched_classes,
+)
 from polariscope.examination.corruptions import Withstood, withstand
 from polariscope.examination.robustness_card import (
     NORM_NAMES,
@@ -50,7 +58,7 @@ from polariscope.robustness.expectation import averaged, confirmed
 from polariscope.robustness.kept import KeptAttacks, Stored, examples_hash, weights_hash
 from polariscope.robustness.noise_distance import NoiseDistances, noise_distances
 from polariscope.robustness.rejection import Rejection, rejection
-from polariscope.robustness.suites import Budget, attack_suite, attack_title
+from polariscope.robustness.suites import Budget, attack_suite, attack_title, left_out
 from polariscope.robustness.trust import (
     Warning,
     compare_attacks,
@@ -100,6 +108,7 @@ LEARNED: dict[Budget, tuple[int, tuple[float, ...], int]] = {
 steps."""
 TRAINED_ON = 500
 """Images that generators of noise are trained on."""
+FULL: Budget = "full"
 DISTAL_STEPS: dict[Budget, int] = {"quick": 50, "standard": 200, "full": 1000}
 
 
@@ -163,7 +172,7 @@ def robustness(
     x, y = examples.x, examples.y
     skipped: dict[str, str] = {one: "not asked for" for one in QUESTIONS if one not in only}
     warnings = probe(subject, x, y, seed=seed)
-    notes = subject.notes
+    notes = subject.notes + matched_classes(subject, world)
     if is_random(warnings):
         if draws < 2:
             why = "the classifier has random outputs: its mean over draws can be attacked with draws=20 (--draws 20)"
@@ -280,7 +289,10 @@ def _ahead(
 def _attacked(
     asked: _Examination, card: NormCard, warnings: Sequence[Warning], also: Sequence[Attack], substitute: Any
 ) -> NormCard:
-    suite = attack_suite(card.norm, asked.budget, asked.subject, gradients=has_gradient(warnings), also=also)
+    suite, full = (
+        attack_suite(card.norm, budget, asked.subject, gradients=has_gradient(warnings), also=also)
+        for budget in (asked.budget, FULL)
+    )
     results: dict[str, Attacked] = {}
     not_run: dict[str, str] = {}
     needs: dict[str, str] = {}
@@ -299,6 +311,8 @@ def _attacked(
     for attack in also:
         if card.norm not in attack.norms:
             not_run[attack_title(attack)] = f"it works in {' and '.join(attack.norms)}"
+    if missing := left_out(suite, full):
+        not_run[", ".join(missing)] = f"not in the budget {asked.budget} (--budget {FULL})"
     if substitute is None and card.norm != "l0":
         not_run["transfer"] = "no substitute was given (--substitute)"
     return replace(card, results=results, not_run=not_run, needs=needs)

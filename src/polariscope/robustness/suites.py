@@ -184,6 +184,22 @@ def attack_suite(
     return suite
 
 
+def left_out(suite: Sequence[Attack], larger: Sequence[Attack]) -> list[str]:
+    """Kinds of attacks that a larger suite has and another one has not.
+
+    >>> left_out(attack_suite("l0", "quick"), attack_suite("l0", "full"))
+    ['salt-and-pepper']
+    """
+    kinds = [_kind(attack) for attack in suite]
+    return list(dict.fromkeys(kind for kind in map(_kind, larger) if kind not in kinds))
+
+
+def _kind(attack: Attack) -> str:
+    """The names of an attack and of the attack that it holds."""
+    inner = getattr(attack, "of", None)
+    return " ".join([attacks.name_of(attack), *([_kind(inner)] if isinstance(inner, Attack) else [])])
+
+
 def _binarises(module: Any) -> bool:
     return callable(getattr(module, "binarised", None)) and bool(getattr(module, "binary", True))
 
