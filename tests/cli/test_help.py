@@ -47,6 +47,19 @@ def test_every_command_tells_its_options_without_markup(command, capsys) -> None
     assert max(len(line) for line in text.splitlines()) <= 80
 
 
+@pytest.mark.parametrize(
+    ("command", "does"),
+    [
+        ("train", "Trains a model on a world"),
+        ("dimension", "Finds how many latent variables"),
+        ("manipulate --kind learned", "Changes the observations"),
+        ("sweep", "--grid objective.beta=1,4,16 names a setting"),
+    ],
+)
+def test_commands_with_the_options_of_a_training_say_what_they_do(command, does, capsys) -> None:
+    assert does in " ".join(helped(capsys, *command.split()).split())
+
+
 def test_train_names_every_world_objective_model_and_split(capsys) -> None:
     lines = helped(capsys, "train").splitlines()
     for section, registry in CHOSEN.items():

@@ -32,23 +32,32 @@ from polariscope.training.start import warm
 from polariscope.worlds.splits import splits, usual_split
 from polariscope.worlds.world import World, worlds
 
-RUN_HELP = """polariscope {command} WORLD [--objective NAME] [--model NAME] [--split NAME] [--config FILE] [options]
+RUN_HELP = """{usage}
+
+{about}
 
 WORLD is a name ('polariscope worlds' lists them) or the path of a file of images. The options below belong to the
 chosen world, objective, model and split; choose others to see theirs. Parts of a world or a model are chosen in the
 same way: --world.of NAME, --model.architecture NAME. --model.from RUN starts from the weights of another run. That run
 can also become a part of the chosen model: --model readout --model.from RUN --start.freeze of."""
 
+USAGE = "polariscope {command} WORLD [--objective NAME] [--model NAME] [--split NAME] [--config FILE] [options]"
+
 CHOSEN: dict[str, Registry[Any]] = {"world": worlds, "split": splits, "objective": objectives, "model": models}
 
 
 def parse_run(
-    arguments: list[str], command: str, extra: list[tuple[str, Any, Any]], base: type = object
+    arguments: list[str],
+    command: str,
+    extra: list[tuple[str, Any, Any]],
+    base: type = object,
+    about: str = "",
+    usage: str = USAGE,
 ) -> tuple[RunConfig, Any]:
     """A run's configuration from ``WORLD --config FILE``, the names of its parts, and flags for each of them.
 
     ``extra`` are further fields (name, type, default) of the command, in addition to those of a ``base`` class; they
-    are attributes of the second result.
+    are attributes of the second result. The help begins with ``usage`` and with ``about``, what the command does.
     """
     arguments = list(arguments)
     description = read_toml(take(arguments, "--config"))
@@ -74,7 +83,8 @@ def parse_run(
         description[section] = choose(arguments, f"--{section}", registry, known)
     default = RunConfig.build(description)
     fields = [(f.name, *_as_flags(getattr(default, f.name))) for f in dataclasses.fields(RunConfig)]
-    kind = options_type([*fields, *extra], RUN_HELP.format(command=command), base)
+    told = RUN_HELP.format(usage=usage.format(command=command), about=about)
+    kind = options_type([*fields, *extra], told, base)
     options = parse(kind, arguments, command, choices)
     given = {f.name: meant(getattr(options, f.name)) for f in dataclasses.fields(RunConfig)}
     # What no flag has changed was built above, and may have read its files by now.

@@ -20,6 +20,8 @@ from polariscope.measures.intrinsic_dimension import DimensionEstimate
 from polariscope.report.terminal import answer
 from polariscope.training.run import Tell
 
+ABOUT = """Finds how many latent variables a model needs on this data. It trains models with more and with fewer
+latents, each for a short time, until it knows the largest number of latents without passive variables."""
 EXTRA = [
     (
         "statistic",
@@ -44,7 +46,7 @@ EXTRA = [
 
 @commands.register("dimension", "find how many latent variables a model needs", group="training")
 def main(arguments: list[str]) -> int:
-    config, options = parse_run(arguments, "dimension", EXTRA)
+    config, options = parse_run(arguments, "dimension", EXTRA, about=ABOUT)
     check_place(options.runs, "--runs")
     asked = {name: getattr(options, name) for name, _, _ in EXTRA if name not in ("runs", "json")}
     console = Terminal(quiet=options.json, markup=False, emoji=False, highlight=False)

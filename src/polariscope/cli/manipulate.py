@@ -25,11 +25,11 @@ from polariscope.training.progress import TellNamed
 from polariscope.training.run import Progress
 from polariscope.worlds.world import World, worlds
 
-HELP = """polariscope manipulate WORLD [--kind {kinds}] [options]
-
-Changes the observations of a world a little, keeps its factors, and writes the result to a folder to train on. WORLD is
-a name ('polariscope worlds' lists them) or a file's path. The options below belong to the chosen kind and world; --kind
-learned trains models, and takes every option of 'polariscope train' for them."""
+USAGE = "polariscope manipulate WORLD [--kind {kinds}] [options]"
+ABOUT = """Changes the observations of a world a little, keeps its factors, and writes the result to a folder to train
+on."""
+OPTIONS = """WORLD is a name ('polariscope worlds' lists them) or a file's path. The options below belong to the
+chosen kind and world; --kind learned trains models, and takes every option of 'polariscope train' for them."""
 
 EXTRA = [
     ("out", flag(Path, "New folder for the world, the report and the picture."), Path("manipulated")),
@@ -71,8 +71,9 @@ def _parsed(kind: Any, arguments: list[str]) -> tuple[World, Any, dict[str, Any]
     hints = get_type_hints(kind)
     words = [f for f in dataclasses.fields(kind) if type(f.default) is str and str in get_args(hints[f.name])]
     extra += [(field.name, str, field.default) for field in words]  # of words or functions, the command line has words
+    usage = USAGE.format(kinds="|".join(manipulations.names()))
     if getattr(kind, "trains", False):
-        config, options = parse_run(arguments, "manipulate", extra, kind)
+        config, options = parse_run(arguments, "manipulate", extra, kind, ABOUT, usage)
         more = {name: getattr(config, name) for name in TRAINED if name in fields}
         return config.world, options, {name: getattr(options, name) for name in plain} | more
     name = take_data(arguments)
@@ -82,8 +83,7 @@ def _parsed(kind: Any, arguments: list[str]) -> tuple[World, Any, dict[str, Any]
                 f"which world? 'polariscope manipulate WORLD': {', '.join(worlds.names())}, or a file's path"
             )
         name = "plane"
-    help_text = HELP.format(kinds="|".join(manipulations.names()))
-    world, options = parse_world(name, arguments, "manipulate", extra, help_text, kind)
+    world, options = parse_world(name, arguments, "manipulate", extra, f"{usage}\n\n{ABOUT}\n\n{OPTIONS}", kind)
     return world, options, {name: getattr(options, name) for name in plain}
 
 

@@ -22,11 +22,12 @@ from polariscope.studies.estimate import estimate
 from polariscope.studies.own import OwnStudy
 from polariscope.studies.ranking import rank
 
-HELP = """polariscope sweep WORLD|FILE.toml [--grid SETTING=VALUE,VALUE ...] [--seeds N] [--measure NAME] [--by COLUMN]
-
-Train every combination of some settings with several seeds, or continue where it stopped, and rank the settings by a
-measure or a result of training, with a 95 % interval over the seeds. The options of 'polariscope train' set everything
-else; FILE.toml is a study of your own ('polariscope study')."""
+USAGE = """polariscope sweep WORLD [--grid SETTING=VALUE,VALUE ...] [--seeds N] [--measure NAME] [--by COLUMN] [options]
+polariscope sweep FILE.toml [--by COLUMN] [options]"""
+ABOUT = """Trains every combination of some settings with several seeds, or continues where it stopped, and ranks the
+settings by a measure or a result of training, with a 95 % interval over the seeds. --grid objective.beta=1,4,16 names
+a setting of 'polariscope train' and its values, and can be given several times. FILE.toml is a study of your own
+('polariscope study')."""
 SEEDS = ("seeds", flag(int, "Seeds of each setting, from 0."), 5)
 MEASURE = ("measure", flag(tuple[str, ...], "Measures to compute for every run; * matches any letters."), ())
 EXAMPLES = ("examples", flag(int, "Examples that measures are computed on."), 5000)
@@ -45,7 +46,7 @@ def main(arguments: list[str]) -> int:
     first = take_first(arguments)
     if first is not None and first.endswith(".toml"):
         study, name = read_study(Path(first))
-        options = parse(options_type(OWN, HELP), arguments, "sweep")
+        options = parse(options_type(OWN, f"{USAGE}\n\n{ABOUT}"), arguments, "sweep")
     else:
         study, name, options = _from_flags([] if first is None else [first], arguments)
     if options.highest and options.lowest:
@@ -76,7 +77,9 @@ def _from_flags(words: list[str], arguments: list[str]) -> tuple[OwnStudy, str, 
         if not setting or not values:
             raise ValueError(f"--grid names a setting and its values, --grid objective.beta=1,2,4; got {text!r}")
         choices[setting.replace("-", "_")] = [_value(word) for word in _split(values)]
-    config, options = parse_run([*words, *arguments], "sweep", [SEEDS, MEASURE, EXAMPLES, *OWN])
+    config, options = parse_run(
+        [*words, *arguments], "sweep", [SEEDS, MEASURE, EXAMPLES, *OWN], about=ABOUT, usage=USAGE
+    )
     if options.seeds < 1:
         raise ValueError(f"a sweep needs at least one seed; got {options.seeds}")
     grid: dict[str, Any] = {"seeds": list(range(options.seeds))}

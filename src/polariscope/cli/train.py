@@ -26,6 +26,9 @@ from polariscope.training.run import config_of, extend
 from polariscope.training.sweep import best_run, finish, over_seeds, prepare
 from polariscope.training.trackers import ASKED, check
 
+ABOUT = """Trains a model on a world or on your own data, and keeps it as a run in a folder of its own. If it is
+interrupted, 'polariscope train --resume RUN' continues; with more --training.steps the same command extends a
+finished run."""
 SEEDS = ("seeds", flag(int, "Train this many seeds in parallel, and name the best run by its held-out loss."), 1)
 
 LABELS = [
@@ -60,7 +63,8 @@ def main(arguments: list[str]) -> int:
         for run in runs if steps is not None else ():
             extend(run, _whole(steps))
     else:
-        config, options = parse_run(arguments, "train", [RUNS, JSON, SEEDS, *PLACE, WHOLE_HASH, TRACK, *LABELS])
+        extra = [RUNS, JSON, SEEDS, *PLACE, WHOLE_HASH, TRACK, *LABELS]
+        config, options = parse_run(arguments, "train", extra, about=ABOUT)
         place_of(options)  # before a folder is made
         check(options.track)
         runs = _prepared(over_seeds(config, options.seeds), Store(options.runs), options)

@@ -204,7 +204,8 @@ def _probed(
         own = {"max_leaf_nodes": leaves} if probe == "tree" else settings
         own = own | {"n_estimators": rounds} if probe == "gbt" and rounds is not None else own
         model = (regressor if regressed else classifier)(random_state=seed, **own).fit(z, target)
-        importances.append((model.feature_importances_, model.predict(held)))
+        own_importances = np.maximum(model.feature_importances_, 0)  # by rounding, -5e-17 in older versions
+        importances.append((own_importances, model.predict(held)))
     return importances
 
 

@@ -38,7 +38,7 @@ export function chart(lines, label) {
   const most = Math.max(1, ...points.map((p) => p[0]));
   const x = (step) => LEFT + (WIDE - LEFT - 10) * step / most;
   const y = (value) => 10 + (HIGH - BELOW - 10) * (1 - (Math.min(value, high) - low) / (high - low || 1));
-  const ticks = [low, (low + high) / 2, high];
+  const ticks = low < high ? [low, (low + high) / 2, high] : [low];
   const path = (line) => line.points.map(([step, value], i) => `${i ? "L" : "M"}${x(step).toFixed(1)} ${y(value).toFixed(1)}`).join("");
   const draw = (line) => {
     const held = line.split === "held_out", colour = held ? "var(--first)" : "var(--active)";

@@ -65,9 +65,9 @@ export async function boardPage(place) {
   function draw() {
     const text = search.value.toLowerCase();
     body.replaceChildren(...board.rows.filter((row) => (!only.value || row.verdict === only.value) && Object.values(row).join(" ").toLowerCase().includes(text)).map((row) =>
-      h("tr", {}, h("td", {}, h("b", {}, row.text), h("span", { class: "small" }, `${row.study} (${row.work}): ${row.tested}`)), h("td", {}, badge(row.verdict)), h("td", {}, row.published), h("td", {}, row.measured, row.note ? h("span", { class: "small" }, row.note) : null))));
+      h("tr", {}, h("td", {}, h("b", {}, row.text), h("span", { class: "small" }, `${row.study} (${row.work}): ${row.tested}`)), h("td", {}, badge(row.verdict)), h("td", { "data-label": "Published" }, row.published), h("td", { "data-label": "Measured here" }, row.measured, row.note ? h("span", { class: "small" }, row.note) : null))));
   }
   only.onchange = search.oninput = draw;
-  place.append(h("div", { class: "card" }, h("div", { class: "row" }, search, only), h("div", { class: "scroll" }, h("table", {}, h("thead", {}, h("tr", {}, ["Claim", "Verdict", "Published", "Measured here"].map((title) => h("th", {}, title)))), body))));
+  place.append(h("div", { class: "card" }, h("div", { class: "row" }, search, only), h("div", { class: "scroll" }, h("table", { class: "told" }, h("thead", {}, h("tr", {}, ["Claim", "Verdict", "Published", "Measured here"].map((title) => h("th", {}, title)))), body))));
   draw();
 }

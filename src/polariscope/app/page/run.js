@@ -102,13 +102,14 @@ export async function runPage(place, [id, wanted], onLeave) {
 
 async function variables(place, state) {
   const space = await state.spaceOf();
-  const rows = space.variables.map((v) => h("tr", {}, h("td", {}, `z${v.number}`), h("td", {}, badge(v.kind), v.detail ? h("span", { class: "small" }, v.detail) : null),
-    h("td", { class: "number" }, number(v.mean_var)), h("td", { class: "number" }, number(v.var_of_mean)), h("td", { class: "number" }, number(v.kl)),
-    h("td", {}, v.factor || h("span", { class: "muted" }, "nothing above chance")), h("td", { class: "number" }, v.information === null ? "" : `${Math.round(100 * v.information)} %`)));
   const titles = ["No.", "Type", "Posterior variance", "Variance of mean", "KL (nats)", "Main factor", "How much"];
+  const cell = (i, content) => h("td", { class: i === 5 ? "" : "number", "data-label": titles[i] }, content);
+  const rows = space.variables.map((v) => h("tr", {}, h("td", {}, `z${v.number}`), h("td", {}, badge(v.kind), v.detail ? h("span", { class: "small" }, v.detail) : null),
+    cell(2, number(v.mean_var)), cell(3, number(v.var_of_mean)), cell(4, number(v.kl)),
+    cell(5, v.factor || h("span", { class: "muted" }, "nothing above chance")), cell(6, v.information === null ? "" : `${Math.round(100 * v.information)} %`)));
   place.append(h("div", { class: "card" }, h("h2", {}, "Latent variables"),
     h("p", { class: "hint" }, "The most used first. A variable with a posterior variance near 0 is used; near 1 it is noise that the decoder ignores."),
-    h("div", { class: "scroll" }, h("table", {}, h("thead", {}, h("tr", {}, titles.map((title, i) => h("th", { class: [2, 3, 4, 6].includes(i) ? "number" : "" }, title)))), h("tbody", {}, rows)))));
+    h("div", { class: "scroll" }, h("table", { class: "told" }, h("thead", {}, h("tr", {}, titles.map((title, i) => h("th", { class: [2, 3, 4, 6].includes(i) ? "number" : "" }, title)))), h("tbody", {}, rows)))));
   if (space.information) {
     const cell = (share) => { const td = h("td", { title: `${(100 * share).toFixed(1)} %` }, share >= 0.005 ? String(Math.round(100 * share)) : ""); td.style.background = `color-mix(in srgb, var(--active) ${Math.round(100 * share)}%, var(--wash))`; td.style.color = share > 0.5 ? "var(--on)" : "var(--ink)"; return td; };
     place.append(h("div", { class: "card" }, h("h2", {}, "Which variable encodes which factor"),
