@@ -105,12 +105,18 @@ def test_undefined_scores_and_classes_without_labels_are_said(place: Path) -> No
     run = the_run(place)
     maps = run.path / "maps"
     evaluation = evaluate_run(run, maps, read_how(maps) or MapHow())
-    areas = {name: dataclasses.replace(one, unknown=("trail",)) for name, one in evaluation.areas.items()}
+    first = next(iter(evaluation.areas))
+    areas = {
+        name: dataclasses.replace(one, unknown=("trail", "sheet") if name == first else ("trail",), doubtful=())
+        for name, one in evaluation.areas.items()
+    }
     odd = dataclasses.replace(evaluation, objects=[("trail", Agreement(0, 0, 0))], areas=areas)
     (scores,) = (part for part in odd.parts() if part.name == "object-scores")
     assert scores.plain() == [{"class": "trail", "precision": None, "recall": None, "f1": None}]
     assert "NaN" not in json_text([part.plain() for part in odd.parts() if isinstance(part, Records)])
-    assert any("mapped as trail: their mapped areas were not corrected" in note for note in odd.notes)
+    assert len(areas) > 1
+    assert any(note.endswith(f"were not corrected: sheet ({first}), trail.") for note in odd.notes)
+    assert not any("too narrow for" in note for note in odd.notes)
 
 
 @pytest.mark.spec("000/F054")

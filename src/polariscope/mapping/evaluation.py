@@ -157,19 +157,24 @@ class MapEvaluation:
                 f"{', '.join(self.pooled)}: corrected by the errors of all labelled scenes, for lack of {FEW_BLOCKS} "
                 "labelled blocks of their own. Where the map is poor, this hides differences between years."
             )
-        unknown = sorted({name for estimate in self.areas.values() for name in estimate.unknown})
-        if unknown:
+        if unknown := self._with_scenes({scene: one.unknown for scene, one in self.areas.items()}):
+            notes.append(f"Mapped areas of classes without a mapped pixel in any labelled block were not corrected: "
+                         f"{unknown}.")  # fmt: skip
+        if doubtful := self._with_scenes({scene: one.doubtful for scene, one in self.areas.items()}):
             notes.append(
-                f"No labelled block has pixels that are mapped as {', '.join(unknown)}: their mapped areas were "
-                "not corrected."
-            )
-        doubtful = sorted({name for estimate in self.areas.values() for name in estimate.doubtful})
-        if doubtful:
-            notes.append(
-                f"The map misses {', '.join(doubtful)} in fewer than 5 labelled blocks: intervals of these areas are "
-                "too narrow, because such a rare error may be missing from the labels."
+                "Intervals of areas are too narrow for classes that the map misses in fewer than 5 labelled blocks, "
+                f"because such a rare error may be missing from the labels: {doubtful}."
             )
         return notes
+
+    def _with_scenes(self, named: Mapping[str, Sequence[str]]) -> str:
+        """Classes that are named for a scene, with the scenes of each, which are left out where they are all."""
+        scenes = {name: [scene for scene, names in named.items() if name in names] for name in self.names}
+        return ", ".join(
+            name if len(where) == len(named) else f"{name} ({', '.join(where)})"
+            for name, where in scenes.items()
+            if where
+        )
 
     def findings(self) -> Findings:
         facts = {"run": self.run.id, "blocks": self.tally.blocks, "accuracy": self.accuracy.value,
