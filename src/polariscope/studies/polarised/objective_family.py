@@ -250,7 +250,9 @@ class ObjectiveFamily(Study):
             for row in table.where(part="run", objective=name).rows:
                 axes.scatter(row["level"], row["passive"], s=18, color="C0")
             axes.set_title(name)
-            axes.set_xlabel("strength, from weak to strong")
+            strengths = table.where(part="run", objective=name).distinct("strength")
+            axes.set_xticks(range(len(strengths)), [f"{strength:g}" for strength in strengths])
+            axes.set_xlabel("strength")
             axes.set_ylim(-0.5, LATENTS + 0.5)
         pruning.axes[0].set_ylabel("passive variables")
         curves = side_by_side(1, width=5.5, height=3)
