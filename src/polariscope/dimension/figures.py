@@ -11,7 +11,7 @@ from matplotlib.ticker import MaxNLocator
 
 from polariscope.dimension.elbow import CurvePoint, mean_curve
 from polariscope.dimension.trained import DimensionSearch
-from polariscope.report.figures import LIGHT, styled
+from polariscope.report.figures import LIGHT, panels, styled
 
 INK, FIRST, SECOND, LINE = (LIGHT[name] for name in ("ink", "active", "third", "passive"))
 
@@ -23,8 +23,7 @@ def trace_curves(searches: Sequence[DimensionSearch]) -> Figure:
 
     One faint line a search (a seed), the mean answer as a vertical line.
     """
-    figure = Figure(figsize=(8.0, 3.0), layout="constrained")
-    traces, statistic = figure.subplots(1, 2)
+    figure, (traces, statistic) = panels(2, 4.0, 3.0)
     for number, search in enumerate(searches):
         readings = sorted(search.readings, key=lambda r: r.latents)
         ns = [r.latents for r in readings]
@@ -50,8 +49,8 @@ def elbow_figure(points: Sequence[CurvePoint], selected: Mapping[str, float] | N
     """
     terms = {"reconstruction": "reconstruction (nats)", "accuracy": "downstream accuracy", "spi": "SPI"}
     drawn = {name: title for name, title in terms.items() if any(getattr(p, name) is not None for p in points)}
-    figure = Figure(figsize=(3.6 * len(drawn), 3.0), layout="constrained")
-    for axes, (term, title) in zip(figure.subplots(1, len(drawn), squeeze=False)[0], drawn.items(), strict=True):
+    figure, row = panels(len(drawn), 3.6, 3.0)
+    for axes, (term, title) in zip(row, drawn.items(), strict=True):
         for number, objective in enumerate(dict.fromkeys(p.objective for p in points)):
             ns, values = mean_curve(points, objective, term)  # type: ignore[arg-type]
             axes.plot(ns, values, "os^D"[number % 4] + "-", color=f"C{number}", ms=4, label=objective)

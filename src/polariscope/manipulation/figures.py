@@ -13,7 +13,7 @@ from torch import nn
 
 from polariscope.examination.traversals import REACH, Coordinates, traverse, traverse_plane
 from polariscope.manipulation.manipulation import Manipulated
-from polariscope.report.figures import DIVERGING, LIGHT, image_grid, styled
+from polariscope.report.figures import DIVERGING, LIGHT, image_grid, panels, styled
 from polariscope.worlds.pictures import Limits, limits_of, pictured
 from polariscope.worlds.world import sample
 
@@ -123,8 +123,7 @@ def _picture(observations: NDArray[np.float32], limits: Limits) -> Figure:
         raise ValueError(f"walks are drawn as images; this model decodes points of shape {observations.shape[2:]}")
     tiles = image_grid(observations, limits=limits)
     rows, columns = observations.shape[:2]
-    figure = Figure(figsize=(0.8 + 0.6 * columns, 0.6 + 0.6 * rows), layout="constrained")
-    axes: Axes = figure.subplots()
+    figure, (axes,) = panels(1, 0.8 + 0.6 * columns, 0.6 + 0.6 * rows)
     axes.imshow(np.asarray(tiles))
     axes.set_xticks([])
     axes.set_yticks([])

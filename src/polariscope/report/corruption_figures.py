@@ -12,7 +12,7 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import PercentFormatter
 from numpy.typing import ArrayLike, NDArray
 
-from polariscope.report.figures import LIGHT, SUBJECTS, styled
+from polariscope.report.figures import LIGHT, SUBJECTS, panels, styled
 from polariscope.worlds.pictures import pictured
 
 COLUMNS = 5
@@ -30,24 +30,19 @@ def severity_panels(
     That of a reference is dashed (Rusak, Schott et al. 2020, appendix, figure 1).
     """
     own, other = np.asarray(accuracy), None if reference is None else np.asarray(reference)
-    across = min(COLUMNS, len(groups))
-    rows = -(-len(groups) // across)
-    figure = Figure(figsize=(0.8 + 1.5 * across, 0.5 + 1.45 * rows), layout="constrained")
-    panels = figure.subplots(rows, across, sharex=True, sharey=True, squeeze=False).ravel()
+    figure, places = panels(len(groups), 1.5, 1.45, (0.8, 0.5), COLUMNS, sharex=True, sharey=True)
     colours = _colours(groups)
-    for number, (axes, (kind, group)) in enumerate(zip(panels, groups.items(), strict=False)):
+    for number, (axes, (kind, group)) in enumerate(zip(places, groups.items(), strict=True)):
         if other is not None:
             axes.plot(severities, other[number], color=LIGHT["muted"], linewidth=1.2, linestyle="--")
         axes.plot(severities, own[number], color=colours[group], marker="o", markersize=2.5)
         axes.set_title(kind)
-        if number + across >= len(groups):
+        if number + COLUMNS >= len(groups):
             axes.tick_params(labelbottom=True)
             axes.set_xlabel("severity")
-    for spare in panels[len(groups) :]:
-        spare.remove()
-    panels[0].set_ylim(0, 1.03)
-    panels[0].set_xticks(severities)
-    panels[0].yaxis.set_major_formatter(PercentFormatter(1.0))
+    places[0].set_ylim(0, 1.03)
+    places[0].set_xticks(severities)
+    places[0].yaxis.set_major_formatter(PercentFormatter(1.0))
     line = Line2D([], [], color=LIGHT["muted"], linestyle="--", label="reference")
     _legend(figure, colours, [] if other is None else [line])
     return figure
@@ -59,8 +54,7 @@ def corruption_bars(
 ) -> Figure:
     """Accuracy ``(kinds,)`` under corruptions of one severity; the dotted line is the accuracy without corruptions,
     dots are a reference."""
-    figure = Figure(figsize=(5.2, 0.9 + 0.24 * len(groups)), layout="constrained")
-    axes = figure.subplots()
+    figure, (axes,) = panels(1, 5.2, 0.9 + 0.24 * len(groups))
     at, colours = np.arange(len(groups)), _colours(groups)
     axes.barh(at, np.asarray(accuracy), 0.7, color=[colours[group] for group in groups.values()])
     axes.axvline(clean, color=LIGHT["ink"], linewidth=1, linestyle=":")
@@ -80,20 +74,15 @@ def corruption_bars(
 @styled
 def corruption_gallery(images: NDArray[Any], names: Sequence[str]) -> Figure:
     """One picture under every corruption ``(n, channels, height, width)``, with the name above each."""
-    across = min(COLUMNS + 1, len(names))
-    rows = -(-len(names) // across)
-    figure = Figure(figsize=(1.3 * across, 1.5 * rows), layout="constrained")
     shown = pictured(images, (0.0, 1.0)).transpose(0, 2, 3, 1)
-    panels = figure.subplots(rows, across, squeeze=False).ravel()
-    for axes, picture, name in zip(panels, shown, names, strict=False):
+    figure, places = panels(len(names), 1.3, 1.5, across=COLUMNS + 1)
+    for axes, picture, name in zip(places, shown, names, strict=False):
         axes.imshow(picture.squeeze(), cmap="gray", vmin=0, vmax=255, interpolation="nearest")
         axes.set_title(name, fontsize=8)
         axes.set_xticks([])
         axes.set_yticks([])
         axes.grid(False)
         axes.spines[:].set_visible(True)  # a picture may be as white as the page
-    for spare in panels[len(names) :]:
-        spare.remove()
     return figure
 
 

@@ -100,6 +100,20 @@ styled = matplotlib.rc_context(STYLE)
 """Decorator: draw in the house style, and leave the user's own settings as they were."""
 
 
+def panels(
+    count: int, width: float, height: float, margin: tuple[float, float] = (0.0, 0.0), across: int = 0, **shared: Any
+) -> tuple[Figure, list[Axes]]:
+    """A figure with axes of a size in inches each, in rows of ``across`` (in one row if 0), beside a margin."""
+    columns = min(across or count, count)
+    rows = math.ceil(count / columns)
+    size = (margin[0] + width * columns, margin[1] + height * rows)
+    figure = Figure(figsize=size, layout="constrained")
+    places = figure.subplots(rows, columns, squeeze=False, **shared).ravel()
+    for spare in places[count:]:
+        spare.remove()
+    return figure, list(places[:count])
+
+
 class Variable(Protocol):
     """The facts about a latent variable that figures need."""
 
@@ -116,8 +130,8 @@ def learning_curves(
 ) -> Figure:
     """Terms of the loss over training, one panel per term: a faint line while training, dots on held-out data."""
     terms = terms_of(runs.values()) if terms is None else terms
-    figure = Figure(figsize=(3.5 * max(1, len(terms)), 2.3), layout="constrained")
-    for term, axes in zip(terms, figure.subplots(1, max(1, len(terms)), squeeze=False)[0], strict=False):
+    figure, row = panels(max(1, len(terms)), 3.5, 2.3)
+    for term, axes in zip(terms, row, strict=False):
         lowest, falls = math.inf, False
         for number, (name, rows) in enumerate(runs.items()):
             colour = LIGHT[SUBJECTS[number % len(SUBJECTS)]]
@@ -136,8 +150,7 @@ def learning_curves(
                     axes.plot(steps, heights, color=colour, marker=marker, markersize=3, label=f"{name}, held-out")
         if falls and lowest > 0:  # the end is what models are compared by, and a linear axis would flatten it
             axes.set_yscale("log")
-        axes.set_title(term)
-        axes.set_xlabel("step")
+        axes.set(title=term, xlabel="step")
         axes.xaxis.set_major_locator(MaxNLocator(5, integer=True, steps=[1, 2, 5, 10]))
         axes.xaxis.set_major_formatter(FuncFormatter(lambda step, _: _short(step)))
         if legend and axes.get_legend_handles_labels()[0]:
@@ -180,10 +193,7 @@ def heatmap(
     annotate = annotate if annotate is not None else table.size <= 200
     width, height = (0.66, 0.3) if annotate else (0.24, 0.24)
     letters = max((len(row) for row in rows), default=0)
-    figure = Figure(
-        figsize=(1.0 + 0.075 * letters + width * len(columns), 0.75 + height * len(rows)), layout="constrained"
-    )
-    axes: Axes = figure.subplots()
+    figure, (axes,) = panels(1, 1.0 + 0.075 * letters + width * len(columns), 0.75 + height * len(rows))
     norm, colours = Normalize(low, high), DIVERGING if signed else SEQUENTIAL
     # Larger matrices become one embedded picture: a path a cell would weigh megabytes.
     mesh = axes.pcolormesh(
@@ -292,8 +302,7 @@ def types_by_strength(
     """Stacked bars of how many variables are active, mixed and passive at each strength, with measures as lines."""
     if len(strengths) != len(counts):
         raise ValueError(f"{len(strengths)} strengths need as many counts of types; got {len(counts)}")
-    figure = Figure(figsize=(max(3.5, 1.2 + 0.6 * len(strengths)), 2.8), layout="constrained")
-    axes: Axes = figure.subplots()
+    figure, (axes,) = panels(1, max(3.5, 1.2 + 0.6 * len(strengths)), 2.8)
     at = np.arange(len(strengths))
     bottom = np.zeros(len(strengths))
     for kind in TYPES:
@@ -301,8 +310,7 @@ def types_by_strength(
         axes.bar(at, heights, bottom=bottom, width=0.7, color=LIGHT[kind], label=kind)
         bottom += heights
     axes.set_xticks(at, [s if isinstance(s, str) else f"{s:g}" for s in strengths])
-    axes.set_xlabel(strength)
-    axes.set_ylabel("variables")
+    axes.set(xlabel=strength, ylabel="variables")
     axes.grid(False, axis="x")
     handles, labels = axes.get_legend_handles_labels()
     if lines:

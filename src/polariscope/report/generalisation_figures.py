@@ -8,7 +8,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import ArrayLike, NDArray
 
-from polariscope.report.figures import LIGHT, styled
+from polariscope.report.figures import LIGHT, panels, styled
 
 COLUMNS = 4
 """Panels in a row."""
@@ -32,13 +32,8 @@ def prediction_ranges(
     ``shown`` ``(n, factors)`` marks the samples of each panel. Values in no training example are shaded
     (``new_values``, ``steps`` wide each); the thin line is the truth (Schott et al. 2022, figures 15 to 18).
     """
-    rows = -(-len(names) // COLUMNS)
-    across = min(COLUMNS, len(names))
-    figure = Figure(figsize=(0.4 + 1.9 * across, 0.4 + 1.9 * rows), layout="constrained")
-    panels = figure.subplots(rows, across, squeeze=False).ravel()
-    for spare in panels[len(names) :]:
-        spare.remove()
-    for number, (axes, name) in enumerate(zip(panels, names, strict=False)):
+    figure, places = panels(len(names), 1.9, 1.9, (0.4, 0.4), COLUMNS)
+    for number, (axes, name) in enumerate(zip(places, names, strict=True)):
         y, f = targets[shown[:, number], number], predictions[shown[:, number], number]
         for value in np.atleast_1d(np.asarray(new_values[number], dtype=float)):
             half = steps[number] / 2
@@ -47,9 +42,8 @@ def prediction_ranges(
         axes.plot(at, at, color=LIGHT["muted"], linewidth=0.8)
         axes.fill_between(at, spread[0], spread[2], color=LIGHT["active"], alpha=0.3, linewidth=0)
         axes.plot(at, spread[1], color=LIGHT["active"], marker="o", markersize=2.5)
-        axes.set_title(name)
-        axes.set_xlabel("truth")
-    panels[0].set_ylabel("prediction")
+        axes.set(title=name, xlabel="truth")
+    places[0].set_ylabel("prediction")
     return figure
 
 
@@ -57,8 +51,7 @@ def prediction_ranges(
 def ratio_histogram(ratios: Mapping[str, ArrayLike], bins: int = 40) -> Figure:
     """The distance of predictions of new values from the training mean, relative to the true distance, stacked by
     factor. Left of 1 they are drawn to the mean (Schott et al. 2022, figure 6)."""
-    figure = Figure(figsize=(4.6, 2.6), layout="constrained")
-    axes = figure.subplots()
+    figure, (axes,) = panels(1, 4.6, 2.6)
     edges = np.linspace(0, FURTHEST, bins + 1)
     bottom = np.zeros(bins)
     colours = ("first", "second", "third", "fourth", "active", "mixed", "passive")
@@ -69,9 +62,7 @@ def ratio_histogram(ratios: Mapping[str, ArrayLike], bins: int = 40) -> Figure:
         )
         bottom += heights
     axes.axvline(1.0, color=LIGHT["ink"], linewidth=1, linestyle="--")
-    axes.set_xlabel("distance from the training mean: predicted / true")
-    axes.set_ylabel("examples")
-    axes.set_xlim(0, FURTHEST)
+    axes.set(xlabel="distance from the training mean: predicted / true", ylabel="examples", xlim=(0, FURTHEST))
     axes.legend(loc="upper right")  # to find the best place among many bars takes seconds
     return figure
 
@@ -79,8 +70,7 @@ def ratio_histogram(ratios: Mapping[str, ArrayLike], bins: int = 40) -> Figure:
 @styled
 def attribution_bars(names: Sequence[str], new: ArrayLike, others: ArrayLike) -> Figure:
     """R² of a factor where it alone is new, beside that of the other factors there. Negative ones are cut off at 0."""
-    figure = Figure(figsize=(1.2 + 0.9 * len(names), 2.6), layout="constrained")
-    axes = figure.subplots()
+    figure, (axes,) = panels(1, 1.2 + 0.9 * len(names), 2.6)
     at = np.arange(len(names))
     for shift, values, colour, label in (
         (-0.2, new, "mixed", "the new factor"),
@@ -88,8 +78,7 @@ def attribution_bars(names: Sequence[str], new: ArrayLike, others: ArrayLike) ->
     ):
         axes.bar(at + shift, np.clip(np.asarray(values, dtype=float), 0, None), 0.38, color=LIGHT[colour], label=label)
     axes.set_xticks(at, names)
-    axes.set_ylabel("R²")
-    axes.set_ylim(0, 1.02)
+    axes.set(ylabel="R²", ylim=(0, 1.02))
     axes.grid(False, axis="x")
     figure.legend(loc="outside upper left", ncols=2)
     return figure

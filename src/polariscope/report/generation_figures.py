@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import ArrayLike, NDArray
 
-from polariscope.report.figures import LIGHT, SUBJECTS, styled
+from polariscope.report.figures import LIGHT, SUBJECTS, panels, styled
 
 Floats = NDArray[np.float64]
 AROUND = np.linspace(0, 2 * np.pi, 200)
@@ -21,8 +21,7 @@ def property_histograms(
     titles: Sequence[str], wanted: Floats, opinions: Mapping[str, Floats], low: Floats, high: Floats
 ) -> Figure:
     """The distribution of each property of the samples in each opinion, with the wanted value and the mean interval."""
-    figure = Figure(figsize=(5.2, 2.4 * len(titles)), layout="constrained")
-    rows = np.atleast_1d(figure.subplots(len(titles), 1))
+    figure, rows = panels(len(titles), 5.2, 2.4, across=1)
     for place, (title, axes) in enumerate(zip(titles, rows, strict=True)):
         _histogram(axes, title, place, wanted, opinions, low, high)
     rows[0].legend()
@@ -42,16 +41,14 @@ def _histogram(
     if np.ptp(wanted[:, place]) < 1e-9:
         axes.axvline(wanted[0, place], color=LIGHT["ink"], linewidth=1, label="wanted")
         axes.axvspan(low[:, place].mean(), high[:, place].mean(), color=LIGHT["line"], alpha=0.5, label="mean interval")
-    axes.set_xlabel(title)
-    axes.set_ylabel("samples")
+    axes.set(xlabel=title, ylabel="samples")
 
 
 @styled
 def level_plot(world: Any, points: ArrayLike, levels: ArrayLike, window: float = 2.2) -> Figure:
     """Points of the square (or cube) over the true level sets of some levels; the square of the data is dotted."""
     x = np.asarray(points, dtype=np.float64)
-    figure = Figure(figsize=(3.6, 3.6), layout="constrained")
-    axes = figure.subplots()
+    figure, (axes,) = panels(1, 3.6, 3.6)
     for level in np.asarray(levels, dtype=np.float64)[:12]:
         if level >= 0:
             curve = world.level_set(float(level), AROUND)
@@ -67,8 +64,7 @@ def level_plot(world: Any, points: ArrayLike, levels: ArrayLike, window: float =
 def boxes(names: Sequence[str], quantiles: ArrayLike, band: float, measured: str) -> Figure:
     """A box for each row of quantiles (5, 25, 50, 75 and 95 %), over a band around 0."""
     table = np.asarray(quantiles, dtype=np.float64)
-    figure = Figure(figsize=(1.0 + 0.9 * len(names), 3.0), layout="constrained")
-    axes = figure.subplots()
+    figure, (axes,) = panels(1, 1.0 + 0.9 * len(names), 3.0)
     axes.axhspan(-band, band, color=LIGHT["line"], alpha=0.5, label="error of the model")
     keys = ("whislo", "q1", "med", "q3", "whishi")
     ink = {"color": LIGHT["ink"], "linewidth": 1.0}

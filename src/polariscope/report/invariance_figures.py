@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import ArrayLike, NDArray
 
-from polariscope.report.figures import LIGHT, MARKERS, SEQUENTIAL, SUBJECTS, styled
+from polariscope.report.figures import LIGHT, MARKERS, SEQUENTIAL, SUBJECTS, panels, styled
 
 
 @styled
@@ -17,8 +16,7 @@ def signal_bars(signal: ArrayLike, noise: ArrayLike, property_latents: int) -> F
     """Signal and noise of each latent side by side, with a line between Z0 and Z1."""
     heights = [np.asarray(values, dtype=np.float64) for values in (signal, noise)]
     places = np.arange(len(heights[0]))
-    figure = Figure(figsize=(5.2, 2.6), layout="constrained")
-    axes: Axes = figure.subplots()
+    figure, (axes,) = panels(1, 5.2, 2.6)
     for number, (name, values) in enumerate(zip(("signal", "noise"), heights, strict=True)):
         axes.bar(places + 0.4 * number - 0.2, values, 0.4, label=name, color=LIGHT[SUBJECTS[number]])
     axes.axvline(property_latents - 0.5, color="0.4", linestyle="--", linewidth=1)
@@ -42,9 +40,8 @@ def traversal_grid(
     """A panel for each latent: the points ``(steps, 2 or 3)`` of the walks along it, one colour per level, over the
     true level sets."""
     chosen = np.asarray(selected, dtype=bool)
-    figure = Figure(figsize=(1.9 * len(names), 2.2), layout="constrained")
-    panels = np.atleast_1d(figure.subplots(1, len(names), sharex=True, sharey=True))
-    for latent, (name, axes) in enumerate(zip(names, panels, strict=True)):
+    figure, row = panels(len(names), 1.9, 2.2, sharex=True, sharey=True)
+    for latent, (name, axes) in enumerate(zip(names, row, strict=True)):
         for curve in curves:
             axes.plot(curve[:, 0], curve[:, 1], color=LIGHT["line"], linewidth=1)
         for number, level in enumerate(points):
@@ -64,8 +61,7 @@ def awakening_curves(
 ) -> Figure:
     """The signal of each latent over λ, with the λ at which the theory of linear bottlenecks wakes each component."""
     x, table = np.asarray(lams, dtype=np.float64), np.asarray(signals, dtype=np.float64)
-    figure = Figure(figsize=(5.2, 3.0), layout="constrained")
-    axes: Axes = figure.subplots()
+    figure, (axes,) = panels(1, 5.2, 3.0)
     for latent in range(table.shape[1]):
         part = int(latent >= property_latents)
         label = f"Z{part}" if latent in (0, property_latents) else None
@@ -88,8 +84,7 @@ def awakening_curves(
 @styled
 def frontier_plot(groups: Mapping[str, Sequence[tuple[float, float, tuple[float, float]]]], ylabel: str) -> Figure:
     """Invariance over the error of observations, a curve for each model, with intervals over seeds."""
-    figure = Figure(figsize=(5.2, 3.2), layout="constrained")
-    axes: Axes = figure.subplots()
+    figure, (axes,) = panels(1, 5.2, 3.2)
     colours = (*SUBJECTS, "mixed")
     for number, (name, points) in enumerate(groups.items()):
         ordered = sorted(points)

@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import ArrayLike
 
-from polariscope.report.figures import LIGHT, MARKERS, SUBJECTS, styled
+from polariscope.report.figures import LIGHT, MARKERS, SUBJECTS, panels, styled
 
 SHOWN = 600
 """Points of a scatter plot: more would hide each other and swell the page."""
@@ -26,8 +26,7 @@ SHOWN = 600
 def projection_bars(projections: Mapping[str, Sequence[float]], chance: float | None = None) -> Figure:
     """ω², the share of the labels in each leading component, one bar per kernel; ``chance`` is for random labels."""
     count = _modes(projections)
-    figure = Figure(figsize=(max(4.2, 0.44 * count), 2.6), layout="constrained")
-    axes: Axes = figure.subplots()
+    figure, (axes,) = panels(1, max(4.2, 0.44 * count), 2.6)
     width = 0.82 / len(projections)
     for number, (name, values) in enumerate(projections.items()):
         at = np.arange(1, len(values) + 1) + (number - (len(projections) - 1) / 2) * width
@@ -61,19 +60,15 @@ def component_scatter(
     """The plane of the first two components: one panel per kernel, one colour per class, ``scores`` in the titles."""
     classes = np.asarray(labels)
     names = np.unique(classes)
-    columns = min(2, len(scatters))  # two side by side are still legible on a telephone
-    rows = -(-len(scatters) // columns)
-    figure = Figure(figsize=(2.2 * columns, 2.2 * rows + 0.5), layout="constrained")
-    grid = figure.subplots(rows, columns, squeeze=False).flat
-    for axes, (name, points) in zip(grid, scatters.items(), strict=False):
+    # Two side by side are still legible on a telephone.
+    figure, places = panels(len(scatters), 2.2, 2.2, (0.0, 0.5), across=2)
+    for axes, (name, points) in zip(places, scatters.items(), strict=True):
         plane = np.asarray(points)[:SHOWN]
         for number, label in enumerate(names):
             x, y = plane[classes[:SHOWN] == label].T
             axes.plot(x, y, ".", markersize=3, alpha=0.7, color=_class_colour(number, len(names)), label=f"{label}")
         score = f"\nneighbour accuracy {scores[name]:.0%}" if scores and name in scores else ""
-        axes.set_title(f"{name}{score}")
-        axes.set_xlabel("component 1")
-        axes.set_ylabel("component 2")
+        axes.set(title=f"{name}{score}", xlabel="component 1", ylabel="component 2")
         axes.xaxis.set_major_locator(MaxNLocator(4))
         axes.yaxis.set_major_locator(MaxNLocator(4))
     handles, texts = figure.axes[0].get_legend_handles_labels()
@@ -84,8 +79,7 @@ def component_scatter(
 def _curves(
     curves: Mapping[str, Sequence[float]], label: str, level: float | None = None, level_name: str = ""
 ) -> Figure:
-    figure = Figure(figsize=(4.2, 2.6), layout="constrained")
-    axes: Axes = figure.subplots()
+    figure, (axes,) = panels(1, 4.2, 2.6)
     for number, (name, values) in enumerate(curves.items()):
         marker = MARKERS[number % len(MARKERS)]
         at = np.arange(1, len(values) + 1)
@@ -98,9 +92,7 @@ def _curves(
 
 
 def _finish(axes: Axes, label: str, count: int) -> None:
-    axes.set_xlabel("principal component")
-    axes.set_ylabel(label)
-    axes.set_xlim(0.4, count + 0.6)
+    axes.set(xlabel="principal component", ylabel=label, xlim=(0.4, count + 0.6))
     axes.xaxis.set_major_locator(MaxNLocator(10, integer=True))
 
 

@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch, Rectangle
 from numpy.typing import ArrayLike, NDArray
 
+from polariscope.report import figures
 from polariscope.report.figures import LIGHT, MARKERS, SUBJECTS, styled
 
 Colour = tuple[int, int, int]
@@ -27,12 +28,9 @@ def draw_areas(
 ) -> Figure:
     """A panel for each class: areas over the years with a line through those of each source; ``bands`` are intervals
     of the first source of a panel."""
-    columns = min(len(panels), 2)
-    rows = math.ceil(len(panels) / columns)
-    figure = Figure(figsize=(3.6 * columns + 0.6, 2.5 * rows + 0.3), layout="constrained")
-    axes_of = figure.subplots(rows, columns, squeeze=False).ravel()
+    figure, places = figures.panels(len(panels), 3.6, 2.5, (0.6, 0.3), across=2)
     t = np.asarray(years, float)
-    for axes, (title, sources) in zip(axes_of, panels.items(), strict=False):
+    for axes, (title, sources) in zip(places, panels.items(), strict=True):
         if bands and title in bands:
             low, high = (np.asarray(side, float) for side in bands[title])
             axes.fill_between(t, low, high, color=LIGHT["line"], linewidth=0, label="95 % interval")
@@ -42,13 +40,9 @@ def draw_areas(
             if len(t) > 1:
                 slope, start = np.polyfit(t, values, 1)
                 axes.plot(t, start + slope * t, color=LIGHT[colour], linewidth=1)
-        axes.set_title(title)
-        axes.set_ylabel(unit)
-        axes.set_ylim(bottom=0)
+        axes.set(title=title, ylabel=unit, ylim=(0, None))
         axes.set_xticks(t, [f"{year:g}" for year in t], rotation=45)
-    for axes in axes_of[len(panels) :]:
-        axes.remove()
-    axes_of[0].legend(fontsize="small")
+    places[0].legend(fontsize="small")
     return figure
 
 
@@ -56,8 +50,7 @@ def draw_areas(
 def draw_increases(increases: Mapping[str, Sequence[float]], errors: Mapping[str, tuple[float, float]] | None = None
                    ) -> Figure:  # fmt: skip
     """A bar for each source: the relative increase from the first to the last year, with its interval or spread."""
-    figure = Figure(figsize=(max(3.0, 0.75 * len(increases) + 1.2), 2.8), layout="constrained")
-    axes = figure.subplots()
+    figure, (axes,) = figures.panels(1, max(3.0, 0.75 * len(increases) + 1.2), 2.8)
     for place, (name, values) in enumerate(increases.items()):
         known = np.asarray([v for v in values if v is not None and math.isfinite(v)], float)
         if not len(known):
@@ -111,16 +104,13 @@ def draw_heat(
 @styled
 def draw_curves(thresholds: ArrayLike, curves: Mapping[str, tuple[ArrayLike, ArrayLike]], chosen: float) -> Figure:
     """Precision and recall of each class over the threshold."""
-    figure = Figure(figsize=(6.8, 2.8), layout="constrained")
-    panels = figure.subplots(1, 2, sharey=True)
-    for axes, side, name in zip(panels, (0, 1), ("precision", "recall"), strict=True):
+    figure, row = figures.panels(2, 3.4, 2.8, sharey=True)
+    for axes, side, name in zip(row, (0, 1), ("precision", "recall"), strict=True):
         for (colour, _), (kind, values) in zip(LOOKS, curves.items(), strict=False):
             axes.plot(np.asarray(thresholds), np.asarray(values[side], float), color=LIGHT[colour], label=kind)
         axes.axvline(chosen, color=LIGHT["muted"], linestyle=":", linewidth=1)
-        axes.set_title(name)
-        axes.set_xlabel("threshold")
-        axes.set_ylim(0, 1.02)
-    panels[1].legend(fontsize="small")
+        axes.set(title=name, xlabel="threshold", ylim=(0, 1.02))
+    row[1].legend(fontsize="small")
     return figure
 
 
@@ -140,8 +130,7 @@ def draw_map(
     ``extent`` is left, bottom, right and top."""
     left, bottom, right, top = extent
     ratio = (top - bottom) / (right - left)
-    figure = Figure(figsize=(8.0, min(max(8.0 * ratio, 2.5), 12.0) + 0.7), layout="constrained")
-    axes = figure.subplots()
+    figure, (axes,) = figures.panels(1, 8.0, min(max(8.0 * ratio, 2.5), 12.0) + 0.7)
     where = (left, right, bottom, top)
     if picture is not None:
         axes.imshow(np.clip(picture, 0, 1), extent=where, interpolation="nearest")
@@ -154,9 +143,7 @@ def draw_map(
     axes.ticklabel_format(useOffset=False, style="plain")
     axes.tick_params(labelsize="x-small")
     axes.locator_params(nbins=5)
-    axes.set_title(title)
-    axes.set_xlabel(f"east, {unit}")
-    axes.set_ylabel(f"north, {unit}")
+    axes.set(title=title, xlabel=f"east, {unit}", ylabel=f"north, {unit}")
     handles = [Patch(color=palette(i), label=name) for i, name in enumerate(names) if i != background]
     if (classes == 255).any():
         handles.append(Patch(facecolor="white", edgecolor=LIGHT["muted"], label="no data"))

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullLocator
 from numpy.typing import ArrayLike, NDArray
 
-from polariscope.report.figures import LIGHT, MARKERS, SUBJECTS, styled
+from polariscope.report.figures import LIGHT, MARKERS, SUBJECTS, panels, styled
 
 COLOURS = (*SUBJECTS, "active")
 
@@ -51,8 +51,7 @@ def dots(axes: Axes, at: float, values: ArrayLike, colour: str, line: float | No
 @styled
 def restarts(groups: Sequence[tuple[str, ArrayLike, str]], measured: str, along: str = "") -> Figure:
     """A dot for each restart, group beside group; each group has a name, values and a colour."""
-    figure = Figure(figsize=(1.0 + 1.1 * len(groups), 2.6), layout="constrained")
-    axes = figure.subplots()
+    figure, (axes,) = panels(1, 1.0 + 1.1 * len(groups), 2.6)
     for place, (_, values, colour) in enumerate(groups):
         dots(axes, place, values, colour, float(np.asarray(values).mean()))
     axes.set_xticks(range(len(groups)), [name for name, _, _ in groups])
@@ -79,9 +78,7 @@ def plain_ticks(axes: Axes, subs: Sequence[float] = (1.0, 2.0, 5.0)) -> None:
 
 def side_by_side(count: int, width: float, height: float) -> Figure:
     """Axes in a row, each of a width in inches."""
-    figure = Figure(figsize=(0.6 + width * count, height), layout="constrained")
-    figure.subplots(1, count)
-    return figure
+    return panels(count, width, height, (0.6, 0.0))[0]
 
 
 def share_legend(figure: Figure) -> None:

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 
 from polariscope.measures.transition_statistics import ShapeAtGap, checked, dependence, fitted_factor, permuted
 from polariscope.measures.transitions import TransitionFit
-from polariscope.report.figures import LIGHT, MARKERS, SUBJECTS, styled
+from polariscope.report.figures import LIGHT, MARKERS, SUBJECTS, panels, styled
 
 REACH = 5.0
 """Range of the axis in standard deviations."""
@@ -30,8 +30,7 @@ def transition_histogram(
     The axis ends ``reach`` standard deviations from 0; larger changes are counted in the last bins. ``fits`` are those
     of the table beside the figure; by default each factor is fitted in the same way.
     """
-    figure = Figure(figsize=(0.6 + 2.6 * len(transitions), 2.6), layout="constrained")
-    row = figure.subplots(1, len(transitions), squeeze=False)[0]
+    figure, row = panels(len(transitions), 2.6, 2.6, (0.6, 0.0))
     for axes, (name, deltas) in zip(row, transitions.items(), strict=True):
         u = np.asarray(deltas, dtype=float).ravel()
         fit = fits[name] if fits is not None else fitted_factor(u, name).fit
@@ -41,9 +40,7 @@ def transition_histogram(
         for colour, family in zip(SUBJECTS, fit.log_likelihood, strict=False):
             label = f"generalised, α = {fit.alpha:.2f}" if family == "generalised" else family
             axes.semilogy(at, fit.density(at, family), color=LIGHT[colour], linewidth=1.2, label=label)
-        axes.set_ylim(bottom=0.5 / (len(u) * 2 * end / bins))
-        axes.set_xlim(-end, end)
-        axes.set_xlabel(f"change of {name}")
+        axes.set(ylim=(0.5 / (len(u) * 2 * end / bins), None), xlim=(-end, end), xlabel=f"change of {name}")
         axes.legend(fontsize=7)
     return figure
 
@@ -66,10 +63,12 @@ def transition_planes(deltas: ArrayLike, names: Sequence[str], bins: int = 61, s
         for axes, (i, j), pair in zip(axes_of_row, combinations(range(len(names)), 2), pairs, strict=True):
             axes.hist2d(shown[:, i], shown[:, j], [edges, edges], norm=LogNorm(), cmap="Blues", rasterized=True)
             correlation = round(pair.permuted if row else pair.natural, 2) + 0.0  # no minus before nothing
-            axes.set_title(f"{'permuted' if row else 'as they are'}, ρ = {correlation:.2f}")
-            axes.set_xlabel(f"change of {names[i]}")
-            axes.set_ylabel(f"change of {names[j]}")
-            axes.set_aspect("equal")
+            axes.set(
+                title=f"{'permuted' if row else 'as they are'}, ρ = {correlation:.2f}",
+                xlabel=f"change of {names[i]}",
+                ylabel=f"change of {names[j]}",
+                aspect="equal",
+            )
             axes.grid(False)
     return figure
 
@@ -80,16 +79,13 @@ def shape_over_gap(gaps: Sequence[ShapeAtGap], unit: str = "frames") -> Figure:
     densities."""
     if not gaps:
         raise ValueError("a figure of shapes over time needs changes at one gap at least; got none")
-    figure = Figure(figsize=(3.6, 2.6), layout="constrained")
-    axes = figure.subplots()
+    figure, (axes,) = panels(1, 3.6, 2.6)
     for number, name in enumerate(dict.fromkeys(at.factor for at in gaps)):
         own = [at for at in gaps if at.factor == name]
         colour, marker = LIGHT[SUBJECTS[number % len(SUBJECTS)]], MARKERS[number % len(MARKERS)]
         axes.plot([at.gap for at in own], [at.alpha for at in own], color=colour, marker=marker, label=name)
     for alpha in (1.0, 2.0):
         axes.axhline(alpha, color=LIGHT["muted"], linewidth=1, linestyle="--")
-    axes.set_ylim(bottom=0)
-    axes.set_xlabel(f"time between frames ({unit})")
-    axes.set_ylabel("shape α")
+    axes.set(ylim=(0, None), xlabel=f"time between frames ({unit})", ylabel="shape α")
     axes.legend()
     return figure
