@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -14,12 +14,12 @@ from polariscope.manipulation.manipulation import Fitted, Manipulation, check_wo
 from polariscope.manipulation.noise import Noise
 from polariscope.registry import Settings
 from polariscope.worlds.view import View
-from polariscope.worlds.world import World, worlds
+from polariscope.worlds.world import MadeAgain, World, worlds
 
 
 @worlds.register("manipulated")
 @dataclass(frozen=True)
-class ManipulatedView(View):
+class ManipulatedView(MadeAgain, View):
     """A world with a hand-made manipulation: noise, or local structure that leaves the factors' directions.
 
     The same observations as :func:`~polariscope.manipulation.manipulation.apply` gives, without a copy of them all.
@@ -72,7 +72,3 @@ class ManipulatedView(View):
         later = super().drawn(seed, time)
         later.__dict__["_fitted"] = self._fitted
         return later
-
-    def __getstate__(self) -> dict[str, Any]:
-        """The settings: another process fits the manipulation itself."""
-        return {f.name: getattr(self, f.name) for f in fields(self)}

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -67,16 +67,27 @@ def _remembered(world: Any) -> World:
 worlds: Registry[World] = Registry("world", of=World, spelled=_spelled, stand_in=_remembered)
 
 
+class MadeAgain:
+    """A frozen dataclass of which other processes get the settings alone: they read or draw its data themselves."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]
+
+
 class GridWorld(ABC):
-    """A world that renders the combinations of a factor grid. A new one defines ``grid``, ``shape`` and ``render``."""
+    """A world that renders the combinations of a factor grid. A new one defines ``grid`` and ``render``, and ``shape``
+    unless its images are squares of ``size`` pixels a side."""
+
+    size: int
+    channels: ClassVar[int] = 1
 
     @property
     @abstractmethod
     def grid(self) -> FactorGrid: ...
 
     @property
-    @abstractmethod
-    def shape(self) -> tuple[int, ...]: ...
+    def shape(self) -> tuple[int, ...]:
+        return (self.channels, self.size, self.size)
 
     @abstractmethod
     def render(self, factors: ArrayLike) -> NDArray[np.uint8]:

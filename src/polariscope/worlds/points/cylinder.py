@@ -6,18 +6,15 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
 from polariscope.theory.stripe import balanced_radius
-from polariscope.worlds.factors import Factor
-from polariscope.worlds.points.stripes import FloatArray, LinearInvariant, random_directions
-from polariscope.worlds.points.synthetic import PointWorld
+from polariscope.worlds.points.stripes import InvariantWorld, LinearInvariant
 from polariscope.worlds.world import worlds
 
 
 @worlds.register("cylinder")
 @dataclass(frozen=True)
-class Cylinder(PointWorld):
+class Cylinder(InvariantWorld):
     """Gaussian points labelled by a cylinder: +1 outside the radius that holds half of the points (spec 004).
 
     The distance is that of the first ``informative`` of ``dimension`` coordinates; ``compression`` divides the others,
@@ -48,26 +45,4 @@ class Cylinder(PointWorld):
 
     @cached_property
     def source(self) -> LinearInvariant:
-        directions = random_directions(self.dimension, self.seed) if self.rotate else None
-        return LinearInvariant(
-            self.dimension,
-            self.informative,
-            lambda x: np.where(np.linalg.norm(x, axis=1) > self.radius, 1.0, -1.0),
-            self.compression,
-            directions,
-        )
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return (self.dimension,)
-
-    @property
-    def factors(self) -> tuple[Factor, ...]:
-        return self.source.factors
-
-    def sample(self, count: int, seed: int | np.random.Generator) -> tuple[FloatArray, FloatArray]:
-        """Fresh points ``float64 (count, dimension)`` and labels −1 and +1 ``(count,)``."""
-        return self.source.sample(count, seed)
-
-    def draw(self) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-        return self.source.draw(self.count, self.seed)
+        return self._invariant(self.informative, lambda x: np.where(np.linalg.norm(x, axis=1) > self.radius, 1.0, -1.0))

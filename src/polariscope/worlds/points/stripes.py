@@ -8,6 +8,7 @@ them; as registered worlds the same points are numbered observations, with all c
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
@@ -108,9 +109,40 @@ class LinearInvariant:
         return self.observed(coordinates).astype(np.float32), factors.astype(np.float32)
 
 
+class InvariantWorld(PointWorld):
+    """A registered form of :class:`LinearInvariant`. A new one defines ``source``."""
+
+    dimension: int
+    compression: float
+    rotate: bool
+
+    @property
+    @abstractmethod
+    def source(self) -> LinearInvariant: ...
+
+    def _invariant(self, informative: int, label: LabelRule) -> LinearInvariant:
+        directions = random_directions(self.dimension, self.seed) if self.rotate else None
+        return LinearInvariant(self.dimension, informative, label, self.compression, directions)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return (self.dimension,)
+
+    @property
+    def factors(self) -> tuple[Factor, ...]:
+        return self.source.factors
+
+    def sample(self, count: int, seed: int | np.random.Generator) -> tuple[FloatArray, FloatArray]:
+        """Fresh points ``float64 (count, dimension)`` and labels −1 and +1 ``(count,)``."""
+        return self.source.sample(count, seed)
+
+    def draw(self) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        return self.source.draw(self.count, self.seed)
+
+
 @worlds.register("stripe")
 @dataclass(frozen=True)
-class Stripe(PointWorld):
+class Stripe(InvariantWorld):
     """Gaussian points labelled by parallel layers: the label flips at each interface along one direction (spec 004).
 
     The label is +1 below the first interface. The default two make one stripe of −1 that holds half of the points;
@@ -140,20 +172,4 @@ class Stripe(PointWorld):
 
     @cached_property
     def source(self) -> LinearInvariant:
-        directions = random_directions(self.dimension, self.seed) if self.rotate else None
-        return LinearInvariant(self.dimension, 1, lambda x: self.layers(x[:, 0]), self.compression, directions)
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return (self.dimension,)
-
-    @property
-    def factors(self) -> tuple[Factor, ...]:
-        return self.source.factors
-
-    def sample(self, count: int, seed: int | np.random.Generator) -> tuple[FloatArray, FloatArray]:
-        """Fresh points ``float64 (count, dimension)`` and labels −1 and +1 ``(count,)``."""
-        return self.source.sample(count, seed)
-
-    def draw(self) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-        return self.source.draw(self.count, self.seed)
+        return self._invariant(1, lambda x: self.layers(x[:, 0]))

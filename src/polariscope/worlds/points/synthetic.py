@@ -39,7 +39,8 @@ def draw_factors(law: Law, count: int, size: int, seed: tuple[int, ...]) -> NDAr
 
 
 class PointWorld(ABC):
-    """A world that draws its points once. A new one defines ``shape``, ``factors`` and ``draw``."""
+    """A world that draws its points once. A new one defines ``shape`` and ``draw``, and ``factors`` unless they are
+    two positions."""
 
     count: int
     seed: int
@@ -54,8 +55,8 @@ class PointWorld(ABC):
     def shape(self) -> tuple[int, ...]: ...
 
     @property
-    @abstractmethod
-    def factors(self) -> tuple[Factor, ...]: ...
+    def factors(self) -> tuple[Factor, ...]:
+        return (Factor("w_0", 0), Factor("w_1", 0))
 
     @abstractmethod
     def draw(self) -> tuple[NDArray[Any], NDArray[Any]]:
@@ -162,10 +163,6 @@ class SquareLinear(PointWorld):
     def shape(self) -> tuple[int, ...]:
         return (3,)
 
-    @property
-    def factors(self) -> tuple[Factor, ...]:
-        return (Factor("w_0", 0), Factor("w_1", 0))
-
     @cached_property
     def matrix(self) -> NDArray[np.float64]:
         """The map ``(3, 2)`` from the square to the points."""
@@ -195,10 +192,6 @@ class SquareNonlinear(PointWorld):
     @property
     def shape(self) -> tuple[int, ...]:
         return (6,)
-
-    @property
-    def factors(self) -> tuple[Factor, ...]:
-        return (Factor("w_0", 0), Factor("w_1", 0))
 
     @cached_property
     def layers(self) -> tuple[NDArray[np.float64], ...]:
@@ -247,10 +240,6 @@ class Plane(PointWorld):
     @property
     def shape(self) -> tuple[int, ...]:
         return (2 + self.idle,)
-
-    @property
-    def factors(self) -> tuple[Factor, ...]:
-        return (Factor("w_0", 0), Factor("w_1", 0))
 
     def draw(self) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
         w = np.sqrt(12) * (draw_factors(self.law, self.count, 2, (self.seed, POINTS)) - 0.5)

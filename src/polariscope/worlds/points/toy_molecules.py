@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -20,7 +20,7 @@ from polariscope.registry import Settings
 from polariscope.worlds.capacity import check_count
 from polariscope.worlds.molecules import Molecules, MoleculeWorld
 from polariscope.worlds.numbered_draws import uniform
-from polariscope.worlds.world import worlds
+from polariscope.worlds.world import MadeAgain, worlds
 
 Floats = NDArray[np.float64]
 FORMULA = (6, 6, 6, 6, 8, 1, 1, 1, 1, 1, 1)
@@ -45,7 +45,7 @@ DIRECTIONS = 12
 
 @worlds.register("toy-molecules")
 @dataclass(frozen=True)
-class ToyMolecules(MoleculeWorld):
+class ToyMolecules(MadeAgain, MoleculeWorld):
     """Random geometries of C4H6O in a bag of bonds of 66 numbers, and their tight-binding gap as the property.
 
     Molecule ``i`` depends on the seed and on ``i``. The last ``tested`` are held out.
@@ -82,10 +82,6 @@ class ToyMolecules(MoleculeWorld):
     @property
     def held_out(self) -> NDArray[np.int64] | None:
         return np.arange(self.count - self.tested, self.count)
-
-    def __getstate__(self) -> dict[str, Any]:
-        """The settings: another process makes its own molecules."""
-        return {name: getattr(self, name) for name in ("count", "tested", "standardised", "seed")}
 
 
 def gap(charges: ArrayLike, positions: ArrayLike) -> Floats:

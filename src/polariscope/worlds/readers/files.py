@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, TypeVar
@@ -28,7 +28,7 @@ from polariscope.worlds.readers import hdf5, matlab
 from polariscope.worlds.readers.idx import holds_idx, read_idx_pair, read_idx_parts, training_and_test
 from polariscope.worlds.readers.image_folder import ImageRows, files_in, images_in, read_folder
 from polariscope.worlds.readers.numpy_files import npz, read_npy
-from polariscope.worlds.world import ArrayWorld, worlds
+from polariscope.worlds.world import ArrayWorld, MadeAgain, worlds
 
 T = TypeVar("T")
 
@@ -135,7 +135,7 @@ def read(
 
 @worlds.register("file")
 @dataclass(frozen=True)
-class File:
+class File(MadeAgain):
     """A file or a folder of images by its path, so that a configuration can name it. It is read when first needed."""
 
     examples: ClassVar[tuple[Settings, ...]] = ()  # it needs a file of yours
@@ -203,10 +203,6 @@ class File:
 
     def factors_of(self, index: ArrayLike) -> NDArray[Any]:
         return self.world.factors_of(index)
-
-    def __getstate__(self) -> dict[str, Any]:
-        """The path and settings: another process reads the file itself."""
-        return {f.name: getattr(self, f.name) for f in fields(self)}
 
 
 def _resized(images: Rows, size: int, source: str) -> Rows:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import csv
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, Literal
@@ -24,7 +24,7 @@ from polariscope.worlds.bag_of_bonds import CHARGES, bag_of_bonds, checked_molec
 from polariscope.worlds.capacity import check_unpacked
 from polariscope.worlds.molecules import Molecules, MoleculeWorld, check_apart, check_property, first_of_each
 from polariscope.worlds.readers.numpy_files import npz
-from polariscope.worlds.world import worlds
+from polariscope.worlds.world import MadeAgain, worlds
 
 Floats = NDArray[np.float64]
 HARTREE = 627.5095
@@ -39,7 +39,7 @@ LABEL_KEYS = ("smiles", "names", "labels")
 
 @worlds.register("molecules")
 @dataclass(frozen=True)
-class MoleculeFile(MoleculeWorld):
+class MoleculeFile(MadeAgain, MoleculeWorld):
     """Your own molecules with a property: an XYZ, SDF or npz file, or a CSV table (or .smi file) of SMILES.
 
     Molecules of several formulas share one bag of bonds, filled up with 0. A random share is held out, the same for the
@@ -150,10 +150,6 @@ class MoleculeFile(MoleculeWorld):
         bags = self._read[2]
         bags.flags.writeable = False
         return bags
-
-    def __getstate__(self) -> dict[str, Any]:
-        """The path and settings: another process reads the file itself."""
-        return {f.name: getattr(self, f.name) for f in fields(self)}
 
 
 @worlds.register("isomers")

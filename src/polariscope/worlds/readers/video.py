@@ -9,7 +9,7 @@ nothing unpickled.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby
 from pathlib import Path
@@ -22,12 +22,12 @@ from polariscope.registry import Settings
 from polariscope.worlds.mask_sequences import FEWEST, Clips, Masks, MaskWorld, visible_runs
 from polariscope.worlds.readers.image_folder import IMAGE_SUFFIXES, open_image
 from polariscope.worlds.readers.numpy_files import npz
-from polariscope.worlds.world import worlds
+from polariscope.worlds.world import MadeAgain, worlds
 
 
 @worlds.register("video")
 @dataclass(frozen=True)
-class Video(MaskWorld):
+class Video(MadeAgain, MaskWorld):
     """Mask videos by their path: a folder with a folder of frames for each video, or an npz file. Read when needed.
 
     Frames are images in the order of their names. An npz file has ``masks`` (n, h, w), and ``sequence`` (n,) where they
@@ -69,10 +69,6 @@ class Video(MaskWorld):
                 f"or more at {self.size}x{self.size}; lower 'fewest' or raise 'size' if they are that small"
             )
         return Clips.of(sequences)
-
-    def __getstate__(self) -> dict[str, Any]:
-        """The path and settings: another process reads the video itself."""
-        return {f.name: getattr(self, f.name) for f in fields(self)}
 
 
 def read_videos(path: str | Path) -> Iterator[tuple[str, NDArray[Any]]]:

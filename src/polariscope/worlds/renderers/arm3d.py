@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal, get_args
+from typing import ClassVar, Literal, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -71,6 +71,8 @@ class Arm3D(GridWorld):
     (1036800, (3, 64, 64), (6, 6, 2, 3, 3, 40, 40))
     """
 
+    channels: ClassVar[int] = 3
+
     size: int = 64
     """Side of the images in pixels."""
     style: Style = "real"
@@ -104,10 +106,6 @@ class Arm3D(GridWorld):
                 Factor("vertical_axis", self.positions, "ordinal", spread(LOWEST, HIGHEST)),
             )
         )
-
-    @property
-    def shape(self) -> tuple[int, int, int]:
-        return (3, self.size, self.size)
 
     def render(self, factors: ArrayLike) -> NDArray[np.uint8]:
         factors = self.grid.check(factors)

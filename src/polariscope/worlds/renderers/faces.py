@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -62,6 +62,8 @@ class Faces(GridWorld):
     (216000, (3, 64, 64), (1000, 6, 6, 6))
     """
 
+    channels: ClassVar[int] = 3
+
     size: int = 64
     """Side of the images in pixels."""
     persons: int = 1000
@@ -83,10 +85,6 @@ class Faces(GridWorld):
         steps = tuple(np.linspace(0, 1, self.levels).tolist())
         changing = (Factor(name, self.levels, "ordinal", steps) for name in ("smile", "blond", "age"))
         return FactorGrid((Factor("person", self.persons, "categorical"), *changing))
-
-    @property
-    def shape(self) -> tuple[int, int, int]:
-        return (3, self.size, self.size)
 
     def render(self, factors: ArrayLike) -> NDArray[np.uint8]:
         factors = self.grid.check(factors)

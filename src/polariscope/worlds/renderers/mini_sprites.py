@@ -55,10 +55,6 @@ class MiniSprites(GridWorld):
             )
         )
 
-    @property
-    def shape(self) -> tuple[int, int, int]:
-        return (1, self.size, self.size)
-
     def render(self, factors: ArrayLike) -> NDArray[np.uint8]:
         return self._images[self.grid.to_index(factors)]
 

@@ -72,6 +72,7 @@ class Shapes3D(GridWorld):
     """
 
     examples: ClassVar[tuple[Settings, ...]] = ({"size": 16},)
+    channels: ClassVar[int] = 3
 
     size: int = 64
 
@@ -95,10 +96,6 @@ class Shapes3D(GridWorld):
                 Factor("orientation", 15, "ordinal", tuple(np.linspace(-30, 30, 15).tolist())),
             )
         )
-
-    @property
-    def shape(self) -> tuple[int, int, int]:
-        return (3, self.size, self.size)
 
     def render(self, factors: ArrayLike) -> NDArray[np.uint8]:
         factors = self.grid.check(factors)
@@ -125,7 +122,7 @@ class Shapes3D(GridWorld):
         return layers[geometry].reshape(-1, 5, self.size, self.size)
 
     def _layers_of(self, factors: NDArray[np.int64]) -> tuple[Floats, NDArray[np.int64]]:
-        """The layers of all geometries, of which those asked for are filled in; and the geometry of every image."""
+        """The layers of all geometries, computed for those of the images, and the geometry of each image."""
         layers, known = self._cast
         sizes = self.grid.sizes[3:]
         geometry = np.ravel_multi_index(tuple(factors[:, 3:].T), sizes)

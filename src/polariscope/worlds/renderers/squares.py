@@ -50,10 +50,6 @@ class Squares(GridWorld):
         margin = 0.225 * self.size
         return tuple(np.linspace(margin, self.size - margin, self.positions).tolist())
 
-    @property
-    def shape(self) -> tuple[int, int, int]:
-        return (1, self.size, self.size)
-
     def render(self, factors: ArrayLike) -> NDArray[np.uint8]:
         meant = [np.asarray(f.values)[at] for f, at in zip(self.factors, np.asarray(factors).T, strict=True)]
         side, x, y = meant

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -54,6 +55,8 @@ class Cars(GridWorld):
     (17568, (3, 64, 64), (4, 24, 183))
     """
 
+    channels: ClassVar[int] = 3
+
     size: int = 64
     """Side of the images in pixels."""
     types: int = 183
@@ -73,10 +76,6 @@ class Cars(GridWorld):
                 Factor("object_type", self.types, "categorical"),
             )
         )
-
-    @property
-    def shape(self) -> tuple[int, int, int]:
-        return (3, self.size, self.size)
 
     def render(self, factors: ArrayLike) -> NDArray[np.uint8]:
         factors = self.grid.check(factors)
@@ -128,10 +127,6 @@ class Toys(GridWorld):
                 Factor("lighting", 6, "ordinal", _radians(np.linspace(-75, 75, 6))),
             )
         )
-
-    @property
-    def shape(self) -> tuple[int, int, int]:
-        return (1, self.size, self.size)
 
     def render(self, factors: ArrayLike) -> NDArray[np.uint8]:
         factors = self.grid.check(factors)
