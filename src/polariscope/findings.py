@@ -303,6 +303,11 @@ class Records(Part):
         return sum(8.5 * count + 22 + 94 * bool(c.bar) for count, c in zip(letters, self.shown, strict=True))
 
 
+def rows_of(things: Iterable[Any], columns: Sequence[Column]) -> list[dict[str, Any]]:
+    """A row for each thing, from its attributes that are called as the columns."""
+    return [{column.key: getattr(thing, column.key) for column in columns} for thing in things]
+
+
 def markdown_table(rows: Sequence[Row]) -> list[str]:
     """Rows of the same columns in Markdown, as they are.
 
@@ -313,6 +318,16 @@ def markdown_table(rows: Sequence[Row]) -> list[str]:
     cells = [[str(row[name]).replace("|", "\\|").replace("\n", " ") for name in columns] for row in rows]
     lines = ["| " + " | ".join(columns) + " |", "|---" * len(columns) + "|"]
     return lines + [f"| {' | '.join(row)} |" for row in cells]
+
+
+class Seen(Part):
+    """A part for eyes only: the terminal and Markdown leave it out."""
+
+    def terminal(self, later: Sequence[Part] = ()) -> Iterable[RenderableType]:
+        return ()
+
+    def markdown(self, pictures: str | None = "") -> list[str] | None:
+        return None
 
 
 @dataclass(frozen=True)
@@ -330,7 +345,7 @@ def _undrawn() -> Figure:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Chart(Part):
+class Chart(Seen):
     """A figure, drawn when it is needed."""
 
     draw: Callable[[], Figure] = _undrawn
@@ -367,15 +382,12 @@ class Chart(Part):
     def markdown(self, pictures: str | None = "") -> list[str] | None:
         return None if pictures is None else [f"![{self.title}]({pictures}{self.name}.png)"]
 
-    def terminal(self, later: Sequence[Part] = ()) -> Iterable[RenderableType]:
-        return ()
-
     def width(self) -> float:
         return round(self.drawing.width)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Curves(Part):
+class Curves(Seen):
     """Terms over the steps of a training; several findings share the same axes."""
 
     metrics: Sequence[Metric]
@@ -388,12 +400,6 @@ class Curves(Part):
 
         # A document without curves keeps its place, and the others with it their colours.
         return curves([part.metrics if isinstance(part, Curves) else () for part in parts], places, self.name)
-
-    def markdown(self, pictures: str | None = "") -> None:
-        return None
-
-    def terminal(self, later: Sequence[Part] = ()) -> Iterable[RenderableType]:
-        return ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -409,7 +415,7 @@ class Strip:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Pictures(Part):
+class Pictures(Seen):
     """Images of the data's kind."""
 
     strips: Sequence[Strip]
@@ -420,12 +426,6 @@ class Pictures(Part):
         from polariscope.report.blocks import strips
 
         return strips(self)
-
-    def markdown(self, pictures: str | None = "") -> None:
-        return None
-
-    def terminal(self, later: Sequence[Part] = ()) -> Iterable[RenderableType]:
-        return ()
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

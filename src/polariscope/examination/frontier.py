@@ -18,7 +18,7 @@ from scipy import stats
 
 from polariscope.examination.examination import called
 from polariscope.examination.invariance import audit_invariance
-from polariscope.findings import Chart, Column, Findings, Part, Records
+from polariscope.findings import Chart, Column, Findings, Part, Records, rows_of
 from polariscope.grammar import counted
 from polariscope.lab.store import Run, fingerprint
 from polariscope.report.invariance_figures import frontier_plot
@@ -28,6 +28,16 @@ SEEDS = 5
 """Smallest number of seeds of each point for a decided comparison."""
 TOLERANCE = 0.1
 """Share by which the errors of observations and property may exceed the smallest ones and still count as matched."""
+
+MATCHED_COLUMNS = (
+    Column("model", "Model"),
+    Column("rival", "Rival"),
+    Column("x_error", "Error of observations", "%.4g"),
+    Column("deviation", "Deviation", "%.4g"),
+    Column("rival_deviation", "of the rival", "%.4g"),
+    Column("ratio", "Ratio", "%.2f"),
+    Column("decided", "Decided"),
+)
 
 
 @dataclass(frozen=True)
@@ -158,27 +168,8 @@ class Frontier(Tabular):
                     f"Errors of the property within {self.tolerance:.0%} of each other. Pairs of models without a "
                     "common error are skipped."
                 ),
-                rows=[
-                    {
-                        "model": one.model,
-                        "rival": one.rival,
-                        "x_error": one.x_error,
-                        "deviation": one.deviation,
-                        "rival_deviation": one.rival_deviation,
-                        "ratio": one.ratio,
-                        "decided": one.decided,
-                    }
-                    for one in self.comparisons
-                ],
-                columns=(
-                    Column("model", "Model"),
-                    Column("rival", "Rival"),
-                    Column("x_error", "Error of observations", "%.4g"),
-                    Column("deviation", "Deviation", "%.4g"),
-                    Column("rival_deviation", "of the rival", "%.4g"),
-                    Column("ratio", "Ratio", "%.2f"),
-                    Column("decided", "Decided"),
-                ),
+                rows=rows_of(self.comparisons, MATCHED_COLUMNS),
+                columns=MATCHED_COLUMNS,
             ),
             Records(
                 name="points",

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from polariscope.examination.invariance import audited_numbers, decoded, encoded, split_code
-from polariscope.findings import Chart, Column, Part, Pictures, Records, Strip, Value, Values
+from polariscope.findings import Chart, Column, Part, Pictures, Records, Strip, Value, Values, rows_of
 from polariscope.report.invariance_figures import traversal_grid
 from polariscope.subjects.doors import subject_and_world
 from polariscope.worlds.given import Data
@@ -33,6 +33,13 @@ from polariscope.worlds.world import World, to_tensor
 Floats = NDArray[np.float64]
 COMPARED = 4000
 """Images of a world among which the nearest to a decoded image is searched."""
+
+CHANGE_COLUMNS = (
+    Column("factor", "Factor"),
+    Column("asked", "Property"),
+    Column("z0", "Along Z0", "percent"),
+    Column("z1", "Along Z1", "percent"),
+)
 
 
 @dataclass(frozen=True)
@@ -83,15 +90,8 @@ class PropertyTraversals:
                     title="What a traversal changes",
                     hint="Change of each factor as a share of its range, by the nearest real image: along Z0 with Z1 "
                     "kept, and between draws of Z1 with Z0 kept.",
-                    rows=[
-                        {"factor": one.factor, "asked": one.asked, "z0": one.z0, "z1": one.z1} for one in self.changes
-                    ],
-                    columns=(
-                        Column("factor", "Factor"),
-                        Column("asked", "Property"),
-                        Column("z0", "Along Z0", "percent"),
-                        Column("z1", "Along Z1", "percent"),
-                    ),
+                    rows=rows_of(self.changes, CHANGE_COLUMNS),
+                    columns=CHANGE_COLUMNS,
                 )
             )
         world = self.level_sets

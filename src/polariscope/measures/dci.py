@@ -28,7 +28,7 @@ from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 from polariscope.measures.boosting import ROUNDS, boosted_together
 from polariscope.measures.information import FloatArray
-from polariscope.measures.measure import Invariance, Measure, Need, measures
+from polariscope.measures.measure import FactorMeasure, Invariance, measures
 from polariscope.measures.score import (
     TEST,
     TRAIN,
@@ -236,7 +236,7 @@ def _scores_of(representation: Representation, probe: Probe, seed: int, rounds: 
 
 @measures.register("dci")
 @dataclass(frozen=True)
-class DCI(Measure):
+class DCI(FactorMeasure):
     """Is each latent important for one factor only? From importances of gradient boosting, 0 to 1."""
 
     part: Component = "disentanglement"
@@ -245,9 +245,6 @@ class DCI(Measure):
     rounds: int | None = None
 
     title: ClassVar[str] = "DCI disentanglement (boosting)"
-    needs: ClassVar[tuple[Need, ...]] = ("factors",)
-    high: ClassVar[float] = 1.0
-    higher_is_better: ClassVar[bool | None] = True
     invariant_to: ClassVar[tuple[Invariance, ...]] = ("scale", "isotropic_scale", "translation")
     permutations: ClassVar[int] = 5
 

@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.linear_model import LogisticRegression
 
 from polariscope.measures.information import FloatArray, as_array, observations
-from polariscope.measures.measure import Invariance, Measure, Need, measures
+from polariscope.measures.measure import FactorMeasure, Invariance, measures
 from polariscope.measures.score import (
     TEST,
     TRAIN,
@@ -301,7 +301,7 @@ def _per_factor(right: NDArray[np.bool_], held: IntArray, count: int) -> FloatAr
 
 
 @dataclass(frozen=True)
-class InterventionScore(Measure):
+class InterventionScore(FactorMeasure):
     """A score that predicts the fixed factor; a new one defines ``score``."""
 
     batch: int = 64
@@ -309,9 +309,6 @@ class InterventionScore(Measure):
     train: int = 2000
     test: int = 1000
 
-    needs: ClassVar[tuple[Need, ...]] = ("factors",)
-    high: ClassVar[float] = 1.0
-    higher_is_better: ClassVar[bool | None] = True
     invariant_to: ClassVar[tuple[Invariance, ...]] = ("permutation", "sign", "translation")
     score: ClassVar[Callable[..., Score]]
 

@@ -16,7 +16,7 @@ from scipy.optimize import linear_sum_assignment
 from scipy.stats import rankdata
 
 from polariscope.measures.information import FloatArray, as_array
-from polariscope.measures.measure import Invariance, Measure, Need, measures
+from polariscope.measures.measure import FactorMeasure, Invariance, measures
 from polariscope.measures.score import IntArray, Score, Seed, as_labels, codes_and_factors, paired
 from polariscope.representation import Representation
 
@@ -150,7 +150,7 @@ def best_latents(table: ArrayLike, count: int = 2) -> IntArray:
 
 @measures.register("mcc")
 @dataclass(frozen=True)
-class MCC(Measure):
+class MCC(FactorMeasure):
     """Mean correlation of each factor with the latent matched to it, from 0 to 1.
 
     The values of categorical factors are numbered in the order with the highest correlation.
@@ -160,9 +160,6 @@ class MCC(Measure):
     padding: Padding = "none"
 
     title: ClassVar[str] = "MCC"
-    needs: ClassVar[tuple[Need, ...]] = ("factors",)
-    high: ClassVar[float] = 1.0
-    higher_is_better: ClassVar[bool | None] = True
     invariant_to: ClassVar[tuple[Invariance, ...]] = ("permutation", "sign", "scale", "isotropic_scale", "translation")
 
     def __call__(self, representation: Representation) -> Score:

@@ -78,6 +78,14 @@ class Measure(ABC):
         return number, str(getattr(result, "protocol", ""))
 
 
+class FactorMeasure(Measure):
+    """A measure of how a code encodes the factors, from 0 to 1, where 1 is best."""
+
+    needs: ClassVar[tuple[Need, ...]] = ("factors",)
+    high: ClassVar[float] = 1.0
+    higher_is_better: ClassVar[bool | None] = True
+
+
 measures: Registry[Measure] = Registry("measure")
 
 

@@ -19,7 +19,7 @@ from polariscope.measures.information import (
     discretise,
     mutual_information,
 )
-from polariscope.measures.measure import Invariance, Measure, Need, measures
+from polariscope.measures.measure import FactorMeasure, Invariance, measures
 from polariscope.measures.score import IntArray, Score, as_labels, binned_words, codes_and_factors, paired, top_two_gap
 from polariscope.representation import Representation
 
@@ -160,7 +160,7 @@ def mutual_information_bias(values: int, bins: int, samples: int) -> float:
 
 @measures.register("mig")
 @dataclass(frozen=True)
-class MIG(Measure):
+class MIG(FactorMeasure):
     """How far the best latent for a factor is ahead of the second best, as a share of the factor's entropy.
 
     Continuous factors are binned like the latents.
@@ -169,9 +169,6 @@ class MIG(Measure):
     bins: int = 20
 
     title: ClassVar[str] = "MIG"
-    needs: ClassVar[tuple[Need, ...]] = ("factors",)
-    high: ClassVar[float] = 1.0
-    higher_is_better: ClassVar[bool | None] = True
     invariant_to: ClassVar[tuple[Invariance, ...]] = ("permutation", "sign", "scale", "isotropic_scale", "translation")
 
     def __call__(self, representation: Representation) -> Score:

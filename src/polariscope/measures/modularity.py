@@ -15,7 +15,7 @@ from scipy.stats import rankdata
 from sklearn.linear_model import LogisticRegression
 
 from polariscope.measures.information import Correction, FloatArray, discretise, mutual_information
-from polariscope.measures.measure import Invariance, Measure, Need, measures
+from polariscope.measures.measure import FactorMeasure, Invariance, measures
 from polariscope.measures.score import (
     TEST,
     TRAIN,
@@ -185,7 +185,7 @@ _BINNED: tuple[Invariance, ...] = ("permutation", "sign", "scale", "isotropic_sc
 
 @measures.register("modularity")
 @dataclass(frozen=True)
-class Modularity(Measure):
+class Modularity(FactorMeasure):
     """Does each latent encode at most one factor? From 0 to 1.
 
     Continuous factors are binned like the latents.
@@ -194,9 +194,6 @@ class Modularity(Measure):
     bins: int = 20
 
     title: ClassVar[str] = "Modularity"
-    needs: ClassVar[tuple[Need, ...]] = ("factors",)
-    high: ClassVar[float] = 1.0
-    higher_is_better: ClassVar[bool | None] = True
     invariant_to: ClassVar[tuple[Invariance, ...]] = _BINNED
 
     def __call__(self, representation: Representation) -> Score:
@@ -205,7 +202,7 @@ class Modularity(Measure):
 
 @measures.register("explicitness")
 @dataclass(frozen=True)
-class Explicitness(Measure):
+class Explicitness(FactorMeasure):
     """How well a linear classifier on all latents predicts the factors, from 0 to 1."""
 
     seed: int = 0
@@ -214,9 +211,6 @@ class Explicitness(Measure):
     test: int = 2000
 
     title: ClassVar[str] = "Explicitness"
-    needs: ClassVar[tuple[Need, ...]] = ("factors",)
-    high: ClassVar[float] = 1.0
-    higher_is_better: ClassVar[bool | None] = True
     invariant_to: ClassVar[tuple[Invariance, ...]] = _BINNED
 
     def __call__(self, representation: Representation) -> Score:

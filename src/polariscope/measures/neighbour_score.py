@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from polariscope.measures.information import FloatArray
-from polariscope.measures.measure import Invariance, Measure, Need, measures
+from polariscope.measures.measure import FactorMeasure, Invariance, measures
 from polariscope.measures.score import IntArray, Score, Seed, as_labels, codes_and_factors, paired, split, top_two_gap
 from polariscope.representation import Representation
 
@@ -122,7 +122,7 @@ def _majority(labels: IntArray) -> IntArray:
 
 @measures.register("neighbour-score")
 @dataclass(frozen=True)
-class NeighbourScore(Measure):
+class NeighbourScore(FactorMeasure):
     """How much better nearest neighbours in the best single latent predict a factor than in the second best.
 
     Integer factors are classified, continuous ones regressed.
@@ -132,9 +132,6 @@ class NeighbourScore(Measure):
     seed: int = 0
 
     title: ClassVar[str] = "Disentanglement Score (kNN)"
-    needs: ClassVar[tuple[Need, ...]] = ("factors",)
-    high: ClassVar[float] = 1.0
-    higher_is_better: ClassVar[bool | None] = True
     invariant_to: ClassVar[tuple[Invariance, ...]] = ("permutation", "scale", "isotropic_scale", "translation")
 
     def __call__(self, representation: Representation) -> Score:

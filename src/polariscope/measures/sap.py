@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from polariscope.measures.information import FloatArray
-from polariscope.measures.measure import Invariance, Measure, Need, measures
+from polariscope.measures.measure import FactorMeasure, Invariance, measures
 from polariscope.measures.score import (
     TEST,
     TRAIN,
@@ -185,15 +185,12 @@ class _RunningSums:
 
 @measures.register("sap")
 @dataclass(frozen=True)
-class SAP(Measure):
+class SAP(FactorMeasure):
     """How much better the best single latent predicts a factor linearly than the second best, from 0 to 1."""
 
     seed: int = 0
 
     title: ClassVar[str] = "SAP"
-    needs: ClassVar[tuple[Need, ...]] = ("factors",)
-    high: ClassVar[float] = 1.0
-    higher_is_better: ClassVar[bool | None] = True
     invariant_to: ClassVar[tuple[Invariance, ...]] = ("permutation", "sign")
 
     def __call__(self, representation: Representation) -> Score:
