@@ -244,7 +244,7 @@ class Generated(Tabular):
         if self.pictured:
             shown = np.clip(self.observations[:SHOWN], 0, 1).astype(np.float32)
             lines = [shown[at : at + ROW] for at in range(0, len(shown), ROW)]
-            strips = [Strip(line[None], says="samples") for line in lines]
+            strips = [Strip(line[None], label=f"from {at * ROW}", says="samples") for at, line in enumerate(lines)]
             parts.append(SamplePictures(name="pictures", title="Samples", strips=strips))
         if self.returned is not None:
             parts += self.returned.parts()
@@ -382,15 +382,15 @@ class Generated(Tabular):
         return entries
 
     def _listed(self) -> Records:
-        first = self.scale.names[0]
+        names, words = self.scale.names, {"wanted": "Wanted", "true": "True", "judge": "Judge"}
+        if several := len(names) > 1:
+            own = [Column(f"{name}_{key}", f"{word} {name}", "%.4g") for name in names for key, word in words.items()]
+        else:
+            words |= {"wanted": f"Wanted {names[0]}", "model": "Model", "low": "From", "high": "To"}
+            own = [Column(f"{names[0]}_{key}", word, "%.4g") for key, word in words.items()]
         columns = [
             Column("sample", "No.", "%d"),
-            Column(f"{first}_wanted", f"Wanted {first}", "%.4g"),
-            Column(f"{first}_true", "True", "%.4g"),
-            Column(f"{first}_judge", "Judge", "%.4g"),
-            Column(f"{first}_model", "Model", "%.4g"),
-            Column(f"{first}_low", "From", "%.4g"),
-            Column(f"{first}_high", "To", "%.4g"),
+            *own,
             Column("far", "Far from the data"),
             Column("neighbour", "Nearest example", "%d"),
             Column("neighbour_label", "which is"),
@@ -399,5 +399,6 @@ class Generated(Tabular):
         rows = table.slice(0, LISTED).to_pylist()
         samples = {name: table.column(name).to_pylist() for name in table.column_names}
         return SampleTable(
-            name="samples", title=f"The first {len(rows)} samples", rows=rows, columns=columns, samples=samples
-        )
+            name="samples", title=f"The first {len(rows)} samples", rows=rows, columns=columns, samples=samples,
+            hint="The model's predictions and the intervals are in samples.csv." if several else "",
+        )  # fmt: skip
