@@ -98,6 +98,27 @@ def test_the_reference_is_what_the_docstrings_say() -> None:
     assert namespace["reference"]() == (ROOT / "docs" / "reference.md").read_text(encoding="utf-8"), hint
 
 
+def test_what_nothing_calls_is_shown_to_users_or_is_an_oracle_of_a_test() -> None:
+    """The names with a † in the reference: those of theory are what tests compare with, the others stand in a guide."""
+    guides = {word for page in PAGES if page.name != "reference.md" for word in re.findall(r"\w+", page.read_text())}
+    tests = {word for file in (ROOT / "tests").rglob("*.py") for word in re.findall(r"\w+", file.read_text())}
+    scripts = {word for file in (ROOT / "scripts").glob("*.py") for word in re.findall(r"\w+", file.read_text())}
+    rooms = (ROOT / "docs" / "reference.md").read_text(encoding="utf-8").split("\n## ")[1:]
+    marked = {(room.split()[0], name) for room in rooms for name in re.findall(r"^- `(\w+)` †", room, re.M)}
+    assert len(marked) > 100
+    assert sorted(name for room, name in marked if room == "theory" and name not in tests | guides) == []
+    assert sorted(name for room, name in marked if room != "theory" and name not in guides | scripts) == []
+
+
+def test_places_in_the_guide_to_python_exist() -> None:
+    guide = (ROOT / "docs" / "in-python.md").read_text(encoding="utf-8")
+    places = re.findall(r"`([a-z_]+(?:\.\w+){2,})`", guide)
+    assert len(places) > 60
+    for place in places:
+        module, _, name = place.rpartition(".")
+        assert hasattr(importlib.import_module(f"polariscope.{module}"), name), place
+
+
 def test_names_of_the_package_in_the_pages_exist() -> None:
     functions = {name for page in PAGES for name in re.findall(r"\bpolariscope\.([a-z_]+)\(", page.read_text())}
     assert {"examine", "save"} <= functions
@@ -142,7 +163,7 @@ def test_python_in_the_readme_runs_as_printed(tmp_path, monkeypatch) -> None:
         assert sum(names["result"].counts.values()) == len(names["result"].records()) == 10
 
 
-@pytest.mark.parametrize("name", ["how-to.md", "paper-to-claim.md"])
+@pytest.mark.parametrize("name", ["how-to.md", "in-python.md", "paper-to-claim.md"])
 def test_python_of_the_guides_runs_as_printed(name, tmp_path, monkeypatch) -> None:
     """The blocks of a page one after another, as a reader would paste them."""
     monkeypatch.chdir(tmp_path)
@@ -259,7 +280,7 @@ ELSEWHERE = [
     ("CONTRIBUTING.md", "def findings("),
     ("CONTRIBUTING.md", "studies.register"),
     ("docs/your-own.md", "document.save"),
-    *((name, "") for name in ("README.md", "docs/how-to.md", "docs/paper-to-claim.md")),
+    *((name, "") for name in ("README.md", "docs/how-to.md", "docs/in-python.md", "docs/paper-to-claim.md")),
 ]
 """Blocks that other tests execute."""
 

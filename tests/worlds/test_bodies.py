@@ -6,7 +6,7 @@ from scipy.spatial.transform import Rotation
 
 from polariscope.worlds.renderers.bodies import Canvas, beam, box, camera, ellipsoid, polygon, prism, pyramid
 
-TURNS = Rotation.random(8, rng=3).as_matrix()
+TURNS = Rotation.random(8, np.random.default_rng(3)).as_matrix()
 AHEAD = (0.0, 0.0, 1.0)
 
 
