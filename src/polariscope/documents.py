@@ -69,7 +69,7 @@ def save(several: Sequence[Findings], path: Path | str, title: str = "", figures
     if path.suffix in PICTURES:
         charts = [chart for findings in several for chart in findings.of(Chart)]
         if not charts:
-            raise ValueError(f"{path} is to be a picture, and there is none among these findings: name an .html file")
+            raise ValueError(f"{path} needs a figure, and these findings have none: give a path that ends in .html")
         path.parent.mkdir(parents=True, exist_ok=True)
         with atomic(path) as draft:
             charts[0].write(draft, path.suffix[1:])

@@ -110,7 +110,7 @@ def test_a_file_is_the_page_or_the_first_figure_alone(tmp_path, name, starts) ->
 
 
 def test_a_picture_of_findings_without_figures_is_refused(tmp_path) -> None:
-    with pytest.raises(ValueError, match="there is none among these findings: name an .html file"):
+    with pytest.raises(ValueError, match="needs a figure, and these findings have none"):
         Findings("mine", "Nothing.").save(tmp_path / "new" / "a.png")
     assert not (tmp_path / "new").exists()
 

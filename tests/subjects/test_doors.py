@@ -64,9 +64,9 @@ def test_a_decoder_that_fails_costs_its_results_only(dots, dots_file, tmp_path, 
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("VisionTransformer", "What encodes is forward, since its answer has a code by name"),
-        ("Convolutions", "What encodes is forward, since its answer has a code by name"),
-        ("WithHead", "What encodes is vit, the model without its head"),
+        ("VisionTransformer", "The encoder is forward, because its output names a code"),
+        ("Convolutions", "The encoder is forward, because its output names a code"),
+        ("WithHead", "The encoder is vit, the model without its head"),
     ],
 )
 def test_forward_encodes_where_its_answer_names_a_code(dots, name, said) -> None:

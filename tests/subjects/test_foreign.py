@@ -279,7 +279,7 @@ def test_grey_images_through_convolutions_that_are_flattened_by_view(dots) -> No
 
 def test_forward_encodes_only_where_it_gives_a_posterior_and_nothing_was_declared(dots) -> None:
     result = examine(foreign("Unbound"), dots, count=64)
-    assert any(n.startswith("What encodes is forward, since it returns a mean with a variance") for n in result.notes)
+    assert any(n.startswith("The encoder is forward, because it returns a mean with a variance") for n in result.notes)
     declared = represent(as_subject(foreign("Unbound"), encode="encoder"), dots, count=64)
     assert declared.mean.shape == (64, 6)
     assert represent(foreign("Features"), dots, count=64).mean.shape == (64, 6)

@@ -83,5 +83,5 @@ def test_side_information_is_a_plane_for_each_fact_and_leaves_masks_alone() -> N
     assert not shown[strict == 255].any(), "the analysis misses the class where it says so"
     assert shown[strict == 0].any()
     assert planes[:, 2, 0].tolist() == np.rint(255 * world.factors_of(numbers)[:, 1] / 4).tolist()
-    with pytest.raises(ValueError, match="knows no 'rain'"):
+    with pytest.raises(ValueError, match="no fact 'rain'"):
         SideInformation(world, "rain")

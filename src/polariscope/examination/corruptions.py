@@ -294,7 +294,7 @@ class Withstood(Tabular):
         names = [f"clean {self.clean:.0%}"] + [f"{k} {a:.0%}" for k, a in zip(self.kinds, there, strict=True)]
         return Chart(
             name="gallery",
-            title=f"Corrupted images, severity {self.shown}" if len(self.severities) > 1 else "What it saw",
+            title=f"Corrupted images, severity {self.shown}" if len(self.severities) > 1 else "Corrupted images",
             hint=HINTS["gallery"],
             draw=lambda: corruption_figures.corruption_gallery(images, names),
         )

@@ -39,7 +39,7 @@ NOT_KEPT = "The weights before and after training are not kept: --out names a fi
 
 
 def _silent(kernel: str, share: float) -> None:
-    """Nobody listens."""
+    """A receiver that ignores the progress."""
 
 
 def _check(settings: Any, **least: int) -> None:

@@ -1,4 +1,4 @@
-"""What a decoder's output means. Negative log-likelihoods are summed over pixels, one number per example."""
+"""Likelihoods: the meaning of a decoder's output. Negative log-likelihoods are sums over pixels, one per example."""
 
 from __future__ import annotations
 

@@ -34,7 +34,9 @@ class ProbabilisticUNetConfig:
     def build(self, brief: Brief) -> ProbabilisticUNet:
         channels, height, width = images(brief, "probabilistic-unet")
         if not brief.dense:
-            raise ValueError("probabilistic-unet predicts masks, and the target of this world is none: take another")
+            raise ValueError(
+                "probabilistic-unet predicts masks, and the target of this world is no mask: use another world"
+            )
         network = ProbabilisticUNet(
             channels, brief.outputs, self.depth, self.root, self.padding, self.dropout, self.latents
         )

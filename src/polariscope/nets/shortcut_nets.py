@@ -44,7 +44,7 @@ class ResNet:
 
 
 class Residual(nn.Module):
-    """What two convolutions add to their input."""
+    """A block that adds the output of two convolutions to its input."""
 
     def __init__(self, inputs: int, outputs: int, stride: int) -> None:
         super().__init__()

@@ -20,7 +20,7 @@ from polariscope.nets.model import Brief, Shape, images, models, predicts
 from polariscope.nets.predictors import EncoderWithHead, Perceptron
 
 FEATURES = 256
-"""What the convolutional encoder gives."""
+"""Numbers that the convolutional encoder returns."""
 
 
 @models.register("mlp-regressor")

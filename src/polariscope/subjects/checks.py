@@ -41,7 +41,7 @@ def broken_promises(subject: Subject, x: Tensor, u: Tensor | None = None) -> lis
 
 
 def _alone(subject: Subject, x: Tensor, u: Tensor | None, together: Tensor, allowed: Tensor) -> list[str]:
-    """What changes if an example is asked about by itself."""
+    """How the code of an example changes if the example is alone in its batch."""
     if len(x) < 2:
         return []
     try:

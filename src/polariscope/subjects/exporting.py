@@ -139,7 +139,7 @@ def export_model(
 
 
 def _methods(subject: Subject, observations: Tensor) -> dict[str, tuple[Callable[[Tensor], Any], Tensor]]:
-    """What a subject can do, with an example for each."""
+    """The methods of a subject, each with an example of its input."""
     x = subject.prepared(observations[:3]).contiguous()
     shape = tuple(observations.shape[1:])
     methods: dict[str, tuple[Callable[[Tensor], Any], Tensor]] = {}

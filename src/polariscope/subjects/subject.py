@@ -261,7 +261,7 @@ class Subject:
         return replace(self, decodes=None, undecodable=str(reason), notes=(*self.notes, sentence))
 
     def _with_roles(self, output: Sequence[Any], x: Tensor, u: Tensor | None) -> Subject:
-        """With what the places of a tuple hold."""
+        """The subject with the roles of the places of a tuple."""
         assert self.encodes is not None
         draws = []
         if self.module is not None:
@@ -273,9 +273,9 @@ class Subject:
         return replace(self, roles=reading.roles, notes=(*self.notes, reading.sentence))
 
     def _what_encodes(self, x: Tensor, u: Tensor | None) -> tuple[Subject, str]:
-        """With ``forward`` as what encodes, if its answer says by name that there is a code in it, or gives a posterior
-        beside a reconstruction where the encoder has only a tensor (mean and variance may lie side by side in it, or be
-        made from it later); with the base model, if nothing else encodes. And why forward failed, if it did."""
+        """The subject with ``forward`` as its encoder, if the output names a code, or holds a posterior and a
+        reconstruction where the encoder returns only a tensor (which may hold mean and variance side by side, or
+        precede them); with the base model, if nothing else encodes. The words say why forward failed, if it did."""
         if self.predicts is None:
             return self, ""
         try:
@@ -284,22 +284,22 @@ class Subject:
             return self, f"forward fails ({in_words(error)}{misfit(error, tuple(x.shape[1:]))})"
         why = ""
         if names_code(output):
-            why = "its answer has a code by name"
+            why = "its output names a code"
         elif holds_posterior(output, x.shape) and (self.encodes is None or isinstance(self.raw_code(x, u), Tensor)):
             why = "it returns a mean with a variance"
         if why:
-            note = f"What encodes is forward, since {why}; {OTHERWISE}."
+            note = f"The encoder is forward, because {why}; {OTHERWISE}."
             return replace(self, encodes=self.predicts, guessed=False, notes=(*self.notes, note)), ""
         inner = base_model(self.module) if self.encodes is None else None
         if inner is not None:
             name, tap = inner
-            note = f"What encodes is {name}, the model without its head; {OTHERWISE}."
+            note = f"The encoder is {name}, the model without its head; {OTHERWISE}."
             return replace(self, encodes=tap, guessed=False, notes=(*self.notes, note)), ""
         return self, ""
 
     def _with_decoder(self, x: Tensor, u: Tensor | None) -> Subject:
-        """With what the decoder gives; one that fails is put aside. Codes of a shape of their own are given to it in
-        that, or as rows if it takes only those."""
+        """The subject with the meaning of its decoder's output, or without a decoder that fails. Codes that are not
+        rows keep their shape, unless the decoder takes only rows."""
         reasons = []
         for shape in dict.fromkeys((self.code_shape, ())):
             try:
@@ -309,7 +309,7 @@ class Subject:
         return self.without_decoder(reasons[0])
 
     def _with_meaning(self, x: Tensor, u: Tensor | None) -> Subject:
-        """Which reading of the decoder's output comes nearest to the observations themselves."""
+        """The subject with the reading of the decoder's output that is nearest to the observations."""
         output = self.decode(self.encode(x, u)["mean"], tuple(x.shape[1:]))
         truth = x.to(output.device).float()
         errors = {name: float((read(output) - truth).square().mean()) for name, read in MEANINGS.items()}
@@ -408,7 +408,7 @@ INDICES = "The codes are whole numbers, such as indices of a codebook: their ord
 
 
 def _no_subject(thing: Any) -> str:
-    """Why something cannot be looked at, and what can."""
+    """Why something cannot be examined, and what can."""
     kind = type(thing).__name__
     if is_estimator(thing):
         return f"{kind} has no transform for new observations: give its codes as an array, one row per example"

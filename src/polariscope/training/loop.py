@@ -349,7 +349,7 @@ class Feed:
 
     @cached_property
     def _kept(self) -> dict[str, np.ndarray] | None:
-        """Everything about the whole index, if it is little and looked at more than once."""
+        """The arrays of the whole index, if they are small and used more than once."""
         passes = self.config.steps * self.turns * self.config.batch_size / len(self.index)
         if passes < 2 or draws(self.world) or len(self.index) * self.world.observe(self.index[:1]).nbytes > KEPT_BYTES:
             return None

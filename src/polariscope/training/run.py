@@ -301,8 +301,8 @@ def ready(config: RunConfig) -> TrainingState:
 
 
 def _looked_at(world: World) -> Iterator[NDArray[Any]]:
-    """Observations that a likelihood is asked about: all floats, of which a single one may not suit it, unless they
-    are too many to be looked at; of bytes, which are all alike, a few."""
+    """Observations to check a likelihood on: all of them if they are floats and fit into memory, because a single one
+    may be out of range; a few if they are bytes."""
     first = world.observe(np.arange(min(FEW, len(world))))
     yield first
     if first.dtype != np.uint8 and len(world) * first[0].nbytes <= HELD:

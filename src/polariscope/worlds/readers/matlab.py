@@ -106,7 +106,7 @@ def observations_of(array: MatArray, name: str, labels: int | None, numbers: int
 
 
 def _check_types(path: Path) -> None:
-    """Refuse arrays of a type of numbers that there is none of: SciPy looks it up unseen, which ends the process."""
+    """Refuse arrays with an unknown type of numbers: SciPy looks it up without a check, which ends the process."""
     with path.open("rb") as file:
         order = ">" if file.read(128)[126:] == b"MI" else "<"
         while len(tag := file.read(8)) == 8:

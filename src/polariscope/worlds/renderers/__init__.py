@@ -1,1 +1,1 @@
-"""Worlds that draw their observations from factors when they are asked for."""
+"""Worlds that draw their observations from factors on demand."""

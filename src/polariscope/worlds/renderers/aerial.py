@@ -124,7 +124,7 @@ class Aerial(GridWorld):
 
     @property
     def side(self) -> tuple[str, ...]:
-        """What is known about an image besides its pixels: where the sun stood, the season, and for each class whether
+        """Facts about an image besides its pixels: the position of the sun, the season, and for each class whether
         the rules of the analysis were too strict for it."""
         return ("sun_north", "sun_east", "season", *(f"strict_{name}" for name in CLASSES[:BACKGROUND]))
 

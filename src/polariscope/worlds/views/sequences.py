@@ -34,7 +34,7 @@ class FramePairs(View):
     """Pairs of frames of a world of sequences: each frame but the last with one that is a few steps later.
 
     The step is uniform from 1 to ``furthest``, and ends with the sequence. Training draws it anew for every block of
-    steps; whoever looks otherwise always sees the same. Klindt and others 2021, appendix D.5; Spec 001a, section 4.6.
+    steps; otherwise the pairs are fixed. Klindt and others 2021, appendix D.5; Spec 001a, section 4.6.
 
     >>> from polariscope.worlds.renderers.masks import Walkers
     >>> world = FramePairs(Walkers(sequences=3), furthest=5)
@@ -69,7 +69,7 @@ class FramePairs(View):
 
     @cached_property
     def _firsts(self) -> Numbers:
-        """Frames after which there is another."""
+        """Frames that another one follows."""
         return np.flatnonzero(self._last > np.arange(len(self.of)))
 
     @cached_property

@@ -56,9 +56,11 @@ class SideInformation(View):
         asked = [name.strip() for name in self.what.split(",") if name.strip()] or facts or factors
         for name in asked:
             if name not in (*facts, *factors):
-                raise ValueError(f"the world knows no {name!r} about its images: {nearest(name, [*facts, *factors])}")
+                raise ValueError(
+                    f"the world has no fact {name!r} about its images: {nearest(name, [*facts, *factors])}"
+                )
         if not asked:
-            raise ValueError("this world knows nothing about its images besides their pixels: take another")
+            raise ValueError("this world has no facts about its images besides their pixels: use another")
         return asked
 
     @property

@@ -1,4 +1,4 @@
-"""What a corruption is, what a suite of them is, and the random numbers that a corruption may ask for."""
+"""Corruptions, suites of them, and the random numbers that they use."""
 
 from __future__ import annotations
 
@@ -51,13 +51,13 @@ class Draws:
 
 @dataclass(frozen=True)
 class Corruption:
-    """One way in which pictures become worse, in one or several severities."""
+    """One kind of corruption, in one or several severities."""
 
     name: str
     group: str
     change: Callable[..., Images]
-    """Called with images, their :class:`Draws`, the pixels that a published pixel has here, and a severity's settings;
-    what leaves the range from 0 to 1 is cut off afterwards."""
+    """A function of images, their :class:`Draws`, the length of a published pixel in pixels of these images, and the
+    settings of a severity. Its results are then clipped to the range from 0 to 1."""
     settings: tuple[tuple[Any, ...], ...] = ((),)
     """The published constants of each severity. Lengths are in pixels of the published size."""
     coloured: bool = False
