@@ -54,7 +54,7 @@ class ErosionValleys(Study):
     title = "Erosion in several valleys: what makes the mapped areas too large"
     source = "Samarin, Deep Learning Approaches to Informed Representation Learning (2022), section 4.6"
     question = "Do more valleys, class weights or the filter of patches make the mapped areas too large?"
-    cost = {"smoke": "5 s", "laptop": "about 20 minutes", "paper": "months"}
+    cost = {"smoke": "5 s", "laptop": "about an hour", "paper": "months"}
 
     def jobs(self, scale: Scale) -> Sequence[Job]:
         if scale == "smoke":

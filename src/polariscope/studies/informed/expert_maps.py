@@ -61,7 +61,7 @@ class ExpertMaps(Study):
     question = (
         "Can a network draw what experts disagree about, follow side information, and know where it may be wrong?"
     )
-    cost = {"smoke": "10 s", "laptop": "about 12 minutes", "paper": "days"}
+    cost = {"smoke": "10 s", "laptop": "about 20 minutes", "paper": "days"}
 
     def jobs(self, scale: Scale) -> Sequence[Job]:
         return [SETTINGS[scale] | {"seed": seed, "variant": name} for seed in range(SEEDS[scale]) for name in VARIANTS]

@@ -136,7 +136,7 @@ class MoleculeProperties(Study):
     title = "Molecules with a wanted property"
     source = "Samarin, Deep Learning Approaches to Informed Representation Learning (2022), section 5.5.2, table 5.2"
     question = "Does the band gap of molecules stay when everything else of their code is drawn anew?"
-    cost = {"smoke": "4 s", "laptop": "30 minutes", "overnight": "5 hours", "paper": "weeks"}
+    cost = {"smoke": "4 s", "laptop": "an hour", "overnight": "5 hours", "paper": "weeks"}
     scales = ("smoke", "laptop", "overnight", "paper")
     added = OVERNIGHT
 

@@ -45,7 +45,7 @@ class UNetSettings(Study):
     title = "Batch normalisation, padding and attention in a U-Net"
     source = "Samarin, Deep Learning Approaches to Informed Representation Learning (2022), sections 4.4.2 and 4.6.1"
     question = "Do batch normalisation, padding and attention gates change how well a U-Net maps?"
-    cost = {"smoke": "5 s", "laptop": "about 10 minutes", "paper": "days"}
+    cost = {"smoke": "5 s", "laptop": "about 13 minutes", "paper": "days"}
 
     def jobs(self, scale: Scale) -> Sequence[Job]:
         return [SETTINGS[scale] | {"seed": seed, "variant": name} for seed in range(SEEDS[scale]) for name in VARIANTS]
