@@ -59,6 +59,8 @@ from polariscope.robustness.kept import KeptAttacks, Stored, examples_hash, weig
 from polariscope.robustness.noise_distance import NoiseDistances, noise_distances
 from polariscope.robustness.rejection import Rejection, rejection
 from polariscope.robustness.suites import Budget, attack_suite, attack_title, left_out
+from polariscope.robustness.synthesis import ABSClassifier
+from polariscope.robustness.synthesis.explain import Explanation, explain
 from polariscope.robustness.trust import (
     Warning,
     compare_attacks,
@@ -109,6 +111,8 @@ steps."""
 TRAINED_ON = 500
 """Images that generators of noise are trained on."""
 FULL: Budget = "full"
+EXPLAINED = 5
+"""Images that a classifier by synthesis explains on its card."""
 DISTAL_STEPS: dict[Budget, int] = {"quick": 50, "standard": 200, "full": 1000}
 
 
@@ -217,7 +221,7 @@ def robustness(
     return RobustnessCard(
         subject.name, len(x), clean, budget, tuple(cards), tuple(noise), learned, corruptions, distal_images, rejected,
         tuple({warning.name: warning for warning in warnings}.values()), skipped, x.cpu(), y.cpu().numpy(),
-        _decided(subject, cards), seed, notes,
+        _decided(subject, cards), seed, notes, _explained(subject, x, y),
     )  # fmt: skip
 
 
@@ -519,6 +523,13 @@ def _rejection(asked: _Examination, suite: str, distal_images: Distal | None) ->
     if changed:
         others[suite] = Examples(torch.cat(changed).to(asked.on.x), torch.cat(labels))
     return rejection(asked.subject, asked.on.x, asked.on.y, others)
+
+
+def _explained(subject: Subject, x: Tensor, y: Tensor) -> Explanation | None:
+    """Some of the images with their syntheses by each class, if the classifier is one by synthesis."""
+    if x.ndim != 4 or not isinstance(subject.module, ABSClassifier):
+        return None
+    return explain(subject, x[:EXPLAINED], y[:EXPLAINED])
 
 
 def _decided(subject: Subject, cards: Sequence[NormCard]) -> dict[Norm, NDArray[np.int64]]:

@@ -27,6 +27,7 @@ from polariscope.robustness.distances import QUARTERS, distribution, quarters
 from polariscope.robustness.noise_distance import NoiseDistances
 from polariscope.robustness.rejection import Rejection
 from polariscope.robustness.suites import Budget
+from polariscope.robustness.synthesis.explain import Explanation
 from polariscope.robustness.trust import Warning
 
 NORM_NAMES: dict[Norm, str] = {"l2": "L2", "linf": "L∞", "l0": "L0"}
@@ -117,6 +118,8 @@ class RobustnessCard:
     """The predicted class of the nearest adversarial of each image."""
     seed: int = 0
     notes: tuple[str, ...] = ()
+    explanation: Explanation | None = None
+    """Some of the images with their syntheses by each class, of a classifier by synthesis."""
 
     def of(self, norm: Norm) -> NormCard:
         """The part of one norm."""
@@ -160,6 +163,8 @@ class RobustnessCard:
             rows = [{"name": w.name, "evidence": w.evidence, "advice": w.advice} for w in self.warnings]
             columns = [Column("name", "Warning"), Column("evidence", "Evidence"), Column("advice", "What to do")]
             parts.append(Records(name="warnings", title="Can it be trusted?", rows=rows, columns=columns, hint=TRUST))
+        if self.explanation is not None:
+            parts += [replace(part, name=f"explanation_{part.name}") for part in self.explanation.findings().parts]
         parts += self._attack_parts()
         if self.distal is not None:
             parts.append(_distal_part(self.distal))

@@ -4,11 +4,13 @@ import numpy as np
 import pytest
 import torch
 
+from polariscope.examination.robustness import robustness
 from polariscope.findings import Pictures
 from polariscope.robustness.synthesis.explain import explain
 from polariscope.robustness.synthesis.linear import LinearABS
 from polariscope.subjects import as_subject
 from polariscope.worlds.renderers.digits import Digits
+from polariscope.worlds.targets import Task
 from polariscope.worlds.world import to_tensor
 
 
@@ -60,3 +62,17 @@ def test_bad_input_is_refused_in_a_sentence(call, words: str) -> None:  # type: 
     model, x, _ = fitted()
     with pytest.raises(ValueError, match=words):
         call(model, x[:2])
+
+
+def test_the_robustness_card_of_a_classifier_by_synthesis_has_the_panel() -> None:
+    model, _, _ = fitted()
+    card = robustness(model, Task(Digits(count=300, size=16), "digit"), only=("bounds",), norms=("l2",),
+                      budget="quick", count=6)  # fmt: skip
+    parts = {part.name: part for part in card.findings().parts}
+    shown = parts["explanation_syntheses"]
+    assert len(shown.strips) == 5
+    expected = explain(model, card.images[:5], card.labels[:5])
+    for strip, image, syntheses in zip(shown.strips, card.images, expected.syntheses, strict=False):
+        np.testing.assert_array_equal(strip.images[0, 0], image)
+        np.testing.assert_allclose(strip.images[0, 1:], syntheses, atol=1e-6)
+    assert [row["predicted"] for row in parts["explanation_answers"].rows] == [str(c) for c in expected.predicted]

@@ -4,6 +4,8 @@ from polariscope.robustness.synthesis.binary import binarised as binarised
 from polariscope.robustness.synthesis.binary import search_gamma as search_gamma
 from polariscope.robustness.synthesis.calibration import settle as settle
 from polariscope.robustness.synthesis.classifier import ABSClassifier as ABSClassifier
+from polariscope.robustness.synthesis.explain import Explanation as Explanation
+from polariscope.robustness.synthesis.explain import explain as explain
 from polariscope.robustness.synthesis.graded_softmax import GradedSoftmax as GradedSoftmax
 from polariscope.robustness.synthesis.graded_softmax import calibrate as calibrate
 from polariscope.robustness.synthesis.inference import Inference as Inference
