@@ -508,6 +508,21 @@ def test_one_restart_each_of_the_head_alone_and_of_all_of_a_network_decides_noth
             assert whole - head > 0.1, (world, split)
 
 
+@pytest.mark.spec("001a/IG-20")
+@pytest.mark.parametrize("split", ["random", "extrapolation"])
+def test_tuning_the_head_alone_is_worse_than_tuning_all_of_a_network_that_learned_a_sibling_task(
+    committed, split
+) -> None:
+    result = committed("transfer-heads")
+    for world in ("sprites", "shapes3d"):
+        whole, head = ({"world": world, "split": split, "tuned": tuned} for tuned in ("all", "head"))
+        ahead = effect(result, whole, head, "r2")
+        assert len(ahead) == 5, world
+        assert ahead.mean() > 0.02, world
+        assert interval_of(ahead)[0] > 0, world
+    assert result.claim(f"Tuning only the head is worse than tuning the whole network ({split} split)").held
+
+
 def test_every_model_was_tested_on_every_split_of_both_worlds(committed) -> None:
     result = committed("in-domain")
     for world, runs in result.table.by("world"):

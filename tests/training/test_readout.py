@@ -103,7 +103,6 @@ def test_on_the_command_line_the_model_of_the_run_is_what_is_read(tmp_path, monk
     torch.testing.assert_close(load_model(again, 0).state_dict(), load_model(run).state_dict(), rtol=0, atol=0)
 
 
-# Proves 001a/IG-20 once the table of in-domain-generalisation is there.
 def test_what_a_sibling_task_has_taught_is_tuned_whole_or_at_the_head_only(tmp_path) -> None:
     store = Store(tmp_path)
     sibling = train(RunConfig(Task(MiniSprites(), "shape"), Classify(), CNN(), QUICK), store)
