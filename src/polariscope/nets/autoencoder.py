@@ -42,7 +42,48 @@ class AutoencoderConfig:
         return Autoencoder(self, brief.observation, brief.posterior)
 
 
-class Autoencoder(nn.Module):
+class Reconstructing(nn.Module):
+    """A model that encodes and reconstructs: an encoder, a head that makes a posterior of features, and a likelihood.
+    A new one defines ``decode``."""
+
+    shape: Shape
+    encoder: nn.Module
+    head: nn.Module
+    likelihood: Bernoulli | Gaussian
+
+    def encode(self, x: Tensor) -> Posterior:
+        check_shape(x, self.shape)
+        posterior: Posterior = self.head(self.encoder(x))
+        return posterior
+
+    def decode(self, z: Tensor) -> Tensor:
+        """The likelihood's parameters: logits for Bernoulli, means for Gaussian."""
+        raise NotImplementedError
+
+    def generate(self, z: Tensor) -> Tensor:
+        """The expected observation of latents ``z``, in the data's units."""
+        return self.likelihood.expectation(self.decode(z))
+
+    def reconstruct(self, x: Tensor) -> Tensor:
+        """The expected observation of the posterior mean."""
+        return self.generate(self.encode(x).mean)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.reconstruct(x)
+
+    @property
+    def dimensions(self) -> int:
+        """Numbers in one observation."""
+        return math.prod(self.shape)
+
+
+def check_shape(x: Tensor, shape: Shape) -> None:
+    """Refuse observations of another shape than a model was built for."""
+    if tuple(x.shape[1:]) != shape:
+        raise ValueError(f"this model takes observations of shape {shape}; got {tuple(x.shape[1:])}")
+
+
+class Autoencoder(Reconstructing):
     """``encode`` returns a posterior, ``decode`` the likelihood's parameters, ``reconstruct`` an observation.
 
     >>> model = Autoencoder(AutoencoderConfig(latents=10), (1, 64, 64), "diagonal")
@@ -62,29 +103,6 @@ class Autoencoder(nn.Module):
         gaussian = config.likelihood == "gaussian"
         self.likelihood = Gaussian(config.variance, config.learn_variance) if gaussian else Bernoulli()
 
-    def encode(self, x: Tensor) -> Posterior:
-        if tuple(x.shape[1:]) != self.shape:
-            raise ValueError(f"this model takes observations of shape {self.shape}; got {tuple(x.shape[1:])}")
-        posterior: Posterior = self.head(self.encoder(x))
-        return posterior
-
     def decode(self, z: Tensor) -> Tensor:
-        """The likelihood's parameters: logits for Bernoulli, means for Gaussian."""
         parameters: Tensor = self.decoder(z)
         return parameters
-
-    def generate(self, z: Tensor) -> Tensor:
-        """The expected observation of latents ``z``, in the data's units."""
-        return self.likelihood.expectation(self.decode(z))
-
-    def reconstruct(self, x: Tensor) -> Tensor:
-        """The expected observation of the posterior mean."""
-        return self.generate(self.encode(x).mean)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.reconstruct(x)
-
-    @property
-    def dimensions(self) -> int:
-        """Numbers in one observation."""
-        return math.prod(self.shape)

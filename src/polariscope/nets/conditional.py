@@ -13,7 +13,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from polariscope.nets.autoencoder import Autoencoder, AutoencoderConfig
+from polariscope.nets.autoencoder import Autoencoder, AutoencoderConfig, check_shape
 from polariscope.nets.model import PosteriorKind, Shape
 from polariscope.nets.posterior import HEADS, Diagonal, Posterior
 
@@ -68,8 +68,7 @@ class ConditionalAutoencoder(Autoencoder):
         return (u.to(self.factor_mean) - self.factor_mean) / self.factor_std
 
     def encode(self, x: Tensor, u: Tensor) -> Posterior:  # type: ignore[override]
-        if tuple(x.shape[1:]) != self.shape:
-            raise ValueError(f"this model takes observations of shape {self.shape}; got {tuple(x.shape[1:])}")
+        check_shape(x, self.shape)
         posterior: Posterior = self.head(torch.cat([self.encoder(x), self.standardise(u)], dim=1))
         return posterior
 

@@ -7,9 +7,8 @@ observation passes through the property.
 
 from __future__ import annotations
 
-import math
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -18,8 +17,9 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from polariscope.nets.architecture import MLP, Activation, Architecture, dense, kaiming
+from polariscope.nets.autoencoder import Reconstructing, check_shape
 from polariscope.nets.likelihood import Bernoulli, Gaussian
-from polariscope.nets.model import Brief, PosteriorKind, Shape, models, predicts
+from polariscope.nets.model import Brief, PosteriorKind, models, predicts
 from polariscope.nets.posterior import HEADS, Posterior
 
 Noise = Literal["auto", "diagonal", "constant", "unit", "full", "point"]
@@ -151,9 +151,7 @@ class PropertyDecoder(nn.Module):
             functional.cross_entropy(part, column.long(), reduction="none")
             if size
             else (part[:, 0] - column.to(part)).square()
-            for part, column, size in zip(
-                outputs.split(self.sizes, 1), self._columns(target), self.classes, strict=True
-            )
+            for part, column, size in self._parts(outputs, target)
         ]
         return torch.stack(terms).sum(0)
 
@@ -161,11 +159,12 @@ class PropertyDecoder(nn.Module):
         """Absolute error of numbers plus the share of wrong classes, summed over the properties."""
         terms = [
             (part.argmax(1) != column).to(part) if size else (part[:, 0] - column.to(part)).abs()
-            for part, column, size in zip(
-                outputs.split(self.sizes, 1), self._columns(target), self.classes, strict=True
-            )
+            for part, column, size in self._parts(outputs, target)
         ]
         return torch.stack(terms).sum(0)
+
+    def _parts(self, outputs: Tensor, target: Tensor) -> Iterator[tuple[Tensor, Tensor, int]]:
+        return zip(outputs.split(self.sizes, 1), self._columns(target), self.classes, strict=True)
 
     def _columns(self, target: Tensor) -> list[Tensor]:
         if target.ndim != 2 or target.shape[1] != len(self.classes):
@@ -203,7 +202,7 @@ class Bottleneck(nn.Module):
         return outputs
 
 
-class PropertyAutoencoder(nn.Module):
+class PropertyAutoencoder(Reconstructing):
     """``encode`` returns a noisy code (Z0, Z1), ``decode`` maps it to the likelihood's parameters through the decoded
     property, and ``decode_property`` maps a property and Z1 to them.
 
@@ -234,11 +233,6 @@ class PropertyAutoencoder(nn.Module):
         """How many latents Z1 has."""
         return self.latents - self.property_latents
 
-    def encode(self, x: Tensor) -> Posterior:
-        check_shape(x, self.shape)
-        posterior: Posterior = self.head(self.encoder(x))
-        return posterior
-
     def split(self, z: Tensor) -> tuple[Tensor, Tensor]:
         """Z0 and Z1 of codes."""
         z0, z1 = z.split([self.property_latents, self.invariant_latents], 1)
@@ -253,7 +247,6 @@ class PropertyAutoencoder(nn.Module):
         return torch.cat([value if self.config.decoder_input == "property" else z0, z1], 1)
 
     def decode(self, z: Tensor) -> Tensor:
-        """The likelihood's parameters: logits for Bernoulli, means for Gaussian."""
         z0, z1 = self.split(z)
         parameters: Tensor = self.decoder(self.joined(self.property_of(z0), z0, z1))
         return parameters
@@ -268,25 +261,9 @@ class PropertyAutoencoder(nn.Module):
         parameters: Tensor = self.decoder(torch.cat([value, z1], 1))
         return parameters
 
-    def generate(self, z: Tensor) -> Tensor:
-        """The expected observation of latents ``z``, in the data's units."""
-        return self.likelihood.expectation(self.decode(z))
-
     def predict_property(self, x: Tensor) -> Tensor:
         """The property that the mean code of observations encodes."""
         return self.property_of(self.split(self.encode(x).mean)[0])
-
-    def reconstruct(self, x: Tensor) -> Tensor:
-        """The expected observation of the posterior mean."""
-        return self.generate(self.encode(x).mean)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.reconstruct(x)
-
-    @property
-    def dimensions(self) -> int:
-        """Numbers in one observation."""
-        return math.prod(self.shape)
 
 
 def property_classes(brief: Brief, name: str) -> tuple[int, ...]:
@@ -298,12 +275,6 @@ def property_classes(brief: Brief, name: str) -> tuple[int, ...]:
 def check_latents(latents: int) -> None:
     if latents < 1:
         raise ValueError(f"the latent size is {latents}: it needs to be at least 1")
-
-
-def check_shape(x: Tensor, shape: Shape) -> None:
-    """Refuse observations of another shape than a model was built for."""
-    if tuple(x.shape[1:]) != shape:
-        raise ValueError(f"this model takes observations of shape {shape}; got {tuple(x.shape[1:])}")
 
 
 AS_PRINTED = PropertyAutoencoderConfig(

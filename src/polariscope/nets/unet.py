@@ -171,14 +171,14 @@ class UNet(nn.Module):
         return scores.relu() if self.rectified_scores else scores
 
     def features(self, x: Tensor) -> Tensor:
-        """What the scores are read from: ``root`` numbers for each pixel."""
+        """Features that the scores are computed from: ``root`` numbers for each pixel."""
         skips: list[Tensor] = []
         for level, block in enumerate(self.down):
             x = block(x if level == 0 else self.pool(x))
             skips.append(x)
         for level in reversed(range(self.depth - 1)):
             x = self.up[level](x)
-            skip = _centre(skips[level], x.shape[2], x.shape[3])
+            skip = middle(skips[level], x.shape[2], x.shape[3])
             if self.gates is not None:
                 skip = self.gates[level](skip, x)
             x = self.merge[level](torch.cat([skip, x], 1))
@@ -243,7 +243,7 @@ def _drawn(root: int) -> Callable[[nn.Module], None]:
     return draw
 
 
-def _centre(x: Tensor, height: int, width: int) -> Tensor:
-    """The middle of a map, of the given size."""
-    top, left = (x.shape[2] - height) // 2, (x.shape[3] - width) // 2
-    return x[:, :, top : top + height, left : left + width]
+def middle(x: Tensor, height: int, width: int) -> Tensor:
+    """The middle of maps or masks, of the given size: where a network with valid padding predicts."""
+    top, left = (x.shape[-2] - height) // 2, (x.shape[-1] - width) // 2
+    return x[..., top : top + height, left : left + width]

@@ -8,7 +8,6 @@ from typing import ClassVar
 from torch import Tensor
 
 from polariscope.nets.autoencoder import Autoencoder, AutoencoderConfig
-from polariscope.nets.model import Model
 from polariscope.nets.posterior import Posterior
 from polariscope.objectives.objective import Batch, Objective
 
@@ -17,9 +16,7 @@ class Autoencoding(Objective):
     """An objective of models that encode and decode."""
 
     asks_for: ClassVar[tuple[str, ...]] = ("encode", "decode")
-
-    def default_model(self) -> Model:
-        return AutoencoderConfig()
+    usual = AutoencoderConfig
 
 
 @dataclass(frozen=True)

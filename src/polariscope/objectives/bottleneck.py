@@ -32,9 +32,19 @@ INPUT_FREE = ("unit", "constant")
 """Noise that does not depend on the observation: fixed at 1, or one free number for each latent."""
 
 
+class OfProperty(Objective):
+    """An objective of a code from which the target of the data is decoded; its scores are mean absolute errors."""
+
+    needs: ClassVar[tuple[Need, ...]] = ("target",)
+    asks_for: ClassVar[tuple[str, ...]] = ("encode", "decode", "split")
+
+    def scores(self, counts: Mapping[str, Tensor]) -> dict[str, float]:
+        return mean_errors(counts)
+
+
 @objectives.register("dvib")
 @dataclass(frozen=True)
-class DVIB(Objective):
+class DVIB(OfProperty):
     """I(X;Z) + λ · error of the target: the code keeps only what is needed to predict the target.
 
     The error is the squared error of numbers, or the cross-entropy of classes.
@@ -46,15 +56,12 @@ class DVIB(Objective):
     """I(X;Z) as the divergence from N(0, I), or as the sparse term ½ Σ log(m_j/σ_j² + 1), which needs noise that does
     not depend on the observation."""
 
-    needs: ClassVar[tuple[Need, ...]] = ("target",)
     asks_for: ClassVar[tuple[str, ...]] = ("encode",)
+    usual = BottleneckConfig
 
     @property
     def posterior(self) -> PosteriorKind:  # type: ignore[override]
         return "unit" if self.information == "sparse" else "diagonal"
-
-    def default_model(self) -> Model:
-        return BottleneckConfig()
 
     def build(self, model: Model, brief: Brief) -> nn.Module:
         check_noise(model, self.information)
@@ -70,13 +77,10 @@ class DVIB(Objective):
             rate + lam * error, {"information": rate, "property": error, "lam": as_term(lam, rate)}, counts=counts
         )
 
-    def scores(self, counts: Mapping[str, Tensor]) -> dict[str, float]:
-        return mean_errors(counts)
-
 
 @objectives.register("vae-dvib")
 @dataclass(frozen=True)
-class HybridDVIB(Objective):
+class HybridDVIB(OfProperty):
     """I(X;Z) + λ (error of the observation + w · error of the target): a VAE and a bottleneck with one encoder.
 
     Both decoders see the whole code. The error of the observation is the negative log-likelihood, which for a Gaussian
@@ -90,9 +94,6 @@ class HybridDVIB(Objective):
     information: Information = "divergence"
     """I(X;Z) as the divergence from N(0, I), or as the sparse term ½ Σ log(m_j/σ_j² + 1), which needs noise that does
     not depend on the observation."""
-
-    needs: ClassVar[tuple[Need, ...]] = ("target",)
-    asks_for: ClassVar[tuple[str, ...]] = ("encode", "decode", "split")
 
     def __post_init__(self) -> None:
         at_least(self.property_weight, 0, "property_weight")
@@ -120,9 +121,6 @@ class HybridDVIB(Objective):
         parts = {"information": rate, "reconstruction": reconstruction, "property": error, "lam": as_term(lam, rate)}
         counts = absolute_errors(model, batch, posterior) if batch.evaluating else {}
         return Terms(rate + lam * (reconstruction + self.property_weight * error), parts, counts=counts)
-
-    def scores(self, counts: Mapping[str, Tensor]) -> dict[str, float]:
-        return mean_errors(counts)
 
 
 def sparse_information(posterior: Posterior, last_offset: float = 1.0) -> Tensor:

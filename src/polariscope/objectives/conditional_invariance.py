@@ -4,7 +4,6 @@ baseline, the β-VAE with a property head (Spec 000, sections 6.2, 6.3 and 6.5).
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
@@ -15,20 +14,20 @@ from polariscope.nets.posterior import Posterior
 from polariscope.nets.property_autoencoder import PropertyAutoencoder, PropertyAutoencoderConfig
 from polariscope.objectives.annealing import Annealing
 from polariscope.objectives.bottleneck import (
+    OfProperty,
     absolute_errors,
     as_term,
     check_noise,
-    mean_errors,
     sparse_information,
     with_property_decoder,
 )
 from polariscope.objectives.cycles import CycleNorm, latent_cycle, property_cycle, sample
-from polariscope.objectives.objective import Batch, Need, Objective, Terms, at_least, objectives
+from polariscope.objectives.objective import Batch, Terms, at_least, objectives
 from polariscope.objectives.predict import target_of
 
 
 @dataclass(frozen=True)
-class Partitioned(Objective):
+class Partitioned(OfProperty):
     """I(X;Z) + λ (error of the observation + w · error of the property + β · cycle) for a code (Z0, Z1).
 
     Settings that follow the reference implementation are the defaults.
@@ -49,15 +48,11 @@ class Partitioned(Objective):
     cycle_norm: CycleNorm = "squared"
     """Squared distances, as in the reference implementation, or plain ones, as the text prints them."""
 
-    needs: ClassVar[tuple[Need, ...]] = ("target",)
-    asks_for: ClassVar[tuple[str, ...]] = ("encode", "decode", "split")
+    usual = PropertyAutoencoderConfig
 
     def __post_init__(self) -> None:
         for name, low in {"property_weight": 0, "beta": 0, "copies": 0, "reach": 0}.items():
             at_least(getattr(self, name), low, name)
-
-    def default_model(self) -> Model:
-        return PropertyAutoencoderConfig()
 
     @abstractmethod
     def information(self, posterior: Posterior) -> Tensor:
@@ -78,10 +73,6 @@ class Partitioned(Objective):
             kept = kept + self.beta * parts["cycle"]
         counts = absolute_errors(model, batch, posterior) if batch.evaluating else {}
         return Terms(rate + lam * kept, parts, counts=counts)
-
-    def scores(self, counts: Mapping[str, Tensor]) -> dict[str, float]:
-        """Mean absolute errors of the held-out observations and properties, summed over their numbers."""
-        return mean_errors(counts)
 
 
 @objectives.register("conditional-invariance")

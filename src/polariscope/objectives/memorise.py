@@ -9,7 +9,6 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from polariscope.nets.model import Model
 from polariscope.nets.nearest_neighbour import NearestNeighbour, NearestNeighbourConfig
 from polariscope.objectives.objective import Batch, Terms, objectives
 from polariscope.objectives.predict import Supervised, classification, target_of
@@ -25,9 +24,7 @@ class Memorise(Supervised):
     """
 
     asks_for: ClassVar[tuple[str, ...]] = ("remember", "examples")
-
-    def default_model(self) -> Model:
-        return NearestNeighbourConfig()
+    usual = NearestNeighbourConfig
 
     def __call__(self, model: NearestNeighbour, batch: Batch, step: int) -> Terms:
         target = target_of(batch)

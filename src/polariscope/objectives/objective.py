@@ -100,6 +100,8 @@ class Objective(ABC):
     """Methods that a model must have to be trained by it."""
     dense: ClassVar[bool] = False
     """Whether its target is a mask: a class for each pixel."""
+    usual: ClassVar[type[Any] | None] = None
+    """The class of the default model, built without settings."""
 
     @abstractmethod
     def __call__(self, *asked: Any, **players: Any) -> Terms:
@@ -107,11 +109,14 @@ class Objective(ABC):
 
     def default_model(self) -> Model:
         """The model that is trained unless another is chosen."""
+        if self.usual is not None:
+            model: Model = self.usual()
+            return model
         from polariscope.nets.autoencoder import AutoencoderConfig
 
         warnings.warn(
-            f"{type(self).__name__} names no default model: derive it from Autoencoding (or Supervised), or define "
-            "default_model; an autoencoder is taken until then",
+            f"{type(self).__name__} names no default model: derive it from Autoencoding (or Supervised), or set "
+            "usual; an autoencoder is taken until then",
             FutureWarning,
             stacklevel=2,
         )

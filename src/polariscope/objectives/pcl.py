@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from polariscope.nets.code_encoder import CodeEncoder, CodeEncoderConfig
-from polariscope.nets.model import Brief, Model, PosteriorKind
+from polariscope.nets.model import Brief, PosteriorKind
 from polariscope.objectives.objective import Batch, Need, Objective, Player, Terms, objectives
 
 
@@ -22,9 +22,7 @@ class PCL(Objective):
     posterior: ClassVar[PosteriorKind] = "point"
     needs: ClassVar[tuple[Need, ...]] = ("other",)
     asks_for: ClassVar[tuple[str, ...]] = ("encode",)
-
-    def default_model(self) -> Model:
-        return CodeEncoderConfig()
+    usual = CodeEncoderConfig
 
     def players(self, model: CodeEncoder, brief: Brief) -> dict[str, Player]:
         return {"regressor": Player(Regressor(model.latents))}

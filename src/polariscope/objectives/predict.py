@@ -1,13 +1,12 @@
 """Supervised objectives: predict the class of an observation, or a number about it."""
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from polariscope.nets.model import Model
 from polariscope.nets.predictors import Encoder
 from polariscope.objectives.objective import Batch, Need, Objective, Terms, at_least, objectives
 
@@ -16,9 +15,7 @@ class Supervised(Objective):
     """An objective of models that predict a target."""
 
     needs: ClassVar[tuple[Need, ...]] = ("target",)
-
-    def default_model(self) -> Model:
-        return Encoder()
+    usual: ClassVar[type[Any] | None] = Encoder
 
 
 @objectives.register("classify")
@@ -72,7 +69,7 @@ def in_columns(outputs: Tensor, width: int) -> Tensor:
 
 
 def target_of(batch: Batch) -> Tensor:
-    """The targets ``(n, columns)`` of a batch; a sentence where there are none, or where they are masks."""
+    """The targets ``(n, columns)`` of a batch; a batch without targets, or with masks, is refused."""
     if batch.target is None:
         raise ValueError("a supervised objective needs targets: use a world whose factors are known")
     if batch.target.ndim > 2:

@@ -9,11 +9,11 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from polariscope.nets.model import Model
 from polariscope.nets.posterior import Diagonal
 from polariscope.nets.probabilistic_unet import ProbabilisticUNetConfig
+from polariscope.nets.unet import middle
 from polariscope.objectives.objective import Batch, Terms, at_least, objectives
-from polariscope.objectives.segment import UNLABELLED, Segment, mask_of, middle
+from polariscope.objectives.segment import UNLABELLED, Segment, errors_of, mask_of
 
 
 @objectives.register("probabilistic-segment")
@@ -23,6 +23,7 @@ class ProbabilisticSegment(Segment):
     image and label, plus the divergence of that latent's distribution from the one predicted from the image alone."""
 
     asks_for: ClassVar[tuple[str, ...]] = ("informed", "drawn")
+    usual = ProbabilisticUNetConfig
 
     beta: float = 1.0
     """Weight of the divergence."""
@@ -32,9 +33,6 @@ class ProbabilisticSegment(Segment):
         at_least(self.beta, 0, "beta")
         if self.loss != "cross-entropy":
             raise ValueError(f"a distribution over masks is learned by the cross-entropy; got loss {self.loss!r}")
-
-    def default_model(self) -> Model:
-        return ProbabilisticUNetConfig()
 
     def __call__(self, model: nn.Module, batch: Batch, step: int) -> Terms:
         target = mask_of(batch)
@@ -47,19 +45,15 @@ class ProbabilisticSegment(Segment):
         total = functional.cross_entropy(scores, target, weights, ignore_index=UNLABELLED, reduction="sum")
         misfit = total / len(target)
         divergence = divergence_of(informed, prior).mean()
-        labelled = target != UNLABELLED
         with torch.no_grad():
             predicted = model.scores(features, prior.mean).argmax(1)  # type: ignore[operator]
-        wrong = (predicted != target)[labelled].float().mean() if labelled.any() else torch.zeros(())
-        classes = scores.shape[1]
-        pairs = target[labelled] * classes + predicted[labelled]
-        confusion = torch.bincount(pairs, minlength=classes**2).reshape(classes, classes)
+        wrong, counts = errors_of(predicted, target, scores.shape[1])
         parts = {"cross_entropy": misfit.detach(), "divergence": divergence.detach(), "error": wrong}
-        return Terms(misfit + self.beta * divergence, parts, counts={"confusion": confusion})
+        return Terms(misfit + self.beta * divergence, parts, counts=counts)
 
 
 def divergence_of(first: Diagonal, second: Diagonal) -> torch.Tensor:
-    """KL(first || second) in nats, one number an example.
+    """KL(first || second) in nats, one number per example.
 
     >>> same = Diagonal(torch.zeros(1, 2), torch.zeros(1, 2))
     >>> divergence_of(same, same).item(), divergence_of(Diagonal(torch.ones(1, 2), torch.zeros(1, 2)), same).item()

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from numpy.typing import ArrayLike
 from torch import Tensor, nn
 from torch.nn import functional
 
-from polariscope.nets.model import Model
-from polariscope.nets.unet import UNetConfig
+from polariscope.nets.unet import UNetConfig, middle
 from polariscope.objectives.objective import Batch, Terms, at_least, objectives
 from polariscope.objectives.predict import Supervised
 
@@ -28,6 +27,7 @@ class Segment(Supervised):
     network predicts the middle of an image only, only the middle of the mask counts."""
 
     dense: ClassVar[bool] = True
+    usual: ClassVar[type[Any] | None] = UNetConfig
 
     loss: Literal["cross-entropy", "dice", "focal"] = "cross-entropy"
     weights: tuple[float, ...] = ()
@@ -41,9 +41,6 @@ class Segment(Supervised):
         if self.weights and not (min(self.weights) >= 0 and max(self.weights) > 0):
             raise ValueError(f"class weights must be at least 0 and not all 0; got {self.weights}")
 
-    def default_model(self) -> Model:
-        return UNetConfig()
-
     def __call__(self, model: nn.Module, batch: Batch, step: int) -> Terms:
         target = mask_of(batch)
         scores = model(batch.x)
@@ -51,13 +48,9 @@ class Segment(Supervised):
         if self.weights and len(self.weights) != classes:
             raise ValueError(f"got {len(self.weights)} class weights for {classes} classes: give one for each")
         target = middle(target, scores.shape[2], scores.shape[3])
-        labelled = target != UNLABELLED
-        loss = self._loss(scores, target, labelled)
-        predicted = scores.detach().argmax(1)
-        wrong = (predicted != target)[labelled].float().mean() if labelled.any() else torch.zeros(())
-        pairs = target[labelled] * classes + predicted[labelled]
-        confusion = torch.bincount(pairs, minlength=classes**2).reshape(classes, classes)
-        return Terms(loss, {self.loss.replace("-", "_"): loss, "error": wrong}, counts={"confusion": confusion})
+        loss = self._loss(scores, target, target != UNLABELLED)
+        wrong, counts = errors_of(scores.detach().argmax(1), target, classes)
+        return Terms(loss, {self.loss.replace("-", "_"): loss, "error": wrong}, counts=counts)
 
     def _loss(self, scores: Tensor, target: Tensor, labelled: Tensor) -> Tensor:
         pixels = labelled.sum().clamp(min=1)
@@ -105,7 +98,7 @@ def class_weights(frequencies: ArrayLike, background_weight: float = BACKGROUND_
 
 
 def mask_of(batch: Batch) -> Tensor:
-    """The mask ``(n, height, width)`` of a batch; a sentence where the target is none."""
+    """The mask ``(n, height, width)`` of a batch; any other target is refused."""
     if batch.target is None or batch.target.ndim != 3:
         raise ValueError(
             "segmentation needs masks with a class for each pixel, but the target of this world is not a mask: use a "
@@ -115,7 +108,9 @@ def mask_of(batch: Batch) -> Tensor:
     return batch.target.long()
 
 
-def middle(mask: Tensor, height: int, width: int) -> Tensor:
-    """The middle of a mask, where a network with valid padding predicts."""
-    top, left = (mask.shape[1] - height) // 2, (mask.shape[2] - width) // 2
-    return mask[:, top : top + height, left : left + width]
+def errors_of(predicted: Tensor, target: Tensor, classes: int) -> tuple[Tensor, dict[str, Tensor]]:
+    """The share of labelled pixels with a wrong class, and their confusion matrix as counts."""
+    labelled = target != UNLABELLED
+    wrong = (predicted != target)[labelled].float().mean() if labelled.any() else torch.zeros(())
+    pairs = target[labelled] * classes + predicted[labelled]
+    return wrong, {"confusion": torch.bincount(pairs, minlength=classes**2).reshape(classes, classes)}

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from polariscope.nets.flows import Flow, LinearFlowConfig
-from polariscope.nets.model import Model, PosteriorKind
+from polariscope.nets.model import PosteriorKind
 from polariscope.objectives.objective import Batch, Need, Objective, Terms, at_least, objectives
 
 
@@ -36,15 +36,13 @@ class SlowFlow(Objective):
     posterior: ClassVar[PosteriorKind] = "point"
     needs: ClassVar[tuple[Need, ...]] = ("other",)
     asks_for: ClassVar[tuple[str, ...]] = ("encode", "invert", "transform")
+    usual = LinearFlowConfig
 
     def __post_init__(self) -> None:
         at_least(self.rate, 1e-12, "rate")
         at_least(self.alpha, 1, "alpha")  # below, two equal codes have no gradient
         if not math.isfinite(self.ar_coeff):
             raise ValueError(f"ar_coeff is {self.ar_coeff}: it needs to be finite")
-
-    def default_model(self) -> Model:
-        return LinearFlowConfig()
 
     def __call__(self, model: Flow, batch: Batch, step: int) -> Terms:
         moments = (batch.x, *(batch.others or (batch.other,)))  # which says what is missing

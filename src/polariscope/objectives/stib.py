@@ -6,7 +6,6 @@ two parts of the code are exchanged: here Z0 encodes the property and Z1 should 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -17,8 +16,8 @@ from polariscope.nets.architecture import MLP, dense
 from polariscope.nets.model import Brief, Model, PosteriorKind
 from polariscope.nets.property_autoencoder import PropertyAutoencoder, PropertyAutoencoderConfig
 from polariscope.objectives.annealing import Annealing
-from polariscope.objectives.bottleneck import absolute_errors, as_term, mean_errors, with_property_decoder
-from polariscope.objectives.objective import Batch, Need, Objective, Player, Terms, Turn, at_least, objectives
+from polariscope.objectives.bottleneck import OfProperty, absolute_errors, as_term, with_property_decoder
+from polariscope.objectives.objective import Batch, Player, Terms, Turn, at_least, objectives
 from polariscope.objectives.predict import target_of
 
 JITTER = 1e-4
@@ -28,7 +27,7 @@ STIB_WIDTHS = (256, 256)
 
 @objectives.register("stib")
 @dataclass(frozen=True)
-class STIB(Objective):
+class STIB(OfProperty):
     """K + λ (error of the observation + w · error of the property + v · MI_G), against an adversary that raises MI_G.
 
     MI_G = log(det C₁ det C₂ / det C₁₂) is twice the Gaussian information between h(Z1) and g(Y), for networks h and g
@@ -52,8 +51,6 @@ class STIB(Objective):
     adversary_learning_rate: float = 1e-4
 
     posterior: ClassVar[PosteriorKind] = "constant"
-    needs: ClassVar[tuple[Need, ...]] = ("target",)
-    asks_for: ClassVar[tuple[str, ...]] = ("encode", "decode", "split")
 
     def __post_init__(self) -> None:
         for name in ("property_weight", "invariance_weight", "adversary_weight", "bijection_weight"):
@@ -115,9 +112,6 @@ class STIB(Objective):
         gain = correlation_information(seen, turned) - self.bijection_weight * missed
         share = missed.detach() / y.var(0, correction=0).sum().clamp_min(1e-12)
         return Terms(None, {"bijection": share}, {"adversary": -self.adversary_weight * gain})
-
-    def scores(self, counts: Mapping[str, Tensor]) -> dict[str, float]:
-        return mean_errors(counts)
 
 
 class Adversary(nn.Module):

@@ -100,6 +100,11 @@ styled = matplotlib.rc_context(STYLE)
 """Decorator: draw in the house style, and leave the user's own settings as they were."""
 
 
+def subject_colour(number: int) -> str:
+    """The colour of the thing of this number among those compared."""
+    return LIGHT[SUBJECTS[number % len(SUBJECTS)]]
+
+
 def panels(
     count: int, width: float, height: float, margin: tuple[float, float] = (0.0, 0.0), across: int = 0, **shared: Any
 ) -> tuple[Figure, list[Axes]]:
@@ -134,7 +139,7 @@ def learning_curves(
     for term, axes in zip(terms, row, strict=False):
         lowest, falls = math.inf, False
         for number, (name, rows) in enumerate(runs.items()):
-            colour = LIGHT[SUBJECTS[number % len(SUBJECTS)]]
+            colour = subject_colour(number)
             for split in ("train", "held_out"):
                 points = [
                     (step, value) for step, s, t, value in rows if (s, t) == (split, term) and math.isfinite(value)
@@ -316,7 +321,7 @@ def types_by_strength(
     if lines:
         beside = axes.twinx()
         for number, (name, values) in enumerate(lines.items()):
-            colour, marker = LIGHT[SUBJECTS[number % len(SUBJECTS)]], MARKERS[number % len(MARKERS)]
+            colour, marker = subject_colour(number), MARKERS[number % len(MARKERS)]
             beside.plot(at, values, color=colour, marker=marker, markersize=4, markeredgecolor="white", label=name)
         beside.set_ylabel(measure)
         beside.grid(False)

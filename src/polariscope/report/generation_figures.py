@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import ArrayLike, NDArray
 
-from polariscope.report.figures import LIGHT, SUBJECTS, panels, styled
+from polariscope.report.figures import LIGHT, panels, styled, subject_colour
 
 Floats = NDArray[np.float64]
 AROUND = np.linspace(0, 2 * np.pi, 200)
@@ -36,7 +36,7 @@ def _histogram(
     ends = float(together.min()), float(together.max())
     bins: Any = np.linspace(*ends, 41) if ends[1] > ends[0] else 10
     for number, (name, values) in enumerate(zip(opinions, columns, strict=True)):
-        colour = LIGHT[SUBJECTS[number % len(SUBJECTS)]]
+        colour = subject_colour(number)
         axes.hist(values, bins, label=name, histtype="step", color=colour, linewidth=1.4)
     if np.ptp(wanted[:, place]) < 1e-9:
         axes.axvline(wanted[0, place], color=LIGHT["ink"], linewidth=1, label="wanted")

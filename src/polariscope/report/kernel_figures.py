@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import ArrayLike
 
-from polariscope.report.figures import LIGHT, MARKERS, SUBJECTS, panels, styled
+from polariscope.report.figures import LIGHT, MARKERS, panels, styled, subject_colour
 
 SHOWN = 600
 """Points of a scatter plot: more would hide each other and swell the page."""
@@ -30,7 +30,7 @@ def projection_bars(projections: Mapping[str, Sequence[float]], chance: float | 
     width = 0.82 / len(projections)
     for number, (name, values) in enumerate(projections.items()):
         at = np.arange(1, len(values) + 1) + (number - (len(projections) - 1) / 2) * width
-        axes.bar(at, values, width=width, color=_colour(number), label=name)
+        axes.bar(at, values, width=width, color=subject_colour(number), label=name)
     if chance is not None:
         axes.axhline(chance, color=LIGHT["ink"], linewidth=1, linestyle="--", label="random labels")
     _finish(axes, "share of the labels ω²", count)
@@ -81,9 +81,9 @@ def _curves(
 ) -> Figure:
     figure, (axes,) = panels(1, 4.2, 2.6)
     for number, (name, values) in enumerate(curves.items()):
-        marker = MARKERS[number % len(MARKERS)]
+        colour, marker = subject_colour(number), MARKERS[number % len(MARKERS)]
         at = np.arange(1, len(values) + 1)
-        axes.plot(at, values, color=_colour(number), marker=marker, markersize=4, markeredgecolor="white", label=name)
+        axes.plot(at, values, color=colour, marker=marker, markersize=4, markeredgecolor="white", label=name)
     if level is not None:
         axes.axhline(level, color=LIGHT["ink"], linewidth=1, linestyle="--", label=level_name)
     _finish(axes, label, _modes(curves))
@@ -105,10 +105,6 @@ def _modes(curves: Mapping[str, Sequence[float]]) -> int:
     if not curves:
         raise ValueError("a figure needs at least one kernel; got none")
     return max(len(values) for values in curves.values())
-
-
-def _colour(number: int) -> str:
-    return LIGHT[SUBJECTS[number % len(SUBJECTS)]]
 
 
 def _class_colour(number: int, classes: int) -> Any:

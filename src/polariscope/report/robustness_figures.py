@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 from numpy.typing import NDArray
 
-from polariscope.report.figures import LIGHT, SUBJECTS, panels, styled
+from polariscope.report.figures import LIGHT, SUBJECTS, panels, styled, subject_colour
 
 Floats = NDArray[np.float64]
 Curve = tuple[str, Floats, Floats | None, str, Sequence[float]]
@@ -66,7 +66,7 @@ def accuracy_curves(distances: Mapping[str, Floats], thresholds: Sequence[float]
     end, at = _sizes(distances.values(), thresholds)
     for number, (name, values) in enumerate(distances.items()):
         style = "-" if number < len(SUBJECTS) else "--"
-        colour = LIGHT[SUBJECTS[number % len(SUBJECTS)]]
+        colour = subject_colour(number)
         axes.step(at, (values[:, None] > at).mean(0), style, color=colour, where="post", label=name)
     _mark(axes, thresholds)
     axes.set(xlim=(0, end), ylim=(0, 1.02), xlabel=f"{norm} size of the perturbation", ylabel="accuracy")

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 
 from polariscope.measures.transition_statistics import ShapeAtGap, checked, dependence, fitted_factor, permuted
 from polariscope.measures.transitions import TransitionFit
-from polariscope.report.figures import LIGHT, MARKERS, SUBJECTS, panels, styled
+from polariscope.report.figures import LIGHT, MARKERS, SUBJECTS, panels, styled, subject_colour
 
 REACH = 5.0
 """Range of the axis in standard deviations."""
@@ -35,7 +35,8 @@ def transition_histogram(
         u = np.asarray(deltas, dtype=float).ravel()
         fit = fits[name] if fits is not None else fitted_factor(u, name).fit
         end = reach * u.std()
-        axes.hist(u.clip(-end, end), np.linspace(-end, end, bins + 1), density=True, color=LIGHT["passive"], alpha=0.5)
+        edges = np.linspace(-end, end, bins + 1).tolist()
+        axes.hist(u.clip(-end, end), edges, density=True, color=LIGHT["passive"], alpha=0.5)
         at = np.linspace(-end, end, 401)
         for colour, family in zip(SUBJECTS, fit.log_likelihood, strict=False):
             label = f"generalised, α = {fit.alpha:.2f}" if family == "generalised" else family
@@ -82,7 +83,7 @@ def shape_over_gap(gaps: Sequence[ShapeAtGap], unit: str = "frames") -> Figure:
     figure, (axes,) = panels(1, 3.6, 2.6)
     for number, name in enumerate(dict.fromkeys(at.factor for at in gaps)):
         own = [at for at in gaps if at.factor == name]
-        colour, marker = LIGHT[SUBJECTS[number % len(SUBJECTS)]], MARKERS[number % len(MARKERS)]
+        colour, marker = subject_colour(number), MARKERS[number % len(MARKERS)]
         axes.plot([at.gap for at in own], [at.alpha for at in own], color=colour, marker=marker, label=name)
     for alpha in (1.0, 2.0):
         axes.axhline(alpha, color=LIGHT["muted"], linewidth=1, linestyle="--")
