@@ -278,10 +278,6 @@ def _read_idx(path: Path, wanted: Wanted) -> Found:
     return Found(*read_idx_pair(path))
 
 
-def _read_npy(path: Path, wanted: Wanted) -> Found:
-    return Found(read_npy(path))
-
-
 def _read_npz(path: Path, wanted: Wanted) -> Found:
     with npz(path) as archive:
         return _by_name(archive.names, path, ", ".join(archive.names), archive.__getitem__, wanted.key)
@@ -403,7 +399,7 @@ _READERS: dict[bytes, Reader] = {
     b"\x1f\x8b": _read_idx,
     b"\0\0": _read_idx,
     b"PK\x03\x04": _read_npz,
-    b"\x93NUMPY": _read_npy,
+    b"\x93NUMPY": lambda path, wanted: Found(read_npy(path)),
     b"\x89HDF\r\n\x1a\n": _read_hdf5,
     b"MATLAB 5": _read_mat,
     b"MATLAB 7": _read_mat_hdf5,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -64,6 +64,3 @@ class Balanced(View):
         labelled = counts.sum(1)
         weights = np.where(labelled > 0, counts @ rarity / np.maximum(labelled, 1), 0.0)
         return np.asarray(weights / weights.sum(), np.float64)
-
-    def shown_target(self, target: NDArray[Any], index: ArrayLike) -> NDArray[Any]:
-        return target
