@@ -9,18 +9,24 @@ from torch import nn
 
 from polariscope.nets.model import Brief
 from polariscope.objectives.objective import Batch
+from polariscope.robustness.synthesis.graded_softmax import calibrate
 from polariscope.robustness.synthesis.inference import Search
 from polariscope.robustness.synthesis.networks import ClassDecoder, class_encoder
 from polariscope.robustness.synthesis.objective import ABSTraining
-from polariscope.robustness.synthesis.trained import abs_config, trained_abs, trained_binary_abs
+from polariscope.robustness.synthesis.trained import (
+    abs_config,
+    calibrated_as_published,
+    trained_abs,
+    trained_binary_abs,
+)
 from polariscope.robustness.synthesis.variational import ABSConfig, VariationalABS
 from polariscope.subjects import as_subject
 from polariscope.training.config import RunConfig, TrainingConfig
 from polariscope.training.loop import Listeners, apart, build_state, fit
 from polariscope.training.run import brief_of, build_model, load_model, resume, train
 from polariscope.worlds.renderers.digits import Digits
-from polariscope.worlds.splits import RandomSplit
-from polariscope.worlds.targets import Task
+from polariscope.worlds.splits import RandomSplit, SplitPart
+from polariscope.worlds.targets import Task, target_values
 from polariscope.worlds.world import to_tensor
 
 QUICK = Search(candidates=40, steps=5, rate=0.1)
@@ -238,3 +244,11 @@ def test_runs_are_trained_once_and_a_binary_run_takes_their_decoders(tmp_path: P
     losses = plain.infer((x >= 0.5).float()).losses
     torch.testing.assert_close(made(x), -made.gamma * losses, rtol=0, atol=1e-3)
     assert 0.96 <= float(made.gamma.min()) <= float(made.gamma.max()) <= 1.06
+    held_out = SplitPart(world, settings.split, "held-out")
+    x = to_tensor(held_out.observe(np.arange(len(held_out))))
+    published = calibrated_as_published(run)
+    labels = torch.from_numpy(target_values(held_out, np.arange(len(held_out)))[:, 0]).long()
+    expected = calibrate(plain(x) / plain.pixels, labels).softmax
+    assert float(published.alpha) == pytest.approx(expected.alpha, rel=1e-4)
+    assert float(published.alpha) != pytest.approx(float(plain.alpha), rel=1e-3), "which reserved images decided"
+    torch.testing.assert_close(published(x), plain(x))

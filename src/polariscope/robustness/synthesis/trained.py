@@ -6,16 +6,23 @@ import math
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
+import torch
+
 from polariscope.lab.store import Run, Store
+from polariscope.robustness.synthesis.calibration import settle
+from polariscope.robustness.synthesis.classifier import ABSClassifier
 from polariscope.robustness.synthesis.objective import ABSTraining
 from polariscope.robustness.synthesis.variational import ABSConfig
 from polariscope.training.config import RunConfig, TrainingConfig
 from polariscope.training.loop import apart
 from polariscope.training.progress import Tell
-from polariscope.training.run import config_of, train_once
+from polariscope.training.run import config_of, load_model, train_once
 from polariscope.training.start import warm
 from polariscope.worlds.given import Data, as_world
-from polariscope.worlds.splits import usual_split
+from polariscope.worlds.splits import SplitPart, usual_split
+from polariscope.worlds.targets import target_values
+from polariscope.worlds.world import sample_numbers, to_tensor
 
 BATCH = 240
 RATE = 2e-3
@@ -74,3 +81,18 @@ def trained_binary_abs(run: Run, store: Store | Path | str = "runs", tell: Tell 
         store,
         tell,
     )
+
+
+def calibrated_as_published(run: Run, count: int = 1000) -> ABSClassifier:
+    """The classifier of a run, with its softmax (and for a binary classifier its factors) fitted on ``count`` held-out
+    images, as published; the run itself is calibrated on images that were reserved from training.
+
+    Its confidence on these images says nothing about its confidence on others.
+    """
+    config = config_of(run)
+    part = SplitPart(config.world, config.split, "held-out")
+    numbers = sample_numbers(part, count, config.training.seed)
+    labels = torch.from_numpy(target_values(part, numbers)[:, 0].astype(np.int64))
+    network: ABSClassifier = load_model(run)
+    settle(network, to_tensor(part.observe(numbers)), labels)
+    return network
