@@ -6,6 +6,7 @@ import torch
 from scipy import stats
 from torch import nn
 
+from polariscope import memory
 from polariscope.nets.autoencoder import Autoencoder, AutoencoderConfig
 from polariscope.representation import Representation, represent
 from polariscope.subjects.layers import layer_names, recorded
@@ -116,3 +117,16 @@ def test_saving_and_loading(model, tmp_path) -> None:
 def test_broken_arrays_are_refused(arrays, sentence) -> None:
     with pytest.raises(ValueError, match=sentence):
         Representation(**arrays)
+
+
+def test_freed_memory_is_kept_during_the_passes_and_no_longer() -> None:
+    holders = []
+
+    def encode(x: torch.Tensor) -> torch.Tensor:
+        holders.append(memory._HOLDERS)
+        return x.flatten(1)
+
+    before = memory._HOLDERS
+    represent(encode, np.random.default_rng(0).normal(size=(300, 4)).astype(np.float32))
+    assert holders[-1] == before + 1
+    assert before == memory._HOLDERS

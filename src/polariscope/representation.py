@@ -21,7 +21,7 @@ from safetensors.numpy import save_file
 from torch import Tensor
 
 from polariscope.atomic import atomic
-from polariscope.memory import available_memory
+from polariscope.memory import available_memory, freed_memory_kept
 from polariscope.subjects import Subject
 from polariscope.subjects.checks import broken_promises
 from polariscope.subjects.doors import subject_and_world
@@ -188,7 +188,7 @@ def represent(
     broken = broken_promises(subject, *batch(0))
     columns: dict[str, list[Tensor]] = {}
     decoded: set[str] = set()
-    with subject.at_rest(), _recorded(subject, layers) as caught:
+    with freed_memory_kept(), subject.at_rest(), _recorded(subject, layers) as caught:
         torch.manual_seed(seed if noise_seed is None else noise_seed)
         for start in range(0, len(index), batch_size):
             caught.clear()
