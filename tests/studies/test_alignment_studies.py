@@ -319,6 +319,26 @@ def test_the_report_of_restarts_lists_both_modes_also_where_they_are_not_far_apa
     assert sum(bar.get_height() for bar in bars) == 5
 
 
+@pytest.mark.spec("003/F3-104")
+def test_the_worst_restarts_have_polar_codes_but_so_have_two_of_the_best(committed) -> None:
+    """Published: all of the worst, none of the best. Restarts here have 3,000 steps, and the best a MIG of .2."""
+    result = committed("polar-restarts")
+    rows = sorted(result.table.rows, key=lambda row: row["mig"])
+    assert len({row["seed"] for row in rows}) == 20
+    for row in rows:
+        assert row["gain"] == pytest.approx(row["polar"] - row["cartesian"], abs=1e-6)
+        assert (row["polar_pairs"] > 0) == (row["gain"] > 0.2)
+    worst, best = (sum(row["polar_pairs"] > 0 for row in end) for end in (rows[:4], rows[-4:]))
+    assert worst == 4
+    claim = result.claim("The four worst restarts have a polar code")
+    assert claim.verdict == ("held" if best == 0 else "not held")
+    assert re.findall(r"MIG (\d)", claim.measured) == [str(worst), str(best)]
+    rank = spearmanr([row["mig"] for row in rows], [row["gain"] for row in rows]).statistic
+    claim = result.claim("The lower the MIG")
+    assert f"Spearman {rank:.2f}" in claim.measured
+    assert claim.verdict == ("held" if rank < -0.3 else "not held")
+
+
 def test_over_pruned_runs_are_hollow_and_no_part_of_the_violins() -> None:
     sweep = [
         {"factor": factor, "seed": seed, "score": score + seed / 100, "enough": enough}

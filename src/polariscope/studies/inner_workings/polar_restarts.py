@@ -93,8 +93,12 @@ class PolarRestarts(Study):
                 "figure 4.11: hue is the angle and orientation the radius in all of the worst; figure 4.10: the best "
                 "have a factor for each axis",
                 All(
-                    AtLeast("polar_among_worst", ENDS, called="polar codes among the four restarts of lowest MIG"),
-                    AtMost("polar_among_best", 0, called="polar codes among the four restarts of highest MIG"),
+                    AtLeast(
+                        "polar_among_worst", ENDS, called="polar codes among the four restarts of lowest MIG", digits=0
+                    ),
+                    AtMost(
+                        "polar_among_best", 0, called="polar codes among the four restarts of highest MIG", digits=0
+                    ),
                 ),
                 provided=AtLeast("restarts", 20, called="number of restarts"),
             ),
