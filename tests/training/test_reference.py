@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 import runpy
 from pathlib import Path
 
@@ -88,6 +89,8 @@ def test_the_models_of_this_package_are_those_of_the_script(tmp_path):
     """Every shipped model loads, has the recipe of the script, and documents that can be read."""
     recipes = runpy.run_path(str(ROOT / "scripts" / "make_reference_models.py"))
     assert set(reference_names()) <= set(recipes["MODELS"])
+    gallery = (ROOT / "docs" / "gallery.md").read_text(encoding="utf-8")
+    assert re.findall(rf"^\| `{reference.PREFIX}([\w-]+)`", gallery, re.M) == list(recipes["MODELS"])
     for name in recipes["MODELS"]:
         assert recipes["config_of"](name, 10).world is not None
     if not reference_names():
@@ -97,6 +100,7 @@ def test_the_models_of_this_package_are_those_of_the_script(tmp_path):
         name = run.id.removeprefix("reference-")
         recipe = recipes["config_of"](name, run.config["training"]["steps"])
         config = config_of(run)
+        assert run.labels.note == recipes["MODELS"][name].note
         assert (config.world, config.objective, config.model) == (recipe.world, recipe.objective, recipe.model)
         assert math.isfinite(run.result["held_out_loss"])
         assert {"python", "torch", "code"} <= set(run.record["environment"])
