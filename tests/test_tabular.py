@@ -70,7 +70,7 @@ def test_layers_compared_are_a_table_too(found) -> None:
     same = polariscope.compare(Net(), Net(), polariscope.as_world(images), count=40)
     assert same.to_arrow().column_names[0] == "layer"
     assert repr(same).startswith(
-        "<Comparison: Net and Net have nearly the same code: cka of their mean representations is 1.00"
+        "<Comparison: Net and Net have nearly the same code: CKA of their mean representations is 1.00"
     )
 
 

@@ -53,13 +53,13 @@ def paired(value: float, layer: float = 1.0, chance: float = 0.05, untrained: fl
         (
             paired(0.97, 0.95),
             "nearly the same",
-            "a and b are nearly the same inside: cka of their mean representations",
+            "a and b are nearly the same inside: CKA of their mean representations",
         ),
         (paired(0.97, 0.4), "nearly the same code", "not the same throughout: "),
         (
             paired(0.6),
             "partly alike",
-            "a and b are partly similar: cka of their mean representations is 0.60 (chance 0.03)",
+            "a and b are partly similar: CKA of their mean representations is 0.60 (chance 0.03)",
         ),
         (paired(0.6, untrained=0.7), "no more alike than untrained", "(chance 0.03, untrained 0.70)"),
         (paired(0.04), "not alike", "which does not exceed chance"),
@@ -129,7 +129,7 @@ def test_the_command_writes_a_page_or_a_heatmap(tmp_path, monkeypatch, capsys) -
     assert 0 < result["latent"]["untrained"] <= 1
     words = ["compare", "run-0", "run-0", "--steps", "3", "6", "--count", "100", "--out", "heat.png"]
     assert main(words) == 0
-    assert "cka of the mean" in capsys.readouterr().out
+    assert "CKA of the mean" in capsys.readouterr().out
     assert (tmp_path / "heat.png").read_bytes().startswith(b"\x89PNG"), "the heatmap alone"
     for words, sentence in [
         (["compare", "run-0"], "which models?"),

@@ -504,8 +504,8 @@ def test_options_that_do_not_fit_are_refused_in_a_sentence(command, data: ArrayW
         (["--also", "ddm"], "ddn"),
         (["--l2", "-1"], "positive sizes"),
         (["--l2", "nan"], "positive sizes"),
-        (["--norms", ""], "no norm is asked for"),
-        (["--only", ""], "no question is asked"),
+        (["--norms", ""], "no norm is given"),
+        (["--only", ""], "no question is given"),
         (["--suite", "cifar-c"], "mnist-c"),
     ):
         code, _, error = command(HALVES, x, y, *words)

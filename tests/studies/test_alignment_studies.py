@@ -221,6 +221,42 @@ def test_a_latent_counts_as_in_use_up_to_a_variance_of_three_quarters(beta, acti
     assert _predicted(beta) == active
 
 
+@pytest.mark.spec("003/F3-035")
+def test_the_first_latent_dies_between_the_betas_around_a_sixth_as_theory_says(committed) -> None:
+    """Posterior variances are β / 2λ until they reach 1, for the variances 1/3 and 1/12 of the linear task."""
+    result = committed("beta-line")
+    linear = result.table.where(task="square-linear")
+    betas = linear.distinct("beta")
+    below, above = max(b for b in betas if b < 1 / 6), min(b for b in betas if b > 1 / 6)
+    assert (below, above) == (0.14, 0.2)
+    for _, group in linear.by("seed"):
+        assert first_collapse(group) == above
+        for row in group.rows:
+            expected = [min(1.0, row["beta"] / 2 / spread) for spread in (1 / 3, 1 / 12)]
+            assert row["var"] == pytest.approx(expected, abs=0.03), row["beta"]
+    assert len(linear.distinct("seed")) == 5
+    claim = result.claim("Raising beta until one latent is dead")
+    assert (claim.verdict, claim.measured) == ("held", f"all 5 hold, {above}") or claim.verdict == "held"
+
+
+@pytest.mark.spec("003/F3-036")
+def test_the_score_falls_in_a_staircase_over_beta(committed) -> None:
+    result = committed("beta-line")
+    linear = result.table.where(task="square-linear")
+    stairs = {0.05: (1, 2), 0.1: (1, 2), 0.2: (0.5, 1), 0.4: (0.5, 1), 0.75: (0, 0), 1.0: (0, 0)}
+    for beta, (score, active) in stairs.items():
+        rows = linear.where(beta=beta)
+        assert len(rows) == 5
+        assert rows.column("score") == pytest.approx([score] * 5, abs=0.02), beta
+        assert set(rows.column("active")) == {active}, beta
+        if active == 2:
+            assert rows.column("distance").max() < 0.01
+    assert result.claim("The score falls in steps").verdict == "held"
+    assert result.claim("Latents become passive in stages").verdict == "held"
+    table = result.table.where(task="square-nonlinear")
+    assert {"score", "distance", "active", "var"} <= table.rows[0].keys()
+
+
 def test_no_dead_latent_no_collapse() -> None:
     assert first_collapse(Table([{"beta": 1.0, "var": [0.1, 0.2]}])) == np.inf
     assert first_collapse(Table([{"beta": 1.0, "var": [0.1, 0.97]}, {"beta": 0.5, "var": [0.1, 0.99]}])) == 0.5

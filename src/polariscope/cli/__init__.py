@@ -61,7 +61,7 @@ def _run(arguments: list[str]) -> int:
     except BrokenPipeError:
         raise
     except MemoryError as error:
-        wanted = str(error) or "the command asked for more"
+        wanted = str(error) or "the command needs more"
         free = f"{available_memory() / 1e9:.1f} GB are free"
         say(
             f"error: not enough memory: {wanted}, and {free}; use less data or a smaller model",

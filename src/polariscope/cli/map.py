@@ -53,7 +53,7 @@ TRAINING = [
     ("sampling", flag(Literal["uniform", "balanced"], "Draw all tiles alike, or tiles of rare classes more often."),
      "uniform"),
     ("augment", flag(bool, "Flip tiles at random."), False),
-    ("hold_out", flag(Literal["places", "last-year", "both"], "What is held out."), "places"),
+    ("hold_out", flag(Literal["places", "last-year", "both"], "Hold out places, the last year, or both."), "places"),
     ("share", flag(float, "Share of the places that is held out."), 0.2),
     ("weights", flag(bool, "Weight classes by inverse frequency, the background by 0.01; maps undo this."), False),
     ("loss", flag(Literal["cross-entropy", "dice", "focal"], "Loss to minimise."), "cross-entropy"),

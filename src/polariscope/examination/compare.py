@@ -33,6 +33,7 @@ HINT = (
 )
 
 
+NAMES = {"cka": "CKA", "procrustes": "Procrustes similarity"}
 SAME = 0.9
 """Similarity from which two representations are called nearly the same; 1 is the same up to rotation and scale."""
 PERMUTATIONS = 20
@@ -98,7 +99,7 @@ class Comparison(SimilarityMatrix):
         both, verdict = " and ".join(self.models), self.verdict
         if verdict is None:
             return f"Whether {both} are the same inside cannot be decided: the mean representation of one is constant"
-        number = f"{self.measure} of their mean representations is {self.latent['mean']:.2f}{self._levels}"
+        number = f"{NAMES[self.measure]} of their mean representations is {self.latent['mean']:.2f}{self._levels}"
         if verdict == "not alike":
             return f"{both} are not similar: {number}, which does not exceed chance"
         if verdict == "no more alike than untrained":
@@ -132,7 +133,7 @@ class Comparison(SimilarityMatrix):
                     name="layers",
                     title="Layer by layer",
                     hint=(
-                        f"Rows: {rows}. Columns: {columns}. 1 means equal up to the invariances of {self.measure}, 0 "
+                        f"Rows: {rows}. Columns: {columns}. 1 means equal up to the invariances of {NAMES[self.measure]}, 0 "
                         "nothing in common. Lines mark the end of the encoders."
                     ),
                     draw=self._heatmap,
@@ -156,20 +157,20 @@ class Comparison(SimilarityMatrix):
             entries.append(
                 Value(
                     name,
-                    f"{self.measure} of the {name} representations",
+                    f"{NAMES[self.measure]} of the {name} representations",
                     value,
                     chance=None if chance is None else chance.mean,
                     within_chance=chance is not None and value <= chance.most,
                 )
             )
         if self.untrained is not None:
-            title = f"{self.measure} of the mean representations, second model untrained"
+            title = f"{NAMES[self.measure]} of the mean representations, second model untrained"
             entries.append(Value("untrained", title, self.untrained))
         return entries
 
     def _heatmap(self) -> Figure:
         ends = ([encoder_layers(self.rows)], [encoder_layers(self.columns)])
-        title = f"{self.measure}\nrows: {self.models[0]}\ncolumns: {self.models[1]}"
+        title = f"{NAMES[self.measure]}\nrows: {self.models[0]}\ncolumns: {self.models[1]}"
         return figures.heatmap(self.values, self.rows, self.columns, title, low=0, high=1, separators=ends)
 
 

@@ -174,7 +174,7 @@ def robustness(
     subject, world = subject_and_world(model, data)
     examples = examples_of(subject, world, sample_numbers(world, count, seed))
     x, y = examples.x, examples.y
-    skipped: dict[str, str] = {one: "not asked for" for one in QUESTIONS if one not in only}
+    skipped: dict[str, str] = {one: "not among the questions of this command" for one in QUESTIONS if one not in only}
     warnings = probe(subject, x, y, seed=seed)
     notes = subject.notes + matched_classes(subject, world)
     if is_random(warnings):
@@ -254,12 +254,12 @@ def classifier_identity(subject: Subject, data: Mapping[str, Any], source: Path 
 def _check(only: Sequence[str], norms: Sequence[str], count: int) -> None:
     unknown = [one for one in only if one not in QUESTIONS]
     if not only:
-        raise ValueError(f"no question is asked: name one or more of {', '.join(QUESTIONS)}")
+        raise ValueError(f"no question is given: name one or more of {', '.join(QUESTIONS)}")
     if unknown:
         raise ValueError(f"there is no question {unknown[0]!r}: {', '.join(QUESTIONS)}")
     wrong = [norm for norm in norms if norm not in THRESHOLDS]
     if not norms:
-        raise ValueError("no norm is asked for: name one or more of l0, l2, linf")
+        raise ValueError("no norm is given: name one or more of l0, l2, linf")
     if wrong:
         raise ValueError(f"there is no norm {wrong[0]!r}: l0, l2, linf")
     if count < 1:

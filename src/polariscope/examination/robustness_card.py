@@ -444,7 +444,7 @@ def noise_gallery(
             strips.append(_noisy_strip(f"{one.noise}, at ε*", shown, one.noisy[:SHOWN].to(shown.dtype)))
     return Pictures(
         name="noise_gallery",
-        title="What the noise looks like",
+        title="Images with noise",
         hint="Gaussian noise of rising standard deviation, then the smallest noise of each kind that misleads the "
         "classifier, with L2 norms after clipping.",
         strips=strips,
