@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from polariscope.examination.run_subjects import run_subject, untrained_model
 from polariscope.examination.titles import distinct_titles
 from polariscope.findings import Chart, Findings, Value, Values
+from polariscope.grammar import counted
 from polariscope.lab.store import Run
 from polariscope.measures.polarisation import variable_types
 from polariscope.measures.similarity import SimilarityMatrix, similarity_matrix
@@ -133,8 +134,8 @@ class Comparison(SimilarityMatrix):
                     name="layers",
                     title="Layer by layer",
                     hint=(
-                        f"Rows: {rows}. Columns: {columns}. 1 means equal up to the invariances of {NAMES[self.measure]}, 0 "
-                        "nothing in common. Lines mark the end of the encoders."
+                        f"Rows: {rows}. Columns: {columns}. 1 means equal up to the invariances of "
+                        f"{NAMES[self.measure]}, 0 nothing in common. Lines mark the end of the encoders."
                     ),
                     draw=self._heatmap,
                 ),
@@ -330,4 +331,6 @@ def condensed(notes: Sequence[str]) -> list[str]:
     kinds: dict[str, list[str]] = {}
     for note in notes:
         kinds.setdefault(re.sub(r"^\S+: |\d+", "", note), []).append(note)
-    return [n[0] if len(n) == 1 else f"{n[0]} (and {len(n) - 1} more layers like it)" for n in kinds.values()]
+    return [
+        n[0] if len(n) == 1 else f"{n[0]} (and {counted(len(n) - 1, 'more layer')} like it)" for n in kinds.values()
+    ]
