@@ -236,7 +236,7 @@ def test_the_first_latent_dies_between_the_betas_around_a_sixth_as_theory_says(c
             assert row["var"] == pytest.approx(expected, abs=0.03), row["beta"]
     assert len(linear.distinct("seed")) == 5
     claim = result.claim("Raising beta until one latent is dead")
-    assert (claim.verdict, claim.measured) == ("held", f"all 5 hold, {above}") or claim.verdict == "held"
+    assert (claim.verdict, claim.measured) == ("held", f"farthest {above:.2f} of 5")
 
 
 @pytest.mark.spec("003/F3-036")
