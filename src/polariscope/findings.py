@@ -320,8 +320,8 @@ def markdown_table(rows: Sequence[Row]) -> list[str]:
     return lines + [f"| {' | '.join(row)} |" for row in cells]
 
 
-class Seen(Part):
-    """A part for eyes only: the terminal and Markdown leave it out."""
+class Seen:
+    """What parts for eyes only have in common: the terminal and Markdown leave them out."""
 
     def terminal(self, later: Sequence[Part] = ()) -> Iterable[RenderableType]:
         return ()
@@ -345,7 +345,7 @@ def _undrawn() -> Figure:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Chart(Seen):
+class Chart(Seen, Part):
     """A figure, drawn when it is needed."""
 
     draw: Callable[[], Figure] = _undrawn
@@ -387,7 +387,7 @@ class Chart(Seen):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Curves(Seen):
+class Curves(Seen, Part):
     """Terms over the steps of a training; several findings share the same axes."""
 
     metrics: Sequence[Metric]
@@ -415,7 +415,7 @@ class Strip:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Pictures(Seen):
+class Pictures(Seen, Part):
     """Images of the data's kind."""
 
     strips: Sequence[Strip]
