@@ -106,7 +106,7 @@ class SpriteProperties(Study):
     title = "Sprites with a wanted property"
     source = "Samarin, Deep Learning Approaches to Informed Representation Learning (2022), section 5.5.3, table 5.3"
     question = "Does a property of an image stay when everything else of its code is drawn anew?"
-    cost = {"smoke": "4 s", "laptop": "10 minutes", "overnight": "4 hours", "paper": "weeks"}
+    cost = {"smoke": "4 s", "laptop": "19 minutes", "overnight": "4 hours", "paper": "weeks"}
     scales = ("smoke", "laptop", "overnight", "paper")
     training_lengths = {scale: setting.steps for scale, setting in SETTINGS.items()}
 
