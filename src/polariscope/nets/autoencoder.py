@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -42,7 +43,7 @@ class AutoencoderConfig:
         return Autoencoder(self, brief.observation, brief.posterior)
 
 
-class Reconstructing(nn.Module):
+class Reconstructing(nn.Module, ABC):
     """A model that encodes and reconstructs: an encoder, a head that makes a posterior of features, and a likelihood.
     A new one defines ``decode``."""
 
@@ -56,9 +57,9 @@ class Reconstructing(nn.Module):
         posterior: Posterior = self.head(self.encoder(x))
         return posterior
 
+    @abstractmethod
     def decode(self, z: Tensor) -> Tensor:
         """The likelihood's parameters: logits for Bernoulli, means for Gaussian."""
-        raise NotImplementedError
 
     def generate(self, z: Tensor) -> Tensor:
         """The expected observation of latents ``z``, in the data's units."""
