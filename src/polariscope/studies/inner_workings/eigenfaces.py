@@ -52,7 +52,7 @@ class Eigenfaces(Study):
     title = "Non-linear eigenfaces"
     source = "Rolinek, Zietlow and Martius 2019; Zietlow's dissertation (2022), section 3.3.5, figure 3.6"
     question = "What are the non-linear principal components of a set of images?"
-    cost = {"smoke": "3 s", "laptop": "about 30 minutes", "paper": "weeks"}
+    cost = {"smoke": "3 s", "laptop": "12 minutes", "paper": "weeks"}
     training_lengths = {scale: max(STEPS[scale], LINEAR_STEPS[scale]) for scale in STEPS}
 
     def jobs(self, scale: Scale) -> Sequence[Job]:
