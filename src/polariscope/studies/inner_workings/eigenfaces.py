@@ -146,7 +146,7 @@ class Eigenfaces(Study):
                     "tells",
                     1,
                     where={"part": "rooms"},
-                    called="share of components that know more than 0.2 of some factor",
+                    called="share of components with more than 0.2 of the information about a factor",
                 ),
             ),
         ]
@@ -168,7 +168,7 @@ class Eigenfaces(Study):
                 "images": row["data"],
                 "component": row["rank"] + 1,
                 "variance": f"{row['var']:.3f}",
-                "tells most of": row.get("factor") or "-",
+                "main factor": row.get("factor") or "-",
                 "share of its information": f"{row['information']:.2f}" if row.get("factor") else "-",
                 "angle to the eigenvector of this rank": f"{row['angle']:.0f} degrees",
                 "share of its walk off a straight line": f"{row['bend']:.3f}",
