@@ -152,6 +152,18 @@ def test_a_query_has_no_more_memory_than_it_may() -> None:
         select("select list(i) from range(100000000) t(i)", TABLES, Limits(megabytes=64))
 
 
+@pytest.mark.parametrize(
+    ("complaint", "error"), [("cannot allocate memory for thread-local data", ValueError), ("no", OSError)]
+)
+def test_a_process_that_gets_no_memory_to_begin_with_is_reported_as_such(
+    tmp_path, monkeypatch, complaint, error
+) -> None:
+    (tmp_path / "process.py").write_text(f"import sys; sys.exit('{complaint}: ABORT')")
+    monkeypatch.setattr("polariscope.lab.query.PROCESS", tmp_path / "process.py")
+    with pytest.raises(error, match="needs more memory than 64 MB" if error is ValueError else "failed: no: ABORT"):
+        select("select 1", TABLES, Limits(megabytes=64))
+
+
 def test_ctrl_c_ends_a_query_and_its_process(tmp_path) -> None:
     (tmp_path / "runs" / "a").mkdir(parents=True)
     record = {"schema": 1, "kind": "train", "created": "2026", "status": "done", "config": {}, "result": {}}

@@ -125,7 +125,7 @@ class TransferHeads(Study):
 
 
 def _worlds(name: str, size: int) -> tuple[World, World]:
-    """The world whose factors are told, and the one whose shapes were told before."""
+    """The world whose factors are predicted, and the sibling whose shapes the network classified before."""
     if name == "sprites":
         return Sprites(size, unambiguous=True), NaturalSprites("discrete", 8000, size)
     return Shapes3D(size), Arm3D(size)
