@@ -37,19 +37,21 @@ class Setting:
     lengths: tuple[float, ...]
     ambient: tuple[int, ...]
     sources: int
-    seeds: int
+    seeds: Sequence[int]
     pairs: int
     steps: int
     ambient_steps: int
 
 
 SETTINGS: dict[Scale, Setting] = {
-    "smoke": Setting(lengths=(0.2, 1.0), ambient=(4, 8), sources=4, seeds=1, pairs=500, steps=30, ambient_steps=20),
+    "smoke": Setting(
+        lengths=(0.2, 1.0), ambient=(4, 8), sources=4, seeds=range(1), pairs=500, steps=30, ambient_steps=20
+    ),
     "laptop": Setting(
         lengths=(0.2, 0.3, 0.36, 0.46, 0.5, 0.55, 0.6, 0.8, 1.0),
         ambient=(20, 200, 2000),
         sources=20,
-        seeds=5,
+        seeds=range(5, 10),
         pairs=5000,
         steps=4000,
         ambient_steps=20_000,
@@ -58,12 +60,13 @@ SETTINGS: dict[Scale, Setting] = {
         lengths=tuple(np.round(np.arange(0.1, 1.01, 0.02), 2).tolist()),
         ambient=(20, 200, 2000),
         sources=20,
-        seeds=10,
+        seeds=range(10),
         pairs=100_000,
         steps=50_000,
         ambient_steps=100_000,
     ),
 }
+"""The laptop setting was chosen on seeds 0 to 4."""
 AXIS = "length of the shorter axis"
 MODELS = {"slow-vae": "SlowVAE", "slow-flow": "SlowFlow"}
 COLLAPSE = float(collapse_threshold(RATE, gamma=GAMMA))
@@ -114,12 +117,12 @@ class CollapsingAxis(Study):
             {"part": "axis", "model": model, "length": length, "seed": seed, "scale": scale}
             for model in ("slow-vae", "slow-flow")
             for length in setting.lengths
-            for seed in range(setting.seeds)
+            for seed in setting.seeds
         ]
         return axes + [
             {"part": "ambient", "ambient": ambient, "seed": seed, "scale": scale}
             for ambient in setting.ambient
-            for seed in range(setting.seeds)
+            for seed in setting.seeds
         ]
 
     def run(self, job: Job, bench: Bench) -> list[Row]:
@@ -150,16 +153,17 @@ class CollapsingAxis(Study):
                 world, SlowVAE(GAMMA, RATE), _autoencoder(setting.sources, architecture, "diagonal"), training
             )
         run = bench.train(config)
-        said = represent(load_model(run), world, count=min(setting.pairs, 5000), reconstructions=job["part"] == "axis")
-        assert said.factors is not None
-        assert said.index is not None
+        count, pictures = min(setting.pairs, 5000), job["part"] == "axis"
+        codes = represent(load_model(run), world, count=count, reconstructions=pictures)
+        assert codes.factors is not None
+        assert codes.index is not None
         row = {key: value for key, value in job.items() if key != "scale"}
-        row |= {"mcc": mcc(said.mean, said.factors).value, "loss": run.result["train_loss"]}
-        if said.var is not None and said.reconstruction is not None:
+        row |= {"mcc": mcc(codes.mean, codes.factors).value, "loss": run.result["train_loss"]}
+        if codes.var is not None and codes.reconstruction is not None:
             # How much of the shorter axis comes back, and the deviation of the latent that moves least.
-            x, again = world.observe(said.index)[:, 1], said.reconstruction[:, 1]
-            least = int(said.mean.var(axis=0).argmin())
-            row |= {"gain": float(x @ again / (x @ x)), "std": float(np.sqrt(said.var[:, least].mean()))}
+            x, again = world.observe(codes.index)[:, 1], codes.reconstruction[:, 1]
+            least = int(codes.mean.var(axis=0).argmin())
+            row |= {"gain": float(x @ again / (x @ x)), "std": float(np.sqrt(codes.var[:, least].mean()))}
         return [row]
 
     def claims(self, scale: Scale) -> list[Claim]:

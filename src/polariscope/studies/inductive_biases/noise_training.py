@@ -41,7 +41,7 @@ PLAIN, USUAL = {"scheme": "plain"}, {"scheme": "gaussian 0.5"}
 
 @dataclass(frozen=True)
 class Setting:
-    seeds: int
+    seeds: Sequence[int]
     digits: int
     shown: int
     """Held-out digits that are corrupted."""
@@ -57,10 +57,10 @@ class Setting:
 
 
 SETTINGS: dict[Scale, Setting] = {
-    "smoke": Setting(1, 100, 10, (0.1, 0.5), 3, 6, DigitNet((4, 8), 16), batch=20),
-    "laptop": Setting(5, 5000, 1000, (0.1, 0.3, 0.5, 0.8), 400, 600, DigitNet((16, 32), 128)),
+    "smoke": Setting(range(1), 100, 10, (0.1, 0.5), 3, 6, DigitNet((4, 8), 16), batch=20),
+    "laptop": Setting(range(5, 10), 5000, 1000, (0.1, 0.3, 0.5, 0.8), 400, 600, DigitNet((16, 32), 128)),
     "paper": Setting(
-        5,
+        range(5),
         75_000,
         10_000,
         (0.08, 0.12, 0.18, 0.26, 0.38, 0.5, 0.6, 0.7, 0.8),
@@ -71,6 +71,7 @@ SETTINGS: dict[Scale, Setting] = {
         rounds=1500,
     ),
 }
+"""The laptop setting was chosen on seeds 0 to 4."""
 
 
 @studies.register("noise-training")
@@ -91,7 +92,7 @@ class NoiseTrainingStudy(Study):
     def jobs(self, scale: Scale) -> Sequence[Job]:
         return [
             {"scheme": scheme, "seed": seed, "scale": scale}
-            for seed in range(SETTINGS[scale].seeds)
+            for seed in SETTINGS[scale].seeds
             for scheme in schemes(SETTINGS[scale])
         ]
 
@@ -106,7 +107,7 @@ class NoiseTrainingStudy(Study):
         first = bench.train(RunConfig(world, Classify(), setting.net, training(setting.first), split))
         run = bench.train(RunConfig(world, objective, setting.net, training(steps), split, warm(first)))
         network, held_out = load_model(run), Part(world, split)
-        found = withstand(network, held_out, SUITE, count=setting.shown)
+        under = withstand(network, held_out, SUITE, count=setting.shown)
         numbers = range(min(setting.shown, len(held_out), 500))
         x, y = held_out.observe(numbers), target_values(held_out, numbers)
         distances = {
@@ -114,8 +115,8 @@ class NoiseTrainingStudy(Study):
             for noise in ("gaussian", "uniform")
         }
         row: Row = {"scheme": job["scheme"], "seed": job["seed"], "sd": sd_of(objective), **distances}
-        row |= {"clean": 100 * found.clean, "corrupted": 100 * found.mean, "no_noise": 100 * (found.without_noise or 0)}
-        return [row | {kind: 100 * accuracy for kind, accuracy in found.by_kind.items()}]
+        row |= {"clean": 100 * under.clean, "corrupted": 100 * under.mean, "no_noise": 100 * (under.without_noise or 0)}
+        return [row | {kind: 100 * accuracy for kind, accuracy in under.by_kind.items()}]
 
     def claims(self, scale: Scale) -> list[Claim]:
         under = "accuracy under corruptions (%)"
