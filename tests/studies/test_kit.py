@@ -110,6 +110,29 @@ def test_panels_stand_side_by_side_and_share_a_legend() -> None:
     assert [text.get_text() for text in figure.legends[0].get_texts()] == ["a"]
 
 
+def test_several_columns_have_a_line_each_beside_what_is_known_of_them() -> None:
+    names = {"kl": "divergence", "mcc": "MCC"}
+    guides = {"twice beta": lambda beta: 2 * beta, "half": 0.5}
+    figure = Curve(("kl", "mcc"), over="beta", names=names, guides=guides, log_y=True).draw(Table(ROWS))
+    assert figure is not None
+    (axes,) = figure.axes
+    assert {text.get_text() for text in axes.get_legend().get_texts()} == {"divergence", "MCC", "twice beta", "half"}
+    lines = {line.get_label(): line for line in axes.get_lines()}
+    assert np.allclose(lines["twice beta"].get_ydata(), 2 * lines["twice beta"].get_xdata())
+    assert set(lines["half"].get_ydata()) == {0.5}
+    assert (lines["half"].get_xdata()[[0, -1]].tolist(), axes.get_yscale()) == ([1.0, 4.0], "log")
+
+
+def test_panels_for_each_value_stand_below_each_other() -> None:
+    lined = Restarts("mcc", by="model", line=lambda row: 10.0 * row["beta"])
+    figure = Panels((Scatter("kl", "seed"), lined), each="beta", width=2.0).draw(Table(ROWS))
+    assert figure is not None
+    assert [axes.get_title("left") for axes in figure.axes] == ["1", "2", "4"] * 2
+    assert [len(axes.collections[0].get_offsets()) for axes in figure.axes] == [6] * 3 + [3] * 3
+    assert [axes.get_lines()[0].get_ydata()[0] for axes in figure.axes[3:]] == [10.0, 20.0, 40.0]
+    assert figure.get_size_inches()[0] == pytest.approx(0.6 + 3 * 2.0)
+
+
 @pytest.mark.parametrize(
     "figure",
     [

@@ -14,20 +14,23 @@ from __future__ import annotations
 
 import itertools
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from numpy.typing import ArrayLike, NDArray
 
-from polariscope.report.figures import LIGHT, heatmap, styled
-from polariscope.report.study_figures import COLOURS, over_seeds, plain_ticks, restarts, share_legend, side_by_side
+from polariscope.report.figures import LIGHT, MARKERS, heatmap, styled
+from polariscope.report.figures import panels as grid_of
+from polariscope.report.study_figures import COLOURS, dots, over_seeds, plain_ticks, share_legend
 from polariscope.studies.criteria.criterion import plain
 from polariscope.studies.published import published
 from polariscope.studies.rows import Row, Table, plus_minus
 
+Guide = float | Callable[[NDArray[Any]], ArrayLike]
 TICKS = 8
 """Whole numbers of a curve's horizontal axis that each have their own tick."""
 
@@ -106,22 +109,36 @@ class Panel(Declared):
     """Whether the vertical axis begins at 0."""
     mark: float | None = None
     """A place of the horizontal axis to mark by a dashed line."""
+    title: str = ""
+    log_y: bool = False
+    guides: Mapping[str, Guide] = field(default_factory=dict)
+    """Dashed lines by their names: functions of the horizontal axis, or heights."""
 
     @styled
     def _draw(self, table: Table) -> Figure | None:
         figure = Figure(figsize=(4.6, 3.0), layout="constrained")
         if not self.onto(figure.subplots(), table):
             return None
-        if self._lines:
-            figure.axes[0].legend(title=self._lines.replace("_", " "))
+        if figure.axes[0].get_legend_handles_labels()[0]:
+            figure.axes[0].legend(title=self._columns[2].replace("_", " "))
         return figure
 
     def onto(self, axes: Axes, table: Table) -> bool:
         """Draw on given axes; False if the table has nothing to draw."""
         drawn = self._plot(axes, table)
-        axes.set(xlabel=self._along(self._across), ylabel=self._words(self._down))
+        down, across, _ = self._columns
+        axes.set(xlabel=self._along(across), ylabel=self._words(down), title=self.title)
+        if drawn and self.guides:
+            ends = table.column(across).min(), table.column(across).max()
+            at = np.geomspace(*ends, 200) if self.log else np.linspace(*ends, 200)
+            for (name, guide), style in zip(self.guides.items(), itertools.cycle(("--", ":"))):
+                heights = guide(at) if callable(guide) else np.full(len(at), guide)
+                axes.plot(at, heights, style, color=LIGHT["muted"], linewidth=1, label=name, zorder=1)
         if self.log:
             axes.set(xscale="log")
+        if self.log_y:
+            axes.set(yscale="log")
+        if self.log or self.log_y:
             plain_ticks(axes)
         if self.from_zero:
             axes.set_ylim(bottom=0)
@@ -134,37 +151,36 @@ class Panel(Declared):
 
     @property
     @abstractmethod
-    def _down(self) -> str:
-        """The column of the vertical axis."""
-
-    @property
-    @abstractmethod
-    def _across(self) -> str:
-        """The column of the horizontal axis."""
-
-    @property
-    @abstractmethod
-    def _lines(self) -> str:
-        """The column whose values are told apart by colour; empty if none."""
+    def _columns(self) -> tuple[str, str, str]:
+        """Those of the vertical and of the horizontal axis, and the one whose values have colours; empty if none."""
 
 
 @dataclass(frozen=True)
 class Curve(Panel):
-    """Medians and quartiles over the seeds of a column over another, a line for each value of a third."""
+    """Medians and quartiles over the seeds of a column over another, a line for each value of a third.
 
-    column: str
+    Of several columns each has its own line, and is called by its name.
+    """
+
+    column: str | tuple[str, ...]
     over: str
     by: str = ""
+    colours: Mapping[Any, str] = field(default_factory=dict)
 
     def _plot(self, axes: Axes, table: Table) -> bool:
+        columns = (self.column,) if isinstance(self.column, str) else self.column
+        lines = [(column if len(columns) > 1 else "", column, table) for column in columns]
+        if self.by:
+            lines = [(value, columns[0], rows) for value, rows in self._groups(table, self.by)]
         drawn = 0
-        for name, rows in self._groups(table, self.by) if self.by else [("", table)]:
-            points = [(x, own.column(self.column).astype(float)) for x, own in rows.by(self.over)]
+        for name, column, rows in lines:
+            points = [(x, own.column(column).astype(float)) for x, own in rows.by(self.over)]
             points = [(x, values) for x, values in points if len(values)]
             if not points:
                 continue
             x, values = zip(*points, strict=True)
-            over_seeds(axes, x, values, drawn % len(COLOURS), label=self._name(name))
+            style: dict[str, Any] = {"color": LIGHT[self.colours[name]]} if name in self.colours else {}
+            over_seeds(axes, x, values, drawn % len(COLOURS), label=self._name(name), **style)
             drawn += 1
         places = table.distinct(self.over)
         if not self.log and len(places) <= TICKS and all(type(place) is int for place in places):
@@ -172,16 +188,8 @@ class Curve(Panel):
         return drawn > 0
 
     @property
-    def _down(self) -> str:
-        return self.column
-
-    @property
-    def _across(self) -> str:
-        return self.over
-
-    @property
-    def _lines(self) -> str:
-        return self.by
+    def _columns(self) -> tuple[str, str, str]:
+        return self.column if isinstance(self.column, str) else self.column[0], self.over, self.by
 
 
 @dataclass(frozen=True)
@@ -191,75 +199,87 @@ class Scatter(Panel):
     column: str
     against: str
     by: str = ""
+    colours: Mapping[Any, str] = field(default_factory=dict)
 
     def _plot(self, axes: Axes, table: Table) -> bool:
         pairs = Table([r for r in table.rows if r.get(self.column) is not None and r.get(self.against) is not None])
         for i, (name, rows) in enumerate(self._groups(pairs, self.by) if self.by else [("", pairs)]):
-            colour = LIGHT[COLOURS[i % len(COLOURS)]]
-            axes.scatter(
-                rows.column(self.against),
-                rows.column(self.column),
-                s=14,
-                alpha=0.7,
-                color=colour,
-                label=self._name(name),
-            )
+            colour = LIGHT[self.colours.get(name, COLOURS[i % len(COLOURS)])]
+            marker = MARKERS[i // len(COLOURS) % len(MARKERS)]  # another where the colours begin again
+            x, y = rows.column(self.against), rows.column(self.column)
+            axes.scatter(x, y, s=14, alpha=0.7, color=colour, marker=marker, label=self._name(name))
         return len(pairs) > 0
 
     @property
-    def _down(self) -> str:
-        return self.column
-
-    @property
-    def _across(self) -> str:
-        return self.against
-
-    @property
-    def _lines(self) -> str:
-        return self.by
+    def _columns(self) -> tuple[str, str, str]:
+        return self.column, self.against, self.by
 
 
 @dataclass(frozen=True)
 class Panels(Declared):
-    """Several curves or scatters side by side, with one legend. Each has its own ``where``, within that of all."""
+    """Several panels side by side, with one legend. Each has its own ``where``, within that of all.
+
+    ``each`` is a column: the panels stand below each other, once for each of its values, which is their title.
+    """
 
     panels: tuple[Panel, ...]
+    each: str = ""
+    width: float = 2.9
+    height: float = 2.8
 
     @styled
     def _draw(self, table: Table) -> Figure | None:
-        figure = side_by_side(len(self.panels), 2.9, 2.8)
-        drawn = [
-            panel.onto(axes, table.where(**panel.where))
-            for axes, panel in zip(figure.axes, self.panels, strict=True)
-        ]  # fmt: skip
+        groups = [(self._name(value), own) for value, own in self._groups(table, self.each)] if self.each else []
+        places = [(replace(panel, title=name), own) for panel in self.panels for name, own in groups]
+        places = places or [(panel, table) for panel in self.panels]
+        figure = grid_of(len(places), self.width, self.height, (0.6, 0.0), across=len(groups))[0]
+        drawn = [panel.onto(at, own.where(**panel.where)) for at, (panel, own) in zip(figure.axes, places, strict=True)]
         if not any(drawn):
             return None
-        several = {panel._lines for panel in self.panels} - {""}
-        if several and figure.axes[0].get_legend_handles_labels()[0]:
+        if figure.axes[0].get_legend_handles_labels()[0]:
             share_legend(figure)
         return figure
 
 
 @dataclass(frozen=True)
-class Restarts(Declared):
-    """Every row a dot, the groups side by side: those of a column, or of several, the first varying slowest."""
+class Restarts(Panel):
+    """Every row a dot, the groups side by side: those of a column, or of several, the first varying slowest.
+
+    The colours are by the value of the last column, where each group does not have its own.
+    """
 
     column: str
     by: str | tuple[str, ...]
     colours: Mapping[Any, str] = field(default_factory=dict)
-    """Colours by the value of the last column, where each group does not have its own."""
+    line: Callable[[Row], float | None] | None = None
+    """The height of a group's short line, by its first row: a published mean. Without it, the mean."""
+    tilt: float = 0.0
+    """Degrees by which the groups' names are turned."""
 
+    @styled
     def _draw(self, table: Table) -> Figure | None:
-        by = (self.by,) if isinstance(self.by, str) else self.by
+        figure = grid_of(1, 1.0 + 1.1 * max(len(self._cells(table)), 1), 2.6)[0]
+        return figure if self.onto(figure.axes[0], table) else None
+
+    def _cells(self, table: Table) -> list[tuple[tuple[Any, ...], Table]]:
         cells: list[tuple[tuple[Any, ...], Table]] = [((), table)]
-        for column in by:
+        for column in (self.by,) if isinstance(self.by, str) else self.by:
             cells = [((*values, value), own) for values, rows in cells for value, own in self._groups(rows, column)]
-        known = [(values, rows.column(self.column)) for values, rows in cells if len(rows.column(self.column))]
-        groups = [
-            ("\n".join(map(self._name, values)), numbers, self.colours.get(values[-1], COLOURS[i % len(COLOURS)]))
-            for i, (values, numbers) in enumerate(known)
-        ]
-        return restarts(groups, self._words(self.column), self._along(by[0])) if groups else None
+        return [(values, rows) for values, rows in cells if len(rows.column(self.column))]
+
+    def _plot(self, axes: Axes, table: Table) -> bool:
+        cells = self._cells(table)
+        for place, (values, rows) in enumerate(cells):
+            level = rows.mean(self.column) if self.line is None else self.line(rows.rows[0])
+            colour = self.colours.get(values[-1], COLOURS[place % len(COLOURS)])
+            dots(axes, place, rows.column(self.column), colour, level)
+        names = ["\n".join(map(self._name, values)) for values, _ in cells]
+        axes.set_xticks(range(len(cells)), names, rotation=self.tilt, ha="right" if self.tilt else "center")
+        return len(cells) > 0
+
+    @property
+    def _columns(self) -> tuple[str, str, str]:
+        return self.column, self.by if isinstance(self.by, str) else self.by[0], ""
 
 
 @dataclass(frozen=True)
