@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -93,3 +93,31 @@ def duels(table: Table, column: str, first: str) -> Table:
             for row in rows
         ]
     )
+
+
+def groups(table: Table, column: str, order: Iterable[Any]) -> Iterator[tuple[Any, Table]]:
+    """Each value of a column with the rows that have it, in an order of one's own; a value without rows is left out."""
+    own = dict(table.by(column))
+    return ((value, own[value]) for value in order if value in own)
+
+
+def paired(first: Table, second: Table, *keys: str) -> list[tuple[Row, Row]]:
+    """Each row of one table with the row of another that has the same seed, and the same values of ``keys``.
+
+    >>> rows = [{"seed": s, "model": m, "x": x} for s, m, x in ((0, "a", 5), (0, "b", 3), (1, "a", 4))]
+    >>> [(a["x"], b["x"]) for a, b in paired(Table(rows).where(model="a"), Table(rows).where(model="b"))]
+    [(5, 3)]
+    """
+    others = {tuple(row.get(key) for key in ("seed", *keys)): row for row in second.rows}
+    pairs = ((row, others.get(tuple(row.get(key) for key in ("seed", *keys)))) for row in first.rows)
+    return [(row, other) for row, other in pairs if other is not None]
+
+
+def means(table: Table, columns: Mapping[str, str], digits: int = 2) -> Row:
+    """``mean ± sd (n)`` of columns by their headings; a dash for a column that no row has.
+
+    >>> means(Table([{"kl": 1.0}, {"kl": 3.0}]), {"KL": "kl", "MIG": "mig"}, 1)
+    {'KL': '2.0 ± 1.4 (n=2)', 'MIG': '-'}
+    """
+    numbers = {heading: table.column(column) for heading, column in columns.items()}
+    return {heading: plus_minus(own, digits) if len(own) else "-" for heading, own in numbers.items()}
