@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -33,7 +33,6 @@ PLATEAU = 0.01  # beta from which on the linear task is aligned in a training th
 
 
 @studies.register("beta-line")
-@dataclass(frozen=True)
 class BetaLine(Study):
     """Disentanglement Score, distance to orthogonality and latents in use along a line of betas."""
 
@@ -123,8 +122,7 @@ class BetaLine(Study):
                 if name == LINEAR:
                     for beta in collapse_betas(SPECTRUM):
                         axes.axvline(beta, color=LIGHT["ink"], linestyle="--", linewidth=0.8)
-            column[0].set_xscale("log")
-            column[0].set_title(name)
+            column[0].set(xscale="log", title=name)
             column[-1].set_xlabel("beta")
         for axes, label in zip(grid[:, 0], ("score", "distance to orth.", "latents in use"), strict=True):
             axes.set_ylabel(label)

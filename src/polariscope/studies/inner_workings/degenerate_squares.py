@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -11,7 +11,7 @@ from scipy.stats import kstest
 
 from polariscope.measures.neighbour_score import neighbour_score
 from polariscope.measures.orthogonality import distance_to_orthogonality, haar_distance
-from polariscope.report.figures import LIGHT, SUBJECTS, styled
+from polariscope.report.figures import LIGHT, SUBJECTS, panels, styled
 from polariscope.representation import represent
 from polariscope.studies.criteria import All, AtLeast, AtMost, Beats, Near, Rises
 from polariscope.studies.inner_workings.alignment_tasks import Task, decoder_distance, settings_of, task
@@ -34,7 +34,6 @@ PRINTED = published("inner_workings/degenerate-squares").rows
 
 
 @studies.register("degenerate-squares")
-@dataclass(frozen=True)
 class DegenerateSquares(Study):
     """The linear beta-VAE on stretched squares: trained by sampling, and solved exactly from many starts."""
 
@@ -163,8 +162,7 @@ class DegenerateSquares(Study):
                 codes = np.array(row["codes"])
                 axes.scatter(*codes.T, s=2, color=LIGHT["active"])
                 axes.set_aspect("equal", adjustable="datalim")
-                axes.set_title(f"DtO {row['distance']:.2f}")
-                axes.set(xticks=[], yticks=[])
+                axes.set(title=f"DtO {row['distance']:.2f}", xticks=[], yticks=[])
             cells[0].set_ylabel(f"ratio {ratio:g}")
         return {"codes": figure, "projections": projections()}
 
@@ -172,16 +170,14 @@ class DegenerateSquares(Study):
 @styled
 def projections() -> Figure:
     """Variance of the data along a line in their plane, over its angle: flat for a square, which PCA may turn too."""
-    figure = Figure(figsize=(4.4, 2.6), layout="constrained")
-    axes = figure.subplots()
+    figure, (axes,) = panels(1, 4.4, 2.6)
     degrees = np.linspace(0, 180, 91)
     for ratio, colour in zip(RATIOS, SUBJECTS, strict=True):
         matrix = SquareLinear(stretch=ratio).matrix
         sides = matrix / np.linalg.norm(matrix, axis=0)
         lines = sides @ np.stack([np.cos(np.radians(degrees)), np.sin(np.radians(degrees))])
         axes.plot(degrees, projected_variance(matrix @ matrix.T / 12, lines), color=LIGHT[colour], label=f"{ratio:g}")
-    axes.set_xlabel("angle to the first side (degrees)")
-    axes.set_ylabel("variance of the projection")
+    axes.set(xlabel="angle to the first side (degrees)", ylabel="variance of the projection")
     axes.set_xticks(range(0, 181, 45))
     axes.legend(title="ratio of sides")
     return figure

@@ -8,7 +8,7 @@ there, with the eigenfaces of these faces beside.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -45,7 +45,6 @@ WALK = 7
 
 
 @studies.register("eigenfaces")
-@dataclass(frozen=True)
 class Eigenfaces(Study):
     """The latents of a beta-VAE as non-linear principal components, and those of a linear one as the linear ones."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -13,7 +12,7 @@ from numpy.typing import NDArray
 
 from polariscope.examination.jacobians import decoder_jacobians
 from polariscope.manipulation.local_structure import PlaneTheory
-from polariscope.report.figures import LIGHT, styled
+from polariscope.report.figures import LIGHT, panels, styled
 from polariscope.representation import represent
 from polariscope.studies.criteria import AtLeast, AtMost, Beats
 from polariscope.studies.inner_workings.alignment_tasks import settings_of, task
@@ -29,7 +28,6 @@ SEEDS = {"smoke": 1, "laptop": 5, "paper": 10}
 
 
 @studies.register("illustrations")
-@dataclass(frozen=True)
 class Illustrations(Study):
     """Axes of PCA, of autoencoders and of VAEs on the stretched square, flat and bent; the landscape of the KL."""
 
@@ -123,8 +121,7 @@ def _flat_axes() -> list[Row]:
 @styled
 def kl_landscape() -> Figure:
     """The KL of one latent over mean and standard deviation; along μ² + σ² = 1 information comes in (Figure 3.3)."""
-    figure = Figure(figsize=(4.4, 3.2), layout="constrained")
-    axes = figure.subplots()
+    figure, (axes,) = panels(1, 4.4, 3.2)
     mean, std = np.meshgrid(np.linspace(-2, 2, 161), np.linspace(0.05, 1.6, 161))
     levels = (0.02, 0.1, 0.25, 0.5, 1.0, 1.5, 2.0, 3.0)
     lines = axes.contour(mean, std, kl_per_variable(mean, std**2), levels, linewidths=0.9)
@@ -132,8 +129,7 @@ def kl_landscape() -> Figure:
     angle = np.linspace(0, np.pi / 2 - 0.05, 50)
     axes.plot(np.sin(angle), np.cos(angle), color=LIGHT["active"], linewidth=2, label="μ² + σ² = 1")
     axes.plot(0, 1, "o", color=LIGHT["ink"])
-    axes.set_xlabel("mean μ")
-    axes.set_ylabel("standard deviation σ")
+    axes.set(xlabel="mean μ", ylabel="standard deviation σ")
     axes.legend()
     return figure
 
@@ -163,9 +159,7 @@ def _bent_figure(bent: Table) -> Figure:
         row = bent.where(model=model).rows[0]
         codes, factors = np.array(row["codes"]), np.array(row["factors"])
         axes.scatter(*codes.T, c=factors[:, 0], s=16, cmap="viridis")
-        axes.set_title(f"{model}: |cosine| {row['cosine']:.2f}")
-        axes.set_xlabel("z₀")
-        axes.set_ylabel("z₁")
+        axes.set(title=f"{model}: |cosine| {row['cosine']:.2f}", xlabel="z₀", ylabel="z₁")
     return figure
 
 

@@ -8,7 +8,6 @@ other data set of the tables, is the study manipulated-rooms.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -27,7 +26,7 @@ from polariscope.objectives.beta_vae import BetaVAE
 from polariscope.objectives.factor_vae import FactorVAE
 from polariscope.objectives.objective import Objective, objectives
 from polariscope.objectives.slow_vae import SlowVAE
-from polariscope.report.figures import LIGHT, styled
+from polariscope.report.figures import LIGHT, panels, styled
 from polariscope.report.study_figures import dots, share_legend, side_by_side
 from polariscope.studies.criteria import All, AtLeast, AtMost, Beats, Flat
 from polariscope.studies.inner_workings.alignment_tasks import settings_of
@@ -70,7 +69,6 @@ CHANGED = {"part": "sprites", "data": "modified"}
 
 
 @studies.register("manipulated-data")
-@dataclass(frozen=True)
 class ManipulatedData(Study):
     """Scores of several models on original, structurally changed and noisy data."""
 
@@ -362,16 +360,14 @@ def _histogram(modified: Table) -> Figure:
     edges = np.linspace(0, max(0.5, modified.column("mig").max()), 16)
     for axes, model in zip(figure.subplots(1, len(models), squeeze=False, sharey=True)[0], models, strict=True):
         axes.hist(modified.where(model=model).column("mig"), edges, color=LIGHT["mixed"])
-        axes.set_title(model)
-        axes.set_xlabel("MIG")
+        axes.set(title=model, xlabel="MIG")
     return figure
 
 
 @styled
 def _by_factor(beta: Table) -> Figure:
     names = beta.rows[0]["factors"]
-    figure = Figure(figsize=(1.2 + 0.9 * len(names), 2.6), layout="constrained")
-    axes = figure.subplots()
+    figure, (axes,) = panels(1, 1.2 + 0.9 * len(names), 2.6)
     for shift, kind, colour in ((-0.2, "original", "active"), (0.2, "modified", "mixed")):
         heights = np.mean([row["mig_by_factor"] for row in beta.where(data=kind).rows], axis=0)
         axes.bar(np.arange(len(names)) + shift, heights, width=0.38, color=LIGHT[colour], label=kind)
@@ -384,8 +380,7 @@ def _by_factor(beta: Table) -> Figure:
 @styled
 def _violins(sweep: Table) -> Figure:
     """Disentanglement Score over betas; over-pruned runs are hollow."""
-    figure = Figure(figsize=(5.5, 2.8), layout="constrained")
-    axes = figure.subplots()
+    figure, (axes,) = panels(1, 5.5, 2.8)
     for at, (_, group) in enumerate(sweep.by("factor")):
         kept = Table([row for row in group.rows if row["enough"]]).column("score")
         if len(kept) > 1 and np.ptp(kept) > 0:
@@ -394,6 +389,5 @@ def _violins(sweep: Table) -> Figure:
         pruned = Table([row for row in group.rows if not row["enough"]]).column("score")
         axes.scatter(np.full(len(pruned), at), pruned, s=20, facecolors="none", edgecolors=LIGHT["muted"])
     axes.set_xticks(range(len(sweep.distinct("factor"))), [f"{factor:g}" for factor in sweep.distinct("factor")])
-    axes.set_xlabel("beta, in units of the one used above (hollow: over-pruned)")
-    axes.set_ylabel("score on modified data")
+    axes.set(xlabel="beta, in units of the one used above (hollow: over-pruned)", ylabel="score on modified data")
     return figure

@@ -7,7 +7,6 @@ rooms have 32 pixels a side, of which training sees a random part.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from matplotlib.figure import Figure
 
@@ -60,7 +59,6 @@ UNDER = ({"under": "modified"}, {"under": "noise"})
 
 
 @studies.register("manipulated-rooms")
-@dataclass(frozen=True)
 class ManipulatedRooms(Study):
     """Scores of two VAEs and of PCL on original, structurally changed and noisy rooms."""
 

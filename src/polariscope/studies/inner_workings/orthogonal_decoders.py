@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from functools import cache
 
 import numpy as np
 from matplotlib.figure import Figure
 
 from polariscope.measures.orthogonality import haar_distance
-from polariscope.report.figures import styled
+from polariscope.report.figures import panels, styled
 from polariscope.report.study_figures import dots, side_by_side
 from polariscope.studies.criteria import Beats, Between, Correlates
 from polariscope.studies.inner_workings.alignment_tasks import alignment, decoder_distance, settings_of, task
@@ -43,7 +43,6 @@ SNAPSHOTS = 5  # of which the 1st, 3rd and last are the published 10, 30 and 50 
 
 
 @studies.register("orthogonal-decoders")
-@dataclass(frozen=True)
 class OrthogonalDecoders(Study):
     """Distance to orthogonality and Disentanglement Score of diagonal, full and point posteriors."""
 
@@ -181,13 +180,11 @@ def _scatter(table: Table) -> Table:
 
 @styled
 def _scatter_figure(table: Table) -> Figure:
-    figure = Figure(figsize=(4.6, 3.2), layout="constrained")
-    axes = figure.subplots()
+    figure, (axes,) = panels(1, 4.6, 3.2)
     for share, marker in ((0.2, "^"), (0.6, "s"), (1.0, "o")):
         part = table.where(share=share)
         axes.scatter(part.column("distance"), part.column("score"), marker=marker, s=26, label=f"{share:.0%} of it")
-    axes.set_xlabel("distance to orthogonality")
-    axes.set_ylabel("Disentanglement Score")
+    axes.set(xlabel="distance to orthogonality", ylabel="Disentanglement Score")
     axes.legend(title="training")
     return figure
 

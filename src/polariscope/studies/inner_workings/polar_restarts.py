@@ -8,7 +8,6 @@ latents with the MIG of its radius and angle (Spec 003, section E4.4).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -18,7 +17,7 @@ from polariscope.measures.mig import mig, polar_mig
 from polariscope.nets.architecture import Conv
 from polariscope.nets.autoencoder import AutoencoderConfig
 from polariscope.objectives.beta_vae import BetaVAE
-from polariscope.report.figures import LIGHT, styled
+from polariscope.report.figures import LIGHT, panels, styled
 from polariscope.representation import represent
 from polariscope.studies.criteria import All, AtLeast, AtMost, Correlates
 from polariscope.studies.study import Bench, Claim, Job, Row, Scale, Study, Table, studies
@@ -38,7 +37,6 @@ MARGIN = 0.2
 
 
 @studies.register("polar-restarts")
-@dataclass(frozen=True)
 class PolarRestarts(Study):
     """MIG of many restarts, and of the radius and angle of their pairs of latents."""
 
@@ -143,10 +141,8 @@ class PolarRestarts(Study):
                 axes.scatter(*codes.T, c=hues[:, 0], cmap="hsv", s=5)
                 axes.set_title(f"{name}: MIG {row['mig']:.2f}\ncolour: {row['of_factors'][0]}", fontsize=8)
                 axes.set(xticks=[], yticks=[], aspect="equal")
-        scatter = Figure(figsize=(4.2, 3), layout="constrained")
-        axes = scatter.subplots()
+        scatter, (axes,) = panels(1, 4.2, 3)
         axes.scatter(table.column("mig"), table.column("gain"), s=18, color=LIGHT["active"])
         axes.axhline(MARGIN, color=LIGHT["ink"], linestyle="--", linewidth=1)
-        axes.set_xlabel("MIG")
-        axes.set_ylabel("gain of polar coordinates")
+        axes.set(xlabel="MIG", ylabel="gain of polar coordinates")
         return {"codes": figure, "gain": scatter}

@@ -6,7 +6,7 @@ The files are read from the folders mnist and fashion_mnist under POLARISCOPE_DA
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -42,7 +42,6 @@ TRAINED = 0.8  # share of the images; the two published tenths are held out toge
 
 
 @studies.register("real-alignment")
-@dataclass(frozen=True)
 class RealAlignment(Study):
     """Time in the polarised regime, and distance to orthogonality of three posteriors, on two sets of real images."""
 

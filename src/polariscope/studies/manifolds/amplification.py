@@ -100,7 +100,6 @@ RISE_FROM = 5
 
 
 @studies.register("amplification")
-@dataclass(frozen=True)
 class Amplification(Study):
     """Λ at the onset, at its largest and over time: stripes of 5 and 10 dimensions, and the cylinder."""
 

@@ -15,7 +15,6 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import torch
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from torch import Tensor
 
@@ -26,7 +25,7 @@ from polariscope.kernels.gradient_flow import Flow, train_flow
 from polariscope.kernels.principal import kernel_distances
 from polariscope.measures.intrinsic_dimension import mle_from_distances
 from polariscope.nets.mnas import mnas_net
-from polariscope.report.figures import LIGHT, SUBJECTS, styled
+from polariscope.report.figures import LIGHT, SUBJECTS, panels, styled
 from polariscope.report.study_figures import log_axes, over_seeds
 from polariscope.studies.criteria import All, AtLeast, AtMost, Beats
 from polariscope.studies.manifolds.label_modes import (
@@ -103,7 +102,6 @@ SETTINGS: dict[Scale, Setting] = {
 
 
 @studies.register("image-parity")
-@dataclass(frozen=True)
 class ImageParity(Study):
     """The test error of a deep net and of its four frozen kernels over p, and the modes of the kernels."""
 
@@ -307,8 +305,7 @@ def label(part: str, time: str) -> str:
 @styled
 def _errors(table: Table) -> Figure:
     """Figure 8: five learning curves, dashed for kernels of the untrained net."""
-    figure = Figure(figsize=(4.6, 3.2), layout="constrained")
-    axes: Axes = figure.subplots()
+    figure, (axes,) = panels(1, 4.6, 3.2)
     sizes = table.distinct("size")
     log_axes(axes, sizes)
     colours = {"net": LIGHT["ink"], "tangent": LIGHT[SUBJECTS[0]], "last_layer": LIGHT[SUBJECTS[1]]}
@@ -316,7 +313,6 @@ def _errors(table: Table) -> Figure:
         values = [rows.column("error") for _, rows in table.where(part=part, time=time).by("size")]
         style = {"color": colours[part], "linestyle": "--" if time == "start" else "-"}
         over_seeds(axes, sizes, values, number, label=label(part, time), **style)
-    axes.set_xlabel(f"training examples p, {SOURCES[table.distinct('data')[0]]}")
-    axes.set_ylabel("test error")
+    axes.set(xlabel=f"training examples p, {SOURCES[table.distinct('data')[0]]}", ylabel="test error")
     figure.legend(loc="outside upper left", ncols=3)
     return figure

@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from polariscope.kernels.flow_nets import MeanFieldNet
@@ -21,7 +20,7 @@ from polariscope.kernels.frozen import NetKernel
 from polariscope.kernels.gradient_flow import Flow, train_flow
 from polariscope.kernels.principal import explained_by
 from polariscope.measures.mutual_information import information_floor
-from polariscope.report.figures import styled
+from polariscope.report.figures import panels, styled
 from polariscope.report.study_figures import over_seeds
 from polariscope.studies.criteria import All, AtLeast, AtMost, Beats, Flat, Rises
 from polariscope.studies.manifolds.label_modes import (
@@ -89,7 +88,6 @@ SETTINGS: dict[Scale, Setting] = {
 
 
 @studies.register("kernel-modes")
-@dataclass(frozen=True)
 class KernelModes(Study):
     """Labels in the leading modes of the tangent and of the last-layer kernel, over training."""
 
@@ -258,8 +256,7 @@ class KernelModes(Study):
 @styled
 def _alignment(table: Table) -> Figure:
     """Alignment of both kernels with the labels at the three times."""
-    figure = Figure(figsize=(4.2, 2.6), layout="constrained")
-    axes: Axes = figure.subplots()
+    figure, (axes,) = panels(1, 4.2, 2.6)
     times = [time for time in TIMES if len(table.where(time=time))]
     for number, part in enumerate(PARTS):
         values = [table.where(part=part, time=time).column("alignment") for time in times]

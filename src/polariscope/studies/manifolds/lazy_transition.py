@@ -56,7 +56,6 @@ SETTINGS: dict[Scale, Setting] = {
 
 
 @studies.register("lazy-transition")
-@dataclass(frozen=True)
 class LazyTransition(Study):
     """Test error, onset and amplification over the output scale, beside the kernel that never moves."""
 

@@ -103,7 +103,6 @@ SETTINGS: dict[Scale, Setting] = {
 
 
 @studies.register("learning-curves")
-@dataclass(frozen=True)
 class LearningCurves(Study):
     """Networks and frozen kernels over the number of points, and a kernel over how far its data are compressed."""
 

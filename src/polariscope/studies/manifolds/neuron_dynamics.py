@@ -95,7 +95,6 @@ SETTINGS: dict[Scale, Setting] = {
 
 
 @studies.register("neuron-dynamics")
-@dataclass(frozen=True)
 class NeuronDynamics(Study):
     """Neurons on the way to their attractors, the function they make afterwards, and the noise that stops them."""
 

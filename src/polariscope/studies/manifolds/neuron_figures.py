@@ -8,7 +8,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from polariscope.report.figures import LIGHT, SUBJECTS, styled
+from polariscope.report.figures import LIGHT, SUBJECTS, panels, styled
 from polariscope.report.study_figures import log_axes, plain_ticks, side_by_side
 from polariscope.studies.manifolds.stripe_nets import draw, world_of
 from polariscope.studies.study import Row, Table
@@ -40,8 +40,7 @@ def neuron_figure(table: Table) -> Figure:
 def fixed_point_figure(dimension: int = 2) -> Figure:
     """G(ζ) on either side, dashed where neurons cannot align (Figure 3b); dots are the attractors."""
     zeta = np.linspace(-2.5, 2.5, 1001)
-    figure = Figure(figsize=(4.2, 2.8), layout="constrained")
-    axes = figure.subplots()
+    figure, (axes,) = panels(1, 4.2, 2.8)
     for side, colour in ((1, LIGHT["first"]), (-1, LIGHT["second"])):
         _, c_1 = STRIPE.half_line(zeta, side)
         drift = intercept_drift(STRIPE, dimension, zeta, side)
@@ -60,8 +59,7 @@ def fixed_point_figure(dimension: int = 2) -> Figure:
 def path_figure(table: Table, goals: Mapping[str, FixedPoint]) -> Figure:
     """Paths of some neurons up to the onset, with the attractors."""
     (row,) = [row for row in table.rows if row.get("paths")]
-    figure = Figure(figsize=(4.4, 3.4), layout="constrained")
-    axes = figure.subplots()
+    figure, (axes,) = panels(1, 4.4, 3.4)
     for path in np.array(row["paths"]):
         axes.plot(*path.T, color=LIGHT["active"], alpha=0.5, linewidth=0.7)
         axes.plot(*path[-1], ".", color=LIGHT["active"], markersize=3)
@@ -97,8 +95,7 @@ def decision_figure(
 def loss_figure(table: Table) -> Figure:
     """Training loss and test error over time, with the onset."""
     (row,) = table.where(when="course").rows
-    figure = Figure(figsize=(4.2, 2.6), layout="constrained")
-    axes = figure.subplots()
+    figure, (axes,) = panels(1, 4.2, 2.6)
     for name, colour, label in (("loss", "first", "training loss"), ("error", "second", "test error")):
         axes.plot(row["times"][1:], np.maximum(row[name], 1e-5)[1:], color=LIGHT[colour], label=label)
     if row["onset"]:

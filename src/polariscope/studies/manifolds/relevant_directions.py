@@ -7,7 +7,6 @@ test error should fall as p^(-3/7) on the stripe (one relevant direction) and on
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -32,7 +31,6 @@ TEST: dict[Scale, int] = {"smoke": 500, "laptop": 50_000, "paper": 100_000}
 
 
 @studies.register("relevant-directions")
-@dataclass(frozen=True)
 class RelevantDirections(Study):
     """The tangent kernel of infinite width on the stripe and on the cylinder of the same dimension."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from matplotlib.figure import Figure
 
@@ -27,7 +26,6 @@ STEPS = {"smoke": 60, "laptop": 8000, "paper": 300_000}
 
 
 @studies.register("annealed-capacity")
-@dataclass(frozen=True)
 class AnnealedCapacity(Study):
     """Types and total correlation over the capacity of the annealed VAE."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
@@ -22,7 +22,7 @@ from polariscope.objectives.beta_vae import BetaVAE
 from polariscope.objectives.dip_vae import DIPVAE
 from polariscope.objectives.objective import Objective
 from polariscope.objectives.vae import VAE
-from polariscope.report.figures import LIGHT, styled
+from polariscope.report.figures import LIGHT, panels, styled
 from polariscope.report.study_figures import legend_once
 from polariscope.studies.criteria import Alike, All, AtLeast, Beats, Flat, Near, Rises
 from polariscope.studies.polarised.settings import published_run, toy_run
@@ -63,7 +63,6 @@ ELBOW_SPRITES = (3, 6, 8, 10, 12, 18)
 
 
 @studies.register("fondue")
-@dataclass(frozen=True)
 class Fondue(Study):
     """FONDUE, its IB, IDE and binary-search variants, sweeps over start, beta and lambda, and elbow curves."""
 
@@ -341,8 +340,7 @@ def _path_figure(table: Table) -> Figure:
         axes.vlines(looks, [look["lower"] for look in log], uppers, color=LIGHT["passive"], linewidth=5)
         axes.plot(looks, [look["n"] for look in log], "o-", color=LIGHT["active"], label="n")
         axes.axhline(row["answer"], linestyle="--", linewidth=1, color=LIGHT["ink"])
-        axes.set_title(f"{part}, seed {row['seed']}: {row['answer']}")
-        axes.set_xlabel("look")
+        axes.set(title=f"{part}, seed {row['seed']}: {row['answer']}", xlabel="look")
     figure.axes[0].set_ylabel("latents, and bounds")
     return figure
 
@@ -350,14 +348,12 @@ def _path_figure(table: Table) -> Figure:
 @styled
 def _ide_figure(table: Table) -> Figure:
     """Intrinsic dimension of means and of samples against n: together while all latents are in use, then apart."""
-    figure = Figure(figsize=(4.4, 2.8), layout="constrained")
-    axes = figure.subplots()
+    figure, (axes,) = panels(1, 4.4, 2.8)
     points = sorted(tuple(point) for row in table.rows for point in row.get("ide") or ())
     latents, means, samples = zip(*points, strict=True)
     axes.scatter(latents, means, color=LIGHT["first"], s=18, label="means")
     axes.scatter(latents, samples, color=LIGHT["second"], s=18, marker="s", label="samples")
-    axes.set_xlabel("latents")
-    axes.set_ylabel("intrinsic dimension")
+    axes.set(xlabel="latents", ylabel="intrinsic dimension")
     axes.legend()
     return figure
 
@@ -365,8 +361,7 @@ def _ide_figure(table: Table) -> Figure:
 @styled
 def _trace_figure(table: Table) -> Figure:
     """Trace gap against the number of latents, for every model the searches visited."""
-    figure = Figure(figsize=(6, 3.2), layout="constrained")
-    axes = figure.subplots()
+    figure, (axes,) = panels(1, 6, 3.2)
     colours = {"toy": LIGHT["active"], "sprites": LIGHT["mixed"]}
     for part, colour in colours.items():
         for row in table.where(part=part).rows:
@@ -374,7 +369,6 @@ def _trace_figure(table: Table) -> Figure:
                 latents, gaps = zip(*row["readings"], strict=True)
                 axes.scatter(latents, gaps, color=colour, s=14, label=part)
     axes.axhline(1.0, linestyle="--", linewidth=1, color=LIGHT["ink"])
-    axes.set_xlabel("latents")
-    axes.set_ylabel("trace gap")
+    axes.set(xlabel="latents", ylabel="trace gap")
     legend_once(axes)
     return figure

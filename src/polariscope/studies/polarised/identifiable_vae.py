@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -25,7 +25,6 @@ BINS = 30
 
 
 @studies.register("identifiable-vae")
-@dataclass(frozen=True)
 class IdentifiableVAE(Study):
     """Histograms of posterior and prior moments by type, with the prior mean fixed or learned."""
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from polariscope.measures.intrinsic_dimension import KS, Average, dimension_profile, mle_from_distances
 from polariscope.measures.neighbours import nearest_neighbours
-from polariscope.report.figures import LIGHT, MARKERS, SUBJECTS, styled
+from polariscope.report.figures import LIGHT, MARKERS, SUBJECTS, panels, styled
 from polariscope.report.study_figures import over_seeds
 from polariscope.studies.criteria import Alike, AtLeast, AtMost, Near
 from polariscope.studies.study import Bench, Claim, Job, Row, Scale, Study, Table, studies
@@ -299,8 +299,7 @@ def draw_known(table: Table) -> Figure:
             groups = list(table.where(cloud=cloud, variant=variant, k=k).by("dimension"))
             values = [group.column("value") for _, group in groups]
             over_seeds(axes, [d for d, _ in groups], values, number, label=cloud.replace("-", " "))
-        axes.set_title("MLE, k = 20" if variant == "mg" else "TwoNN")
-        axes.set_xlabel("true dimension")
+        axes.set(title="MLE, k = 20" if variant == "mg" else "TwoNN", xlabel="true dimension")
     figure.axes[0].set_ylabel("estimate")
     figure.axes[0].legend()
     return figure
@@ -309,8 +308,7 @@ def draw_known(table: Table) -> Figure:
 @styled
 def draw_images(table: Table) -> Figure:
     """Estimate against k on each world of images; TwoNN is the hollow mark."""
-    figure = Figure(figsize=(6.2, 3.2), layout="constrained")
-    axes = figure.subplots()
+    figure, (axes,) = panels(1, 6.2, 3.2)
     at = range(len(KS) + 1)
     worlds = [("mini-sprites", None), *(("sprites", p) for p in table.where(cloud="sprites").distinct("pixels"))]
     worlds.append(("solids", PIXELS))
@@ -322,7 +320,6 @@ def draw_images(table: Table) -> Figure:
         axes.plot(at[1:], heights, color=colour, marker=marker, markersize=4, label=label)
         axes.plot(at[0], rows.where(variant="twonn").mean("value"), color=colour, marker=marker, markerfacecolor="none")
     axes.set_xticks(at, ["TwoNN", *map(str, KS)])
-    axes.set_xlabel("neighbours k")
-    axes.set_ylabel("estimate (published variant)")
+    axes.set(xlabel="neighbours k", ylabel="estimate (published variant)")
     figure.legend(loc="outside right upper")
     return figure

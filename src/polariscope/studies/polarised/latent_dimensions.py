@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -27,7 +26,6 @@ NEIGHBOURS = 20  # as published
 
 
 @studies.register("latent-dimensions")
-@dataclass(frozen=True)
 class LatentDimensions(Study):
     """Intrinsic dimension of the means and of the samples, and types of variables, over the number of latents."""
 
@@ -95,16 +93,14 @@ class LatentDimensions(Study):
         numbers = sorted(table.distinct("latents"))
         for column, label in (("dimension_mean", "means"), ("dimension_sampled", "samples")):
             lines.plot(numbers, [table.where(latents=n).mean(column) for n in numbers], marker="o", label=label)
-        lines.set_xlabel("latents")
-        lines.set_ylabel("intrinsic dimension")
+        lines.set(xlabel="latents", ylabel="intrinsic dimension")
         low = np.zeros(len(numbers))
         for kind in ("active", "mixed", "passive"):
             heights = np.array([table.where(latents=n).mean(kind) for n in numbers])
             counts.bar(range(len(numbers)), heights, bottom=low, label=kind)
             low += heights
         counts.set_xticks(range(len(numbers)), [str(n) for n in numbers])
-        counts.set_xlabel("latents")
-        counts.set_ylabel("variables")
+        counts.set(xlabel="latents", ylabel="variables")
         lines.legend()
         counts.legend()
         return {"dimensions": figure}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -21,7 +20,7 @@ from polariscope.objectives.beta_vae import BetaVAE
 from polariscope.objectives.dip_vae import DIPVAE
 from polariscope.objectives.objective import Objective
 from polariscope.objectives.predict import Classify
-from polariscope.report.figures import heatmap, styled
+from polariscope.report.figures import heatmap, panels, styled
 from polariscope.representation import represent
 from polariscope.studies.criteria import All, AtLeast, AtMost
 from polariscope.studies.polarised.settings import run_at
@@ -41,7 +40,6 @@ COMPARISONS = ("seeds", "early", "collapsed", "objectives", "classifier")
 
 
 @studies.register("layer-similarity")
-@dataclass(frozen=True)
 class LayerSimilarity(Study):
     """CKA heatmaps of all layers, averaged over all pairs of seeds."""
 
@@ -290,12 +288,10 @@ def _late_change(layer: Table) -> float:
 
 @styled
 def _dimension_figure(table: Table) -> Figure:
-    figure = Figure(figsize=(6, 3), layout="constrained")
-    axes = figure.subplots()
+    figure, (axes,) = panels(1, 6, 3)
     for number, (name, layer) in enumerate(table.by("layer")):
         axes.plot(layer.column("step"), layer.column("dimension"), color=f"C{number % 10}", label=name)
-    axes.set_xlabel("step")
-    axes.set_ylabel("intrinsic dimension (TwoNN)")
+    axes.set(xlabel="step", ylabel="intrinsic dimension (TwoNN)")
     figure.legend(loc="outside right upper", fontsize=7)
     return figure
 

@@ -13,7 +13,7 @@ from scipy.optimize import minimize
 from torch import Tensor
 from torch.distributions import Normal, kl_divergence
 
-from polariscope.report.figures import LIGHT, styled
+from polariscope.report.figures import LIGHT, panels, styled
 from polariscope.studies.criteria import All, AtLeast, AtMost
 from polariscope.studies.study import Bench, Claim, Job, Row, Scale, Study, Table, studies
 from polariscope.theory.linear_ivae import (
@@ -291,15 +291,13 @@ def optimise(problem: Problem, seed: int = 0, start: LinearIVAE | None = None) -
 
 @styled
 def draw_relevance(table: Table) -> Figure:
-    figure = Figure(figsize=(4.2, 2.8), layout="constrained")
-    axes = figure.subplots()
+    figure, (axes,) = panels(1, 4.2, 2.8)
     line = np.array([0.0, THRESHOLD, table.column("energy").max()])
     axes.plot(line, np.maximum(line - THRESHOLD, 0) / WEIGHT**2, color=LIGHT["muted"], label="closed form", zorder=1)
     for in_use, name in ((True, "active"), (False, "passive")):
         group = table.where(in_use=in_use)
         axes.scatter(group.column("energy"), group.column("prior_var"), s=22, color=LIGHT[name], label=f"{name}, found")
     axes.axvline(THRESHOLD, color=LIGHT["ink"], linewidth=1, linestyle="--", label="γ")
-    axes.set_xlabel("E[x²|u]")
-    axes.set_ylabel("prior variance")
+    axes.set(xlabel="E[x²|u]", ylabel="prior variance")
     axes.legend()
     return figure

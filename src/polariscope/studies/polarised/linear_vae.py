@@ -15,7 +15,7 @@ from polariscope.measures.polarisation import per_variable_kl, trace_gap, variab
 from polariscope.nets.architecture import Linear
 from polariscope.nets.autoencoder import AutoencoderConfig
 from polariscope.objectives.beta_vae import BetaVAE
-from polariscope.report.figures import LIGHT, MARKERS, SUBJECTS, styled
+from polariscope.report.figures import LIGHT, MARKERS, SUBJECTS, panels, styled
 from polariscope.representation import represent
 from polariscope.studies.criteria import All, AtMost, Between, Near
 from polariscope.studies.study import Bench, Claim, Job, Row, Scale, Study, Table, studies
@@ -218,8 +218,7 @@ def slopes(table: Table) -> list[Row]:
 
 @styled
 def draw_rate_distortion(table: Table) -> Figure:
-    figure = Figure(figsize=(4.6, 3.2), layout="constrained")
-    axes = figure.subplots()
+    figure, (axes,) = panels(1, 4.6, 3.2)
     axes.plot(*curve(), color=LIGHT["muted"], label="closed form", zorder=1)
     for number, (beta, group) in enumerate(table.by("beta")):
         axes.scatter(
@@ -233,8 +232,7 @@ def draw_rate_distortion(table: Table) -> Figure:
             label=f"trained, β = {beta:g}",
             zorder=2,
         )
-    axes.set_xlabel("rate (nats)")
-    axes.set_ylabel("distortion (squared error)")
+    axes.set(xlabel="rate (nats)", ylabel="distortion (squared error)")
     axes.legend()
     return figure
 

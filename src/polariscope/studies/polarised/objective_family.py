@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -68,7 +68,6 @@ PRUNES = {"prunes": True}
 
 
 @studies.register("objective-family")
-@dataclass(frozen=True)
 class ObjectiveFamily(Study):
     """Types, mutual information, training curves and similarities of layers for five objectives."""
 
@@ -261,9 +260,7 @@ class ObjectiveFamily(Study):
             for row in table.where(part="run", objective=name, level=0).rows:
                 steps, values = row["curve"]
                 axes.plot(steps, values, color=f"C{number}", label="" if row["seed"] != first else name)
-        axes.set_xlabel("step")
-        axes.set_ylabel("reconstruction error")
-        axes.set_yscale("log")
+        axes.set(xlabel="step", ylabel="reconstruction error", yscale="log")
         share_legend(curves)
         return {"passive": pruning, "curves": curves}
 

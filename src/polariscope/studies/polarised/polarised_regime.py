@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,7 @@ from matplotlib.figure import Figure
 from polariscope.measures.polarisation import trace_gap, variable_types
 from polariscope.measures.truncation import compare_mean_sampled, subset_accuracies
 from polariscope.objectives.beta_vae import BetaVAE
-from polariscope.report.figures import LIGHT, heatmap, styled
+from polariscope.report.figures import LIGHT, heatmap, panels, styled
 from polariscope.representation import represent
 from polariscope.studies.criteria import All, AtLeast, AtMost, Correlates, Near, Rises
 from polariscope.studies.polarised.settings import run_at
@@ -41,7 +40,6 @@ SUBSETS = ("all", "active", "mixed", "passive", "active+mixed", "active+passive"
 
 
 @studies.register("polarised-regime")
-@dataclass(frozen=True)
 class PolarisedRegime(Study):
     """Types, total correlation, mutual information, effective rank and accuracy by subset, over beta."""
 
@@ -199,14 +197,12 @@ def _compared(row: Row) -> Row:
 @styled
 def _accuracy_bars(accuracy: np.ndarray, names: list[str], title: str) -> Figure:
     """Accuracy of reading the factors from each subset of the means and of the samples; empty subsets stay empty."""
-    figure = Figure(figsize=(1.2 + 0.8 * len(names), 2.8), layout="constrained")
-    axes = figure.subplots()
+    figure, (axes,) = panels(1, 1.2 + 0.8 * len(names), 2.8)
     for shift, side, values, colour in zip(
         (-0.2, 0.2), ("means", "samples"), accuracy, ("first", "second"), strict=True
     ):
         axes.bar(np.arange(len(names)) + shift, np.nan_to_num(values), 0.38, color=LIGHT[colour], label=side)
     axes.set_xticks(range(len(names)), names, rotation=25, ha="right")
-    axes.set_ylabel("accuracy")
-    axes.set_title(title)
+    axes.set(ylabel="accuracy", title=title)
     axes.legend()
     return figure

@@ -147,8 +147,7 @@ def draw(table: Table) -> Figure:
             values = [table.where(shared=shared, samples=size).column(name) for size in sizes]
             over_seeds(axes, sizes, values, number, label=label)
         axes.axhline(shared / FEATURES, color=LIGHT["ink"], linewidth=1, linestyle="--", label="share in common")
-        axes.set_title(f"{shared} of {FEATURES} features shared")
-        axes.set_xlabel("samples")
+        axes.set(title=f"{shared} of {FEATURES} features shared", xlabel="samples")
     panels[0].set_ylabel("similarity")
     panels[0].legend()
     return figure

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -12,7 +12,7 @@ from polariscope.measures.polarisation import variable_types
 from polariscope.measures.truncation import track_correlations
 from polariscope.nets.autoencoder import AutoencoderConfig
 from polariscope.objectives.beta_vae import BetaVAE
-from polariscope.report.figures import LIGHT, styled
+from polariscope.report.figures import LIGHT, panels, styled
 from polariscope.report.study_figures import legend_once
 from polariscope.representation import represent
 from polariscope.studies.criteria import Beats
@@ -28,7 +28,6 @@ LATENTS = {"smoke": 5, "laptop": 5, "paper": 10}
 
 
 @studies.register("snapshot-correlations")
-@dataclass(frozen=True)
 class SnapshotCorrelations(Study):
     """Correlations between mean variables at snapshots of one training."""
 
@@ -92,17 +91,13 @@ class SnapshotCorrelations(Study):
     @styled
     def figures(self, table: Table) -> dict[str, Figure]:
         first = table.where(seed=table.distinct("seed")[0])
-        counts = Figure(figsize=(5, 2.6), layout="constrained")
-        axes = counts.subplots()
+        counts, (axes,) = panels(1, 5, 2.6)
         axes.bar(first.column("variable"), first.column("count"), color=[LIGHT[t] for t in first.column("type")])
-        axes.set_xlabel("variable")
-        axes.set_ylabel("correlations above 0.2")
-        paths = Figure(figsize=(6.5, 3), layout="constrained")
-        axes = paths.subplots()
+        axes.set(xlabel="variable", ylabel="correlations above 0.2")
+        paths, (axes,) = panels(1, 6.5, 3)
         for row in first.rows:
             if row["variable"] != row["anchor"]:
                 axes.plot(row["steps"], row["path"], color=LIGHT[row["type"]], linewidth=1, label=row["type"])
-        axes.set_xlabel("step")
-        axes.set_ylabel(f"correlation with variable {first.rows[0]['anchor']}")
+        axes.set(xlabel="step", ylabel=f"correlation with variable {first.rows[0]['anchor']}")
         legend_once(axes)
         return {"counts": counts, "paths": paths}
