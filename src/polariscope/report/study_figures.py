@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -56,6 +56,21 @@ def restarts(groups: Sequence[tuple[str, ArrayLike, str]], measured: str, along:
         dots(axes, place, values, colour, float(np.asarray(values).mean()))
     axes.set_xticks(range(len(groups)), [name for name, _, _ in groups])
     axes.set(xlabel=along, ylabel=measured)
+    return figure
+
+
+@styled
+def bars(groups: Mapping[str, Sequence[float | None]], names: Sequence[str], measured: str, title: str = "") -> Figure:
+    """A bar for each group beside each other at every name; what is None has no bar."""
+    figure, (axes,) = panels(1, 1.2 + 0.85 * len(names), 2.7)
+    width = 0.8 / len(groups)
+    for number, (group, values) in enumerate(groups.items()):
+        at = np.arange(len(names)) + (number - (len(groups) - 1) / 2) * width
+        heights = np.nan_to_num(np.array(values, dtype=float))
+        axes.bar(at, heights, 0.95 * width, color=LIGHT[COLOURS[number]], label=group)
+    axes.set_xticks(range(len(names)), names, rotation=25, ha="right")
+    axes.set(ylabel=measured, title=title)
+    axes.legend()
     return figure
 
 

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from matplotlib.figure import Figure
-
 from polariscope.measures.polarisation import variable_types
 from polariscope.measures.truncation import compare_mean_sampled
 from polariscope.objectives.annealed_vae import AnnealedVAE
 from polariscope.representation import represent
 from polariscope.studies.criteria import All, AtLeast, Flat, Near, Rises
 from polariscope.studies.polarised.settings import run_at
-from polariscope.studies.polarised.type_bars import type_bars
+from polariscope.studies.polarised.type_bars import TypeBars
 from polariscope.studies.study import Bench, Claim, Job, Row, Scale, Study, Table, studies
 from polariscope.training.run import load_model
 
@@ -33,6 +31,7 @@ class AnnealedCapacity(Study):
     source = "Bonheme, The polarised regime of variational autoencoders (2023), appendix B.1, figures B.1-B.5"
     question = "Does a larger capacity bring pruned latents back?"
     cost = {"smoke": "a second", "laptop": "3 minutes", "paper": "months"}
+    drawn = {"types": TypeBars("capacity", "tc_mean", "tc_sampled", called="total correlation (nats)")}
 
     def jobs(self, scale: Scale) -> Sequence[Job]:
         return [
@@ -82,6 +81,3 @@ class AnnealedCapacity(Study):
         return Table(
             [row | {"strength": row["capacity"], "passive_share": row["passive"] / LATENTS} for row in table.rows]
         )
-
-    def figures(self, table: Table) -> dict[str, Figure]:
-        return {"types": type_bars(table, "capacity", "tc_mean", "tc_sampled", measure="total correlation (nats)")}

@@ -4,17 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
-from matplotlib.figure import Figure
-
 from polariscope.measures.intrinsic_dimension import mle
 from polariscope.measures.polarisation import variable_types
 from polariscope.objectives.beta_vae import BetaVAE
-from polariscope.report.figures import styled
-from polariscope.report.study_figures import side_by_side
 from polariscope.representation import represent
 from polariscope.studies.criteria import AtMost, Near, Rises
 from polariscope.studies.polarised.settings import published_run, toy_run
+from polariscope.studies.polarised.type_bars import TypeBars
 from polariscope.studies.study import Bench, Claim, Job, Row, Scale, Study, Table, studies
 
 LATENTS = {"smoke": (2, 6), "laptop": (2, 4, 6, 8, 10, 14), "paper": (3, 6, 8, 10, 12, 18, 24, 32, 42)}
@@ -34,6 +30,9 @@ class LatentDimensions(Study):
     question = "Does the gap between the dimensions of samples and means count the variables that are not active?"
     cost = {"smoke": "2 s", "laptop": "about 10 minutes", "paper": "months"}
     training_lengths = STEPS
+    drawn = {
+        "dimensions": TypeBars("latents", "dimension_mean", "dimension_sampled", called="intrinsic dimension"),
+    }
 
     def jobs(self, scale: Scale) -> Sequence[Job]:
         return [
@@ -56,14 +55,7 @@ class LatentDimensions(Study):
             Claim(
                 "The gap between the dimensions of samples and means is the number of mixed and passive variables",
                 "figures 8.9 and 8.10; within 2 (Spec 002, D21)",
-                Near(
-                    "gap",
-                    "not_active",
-                    by=2,
-                    of="every",
-                    called="gap",
-                    to="the number of mixed and passive variables",
-                ),
+                Near("gap", "not_active", by=2, of="every", to="the number of mixed and passive variables"),
             ),
             Claim(
                 "The two dimensions coincide as long as all variables are active",
@@ -85,22 +77,3 @@ class LatentDimensions(Study):
             more = {"gap": gap, "not_active": row["mixed"] + row["passive"]}
             rows.append(row | more | ({"gap_of_few": gap} if row["latents"] == fewest else {}))
         return Table(rows)
-
-    @styled
-    def figures(self, table: Table) -> dict[str, Figure]:
-        figure = side_by_side(2, width=3.2, height=2.8)
-        lines, counts = figure.axes
-        numbers = sorted(table.distinct("latents"))
-        for column, label in (("dimension_mean", "means"), ("dimension_sampled", "samples")):
-            lines.plot(numbers, [table.where(latents=n).mean(column) for n in numbers], marker="o", label=label)
-        lines.set(xlabel="latents", ylabel="intrinsic dimension")
-        low = np.zeros(len(numbers))
-        for kind in ("active", "mixed", "passive"):
-            heights = np.array([table.where(latents=n).mean(kind) for n in numbers])
-            counts.bar(range(len(numbers)), heights, bottom=low, label=kind)
-            low += heights
-        counts.set_xticks(range(len(numbers)), [str(n) for n in numbers])
-        counts.set(xlabel="latents", ylabel="variables")
-        lines.legend()
-        counts.legend()
-        return {"dimensions": figure}

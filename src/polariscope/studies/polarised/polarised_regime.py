@@ -11,11 +11,12 @@ from matplotlib.figure import Figure
 from polariscope.measures.polarisation import trace_gap, variable_types
 from polariscope.measures.truncation import compare_mean_sampled, subset_accuracies
 from polariscope.objectives.beta_vae import BetaVAE
-from polariscope.report.figures import LIGHT, heatmap, panels, styled
+from polariscope.report.figures import LIGHT, heatmap
+from polariscope.report.study_figures import bars
 from polariscope.representation import represent
 from polariscope.studies.criteria import All, AtLeast, AtMost, Correlates, Near, Rises
 from polariscope.studies.polarised.settings import run_at
-from polariscope.studies.polarised.type_bars import type_bars
+from polariscope.studies.polarised.type_bars import TypeBars
 from polariscope.studies.rows import difference
 from polariscope.studies.study import Bench, Claim, Job, Row, Scale, Study, Table, studies
 from polariscope.training.run import load_model
@@ -47,6 +48,13 @@ class PolarisedRegime(Study):
     source = "Bonheme, The polarised regime of variational autoencoders (2023), sections 6.3-6.4, figures 6.4-6.9"
     question = "How does regularisation prune latents, and what do the pruned ones do to the mean representation?"
     cost = {"smoke": "2 s", "laptop": "8 minutes", "paper": "months"}
+    drawn = {
+        "total-correlation": TypeBars("beta", "tc_mean_all", "tc_sampled_all", called="total correlation (nats)"),
+        "mutual-information": TypeBars(
+            "beta", "mi_mean_all", "mi_sampled_all", called="averaged mutual information (nats)"
+        ),
+        "effective-rank": TypeBars("beta", "erank_mean_all", "erank_sampled_all", called="effective rank"),
+    }
 
     def jobs(self, scale: Scale) -> Sequence[Job]:
         return [
@@ -136,14 +144,7 @@ class PolarisedRegime(Study):
             Claim(
                 "The trace gap is the sum of the mean posterior variances",
                 "section 8.3.1, exact by total variance",
-                Near(
-                    "trace_gap_sampled",
-                    "trace_gap_analytic",
-                    by=0.25,
-                    of="every",
-                    called="trace gap",
-                    to="the summed variances",
-                ),
+                Near("trace_gap", "trace_gap_analytic", by=0.25, of="every", to="the summed variances"),
             ),
             Claim(
                 "Passive variables of the sampled representation predict no better than chance",
@@ -156,21 +157,15 @@ class PolarisedRegime(Study):
         return Table([row | _compared(row) for row in table.rows])
 
     def figures(self, table: Table) -> dict[str, Figure]:
-        figures = {
-            file: type_bars(table, "beta", f"{score}_mean_all", f"{score}_sampled_all", measure)
-            for file, score, measure in (
-                ("total-correlation", "tc", "total correlation (nats)"),
-                ("mutual-information", "mi", "averaged mutual information (nats)"),
-                ("effective-rank", "erank", "effective rank"),
-            )
-        }
         names = [*SUBSETS, "random"]
         strongest = max(table.distinct("beta"), key=lambda b: table.where(beta=b).mean("passive") if b <= 4 else -1)
         example = table.where(beta=strongest).rows[0]
-        accuracy = np.array(
-            [[example.get(f"accuracy_{side}_{name}") for name in names] for side in ("mean", "sampled")], dtype=float
-        )
-        figures["accuracy-by-subset"] = _accuracy_bars(accuracy, names, f"beta {strongest:g}")
+        accuracy = {
+            side: [example.get(f"accuracy_{column}_{name}") for name in names]
+            for side, column in (("means", "mean"), ("samples", "sampled"))
+        }
+        figures = super().figures(table)
+        figures["accuracy-by-subset"] = bars(accuracy, names, "accuracy", title=f"beta {strongest:g}")
         if example.get("correlations"):
             labels = [f"{j} {label}" for j, label in enumerate(example["labels"])]
             numbers = [str(j) for j in range(len(labels))]
@@ -185,6 +180,7 @@ class PolarisedRegime(Study):
 def _compared(row: Row) -> Row:
     """Means against samples of one model."""
     return {
+        "trace_gap": row.get("trace_gap_sampled"),
         "alive": row["active"] + row["mixed"] > 0,
         "pruned": row["active"] + row["mixed"] > 0 and row["passive"] > 0,
         "not_passive": LATENTS - row["passive"],
@@ -192,17 +188,3 @@ def _compared(row: Row) -> Row:
         "tc_difference": difference(row, "tc_mean_non-passive", "tc_sampled_non-passive", sign=False),
         "above_chance": difference(row, "accuracy_sampled_passive", "accuracy_sampled_random"),
     }
-
-
-@styled
-def _accuracy_bars(accuracy: np.ndarray, names: list[str], title: str) -> Figure:
-    """Accuracy of reading the factors from each subset of the means and of the samples; empty subsets stay empty."""
-    figure, (axes,) = panels(1, 1.2 + 0.8 * len(names), 2.8)
-    for shift, side, values, colour in zip(
-        (-0.2, 0.2), ("means", "samples"), accuracy, ("first", "second"), strict=True
-    ):
-        axes.bar(np.arange(len(names)) + shift, np.nan_to_num(values), 0.38, color=LIGHT[colour], label=side)
-    axes.set_xticks(range(len(names)), names, rotation=25, ha="right")
-    axes.set(ylabel="accuracy", title=title)
-    axes.legend()
-    return figure
