@@ -125,8 +125,10 @@ def test_several_columns_have_a_line_each_beside_what_is_known_of_them() -> None
 
 def test_panels_for_each_value_stand_below_each_other() -> None:
     lined = Restarts("mcc", by="model", line=lambda row: 10.0 * row["beta"])
-    figure = Panels((Scatter("kl", "seed"), lined), each="beta", width=2.0).draw(Table(ROWS))
+    figure = Panels((Scatter("kl", "seed"), lined), each="beta", width=2.0, share_y=True).draw(Table(ROWS))
     assert figure is not None
+    assert [axes.get_ylabel() for axes in figure.axes] == ["kl"] + [""] * 5
+    assert len({axes.get_ylim() for axes in figure.axes}) == 1
     assert [axes.get_title("left") for axes in figure.axes] == ["1", "2", "4"] * 2
     assert [len(axes.collections[0].get_offsets()) for axes in figure.axes] == [6] * 3 + [3] * 3
     assert [axes.get_lines()[0].get_ydata()[0] for axes in figure.axes[3:]] == [10.0, 20.0, 40.0]

@@ -226,16 +226,21 @@ class Panels(Declared):
     each: str = ""
     width: float = 2.9
     height: float = 2.8
+    share_y: bool = False
+    """One vertical axis for all."""
 
     @styled
     def _draw(self, table: Table) -> Figure | None:
         groups = [(self._name(value), own) for value, own in self._groups(table, self.each)] if self.each else []
         places = [(replace(panel, title=name), own) for panel in self.panels for name, own in groups]
         places = places or [(panel, table) for panel in self.panels]
-        figure = grid_of(len(places), self.width, self.height, (0.6, 0.0), across=len(groups))[0]
+        figure = grid_of(len(places), self.width, self.height, (0.6, 0.0), len(groups), sharey=self.share_y)[0]
         drawn = [panel.onto(at, own.where(**panel.where)) for at, (panel, own) in zip(figure.axes, places, strict=True)]
         if not any(drawn):
             return None
+        if self.share_y:
+            for axes in figure.axes[1:]:
+                axes.set_ylabel("")
         if figure.axes[0].get_legend_handles_labels()[0]:
             share_legend(figure)
         return figure

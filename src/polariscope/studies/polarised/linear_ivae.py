@@ -7,14 +7,13 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 from torch import Tensor
 from torch.distributions import Normal, kl_divergence
 
-from polariscope.report.figures import LIGHT, panels, styled
 from polariscope.studies.criteria import All, AtLeast, AtMost
+from polariscope.studies.kit import Scatter
 from polariscope.studies.study import Bench, Claim, Job, Row, Scale, Study, Table, studies
 from polariscope.theory.linear_ivae import (
     LinearIVAE,
@@ -56,6 +55,20 @@ class LinearIVAEStudy(Study):
     source = "Bonheme 2023, section 5.2; closed forms in Spec 002, section 7.2"
     question = "Which latents stay in use when the prior's variance is learned, and what if its mean is learned too?"
     cost = {"smoke": "2 s", "laptop": "about a minute", "paper": "about 10 minutes"}
+    drawn = {
+        "relevance": Scatter(
+            "prior_var",
+            against="energy",
+            by="in_use",
+            colours={True: "active", False: "passive"},
+            names={True: "active, found", False: "passive, found"},
+            where={"part": "threshold"},
+            called="prior variance",
+            along="E[x²|u] (dashes: γ)",
+            mark=THRESHOLD,
+            guides={"closed form": lambda energy: np.maximum(energy - THRESHOLD, 0) / WEIGHT**2},
+        )
+    }
 
     def jobs(self, scale: Scale) -> Sequence[Job]:
         settings = SETTINGS[scale]
@@ -123,9 +136,6 @@ class LinearIVAEStudy(Study):
         }
         rows = [{"part": part, name: value} for (part, name), values in derived.items() for value in values]
         return Table(table.rows + rows)
-
-    def figures(self, table: Table) -> dict[str, Figure]:
-        return {"relevance": draw_relevance(table.where(part="threshold"))}
 
 
 def no_more(column: str, bound: float, part: str, called: str) -> AtMost:
@@ -287,17 +297,3 @@ def optimise(problem: Problem, seed: int = 0, start: LinearIVAE | None = None) -
     mean, var, prior = (part.numpy() for part in unpack(torch.from_numpy(best.x)))
     found = LinearIVAE(mean, var, prior, np.zeros(mean.shape, bool))
     return LinearIVAE(mean, var, prior, problem.in_use(found))
-
-
-@styled
-def draw_relevance(table: Table) -> Figure:
-    figure, (axes,) = panels(1, 4.2, 2.8)
-    line = np.array([0.0, THRESHOLD, table.column("energy").max()])
-    axes.plot(line, np.maximum(line - THRESHOLD, 0) / WEIGHT**2, color=LIGHT["muted"], label="closed form", zorder=1)
-    for in_use, name in ((True, "active"), (False, "passive")):
-        group = table.where(in_use=in_use)
-        axes.scatter(group.column("energy"), group.column("prior_var"), s=22, color=LIGHT[name], label=f"{name}, found")
-    axes.axvline(THRESHOLD, color=LIGHT["ink"], linewidth=1, linestyle="--", label="γ")
-    axes.set(xlabel="E[x²|u]", ylabel="prior variance")
-    axes.legend()
-    return figure

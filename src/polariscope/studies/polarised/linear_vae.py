@@ -15,9 +15,10 @@ from polariscope.measures.polarisation import per_variable_kl, trace_gap, variab
 from polariscope.nets.architecture import Linear
 from polariscope.nets.autoencoder import AutoencoderConfig
 from polariscope.objectives.beta_vae import BetaVAE
-from polariscope.report.figures import LIGHT, MARKERS, SUBJECTS, panels, styled
+from polariscope.report.figures import LIGHT, panels, styled
 from polariscope.representation import represent
 from polariscope.studies.criteria import All, AtMost, Between, Near
+from polariscope.studies.kit import Scatter
 from polariscope.studies.study import Bench, Claim, Job, Row, Scale, Study, Table, studies
 from polariscope.theory.linear_vae import LinearVAE, rate_distortion, rotation_gap, solve
 from polariscope.training.config import RunConfig, TrainingConfig
@@ -53,6 +54,16 @@ class LinearVAEStudy(Study):
     source = "Bonheme 2023, sections 4.2 and 4.3 (Fig. 4.1); the optimum over a data set is Spec 002, section 5.5"
     question = "Does training find which latents are used, how sharply, and at what rate and distortion theory says?"
     cost = {"smoke": "a second", "laptop": "about 4 minutes", "paper": "about 12 minutes"}
+    drawn = {
+        "rate_distortion": Scatter(
+            "distortion",
+            against="rate",
+            by="beta",
+            called="distortion (squared error)",
+            along="rate (nats)",
+            guides={"closed form": lambda rate: np.interp(rate, *curve())},
+        )
+    }
 
     def jobs(self, scale: Scale) -> Sequence[Job]:
         setting = SETTINGS[scale]
@@ -99,6 +110,9 @@ class LinearVAEStudy(Study):
 
     def claims(self, scale: Scale) -> list[Claim]:
         best = {beta: optimum(beta) for beta in SETTINGS[scale].betas}
+        above = "the number whose eigenvalue exceeds θ"
+        off_curve = "distance from the curve at the same rate, as a share of the data's variance,"
+        place = "place of the slope between those of its two β, 0 and 1,"
         return [
             Claim(
                 "Posterior variances are θ/λ for latents in use and 1 for the others, θ = βγ",
@@ -109,15 +123,7 @@ class LinearVAEStudy(Study):
                 "Exactly the latents whose eigenvalue exceeds θ are in use; a large β uses none",
                 "; ".join(f"β={beta:g}: {one.active_count}" for beta, one in best.items())
                 + " in use (Spec 002, table 5.5)",
-                Near(
-                    "active",
-                    "active_expected",
-                    by=0,
-                    of="every",
-                    called="number of latents in use",
-                    to="the number whose eigenvalue exceeds θ",
-                    digits=0,
-                ),
+                Near("active", "active_expected", 0, of="every", called="number of latents in use", to=above, digits=0),
             ),
             Claim(
                 "The trace gap Tr Var Z − Tr Var M is the sum of the posterior variances the closed form gives",
@@ -127,25 +133,12 @@ class LinearVAEStudy(Study):
             Claim(
                 "Trained models lie on one rate-distortion curve, reverse water-filling, whatever β",
                 "different β move along one curve (section 4.3.1, Fig. 4.1)",
-                AtMost(
-                    "off_curve",
-                    0.01,
-                    of="every",
-                    called="distance from the curve at the same rate, as a share of the data's variance,",
-                    digits=4,
-                ),
+                AtMost("off_curve", 0.01, of="every", called=off_curve, digits=4),
             ),
             Claim(
                 "Along the curve the distortion in nats falls by β for each nat of rate",
                 "slope −β (section 4.3.2); between two β it lies between theirs",
-                Between(
-                    "place",
-                    0,
-                    1,
-                    of="every",
-                    each="betas",
-                    called="place of the slope between those of its two β, 0 and 1,",
-                ),
+                Between("place", 0, 1, of="every", each="betas", called=place),
             ),
             Claim(
                 "The diagonal posterior makes the columns of the decoder orthogonal",
@@ -165,7 +158,7 @@ class LinearVAEStudy(Study):
         return Table([row | {"off_curve": off_curve(row)} for row in table.rows] + slopes(table))
 
     def figures(self, table: Table) -> dict[str, Figure]:
-        return {"rate_distortion": draw_rate_distortion(table), "posterior_variances": draw_variances(table)}
+        return super().figures(table) | {"posterior_variances": draw_variances(table)}
 
 
 def configuration(beta: float, seed: int, steps: int) -> RunConfig:
@@ -217,31 +210,10 @@ def slopes(table: Table) -> list[Row]:
 
 
 @styled
-def draw_rate_distortion(table: Table) -> Figure:
-    figure, (axes,) = panels(1, 4.6, 3.2)
-    axes.plot(*curve(), color=LIGHT["muted"], label="closed form", zorder=1)
-    for number, (beta, group) in enumerate(table.by("beta")):
-        axes.scatter(
-            group.column("rate"),
-            group.column("distortion"),
-            color=LIGHT[SUBJECTS[number % len(SUBJECTS)]],
-            marker=MARKERS[number % len(MARKERS)],
-            s=26,
-            edgecolor="white",
-            linewidth=0.6,
-            label=f"trained, β = {beta:g}",
-            zorder=2,
-        )
-    axes.set(xlabel="rate (nats)", ylabel="distortion (squared error)")
-    axes.legend()
-    return figure
-
-
-@styled
 def draw_variances(table: Table) -> Figure:
     groups = list(table.by("beta"))
-    figure = Figure(figsize=(1.0 + 1.5 * len(groups), 2.4), layout="constrained")
-    for axes, (beta, group) in zip(figure.subplots(1, len(groups), sharey=True, squeeze=False)[0], groups, strict=True):
+    figure, places = panels(len(groups), 1.5, 2.4, (1.0, 0.0), sharey=True)
+    for axes, (beta, group) in zip(places, groups, strict=True):
         variances, at = group.column("sigma"), np.arange(LATENTS)
         best = optimum(beta)
         axes.bar(at, variances.mean(0), color=[LIGHT["active" if used else "passive"] for used in best.active])

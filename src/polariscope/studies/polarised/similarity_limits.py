@@ -6,12 +6,10 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 import numpy as np
-from matplotlib.figure import Figure
 
 from polariscope.measures.similarity import cka, procrustes
-from polariscope.report.figures import LIGHT, styled
-from polariscope.report.study_figures import over_seeds
 from polariscope.studies.criteria import All, AtLeast, Near
+from polariscope.studies.kit import Curve, Panels
 from polariscope.studies.study import Bench, Claim, Job, Row, Scale, Study, Table, studies
 
 FEATURES = 50
@@ -48,6 +46,23 @@ class SimilarityLimits(Study):
     source = "Bonheme 2023, section 7.2.2, Fig. 7.1"
     question = "How many samples does a reliable similarity of representations need?"
     cost = {"smoke": "a second", "laptop": "about 10 s", "paper": "about a minute"}
+    drawn = {
+        "similarity_by_samples": Panels(
+            tuple(
+                Curve(
+                    tuple(NAMES),
+                    "samples",
+                    where={"shared": shared},
+                    names=NAMES,
+                    called="similarity",
+                    title=f"{shared} of {FEATURES} features shared",
+                    guides={"share in common": shared / FEATURES},
+                )
+                for shared in SHARED
+            ),
+            share_y=True,
+        )
+    }
 
     def jobs(self, scale: Scale) -> Sequence[Job]:
         return [{"seed": seed, "sizes": list(SIZES[scale])} for seed in range(SEEDS[scale])]
@@ -67,14 +82,15 @@ class SimilarityLimits(Study):
         fewest, most = min(TABLE), max(TABLE)
         apart = {"shared": 0, "samples": most}
         limits = {"p/(h+p)": independent_cka(most), "(8/3π)√(p/h)": independent_procrustes(most)}
+        common = "the share in common"
+        over = "excess of Procrustes over CKA"
+        debiased = f"debiased CKA at {most} samples"
         return [
             *(as_tabulated(name) for name in ("cka", "procrustes")),
             Claim(
                 "Procrustes overestimates the similarity of features that share nothing, more than CKA does",
                 f"section 7.2.2 and Fig. 7.1c; at {fewest} samples .756 against .510 (Spec 002, table 10.3)",
-                AtLeast(
-                    "excess", 0.1, of="every", where={"shared": 0}, called="excess of Procrustes over CKA", digits=3
-                ),
+                AtLeast("excess", 0.1, of="every", where={"shared": 0}, called=over, digits=3),
             ),
             Claim(
                 "CKA of unrelated features drops quickly with the number of samples, Procrustes slowly",
@@ -90,24 +106,13 @@ class SimilarityLimits(Study):
             Claim(
                 "With the bias removed, CKA is the share of common features",
                 "the population limits are .8, .5 and 0 (Spec 002, section 10.3)",
-                Near(
-                    "debiased",
-                    "share",
-                    by=0.02,
-                    where={"samples": most},
-                    called=f"debiased CKA at {most} samples",
-                    to="the share in common",
-                    digits=3,
-                ),
+                Near("debiased", "share", 0.02, where={"samples": most}, called=debiased, to=common, digits=3),
                 note="the publication does not use the debiased form",
             ),
         ]
 
     def readings(self, table: Table) -> Table:
         return Table([row | _expected(row) for row in table.rows])
-
-    def figures(self, table: Table) -> dict[str, Figure]:
-        return {"similarity_by_samples": draw(table)}
 
 
 def as_tabulated(name: str) -> Claim:
@@ -135,19 +140,3 @@ def independent_cka(samples: int) -> float:
 def independent_procrustes(samples: int) -> float:
     """What Procrustes tends to for many more samples than features: (8 / 3π) √(p/h)."""
     return float(8 / (3 * np.pi) * np.sqrt(FEATURES / samples))
-
-
-@styled
-def draw(table: Table) -> Figure:
-    figure = Figure(figsize=(8.2, 2.7), layout="constrained")
-    panels = figure.subplots(1, len(SHARED), sharey=True)
-    for axes, shared in zip(panels, SHARED, strict=True):
-        sizes = table.distinct("samples")
-        for number, (name, label) in enumerate(NAMES.items()):
-            values = [table.where(shared=shared, samples=size).column(name) for size in sizes]
-            over_seeds(axes, sizes, values, number, label=label)
-        axes.axhline(shared / FEATURES, color=LIGHT["ink"], linewidth=1, linestyle="--", label="share in common")
-        axes.set(title=f"{shared} of {FEATURES} features shared", xlabel="samples")
-    panels[0].set_ylabel("similarity")
-    panels[0].legend()
-    return figure
