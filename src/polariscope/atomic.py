@@ -131,7 +131,7 @@ def _exchanged(one: Path, other: Path) -> bool:
 def _drafted(path: Path) -> Iterator[Path]:
     """A hidden name of this process beside ``path``, where nothing stays; a full disk is said in a sentence."""
     sweep(path.parent)
-    draft = path.with_name(f".{path.name}.{_own()}-{next(_numbers)}.draft")
+    draft = path.with_name(f".{path.name}.{author()}-{next(_numbers)}.draft")
     try:
         _about_to("draft", draft)
         yield draft
@@ -179,12 +179,18 @@ def is_abandoned(draft: Path) -> bool:
         with suppress(FileNotFoundError):
             return time.time() - draft.stat().st_mtime > ABANDONED
         return False
-    return _start_of(int(named["pid"])) != int(named["start"])
+    return is_dead(f"{named['host']}-{named['pid']}-{named['start']}")
 
 
-def _own() -> str:
+def author() -> str:
     """Who writes: the machine, the process, and when that began, because numbers of processes come again."""
     return f"{_host()}-{os.getpid()}-{_start_of(os.getpid())}"
+
+
+def is_dead(author: str) -> bool:
+    """Whether an author, as named by :func:`author`, was a process of this machine and is dead."""
+    host, pid, start = author.split("-")
+    return host == _host() and _start_of(int(pid)) != int(start)
 
 
 @lru_cache(maxsize=1)

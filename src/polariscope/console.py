@@ -16,3 +16,8 @@ class Terminal(Console):
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
         for segment in super().render(renderable, options):
             yield segment if segment.control else Segment(printable(segment.text), segment.style)
+
+
+def notice(sentence: str) -> None:
+    """Tell the user something on standard error, above progress bars."""
+    Terminal(stderr=True, markup=False, emoji=False, highlight=False).print(sentence, soft_wrap=True)

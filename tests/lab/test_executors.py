@@ -119,7 +119,9 @@ def test_what_died_is_tried_once_more_after_the_others(scripted) -> None:
 
 
 def test_a_failure_is_raised_once_the_others_have_ended(scripted, monkeypatch) -> None:
-    monkeypatch.setitem(polariscope.lab.executors.executors._entries, "processes", lambda workers: scripted)
+    registry = polariscope.lab.executors.executors
+    assert "processes" in registry.names(), "all are found before one is replaced"
+    monkeypatch.setitem(registry._entries, "processes", lambda workers: scripted)
     heard = []
     with pytest.raises(ValueError, match="no"):
         in_parallel(work, ["wrong", "good", "unlucky"], 2, lambda number, what: heard.append(what))

@@ -27,7 +27,9 @@ from multiprocessing.reduction import ForkingPickler
 from typing import Any, Literal, Protocol, TypeVar
 
 from polariscope import plugins
+from polariscope.console import notice
 from polariscope.interrupts import as_if_interrupted, once
+from polariscope.lab import holding
 from polariscope.memory import keep_freed_memory
 from polariscope.registry import Catalogue
 
@@ -47,6 +49,14 @@ class Told:
 
     number: int
     what: Any
+
+
+@dataclass(frozen=True)
+class Waits:
+    """A job says in a sentence what it waits for."""
+
+    number: int
+    sentence: str
 
 
 @dataclass(frozen=True)
@@ -73,7 +83,7 @@ class Died:
     how: str
 
 
-Event = Told | Done | Failed | Died
+Event = Told | Waits | Done | Failed | Died
 
 
 class Executor(Protocol):
@@ -165,6 +175,8 @@ def as_they_come(
         match event:
             case Told(number, what):
                 report(number, what)
+            case Waits(number, sentence):
+                notice(f"job {number + 1} of {len(jobs)}: {sentence}")
             case Died(number, how) if died[number] >= deaths:
                 times = "twice" if deaths == 1 else f"{deaths + 1} times"
                 process = f"the process of job {number + 1} of {len(jobs)}"
@@ -257,7 +269,7 @@ class LocalProcesses:
                 if worker.job is not None:
                     yield Died(worker.job, _how(worker.process.exitcode))
                 continue
-            if not isinstance(event, Told):
+            if not isinstance(event, Told | Waits):
                 worker.job = None
             yield event
 
@@ -324,6 +336,7 @@ def _serve(pipe: Connection) -> None:
 
 
 def _end_of(number: int, loaded: dict[str, str], packed: bytes, pipe: Connection) -> Done | Failed:
+    holding.say = lambda sentence: pipe.send(Waits(number, sentence))
     try:
         plugins.load_all(loaded)
         work, job = ForkingPickler.loads(packed)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import platform
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from datetime import datetime
 from pathlib import Path
@@ -19,6 +19,18 @@ except ImportError:  # not on this system, where the lock has to be taken to be 
 
 MOMENT = 0.1
 """Seconds that a refusal waits for: :func:`is_held` touches the lock for some microseconds."""
+LONG = 60.0
+"""Seconds after which somebody who waits for a run says so."""
+
+
+def _say(sentence: str) -> None:
+    from polariscope.console import notice
+
+    notice(sentence)
+
+
+say: Callable[[str], None] = _say
+"""Who is told of a long wait; in the process of a job, the command."""
 
 
 class InUseError(ValueError):
@@ -26,9 +38,9 @@ class InUseError(ValueError):
 
 
 @contextmanager
-def hold(folder: Path, wait: bool = False) -> Iterator[None]:
-    """Hold a run folder, which need not exist yet; raises :class:`InUseError` if another process holds it, unless
-    ``wait`` is given.
+def hold(folder: Path, wait: bool | float = False) -> Iterator[None]:
+    """Hold a run folder, which need not exist yet; raises :class:`InUseError` if another process holds it, at once or
+    after ``wait`` seconds. With True it waits as long as that process lives, and says so after :data:`LONG`.
 
     A process that holds it may hold it again, by any link to it. The system releases the lock when the process ends,
     even if it is killed; the lock's file stays beside the folder, because removing it could let two processes in.
@@ -38,7 +50,14 @@ def hold(folder: Path, wait: bool = False) -> Iterator[None]:
     note = folder.with_name(f".{folder.name}.holder")
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
-        lock.acquire(timeout=-1 if wait else MOMENT, poll_interval=0.05 if wait else MOMENT / 10)
+        patience = LONG if wait is True else wait or MOMENT
+        try:
+            lock.acquire(timeout=patience, poll_interval=0.05 if wait else MOMENT / 10)
+        except Timeout:
+            if wait is not True:
+                raise
+            say(f"waiting for run {folder.name}, which is in use by {_holder(note)}")
+            lock.acquire(timeout=-1)
     except Timeout:
         raise InUseError(f"run {folder.name} is in use by {_holder(note)}: wait for it, or stop it first") from None
     except OSError as error:

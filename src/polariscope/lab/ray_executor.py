@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from polariscope import plugins
+from polariscope.console import notice
 from polariscope.lab.executors import GRACE, Died, Done, Event, Failed, LocalProcesses, Place, Work, executors
 from polariscope.lab.travel import (
     Files,
@@ -38,6 +39,12 @@ from polariscope.lab.travel import (
 
 EVERY = 20.0
 """Seconds between two looks for files to send back, where files travel."""
+LONG = 60.0
+"""Seconds without an event after which the command says what it waits for."""
+HOPELESS = 600.0
+"""Seconds that a command waits for a machine that is large enough for a job."""
+FAILED_STARTS = 10
+"""Actors in a row that end before they are ready, after which no more are started."""
 OURS = "POLARISCOPE_"
 """Prefix of environment variables that are sent with a job."""
 QUIET = {
@@ -141,6 +148,9 @@ class RayCluster:
         self._jobs: dict[int, Luggage | None] = {}
         self._came: dict[int, set[str]] = {}
         self._seats: list[_Seat] = []
+        self._failed_starts: list[BaseException] = []
+        self._silent_since = time.monotonic()
+        self._said = ""
         self._marks: dict[Path, str] = {}
         self._closing = ExitStack()
         self._ray = _connected(self._place, self._closing)
@@ -181,8 +191,16 @@ class RayCluster:
         """Give queued jobs to actors that are there and idle, and ask for as many more as there may be."""
         idle = [seat for seat in self._seats if seat.job is None and seat.ready]
         coming = sum(not seat.ready for seat in self._seats)
-        for _ in range(min(len(self._queue) - len(idle) - coming, self._most() - len(self._seats))):
-            self._hire()
+        missing = min(len(self._queue) - len(idle) - coming, self._most() - len(self._seats))
+        if len(self._failed_starts) < FAILED_STARTS:
+            for _ in range(missing):
+                self._hire()
+        elif not self._seats:
+            error = self._failed_starts[-1]
+            raise ChildProcessError(
+                f"no worker starts on the Ray cluster, {FAILED_STARTS} times in a row ({_last_line(error)}); every "
+                "machine needs the same version of Polariscope and of Ray"
+            ) from error
         while self._queue and idle:
             seat = idle.pop()
             number, work, job = self._queue.popleft()
@@ -226,22 +244,30 @@ class RayCluster:
         return self._marks[root]
 
     def _heard(self, timeout: float | None = None) -> Iterator[Event]:
-        """Wait for a word, or the end, of any actor."""
+        """Wait for a word, or the end, of any actor, but not for ever."""
         by_ref = {seat.heard: seat for seat in self._seats}
-        ready, _ = self._ray.wait(list(by_ref), num_returns=1, timeout=timeout)
+        ready, _ = self._ray.wait(list(by_ref), num_returns=1, timeout=LONG if timeout is None else timeout)
+        if ready:
+            self._silent_since = time.monotonic()
+        elif timeout is None and all(seat.job is None for seat in self._seats):
+            self._explain_wait()
         for ref in ready:
             seat = by_ref[ref]
             try:
                 events = self._ray.get(ref)
             except self._ray.exceptions.RayError as error:
+                self._ray.kill(seat.actor)  # it may live on behind a network that failed, and hold its run
                 self._seats.remove(seat)
                 if seat.job is not None:
                     yield Died(seat.job, _first_line(error))
+                elif not seat.ready:
+                    self._failed_starts.append(error)
                 continue
             seat.heard = seat.actor.listen.remote()
             for event in events:
                 if isinstance(event, Ready):
                     seat.ready = True
+                    self._failed_starts.clear()
                     continue
                 if isinstance(event, Sent):
                     self._take(event)
@@ -249,6 +275,26 @@ class RayCluster:
                 if isinstance(event, Done | Failed | Died):
                     seat.job = None
                 yield event
+
+    def _explain_wait(self) -> None:
+        """Say once what jobs wait for that have no place on the cluster; refuse if they cannot have one."""
+        need = {name: each for name, each in (("CPU", self._place.cpus), ("GPU", self._place.gpus)) if each}
+        machines = [node["Resources"] for node in self._ray.nodes() if node["Alive"]]
+        job = f"a job takes {_resources(need)}"
+        if any(all(machine.get(name, 0) >= each for name, each in need.items()) for machine in machines):
+            there, free = self._ray.cluster_resources(), self._ray.available_resources()
+            counts = {name: (free.get(name, 0), there.get(name, 0)) for name in need}
+            free_now = ", ".join(f"{left:g} of {_resources({name: all_})}" for name, (left, all_) in counts.items())
+            wait = f"waiting for room on the Ray cluster: {job}; free: {free_now}"
+        else:
+            largest = {name: max((machine.get(name, 0) for machine in machines), default=0) for name in need}
+            lack = f"no machine of the Ray cluster has room for a job: {job}; the most on one: {_resources(largest)}"
+            if not self._place.address or time.monotonic() - self._silent_since > HOPELESS:
+                raise ValueError(f"{lack}. Give smaller --cpus or --gpus, or add a machine")
+            wait = f"{lack}. Waiting for a machine to join"
+        if wait != self._said:
+            notice(wait)
+            self._said = wait
 
     def _take(self, sent: Sent) -> None:
         luggage = self._jobs[sent.number]
@@ -285,6 +331,7 @@ def _connected(place: Place, closing: ExitStack) -> Any:
         where = f"the Ray cluster at {place.address!r}" if place.address else "Ray on this machine"
         raise ValueError(f"cannot connect to {where}: {_first_line(error)}") from error
     closing.callback(ray.shutdown)
+    ray._private.worker._worker_logs_enabled = False  # log_to_driver leaves lines of a dead node on standard output
     return ray
 
 
@@ -299,5 +346,18 @@ def _only_errors(logger: logging.Logger) -> Iterator[None]:
         logger.setLevel(level)
 
 
+def _resources(amounts: dict[str, float]) -> str:
+    """
+    >>> _resources({"CPU": 1.0, "GPU": 0.5})
+    '1 core and 0.5 GPUs'
+    """
+    nouns = {"CPU": "core", "GPU": "GPU"}
+    return " and ".join(f"{each:g} {nouns[name]}{'' if each == 1 else 's'}" for name, each in amounts.items())
+
+
 def _first_line(error: BaseException) -> str:
     return (str(error).strip() or type(error).__name__).splitlines()[0]
+
+
+def _last_line(error: BaseException) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[-1].strip()

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import io
 import os
+import re
 import secrets
 import shutil
 import tempfile
@@ -20,7 +21,7 @@ from pathlib import Path, PurePath
 from typing import Any, TypeVar
 
 from polariscope import plugins
-from polariscope.atomic import atomic
+from polariscope.atomic import atomic, author, is_dead
 
 Files = dict[str, bytes]
 """Contents by path within the root."""
@@ -95,6 +96,11 @@ def within(relative: str) -> Path:
     return _ROOT[-1] / relative
 
 
+def is_away() -> bool:
+    """Whether this process does a job that was sent to it on a cluster."""
+    return bool(_ROOT)
+
+
 def do_parcel(parcel: tuple[Parcel, str], tell: Callable[[Any], None]) -> Any:
     """Unpack a job in this process, with its root at the given place, and do it."""
     sent, root = parcel
@@ -111,8 +117,10 @@ def do_parcel(parcel: tuple[Parcel, str], tell: Callable[[Any], None]) -> Any:
 @contextmanager
 def marked(root: Path) -> Iterator[str]:
     """The name of a file that identifies a folder to every process that sees it."""
-    name = f".shared-{secrets.token_hex(8)}"
+    name = f".shared.{author()}.{secrets.token_hex(8)}"
     root.mkdir(parents=True, exist_ok=True)
+    for left in _left_behind(root, ".shared."):
+        left.unlink(missing_ok=True)
     (root / name).touch()
     try:
         yield name
@@ -120,11 +128,20 @@ def marked(root: Path) -> Iterator[str]:
         (root / name).unlink(missing_ok=True)
 
 
+def _left_behind(folder: Path, prefix: str) -> list[Path]:
+    """What killed processes of this machine left in a folder under a prefix and their own name."""
+    author_in = re.compile(re.escape(prefix) + r"(\w+-\d+-\d+)\.\w+")
+    named = [(path, author_in.fullmatch(path.name)) for path in folder.iterdir()]
+    return [path for path, match in named if match is not None and is_dead(match[1])]
+
+
 class Scratch:
     """A worker's own folder in place of the root, and the files that changed in it."""
 
     def __init__(self, files: Mapping[str, bytes]) -> None:
-        self.root = Path(tempfile.mkdtemp(prefix="polariscope-"))
+        for left in _left_behind(Path(tempfile.gettempdir()), "polariscope-"):
+            shutil.rmtree(left, ignore_errors=True)
+        self.root = Path(tempfile.mkdtemp(prefix=f"polariscope-{author()}."))
         write(self.root, files)
         self._known = stamps(self.root)
 

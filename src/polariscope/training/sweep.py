@@ -10,10 +10,14 @@ from typing import Any
 import numpy as np
 
 from polariscope.lab.executors import Report, Workers, in_parallel
+from polariscope.lab.holding import hold
 from polariscope.lab.store import Run, Store
-from polariscope.lab.travel import Luggage, travels
+from polariscope.lab.travel import Luggage, is_away, travels
 from polariscope.training.config import RunConfig
 from polariscope.training.run import create, ready, resume, standing_id, train_once
+
+LETTING_GO = 120.0
+"""Seconds that a job on a cluster waits for its run, which a worker on a machine that failed may still hold."""
 
 
 def over_seeds(config: RunConfig, count: int) -> list[RunConfig]:
@@ -148,4 +152,5 @@ def _train_once(job: tuple[RunConfig, Store], tell: Callable[[Any], None]) -> No
 @travels(lambda job: Luggage(job[0].path.parent, (job[0].path,)))
 def _finish(job: tuple[Run, bool], tell: Callable[[Any], None]) -> None:
     run, changed_data_ok = job
-    resume(run, tell, changed_data_ok=changed_data_ok)
+    with hold(run.path, wait=LETTING_GO if is_away() else False):
+        resume(run, tell, changed_data_ok=changed_data_ok)
