@@ -39,7 +39,7 @@ class PolarisedTraining(Study):
     title = "The polarised regime over training"
     source = "Rolinek, Zietlow and Martius 2019; Zietlow's dissertation (2022), section 3.3.2, table 3.2"
     question = "From which point in training does the theory of the polarised regime apply?"
-    cost = {"smoke": "a second", "laptop": "about 50 minutes", "paper": "weeks"}
+    cost = {"smoke": "a second", "laptop": "38 minutes", "paper": "weeks"}
 
     def jobs(self, scale: Scale) -> Sequence[Job]:
         tasks = ("square-linear",) if scale == "smoke" else TASKS
