@@ -98,17 +98,22 @@ def test_converged_trainings_are_in_the_polarised_regime_nearly_all_the_time(com
         assert np.median(shares) > 90, name
 
 
-# Proves 003/F3-064 once the table of fresh seeds is there.
+@pytest.mark.spec("003/F3-064")
 def test_the_median_training_of_every_task_is_in_the_polarised_regime_for_nine_tenths_of_its_time(committed) -> None:
-    """Medians were asked for after the runs of seeds 0 to 4 had been seen: they prove nothing here."""
-    table = committed("polarised-training").table.where(latents="dependent")
-    if min(table.column("seed")) < 5:
-        pytest.skip("the table of fresh seeds is not there yet: polariscope reproduce polarised-training")
-    assert set(table.distinct("task")) == {"square-linear", "square-nonlinear", "blobs", "dsprites", "mnist"}
+    """Nine seeds that no setting was chosen on: every median is above 90 %. With confidence it is so on three tasks,
+    and not on blobs and sprites, so that the claim of the study, 97.8 % on every task, is not held."""
+    result = committed("polarised-training")
+    table = result.table.where(latents="dependent")
+    assert min(table.column("seed")) == 5
+    lower = {}
     for name, group in table.by("task"):
         shares = sorted(100 * polarised_share(row["errors"]) for row in group.rows)
         assert len(shares) == 9, name
-        assert shares[1] > 90, f"{name}: the lower end of the interval of the median"
+        assert shares[4] > 90, name
+        lower[name] = shares[1]  # the lower end of the interval of the median of nine
+    assert {name for name, share in lower.items() if share > 90} == {"square-linear", "square-nonlinear", "mnist"}
+    assert (lower["blobs"], lower["dsprites"]) == pytest.approx((90, 56))
+    assert result.claim("nearly all the time").verdict == "not held"
 
 
 # Proves 003/F3-106 once its table is there.

@@ -105,8 +105,8 @@ def test_noises_and_the_benchmark_are_compared_over_five_seeds(committed) -> Non
         for kind in study.NOISES:
             values = [row[kind] for row in rows if row["trained"] == noise]
             assert shown[noise][f"{kind}, %"].startswith(f"{np.mean(values):.1f} ± {np.std(values, ddof=1):.1f}")
-    assert len(study.SUITES[study.SUITE].benchmark) == 15
-    inside = [np.mean([row[kind] for kind in study.SUITES[study.SUITE].benchmark]) for row in rows]
+    assert len(study.BENCHMARK) == 15
+    inside = [np.mean([row[kind] for kind in study.BENCHMARK]) for row in rows]
     outside = [np.mean([row[kind] for kind in study.HELD_OUT]) for row in rows]
     claim = result.claim("holds for corruptions outside")
     rho = float(spearmanr(inside, outside).statistic)

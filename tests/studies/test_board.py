@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+from dataclasses import replace
 from html import unescape
 from pathlib import Path
 
@@ -15,21 +16,27 @@ from polariscope.findings import Place
 from polariscope.studies.board import ROOM, board, share, table_hash, work_of
 from polariscope.studies.engine import judge_all
 from polariscope.studies.study import studies
+from polariscope.studies.tables import read_table, write_table
 
 DOCS = Path(__file__).parents[2] / "docs"
 SMALL = ("linear-ivae", "similarity-limits", "frames-apart")
 ARTICLE = re.compile(
-    r'<article class="([^"]*)" id="[^"]*" data-study="([^"]*)" data-table="([^"]*)">(.*?)</article>', re.S
+    r'<article class="([^"]*)" id="[^"]*" data-study="([^"]*)" data-scale="([^"]*)" '
+    r'data-table="([^"]*)">(.*?)</article>',
+    re.S,
 )
 CLAIM = re.compile(r'<div class="claim v-([a-z-]+)">.*?<p>(.*?)</p>', re.S)
 
 
 def on_page(text: str) -> dict[str, tuple[str, str, list[tuple[str, str]]]]:
-    """Classes, hash of the table, and verdict and text of every claim, by study."""
-    articles = ARTICLE.findall(text)
+    """Classes, hash of the table, and verdict and text of every claim, by the name of the committed folder."""
     return {
-        study: (classes, table, [(verdict, unescape(words)) for verdict, words in CLAIM.findall(body)])
-        for classes, study, table, body in articles
+        study + (f"-{scale}" if scale == "overnight" else ""): (
+            classes,
+            table,
+            [(verdict, unescape(words)) for verdict, words in CLAIM.findall(body)],
+        )
+        for classes, study, scale, table, body in ARTICLE.findall(text)
     }
 
 
@@ -69,6 +76,30 @@ def test_every_claim_of_every_table_is_on_the_page_with_its_verdict(results, tmp
     assert text.count("data:image/webp;base64,") == figures
     for name in studies.names():
         assert f">{name}<" in re.sub(r"\s+", "", text), "every study has its line, with a table or without"
+
+
+def test_a_table_of_few_seeds_is_shown_beside_the_published_one_with_what_was_not_run(results) -> None:
+    """At overnight scale nothing is judged; jobs without rows are listed with what they would cost."""
+    table, origin = read_table(DOCS / "results/sprite-properties/table.parquet")
+    study = studies.get("sprite-properties")()
+    missing = list(study.jobs("overnight"))[:1]
+    (results / "sprite-properties-overnight").mkdir()
+    overnight = replace(origin, scale="overnight", seconds=3600.0, not_run=missing)
+    write_table(results / "sprite-properties-overnight/table.parquet", table, overnight)
+    result = board([results])
+    assert {row["verdict"] for row in result.records() if row["scale"] == "overnight"} == {None}
+    findings = result.findings(figures=False)
+    claims, not_run = (part for part in findings.parts if part.name in ("claims", "not-run"))
+    (entry,) = [entry for entry in claims.entries if entry.scale == "overnight"]
+    assert entry.beside == study.beside(table)
+    page = unescape(claims.html(Place("board", "k")))
+    assert all(f"<td>{cell}</td>" in page for cell in entry.beside[0].values())
+    rows = {(row["study"], row["scale"]): row for row in not_run.rows}
+    done = len(study.jobs("overnight")) - 1
+    assert rows["sprite-properties", "overnight"]["cost"] == f"about {1 / done:.1f} core hours"
+    assert rows["synthesis-attacks", "overnight"]["jobs"] == len(studies.get("synthesis-attacks")().jobs("overnight"))
+    assert rows["linear-vae", "laptop"]["cost"] == studies.get("linear-vae")().cost["laptop"]
+    assert not {(name, "laptop") for name in SMALL} & rows.keys()
 
 
 def test_a_filter_hides_what_is_of_another_work_or_verdict(results) -> None:

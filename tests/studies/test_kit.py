@@ -127,8 +127,8 @@ def test_panels_for_each_value_stand_below_each_other() -> None:
     lined = Restarts("mcc", by="model", line=lambda row: 10.0 * row["beta"])
     figure = Panels((Scatter("kl", "seed"), lined), each="beta", width=2.0, share_y=True).draw(Table(ROWS))
     assert figure is not None
-    assert [axes.get_ylabel() for axes in figure.axes] == ["kl"] + [""] * 5
-    assert len({axes.get_ylim() for axes in figure.axes}) == 1
+    assert [axes.get_ylabel() for axes in figure.axes] == ["kl", "", "", "mcc", "", ""]
+    assert len({axes.get_ylim() for axes in figure.axes}) == 2
     assert [axes.get_title("left") for axes in figure.axes] == ["1", "2", "4"] * 2
     assert [len(axes.collections[0].get_offsets()) for axes in figure.axes] == [6] * 3 + [3] * 3
     assert [axes.get_lines()[0].get_ydata()[0] for axes in figure.axes[3:]] == [10.0, 20.0, 40.0]

@@ -14,6 +14,7 @@ from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
+from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from polariscope.examination.generalise import Generalisation, generalise
@@ -208,8 +209,12 @@ class TransferMatrix(Tabular):
             for name, row in zip(self.models, self.scores, strict=True)
         ]
 
-    def findings(self, settings: Mapping[str, Any] | None = None) -> Findings:
+    def figure(self) -> Figure:
+        """The gains, as shades around 0."""
         gains = np.array([[row[s] for s in self.scenarios] for row in self.gains.values()])
+        return figures.heatmap(gains, list(self.gains), self.scenarios, signed=True)
+
+    def findings(self, settings: Mapping[str, Any] | None = None) -> Findings:
         columns = (Column("model", "Model"), Column("own", "Made for"), Column("label", "Label"))
         parts: list[Part] = [
             Records(
@@ -220,12 +225,12 @@ class TransferMatrix(Tabular):
                 columns=(*columns, *(Column(scenario, scenario, "%.3f") for scenario in self.scenarios)),
             )
         ]
-        if len(gains):
+        if self.gains:
             drawn = Chart(
                 name="gains",
                 title=f"Gains over {self.plain}",
                 hint="Blue: better than the baseline in this scenario. Brown: worse.",
-                draw=lambda: figures.heatmap(gains, list(self.gains), self.scenarios, signed=True),
+                draw=self.figure,
             )
             parts.append(drawn)
         facts = {"transfer": self.transfer, "combinations": self.combinations, "tolerance": self.tolerance}

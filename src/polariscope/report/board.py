@@ -62,6 +62,8 @@ class Entry:
     table: str
     """A hash of the table that was judged."""
     claims: Sequence[Claimed]
+    beside: Sequence[Mapping[str, Any]] = ()
+    """Rows of the published table with the measured figures, where no claim is judged."""
     note: str = ""
     pictures: Sequence[Picture] = field(default=(), repr=False)
 

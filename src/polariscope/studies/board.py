@@ -16,7 +16,7 @@ from polariscope.report.board import Claimed, ClaimsPart, Entry, Picture, pictur
 from polariscope.studies.engine import judge_all
 from polariscope.studies.own import OwnStudy
 from polariscope.studies.page import HOW_JUDGED
-from polariscope.studies.study import VERDICTS, Outcome, Study, studies
+from polariscope.studies.study import UNJUDGED, VERDICTS, Outcome, Scale, Study, studies
 from polariscope.tabular import Tabular
 
 OWN = "own"
@@ -25,6 +25,10 @@ ROOM = "polariscope.studies."
 WEIGHT = 600_000
 """Characters that the figures of a page may weigh together."""
 UNJUDGED_VERDICT = "not judged"
+COMMITTED: tuple[Scale, ...] = ("laptop", "overnight")
+"""Scales whose tables stand on the board."""
+NOT_RUN = (Column("study", "Study"), Column("scale", "Scale"), Column("jobs", "Jobs", "%d"),
+           Column("cost", "Estimated cost"), Column("command", "To run it", aside=True))  # fmt: skip
 NOT_STATED = "share of the published training not stated"
 
 
@@ -81,6 +85,7 @@ class Board(Tabular):
                     verdicts=verdicts,
                 ),
                 Records(name="systems", title="Systems of the works", rows=self._systems(), columns=systems),
+                Records(name="not-run", title="Not run yet", rows=self._not_run(), columns=NOT_RUN),
             ],
             [" ".join(HOW_JUDGED.replace("*", "").split()), *(f"Skipped: {problem}." for problem in self.problems)],
         )
@@ -95,6 +100,21 @@ class Board(Tabular):
             command = f"polariscope reproduce {name}" if name in studies.names() else f"polariscope study {name}.toml"
             line = {"work": work_of(type(study)), "study": name, "question": study.question, "answer": answer}
             lines.append(line | {"command": command})
+        return lines
+
+    def _not_run(self) -> list[dict[str, Any]]:
+        """What has no table, at laptop scale and with published data and architecture, and what it would cost."""
+        tables = {(outcome.name, outcome.scale): outcome for outcome in self.outcomes}
+        lines = []
+        for name in studies.names():
+            study = studies.get(name)()
+            for scale in (scale for scale in COMMITTED if scale in study.scales):
+                known = tables.get((name, scale))
+                missing = len(study.jobs(scale)) if known is None else len(known.origin.not_run)
+                if missing:
+                    line = {"study": name, "scale": scale, "jobs": missing}
+                    cost = study.cost[scale] if known is None else f"about {known.hours_missing:.1f} core hours"
+                    lines.append(line | {"cost": cost, "command": f"polariscope reproduce {name} --scale {scale}"})
         return lines
 
 
@@ -160,6 +180,7 @@ def _entry(outcome: Outcome, drawn: Sequence[Picture]) -> Entry:
         claims=[
             Claimed(c.text, c.tested, c.published, c.measured, _verdict(c.verdict), c.note) for c in outcome.claims
         ],
+        beside=study.beside(outcome.table) if outcome.scale in UNJUDGED else (),
         note=re.sub(r"[`]", "", words).strip(),
         pictures=drawn,
     )

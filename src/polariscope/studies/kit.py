@@ -227,20 +227,22 @@ class Panels(Declared):
     width: float = 2.9
     height: float = 2.8
     share_y: bool = False
-    """One vertical axis for all."""
+    """One vertical axis for all that stand side by side."""
 
     @styled
     def _draw(self, table: Table) -> Figure | None:
         groups = [(self._name(value), own) for value, own in self._groups(table, self.each)] if self.each else []
         places = [(replace(panel, title=name), own) for panel in self.panels for name, own in groups]
         places = places or [(panel, table) for panel in self.panels]
-        figure = grid_of(len(places), self.width, self.height, (0.6, 0.0), len(groups), sharey=self.share_y)[0]
+        across = len(groups) or len(places)
+        shared = "row" if self.share_y else False
+        figure = grid_of(len(places), self.width, self.height, (0.6, 0.0), across, sharey=shared)[0]
         drawn = [panel.onto(at, own.where(**panel.where)) for at, (panel, own) in zip(figure.axes, places, strict=True)]
         if not any(drawn):
             return None
         if self.share_y:
-            for axes in figure.axes[1:]:
-                axes.set_ylabel("")
+            for number, axes in enumerate(figure.axes):
+                axes.set_ylabel("" if number % across else axes.get_ylabel())
         if figure.axes[0].get_legend_handles_labels()[0]:
             share_legend(figure)
         return figure

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.stats import spearmanr
 
 Row = dict[str, Any]
 
@@ -121,3 +122,13 @@ def means(table: Table, columns: Mapping[str, str], digits: int = 2) -> Row:
     """
     numbers = {heading: table.column(column) for heading, column in columns.items()}
     return {heading: plus_minus(own, digits) if len(own) else "-" for heading, own in numbers.items()}
+
+
+def rank_correlations(table: Table, rows: Sequence[str], columns: Sequence[str]) -> NDArray[Any]:
+    """Of each column of a table with each of others, over all rows; 0 where one of two is constant."""
+
+    def rank(first: str, second: str) -> float:
+        one, other = table.column(first), table.column(second)
+        return float(first == second) if np.ptp(one) == 0 or np.ptp(other) == 0 else spearmanr(one, other).statistic
+
+    return np.array([[rank(first, second) for second in columns] for first in rows])

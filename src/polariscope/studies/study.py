@@ -244,10 +244,15 @@ class Outcome(Tabular):
     @property
     def open_work(self) -> str:
         """What was not run, and what it would cost by the mean of the jobs that were."""
+        missing, jobs = len(self.origin.not_run), len(self.study.jobs(self.scale))
+        hours = f"about {self.hours_missing:.1f} core hours by the mean of the others"
+        return f"Not run: {missing} of {jobs} jobs, {hours}."
+
+    @property
+    def hours_missing(self) -> float:
+        """Core hours of the jobs that were not run, by the mean of those that were."""
         missing = len(self.origin.not_run)
-        jobs = len(self.study.jobs(self.scale))
-        hours = self.origin.seconds / max(jobs - missing, 1) * missing / 3600
-        return f"Not run: {missing} of {jobs} jobs, about {hours:.1f} core hours by the mean of the others."
+        return self.origin.seconds / max(len(self.study.jobs(self.scale)) - missing, 1) * missing / 3600
 
     def claim(self, words: str) -> Judgement:
         """The claim whose text has ``words`` in it."""

@@ -8,14 +8,10 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from matplotlib.figure import Figure
 
 from polariscope.nets.predictors import DigitNet
 from polariscope.objectives.objective import Objective
 from polariscope.objectives.predict import Classify
-from polariscope.report import figures as drawing
-from polariscope.report.figures import styled
-from polariscope.report.study_figures import dots
 from polariscope.robustness.adversarial_training import AdversarialTraining
 from polariscope.robustness.attacks import Attack, Norm, accuracy_at, least
 from polariscope.robustness.attacks.apgd import APGD
@@ -23,7 +19,8 @@ from polariscope.robustness.attacks.ddn import DDN
 from polariscope.robustness.attacks.pgd import PGD
 from polariscope.robustness.attacks.pointwise import Pointwise
 from polariscope.studies.criteria import AtLeast, Beats
-from polariscope.studies.rows import plus_minus
+from polariscope.studies.kit import Panels, Restarts
+from polariscope.studies.rows import groups, means
 from polariscope.studies.study import Bench, Claim, Job, Row, Scale, Study, Table, studies
 from polariscope.subjects import Subject, as_subject
 from polariscope.training.config import RunConfig, TrainingConfig
@@ -43,6 +40,7 @@ L2 = {28: 1.5, 20: 1.07, 12: 0.64}
 """Largest L2 norm, in training and under attack, by the side of an image: the published one as a share of the side."""
 PUBLISHED = {PLAIN: ("0 %", "9.0"), PGD_TRAINED: ("88 %", "4.0"), DDN_TRAINED: ("-", "-")}
 """Accuracy within L∞ 0.3, and the median of L0."""
+MEASURED = {"linf": "accuracy within L∞ (%)", "l2": "accuracy within L2 (%)", "l0": "median of changed pixels"}
 
 
 @dataclass(frozen=True)
@@ -85,6 +83,14 @@ class AttackTraining(Study):
     question = "Does training against attacks in one norm help there, and does it cost robustness in another?"
     cost = {"smoke": "2 s", "laptop": "12 minutes", "paper": "days"}
     training_lengths = {scale: setting.steps for scale, setting in SETTINGS.items()}
+    drawn = {
+        "robustness": Panels(
+            tuple(
+                Restarts(column, "training", called=title, names={t: t for t in TRAININGS}, from_zero=True)
+                for column, title in MEASURED.items()
+            )
+        )
+    }
 
     def jobs(self, scale: Scale) -> Sequence[Job]:
         return [
@@ -103,58 +109,48 @@ class AttackTraining(Study):
         return [{"training": job["training"], "seed": seed, **attacked(network, setting, seed)}]
 
     def claims(self, scale: Scale) -> list[Claim]:
-        plain = {"training": PLAIN}
+        plain, pgd, ddn = ({"training": training} for training in TRAININGS)
+        l2 = "accuracy within L2 1.5 of 28 x 28 pixels (%)"
+        clean = "accuracy on clean digits less that of the plain network (points)"
         return [
             Claim(
                 "Training by PGD makes a network robust within the distance of its training",
                 "Schott et al. (2019), table 1: 88 % within L∞ 0.3, against 0 % of the network without",
-                Beats("linf", {"training": PGD_TRAINED}, plain, 30, called="accuracy within L∞ 0.3 (%)", digits=1),
+                Beats("linf", pgd, plain, 30, called="accuracy within L∞ 0.3 (%)", digits=1),
             ),
             Claim(
                 "Training by DDN makes a network robust within the distance of its training",
                 "Rusak, Schott et al. (2020), appendices E and F: the baseline in L2 within 1.5",
-                Beats(
-                    "l2", {"training": DDN_TRAINED}, plain, 20, digits=1,
-                    called="accuracy within L2 1.5 of 28 x 28 pixels (%)",
-                ),
+                Beats("l2", ddn, plain, 20, called=l2, digits=1),
             ),
             Claim(
                 "Both classify clean digits as well as before",
                 "Schott et al. (2019), table 1: 98.8 and 99.1 %; Rusak, Schott et al. (2020), table 6: 99.0 and 99.5 %",
-                AtLeast("least_clean_gain", -1, called="accuracy on clean digits less that of the plain network "
-                        "(points)", digits=1),
+                AtLeast("least_clean_gain", -1, called=clean, digits=1),
             ),
             Claim(
                 "Training against L∞ attacks makes a network less robust in L0",
                 "Schott et al. (2019), table 1: 4.0 pixels against 9.0",
-                Beats("l0", plain, {"training": PGD_TRAINED}, 0.2, relative=True, called="median of changed pixels",
-                      digits=1),
+                Beats("l0", plain, pgd, 0.2, relative=True, called="median of changed pixels", digits=1),
                 note="a short training on drawn digits; the published network is trained for days on MNIST",
             ),
-        ]  # fmt: skip
+        ]
 
     def readings(self, table: Table) -> Table:
-        plain = {row["seed"]: row["clean"] for row in table.where(training=PLAIN).rows}
-        gains: list[Row] = [
-            {"seed": seed, "least_clean_gain": min(row["clean"] for row in own.rows) - plain[seed]}
+        gains = [
+            {"seed": seed, "least_clean_gain": min(own.column("clean")) - own.where(training=PLAIN).mean("clean")}
             for seed, own in table.by("seed")
-            if seed in plain and len(own.rows) == len(TRAININGS)
+            if len(own) == len(TRAININGS)
         ]
-        return Table([*table.rows, *gains])
+        return Table(table.rows + gains)
 
     def beside(self, table: Table) -> list[Row]:
+        columns = {"clean, %": "clean", "L∞, %": "linf", "L2, %": "l2", "L0": "l0"}
         return [
             {"training": training, "L∞, published": PUBLISHED[training][0], "L0, published": PUBLISHED[training][1]}
-            | {
-                title: plus_minus(table.where(training=training).column(column), 1)
-                for title, column in (("clean, %", "clean"), ("L∞, %", "linf"), ("L2, %", "l2"), ("L0", "l0"))
-            }
-            for training in TRAININGS
-            if table.where(training=training).rows
+            | means(own, columns, 1)
+            for training, own in groups(table, "training", TRAININGS)
         ]
-
-    def figures(self, table: Table) -> dict[str, Figure]:
-        return {"robustness": _robustness(table)}
 
 
 def digits_of(setting: Setting) -> World:
@@ -195,16 +191,3 @@ def attacked(network: Subject, setting: Setting, seed: int) -> Row:
     row |= nearest("l2", L2[setting.size], [DDN(few), APGD(steps=few)])
     fewest = Pointwise(setting.restarts)(network, x, y, norm="l0", seed=seed, numbers=numbers)
     return row | {"l0": fewest.median, "images": len(numbers)}
-
-
-@styled
-def _robustness(table: Table) -> Figure:
-    """Accuracy within the two distances and the median of changed pixels, a point for each seed."""
-    figure = Figure(figsize=(7.2, 2.6), layout="constrained")
-    titles = {"linf": "accuracy within L∞ (%)", "l2": "accuracy within L2 (%)", "l0": "median of changed pixels"}
-    for axes, (column, title) in zip(figure.subplots(1, 3), titles.items(), strict=True):
-        for place, training in enumerate(TRAININGS):
-            dots(axes, place, table.where(training=training).column(column), drawing.SUBJECTS[place])
-        axes.set_xticks(range(len(TRAININGS)), TRAININGS)
-        axes.set(ylabel=title, ylim=(0, None))
-    return figure

@@ -6,12 +6,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any
 
 import numpy as np
 import torch
 from matplotlib.figure import Figure
-from scipy.stats import spearmanr
 
 from polariscope.examination.corruptions import withstand
 from polariscope.examination.transfer import TransferMatrix
@@ -20,7 +19,7 @@ from polariscope.nets.model import Model
 from polariscope.nets.predictors import DigitNet
 from polariscope.objectives.objective import Objective
 from polariscope.objectives.predict import Classify
-from polariscope.report import figures as drawing
+from polariscope.report.figures import heatmap
 from polariscope.robustness.adversarial_noise_training import AdversarialNoiseTraining
 from polariscope.robustness.adversarial_training import AdversarialTraining
 from polariscope.robustness.attacks import Attack, Norm, accuracy_at
@@ -30,9 +29,21 @@ from polariscope.robustness.attacks.pgd import PGD
 from polariscope.robustness.attacks.pointwise import Pointwise
 from polariscope.robustness.noise_training import NoiseTraining
 from polariscope.robustness.synthesis import LinearABS
-from polariscope.studies.criteria import All, AtLeast, AtMost, Beats, Correlates
+from polariscope.studies.criteria import All, AtLeast, AtMost, Beats, Correlates, Criterion
+from polariscope.studies.inductive_biases.noise_gains import (
+    BENCHMARK,
+    NOISES,
+    SUITE,
+    TRAINED_ON,
+    UNPREDICTED,
+    accuracies_by_noise,
+    helps_against_others,
+    noise_figure,
+    noise_readings,
+    of_each_noise,
+)
 from polariscope.studies.kit import Restarts
-from polariscope.studies.rows import plus_minus
+from polariscope.studies.rows import groups, means, paired, rank_correlations
 from polariscope.studies.study import Bench, Claim, Job, Row, Scale, Study, Table, studies
 from polariscope.subjects import Subject, as_subject
 from polariscope.training.config import RunConfig, TrainingConfig
@@ -43,7 +54,6 @@ from polariscope.worlds.splits import SplitPart as Part
 from polariscope.worlds.targets import Task, target_values
 from polariscope.worlds.views.augmented import Augmented
 from polariscope.worlds.views.corrupted import Corrupted
-from polariscope.worlds.views.corruptions import SUITES
 from polariscope.worlds.world import World, sample_numbers, to_tensor
 
 SPLIT = RandomSplit(0.2)
@@ -134,47 +144,47 @@ class BiasTransfer(Study):
         return [row | {"other corruptions": 100 * (corrupted.without_noise or 0)}]
 
     def claims(self, scale: Scale) -> list[Claim]:
-        def gain(bias: str, scenario: str, least: float, most: bool = False) -> AtLeast | AtMost:
-            kind = AtMost if most else AtLeast
-            return kind(
-                f"gain {scenario}", least, where={"bias": bias, "compared": True}, digits=1,
-                called=f"gain in {scenario} (points)",
-            )  # fmt: skip
+        def beats(norm: str, bias: str, by: float) -> Beats:
+            called = f"accuracy within {norm} {THRESHOLDS[norm]:g} (%)"
+            return Beats(norm, {"bias": bias}, {"bias": PLAIN}, by, called=called, digits=1)
 
+        def gain(bias: str, scenario: str, bound: float = TOLERANCE, kind: type[Any] = AtLeast) -> Criterion:
+            where, called = {"bias": bias, "compared": True}, f"gain in {scenario} (points)"
+            criterion: Criterion = kind(f"gain {scenario}", bound, where=where, digits=1, called=called)
+            return criterion
+
+        others, noisy = "least of the others", "adversarial noise"
+        more = "spread of accuracy over seeds under attacks and corruptions, as a multiple of that on clean images"
         return [
             Claim(
                 "Training against L∞ attacks helps against them",
                 "Schott et al. (2019), table 1: 88 % within 0.3 against 0 %",
-                Beats("L∞", {"bias": "pgd"}, {"bias": PLAIN}, 30, called="accuracy within L∞ 0.15 (%)", digits=1),
+                beats("L∞", "pgd", 30),
             ),
             Claim(
                 "Training against L2 attacks helps against them",
                 "Rusak, Schott et al. (2020), appendix E: networks trained by DDN are the baseline in L2",
-                Beats("L2", {"bias": "ddn"}, {"bias": PLAIN}, 20, called="accuracy within L2 1.07 (%)", digits=1),
+                beats("L2", "ddn", 20),
             ),
             Claim(
                 "Training against L∞ attacks is overfitting: it gains there and loses elsewhere",
                 "section 3.1: L0 falls from 9.0 to 4.0 pixels, MNIST-C from 86.9 to 75.6 %",
-                All(gain("pgd", "L∞", TOLERANCE), gain("pgd", "least of the others", -TOLERANCE, most=True)),
+                All(gain("pgd", "L∞"), gain("pgd", others, -TOLERANCE, AtMost)),
             ),
             Claim(
                 "Adversarial noise helps under corruptions and loses nowhere",
                 "section 3.1: specific, slight gains in L2 and L∞; MNIST-C from 86.9 to 92.4 %",
-                All(
-                    gain("adversarial noise", "noises", TOLERANCE),
-                    gain("adversarial noise", "least of the others", -TOLERANCE),
-                ),
+                All(gain(noisy, "noises"), gain(noisy, others, -TOLERANCE)),
             ),
             Claim(
                 "Gaussian noise also helps a little against L2 attacks",
                 "Rusak, Schott et al. (2020), table 7: 73.2 to 89.2 % within 1.5",
-                Beats("L2", {"bias": "gaussian noise"}, {"bias": PLAIN}, 5, called="accuracy within L2 1.07 (%)",
-                      digits=1),
+                beats("L2", "gaussian noise", 5),
             ),
             Claim(
                 "Analysis by synthesis helps in all three norms",
                 "section 3.1: a strong gain in L0, L2 and L∞",
-                All(*(gain("linear abs", norm, TOLERANCE) for norm in NORMS)),
+                All(*(gain("linear abs", norm) for norm in NORMS)),
                 weaker="with linear decoders and exact inference, in place of autoencoders",
             ),
             *(
@@ -188,61 +198,49 @@ class BiasTransfer(Study):
             Claim(
                 "Networks that are equally good on clean images differ where they are not trained",
                 "section 1.1, underspecification: the same accuracy from other seeds, and other answers elsewhere",
-                AtLeast("spread_ratio", 2, called="spread of accuracy over seeds under attacks and corruptions, as a "
-                        "multiple of that on clean images"),
+                AtLeast("spread_ratio", 2, called=more),
             ),
-        ]  # fmt: skip
+        ]
 
     def readings(self, table: Table) -> Table:
         """Gains over the plain network of the same seed; and spreads over the seeds of the plain network."""
         rows: list[Row] = list(table.rows)
-        plain = {row["seed"]: row for row in table.where(bias=PLAIN).rows}
+        plain = table.where(bias=PLAIN)
         by_seed = {(row["bias"], row["seed"]): row for row in table.rows}
-        for row in table.rows:
-            base = plain.get(row["seed"])
-            if row["bias"] == PLAIN or base is None:
+        for row, base in paired(table, plain):
+            bias, seed = row["bias"], row["seed"]
+            if bias == PLAIN:
                 continue
             gains = {scenario: row[scenario] - base[scenario] for scenario in SCENARIOS}
-            reading: Row = {"bias": row["bias"], "seed": row["seed"], "compared": True}
+            reading: Row = {"bias": bias, "seed": seed, "compared": True}
             reading |= {f"gain {scenario}": value for scenario, value in gains.items()}
-            own = OWN.get(row["bias"])
-            if own is not None:
-                reading["gain least of the others"] = min(v for s, v in gains.items() if s != own)
-            parts = [by_seed.get((part, row["seed"])) for part in MADE_OF.get(row["bias"], ())]
-            if parts and all(part is not None for part in parts):
-                known = [part for part in parts if part is not None]
-                wanted = {OWN[str(part["bias"])] for part in known}
-                changes = [row[s] - max(part[s] for part in known) for s in wanted]
-                reading["gain least change against the parts"] = min(changes)
+            if bias in OWN:
+                reading["gain least of the others"] = min(v for s, v in gains.items() if s != OWN[bias])
+            parts = [part for part in MADE_OF.get(bias, ()) if (part, seed) in by_seed]
+            if bias in MADE_OF and len(parts) == len(MADE_OF[bias]):
+                best = {s: max(by_seed[part, seed][s] for part in parts) for s in (OWN[part] for part in parts)}
+                reading["gain least change against the parts"] = min(row[s] - best[s] for s in best)
             rows.append(reading)
-        if len(plain) > 2:
-            spreads = {s: float(np.std([row[s] for row in plain.values()], ddof=1)) for s in SCENARIOS}
-            elsewhere = float(np.mean([value for s, value in spreads.items() if s != "clean"]))
-            if spreads["clean"] > 0:
-                rows.append({"spread_ratio": elsewhere / spreads["clean"], "of_seeds": len(plain)})
+        if len(plain) > 2 and plain.std("clean") > 0:
+            elsewhere = float(np.mean([plain.std(scenario) for scenario in SCENARIOS if scenario != "clean"]))
+            rows.append({"spread_ratio": elsewhere / plain.std("clean"), "of_seeds": len(plain)})
         return Table(rows)
 
     def beside(self, table: Table) -> list[Row]:
         matrix = matrix_of(table)
-        said = {
-            "pgd": "overfitting", "adversarial noise": "specific", "linear abs": "specific (autoencoders)",
-            "gaussian noise": "specific",
-        }  # fmt: skip
+        published = {"pgd": "overfitting", "linear abs": "specific (autoencoders)"}
+        published |= dict.fromkeys(("adversarial noise", "gaussian noise"), "specific")
         labels: dict[str, str] = {**matrix.transfer, **matrix.combinations}
         return [
-            {"bias": bias, "label, published": said.get(bias, "-"), "label here": labels.get(bias, "-")}
-            | {f"{scenario}, %": plus_minus(table.where(bias=bias).column(scenario), 1) for scenario in SCENARIOS}
-            for bias in matrix.models
+            {"bias": bias, "label, published": published.get(bias, "-"), "label here": labels.get(bias, "-")}
+            | means(own, {f"{scenario}, %": scenario for scenario in SCENARIOS}, 1)
+            for bias, own in groups(table, "bias", matrix.models)
         ]
 
     def figures(self, table: Table) -> dict[str, Figure]:
-        matrix = matrix_of(table)
-        gains = np.array([[row[s] for s in SCENARIOS] for row in matrix.gains.values()])
-        shown = {"gains": drawing.heatmap(gains, list(matrix.gains), SCENARIOS, signed=True)}
-        rows = table.where(bias=PLAIN).rows
-        if len(rows) > 2:
-            ranks = seed_correlations(table)
-            shown["seeds"] = drawing.heatmap(ranks, SCENARIOS, SCENARIOS, low=-1, high=1, signed=True)
+        shown = {"gains": matrix_of(table).figure()}
+        if len(table.where(bias=PLAIN)) > 2:
+            shown["seeds"] = heatmap(seed_correlations(table), SCENARIOS, SCENARIOS, low=-1, high=1, signed=True)
         return shown
 
 
@@ -256,16 +254,8 @@ def matrix_of(table: Table) -> TransferMatrix:
 
 
 def seed_correlations(table: Table) -> np.ndarray:
-    """Rank correlations of scenarios over the seeds of the plain network; 0 where a scenario is constant."""
-    rows = table.where(bias=PLAIN).rows
-    values = np.array([[float(row[scenario]) for scenario in SCENARIOS] for row in rows])
-    ranks = np.eye(len(SCENARIOS))
-    for first in range(len(SCENARIOS)):
-        for second in range(first):
-            one, other = values[:, first], values[:, second]
-            constant = np.ptp(one) == 0 or np.ptp(other) == 0
-            ranks[first, second] = ranks[second, first] = 0.0 if constant else spearmanr(one, other).statistic
-    return ranks
+    """Rank correlations of scenarios over the seeds of the plain network."""
+    return rank_correlations(table.where(bias=PLAIN), SCENARIOS, SCENARIOS)
 
 
 def digits_of(setting: Setting) -> World:
@@ -328,10 +318,7 @@ def _config(
     return RunConfig(world, objective, network, training, SPLIT)
 
 
-NOISES = ("gaussian", "shot", "impulse", "speckle")
-TRAINED_ON = ("nothing", *NOISES)
 SEVERITY = 4
-SUITE: Literal["imagenet-c"] = "imagenet-c"
 HELD_OUT = ("speckle", "gaussian-blur", "spatter")
 """Kinds outside of the benchmark; the fourth, saturate, changes colours, and digits have none."""
 
@@ -360,70 +347,36 @@ class NoiseTransfer(Study):
         seen = world if noise == "nothing" else Corrupted(world, noise, SEVERITY, SUITE)
         config = _config(seen, Classify(), setting.net, setting.steps, setting, seed)
         network = load_model(bench.train(config))
-        kinds = (*SUITES[SUITE].benchmark, *HELD_OUT)
+        kinds = (*BENCHMARK, *HELD_OUT)
         found = withstand(network, Part(world, SPLIT), SUITE, kinds, (SEVERITY,), setting.shown, seed)
         accuracy = {kind: 100 * value for kind, value in found.by_kind.items()}
         return [{"trained": noise, "seed": seed, "clean": 100 * found.clean, **accuracy}]
 
     def claims(self, scale: Scale) -> list[Claim]:
+        lead = "accuracy under the own noise minus that under the others (points)"
         return [
-            Claim(
-                "Training with a noise helps against every other noise",
-                "section 2.3.2: Gaussian noise helps against shot and impulse noise, on ImageNet-C by 30 points",
-                All(
-                    *(
-                        AtLeast("least_gain", 5, where={"trained": noise, "compared": True}, digits=1,
-                                called="least gain under another noise (points)")
-                        for noise in NOISES
-                    )
-                ),
-            ),
+            helps_against_others(),
             Claim(
                 "No noise helps against another as much as against itself",
                 "section 2.3.3: networks can differ widely on noises that people cannot tell apart",
-                All(
-                    *(
-                        AtLeast("lead_of_own", 0, where={"trained": noise, "compared": True}, digits=1,
-                                called="accuracy under the own noise minus that under the others (points)")
-                        for noise in NOISES
-                    )
-                ),
+                of_each_noise("lead_of_own", 0, lead),
             ),
             Claim(
                 "What a benchmark says holds for corruptions outside of it",
-                "section 3.1.4: an open question; scores on ImageNet-C may not predict other corruptions",
+                UNPREDICTED,
                 Correlates("benchmark", "held_out", 0.5, where={"compared": True}, called="accuracy on the 15 kinds"),
                 note="the held-out kinds are speckle, blur and spatter; saturate needs colours",
             ),
-        ]  # fmt: skip
-
-    def readings(self, table: Table) -> Table:
-        plain = {row["seed"]: row for row in table.where(trained="nothing").rows}
-        rows: list[Row] = list(table.rows)
-        for row in table.rows:
-            own, base = row["trained"], plain.get(row["seed"])
-            reading: Row = {"trained": own, "seed": row["seed"], "compared": True}
-            reading["benchmark"] = float(np.mean([row[kind] for kind in SUITES[SUITE].benchmark]))
-            reading["held_out"] = float(np.mean([row[kind] for kind in HELD_OUT]))
-            if own in NOISES and base is not None:
-                others = [noise for noise in NOISES if noise != own]
-                reading["least_gain"] = min(row[noise] - base[noise] for noise in others)
-                reading["lead_of_own"] = row[own] - float(np.mean([row[noise] for noise in others]))
-            rows.append(reading)
-        return Table(rows)
-
-    def beside(self, table: Table) -> list[Row]:
-        return [
-            {"trained with": noise}
-            | {f"{kind}, %": plus_minus(table.where(trained=noise).column(kind), 1) for kind in ("clean", *NOISES)}
-            for noise in TRAINED_ON
-            if table.where(trained=noise).rows
         ]
 
+    def readings(self, table: Table) -> Table:
+        return noise_readings(table, HELD_OUT)
+
+    def beside(self, table: Table) -> list[Row]:
+        return accuracies_by_noise(table, ("clean", *NOISES))
+
     def figures(self, table: Table) -> dict[str, Figure]:
-        trained = [noise for noise in TRAINED_ON if table.where(trained=noise).rows]
-        values = np.array([[table.where(trained=noise).mean(kind) for kind in NOISES] for noise in trained])
-        return {"noises": drawing.heatmap(values, trained, NOISES)}
+        return {"noises": noise_figure(table)}
 
 
 @studies.register("noise-replay")
@@ -476,7 +429,5 @@ class NoiseReplay(Study):
         ]
 
     def readings(self, table: Table) -> Table:
-        without = {row["seed"]: row["corrupted"] for row in table.where(replay="without").rows}
-        pairs = [row for row in table.where(replay="with").rows if row["seed"] in without]
-        gains = [{"seed": row["seed"], "gain": row["corrupted"] - without[row["seed"]]} for row in pairs]
-        return Table([*table.rows, *gains])
+        pairs = paired(table.where(replay="with"), table.where(replay="without"))
+        return Table(table.rows + [{"seed": a["seed"], "gain": a["corrupted"] - b["corrupted"]} for a, b in pairs])

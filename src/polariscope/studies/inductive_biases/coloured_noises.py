@@ -5,18 +5,27 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 from matplotlib.figure import Figure
-from scipy.stats import spearmanr
 
 from polariscope.examination.corruptions import withstand
 from polariscope.nets.predictors import DigitNet
 from polariscope.objectives.predict import Classify
-from polariscope.report import figures as drawing
-from polariscope.studies.criteria import All, AtLeast, Correlates
-from polariscope.studies.rows import plus_minus
+from polariscope.report.figures import heatmap
+from polariscope.studies.criteria import Correlates
+from polariscope.studies.inductive_biases.noise_gains import (
+    BENCHMARK,
+    NOISES,
+    SUITE,
+    TRAINED_ON,
+    UNPREDICTED,
+    accuracies_by_noise,
+    helps_against_others,
+    noise_figure,
+    noise_readings,
+)
+from polariscope.studies.rows import rank_correlations
 from polariscope.studies.study import Bench, Claim, Job, Row, Scale, Study, Table, studies
 from polariscope.training.config import RunConfig, TrainingConfig
 from polariscope.training.run import load_model
@@ -26,16 +35,11 @@ from polariscope.worlds.splits import SplitPart as Part
 from polariscope.worlds.targets import Task
 from polariscope.worlds.views.coloured import Coloured
 from polariscope.worlds.views.corrupted import Corrupted
-from polariscope.worlds.views.corruptions import SUITES
 from polariscope.worlds.world import World
 
 SPLIT = RandomSplit(0.2)
-SUITE: Literal["imagenet-c"] = "imagenet-c"
 SEVERITY = 3
-BENCHMARK: tuple[str, ...] = tuple(SUITES[SUITE].benchmark)
-NOISES = ("gaussian", "shot", "impulse", "speckle")
 HELD_OUT = ("speckle", "gaussian-blur", "spatter", "saturate")
-TRAINED_ON = ("nothing", *NOISES)
 
 
 @dataclass(frozen=True)
@@ -89,75 +93,31 @@ class ColouredNoises(Study):
         return [{"trained": noise, "seed": seed, "clean": 100 * result.clean, **accuracy}]
 
     def claims(self, scale: Scale) -> list[Claim]:
+        outside = {"the four corruptions outside of it": "held_out"} | {kind: f"outside {kind}" for kind in HELD_OUT}
+        where, called = {"compared": True}, "accuracy on the 15 kinds"
         return [
-            Claim(
-                "Training with a noise helps against every other noise",
-                "section 2.3.2: Gaussian noise helps against shot and impulse noise, on ImageNet-C by 30 points",
-                All(
-                    *(
-                        AtLeast("least_gain", 5, where={"trained": noise, "compared": True}, digits=1,
-                                called="least gain under another noise (points)")
-                        for noise in NOISES
-                    )
-                ),
-            ),
-            Claim(
-                "What a benchmark says holds for the four corruptions outside of it",
-                "section 3.1.4: an open question; scores on ImageNet-C may not predict other corruptions",
-                Correlates("benchmark", "held_out", 0.5, where={"compared": True}, called="accuracy on the 15 kinds"),
-            ),
+            helps_against_others(),
             *(
                 Claim(
-                    f"What a benchmark says holds for {kind}",
-                    "section 3.1.4: an open question; scores on ImageNet-C may not predict other corruptions",
-                    Correlates("benchmark", f"outside {kind}", 0.5, where={"compared": True},
-                               called="accuracy on the 15 kinds"),
+                    f"What a benchmark says holds for {words}",
+                    UNPREDICTED,
+                    Correlates("benchmark", column, 0.5, where=where, called=called),
                 )
-                for kind in HELD_OUT
+                for words, column in outside.items()
             ),
-        ]  # fmt: skip
-
-    def readings(self, table: Table) -> Table:
-        plain = {row["seed"]: row for row in table.where(trained="nothing").rows}
-        rows: list[Row] = list(table.rows)
-        for row in table.rows:
-            own, base = row["trained"], plain.get(row["seed"])
-            reading: Row = {"trained": own, "seed": row["seed"], "compared": True}
-            reading["benchmark"] = float(np.mean([row[kind] for kind in BENCHMARK]))
-            reading["held_out"] = float(np.mean([row[kind] for kind in HELD_OUT]))
-            reading |= {f"outside {kind}": row[kind] for kind in HELD_OUT}
-            if own in NOISES and base is not None:
-                reading["least_gain"] = min(row[noise] - base[noise] for noise in NOISES if noise != own)
-            rows.append(reading)
-        return Table(rows)
-
-    def beside(self, table: Table) -> list[Row]:
-        return [
-            {"trained with": noise}
-            | {
-                f"{kind}, %": plus_minus(table.where(trained=noise).column(kind), 1)
-                for kind in ("clean", *NOISES, *(kind for kind in HELD_OUT if kind not in NOISES))
-            }
-            for noise in TRAINED_ON
-            if table.where(trained=noise).rows
         ]
 
+    def readings(self, table: Table) -> Table:
+        return noise_readings(table, HELD_OUT)
+
+    def beside(self, table: Table) -> list[Row]:
+        return accuracies_by_noise(table, tuple(dict.fromkeys(("clean", *NOISES, *HELD_OUT))))
+
     def figures(self, table: Table) -> dict[str, Figure]:
-        trained = [noise for noise in TRAINED_ON if table.where(trained=noise).rows]
-        values = np.array([[table.where(trained=noise).mean(kind) for kind in NOISES] for noise in trained])
-        return {
-            "noises": drawing.heatmap(values, trained, NOISES),
-            "kinds": drawing.heatmap(kind_correlations(table), BENCHMARK, HELD_OUT, low=-1, high=1, signed=True),
-        }
+        kinds = heatmap(kind_correlations(table), BENCHMARK, HELD_OUT, low=-1, high=1, signed=True)
+        return {"noises": noise_figure(table), "kinds": kinds}
 
 
 def kind_correlations(table: Table) -> np.ndarray:
-    """Rank correlation over all networks of each kind of the benchmark with each held-out kind; 0 where one of the two
-    is the same for all of them."""
-    ranks = np.zeros((len(BENCHMARK), len(HELD_OUT)))
-    for first, inside in enumerate(BENCHMARK):
-        for second, outside in enumerate(HELD_OUT):
-            one, other = table.column(inside), table.column(outside)
-            if np.ptp(one) > 0 and np.ptp(other) > 0:
-                ranks[first, second] = spearmanr(one, other).statistic
-    return ranks
+    """Rank correlation over all networks of each kind of the benchmark with each held-out kind."""
+    return rank_correlations(table, BENCHMARK, HELD_OUT)

@@ -15,13 +15,12 @@ from polariscope.examination.transfer import TransferMatrix
 from polariscope.nets.predictors import DigitNet
 from polariscope.objectives.objective import Objective
 from polariscope.objectives.predict import Classify
-from polariscope.report import figures as drawing
 from polariscope.robustness.adversarial_noise_training import AdversarialNoiseTraining
 from polariscope.robustness.attacks import accuracy_at
 from polariscope.robustness.attacks.ddn import DDN
 from polariscope.robustness.stylised_training import StylisedNoiseTraining, StylisedTraining, stylised
 from polariscope.studies.criteria import AtLeast, Beats
-from polariscope.studies.rows import plus_minus
+from polariscope.studies.rows import groups, means
 from polariscope.studies.study import Bench, Claim, Job, Row, Scale, Study, Table, studies
 from polariscope.subjects import Subject, as_subject
 from polariscope.training.config import RunConfig, TrainingConfig
@@ -100,64 +99,57 @@ class StylisedNoise(Study):
         return [{"bias": job["bias"], "seed": seed, **scores_of(network, setting, seed)}]
 
     def claims(self, scale: Scale) -> list[Claim]:
+        plain, noise, style = ({"bias": bias} for bias in (PLAIN, NOISE, STYLE))
+        kept = "accuracy with both less the best part, in the scenario of a part (points)"
+        lead = "accuracy under corruptions with both less the best part (points)"
         return [
             Claim(
                 "Stylised images help on other stylised images",
                 "not in the work: the scenario that stylised images are made for",
-                Beats("stylised", {"bias": STYLE}, {"bias": PLAIN}, TOLERANCE, called="accuracy on stylised digits (%)",
-                      digits=1),
+                Beats("stylised", style, plain, TOLERANCE, called="accuracy on stylised digits (%)", digits=1),
             ),
             Claim(
                 "Adversarial noise helps under noises",
                 "table 3: 39.2 % of ImageNet-C without, 51.1 % with",
-                Beats("noises", {"bias": NOISE}, {"bias": PLAIN}, TOLERANCE, called="accuracy under noises (%)",
-                      digits=1),
+                Beats("noises", noise, plain, TOLERANCE, called="accuracy under noises (%)", digits=1),
             ),
             Claim(
                 "Trained with both, a network keeps what each of them gains",
                 "thesis, section 3.2: the biases are orthogonal and modular",
-                AtLeast("least_change", -TOLERANCE, digits=1,
-                        called="accuracy with both less the best part, in the scenario of a part (points)"),
+                AtLeast("least_change", -TOLERANCE, digits=1, called=kept),
             ),
             Claim(
                 "Under corruptions both together are better than each alone",
                 "table 3: 52.2 % of ImageNet-C with both, 51.1 % with noise, 45.2 % with stylised images",
-                AtLeast("lead_of_both", 0, digits=1,
-                        called="accuracy under corruptions with both less the best part (points)"),
+                AtLeast("lead_of_both", 0, digits=1, called=lead),
             ),
-        ]  # fmt: skip
+        ]
 
     def readings(self, table: Table) -> Table:
         """Of each seed, what both together change against the better part."""
         rows: list[Row] = list(table.rows)
         for seed, own in table.by("seed"):
             level = {row["bias"]: row for row in own.rows}
-            if not level.keys() >= set(BIASES):
-                continue
-            change = {
-                scenario: level[BOTH][scenario] - max(level[part][scenario] for part in OWN)
-                for scenario in (*SCENARIOS, "corrupted")
-            }
-            least = min(change[scenario] for scenario in OWN.values())
-            rows.append({"seed": seed, "least_change": least, "lead_of_both": change["corrupted"]})
+            if level.keys() >= set(BIASES):
+                change = {s: level[BOTH][s] - max(level[part][s] for part in OWN) for s in (*OWN.values(), "corrupted")}
+                least = min(change[scenario] for scenario in OWN.values())
+                rows.append({"seed": seed, "least_change": least, "lead_of_both": change["corrupted"]})
         return Table(rows)
 
     def beside(self, table: Table) -> list[Row]:
         matrix = matrix_of(table)
         labels: dict[str, str] = {**matrix.transfer, **matrix.combinations}
+        printed = ("ImageNet-C, published %", "without noises, published %")
+        columns = {f"{name}, %": name for name in (*SCENARIOS, "corrupted")}
         return [
-            {
-                "bias": bias, "label here": labels.get(bias, "-"), "ImageNet-C, published %": PUBLISHED[bias][0],
-                "without noises, published %": PUBLISHED[bias][1],
-            }
-            | {f"{name}, %": plus_minus(table.where(bias=bias).column(name), 1) for name in (*SCENARIOS, "corrupted")}
-            for bias in matrix.models
-        ]  # fmt: skip
+            {"bias": bias, "label here": labels.get(bias, "-")}
+            | dict(zip(printed, PUBLISHED[bias], strict=True))
+            | means(own, columns, 1)
+            for bias, own in groups(table, "bias", BIASES)
+        ]
 
     def figures(self, table: Table) -> dict[str, Figure]:
-        matrix = matrix_of(table)
-        gains = np.array([[row[scenario] for scenario in SCENARIOS] for row in matrix.gains.values()])
-        return {"gains": drawing.heatmap(gains, list(matrix.gains), SCENARIOS, signed=True)}
+        return {"gains": matrix_of(table).figure()}
 
 
 def matrix_of(table: Table) -> TransferMatrix:

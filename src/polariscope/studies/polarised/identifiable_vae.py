@@ -85,37 +85,24 @@ class IdentifiableVAE(Study):
 
     def claims(self, scale: Scale) -> list[Claim]:
         fixed, learned = ({"prior": PRIORS[kind]} for kind in ("zero", "learned"))
+        by_ratio = "number of variables that are passive by the ratio rule"
+        share, passive = "variance of a mean, as a share of the prior's,", fixed | {"type": "passive"}
+        logarithms, used = "correlation of their logarithms", fixed | {"used": True}
         return [
             Claim(
                 "With a fixed prior mean some variables are passive: posterior equal to prior",
                 "figure 5.1",
-                AtLeast(
-                    "passive",
-                    1,
-                    of="every",
-                    where=fixed,
-                    called="number of variables that are passive by the ratio rule",
-                    digits=0,
-                ),
+                AtLeast("passive", 1, of="every", where=fixed, called=by_ratio, digits=0),
             ),
             Claim(
                 "Passive means are constant near zero",
                 "figure 5.1",
-                AtMost(
-                    "movement",
-                    0.1,
-                    of="every",
-                    where=fixed | {"type": "passive"},
-                    called="variance of a mean, as a share of the prior's,",
-                    digits=3,
-                ),
+                AtMost("movement", 0.1, of="every", where=passive, called=share, digits=3),
             ),
             Claim(
                 "The prior variance of a used variable follows the posterior's second moment",
                 "figure 5.2: prior variance matches the histogram of squared means",
-                AtLeast(
-                    "match", 0.9, of="every", where=fixed | {"used": True}, called="correlation of their logarithms"
-                ),
+                AtLeast("match", 0.9, of="every", where=used, called=logarithms),
             ),
             Claim(
                 "With a learned prior mean passive variables exist",
@@ -139,12 +126,8 @@ class IdentifiableVAE(Study):
             for row in table.rows
         ]
         models = [
-            {
-                "prior": PRIORS[kind],
-                "seed": seed,
-                "passive": len(model.where(type="passive")),
-                "divergence": float(model.column("kl").sum()),
-            }
+            {"prior": PRIORS[kind], "seed": seed}
+            | {"passive": len(model.where(type="passive")), "divergence": float(model.column("kl").sum())}
             for kind, group in table.by("prior_mean")
             for seed, model in group.by("seed")
         ]

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from polariscope.measures.intrinsic_dimension import KS, Average, dimension_profile, mle_from_distances
 from polariscope.measures.neighbours import nearest_neighbours
 from polariscope.report.figures import LIGHT, MARKERS, SUBJECTS, panels, styled
-from polariscope.report.study_figures import over_seeds
 from polariscope.studies.criteria import Alike, AtLeast, AtMost, Near
+from polariscope.studies.kit import Curve, Panels
 from polariscope.studies.study import Bench, Claim, Job, Row, Scale, Study, Table, studies
 from polariscope.worlds.points.synthetic import RandomDecoder
 from polariscope.worlds.renderers.mini_sprites import MiniSprites
@@ -58,15 +58,8 @@ FULL = Setting(
     seeds=5, dimensions=(1, 2, 5, 10, 20), decoders=(3, 8, 20), points=5_000, pixels=(16, 32, PIXELS), images=IMAGES
 )
 SETTINGS: dict[Scale, Setting] = {
-    "smoke": Setting(
-        seeds=1,
-        dimensions=(2, 5),
-        decoders=(3,),
-        points=300,
-        pixels=(16,),
-        images=100,
-        unambiguous=True,  # a quarter of the grid to render
-    ),
+    # Unambiguous sprites are a quarter of the grid to render.
+    "smoke": Setting(seeds=1, dimensions=(2, 5), decoders=(3,), points=300, pixels=(16,), images=100, unambiguous=True),
     "laptop": FULL,
     "paper": FULL,
 }
@@ -80,6 +73,24 @@ class IntrinsicDimension(Study):
     source = "Bonheme 2023, section 8.2 and Fig. 8.4; Spec 002, section 11"
     question = "How far can an estimate of intrinsic dimension be trusted, and which variant was published?"
     cost = {"smoke": "2 s", "laptop": "about 5 minutes", "paper": "about 8 minutes"}
+    drawn = {
+        "known_dimension": Panels(
+            tuple(
+                Curve(
+                    "value",
+                    "dimension",
+                    "cloud",
+                    where={"variant": variant, "k": k},
+                    title=title,
+                    called="estimate",
+                    along="true dimension",
+                    guides={"true": lambda dimension: dimension},
+                )
+                for (variant, k), title in zip(BEST.items(), ("MLE, k = 20", "TwoNN"), strict=True)
+            ),
+            share_y=True,
+        )
+    }
 
     def jobs(self, scale: Scale) -> Sequence[Job]:
         setting = SETTINGS[scale]
@@ -113,7 +124,10 @@ class IntrinsicDimension(Study):
 
     def claims(self, scale: Scale) -> list[Claim]:
         dots, bodies = ({"cloud": cloud, "pixels": PIXELS, "count": IMAGES} for cloud in ("sprites", "solids"))
-        published = {"variant": "published", "k": 20}
+        published, by_neighbours = {"variant": "published", "k": 20}, dots | {"variant": "published"}
+        decoders = {"cloud": "random-decoder", "variant": "mg", "k": BEST["mg"]}
+        called, of_many = "estimate", f"estimate at k = {KS[0]}, as a share of that at {KS[-1]},"
+        at_twenty, from_five = "estimate at k = 20", f"estimate from k = {KS[1]} on, for {FACTORS} factors,"
         images = f"takes {IMAGES:,} images of {PIXELS} x {PIXELS} pixels"
         return [
             Claim(
@@ -143,41 +157,25 @@ class IntrinsicDimension(Study):
             Claim(
                 "On curved data from a random smooth decoder the estimate finds the number of factors within 15 %",
                 "the dimension is known by construction (Spec 002, section 17.3)",
-                Near(
-                    "value",
-                    "dimension",
-                    by=0.15,
-                    relative=True,
-                    where={"cloud": "random-decoder", "variant": "mg", "k": BEST["mg"]},
-                    called="estimate",
-                    to="the number of factors",
-                ),
+                Near("value", "dimension", 0.15, True, where=decoders, called=called, to="the number of factors"),
                 note="our own check: the publication has no such data",
             ),
             Claim(
                 "A small number of neighbours underestimates the dimension",
                 "section 8.2.2; true of the code behind the figures, not of the formula as printed (Spec 002, "
                 "section 11.2)",
-                AtMost("of_many", 0.8, of="every", called=f"estimate at k = {KS[0]}, as a share of that at {KS[-1]},"),
+                AtMost("of_many", 0.8, of="every", called=of_many),
             ),
             Claim(
                 "The estimate for dSprites is 11",
                 "MLE 11 at k = 20 (Fig. 8.4)",
-                Near("value", 11, by=1, where=dots | published, called="estimate at k = 20"),
+                Near("value", 11, by=1, where=dots | published, called=at_twenty),
                 note=images,
             ),
             Claim(
                 "The estimate no longer changes between 10 and 20 neighbours",
                 "stable for k in 10 to 20 (Fig. 8.4)",
-                Alike(
-                    "value",
-                    {"k": 10},
-                    {"k": 20},
-                    by=0.1,
-                    relative=True,
-                    where=dots | {"variant": "published"},
-                    called="estimate",
-                ),
+                Alike("value", {"k": 10}, {"k": 20}, by=0.1, relative=True, where=by_neighbours, called=called),
                 note=images,
             ),
             Claim(
@@ -189,19 +187,13 @@ class IntrinsicDimension(Study):
             Claim(
                 "It is far above the number of factors",
                 "11 for 5 factors (Fig. 8.4)",
-                AtLeast(
-                    "value",
-                    1.5 * FACTORS,
-                    each="k",
-                    where=dots | {"variant": "published", "enough": True},
-                    called=f"estimate from k = {KS[1]} on, for {FACTORS} factors,",
-                ),
+                AtLeast("value", 1.5 * FACTORS, each="k", where=by_neighbours | {"enough": True}, called=from_five),
                 note=images,
             ),
             Claim(
                 "The estimate for Symsol is 4",
                 "MLE 4 (Fig. 8.4)",
-                Near("value", 4, by=1, where=bodies | published, called="estimate at k = 20"),
+                Near("value", 4, by=1, where=bodies | published, called=at_twenty),
                 note=f"{images}, of rendered solids that stand in for the data set",
             ),
         ]
@@ -211,7 +203,7 @@ class IntrinsicDimension(Study):
         return Table([row | _compared(row, many[_cloud_of(row)]) for row in table.rows])
 
     def figures(self, table: Table) -> dict[str, Figure]:
-        return {"known_dimension": draw_known(table), "images_by_k": draw_images(table)}
+        return super().figures(table) | {"images_by_k": draw_images(table)}
 
 
 def cube(job: Job) -> NDArray[Any]:
@@ -287,22 +279,6 @@ def _compared(row: Row, with_many: float) -> Row:
     if variant == "published" and k == KS[0]:
         compared["of_many"] = row["value"] / with_many
     return compared
-
-
-@styled
-def draw_known(table: Table) -> Figure:
-    figure = Figure(figsize=(7.4, 2.8), layout="constrained")
-    for axes, (variant, k) in zip(figure.subplots(1, 2, sharey=True), BEST.items(), strict=True):
-        most = max(table.distinct("dimension"))
-        axes.plot([0, most], [0, most], color=LIGHT["muted"], linewidth=1, linestyle="--", label="true")
-        for number, cloud in enumerate(("cube", "gaussian", "random-decoder")):
-            groups = list(table.where(cloud=cloud, variant=variant, k=k).by("dimension"))
-            values = [group.column("value") for _, group in groups]
-            over_seeds(axes, [d for d, _ in groups], values, number, label=cloud.replace("-", " "))
-        axes.set(title="MLE, k = 20" if variant == "mg" else "TwoNN", xlabel="true dimension")
-    figure.axes[0].set_ylabel("estimate")
-    figure.axes[0].legend()
-    return figure
 
 
 @styled

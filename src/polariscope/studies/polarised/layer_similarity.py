@@ -23,6 +23,7 @@ from polariscope.objectives.predict import Classify
 from polariscope.report.figures import heatmap, panels, styled
 from polariscope.representation import represent
 from polariscope.studies.criteria import All, AtLeast, AtMost
+from polariscope.studies.polarised.alike_means import NEAR_ONE, as_many_active, pair_of
 from polariscope.studies.polarised.settings import run_at
 from polariscope.studies.study import Bench, Claim, Job, Row, Scale, Study, Table, studies
 from polariscope.training.config import RunConfig
@@ -33,7 +34,6 @@ SEEDS = {"smoke": 2, "laptop": 5, "paper": 5}
 STEPS = {"smoke": 40, "laptop": 6000, "paper": 300_000}
 SNAPSHOTS = {"smoke": 4, "laptop": 12, "paper": 26}
 EXAMPLES = {"smoke": 200, "laptop": 3000, "paper": 5000}
-NEAR_ONE = 0.9
 """CKA that is near 1, as the work says of encoders."""
 LATENT = ("mean", "variance", "sampled")
 COMPARISONS = ("seeds", "early", "collapsed", "objectives", "classifier")
@@ -94,6 +94,8 @@ class LayerSimilarity(Study):
         def encoder(comparison: str) -> AtLeast:
             return AtLeast("encoder", NEAR_ONE, where=of(comparison), called="CKA of the encoder's layers")
 
+        over_decoder = "early against final, CKA of the encoder's layers above that of the decoder's"
+        over_largest = "CKA with the same layer of the encoder above the largest with a latent layer"
         over_latent = "CKA of the encoder's layers above that of the latent ones"
         return [
             Claim(
@@ -105,12 +107,7 @@ class LayerSimilarity(Study):
             Claim(
                 "The encoder settles before the decoder",
                 "figure 7.2: encoder similar after the first snapshot, decoder later; no less (Spec 002, S06)",
-                AtLeast(
-                    "encoder_over_decoder",
-                    0,
-                    where=of("early"),
-                    called="early against final, CKA of the encoder's layers above that of the decoder's",
-                ),
+                AtLeast("encoder_over_decoder", 0, where=of("early"), called=over_decoder),
             ),
             Claim(
                 "The sampled layer of a collapsed model is like no layer of a healthy one",
@@ -128,30 +125,14 @@ class LayerSimilarity(Study):
             Claim(
                 "A classifier's trunk is more like the encoder than like the latent layers",
                 "figure C.1: in all cells",
-                AtLeast(
-                    "lead",
-                    0,
-                    each="trunk_layer",
-                    called="CKA with the same layer of the encoder above the largest with a latent layer",
-                ),
+                AtLeast("lead", 0, each="trunk_layer", called=over_largest),
             ),
             Claim(
                 "A classifier's trunk is nearly that of the encoder",
                 "figure C.1: CKA near 1",
                 encoder("classifier"),
             ),
-            Claim(
-                "Models whose means agree (CKA above 0.9) have the same number of active variables",
-                "theorem 7.4.1, in the form that can be tested (Spec 002, section 10.6)",
-                AtMost(
-                    "apart",
-                    0,
-                    of="every",
-                    where={"alike": True},
-                    called="difference in active variables of such a pair",
-                    digits=0,
-                ),
-            ),
+            as_many_active(),
             Claim(
                 "The intrinsic dimension of the layers hardly changes after the first quarter of the training",
                 "figure 8.11: little change after epoch 1",
@@ -165,15 +146,8 @@ class LayerSimilarity(Study):
         heatmaps = [_levels(row) for row in shown]
         leads = [lead for row in shown if row["comparison"] == "classifier" for lead in _leads(row)]
         # Snapshots of one pair of runs are no more than that pair.
-        pairs = [
-            {
-                "seed": f"{row['seed']} and {row['other_seed']}",
-                "alike": row["cka"] > 0.9,
-                "apart": abs(row["active"][0] - row["active"][1]),
-            }
-            for row in table.where(comparison="pair").rows
-            if row["seed"] != row["other_seed"]
-        ]
+        found = [row for row in table.where(comparison="pair").rows if row["seed"] != row["other_seed"]]
+        pairs = [pair_of(row, row["cka"], row["active"]) for row in found]
         layers = [
             {"seed": seed, "layer": name, "change": _late_change(own)}
             for name, layer in table.where(comparison="dimension").by("layer")

@@ -30,6 +30,8 @@ from polariscope.report.figures import styled
 from polariscope.report.study_figures import share_legend, side_by_side
 from polariscope.representation import represent
 from polariscope.studies.criteria import AtLeast, AtMost, Beats, Correlates, Rises
+from polariscope.studies.kit import Panels, Restarts
+from polariscope.studies.polarised.alike_means import as_many_active, pair_of
 from polariscope.studies.polarised.settings import run_at
 from polariscope.studies.study import Bench, Claim, Job, Row, Scale, Study, Table, studies
 from polariscope.training.config import RunConfig
@@ -62,7 +64,6 @@ LOGGED = 50
 """Points of a training curve."""
 EXAMPLES = {"smoke": 200, "laptop": 1500, "paper": 5000}
 LATENTS = 10
-NEAR_ONE = 0.9
 PRUNES = {"prunes": True}
 """Objectives of which the work says that they prune with their strength."""
 
@@ -79,6 +80,15 @@ class ObjectiveFamily(Study):
     question = "Do all objectives prune latents with their strength, learn at the same pace, and agree in their layers?"
     cost = {"smoke": "5 s", "laptop": "25 minutes", "paper": "months"}
     training_lengths = STEPS
+    drawn = {
+        "passive": Panels(
+            (Restarts("passive", "strength", called="passive variables", along="strength, or capacity"),),
+            each="objective",
+            width=2.1,
+            share_y=True,
+            where={"part": "run"},
+        )
+    }
 
     def jobs(self, scale: Scale) -> Sequence[Job]:
         cells = [(name, level) for name, strengths in STRENGTHS[scale].items() for level in range(len(strengths))]
@@ -113,20 +123,14 @@ class ObjectiveFamily(Study):
         return [place | row]
 
     def claims(self, scale: Scale) -> list[Claim]:
+        sides = {"variables": "without the passive"}, {"variables": "all"}
+        number, gap = "number of passive variables", "mutual information of the means above that of the samples (nats)"
+        plateau = "share of the training after which the reconstruction error is within 5 % of its fall"
         return [
             Claim(
                 "The number of passive variables grows with the strength of each objective but the annealed VAE",
                 "figure 6.5: grows for every objective but the annealed VAE",
-                Rises(
-                    "passive",
-                    "level",
-                    by=1,
-                    slack=0.34,
-                    each="objective",
-                    where=PRUNES,
-                    called="number of passive variables",
-                    digits=1,
-                ),
+                Rises("passive", "level", 1, slack=0.34, each="objective", where=PRUNES, called=number, digits=1),
             ),
             Claim(
                 "The mutual information of the samples falls with the number of passive variables",
@@ -136,16 +140,7 @@ class ObjectiveFamily(Study):
             Claim(
                 "Without the passive variables the mutual informations of means and samples come close",
                 "figure 6.7: the gap closes",
-                Beats(
-                    "gap",
-                    {"variables": "without the passive"},
-                    {"variables": "all"},
-                    by=0.5,
-                    relative=True,
-                    higher=False,
-                    called="mutual information of the means above that of the samples (nats)",
-                    digits=3,
-                ),
+                Beats("gap", *sides, by=0.5, relative=True, higher=False, called=gap, digits=3),
                 note="closing is taken as losing half of the gap",
             ),
             Claim(
@@ -157,13 +152,7 @@ class ObjectiveFamily(Study):
             Claim(
                 "The annealed VAE reaches its plateau later than the others",
                 "figure C.5",
-                Beats(
-                    "plateau",
-                    {"annealed": True},
-                    {"annealed": False},
-                    by=0.05,
-                    called="share of the training after which the reconstruction error is within 5 % of its fall",
-                ),
+                Beats("plateau", {"annealed": True}, {"annealed": False}, by=0.05, called=plateau),
             ),
             Claim(
                 "Procrustes similarity orders the layers as CKA does",
@@ -175,19 +164,7 @@ class ObjectiveFamily(Study):
                 "figures 7.5-7.7: higher for wide layers",
                 AtLeast("procrustes_lead", 0, called="Procrustes similarity above CKA on decoder cells"),
             ),
-            Claim(
-                "Models whose means agree (CKA above 0.9) have the same number of active variables",
-                "theorem 7.4.1, in the form that can be tested (Spec 002, section 10.6)",
-                AtMost(
-                    "apart",
-                    0,
-                    of="every",
-                    where={"alike": True},
-                    called="difference in active variables of such a pair",
-                    digits=0,
-                ),
-                note="models without an active variable are left out: their means agree in nothing that is used",
-            ),
+            as_many_active("models without an active variable are left out: their means agree in nothing that is used"),
         ]
 
     def readings(self, table: Table) -> Table:
@@ -213,12 +190,7 @@ class ObjectiveFamily(Study):
             rank = spearmanr(straight.ravel(), turned.ravel()).statistic
             rows.append({"seed": row["seed"], "spearman": float(rank), "procrustes_lead": float(lead.mean())})
         rows += [
-            {
-                # Two models of one pair of seeds are one pair, whatever their objective.
-                "seed": f"{row['seed']} and {row['other_seed']}",
-                "alike": row["similarity"] > NEAR_ONE,
-                "apart": abs(row["actives"][0] - row["actives"][1]),
-            }
+            pair_of(row, row["similarity"], row["actives"])
             for row in table.where(part="pair").rows
             if min(row["actives"]) > 0
         ]
@@ -244,16 +216,6 @@ class ObjectiveFamily(Study):
     def figures(self, table: Table) -> dict[str, Figure]:
         names = table.where(part="run").distinct("objective")
         first = min(table.where(part="run").distinct("seed"))
-        pruning = side_by_side(len(names), width=2.1, height=2.6)
-        for axes, name in zip(pruning.axes, names, strict=True):
-            for row in table.where(part="run", objective=name).rows:
-                axes.scatter(row["level"], row["passive"], s=18, color="C0")
-            axes.set_title(name)
-            strengths = table.where(part="run", objective=name).distinct("strength")
-            axes.set_xticks(range(len(strengths)), [f"{strength:g}" for strength in strengths])
-            axes.set_xlabel("strength")
-            axes.set_ylim(-0.5, LATENTS + 0.5)
-        pruning.axes[0].set_ylabel("passive variables")
         curves = side_by_side(1, width=5.5, height=3)
         (axes,) = curves.axes
         for number, name in enumerate(names):
@@ -262,7 +224,7 @@ class ObjectiveFamily(Study):
                 axes.plot(steps, values, color=f"C{number}", label="" if row["seed"] != first else name)
         axes.set(xlabel="step", ylabel="reconstruction error", yscale="log")
         share_legend(curves)
-        return {"passive": pruning, "curves": curves}
+        return super().figures(table) | {"curves": curves}
 
 
 def pace(curve: Sequence[Sequence[float]]) -> tuple[float, float]:
