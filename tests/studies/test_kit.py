@@ -97,6 +97,18 @@ def test_restarts_by_two_columns_have_the_colours_of_the_last() -> None:
     assert colours[0] == colours[2] == colours[4]
 
 
+def test_values_of_another_column_stand_beside_each_other_within_a_group() -> None:
+    figure = Restarts("mcc", "beta", {"a": "first", "b": "third"}, within="model", tilt=30).draw(Table(ROWS))
+    assert figure is not None
+    (axes,) = figure.axes
+    assert [tick.get_text() for tick in axes.get_xticklabels()] == ["1", "2", "4"]
+    drawn = [points for points in axes.collections if len(points.get_offsets())]
+    assert [round(points.get_offsets()[0][0], 2) for points in drawn] == [-0.18, 0.18, 0.82, 1.18, 1.82, 2.18]
+    assert len({tuple(points.get_facecolor()[0]) for points in drawn}) == 2
+    (legend,) = figure.legends
+    assert (legend.get_title().get_text(), [text.get_text() for text in legend.get_texts()]) == ("model", ["a", "b"])
+
+
 def test_panels_stand_side_by_side_and_share_a_legend() -> None:
     panels = (
         Curve("mcc", "beta", "model", where={"seed": 0}, from_zero=True),
@@ -133,6 +145,9 @@ def test_panels_for_each_value_stand_below_each_other() -> None:
     assert [len(axes.collections[0].get_offsets()) for axes in figure.axes] == [6] * 3 + [3] * 3
     assert [axes.get_lines()[0].get_ydata()[0] for axes in figure.axes[3:]] == [10.0, 20.0, 40.0]
     assert figure.get_size_inches()[0] == pytest.approx(0.6 + 3 * 2.0)
+    below = Panels((lined,), each="beta", width=2.0, across=1).draw(Table(ROWS))
+    assert below is not None
+    assert below.get_size_inches()[0] == pytest.approx(0.6 + 2.0)
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import itertools
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -23,6 +23,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import ArrayLike, NDArray
 
+from polariscope.kernels.learning_curves import LearningCurve
 from polariscope.report.figures import LIGHT, MARKERS, heatmap, styled
 from polariscope.report.figures import panels as grid_of
 from polariscope.report.study_figures import COLOURS, dots, over_seeds, plain_ticks, share_legend
@@ -125,6 +126,9 @@ class Panel(Declared):
 
     def onto(self, axes: Axes, table: Table) -> bool:
         """Draw on given axes; False if the table has nothing to draw."""
+        axes.set(xscale="log" if self.log else "linear", yscale="log" if self.log_y else "linear")
+        if self.log or self.log_y:
+            plain_ticks(axes)
         drawn = self._plot(axes, table)
         down, across, _ = self._columns
         axes.set(xlabel=self._along(across), ylabel=self._words(down), title=self.title)
@@ -134,12 +138,6 @@ class Panel(Declared):
             for (name, guide), style in zip(self.guides.items(), itertools.cycle(("--", ":"))):
                 heights = guide(at) if callable(guide) else np.full(len(at), guide)
                 axes.plot(at, heights, style, color=LIGHT["muted"], linewidth=1, label=name, zorder=1)
-        if self.log:
-            axes.set(xscale="log")
-        if self.log_y:
-            axes.set(yscale="log")
-        if self.log or self.log_y:
-            plain_ticks(axes)
         if self.from_zero:
             axes.set_ylim(bottom=0)
         if self.mark is not None:
@@ -166,24 +164,36 @@ class Curve(Panel):
     over: str
     by: str = ""
     colours: Mapping[Any, str] = field(default_factory=dict)
+    dashed: Collection[Any] = ()
+    """Lines that are dashed, by their values or columns: what is predicted, or a beginning."""
+    power: Callable[[Row], float | None] | None = None
+    """The predicted exponent of a line, by its first row: a dashed power law through the middle of the medians."""
 
     def _plot(self, axes: Axes, table: Table) -> bool:
         columns = (self.column,) if isinstance(self.column, str) else self.column
         lines = [(column if len(columns) > 1 else "", column, table) for column in columns]
         if self.by:
             lines = [(value, columns[0], rows) for value, rows in self._groups(table, self.by)]
-        drawn = 0
+        drawn, laws = 0, 0
         for name, column, rows in lines:
             points = [(x, own.column(column).astype(float)) for x, own in rows.by(self.over)]
             points = [(x, values) for x, values in points if len(values)]
             if not points:
                 continue
             x, values = zip(*points, strict=True)
-            style: dict[str, Any] = {"color": LIGHT[self.colours[name]]} if name in self.colours else {}
+            colour = LIGHT[self.colours.get(name, COLOURS[drawn % len(COLOURS)])]
+            style: dict[str, Any] = {"color": colour, "linestyle": "--" if name in self.dashed else "-"}
             over_seeds(axes, x, values, drawn % len(COLOURS), label=self._name(name), **style)
             drawn += 1
+            exponent = None if self.power is None else self.power(rows.rows[0])
+            if exponent is not None:
+                medians = np.array([[np.median(own)] for own in values])
+                law = LearningCurve(np.array(x), medians).guide(exponent)
+                label = "" if laws else "predicted slope"
+                axes.plot(x, law(x), "--", color=colour, linewidth=1, label=label, zorder=1)
+                laws += 1
         places = table.distinct(self.over)
-        if not self.log and len(places) <= TICKS and all(type(place) is int for place in places):
+        if len(places) <= TICKS and all(type(place) is int for place in places):
             axes.set_xticks(places)
         return drawn > 0
 
@@ -228,13 +238,15 @@ class Panels(Declared):
     height: float = 2.8
     share_y: bool = False
     """One vertical axis for all that stand side by side."""
+    across: int = 0
+    """Panels in a row; 0 puts all of them in one, or one for each value of ``each``."""
 
     @styled
     def _draw(self, table: Table) -> Figure | None:
         groups = [(self._name(value), own) for value, own in self._groups(table, self.each)] if self.each else []
         places = [(replace(panel, title=name), own) for panel in self.panels for name, own in groups]
         places = places or [(panel, table) for panel in self.panels]
-        across = len(groups) or len(places)
+        across = self.across or len(groups) or len(places)
         shared = "row" if self.share_y else False
         figure = grid_of(len(places), self.width, self.height, (0.6, 0.0), across, sharey=shared)[0]
         drawn = [panel.onto(at, own.where(**panel.where)) for at, (panel, own) in zip(figure.axes, places, strict=True)]
@@ -243,8 +255,7 @@ class Panels(Declared):
         if self.share_y:
             for number, axes in enumerate(figure.axes):
                 axes.set_ylabel("" if number % across else axes.get_ylabel())
-        if figure.axes[0].get_legend_handles_labels()[0]:
-            share_legend(figure)
+        share_legend(figure)
         return figure
 
 
@@ -252,7 +263,8 @@ class Panels(Declared):
 class Restarts(Panel):
     """Every row a dot, the groups side by side: those of a column, or of several, the first varying slowest.
 
-    The colours are by the value of the last column, where each group does not have its own.
+    The colours are by the value of the last column, where each group does not have its own. Within a group the values
+    of yet another column can stand beside each other, each in its own colour, with a legend.
     """
 
     column: str
@@ -262,11 +274,18 @@ class Restarts(Panel):
     """The height of a group's short line, by its first row: a published mean. Without it, the mean."""
     tilt: float = 0.0
     """Degrees by which the groups' names are turned."""
+    within: str = ""
+    """A column whose values stand beside each other in each group."""
 
     @styled
     def _draw(self, table: Table) -> Figure | None:
-        figure = grid_of(1, 1.0 + 1.1 * max(len(self._cells(table)), 1), 2.6)[0]
-        return figure if self.onto(figure.axes[0], table) else None
+        each = 0.55 if self.tilt else 1.1
+        figure = grid_of(1, 1.0 + each * max(len(self._cells(table)), 1), 2.6)[0]
+        if not self.onto(figure.axes[0], table):
+            return None
+        if self.within:
+            figure.legend(title=self.within.replace("_", " "), loc="outside right upper")
+        return figure
 
     def _cells(self, table: Table) -> list[tuple[tuple[Any, ...], Table]]:
         cells: list[tuple[tuple[Any, ...], Table]] = [((), table)]
@@ -276,17 +295,31 @@ class Restarts(Panel):
 
     def _plot(self, axes: Axes, table: Table) -> bool:
         cells = self._cells(table)
+        sides = [value for value, _ in self._groups(table, self.within)] if self.within else []
         for place, (values, rows) in enumerate(cells):
-            level = rows.mean(self.column) if self.line is None else self.line(rows.rows[0])
-            colour = self.colours.get(values[-1], COLOURS[place % len(COLOURS)])
-            dots(axes, place, rows.column(self.column), colour, level)
+            if not sides:
+                self._dots(axes, place, rows, values[-1], place)
+            for number, side in enumerate(sides):
+                at = place + 0.72 * ((number + 0.5) / len(sides) - 0.5)
+                self._dots(axes, at, rows.where(**{self.within: side}), side, number)
+        for number, side in enumerate(sides):
+            dots(axes, 0, [], self._colour(side, number), label=self._name(side))
         names = ["\n".join(map(self._name, values)) for values, _ in cells]
         axes.set_xticks(range(len(cells)), names, rotation=self.tilt, ha="right" if self.tilt else "center")
         return len(cells) > 0
 
+    def _dots(self, axes: Axes, at: float, rows: Table, value: Any, number: int) -> None:
+        values = rows.column(self.column)
+        if len(values):
+            level = rows.mean(self.column) if self.line is None else self.line(rows.rows[0])
+            dots(axes, at, values, self._colour(value, number), level)
+
+    def _colour(self, value: Any, number: int) -> str:
+        return self.colours.get(value, COLOURS[number % len(COLOURS)])
+
     @property
     def _columns(self) -> tuple[str, str, str]:
-        return self.column, self.by if isinstance(self.by, str) else self.by[0], ""
+        return self.column, self.by if isinstance(self.by, str) else self.by[0], self.within
 
 
 @dataclass(frozen=True)

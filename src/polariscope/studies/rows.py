@@ -114,14 +114,24 @@ def paired(first: Table, second: Table, *keys: str) -> list[tuple[Row, Row]]:
     return [(row, other) for row, other in pairs if other is not None]
 
 
-def means(table: Table, columns: Mapping[str, str], digits: int = 2) -> Row:
-    """``mean ± sd (n)`` of columns by their headings; a dash for a column that no row has.
+def means(table: Table, columns: Mapping[str, str], digits: int = 2, times: float = 1) -> Row:
+    """``mean ± sd (n)`` of columns by their headings, times a factor; a dash for a column that no row has.
 
     >>> means(Table([{"kl": 1.0}, {"kl": 3.0}]), {"KL": "kl", "MIG": "mig"}, 1)
     {'KL': '2.0 ± 1.4 (n=2)', 'MIG': '-'}
     """
     numbers = {heading: table.column(column) for heading, column in columns.items()}
-    return {heading: plus_minus(own, digits) if len(own) else "-" for heading, own in numbers.items()}
+    return {heading: plus_minus(times * own, digits) if len(own) else "-" for heading, own in numbers.items()}
+
+
+def leads(first: Table, second: Table, column: str, called: str) -> list[Row]:
+    """For each seed that two tables have: a column of the first less that of the second, under a name of its own.
+
+    >>> rows = [{"seed": s, "model": m, "x": x} for s, m, x in ((0, "a", 5), (0, "b", 3), (1, "a", 4))]
+    >>> leads(Table(rows).where(model="a"), Table(rows).where(model="b"), "x", "lead of a")
+    [{'seed': 0, 'lead of a': 2}]
+    """
+    return [{"seed": one["seed"], called: one[column] - other[column]} for one, other in paired(first, second)]
 
 
 def rank_correlations(table: Table, rows: Sequence[str], columns: Sequence[str]) -> NDArray[Any]:
