@@ -34,7 +34,6 @@ SEEDS = {"smoke": 2, "laptop": 5, "paper": 5}
 STEPS = {"smoke": 40, "laptop": 6000, "paper": 300_000}
 SNAPSHOTS = {"smoke": 4, "laptop": 12, "paper": 26}
 EXAMPLES = {"smoke": 200, "laptop": 3000, "paper": 5000}
-"""CKA that is near 1, as the work says of encoders."""
 LATENT = ("mean", "variance", "sampled")
 COMPARISONS = ("seeds", "early", "collapsed", "objectives", "classifier")
 
