@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 
 from polariscope.report.study_figures import over_seeds
 from polariscope.studies.criteria import NotWorse
-from polariscope.studies.kit import Beside, Curve, Matrix, Panels, Restarts, Scatter, grid, medians
+from polariscope.studies.kit import Beside, Curve, Matrix, Panels, Paths, Restarts, Scatter, grid, medians
 from polariscope.studies.rows import Table
 
 ROWS = [
@@ -133,6 +133,31 @@ def test_several_columns_have_a_line_each_beside_what_is_known_of_them() -> None
     assert np.allclose(lines["twice beta"].get_ydata(), 2 * lines["twice beta"].get_xdata())
     assert set(lines["half"].get_ydata()) == {0.5}
     assert (lines["half"].get_xdata()[[0, -1]].tolist(), axes.get_yscale()) == ([1.0, 4.0], "log")
+
+
+def test_a_curve_shows_predicted_slopes_and_dashes_what_is_predicted() -> None:
+    rows = [{"p": p, "seed": s, "task": t, "error": 1 / p} for p in (1, 2, 4) for s in (0, 1) for t in "ab"]
+    curve = Curve("error", "p", by="task", log=True, log_y=True, dashed=("b",), power=lambda row: -1.0)
+    figure = curve.draw(Table(rows))
+    assert figure is not None
+    (axes,) = figure.axes
+    laws = [line for line in axes.get_lines() if line.get_zorder() == 1]
+    assert [line.get_ydata().tolist() for line in laws] == [pytest.approx([1, 0.5, 0.25])] * 2
+    assert [text.get_text() for text in axes.get_legend().get_texts()] == ["predicted slope", "a", "b"]
+    styles = [container.lines[0].get_linestyle() for container in axes.containers]
+    assert styles == ["-", "--"]
+    assert [tick.get_text() for tick in axes.get_xticklabels()] == ["1", "2", "4"]
+
+
+def test_paths_are_a_line_for_each_row_with_a_dot() -> None:
+    rows = [{"kind": kind, "step": [0, 2], "loss": [4.0, 2.0 * n], "onset": 1} for n, kind in enumerate("aab")]
+    figure = Paths("loss", "step", by="kind", dot="onset").draw(Table([*rows, {"kind": "c", "loss": None}]))
+    assert figure is not None
+    (axes,) = figure.axes
+    lines, dots = axes.get_lines()[::2], axes.get_lines()[1::2]
+    assert [line.get_label() for line in lines if not line.get_label().startswith("_")] == ["a", "b"]
+    assert lines[0].get_color() == lines[1].get_color() != lines[2].get_color()
+    assert [dot.get_ydata()[0] for dot in dots] == [2.0, 3.0, 4.0]
 
 
 def test_panels_for_each_value_stand_below_each_other() -> None:

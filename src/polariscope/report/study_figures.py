@@ -97,9 +97,13 @@ def side_by_side(count: int, width: float, height: float) -> Figure:
 
 
 def share_legend(figure: Figure) -> None:
-    """One legend under all panels, with the entries of the first."""
-    handles, labels = figure.axes[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=3)
+    """One legend under all panels, with each label of any of them once."""
+    entries: dict[str, Any] = {}
+    for axes in figure.axes:
+        for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
+            entries.setdefault(label, handle)
+    if entries:
+        figure.legend(entries.values(), entries.keys(), loc="outside lower center", ncols=3)
 
 
 def legend_once(axes: Axes) -> None:

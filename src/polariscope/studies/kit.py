@@ -226,6 +226,37 @@ class Scatter(Panel):
 
 
 @dataclass(frozen=True)
+class Paths(Panel):
+    """Every row a line: a list of numbers against another, such as a course over its steps.
+
+    Each value of a third column has a colour of its own.
+    """
+
+    column: str
+    over: str
+    by: str = ""
+    colours: Mapping[Any, str] = field(default_factory=dict)
+    dot: str = ""
+    """A column with a place of the horizontal axis, which has a dot on the line."""
+
+    def _plot(self, axes: Axes, table: Table) -> bool:
+        known = Table([row for row in table.rows if row.get(self.column) and row.get(self.over)])
+        for number, (name, rows) in enumerate(self._groups(known, self.by) if self.by else [("", known)]):
+            colour = LIGHT[self.colours.get(name, COLOURS[number % len(COLOURS)])]
+            for row in rows.rows:
+                label = self._name(name) if row is rows.rows[0] else ""
+                x, y = row[self.over], row[self.column]
+                axes.plot(x, y, color=colour, linewidth=1, label=label)
+                if row.get(self.dot) is not None:
+                    axes.plot(row[self.dot], np.interp(row[self.dot], x, y), "o", color=colour, markersize=4)
+        return len(known) > 0
+
+    @property
+    def _columns(self) -> tuple[str, str, str]:
+        return self.column, self.over, self.by
+
+
+@dataclass(frozen=True)
 class Panels(Declared):
     """Several panels side by side, with one legend. Each has its own ``where``, within that of all.
 
