@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
-from matplotlib.figure import Figure
 
 from polariscope.examination.generalise import generalise
 from polariscope.nets.architecture import Conv
@@ -23,11 +23,10 @@ from polariscope.objectives.objective import Objective
 from polariscope.objectives.pcl import PCL
 from polariscope.objectives.predict import Classify, Regress
 from polariscope.objectives.slow_vae import SlowVAE
-from polariscope.report.figures import styled
-from polariscope.report.study_figures import dots
 from polariscope.studies.criteria import All, AtLeast, AtMost, Beats
+from polariscope.studies.kit import Panels, Restarts
 from polariscope.studies.published import published
-from polariscope.studies.rows import plus_minus
+from polariscope.studies.rows import groups, leads, means
 from polariscope.studies.study import Bench, Claim, Job, Row, Scale, Study, Table, studies
 from polariscope.training.config import RunConfig, Start, TrainingConfig
 from polariscope.training.run import load_model
@@ -81,6 +80,9 @@ PRINTED = {
     "cnn (transfer)": "RN50 (IN-21k)",
 }
 TABLES = {"sprites": "in-domain-dsprites-quarter", "shapes3d": "in-domain-shapes3d"}
+COLOURS = {"random": "active", "composition": "third", "interpolation": "first", "extrapolation": "second"}
+ORDER = {name: name for name in (*MODELS, *SPLITS)}
+"""Of the figure."""
 
 
 @dataclass(frozen=True)
@@ -127,6 +129,15 @@ class InDomain(Study):
     training_lengths = {
         scale: max(setting.steps, setting.encoder_steps, setting.light_steps) for scale, setting in SETTINGS.items()
     }
+    drawn = {
+        "splits": Panels(
+            (Restarts("r2", "model", COLOURS, called="R²", within="split", names=ORDER, tilt=35),),
+            each="world",
+            width=8,
+            height=3.3,
+            across=1,
+        )
+    }
 
     def jobs(self, scale: Scale) -> Sequence[Job]:
         setting = SETTINGS[scale]
@@ -159,58 +170,50 @@ class InDomain(Study):
         return [row]
 
     def claims(self, scale: Scale) -> list[Claim]:
-        often: dict[str, object] = {"often": True}
         fewer = f"of {', '.join(OFTEN)}, which have five seeds; the other models have one"
-        learned = AtLeast("random_score", 0.7, called="R² on the random split", each="learner")
+        cases: dict[str, Any] = {"where": {"often": True}, "each": "case"}
+        random, interpolation, extrapolation = ({"split": s} for s in ("random", "interpolation", "extrapolation"))
+        coordconv, cnn, mlp = ({"model": model} for model in ("coordconv", "cnn", "mlp"))
+        clip, drawn = "R² above that of the clipped predictor", "share of ratios below 1"
         return [
             Claim(
                 "Every model is far worse when it has to extrapolate than on a random split",
                 "figure 4, tables 6 and 7: CNN 100 to 78.4 (dSprites), 100 to 48.9 (Shapes3D)",
-                Beats(
-                    "r2", {"split": "random"}, {"split": "extrapolation"}, by=0.1, where=often, each="case", called="R²"
-                ),
+                Beats("r2", random, extrapolation, 0.1, **cases, called="R²"),
                 weaker=fewer,
             ),
             Claim(
                 "Extrapolation is harder than interpolation",
                 "tables 6 and 7: CNN 99.7 against 78.4, and 97.3 against 48.9",
-                Beats(
-                    "r2",
-                    {"split": "interpolation"},
-                    {"split": "extrapolation"},
-                    by=0.05,
-                    where=often,
-                    each="case",
-                    called="R²",
-                ),
+                Beats("r2", interpolation, extrapolation, 0.05, **cases, called="R²"),
                 weaker=fewer,
             ),
             Claim(
                 "Only the new factor fails: the others are predicted nearly as well as before",
                 "figure 5: factors in distribution stay near the random split, the new one collapses",
-                Beats("part_r2", {"of": "others"}, {"of": "new"}, by=0.2, where=often, each="case", called="R²"),
+                Beats("part_r2", {"of": "others"}, {"of": "new"}, 0.2, **cases, called="R²"),
                 weaker=f"only that the others are told far better than the new one, and {fewer}",
             ),
             Claim(
                 "No model reaches the exact predictor clipped to the training range",
                 "tables 6 and 7 against Spec 001a, O19: at most 78.4 of 86.7, and 67.8 of 91.6",
-                AtMost("above_clip", 0.0, where=often, called="R² above that of the clipped predictor", each="case"),
+                AtMost("above_clip", 0.0, **cases, called=clip),
                 weaker=fewer,
             ),
             Claim(
                 "Predictions of a new factor are pulled towards the training mean",
                 "figure 6: most ratios lie below 1",
-                AtLeast("drawn_to_the_mean", 0.5, where=often, called="share of ratios below 1", each="case"),
+                AtLeast("drawn_to_the_mean", 0.5, **cases, called=drawn),
                 weaker=fewer,
             ),
             Claim(
                 "Coordinates help with new combinations: CoordConv is ahead of the CNN, and that of the MLP",
                 "table 6, composition: CoordConv 99.1, CNN 53.3, MLP -8.8",
                 All(
-                    Beats("r2_composed", {"model": "coordconv"}, {"model": "cnn"}, by=0.05, called="R² to the CNN"),
-                    Beats("r2_of_cnn", {"model": "cnn"}, {"model": "mlp"}, by=0.05, called="R² to the MLP"),
+                    Beats("r2_composed", coordconv, cnn, 0.05, called="R² to the CNN"),
+                    Beats("r2_of_cnn", cnn, mlp, 0.05, called="R² to the MLP"),
                 ),
-                provided=learned,
+                provided=AtLeast("random_score", 0.7, called="R² on the random split", each="learner"),
             ),
             Claim(
                 "Disentangled codes with a readout extrapolate no better than supervised networks",
@@ -220,63 +223,50 @@ class InDomain(Study):
             Claim(
                 "Fine-tuning only the head is worse than fine-tuning the whole network",
                 "section 3.3: consistently worse",
-                Beats(
-                    "r2_transferred",
-                    {"tuned": "all"},
-                    {"tuned": "head"},
-                    by=0.02,
-                    each="world",
-                    called="R², random split",
-                ),
+                Beats("r2_tuned", {"tuned": "all"}, {"tuned": "head"}, 0.02, each="world", called="R², random split"),
             ),
         ]
 
     def readings(self, table: Table) -> Table:
         """The rows with a name for world and model together, and the comparisons that take several of them."""
         rows: list[Row] = []
+        composed = {"coordconv": ["r2_composed"], "cnn": ["r2_composed", "r2_of_cnn"], "mlp": ["r2_of_cnn"]}
         for row in table.rows:
-            case = f"{row['model']} on {row['world']}"
-            rows.append(row | {"case": case, "often": row["model"] in OFTEN})
-            key = {"seed": row["seed"], "case": case, "often": row["model"] in OFTEN, "world": row["world"]}
-            if row["split"] == "extrapolation":
-                rows += [key | {"of": of, "part_r2": row[f"r2_{of}"]} for of in ("new", "others")]
-                rows.append(key | {"above_clip": row["r2"] - row["clip"]})
-            if row["split"] == "random" and row["model"] in ("mlp", "cnn", "coordconv"):
-                rows.append({"seed": row["seed"], "learner": case, "random_score": row["r2"]})
-            if row["split"] == "composition" and row["world"] == "sprites":
-                names = {"coordconv": ("r2_composed",), "cnn": ("r2_composed", "r2_of_cnn"), "mlp": ("r2_of_cnn",)}
-                rows += [
-                    {"seed": row["seed"], "model": row["model"], name: row["r2"]}
-                    for name in names.get(row["model"], ())
-                ]
-            if row["split"] == "random" and row["model"] in TRANSFER:
-                tuned = "head" if "head" in row["model"] else "all"
-                rows.append(key | {"tuned": tuned, "r2_transferred": row["r2"]})
+            model, world, split, r2 = (row[key] for key in ("model", "world", "split", "r2"))
+            seed = {"seed": row["seed"]}
+            case = seed | {"world": world, "case": f"{model} on {world}", "often": model in OFTEN}
+            rows.append(row | case)
+            if split == "extrapolation":
+                rows += [case | {"of": of, "part_r2": row[f"r2_{of}"]} for of in ("new", "others")]
+                rows.append(case | {"above_clip": r2 - row["clip"]})
+            if split == "random" and model in composed:
+                rows.append(seed | {"learner": case["case"], "random_score": r2})
+            if split == "composition" and world == "sprites":
+                rows += [seed | {"model": model, name: r2} for name in composed.get(model, ())]
+            if split == "random" and model in TRANSFER:
+                rows.append(case | {"tuned": "head" if "head" in model else "all", "r2_tuned": r2})
         for world, own in table.where(split="extrapolation").by("world"):
-            best = [
-                max((group for model, group in own.by("model") if model in kind), key=_r2, default=Table([]))
+            readout, network = (
+                max(
+                    (runs for _, runs in groups(own, "model", kind)),
+                    key=lambda runs: runs.mean("r2"),
+                    default=Table([]),
+                )
                 for kind in (ENCODERS, SUPERVISED)
-            ]
-            readouts, networks = ({row["seed"]: row["r2"] for row in group.rows} for group in best)
-            leads = {seed: readouts[seed] - networks[seed] for seed in readouts if seed in networks}
-            rows += [{"world": world, "seed": seed, "lead_of_readouts": lead} for seed, lead in leads.items()]
+            )
+            rows += [{"world": world} | lead for lead in leads(readout, network, "r2", "lead_of_readouts")]
         return Table(rows)
 
     def beside(self, table: Table) -> list[Row]:
         rows = []
         for world, runs in table.by("world"):
             printed = published(f"inductive_biases/{TABLES[world]}").rows
-            for model in (model for model in MODELS if model in runs.distinct("model")):
-                row: Row = {"world": world, "model": model}
-                for split in SPLITS:
-                    known = printed.get(PRINTED.get(model, ""), {}).get(split, "-")
-                    values = runs.where(model=model, split=split).column("r2")
-                    row[split] = f"{known} / {plus_minus(100 * values, 1) if len(values) else '-'}"
-                rows.append(row)
+            for model, own in groups(runs, "model", MODELS):
+                known = printed.get(PRINTED.get(model, ""), {})
+                here = {split: means(own.where(split=split), {"R²": "r2"}, 1, 100)["R²"] for split in SPLITS}
+                scores = {split: f"{known.get(split, '-')} / {score}" for split, score in here.items()}
+                rows.append({"world": world, "model": model, **scores})
         return rows
-
-    def figures(self, table: Table) -> dict[str, Figure]:
-        return {"splits": _splits_figure(table)}
 
 
 def _worlds(name: str, size: int) -> tuple[World, World]:
@@ -301,27 +291,3 @@ def _model(job: Job, setting: Setting, world: World, sibling: World, split: Spli
     seen = world if name.startswith("beta-vae") else Pairs(world, "one" if name.startswith("ada") else "lap")
     first = bench.train(RunConfig(seen, objective, code, training, split))
     return Readout(code), warm(first, freeze=("of",), into="of")
-
-
-@styled
-def _splits_figure(table: Table) -> Figure:
-    """R² of every run by split and model, a panel a world; negative scores are drawn at 0."""
-    worlds = table.distinct("world")
-    models = [model for model in MODELS if model in table.distinct("model")]
-    figure = Figure(figsize=(1.2 + 0.55 * len(models), 2.4 * len(worlds) + 0.6), layout="constrained")
-    colours = dict(zip(SPLITS, ("active", "third", "first", "second"), strict=True))
-    for axes, world in zip(figure.subplots(len(worlds), 1, squeeze=False)[:, 0], worlds, strict=True):
-        for place, model in enumerate(models):
-            for shift, split in enumerate(SPLITS):
-                values = table.where(world=world, model=model, split=split).column("r2")
-                if len(values):
-                    label = split if place == 0 else ""
-                    dots(axes, place + 0.18 * (shift - 1.5), np.clip(values, 0, 1), colours[split], label=label)
-        axes.set_xticks(range(len(models)), models, rotation=35, ha="right")
-        axes.set(ylabel="R² (negative at 0)", title=world, ylim=(-0.03, 1.03))
-    figure.legend(*figure.axes[0].get_legend_handles_labels(), loc="outside upper right", ncols=4)
-    return figure
-
-
-def _r2(table: Table) -> float:
-    return table.mean("r2")

@@ -9,14 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from matplotlib.figure import Figure
-
 from polariscope.examination.generalise import generalise
 from polariscope.nets.vision import CNN
 from polariscope.objectives.predict import Classify, Regress
-from polariscope.report.figures import styled
-from polariscope.report.study_figures import dots, side_by_side
 from polariscope.studies.criteria import Beats
+from polariscope.studies.kit import Panels, Restarts
 from polariscope.studies.rows import plus_minus
 from polariscope.studies.study import Bench, Claim, Job, Row, Scale, Study, Table, studies
 from polariscope.training.config import RunConfig, TrainingConfig
@@ -42,6 +39,8 @@ EXAMPLES = {"smoke": 60, "laptop": 3000, "paper": 50_000}
 SEEDS = {"smoke": range(1), "laptop": range(20, 25), "paper": range(5)}
 """The table of in-domain shows seed 0 with these settings."""
 FROZEN: dict[str, tuple[str, ...]] = {"all": (), "head": ("encoder",)}
+COLOURS = {"all": "active", "head": "mixed"}
+NAMES = {tuned: f"tuned: {tuned}" for tuned in FROZEN}
 
 
 @studies.register("transfer-heads")
@@ -57,6 +56,9 @@ class TransferHeads(Study):
     question = "Is it worse to tune only the head of a pre-trained network than to tune all of it?"
     cost = {"smoke": "2 s", "laptop": "about 20 minutes", "paper": "GPU weeks"}
     training_lengths = STEPS
+    drawn = {
+        "tuned": Panels((Restarts("r2", "split", COLOURS, called="R²", within="tuned", names=NAMES),), each="world")
+    }
 
     def jobs(self, scale: Scale) -> Sequence[Job]:
         return [
@@ -82,19 +84,12 @@ class TransferHeads(Study):
         return [row | {"r2": result.score}]
 
     def claims(self, scale: Scale) -> list[Claim]:
+        whole, head = ({"tuned": tuned} for tuned in FROZEN)
         return [
             Claim(
                 f"Tuning only the head is worse than tuning the whole network ({split} split)",
                 "section 3.3: consistently worse",
-                Beats(
-                    "r2",
-                    {"tuned": "all"},
-                    {"tuned": "head"},
-                    by=0.02,
-                    each="world",
-                    where={"split": split},
-                    called="R²",
-                ),
+                Beats("r2", whole, head, by=0.02, each="world", where={"split": split}, called="R²"),
             )
             for split in SPLITS[scale]
         ]
@@ -106,22 +101,6 @@ class TransferHeads(Study):
             for world, group in table.by("world")
             for split, cell in group.by("split")
         ]
-
-    @styled
-    def figures(self, table: Table) -> dict[str, Figure]:
-        worlds = table.distinct("world")
-        splits = table.distinct("split")
-        figure = side_by_side(len(worlds), width=2.6, height=2.8)
-        for axes, world in zip(figure.axes, worlds, strict=True):
-            for at, split in enumerate(splits):
-                for shift, tuned, colour in ((-0.15, "all", "active"), (0.15, "head", "mixed")):
-                    values = table.where(world=world, split=split, tuned=tuned).column("r2")
-                    dots(axes, at + shift, values, colour, label="" if at else f"tuned: {tuned}")
-            axes.set_xticks(range(len(splits)), splits)
-            axes.set_title(world)
-            axes.legend()
-        figure.axes[0].set_ylabel("R²")
-        return {"tuned": figure}
 
 
 def _worlds(name: str, size: int) -> tuple[World, World]:
