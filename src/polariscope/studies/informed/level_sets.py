@@ -6,12 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from matplotlib.figure import Figure
+import numpy as np
 
-from polariscope.examination.frontier import Audited, frontier
-from polariscope.report.invariance_figures import frontier_plot
-from polariscope.report.study_figures import restarts
 from polariscope.studies.criteria import AtLeast, AtMost, Beats, Near
+from polariscope.studies.informed.frontiers import Frontier
 from polariscope.studies.informed.level_set_codes import (
     FLOOR,
     MODELS,
@@ -26,11 +24,11 @@ from polariscope.studies.informed.level_set_codes import (
     latent_row,
     matched_deviation,
 )
-from polariscope.studies.rows import plus_minus
+from polariscope.studies.kit import Restarts
+from polariscope.studies.rows import groups, means
 from polariscope.studies.study import Bench, Claim, Job, Row, Scale, Study, Table, studies
 from polariscope.worlds.points.level_sets import LevelSets
 
-COLOURS = dict(zip(MODELS, ("first", "second", "third", "fourth", "mixed"), strict=True))
 TUNED = (
     "our schedule was chosen from about fifteen, on seeds from 100 on; the β-VAE has one schedule, and STIB's weight "
     "was chosen from three: the comparison favours ours"
@@ -48,6 +46,17 @@ class LevelSetStudy(Study):
     scales = ("smoke", "laptop", "overnight", "paper")
     added = OVERNIGHT
     training_lengths = {scale: setting.steps for scale, setting in SETTINGS.items()}
+    drawn = {
+        "selected": Restarts(
+            "selected",
+            "model",
+            where={"kind": "end"},
+            called="selected latents",
+            names={name: name.replace(" ", "\n") for name in MODELS},
+        ),
+        "frontier-invariance": Frontier("invariance", called="deviation in the model's eyes"),
+        "frontier-true-deviation": Frontier("true_deviation", called="deviation of the true property"),
+    }
     dimension: ClassVar[int]
     models: ClassVar[tuple[str, ...]]
     printed: ClassVar[dict[str, tuple[float, float, float]]]
@@ -80,24 +89,30 @@ class LevelSetStudy(Study):
     def readings(self, table: Table) -> Table:
         """The rows, and for each seed how much the property moves with ours and with each rival at the same error: the
         larger of those that both end with, which both have reached."""
-        ends = table.where(kind="end")
-        ratios: list[Row] = []
-        for rival in self.models:
+        rows = [row | _crossed(row) for row in table.where(kind="end").rows]
+        for rival in self.models[1:]:
             for seed, theirs in table.where(model=rival).by("seed"):
-                ours = table.where(model="ours", seed=seed)
-                last = [own.where(kind="end").rows for own in (ours, theirs)]
-                if rival == "ours" or not all(last):
+                pair = (table.where(model="ours", seed=seed), theirs)
+                last = [own.where(kind="end").column("x_error") for own in pair]
+                if not all(map(len, last)):
                     continue
-                at = max(float(row["x_error"]) for (row,) in last)
+                at = float(np.max(last))
                 for column, name in (("invariance", "invariance_ratio"), ("true_deviation", "true_ratio")):
-                    own, other = (matched_deviation(rows.rows, at, column) for rows in (ours, theirs))
+                    own, other = (matched_deviation(one.rows, at, column) for one in pair)
                     if own and other:
-                        ratios.append({"rival": rival, "seed": seed, name: own / other})
-        return Table(_with_cross(ends).rows + ratios)
+                        rows.append({"rival": rival, "seed": seed, name: own / other})
+        return Table(rows)
 
     def claims(self, scale: Scale) -> list[Claim]:
         ours, beta, stib = ({"model": name} for name in ("ours", "beta-vae", "stib"))
         printed, missed = self.printed, {1: 0.012, 2: 0.014}[self.selected]
+        inverse = "variance that the adversary's inverse misses"
+        beyond = "error of the predicted level from 1 to 1.5 half widths"
+
+        def selects(part: str, number: int) -> Near:
+            called = f"selected latents of {part}"
+            return Near(f"selected_{part.lower()}", number, by=0.0, of="every", where=ours, called=called, digits=1)
+
         return [
             Claim(
                 "Every model predicts the property as well as its noise allows",
@@ -121,9 +136,7 @@ class LevelSetStudy(Study):
                 "At the same error of observations the property moves less than with STIB, by the model",
                 f"table 5.1: {printed['ours'][2]} against {printed['stib'][2]}",
                 AtMost("invariance_ratio", 1.0, where={"rival": "stib"}, called="ratio of deviations"),
-                provided=AtMost(
-                    "bijection_end", 0.1, where=stib, called="variance that the adversary's inverse misses"
-                ),
+                provided=AtMost("bijection_end", 0.1, where=stib, called=inverse),
                 note=TUNED,
             ),
             Claim(
@@ -131,33 +144,19 @@ class LevelSetStudy(Study):
                 f"figures 5.5b and A.1; the published weights miss the level by {missed}",
                 AtMost("true_deviation", 0.02, where=ours, called="deviation of the true level", digits=3),
             ),
-            Claim(
-                "One latent of Z0 is selected",
-                "figures 5.5a and 5.6a: dimension 1 alone",
-                Near("selected_z0", 1, by=0.0, of="every", where=ours, called="selected latents of Z0", digits=1),
-            ),
+            Claim("One latent of Z0 is selected", "figures 5.5a and 5.6a: dimension 1 alone", selects("Z0", 1)),
             Claim(
                 f"As many latents of Z1 are selected as the level sets have dimensions: {self.selected}",
                 "figures 5.5a and 5.6a, in all reruns",
-                Near(
-                    "selected_z1",
-                    self.selected,
-                    by=0.0,
-                    of="every",
-                    where=ours,
-                    called="selected latents of Z1",
-                    digits=1,
-                ),
+                selects("Z1", self.selected),
             ),
-            Claim(
-                "The β-VAE selects more latents",
-                "figures 5.5a and 5.6a",
-                Beats("selected", beta, ours, by=1.0, called="selected latents", digits=1),
-            ),
-            Claim(
-                "STIB selects more latents",
-                "figures 5.5a and 5.6a",
-                Beats("selected", stib, ours, by=1.0, called="selected latents", digits=1),
+            *(
+                Claim(
+                    f"{name} selects more latents",
+                    "figures 5.5a and 5.6a",
+                    Beats("selected", model, ours, by=1.0, called="selected latents", digits=1),
+                )
+                for name, model in (("The β-VAE", beta), ("STIB", stib))
             ),
             Claim(
                 "The latent of Z0 is the level",
@@ -177,65 +176,29 @@ class LevelSetStudy(Study):
             Claim(
                 "Levels are right outside of the trained square, too",
                 "figure 5.5b: complete ellipses, also outside of [-1, 1]²",
-                AtMost(
-                    "told_near",
-                    0.1,
-                    where=ours,
-                    called="error of the predicted level from 1 to 1.5 half widths",
-                    digits=3,
-                ),
+                AtMost("told_near", 0.1, where=ours, called=beyond, digits=3),
             ),
         ]
 
     def beside(self, table: Table) -> list[Row]:
-        ends = table.where(kind="end")
         return [
             {
                 "model": model,
-                "published X, Y, invariance": ", ".join(str(value) for value in self.printed.get(model, ())) or "-",
-                "X here": plus_minus(own.column("x_error"), 3),
-                "Y here": plus_minus(own.column("y_error"), 3),
-                "invariance here": plus_minus(own.column("invariance"), 4),
-                "true deviation": plus_minus(own.column("true_deviation"), 4),
-                "R² of Y from Z1": plus_minus(own.column("leakage"), 2),
+                "published X, Y, invariance": ", ".join(map(str, self.printed.get(model, ()))) or "-",
+                **means(own, {"X here": "x_error", "Y here": "y_error"}, 3),
+                **means(own, {"invariance here": "invariance", "true deviation": "true_deviation"}, 4),
+                **means(own, {"R² of Y from Z1": "leakage"}),
                 "selected Z0 / Z1": f"{own.mean('selected_z0'):.1f} / {own.mean('selected_z1'):.1f}",
                 "share of published steps": f"{own.mean('share_of_published_steps'):.1%}",
             }
-            for model in self.models
-            if len(own := ends.where(model=model))
+            for model, own in groups(table.where(kind="end"), "model", self.models)
         ]
 
-    def figures(self, table: Table) -> dict[str, Figure]:
-        ends = table.where(kind="end")
-        groups = [
-            (name.replace(" ", "\n"), ends.where(model=name).column("selected"), COLOURS[name])
-            for name in self.models
-            if len(ends.where(model=name))
-        ]
-        figures = {"selected": restarts(groups, "selected latents")}
-        for column, title in (("invariance", "in the model's eyes"), ("true_deviation", "of the true property")):
-            rows = [
-                Audited(row["model"], row["lam"], row["seed"], row["x_error"], row["y_error"], row[column])
-                for row in table.where(kind="along").rows
-                if row[column] is not None
-            ]
-            if rows:
-                points = frontier(rows)
-                curves = {m: [(p.x_error, p.deviation, p.interval) for p in points.of(m)] for m in points.models}
-                figures[f"frontier-{column.replace('_', '-')}"] = frontier_plot(curves, f"deviation {title}")
-        return figures
 
-
-def _with_cross(table: Table) -> Table:
-    """Each row with the larger of its cross correlations."""
-    return Table(
-        [
-            row | {"cross": max(row["azimuth_in_z0"], row["level_in_z1"])}
-            if row.get("azimuth_in_z0") is not None
-            else row
-            for row in table.rows
-        ]
-    )
+def _crossed(row: Row) -> Row:
+    """The larger of the cross correlations of a row, where it has them."""
+    known = row.get("azimuth_in_z0") is not None
+    return {"cross": max(row["azimuth_in_z0"], row["level_in_z1"])} if known else {}
 
 
 @studies.register("level-sets")
@@ -251,30 +214,23 @@ class LevelSetsOfEllipses(LevelSetStudy):
     printed = {"ours": (0.04, 0.25, 0.006), "beta-vae": (0.03, 0.25, 0.058), "stib": (0.03, 0.25, 0.027)}
 
     def claims(self, scale: Scale) -> list[Claim]:
-        sparse, plain = {"model": "sparse without cycle"}, {"model": "beta-vae"}
-        cycled, ours = {"model": "cycle without sparsity"}, {"model": "ours"}
+        ours, sparse, cycled, plain, _ = ({"model": name} for name in MODELS)
+
+        def moves(more: Row, less: Row) -> Beats:
+            return Beats("true_deviation", more, less, by=0.03, called="true deviation", digits=3)
+
+        def selects(more: Row, fewer: Row) -> Beats:
+            return Beats("selected", more, fewer, by=1.0, called="selected latents", digits=1)
+
+        other_half = "not published: the other half of the 2×2 table"
+        ablation = "section 5.5: the β-VAE is the ablation of both; no 2×2 table is published"
+        sparsity = "section 5.4.1: the sparse term selects dimensions"
         return [
             *super().claims(scale),
-            Claim(
-                "The cycle makes the property stay, in a sparse code",
-                "section 5.5: the β-VAE is the ablation of both; no 2×2 table is published",
-                Beats("true_deviation", sparse, ours, by=0.03, called="true deviation", digits=3),
-            ),
-            Claim(
-                "The cycle makes the property stay, without sparsity as well",
-                "not published: the other half of the 2×2 table",
-                Beats("true_deviation", plain, cycled, by=0.03, called="true deviation", digits=3),
-            ),
-            Claim(
-                "Sparsity selects fewer latents, with the cycle",
-                "section 5.4.1: the sparse term selects dimensions",
-                Beats("selected", cycled, ours, by=1.0, called="selected latents", digits=1),
-            ),
-            Claim(
-                "Sparsity selects fewer latents, without the cycle as well",
-                "not published: the other half of the 2×2 table",
-                Beats("selected", plain, sparse, by=1.0, called="selected latents", digits=1),
-            ),
+            Claim("The cycle makes the property stay, in a sparse code", ablation, moves(sparse, ours)),
+            Claim("The cycle makes the property stay, without sparsity as well", other_half, moves(plain, cycled)),
+            Claim("Sparsity selects fewer latents, with the cycle", sparsity, selects(cycled, ours)),
+            Claim("Sparsity selects fewer latents, without the cycle as well", other_half, selects(plain, sparse)),
         ]
 
 
@@ -291,13 +247,12 @@ class LevelSetsOfEllipsoids(LevelSetStudy):
     printed = {"ours": (0.05, 0.25, 0.006), "beta-vae": (0.02, 0.25, 0.153), "stib": (0.03, 0.25, 0.083)}
 
     def claims(self, scale: Scale) -> list[Claim]:
+        polar = "rank correlation of Z1 and the polar angle"
         return [
             *super().claims(scale),
             Claim(
                 "A latent of Z1 is the polar angle",
                 "section 5.5.1 and figure 5.6b: dimension 6 is the polar angle",
-                AtLeast(
-                    "polar_in_z1", 0.9, where={"model": "ours"}, called="rank correlation of Z1 and the polar angle"
-                ),
+                AtLeast("polar_in_z1", 0.9, where={"model": "ours"}, called=polar),
             ),
         ]

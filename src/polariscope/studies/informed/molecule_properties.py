@@ -17,7 +17,6 @@ import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from polariscope.examination.frontier import Audited, frontier
 from polariscope.examination.generation import generate_with_property
 from polariscope.examination.invariance import audit_invariance
 from polariscope.examination.way_back import recover
@@ -30,12 +29,12 @@ from polariscope.objectives.conditional_invariance import ConditionalInvariance,
 from polariscope.objectives.objective import Objective
 from polariscope.objectives.stib import STIB
 from polariscope.report.generation_figures import boxes
-from polariscope.report.invariance_figures import frontier_plot
-from polariscope.report.study_figures import restarts
-from polariscope.studies.criteria import All, AtLeast, AtMost, Beats
+from polariscope.studies.criteria import All, AtLeast, AtMost, Beats, Criterion
+from polariscope.studies.informed.frontiers import Frontier
 from polariscope.studies.informed.level_set_codes import adversary_row, audit_row, matched_deviation
+from polariscope.studies.kit import Panels, Restarts
 from polariscope.studies.real_isomers import isomers_file
-from polariscope.studies.rows import plus_minus
+from polariscope.studies.rows import groups, means, plus_minus
 from polariscope.studies.study import Bench, Claim, Job, Row, Scale, Study, Table, studies
 from polariscope.training.config import RunConfig, TrainingConfig
 from polariscope.training.run import load_model
@@ -44,8 +43,11 @@ from polariscope.worlds.points.toy_molecules import ToyMolecules
 from polariscope.worlds.readers.molecule_files import Isomers
 
 MODELS = ("ours", "beta-vae", "stib")
-COLOURS = {"ours": "first", "beta-vae": "third", "stib": "second"}
+ORDER = dict(zip(MODELS, MODELS, strict=True))
+DEVIATION = "deviation of the gap"
 ISOMERS, MADE_UP = "real isomers", "made-up molecules"
+FILES = {ISOMERS: "isomers", MADE_UP: "made-up"}
+"""What molecules are called in the names of figures."""
 PAIRS = (("ours", "beta-vae"), ("ours", "stib"), ("stib", "beta-vae"))
 """Models that are compared where their errors of molecules match: the first is to move the gap less."""
 PRINTED = {"ours": (0.01, 4.06, 1.34), "beta-vae": (0.01, 4.01, 5.66), "stib": (0.01, 4.08, 3.05)}
@@ -53,6 +55,18 @@ PRINTED = {"ours": (0.01, 4.06, 1.34), "beta-vae": (0.01, 4.01, 5.66), "stib": (
 JUDGE = 4.01
 """The judge's error on real isomers in the spec, with a width that was chosen on the molecules it was tested on."""
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
+DEVIATIONS = {"invariance": "invariance", "judged": "judged_deviation"}
+SHOWN = {
+    "X here, summed": "x_error",
+    "X of each number": "x_error_each",
+    "Y here (kcal/mol)": "y_error",
+    "mean model": "mean_y_error",
+    "invariance": "invariance",
+    "by the judge": "judged_deviation",
+    "error of the judge": "judge_error",
+    "R² of Y from Z1": "leakage",
+}
+"""Columns of the table beside the published one, with ours."""
 INVERSE = "variance that the inverse of STIB's adversary misses"
 NEEDS_FILE = "needs the file of the isomers (POLARISCOPE_DATA)"
 
@@ -139,6 +153,23 @@ class MoleculeProperties(Study):
     cost = {"smoke": "4 s", "laptop": "an hour", "overnight": "5 hours", "paper": "weeks"}
     scales = ("smoke", "laptop", "overnight", "paper")
     added = OVERNIGHT
+    drawn = {
+        f"gaps-{name}": Panels(
+            (
+                Restarts("invariance", "model", names=ORDER, called=f"{DEVIATION} (kcal/mol)", title="by itself"),
+                Restarts("judged_deviation", "model", names=ORDER, title="by the judge"),
+            ),
+            where={"molecules": molecules, "kind": "end"},
+            share_y=True,
+        )
+        for molecules, name in FILES.items()
+    } | {
+        f"frontier-{name}-{column.split('_')[0]}": Frontier(
+            column, where={"molecules": molecules}, called=f"deviation {words}"
+        )
+        for molecules, name in FILES.items()
+        for column, words in (("invariance", "in the model's eyes"), ("judged_deviation", "by the judge"))
+    }
 
     def jobs(self, scale: Scale) -> Sequence[Job]:
         setting = SETTINGS[scale]
@@ -204,8 +235,8 @@ class MoleculeProperties(Study):
         rows: list[Row] = [row for row in table.rows if row["kind"] not in ("along", "end")]
         for row in table.where(kind="end").rows:
             judge = judged.get(row["seed"]) if row["molecules"] == ISOMERS else row["judge_error"]
-            more = {"judged_excess": row["judged_deviation"] / row["judge_error"]}
-            rows.append(row | more | ({"above_judge": row["y_error"] / judge} if judge else {}))
+            above = row["y_error"] / judge if judge else None
+            rows.append(row | {"judged_excess": row["judged_deviation"] / row["judge_error"], "above_judge": above})
         for molecules, own in table.by("molecules"):
             for seed, same in own.by("seed"):
                 rows += [row | {"molecules": molecules, "seed": seed} for row in matched_rows(same)]
@@ -215,109 +246,71 @@ class MoleculeProperties(Study):
         rows: list[Row] = []
         judges = table.where(kind="judge")
         if len(judges):
-            rows.append(
-                beside_row(ISOMERS, "judge (kernel ridge)", "-", judges)
-                | {"Y here (kcal/mol)": plus_minus(judges.column("judge_alone"), 2)}
-            )
-        for molecules in (ISOMERS, MADE_UP):
-            for model in MODELS:
-                own = table.where(kind="end", molecules=molecules, model=model)
-                if len(own):
-                    printed = ", ".join(str(value) for value in PRINTED[model]) if molecules == ISOMERS else "-"
-                    rows.append(beside_row(molecules, model, printed, own))
+            alone = {"Y here (kcal/mol)": plus_minus(judges.column("judge_alone"))}
+            rows.append(beside_row(ISOMERS, "judge (kernel ridge)", "-", judges) | alone)
+        for molecules in FILES:
+            for model, own in groups(table.where(kind="end", molecules=molecules), "model", MODELS):
+                printed = ", ".join(map(str, PRINTED[model])) if molecules == ISOMERS else "-"
+                rows.append(beside_row(molecules, model, printed, own))
         return rows
 
     def figures(self, table: Table) -> dict[str, Figure]:
-        drawn: dict[str, Figure] = {}
-        for molecules, name in ((ISOMERS, "isomers"), (MADE_UP, "made-up")):
-            own = table.where(molecules=molecules)
-            ends = own.where(kind="end")
-            if not len(ends):
-                continue
-            groups: list[tuple[str, Any, str]] = [
-                (f"{model}\n{title}", ends.where(model=model).column(column), COLOURS[model])
-                for model in MODELS
-                for column, title in (("invariance", "by itself"), ("judged_deviation", "by the judge"))
-                if len(ends.where(model=model))
-            ]
-            drawn[f"gaps-{name}"] = restarts(groups, "deviation of the gap (kcal/mol)")
-            for column, title in (("invariance", "in the model's eyes"), ("judged_deviation", "by the judge")):
-                audits = [
-                    Audited(row["model"], row["lam"], row["seed"], row["x_error"], row["y_error"], row[column])
-                    for row in own.where(kind="along").rows
-                ]
-                if audits:
-                    line = frontier(audits)
-                    curves = {m: [(p.x_error, p.deviation, p.interval) for p in line.of(m)] for m in line.models}
-                    drawn[f"frontier-{name}-{column.split('_')[0]}"] = frontier_plot(curves, f"deviation {title}")
-            references = own.where(kind="sampled").rows
-            if references:
-                drawn[f"references-{name}"] = reference_boxes(references)
-        return drawn
+        sampled = {name: table.where(kind="sampled", molecules=molecules).rows for molecules, name in FILES.items()}
+        boxes = {f"references-{name}": reference_boxes(rows) for name, rows in sampled.items() if rows}
+        return super().figures(table) | boxes
 
 
 def claims_about(molecules: str) -> list[Claim]:
     """The claims about the three models, on real isomers or on made-up molecules."""
-    real = molecules == ISOMERS
-    note = NEEDS_FILE if real else "published for real isomers"
-    ours = {"molecules": molecules, "model": "ours"}
-    unit = "kcal/mol"
+    what, here, unit = molecules.capitalize(), {"molecules": molecules}, "kcal/mol"
+    ours = here | {"model": "ours"}
+    note = NEEDS_FILE if molecules == ISOMERS else "published for real isomers"
+
+    def claim(words: str, published: str, criterion: Criterion) -> Claim:
+        return Claim(f"{what}: {words}", published, criterion, note=note)
 
     def moves_less(first: str, second: str, column: str, words: str) -> Claim:
-        pair = {"molecules": molecules, "pair": f"{first} and {second}"}
+        pair = here | {"pair": f"{first} and {second}"}
         matched = AtMost("unmatched", 0.05, where=pair, called="difference of the errors of the gap, as a share")
-        sane = AtMost("bijection_end", 0.1, where={"molecules": molecules, "model": "stib"}, called=INVERSE)
+        sane = AtMost("bijection_end", 0.1, where=here | {"model": "stib"}, called=INVERSE)
         return Claim(
-            f"{molecules.capitalize()}: {words}",
+            f"{what}: {words}",
             f"table 5.2: {PRINTED[first][2]} against {PRINTED[second][2]} {unit}, by the models themselves",
-            Beats(
-                column, {"side": second}, {"side": first}, by=0.5, where=pair, called=f"deviation of the gap ({unit})"
-            ),
+            Beats(column, {"side": second}, {"side": first}, by=0.5, where=pair, called=f"{DEVIATION} ({unit})"),
             provided=All(matched, sane) if "stib" in (first, second) else matched,
             note=f"compared where the errors of molecules match; {note}",
         )
 
     return [
-        Claim(
-            f"{molecules.capitalize()}: every model predicts the gap as well as the judge",
+        claim(
+            "every model predicts the gap as well as the judge",
             f"table 5.2: 4.01 to 4.08 {unit}; the judge is not in the thesis",
-            AtMost(
-                "above_judge",
-                1.02,
-                where={"molecules": molecules},
-                each="model",
-                called="error over the judge's",
-            ),
-            note=note,
+            AtMost("above_judge", 1.02, where=here, each="model", called="error over the judge's"),
         ),
         moves_less("ours", "beta-vae", "matched_invariance", "the gap moves less than with the β-VAE, by the models"),
         moves_less("ours", "stib", "matched_invariance", "the gap moves less than with STIB, by the models"),
         moves_less("stib", "beta-vae", "matched_invariance", "it moves less with STIB than with the β-VAE"),
         moves_less("ours", "beta-vae", "matched_judged", "the gap moves less than with the β-VAE, by the judge"),
         moves_less("ours", "stib", "matched_judged", "the gap moves less than with STIB, by the judge"),
-        Claim(
-            f"{molecules.capitalize()}: the gap moves by less than the error with which it is predicted",
+        claim(
+            "the gap moves by less than the error with which it is predicted",
             f"table 5.2: 1.34 against 4.06 {unit}",
             AtMost("above_error", 1.0, where=ours, called="deviation over error"),
-            note=note,
         ),
-        Claim(
-            f"{molecules.capitalize()}: molecules drawn like a reference mostly have its gap, within the model's error",
+        claim(
+            "molecules drawn like a reference mostly have its gap, within the model's error",
             "figure 5.7: boxes of 2000 samples lie mostly inside ±4.06 kcal/mol of two references",
-            AtLeast("inside_model", 0.5, where={"molecules": molecules}, called="share of samples, by the model"),
-            note=note,
+            AtLeast("inside_model", 0.5, where=here, called="share of samples, by the model"),
         ),
-        Claim(
-            f"{molecules.capitalize()}: they mostly do in the eyes of the judge, too",
+        claim(
+            "they mostly do in the eyes of the judge, too",
             "not published: figure 5.7 has the model's own predictions",
-            AtLeast("inside_judge", 0.5, where={"molecules": molecules}, called="share of samples, by the judge"),
-            note=note,
+            AtLeast("inside_judge", 0.5, where=here, called="share of samples, by the judge"),
         ),
-        Claim(
-            f"{molecules.capitalize()}: an independent judge sees the gap move no more than it is off on real ones",
+        claim(
+            "an independent judge sees the gap move no more than it is off on real ones",
             f"not published: the judge is a Laplacian-kernel ridge regression, {JUDGE} {unit} on the real isomers",
             AtMost("judged_excess", 1.0, where=ours, called="judged deviation over the judge's error"),
-            note=note,
         ),
     ]
 
@@ -446,52 +439,29 @@ def matched_rows(table: Table) -> list[Row]:
     """Two models of one seed side by side, at the larger of the errors of molecules that they end with."""
     rows: list[Row] = []
     for pair in PAIRS:
-        curves = [table.where(model=model).rows for model in pair]
-        ends = [row["x_error"] for own in curves for row in own if row["kind"] == "end"]
+        audits = {m: [row for row in table.where(model=m).rows if row["kind"] in ("along", "end")] for m in pair}
+        ends = [row["x_error"] for own in audits.values() for row in own if row["kind"] == "end"]
         if len(ends) < 2:
             continue
-        at = max(ends)
-        name = f"{pair[0]} and {pair[1]}"
-        errors: list[float] = []
-        for model, own in zip(pair, curves, strict=True):
-            audits = [row for row in own if row["kind"] in ("along", "end")]
-            error = matched_deviation(audits, at, "y_error")
-            errors += [] if error is None else [error]
-            rows.append(
-                {
-                    "pair": name,
-                    "side": model,
-                    "matched_x_error": at,
-                    "matched_invariance": matched_deviation(audits, at, "invariance"),
-                    "matched_judged": matched_deviation(audits, at, "judged_deviation"),
-                }
-            )
-        if len(errors) == len(pair):
-            rows.append({"pair": name, "unmatched": abs(errors[0] / errors[1] - 1)})
+        at, which = max(ends), {"pair": f"{pair[0]} and {pair[1]}"}
+        for model, own in audits.items():
+            matched = {f"matched_{name}": matched_deviation(own, at, column) for name, column in DEVIATIONS.items()}
+            rows.append(which | {"side": model, "matched_x_error": at} | matched)
+        one, other = (matched_deviation(own, at, "y_error") for own in audits.values())
+        if one is not None and other is not None:
+            rows.append(which | {"unmatched": abs(one / other - 1)})
     return rows
 
 
 def beside_row(molecules: str, model: str, printed: str, own: Table) -> Row:
     """A row of the table beside the published one; what a model does not have is a dash."""
-
-    def shown(column: str, digits: int = 2) -> str:
-        values = own.column(column)
-        return plus_minus(values, digits) if len(values) else "-"
-
-    return {
-        "molecules": molecules,
-        "model": model,
-        "published X, Y, invariance": printed,
-        "X here, summed": shown("x_error", 1),
-        "X of each number": shown("x_error_each"),
-        "Y here (kcal/mol)": shown("y_error"),
-        "mean model": shown("mean_y_error", 1),
-        "invariance": shown("invariance"),
-        "by the judge": shown("judged_deviation"),
-        "error of the judge": shown("judge_error"),
-        "R² of Y from Z1": shown("leakage"),
-        "steps (published: not known)": f"{steps[0]:,.0f}" if len(steps := own.column("step")) else "-",
-    }
+    steps = own.column("step")
+    return (
+        {"molecules": molecules, "model": model, "published X, Y, invariance": printed}
+        | means(own, SHOWN)
+        | means(own, {heading: SHOWN[heading] for heading in ("X here, summed", "mean model")}, 1)
+        | {"steps (published: not known)": f"{steps[0]:,.0f}" if len(steps) else "-"}
+    )
 
 
 def reference_boxes(rows: Sequence[Row]) -> Figure:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from polariscope.studies.criteria import AtMost, Flat
 from polariscope.studies.informed.level_set_codes import FLOOR, SETTINGS, audit_row, audited, config_of_job
 from polariscope.studies.kit import Restarts
-from polariscope.studies.rows import plus_minus
+from polariscope.studies.rows import means
 from polariscope.studies.study import Bench, Claim, Job, Row, Scale, Study, Table, studies
 from polariscope.worlds.points.level_sets import LevelSets
 
@@ -83,15 +83,9 @@ class OversizedCodes(Study):
         )
 
     def beside(self, table: Table) -> list[Row]:
+        counts = {"selected Z0": "selected_z0", "selected Z1": "selected_z1"}
+        deviations = {"Y": "y_error", "invariance": "invariance", "true deviation": "true_deviation"}
         return [
-            {
-                "latents": str(size),
-                "selected Z0": plus_minus(own.column("selected_z0"), 1),
-                "selected Z1": plus_minus(own.column("selected_z1"), 1),
-                "X": plus_minus(own.column("x_error"), 3),
-                "Y": plus_minus(own.column("y_error"), 4),
-                "invariance": plus_minus(own.column("invariance"), 4),
-                "true deviation": plus_minus(own.column("true_deviation"), 4),
-            }
+            {"latents": str(size)} | means(own, counts, 1) | means(own, {"X": "x_error"}, 3) | means(own, deviations, 4)
             for size, own in table.by("latents")
         ]

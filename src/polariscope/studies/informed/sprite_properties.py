@@ -11,10 +11,8 @@ likelihood.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
-
-from matplotlib.figure import Figure
 
 from polariscope.examination.invariance import audit_invariance
 from polariscope.examination.property_traversals import traverse_property
@@ -23,10 +21,10 @@ from polariscope.nets.property_autoencoder import PropertyAutoencoderConfig
 from polariscope.nets.sprite_conv import SpriteConv
 from polariscope.objectives.annealing import Annealing
 from polariscope.objectives.conditional_invariance import ConditionalInvariance
-from polariscope.report.study_figures import restarts
 from polariscope.studies.criteria import AtLeast, AtMost
 from polariscope.studies.informed.level_set_codes import audit_row
-from polariscope.studies.rows import plus_minus
+from polariscope.studies.kit import Panels, Restarts
+from polariscope.studies.rows import means
 from polariscope.studies.study import Bench, Claim, Job, Row, Scale, Study, Table, studies
 from polariscope.training.config import RunConfig, TrainingConfig
 from polariscope.training.run import load_model
@@ -41,8 +39,6 @@ PUBLISHED = {
     "no shape": (25, 0.0139, 0.0118, 308, 0.9439),
 }
 """X error, Y error, invariance, and both errors of the mean model."""
-
-
 PUBLISHED_STEPS = 2_000_000
 
 
@@ -109,6 +105,15 @@ class SpriteProperties(Study):
     cost = {"smoke": "4 s", "laptop": "19 minutes", "overnight": "4 hours", "paper": "weeks"}
     scales = ("smoke", "laptop", "overnight", "paper")
     training_lengths = {scale: setting.steps for scale, setting in SETTINGS.items()}
+    drawn = {
+        "properties": Panels(
+            (
+                Restarts("y_error", "property", title="error", called="property"),
+                Restarts("invariance", "property", title="moves by"),
+            ),
+            share_y=True,
+        )
+    }
 
     def jobs(self, scale: Scale) -> Sequence[Job]:
         setting = SETTINGS[scale]
@@ -161,16 +166,18 @@ class SpriteProperties(Study):
 
     def claims(self, scale: Scale) -> list[Claim]:
         reconstructs = AtMost("x_share", 0.5, each="property", called="error of images over the mean model's")
+        predicted = "error of the property over the mean model's"
+        along, others = (f"change of {what} as a share of" for what in ("the property", "other factors"))
         return [
             Claim(
                 "Images are reconstructed ten times better than by the mean image",
                 "table 5.3: 14 to 30 against 308",
-                AtMost("x_share", 0.1, each="property", called="error of images over the mean model's"),
+                replace(reconstructs, bound=0.1),
             ),
             Claim(
                 "The property is predicted one to two orders better than by its mean",
                 "table 5.3: 0.0007 to 0.0139 against 0.15 to 0.94",
-                AtMost("y_share", 0.1, each="property", called="error of the property over the mean model's", digits=3),
+                AtMost("y_share", 0.1, each="property", called=predicted, digits=3),
             ),
             Claim(
                 "The property moves about as much as its prediction is off",
@@ -181,45 +188,28 @@ class SpriteProperties(Study):
             Claim(
                 "A walk along Z0 changes the property",
                 "figure 5.8",
-                AtLeast(
-                    "property_along_z0", 0.7, each="property", called="change of the property as a share of its range"
-                ),
+                AtLeast("property_along_z0", 0.7, each="property", called=f"{along} its range"),
                 provided=reconstructs,
             ),
             Claim(
                 "A walk along Z0 changes nothing else",
                 "figure 5.8",
-                AtMost(
-                    "others_along_z0", 0.1, each="property", called="change of other factors as a share of their range"
-                ),
+                AtMost("others_along_z0", 0.1, each="property", called=f"{others} their range"),
                 provided=reconstructs,
             ),
         ]
 
     def beside(self, table: Table) -> list[Row]:
-        return [
-            {
-                "property": name,
-                "published X, Y, invariance": ", ".join(str(value) for value in PUBLISHED[name][:3]),
-                "published X and Y as shares of the mean model": f"{PUBLISHED[name][0] / PUBLISHED[name][3]:.3f}, "
-                f"{PUBLISHED[name][1] / PUBLISHED[name][4]:.4f}",
-                "X share here": plus_minus(own.column("x_share"), 3),
-                "Y share here": plus_minus(own.column("y_share"), 4),
-                "Y here": plus_minus(own.column("y_error"), 4),
-                "invariance here": plus_minus(own.column("invariance"), 4),
-                "R² of Y from Z1": plus_minus(own.column("leakage"), 2),
-                "share of published steps": share_of_steps(own),
-            }
-            for name, own in table.by("property")
-        ]
-
-    def figures(self, table: Table) -> dict[str, Figure]:
-        groups = [
-            (f"{name}\n{title}", own.column(column), colour)
-            for name, own in table.by("property")
-            for column, title, colour in (("y_error", "error", "second"), ("invariance", "moves by", "first"))
-        ]
-        return {"properties": restarts(groups, "property")}
+        rows = []
+        for name, own in table.by("property"):
+            x, y, moves, mean_x, mean_y = PUBLISHED[name]
+            row: Row = {"property": name, "published X, Y, invariance": f"{x}, {y}, {moves}"}
+            row["published X and Y as shares of the mean model"] = f"{x / mean_x:.3f}, {y / mean_y:.4f}"
+            row |= means(own, {"X share here": "x_share"}, 3)
+            row |= means(own, {"Y share here": "y_share", "Y here": "y_error", "invariance here": "invariance"}, 4)
+            row |= means(own, {"R² of Y from Z1": "leakage"})
+            rows.append(row | {"share of published steps": share_of_steps(own)})
+        return rows
 
 
 def share_of_steps(table: Table) -> str:
