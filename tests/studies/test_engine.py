@@ -394,7 +394,7 @@ def test_every_registered_study_says_what_it_is_and_what_it_will_do():
     for name in studies.names():
         study = studies.get(name)()
         assert all(isinstance(getattr(study, key), str) for key in ("title", "source", "question")), name
-        for scale in ("smoke", "laptop", "paper"):
+        for scale in study.scales:
             assert study.cost[scale], name
             jobs = list(study.jobs(scale))
             written = [json.dumps(job, sort_keys=True) for job in jobs]
