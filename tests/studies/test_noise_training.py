@@ -59,12 +59,13 @@ def test_noise_of_one_half_beats_none_and_little_by_five_points(committed) -> No
     peak = result.claim("neither the smallest nor the largest")
     level = {sd: np.mean([row["corrupted"] for row in noisy if row["sd"] == sd]) for sd in deviations}
     assert f"{max(level, key=lambda sd: level[sd]):g}" in peak.measured
+    schemes = ["plain", *(scheme for scheme in result.table.distinct("scheme") if scheme != "plain")]
     for axes, column in zip(NoiseTrainingStudy().figures(result.table)["deviations"].axes, ("corrupted", "no_noise"),
                             strict=True):  # fmt: skip
-        (curve,) = (line for line in axes.lines if len(line.get_xdata()) == len(deviations))
-        np.testing.assert_allclose(curve.get_xdata(), deviations)
-        medians = [np.median([row[column] for row in noisy if row["sd"] == sd]) for sd in deviations]
-        np.testing.assert_allclose(curve.get_ydata(), medians)
+        assert [tick.get_text() for tick in axes.get_xticklabels()] == schemes
+        for dots, scheme in zip(axes.collections, schemes, strict=True):
+            heights = result.table.where(scheme=scheme).column(column)
+            np.testing.assert_allclose(dots.get_offsets()[:, 1], heights)
 
 
 def test_fog_brightness_and_stripes_gain_and_what_is_moved_does_not(committed) -> None:

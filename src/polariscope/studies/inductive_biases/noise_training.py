@@ -6,20 +6,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from matplotlib.figure import Figure
-
 from polariscope.examination.corruptions import withstand
 from polariscope.nets.predictors import DigitNet
 from polariscope.objectives.objective import Objective
 from polariscope.objectives.predict import Classify
-from polariscope.report.figures import LIGHT, styled
-from polariscope.report.study_figures import over_seeds
 from polariscope.robustness.adversarial_noise_training import AdversarialNoiseTraining
 from polariscope.robustness.noise_distance import noise_distances
 from polariscope.robustness.noise_training import SEVERITIES, NoiseTraining
 from polariscope.studies.criteria import Alike, All, AtLeast, AtMost, Beats, Near, Peaks
+from polariscope.studies.kit import Panels, Restarts
 from polariscope.studies.published import published
-from polariscope.studies.rows import plus_minus
+from polariscope.studies.rows import means
 from polariscope.studies.study import Bench, Claim, Job, Row, Scale, Study, Table, studies
 from polariscope.training.config import RunConfig, TrainingConfig
 from polariscope.training.run import load_model
@@ -37,6 +34,9 @@ MOST_HELPED, NOT_HELPED = ("fog", "brightness", "stripe"), "translate"
 PRINTED = {"plain": "Vanilla (Madry arch.)", "gaussian 0.5": "GNT σ0.5", "adversarial": "ANT^1x1"}
 REPLAYED, FORGETFUL = {"scheme": "adversarial"}, {"scheme": "adversarial, no replay"}
 PLAIN, USUAL = {"scheme": "plain"}, {"scheme": "gaussian 0.5"}
+UNDER = {"corrupted": "accuracy under corruptions (%)", "no_noise": "accuracy without noise corruptions (%)"}
+FIRST = {"plain": "plain"}
+"""What the figure begins with."""
 
 
 @dataclass(frozen=True)
@@ -60,17 +60,10 @@ SETTINGS: dict[Scale, Setting] = {
     "smoke": Setting(range(1), 100, 10, (0.1, 0.5), 3, 6, DigitNet((4, 8), 16), batch=20),
     "laptop": Setting(range(5, 10), 5000, 1000, (0.1, 0.3, 0.5, 0.8), 400, 600, DigitNet((16, 32), 128)),
     "paper": Setting(
-        range(5),
-        75_000,
-        10_000,
-        (0.08, 0.12, 0.18, 0.26, 0.38, 0.5, 0.6, 0.7, 0.8),
-        20_000,
-        99_000,
-        DigitNet(),
-        batch=300,
-        rounds=1500,
+        range(5), 75_000, 10_000, (0.08, 0.12, 0.18, 0.26, 0.38, 0.5, 0.6, 0.7, 0.8), 20_000, 99_000, DigitNet(),
+        batch=300, rounds=1500,
     ),
-}
+}  # fmt: skip
 """The laptop setting was chosen on seeds 0 to 4."""
 
 
@@ -88,6 +81,13 @@ class NoiseTrainingStudy(Study):
     question = "Does training with noise help against corruptions other than noise, and which noise is best?"
     cost = {"smoke": "3 s", "laptop": "39 minutes", "paper": "weeks"}
     training_lengths = {scale: setting.steps for scale, setting in SETTINGS.items()}
+    drawn = {
+        "deviations": Panels(
+            tuple(Restarts(column, "scheme", called=words, tilt=35, names=FIRST) for column, words in UNDER.items()),
+            width=4.2,
+            height=3.6,
+        )
+    }
 
     def jobs(self, scale: Scale) -> Sequence[Job]:
         return [
@@ -119,16 +119,13 @@ class NoiseTrainingStudy(Study):
         return [row | {kind: 100 * accuracy for kind, accuracy in under.by_kind.items()}]
 
     def claims(self, scale: Scale) -> list[Claim]:
-        under = "accuracy under corruptions (%)"
+        under = UNDER["corrupted"]
         small = {"scheme": f"gaussian {min(SETTINGS[scale].sds):g}"}
         return [
             Claim(
                 "Gaussian noise helps against corruptions, also against those other than noise",
                 "table 6: 86.9 % of MNIST-C plain, 92.4 % with noise of 0.5",
-                All(
-                    Beats("corrupted", USUAL, PLAIN, by=5, called=under, digits=1),
-                    Beats("no_noise", USUAL, PLAIN, by=5, called="accuracy without noise corruptions (%)", digits=1),
-                ),
+                All(*(Beats(column, USUAL, PLAIN, by=5, called=words, digits=1) for column, words in UNDER.items())),
             ),
             Claim(
                 "Too little noise does not",
@@ -185,16 +182,12 @@ class NoiseTrainingStudy(Study):
         plain = {row["seed"]: row for row in table.where(**PLAIN).rows}
         rows: list[Row] = []
         for row in table.rows:
-            gains = {
-                f"gain_{kind}": row[kind] - plain[row["seed"]][kind]
-                for kind in (*MOST_HELPED, NOT_HELPED)
-                if row["seed"] in plain
-            }
+            base = plain.get(row["seed"], {})
+            gains = {f"gain_{kind}": row[kind] - base[kind] for kind in (*MOST_HELPED, NOT_HELPED) if base}
             apart = abs(row["distance_uniform"] / row["distance_gaussian"] - 1) if row["distance_gaussian"] else None
             rows.append(row | gains | {"noises_apart": apart, "single": row["sd"] is not None})
         for seed, own in Table(rows).where(single=True).by("seed"):
-            best = max(own.rows, key=lambda row: float(row["corrupted"]))
-            rows.append({"seed": seed, "best_sd": best["sd"]})
+            rows.append({"seed": seed, "best_sd": max(own.rows, key=lambda row: float(row["corrupted"]))["sd"]})
         return Table(rows)
 
     def beside(self, table: Table) -> list[Row]:
@@ -205,12 +198,9 @@ class NoiseTrainingStudy(Study):
             row: Row = {"corruption": title}
             for scheme, known in PRINTED.items():
                 row[f"{scheme}, published %"] = printed[known][title].mean
-                row[f"{scheme}, here %"] = plus_minus(table.where(scheme=scheme).column(name), 1)
+                row |= means(table.where(scheme=scheme), {f"{scheme}, here %": name}, 1)
             rows.append(row)
         return rows
-
-    def figures(self, table: Table) -> dict[str, Figure]:
-        return {"deviations": _deviations(table)}
 
 
 def schemes(setting: Setting) -> dict[str, tuple[Objective, int]]:
@@ -249,24 +239,3 @@ def sd_of(objective: Objective) -> float | None:
         return 0.0
     single = isinstance(objective, NoiseTraining) and objective.noise == "gaussian" and len(objective.sd) == 1
     return objective.sd[0] if single else None  # type: ignore[attr-defined]
-
-
-@styled
-def _deviations(table: Table) -> Figure:
-    """Accuracy over the deviation of the noise, over all corruptions and without those that are noise; networks that
-    were trained otherwise as lines."""
-    figure = Figure(figsize=(7.2, 3.0), layout="constrained")
-    panels = zip(figure.subplots(1, 2, sharey=True), {"corrupted": "all", "no_noise": "without noise"}.items(),
-                 strict=True)  # fmt: skip
-    single = Table([row for row in table.rows if row["sd"] is not None])
-    others = [(scheme, own) for scheme, own in table.by("scheme") if own.rows[0]["sd"] is None]
-    styles = ("--", ":", "-.", (0, (5, 1)), (0, (1, 1)))
-    for axes, (column, title) in panels:
-        places = sorted(single.distinct("sd"))
-        over_seeds(axes, places, [single.where(sd=sd).column(column) for sd in places], label="one deviation")
-        for style, (scheme, own) in zip(styles, others, strict=False):
-            axes.axhline(own.mean(column), color=LIGHT["ink"], linewidth=1, linestyle=style, label=scheme)
-        axes.set(xlabel="standard deviation of the noise", title=f"corruptions, {title}")
-    figure.axes[0].set_ylabel("accuracy (%)")
-    figure.legend(*figure.axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
-    return figure
