@@ -23,7 +23,7 @@ from polariscope.robustness.code_shift import code_shift
 from polariscope.robustness.noise_training import NoiseTraining
 from polariscope.studies.criteria import All, AtLeast, AtMost, Correlates
 from polariscope.studies.kit import Curve, Matrix, Panels
-from polariscope.studies.rows import plus_minus
+from polariscope.studies.rows import groups, means, paired, plus_minus
 from polariscope.studies.study import Bench, Claim, Job, Row, Scale, Study, Table, studies
 from polariscope.subjects import as_subject
 from polariscope.training.config import RunConfig, TrainingConfig
@@ -40,6 +40,9 @@ EPSILON = 1.0
 """L2 size of perturbations; images of 12 x 12 pixels have a norm of about 4."""
 COLLAPSED = 0.1
 """Divergence in nats below which a code has collapsed: the distance that its shift is a share of is almost zero."""
+NAMES = {name: name for name in OBJECTIVES}
+SHIFTS = {"attack": "shift under attack", "noise": "shift under noise"}
+MEASURED = {title: column for column, title in SHIFTS.items()} | {"KL": "kl", "DCI": "dci", "MIG": "mig"}
 
 
 @dataclass(frozen=True)
@@ -72,16 +75,8 @@ class EncoderAttacks(Study):
     drawn = {
         "shifts": Panels(
             tuple(
-                Curve(
-                    column,
-                    "beta",
-                    "objective",
-                    called=f"shift of codes under {column}",
-                    along="β",
-                    names={name: name for name in OBJECTIVES},
-                    from_zero=True,
-                )
-                for column in ("attack", "noise")
+                Curve(column, "beta", "objective", called=title, along="β", names=NAMES, from_zero=True)
+                for column, title in SHIFTS.items()
             )
         )
     }
@@ -122,34 +117,30 @@ class EncoderAttacks(Study):
         ]
 
     def claims(self, scale: Scale) -> list[Claim]:
-        def related(column: str, other: str, called: str) -> list[Correlates]:
-            return [Correlates(column, other, -0.3, where={"objective": name}, called=called) for name in OBJECTIVES]
+        def related(column: str, other: str, least: float = -0.3) -> All:
+            called = f"the {SHIFTS[column]}"
+            return All(*(Correlates(column, other, least, where={"objective": name}, called=called) for name in NAMES))
 
         return [
             Claim(
                 "Stronger regularisation makes codes harder to move by attacks",
                 "section 3.1.2: stronger regularisation relates to robustness, without figures",
-                All(*related("attack", "beta", "the shift under attack")),
+                related("attack", "beta"),
             ),
             Claim(
                 "Stronger regularisation makes codes harder to move by noise",
                 "section 3.1.2: slightly more robust to Gaussian noise with β above 1",
-                All(*related("noise", "beta", "the shift under noise")),
+                related("noise", "beta"),
             ),
             Claim(
                 "Codes of a lower divergence are harder to move by attacks",
                 "section 3.1.2: stronger regularisation relates to robustness, without figures",
-                All(
-                    *(
-                        Correlates("attack", "kl", 0.3, where={"objective": name}, called="the shift under attack")
-                        for name in OBJECTIVES
-                    )
-                ),
+                related("attack", "kl", 0.3),
             ),
             Claim(
                 "Disentangled codes are harder to move by attacks",
                 "section 3.1.2: no clear relation",
-                All(*related("attack", "dci", "the shift under attack")),
+                related("attack", "dci"),
                 note="the work found no clear relation: not held agrees with it",
             ),
         ]
@@ -160,17 +151,10 @@ class EncoderAttacks(Study):
 
     def beside(self, table: Table) -> list[Row]:
         return [
-            {"objective": name, "β": f"{beta:g}"}
-            | {
-                title: plus_minus(table.where(objective=name, beta=beta).column(column), 2)
-                for column, title in (
-                    ("attack", "shift under attack"), ("noise", "shift under noise"), ("kl", "KL"), ("dci", "DCI"),
-                    ("mig", "MIG"),
-                )
-            }
-            for name in OBJECTIVES
-            for beta in table.distinct("beta")
-        ]  # fmt: skip
+            {"objective": name, "β": f"{beta:g}"} | means(own, MEASURED)
+            for name, runs in groups(table, "objective", OBJECTIVES)
+            for beta, own in runs.by("beta")
+        ]
 
 
 SPLITS = ("random", "composition", "interpolation", "extrapolation")
@@ -179,6 +163,8 @@ TRAININGS: dict[str, Objective] = {
     "gaussian noise": NoiseTraining(sd=(0.3,)),
     "adversarial": AdversarialTraining(epsilon=0.1, steps=5, step=0.04),
 }
+SHOWN = {name: name for name in (*TRAININGS, *SPLITS)}
+"""Rows and columns of the figure, in order."""
 
 
 @studies.register("in-domain-robust-training")
@@ -192,13 +178,7 @@ class InDomainRobustTraining(Study):
     cost = {"smoke": "2 s", "laptop": "30 minutes", "paper": "days"}
     training_lengths = {scale: setting.classifier_steps for scale, setting in SETTINGS.items()}
     drawn = {
-        "accuracies": Matrix(
-            "held-out",
-            rows="training",
-            columns="split",
-            called="accuracy on held-out images (%)",
-            names={name: name for name in (*TRAININGS, *SPLITS)},
-        )
+        "accuracies": Matrix("held-out", "training", "split", called="accuracy on held-out images (%)", names=SHOWN)
     }
 
     def jobs(self, scale: Scale) -> Sequence[Job]:
@@ -225,38 +205,33 @@ class InDomainRobustTraining(Study):
         return [row]
 
     def claims(self, scale: Scale) -> list[Claim]:
+        random = {"training": "plain", "split": "random"}
+        learned, gain = "accuracy of plain training on the random split (%)", "gain over plain training (points)"
         return [
             Claim(
                 f"{training[0].upper()}{training[1:]} training does not help on {split}",
                 "section 3.1.3: not tested there; the biases of the thesis are specific to what they were made for",
-                AtMost("gain", 5, where={"training": training, "split": split, "compared": True}, digits=1,
-                       called="gain over plain training (points)"),
-                provided=AtLeast(
-                    "held-out", 90, where={"training": "plain", "split": "random"}, digits=1,
-                    called="accuracy of plain training on the random split (%)",
+                AtMost(
+                    "gain", 5, where={"training": training, "split": split, "compared": True}, digits=1, called=gain
                 ),
+                provided=AtLeast("held-out", 90, where=random, digits=1, called=learned),
             )
             for training in ("gaussian noise", "adversarial")
             for split in SPLITS[1:]
-        ]  # fmt: skip
+        ]
 
     def readings(self, table: Table) -> Table:
-        plain = {(row["split"], row["seed"]): row["held-out"] for row in table.where(training="plain").rows}
         gains = [
             {key: row[key] for key in ("training", "split", "seed")}
-            | {"compared": True, "gain": row["held-out"] - plain[row["split"], row["seed"]]}
-            for row in table.rows
-            if row["training"] != "plain" and (row["split"], row["seed"]) in plain
+            | {"compared": True, "gain": row["held-out"] - plain["held-out"]}
+            for row, plain in paired(table, table.where(training="plain"), "split")
+            if row is not plain
         ]
         return Table([*table.rows, *gains])
 
     def beside(self, table: Table) -> list[Row]:
         return [
             {"training": training}
-            | {
-                f"{split}, %": plus_minus(table.where(training=training, split=split).column("held-out"), 1)
-                for split in SPLITS
-                if table.where(split=split).rows
-            }
-            for training in TRAININGS
+            | {f"{split}, %": plus_minus(cell.column("held-out"), 1) for split, cell in groups(own, "split", SPLITS)}
+            for training, own in groups(table, "training", TRAININGS)
         ]
