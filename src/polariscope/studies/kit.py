@@ -260,6 +260,8 @@ class Paths(Panel):
 class Panels(Declared):
     """Several panels side by side, with one legend. Each has its own ``where``, within that of all.
 
+    A label that neighbours share stands once, at the left of a row or at the foot of a column.
+
     ``each`` is a column: the panels stand below each other, once for each of its values, which is their title.
     """
 
@@ -283,9 +285,13 @@ class Panels(Declared):
         drawn = [panel.onto(at, own.where(**panel.where)) for at, (panel, own) in zip(figure.axes, places, strict=True)]
         if not any(drawn):
             return None
-        if self.share_y:
-            for number, axes in enumerate(figure.axes):
-                axes.set_ylabel("" if number % across else axes.get_ylabel())
+        labels = [(axes.get_xlabel(), axes.get_ylabel()) for axes in figure.axes]
+        for number, axes in enumerate(figure.axes):
+            along, down = labels[number]
+            if number % across and (self.share_y or down == labels[number - 1][1]):
+                axes.set_ylabel("")
+            if number + across < len(labels) and along == labels[number + across][0]:
+                axes.set_xlabel("")
         share_legend(figure)
         return figure
 
