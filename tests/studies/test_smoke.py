@@ -21,6 +21,7 @@ ELSEWHERE = {
     "linear-solver",
     "neuron-dynamics",
     "random-labels",
+    "sprite-family",
 }
 """Studies whose smoke run is looked at in tests of their own."""
 

@@ -18,6 +18,8 @@ from polariscope.studies.polarised.sprite_family import (
 )
 from polariscope.worlds.renderers.sprites import Sprites
 
+pytestmark = pytest.mark.xdist_group("sprite-family")
+
 
 def test_members_are_trained_as_published_but_for_the_steps() -> None:
     for name in (*MEMBERS, CLASSIFIER):
@@ -48,6 +50,9 @@ def test_the_members_that_decide_most_come_first() -> None:
 def test_a_small_family_has_all_its_parts(outcome) -> None:
     table = outcome("sprite-family").table
     assert outcome("sprite-family").claims == []
+    page = (outcome("sprite-family").path / "README.md").read_text(encoding="utf-8")
+    assert "judges nothing" in page
+    assert "![" in page
     runs = table.where(part="run")
     assert len(runs) == 4
     for row in runs.rows:
