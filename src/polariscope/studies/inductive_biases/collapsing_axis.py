@@ -48,28 +48,20 @@ SETTINGS: dict[Scale, Setting] = {
         lengths=(0.2, 1.0), ambient=(4, 8), sources=4, seeds=range(1), pairs=500, steps=30, ambient_steps=20
     ),
     "laptop": Setting(
-        lengths=(0.2, 0.3, 0.36, 0.46, 0.5, 0.55, 0.6, 0.8, 1.0),
-        ambient=(20, 200, 2000),
-        sources=20,
-        seeds=range(5, 10),
-        pairs=5000,
-        steps=4000,
-        ambient_steps=20_000,
+        lengths=(0.2, 0.3, 0.36, 0.46, 0.5, 0.55, 0.6, 0.8, 1.0), ambient=(20, 200, 2000), sources=20,
+        seeds=range(5, 10), pairs=5000, steps=4000, ambient_steps=20_000,
     ),
     "paper": Setting(
-        lengths=tuple(np.round(np.arange(0.1, 1.01, 0.02), 2).tolist()),
-        ambient=(20, 200, 2000),
-        sources=20,
-        seeds=range(10),
-        pairs=100_000,
-        steps=50_000,
-        ambient_steps=100_000,
+        lengths=tuple(np.round(np.arange(0.1, 1.01, 0.02), 2).tolist()), ambient=(20, 200, 2000), sources=20,
+        seeds=range(10), pairs=100_000, steps=50_000, ambient_steps=100_000,
     ),
-}
+}  # fmt: skip
 """The laptop setting was chosen on seeds 0 to 4."""
 AXIS = "length of the shorter axis"
+SLOW = {"model": "slow-vae"}
 MODELS = {"slow-vae": "SlowVAE", "slow-flow": "SlowFlow"}
-COLLAPSE = float(collapse_threshold(RATE, gamma=GAMMA))
+COLLAPSE, STD = (float(law(RATE, gamma=GAMMA)) for law in (collapse_threshold, collapsed_std))
+"""The length at which an axis is given up, and the deviation of its latent from then on (Spec 001a, section 3.7)."""
 
 
 @studies.register("collapsing-axis")
@@ -91,14 +83,7 @@ class CollapsingAxis(Study):
         "axis": Panels(
             (
                 Scatter("mcc", "length", "model", called="MCC", along=AXIS, mark=COLLAPSE, names=MODELS),
-                Scatter(
-                    "gain",
-                    "length",
-                    where={"model": "slow-vae"},
-                    called="share that comes back",
-                    along=AXIS,
-                    mark=COLLAPSE,
-                ),
+                Scatter("gain", "length", where=SLOW, called="share that comes back", along=AXIS, mark=COLLAPSE),
             ),
             where={"part": "axis"},
         ),
@@ -167,23 +152,16 @@ class CollapsingAxis(Study):
         return [row]
 
     def claims(self, scale: Scale) -> list[Claim]:
-        threshold = float(collapse_threshold(RATE, gamma=GAMMA))
         return [
             Claim(
                 "A SlowVAE stops encoding the shorter axis below a predicted length",
-                f"figure 6: below 0.4; exactly {threshold:.4f} (Spec 001a, section 3.7)",
-                Near("threshold", threshold, by=0.03, called="length at which nothing of it comes back", digits=3),
+                f"figure 6: below 0.4; exactly {COLLAPSE:.4f} (Spec 001a, section 3.7)",
+                Near("threshold", COLLAPSE, by=0.03, called="length at which nothing of it comes back", digits=3),
             ),
             Claim(
                 "The variable of an axis that is no longer encoded has the variance of the prior",
-                f"figure 6: its standard deviation is {float(collapsed_std(RATE, gamma=GAMMA)):.4f} (Spec 001a, 3.7)",
-                Near(
-                    "collapsed_std",
-                    float(collapsed_std(RATE, gamma=GAMMA)),
-                    by=0.02,
-                    called="standard deviation",
-                    digits=3,
-                ),
+                f"figure 6: its standard deviation is {STD:.4f} (Spec 001a, 3.7)",
+                Near("collapsed_std", STD, by=0.02, called="standard deviation", digits=3),
             ),
             Claim(
                 "A SlowVAE finds both factors only if it encodes both axes",
@@ -206,7 +184,7 @@ class CollapsingAxis(Study):
         ]
 
     def readings(self, table: Table) -> Table:
-        slow = table.where(part="axis", model="slow-vae")
+        slow = table.where(part="axis", **SLOW)
         rows: list[Row] = []
         for seed, own in slow.by("seed"):
             near = [row for row in own.rows if FITTED[0] <= row["length"] <= FITTED[1]]
@@ -214,17 +192,13 @@ class CollapsingAxis(Study):
                 slope, level = np.polyfit([1 / row["length"] for row in near], [row["gain"] for row in near], 1)
                 rows.append({"seed": seed, "threshold": float(-slope / level)})
         for row in slow.rows:
-            collapsed = row["gain"] < DEAD
-            scores = (
-                {"mcc_of_collapsed": row["mcc"], "collapsed_std": row["std"]}
-                if collapsed
-                else {"mcc_of_kept": row["mcc"]}
-            )
-            rows.append({"seed": row["seed"], **scores})
-        flows = table.where(part="axis", model="slow-flow").rows
-        rows += [{"seed": row["seed"], "mcc_of_flow": row["mcc"]} for row in flows]
-        ambient = table.where(part="ambient").rows
-        return Table(rows + [{"seed": r["seed"], "ambient": r["ambient"], "mcc_ambient": r["mcc"]} for r in ambient])
+            kept, lost = {"mcc_of_kept": row["mcc"]}, {"mcc_of_collapsed": row["mcc"], "collapsed_std": row["std"]}
+            rows.append({"seed": row["seed"]} | (lost if row["gain"] < DEAD else kept))
+        for row in table.where(part="axis", model="slow-flow").rows:
+            rows.append({"seed": row["seed"], "mcc_of_flow": row["mcc"]})
+        for row in table.where(part="ambient").rows:
+            rows.append({"seed": row["seed"], "ambient": row["ambient"], "mcc_ambient": row["mcc"]})
+        return Table(rows)
 
 
 def _autoencoder(latents: int, architecture: Architecture, posterior: str) -> AutoencoderConfig:
