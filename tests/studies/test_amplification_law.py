@@ -5,7 +5,7 @@ Twelve seeds of 200 to 800 points give slopes from 0.33 to 0.61 by groups of fou
 
 import pytest
 
-from polariscope.studies.manifolds.stripe_nets import ASYMPTOTIC, curve
+from polariscope.studies.manifolds.power_laws import ASYMPTOTIC, curve
 
 
 @pytest.mark.spec("004/F19")

@@ -21,7 +21,8 @@ from polariscope.studies.manifolds.lazy_transition import LazyTransition
 from polariscope.studies.manifolds.learning_curves import LearningCurves, predicted_exponents
 from polariscope.studies.manifolds.neuron_dynamics import crossings
 from polariscope.studies.manifolds.neuron_figures import fixed_point_figure
-from polariscope.studies.manifolds.stripe_nets import ASYMPTOTIC, curve, draw, trained, world_of
+from polariscope.studies.manifolds.power_laws import ASYMPTOTIC, curve
+from polariscope.studies.manifolds.stripe_nets import draw, trained, world_of
 from polariscope.studies.study import Judgement, Row, studies
 
 SETTINGS = {

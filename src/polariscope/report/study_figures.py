@@ -82,11 +82,19 @@ def log_axes(axes: Axes, ticks: Sequence[float] = ()) -> None:
         axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
 
 
-def plain_ticks(axes: Axes, subs: Sequence[float] = (1.0, 2.0, 5.0)) -> None:
+class _Decades(LogLocator):
+    """1, 2 and 5 of every power of ten; where there are too many for that, every power, or some of them."""
+
+    def tick_values(self, vmin: float, vmax: float) -> Any:
+        ticks = super().tick_values(vmin, vmax)
+        return ticks if len(ticks) else LogLocator(numticks=5).tick_values(vmin, vmax)
+
+
+def plain_ticks(axes: Axes) -> None:
     """Numbers at the ticks of logarithmic axes: the house style draws no formulas."""
     for axis in (axes.xaxis, axes.yaxis):
         if axis.get_scale() == "log":
-            axis.set_major_locator(LogLocator(subs=subs, numticks=8))
+            axis.set_major_locator(_Decades(subs=(1.0, 2.0, 5.0), numticks=8))
             axis.set_minor_locator(NullLocator())
         axis.set_major_formatter("{x:g}")
 

@@ -19,14 +19,12 @@ from polariscope.kernels.neurons import neurons
 from polariscope.report.figures import LIGHT, SUBJECTS, styled
 from polariscope.report.study_figures import log_axes, over_seeds, plain_ticks, share_legend, side_by_side
 from polariscope.studies.criteria import All, AtLeast, AtMost, Between, Correlates, Near, PowerLaw
+from polariscope.studies.manifolds.power_laws import ASYMPTOTIC, STEEPER, curve
 from polariscope.studies.manifolds.stripe_nets import (
     ALPHA,
-    ASYMPTOTIC,
     INFORMATIVE,
     SOURCE,
-    STEEPER,
     Grid,
-    curve,
     draw,
     groups,
     leading,

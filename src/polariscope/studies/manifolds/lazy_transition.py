@@ -16,10 +16,10 @@ from matplotlib.figure import Figure
 
 from polariscope.kernels.frozen import NetKernel, learn_frozen
 from polariscope.kernels.gradient_flow import Flow, train_flow
-from polariscope.report.figures import LIGHT, styled
-from polariscope.report.study_figures import over_seeds, plain_ticks, side_by_side
 from polariscope.studies.criteria import All, AtLeast, AtMost, Flat, Near
-from polariscope.studies.manifolds.stripe_nets import SOURCE, curve, draw, leading, quotient, start_of, world_of
+from polariscope.studies.kit import Panels
+from polariscope.studies.manifolds.power_laws import log_log
+from polariscope.studies.manifolds.stripe_nets import SOURCE, draw, leading, quotient, start_of, world_of
 from polariscope.studies.study import Bench, Claim, Job, Row, Scale, Study, Table, studies
 from polariscope.theory.amplification import Sampled
 from polariscope.theory.stripe import attractors
@@ -27,6 +27,7 @@ from polariscope.theory.stripe import attractors
 FEATURE, LAZY, INVERSE = 1e-6, 1e4, 1e2
 """Output scales up to which features are learned, from which on they are not, and from which on t* is as 1/α."""
 FROZEN = "frozen kernel"
+ALONG = "output scale α"
 
 
 @dataclass(frozen=True)
@@ -63,6 +64,24 @@ class LazyTransition(Study):
     source = f"{SOURCE}, appendix B, figure 11"
     question = "At what output scale does a network stop learning features, and what does it lose?"
     cost = {"smoke": "2 s", "laptop": "about 5 minutes", "paper": "days"}
+    drawn = {
+        "alpha-scan": Panels(
+            (
+                log_log(
+                    ("error", "frozen"),
+                    "alpha",
+                    names={"error": "network", "frozen": FROZEN},
+                    dashed=("frozen",),
+                    called="test error",
+                    along=ALONG,
+                ),
+                log_log("onset", "alpha", called="onset t*/τ", along=ALONG),
+                log_log("at_onset", "alpha", called="amplification Λ* at the onset", along=ALONG),
+                log_log("largest", "alpha", called="largest amplification Λ_max", along=ALONG),
+            ),
+            where={"learner": "network"},
+        )
+    }
 
     def jobs(self, scale: Scale) -> Sequence[Job]:
         setting = SETTINGS[scale]
@@ -151,7 +170,6 @@ class LazyTransition(Study):
         return Table(scan + slopes)
 
     def beside(self, table: Table) -> list[Row]:
-        scan = table.where(learner="network")
         frozen = table.where(learner=FROZEN).mean("error")
         rows = [
             {
@@ -163,32 +181,12 @@ class LazyTransition(Study):
                 "not fitted": f"{group.mean('active'):.0f}",
                 "seeds": len(group),
             }
-            for alpha, group in scan.by("alpha")
+            for alpha, group in table.where(learner="network").by("alpha")
         ]
-        blank = dict.fromkeys(rows[0], "-")
-        return [*rows, blank | {"α": FROZEN, "test error": f"{frozen:.4f}"}]
+        return [*rows, dict.fromkeys(rows[0], "-") | {"α": FROZEN, "test error": f"{frozen:.4f}"}]
 
-    @styled
     def figures(self, table: Table) -> dict[str, Figure]:
-        scan = table.where(learner="network")
-        figure = side_by_side(3, 2.9, 2.8)
-        error, onset, factor = figure.axes
-        for axes, column, number, label in (
-            (error, "error", 0, "network"),
-            (onset, "onset", 0, "network"),
-            (factor, "at_onset", 0, "Λ*"),
-            (factor, "largest", 1, "Λ_max"),
-        ):
-            axes.set(xscale="log", yscale="log")
-            measured = curve(scan, column, over="alpha")
-            over_seeds(axes, measured.sizes, measured.values, number, label=label)
-        error.axhline(table.where(learner=FROZEN).mean("error"), color=LIGHT["ink"], linestyle="--", label=FROZEN)
-        for axes, title in zip(figure.axes, ("test error", "onset t*/τ", "amplification"), strict=True):
-            plain_ticks(axes, subs=(1.0,) if axes is onset else (1.0, 2.0, 5.0))
-            axes.set(title=title, xlabel="output scale α", xticks=[1e-16, 1e-8, 1.0, 1e8])
-        error.legend()
-        factor.legend()
-        return {"alpha-scan": figure}
+        return super().figures(self.readings(table))
 
 
 def onset_slope(rows: Table) -> float | None:
@@ -204,6 +202,7 @@ def _beside(row: Row, frozen: float) -> Row:
     alpha, largest = row["alpha"], quotient(row, "largest", "at_start")
     return {
         "regime": "feature" if alpha <= FEATURE else "lazy" if alpha >= LAZY else "between",
+        "frozen": frozen,
         "of_frozen": quotient(row | {"frozen": frozen}, "error", "frozen"),
         "moved": None if largest is None else abs(largest - 1),
         "grown": quotient(row, "at_onset", "at_start"),

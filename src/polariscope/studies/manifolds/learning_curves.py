@@ -9,24 +9,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-import numpy as np
 import torch
 from matplotlib.figure import Figure
 
 from polariscope.kernels.flow_nets import MeanFieldNet
 from polariscope.kernels.frozen import INFINITE_WIDTH, NetKernel, learn_frozen
-from polariscope.report.figures import LIGHT, styled
-from polariscope.report.study_figures import log_axes, over_seeds, share_legend, side_by_side
 from polariscope.studies.criteria import All, AtLeast, AtMost, Beats, Between, PowerLaw
+from polariscope.studies.kit import Panels
+from polariscope.studies.manifolds.power_laws import ASYMPTOTIC, STEEPER, curve, fitted, log_log, power
 from polariscope.studies.manifolds.stripe_nets import (
     ALPHA,
-    ASYMPTOTIC,
+    DATA,
     INFORMATIVE,
     SOURCE,
-    STEEPER,
     Grid,
-    curve,
     draw,
     groups,
     named,
@@ -110,6 +108,34 @@ class LearningCurves(Study):
     source = f"{SOURCE}, sections 3.1 and 4, figures 2 and 7"
     question = "Does a network that learns features need fewer examples, and is it because it compresses?"
     cost = {"smoke": "2 s", "laptop": "10 minutes", "paper": "weeks"}
+    drawn = {
+        "learning-curves": Panels(
+            (
+                log_log(
+                    "error",
+                    "points",
+                    by="learner",
+                    names=LEARNERS,
+                    called="test error",
+                    along="points p",
+                    power=lambda row: predicted_exponents(row["task"], row["dimension"]).get(row["learner"]),
+                ),
+            ),
+            each="dimension",
+            names=DATA,
+            height=3.8,
+        ),
+        "gain": log_log(
+            "error",
+            "factor",
+            by="dimension",
+            where={"part": "gain"},
+            names=DATA,
+            called="test error of the lazy kernel",
+            along="compression Λ",
+            power=lambda row: -compression_exponent(row["dimension"], INFORMATIVE[row["task"]]),
+        ),
+    }
 
     def jobs(self, scale: Scale) -> Sequence[Job]:
         setting = SETTINGS[scale]
@@ -148,35 +174,17 @@ class LearningCurves(Study):
         return Table([*rows, *errors, *_slopes(table.where(part="curve")), *table.where(part="gain").rows])
 
     def beside(self, table: Table) -> list[Row]:
-        rows = []
+        rows: list[Row] = []
         for task, dimension, group in groups(table.where(part="curve")):
             predicted = predicted_exponents(task, dimension)
             for learner, words in LEARNERS.items():
-                measured = curve(group, learner)
-                fitted = "-"
-                if (measured.sizes >= ASYMPTOTIC).sum() > 1:
-                    law = measured.power_law(ASYMPTOTIC)
-                    fitted = f"{law.exponent:.2f} ({law.low:.2f} to {law.high:.2f})"
-                rows.append(
-                    {
-                        "task": named(task, dimension),
-                        "learner": words,
-                        "exponent published": f"{predicted[learner]:.3f}" if learner in predicted else "-",
-                        f"exponent of the medians here, p ≥ {ASYMPTOTIC}": fitted,
-                        "median test error by p": ", ".join(
-                            f"{p}: {e:.4f}" for p, e in zip(measured.sizes, measured.medians, strict=True)
-                        ),
-                        "seeds": measured.values.shape[1],
-                    }
-                )
+                published = f"{predicted[learner]:.3f}" if learner in predicted else "-"
+                place = {"task": named(task, dimension), "learner": words, "exponent published": published}
+                rows.append(place | fitted(curve(group, learner), ASYMPTOTIC))
         return rows
 
-    @styled
     def figures(self, table: Table) -> dict[str, Figure]:
-        return {
-            "learning-curves": _curve_figure(table.where(part="curve")),
-            "gain": _gain_figure(table.where(part="gain")),
-        }
+        return super().figures(self.readings(table))
 
 
 def predicted_exponents(task: str, dimension: int) -> dict[str, float]:
@@ -235,45 +243,27 @@ def _ratios(row: Row) -> Row:
 
 
 def _curve_claims(task: str, dimension: int) -> Iterator[Claim]:
-    name, here = named(task, dimension), {"task": task, "dimension": dimension}
-    figure = "figure 2" if task == "stripe" else "figure 7"
+    name, here, stripe = named(task, dimension), {"task": task, "dimension": dimension}, task == "stripe"
+    figure = "figure 2" if stripe else "figure 7"
     exponents = predicted_exponents(task, dimension)
     lazy, feature = exponents["lazy"], exponents["feature"]
+
+    def falls(text: str, column: str, predicted: float, rival: float, of: str = "", **learner: str) -> Claim:
+        """A power of the number of points."""
+        law = PowerLaw(column, "points", predicted, rival, smallest=ASYMPTOTIC, where=here | learner)
+        return Claim(f"{text} ({name})", f"{figure}, slope{of}: {predicted:.3f}", law, note=STEEPER)
+
     yield Claim(
         f"A network that learns features beats the lazy kernel ({name})",
-        f"{figure}: at every number of points" if task == "stripe" else "figure 7; for p ≥ 215 (Spec 004, F68)",
-        Beats(
-            "error",
-            {"learner": "feature"},
-            {"learner": "lazy"},
-            by=0.05,
-            higher=False,
-            relative=True,
-            each="points",
-            where=here if task == "stripe" else here | {"large": True},
-            called="test error",
-            digits=4,
-        ),
+        f"{figure}: at every number of points" if stripe else "figure 7; for p ≥ 215 (Spec 004, F68)",
+        _better("feature", "lazy", here if stripe else here | {"large": True}, each="points"),
     )
-    formula = "(2d − 1)/(3d − 2)" if task == "stripe" else "(d + d⊥/2)/(3d − 2)"
-    for text, learner, predicted, rival in (
-        (f"Lazy: β = d/(3d − 2) ({name})", "lazy", lazy, feature),
-        (f"Feature: β = {formula} ({name})", "feature", feature, lazy),
-    ):
-        yield Claim(
-            text,
-            f"{figure}, slope: {predicted:.3f}",
-            PowerLaw("error", "points", predicted, rival, smallest=ASYMPTOTIC, where=here | {"learner": learner}),
-            note=STEEPER,
-        )
+    formula = "(2d − 1)/(3d − 2)" if stripe else "(d + d⊥/2)/(3d − 2)"
+    yield falls("Lazy: β = d/(3d − 2)", "error", lazy, feature, learner="lazy")
+    yield falls(f"Feature: β = {formula}", "error", feature, lazy, learner="feature")
     # The two learn from the same points, so that the exponent of their ratio is surer than the difference of exponents.
-    yield Claim(
-        f"The lead of the network grows with the number of points ({name})",
-        f"{figure}, slope of the ratio of errors: {feature - lazy:.3f}",
-        PowerLaw("feature_over_lazy", "points", feature - lazy, rival=0.0, smallest=ASYMPTOTIC, where=here),
-        note=STEEPER,
-    )
-
+    lead = "The lead of the network grows with the number of points"
+    yield falls(lead, "feature_over_lazy", feature - lazy, 0.0, of=" of the ratio of errors")
     yield Claim(
         f"Slopes are apart, and each in its band ({name})",
         "Spec 004, section 12.14: feature 0.5 to 0.95, lazy 0.3 to 0.6, 0.1 apart at least",
@@ -285,16 +275,21 @@ def _curve_claims(task: str, dimension: int) -> Iterator[Claim]:
     )
 
 
+def _better(learner: str, other: str, where: Row, each: str = "") -> Beats:
+    """An error that is lower by a twentieth."""
+    lower: dict[str, Any] = {"higher": False, "relative": True, "called": "test error", "digits": 4}
+    return Beats("error", {"learner": learner}, {"learner": other}, by=0.05, where=where, each=each, **lower)
+
+
 def _slopes(table: Table) -> Iterator[Row]:
     """How fast the errors of each seed fall with the number of points, where no error is zero."""
     for task, dimension, group in groups(table):
         for seed, own in group.by("seed"):
             rows = [row for row in own.rows if row["points"] >= ASYMPTOTIC and row["feature"] and row["lazy"]]
             if len(rows) > 2:
-                sizes = np.log([row["points"] for row in rows])
-                lazy, feature = (-np.polyfit(sizes, np.log([r[k] for r in rows]), 1)[0] for k in ("lazy", "feature"))
-                slopes = {"lazy_slope": float(lazy), "feature_slope": float(feature)}
-                yield {"task": task, "dimension": dimension, "seed": seed, **slopes, "slope_lead": feature - lazy}
+                lazy, feature = (-power(Table(rows), learner) for learner in ("lazy", "feature"))
+                slopes = {"lazy_slope": lazy, "feature_slope": feature, "slope_lead": feature - lazy}
+                yield {"task": task, "dimension": dimension, "seed": seed} | slopes
 
 
 def _stripe_claims(dimension: int, last: int) -> Iterator[Claim]:
@@ -318,17 +313,7 @@ def _stripe_claims(dimension: int, last: int) -> Iterator[Claim]:
     yield Claim(
         f"At the largest number of points it is even better than the network ({name})",
         "figure 2",
-        Beats(
-            "error",
-            {"learner": "end"},
-            {"learner": "feature"},
-            by=0.05,
-            higher=False,
-            relative=True,
-            where=here | {"points": last},
-            called="test error",
-            digits=4,
-        ),
+        _better("end", "feature", here | {"points": last}),
         note="it is better the larger Λ at the end: training to the last point lowers Λ (Spec 004, section 9.1)",
     )
 
@@ -341,36 +326,3 @@ def _gain_claim(task: str, dimension: int) -> Claim:
         f"{'section 3.1' if task == 'stripe' else 'section 4'}: {predicted:.3f}",
         PowerLaw("error", "factor", predicted, rival=0.0, where=here, called="test error"),
     )
-
-
-def _curve_figure(table: Table) -> Figure:
-    """A panel a task, with lines of the predicted slopes through the middle of what they predict."""
-    shown = list(groups(table))
-    figure = side_by_side(len(shown), 3.0, 3.8)
-    for axes, (task, dimension, rows) in zip(figure.axes, shown, strict=True):
-        measured = {learner: curve(rows, learner) for learner in LEARNERS}
-        log_axes(axes, rows.distinct("points"))
-        for number, (learner, words) in enumerate(LEARNERS.items()):
-            over_seeds(axes, measured[learner].sizes, measured[learner].values, number, label=words)
-        predicted = predicted_exponents(task, dimension)
-        for learner, style, word in (("feature", "--", "network"), ("lazy", ":", "lazy")):
-            sizes, line = measured[learner].sizes, measured[learner].guide(predicted[learner])
-            axes.plot(sizes, line(sizes), style, color=LIGHT["muted"], label=f"slope predicted, {word}")
-        axes.set(title=named(task, dimension), xlabel="points p")
-    figure.axes[0].set_ylabel("test error")
-    share_legend(figure)
-    return figure
-
-
-def _gain_figure(table: Table) -> Figure:
-    figure = side_by_side(1, 3.0, 2.8)
-    (axes,) = figure.axes
-    log_axes(axes, FACTORS)
-    for number, (task, dimension, rows) in enumerate(groups(table)):
-        measured = curve(rows, "error", over="factor")
-        over_seeds(axes, measured.sizes, measured.values, number, label=named(task, dimension))
-        line = measured.guide(-compression_exponent(dimension, INFORMATIVE[task]))
-        axes.plot(FACTORS, line(FACTORS), "--", color=LIGHT["muted"], linewidth=1)
-    axes.set(xlabel="compression Λ", ylabel="test error of the lazy kernel")
-    axes.legend()
-    return figure

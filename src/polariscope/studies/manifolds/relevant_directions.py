@@ -8,14 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
-from matplotlib.figure import Figure
-
 from polariscope.kernels.frozen import INFINITE_WIDTH, learn_frozen
-from polariscope.report.figures import LIGHT, styled
-from polariscope.report.study_figures import log_axes, over_seeds, side_by_side
 from polariscope.studies.criteria import Between, PowerLaw
-from polariscope.studies.manifolds.stripe_nets import INFORMATIVE, SOURCE, STEEPER, curve, draw, named, world_of
+from polariscope.studies.manifolds.power_laws import STEEPER, curve, fitted, log_log, power
+from polariscope.studies.manifolds.stripe_nets import INFORMATIVE, SOURCE, draw, named, world_of
 from polariscope.studies.study import Bench, Claim, Job, Row, Scale, Study, Table, studies
 from polariscope.theory.learning_exponents import feature_exponent, lazy_exponent
 
@@ -38,6 +34,17 @@ class RelevantDirections(Study):
     source = f"{SOURCE}, section 4"
     question = "Does a kernel that does not move learn faster if the labels depend on fewer directions?"
     cost = {"smoke": "a second", "laptop": "20 minutes", "paper": "hours"}
+    drawn = {
+        "errors": log_log(
+            "error",
+            "points",
+            by="task",
+            names={task: named(task, DIMENSION) for task in TASKS},
+            called="test error of the lazy kernel",
+            along="points p",
+            power=lambda row: -lazy_exponent(DIMENSION),
+        )
+    }
 
     def jobs(self, scale: Scale) -> Sequence[Job]:
         return [
@@ -69,48 +76,16 @@ class RelevantDirections(Study):
         return [*claims, Claim("Both tasks have the same exponent", "section 4: 3/7 and 3/7", alike, note=STEEPER)]
 
     def readings(self, table: Table) -> Table:
-        rows: list[Row] = list(table.rows)
-        for seed, own in table.by("seed"):
-            slopes = {task: _slope(own.where(task=task)) for task in TASKS}
-            rows.append({"seed": seed, "difference": slopes["stripe"] - slopes["cylinder"]})
-        return Table(rows)
+        slopes = [(seed, [power(own.where(task=task), "error") for task in TASKS]) for seed, own in table.by("seed")]
+        return Table([*table.rows, *({"seed": seed, "difference": one - other} for seed, (one, other) in slopes)])
 
     def beside(self, table: Table) -> list[Row]:
-        rows = []
-        for task in TASKS:
-            errors = curve(table.where(task=task), "error")
-            law = errors.power_law()
-            rows.append(
-                {
-                    "task": named(task, DIMENSION),
-                    "exponent published": f"{-lazy_exponent(DIMENSION):.3f}",
-                    "exponent of the medians here": f"{law.exponent:.2f} ({law.low:.2f} to {law.high:.2f})",
-                    "median test error by p": ", ".join(
-                        f"{p}: {e:.4f}" for p, e in zip(errors.sizes, errors.medians, strict=True)
-                    ),
-                    "seeds": errors.values.shape[1],
-                }
-            )
-        return rows
-
-    @styled
-    def figures(self, table: Table) -> dict[str, Figure]:
-        figure = side_by_side(1, 3.4, 3.0)
-        (axes,) = figure.axes
-        log_axes(axes, table.distinct("points"))
-        for number, task in enumerate(TASKS):
-            errors = curve(table.where(task=task), "error")
-            over_seeds(axes, errors.sizes, errors.values, number, label=named(task, DIMENSION))
-            line = errors.guide(-lazy_exponent(DIMENSION))
-            axes.plot(errors.sizes, line(errors.sizes), "--", color=LIGHT["muted"], linewidth=1)
-        axes.set(xlabel="points p", ylabel="test error of the lazy kernel")
-        axes.legend()
-        return {"errors": figure}
-
-
-def _slope(table: Table) -> float:
-    """The exponent of one seed's errors over the numbers of points."""
-    return float(np.polyfit(np.log(table.column("points")), np.log(table.column("error")), 1)[0])
+        published = f"{-lazy_exponent(DIMENSION):.3f}"
+        return [
+            {"task": named(task, DIMENSION), "exponent published": published}
+            | fitted(curve(table.where(task=task), "error"))
+            for task in TASKS
+        ]
 
 
 def _feature(task: str) -> float:

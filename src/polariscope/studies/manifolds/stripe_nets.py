@@ -16,7 +16,6 @@ from numpy.typing import ArrayLike
 
 from polariscope.kernels.flow_nets import MeanFieldNet
 from polariscope.kernels.gradient_flow import Flow, Training, train_flow
-from polariscope.kernels.learning_curves import LearningCurve
 from polariscope.studies.study import Job, Row, Table
 from polariscope.theory.stripe import FixedPoint, Layers, attractors, ring
 from polariscope.worlds.points.cylinder import Cylinder
@@ -28,9 +27,6 @@ ALPHA = 1e-6
 PARTS = ("train", "fresh", "test")
 INFORMATIVE = {"stripe": 1, "cylinder": 2}
 """Directions that the labels depend on."""
-ASYMPTOTIC = 200
-"""Points from which on an exponent is fitted: below, neither regime follows its power law (Spec 004, section 12)."""
-STEEPER = "below some thousand points curves are steeper than the asymptotic law (Spec 004, A16)"
 
 
 @dataclass(frozen=True)
@@ -44,6 +40,10 @@ class Grid:
 
 def named(task: str, dimension: int) -> str:
     return f"{task}, d = {dimension}"
+
+
+DATA = {dimension: named(task, dimension) for task, dimension in (("stripe", 5), ("stripe", 10), ("cylinder", 3))}
+"""What several studies train on, by its dimension."""
 
 
 def world_of(job: Job) -> Stripe | Cylinder:
@@ -106,10 +106,3 @@ def groups(table: Table) -> Iterator[tuple[str, int, Table]]:
     for task in reversed(table.distinct("task")):
         for dimension, rows in table.where(task=task).by("dimension"):
             yield task, dimension, rows
-
-
-def curve(table: Table, column: str, over: str = "points") -> LearningCurve:
-    """Values of a column over the numbers of points, for as many seeds as all of them have."""
-    values = [rows.column(column) for _, rows in table.by(over)]
-    fewest = min(map(len, values))
-    return LearningCurve(np.array(table.distinct(over)), np.array([v[:fewest] for v in values], dtype=float))
