@@ -15,7 +15,7 @@ from polariscope.representation import represent
 from polariscope.studies.criteria import Beats, Rises
 from polariscope.studies.kit import Restarts
 from polariscope.studies.published import published
-from polariscope.studies.rows import plus_minus
+from polariscope.studies.rows import means
 from polariscope.studies.study import Bench, Claim, Job, Row, Scale, Study, Table, studies
 from polariscope.training.config import RunConfig, TrainingConfig
 from polariscope.training.run import load_model
@@ -99,12 +99,9 @@ class FramesApart(Study):
         scores = published("inductive_biases/slow-vae-mcc").rows["SlowVAE"]
         printed = {1: scores["KITTI 0.05 s"], 5: scores["KITTI 0.15 s"]}
         return [
-            {
-                "frames apart, at most": furthest,
-                "model": model,
-                "published MCC (percent)": str(printed.get(furthest, "-") if model == "slow-vae" else "-"),
-                "MCC here": plus_minus(100 * own.column("mcc"), 1),
-            }
+            {"frames apart, at most": furthest, "model": model}
+            | {"published MCC (percent)": str(printed.get(furthest, "-") if model == "slow-vae" else "-")}
+            | means(own, {"MCC here": "mcc"}, 1, 100)
             for furthest, runs in table.by("furthest")
             for model, own in runs.by("model")
         ]
