@@ -221,3 +221,19 @@ def test_bounds_of_a_deep_network_are_those_of_a_hand_propagation() -> None:
     torch.testing.assert_close(result.upper, centre + radius)
     assert verified(network, x, network(x).argmax(1), torch.zeros(2)).all()
     assert Ball(x, torch.ones(2), "l2").channels == 1
+
+
+@pytest.mark.parametrize("how", ["function", "method"])
+def test_a_probability_lies_between_those_of_the_extreme_scores(how: str) -> None:
+    """Also where one score may be much larger than the others, whose sum rounding would lose beside it."""
+    lower, upper = torch.tensor([[-1.0, -5, -5]]), torch.tensor([[20.0, 0, 0]])
+    scores = Interval(lower, upper)
+    found = torch.softmax(scores, 1) if how == "function" else scores.softmax(1)
+    logs = torch.log_softmax(scores, 1) if how == "function" else scores.log_softmax(1)
+    for column in range(3):
+        alone = torch.arange(3) == column
+        least, most = torch.where(alone, lower, upper).double(), torch.where(alone, upper, lower).double()
+        torch.testing.assert_close(found.lower[:, column].double(), least.softmax(1)[:, column], rtol=1e-5, atol=1e-7)
+        torch.testing.assert_close(found.upper[:, column].double(), most.softmax(1)[:, column], rtol=1e-5, atol=1e-7)
+        torch.testing.assert_close(logs.lower[:, column].double(), least.log_softmax(1)[:, column], rtol=1e-5, atol=0)
+    assert found.differences(torch.tensor([0]))[0, 1] < 0, "the second score may be larger than the first"

@@ -159,6 +159,12 @@ class Interval:
     def tanh(self) -> Interval:
         return self.moved(torch.tanh)
 
+    def softmax(self, dim: int, **_: Any) -> Interval:
+        return _softmax(logarithm=False)(self, dim)
+
+    def log_softmax(self, dim: int, **_: Any) -> Interval:
+        return _softmax(logarithm=True)(self, dim)
+
     def clamp(self, *ends: Any, **options: Any) -> Interval:
         return self.moved(lambda part: part.clamp(*ends, **options))
 
@@ -369,9 +375,13 @@ def _softmax(logarithm: bool) -> Callable[..., Interval]:
         dim = -1 if dim is None else dim
 
         def share(own: Tensor, others: Tensor) -> Tensor:
-            top = torch.maximum(own, others).amax(dim, keepdim=True).detach()
-            rest = (others - top).exp().sum(dim, keepdim=True) - (others - top).exp()
-            return (own - top) - ((own - top).exp() + rest.clamp(min=0)).log()
+            # log p = −log(1 + Σ exp(other − own)), summed before and after each entry: a sum of all without the entry
+            # itself, by subtraction, would lose the others where the entry is large.
+            first, last = (torch.full_like(others.narrow(dim, 0, 1), -torch.inf) for _ in range(2))
+            ahead = others.narrow(dim, 0, others.shape[dim] - 1).logcumsumexp(dim)
+            behind = others.flip(dim).narrow(dim, 0, others.shape[dim] - 1).logcumsumexp(dim).flip(dim)
+            rest = torch.logaddexp(torch.cat([first, ahead], dim), torch.cat([behind, last], dim))
+            return -functional.softplus(rest - own)
 
         lower, upper = share(x.lower, x.upper), share(x.upper, x.lower)
         return Interval(lower, upper) if logarithm else Interval(lower.exp(), upper.exp())
