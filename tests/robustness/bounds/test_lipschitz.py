@@ -34,12 +34,39 @@ def test_differences_of_scores_are_no_steeper_than_their_constants() -> None:
 
 def test_the_norm_of_a_convolution_is_above_its_largest_singular_value() -> None:
     torch.manual_seed(0)
-    for stride, padding in ((1, 0), (2, 1), (3, 2)):
-        layer = nn.Conv2d(2, 3, 3, stride, padding, bias=False).double()
+    for stride, padding, dilation in ((1, 0, 1), (2, 1, 1), (3, 2, 1), (2, 1, 2), (2, 2, 3)):
+        layer = nn.Conv2d(2, 3, 3, stride, padding, dilation, bias=False).double()
+        layer.weight.data.abs_()  # all of one sign, which is nearest to the bound
         basis = torch.eye(2 * 7 * 7).double().reshape(-1, 2, 7, 7)
         matrix = layer(basis).flatten(1)
         exact = torch.linalg.matrix_norm(matrix, 2).item()
-        assert exact <= convolution_norm(layer.weight.detach(), stride) < 4 * exact
+        assert exact <= convolution_norm(layer.weight.detach(), stride, dilation) < 4 * exact
+
+
+@pytest.mark.parametrize(
+    "layer",
+    [
+        nn.AvgPool2d(3, 3, padding=1, count_include_pad=False),
+        nn.AvgPool2d(3, 2, ceil_mode=True),
+        nn.MaxPool2d(2, 2, dilation=2),
+    ],
+    ids=str,
+)
+def test_pooling_at_an_edge_is_no_steeper_than_its_constant(layer: nn.Module) -> None:
+    for size in (4, 5):
+        x, basis = torch.full((1, 1, size, size), 0.5), torch.eye(size * size).reshape(-1, 1, size, size)
+        outputs = (layer(x + basis) - layer(x)).flatten(1)
+        steepest = outputs.norm(dim=1).max() if isinstance(layer, nn.MaxPool2d) else torch.linalg.matrix_norm(outputs, 2)
+        assert steepest <= layer(Steepness(x)).whole + 1e-6
+
+
+def test_numbers_that_a_broadcast_repeats_count_as_often() -> None:
+    column = torch.tensor([[2.0]])
+    for repeated in (lambda x: x * torch.ones(9), lambda x: x + torch.zeros(9), lambda x: x - torch.zeros(9)):
+        change = repeated(column + 1) - repeated(column)
+        assert repeated(Steepness(column)).whole == pytest.approx(float(change.norm()))
+    both = Steepness(column) + Steepness(torch.zeros(1, 9))
+    assert both.whole == pytest.approx(4)
 
 
 @pytest.mark.spec("001b/B-45")
@@ -65,5 +92,7 @@ def test_the_comparison_network_has_a_small_but_positive_constant() -> None:
         nn.GELU()(Steepness(x))
     with pytest.raises(NoRule, match="evaluation mode"):
         nn.BatchNorm2d(1).train()(Steepness(x))
+    with pytest.raises(NoRule, match="divisor of its own"):
+        nn.AvgPool2d(2, divisor_override=1)(Steepness(torch.rand(1, 1, 4, 4)))
     with pytest.raises(NoRule, match="groups"):
         nn.Conv2d(2, 2, 3, groups=2)(Steepness(torch.rand(1, 2, 8, 8)))

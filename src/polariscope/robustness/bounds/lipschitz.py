@@ -63,6 +63,10 @@ class Steepness:
     def after(self, value: Tensor, factor: float = 1.0) -> Steepness:
         return Steepness(value, self.whole * factor)
 
+    def spread(self, value: Tensor) -> float:
+        """The constant where a broadcast repeats the numbers until they have the shape of ``value``."""
+        return self.whole * math.sqrt(value[0].numel() / self.value[0].numel())
+
     def reshaped(self, value: Tensor) -> Steepness:
         return replace(self, value=value)
 
@@ -82,20 +86,25 @@ class Steepness:
 
     def __add__(self, other: Any) -> Steepness:
         if isinstance(other, Steepness):
-            return Steepness(self.value + other.value, self.whole + other.whole)
-        return self.after(self.value + other)
+            value = self.value + other.value
+            return Steepness(value, self.spread(value) + other.spread(value))
+        value = self.value + other
+        return Steepness(value, self.spread(value))
 
     __radd__ = __add__
 
     def __sub__(self, other: Any) -> Steepness:
         if isinstance(other, Steepness):
-            return Steepness(self.value - other.value, self.whole + other.whole)
-        return self.after(self.value - other)
+            value = self.value - other.value
+            return Steepness(value, self.spread(value) + other.spread(value))
+        value = self.value - other
+        return Steepness(value, self.spread(value))
 
     def __mul__(self, other: Any) -> Steepness:
         if isinstance(other, Steepness):
             raise NoRule("there is no Lipschitz constant for a product of two values that depend on the input")
-        return self.after(self.value * other, float(torch.as_tensor(other).abs().max()))
+        value = self.value * other
+        return Steepness(value, self.spread(value) * float(torch.as_tensor(other).abs().max()))
 
     __rmul__ = __mul__
 
@@ -130,10 +139,11 @@ def _conv2d(
     if groups != 1:
         raise NoRule("there is no Lipschitz constant for a convolution in groups")
     value = functional.conv2d(x.value, weight, bias, stride, padding, *rest, **more)
-    return x.after(value, convolution_norm(weight, stride))
+    dilation = rest[0] if rest else more.get("dilation", 1)
+    return x.after(value, convolution_norm(weight, stride, dilation))
 
 
-def convolution_norm(weight: Tensor, stride: Any = 1) -> float:
+def convolution_norm(weight: Tensor, stride: Any = 1, dilation: Any = 1) -> float:
     """An upper bound on the spectral norm of a convolution ``(outputs, inputs, height, width)`` on maps of any size:
     the geometric mean of its largest sums of absolute weights into an output and out of an input.
 
@@ -142,10 +152,24 @@ def convolution_norm(weight: Tensor, stride: Any = 1) -> float:
     """
     size = weight.abs().double()
     into = size.sum((1, 2, 3)).max()
-    down, across = (stride, stride) if isinstance(stride, int) else stride
     # A pixel meets only every stride-th row and column of a kernel.
+    down, across = (every(*both) for both in zip(_pair(stride), _pair(dilation), strict=True))
     out = torch.stack([size[:, :, i::down, j::across].sum((0, 2, 3)).max() for i in range(down) for j in range(across)])
     return float((into * out.max()).sqrt())
+
+
+def every(stride: int, dilation: int) -> int:
+    """Of the rows of a kernel, a pixel meets each which lies this many after another.
+
+    >>> every(2, 1), every(2, 2), every(4, 2)
+    (2, 1, 2)
+    """
+    return stride // math.gcd(stride, dilation)
+
+
+def _pair(size: Any) -> tuple[int, int]:
+    down, across = (size, size) if isinstance(size, int) else (size * 2 if len(size) == 1 else size)
+    return int(down), int(across)
 
 
 def _slower(function: Callable[..., Tensor], constant: float = 1.0, by: str = "") -> Callable[..., Steepness]:
@@ -161,11 +185,18 @@ def _slower(function: Callable[..., Tensor], constant: float = 1.0, by: str = ""
 
 def _pooled(function: Callable[..., Tensor], mean: bool) -> Callable[..., Steepness]:
     def rule(x: Steepness, kernel_size: Any, stride: Any = None, *rest: Any, **more: Any) -> Steepness:
-        kernel = (kernel_size, kernel_size) if isinstance(kernel_size, int) else tuple(kernel_size)
-        step = kernel if not stride else (stride, stride) if isinstance(stride, int) else tuple(stride)
-        overlaps = math.prod(math.ceil(k / s) for k, s in zip(kernel, step, strict=True))
+        names = ("padding", "ceil_mode", "count_include_pad", "divisor_override") if mean else ("padding", "dilation")
+        given = dict(zip(names, rest, strict=False)) | more
+        if given.get("divisor_override") is not None:
+            raise NoRule(f"there is no Lipschitz constant for {function.__name__} with a divisor of its own")
+        kernel, step = _pair(kernel_size), _pair(stride if stride else kernel_size)
+        dilation = _pair(given.get("dilation", 1))
+        overlaps = math.prod(math.ceil(k / every(s, d)) for k, s, d in zip(kernel, step, dilation, strict=True))
+        # At an edge, the mean may be one of fewer numbers, down to a single one.
+        partial = given.get("ceil_mode") or (given.get("padding", 0) and not given.get("count_include_pad", True))
+        least = math.prod(kernel) if mean and not partial else 1
         value = function(x.value, kernel_size, stride, *rest, **more)
-        return x.after(value, math.sqrt(overlaps / math.prod(kernel) if mean else overlaps))
+        return x.after(value, math.sqrt(overlaps / least))
 
     return rule
 
