@@ -155,6 +155,26 @@ def test_what_a_classifier_can_do_decides() -> None:
     assert "different factors" in result.reason
 
 
+class Several(nn.Module):
+    """Returns more than its scores."""
+
+    def __init__(self, network: nn.Module, named: bool) -> None:
+        super().__init__()
+        self.network, self.named = network, named
+
+    def forward(self, x: Tensor) -> object:
+        return {"logits": self.network(x), "seen": x} if self.named else (self.network(x), x)
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_scores_among_several_outputs_have_the_bounds_of_the_scores_alone(named: bool) -> None:
+    torch.manual_seed(0)
+    network, x = nn.Linear(4, 3), torch.rand(5, 4)
+    alone = bounds(network, x, network(x).argmax(1), "l2")
+    among = bounds(Several(network, named), x, network(x).argmax(1), "l2")
+    assert alone.lower.tolist() == among.lower.tolist()
+
+
 def test_blocks_of_images_and_their_order_do_not_matter(monkeypatch) -> None:
     model, x, y = linear_classifier(3)
     whole, answer = bounds(model, x, y, "l2"), []

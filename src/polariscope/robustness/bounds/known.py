@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -102,14 +103,15 @@ def _method(model: Any) -> Method | str:
 
 def network_bounds(model: nn.Module, x: Tensor, y: Tensor, norm: Norm, settings: BoundSettings) -> Bounds | NoBound:
     """Interval bound propagation and Lipschitz constants, as far as the module's functions have rules for them."""
-    if not torch.equal(model(x), model(x)):
+    network = partial(_scores_of, model)
+    if not torch.equal(network(x), network(x)):
         return NoBound(norm, "the answers are random, and a bound would be one of a single draw")
     methods: dict[str, NDArray[np.float64]] = {}
     reasons: list[str] = []
     attempts = {"interval bound propagation": interval_distances, "cross-Lipschitz": lipschitz_distances}
     for name, distances in attempts.items():
         try:
-            methods[name] = distances(model, x, y, norm)
+            methods[name] = distances(network, x, y, norm)
         except (NoRule, ValueError, TypeError, AttributeError) as error:
             # A forward may do anything with what it is given.
             reasons.append(f"{name}: {error}")
@@ -117,6 +119,14 @@ def network_bounds(model: nn.Module, x: Tensor, y: Tensor, norm: Norm, settings:
         return NoBound(norm, "; ".join(reasons))
     notes = tuple(f"Not all methods apply: {reason}." for reason in reasons)
     return combined(norm, "certificate", methods, np.ones(len(x), bool), notes=notes)  # what is wrong has 0 already
+
+
+def _scores_of(model: nn.Module, x: Any) -> Any:
+    """The class scores among the outputs of a network, as a subject reads them, for images or for an interval."""
+    output = model(x)
+    if isinstance(output, tuple | list) and output:
+        return output[0]
+    return output.get("logits") if isinstance(output, Mapping) else getattr(output, "logits", output)
 
 
 def joined_bounds(parts: list[Bounds]) -> Bounds:

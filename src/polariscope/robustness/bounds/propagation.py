@@ -6,15 +6,20 @@ Formal guarantees on the robustness of a classifier against adversarial manipula
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import Tensor
 
 from polariscope.robustness.bounds.intervals import Ball, Interval
 from polariscope.robustness.bounds.lipschitz import Steepness
 from polariscope.theory.halfspaces import Norm, norm_from_l2
 
+Network = Callable[[Any], Any]
+"""A module, or a function that takes intervals where it takes images."""
 HALVINGS = 32
 TIED = 1e-6
 """Share of the largest score by which two scores differ at least, so that rounding cannot decide between them."""
@@ -28,7 +33,7 @@ def surroundings(x: Tensor, epsilon: Tensor, norm: Norm) -> Interval:
     return Interval((x - reach).clamp(min=0), (x + reach).clamp(max=1), ball)
 
 
-def verified(network: nn.Module, x: Tensor, y: Tensor, epsilon: Tensor, norm: Norm = "linf") -> Tensor:
+def verified(network: Network, x: Tensor, y: Tensor, epsilon: Tensor, norm: Norm = "linf") -> Tensor:
     """Which images provably keep their class ``y`` for every change of at most epsilon (one for each image).
 
     The network must be in evaluation mode; otherwise its batch norm is refused.
@@ -52,7 +57,7 @@ def _in_columns(scores: Interval) -> Interval:
     return Interval(torch.cat([zero, lower], 1), torch.cat([zero, upper], 1))
 
 
-def interval_distances(network: nn.Module, x: Tensor, y: Tensor, norm: Norm) -> NDArray[np.float64]:
+def interval_distances(network: Network, x: Tensor, y: Tensor, norm: Norm) -> NDArray[np.float64]:
     """The largest distances for which :func:`verified` holds, by bisection; 0 for an image that is classified wrongly.
 
     In L0 the bound is one more than the largest number of pixels that is verified.
@@ -74,7 +79,7 @@ def interval_distances(network: nn.Module, x: Tensor, y: Tensor, norm: Norm) -> 
     return torch.where(right, low, 0.0).cpu().numpy()
 
 
-def lipschitz_distances(network: nn.Module, x: Tensor, y: Tensor, norm: Norm) -> NDArray[np.float64]:
+def lipschitz_distances(network: Network, x: Tensor, y: Tensor, norm: Norm) -> NDArray[np.float64]:
     """Differences of scores over their Lipschitz constants, the smallest for each image; in other norms than L2, the
     smallest change of the image within [0, 1] that is as long. 0 for an image that is classified wrongly."""
     with torch.no_grad():
