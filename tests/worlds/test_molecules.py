@@ -183,6 +183,16 @@ def test_a_constant_column_has_no_division_by_zero() -> None:
     assert scaling.scaled([[36.858, 2.0]]).tolist() == [[0.0, 1.0]]
 
 
+def test_a_property_in_a_small_unit_is_not_constant(tmp_path) -> None:
+    """Gaps in joule are about 1e-18; relative to their size they vary as much as in electronvolt."""
+    written(tmp_path / "a.xyz", "".join(f"2\ngap={1e-19 * (3 + k)}\nC 0 0 0\nO {1 + k / 9} 0 0\n" for k in range(8)))
+    targets = MoleculeFile(str(tmp_path / "a.xyz"), share=0.25).target_of(np.arange(8))
+    assert np.ptp(targets) > 2
+    written(tmp_path / "b.xyz", "".join(f"1\ngap={0.1 + k * 1e-17}\nC 0 0 0\n" for k in range(8)))
+    with pytest.raises(ValueError, match=r"'gap' is 0\.1 everywhere"):
+        MoleculeFile(str(tmp_path / "b.xyz"), share=0.25).target_of([0])
+
+
 # The real isomers
 
 
@@ -420,6 +430,39 @@ def test_a_smiles_that_cannot_be_read_is_refused_with_its_line(tmp_path, capfd) 
     error = capfd.readouterr().err
     assert "line 3" in error
     assert error.count("\n") == 1
+
+
+@needs_rdkit
+@pytest.mark.parametrize(
+    ("smiles", "sentence"),
+    [
+        ("CO.[Na+]", r"line 3 has the SMILES 'CO\.\[Na\+\]', which is 2 molecules: give one, without salts"),
+        ("CC*", r"line 3 has the SMILES 'CC\*', which has the unknown element '\*'"),
+    ],
+)
+def test_a_smiles_without_one_geometry_is_refused_with_its_line(tmp_path, smiles, sentence) -> None:
+    with pytest.raises(ValueError, match=sentence):
+        read_molecules(written(tmp_path / "a.csv", f"smiles,gap\nCO,1\n{smiles},2\n"))
+
+
+@needs_rdkit
+def test_one_molecule_with_two_smiles_is_found_on_both_sides_of_the_split(tmp_path) -> None:
+    path = written(tmp_path / "a.csv", "smiles,gap\n" + "".join(f"{s},{k}\n" for k, s in enumerate(("CCO", "OCC"))))
+    with pytest.raises(ValueError, match="1 is the same as 0, which is on the other side"):
+        MoleculeFile(str(path), share=0.5).observe([0])
+    more = written(tmp_path / "b.csv", "smiles,gap\nCCO,1\nOCC,2\nC(O)C,3\nCO,4\n")
+    kept = MoleculeFile(str(more), share=0.5, duplicates="drop")
+    assert sorted(kept.molecules.labels) == ["CCO", "CO"]
+
+
+@needs_rdkit
+def test_a_table_as_spreadsheets_save_it_is_read_and_another_encoding_is_refused(tmp_path) -> None:
+    text = "smiles,gap\nCO,1\nCCO,2\n"
+    (tmp_path / "a.csv").write_bytes(text.encode("utf-8-sig"))
+    assert read_molecules(tmp_path / "a.csv").labels == ("CO", "CCO")
+    (tmp_path / "b.csv").write_bytes((text + "é,3\n").encode("latin-1"))
+    with pytest.raises(ValueError, match="it is not encoded in UTF-8; save it in this encoding"):
+        read_molecules(tmp_path / "b.csv")
 
 
 # Damaged files

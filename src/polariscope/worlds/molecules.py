@@ -20,7 +20,7 @@ from polariscope.worlds.targets import Target
 
 Floats = NDArray[np.float64]
 CONSTANT = 1e-9
-"""Columns whose standard deviation is below this share of their size are constant up to rounding."""
+"""Columns whose standard deviation is below this share of their largest number are constant up to rounding."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,13 +29,15 @@ class Molecules:
 
     ``charges`` ``(n, atoms)`` and ``positions`` ``(n, atoms, 3)`` are filled up with charge 0 where a molecule has
     fewer atoms; ``properties`` has a column ``(n,)`` for each name, and ``labels`` a word (a SMILES) for each molecule,
-    if there are any.
+    if there are any. ``identities`` are words that are equal if and only if two molecules are the same (canonical
+    SMILES), if they are known.
     """
 
     charges: NDArray[np.int64]
     positions: Floats
     properties: dict[str, Floats]
     labels: tuple[str, ...] = ()
+    identities: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return len(self.charges)
@@ -44,8 +46,15 @@ class Molecules:
         """Some of the molecules, by number."""
         numbers = numbered(index, len(self))
         properties = {name: values[numbers] for name, values in self.properties.items()}
-        labels = tuple(self.labels[number] for number in numbers) if self.labels else ()
-        return Molecules(self.charges[numbers], self.positions[numbers], properties, labels)
+        labels, identities = (
+            tuple(words[number] for number in numbers) if words else () for words in (self.labels, self.identities)
+        )
+        return Molecules(self.charges[numbers], self.positions[numbers], properties, labels, identities)
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The words by which duplicates are found: identities if they are known, otherwise labels."""
+        return self.identities or self.labels
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,7 +73,7 @@ class Scaling:
         ([[1.0, 0.0]], [[3.0, 5.0]])
         """
         mean, deviation = rows.mean(axis=0), rows.std(axis=0)
-        constant = deviation <= CONSTANT * np.maximum(np.abs(mean), 1.0)
+        constant = deviation <= CONSTANT * np.abs(rows).max(axis=0)
         return cls(np.where(constant, rows[0], mean), np.where(constant, 1.0, deviation))
 
     def scaled(self, rows: ArrayLike) -> Floats:
@@ -192,7 +201,7 @@ def check_property(name: str, values: ArrayLike, source: str, count: int) -> Flo
     if not np.isfinite(numbers).all():
         row = int(np.flatnonzero(~np.isfinite(numbers))[0])
         raise ValueError(f"{source}: expected finite numbers as the property {name!r}, but molecule {row} has none")
-    if numbers.min() == numbers.max():
+    if numbers.std() <= CONSTANT * np.abs(numbers).max():
         raise ValueError(
             f"{source}: expected a property that varies, but {name!r} is {numbers[0]:g} everywhere; name another"
         )

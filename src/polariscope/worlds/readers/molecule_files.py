@@ -10,7 +10,7 @@ from __future__ import annotations
 import csv
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, Literal
@@ -85,9 +85,7 @@ class MoleculeFile(MadeAgain, MoleculeWorld):
         """The molecules, which of them are held out, and the bags of all, which show that none is on both sides."""
         molecules = read_molecules(self.path, self.seed)
         if self.table_path:
-            molecules = Molecules(
-                molecules.charges, molecules.positions, read_table(self.table_path).numbers(), molecules.labels
-            )
+            molecules = replace(molecules, properties=read_table(self.table_path).numbers())
         source = self.table_path or self.path
         every = list(molecules.properties)
         fitting = [name for name in every if molecules.properties[name].shape == (len(molecules),)]
@@ -96,7 +94,7 @@ class MoleculeFile(MadeAgain, MoleculeWorld):
             self._called(name): self.factor * check_property(name, molecules.properties[name], source, len(molecules))
             for name in names
         }
-        molecules = Molecules(molecules.charges, molecules.positions, columns, molecules.labels)
+        molecules = replace(molecules, properties=columns)
         if self.duplicates == "drop":
             kept = molecules.chosen(np.flatnonzero(_first(molecules) == np.arange(len(molecules))))
             if len(kept) < min(2, len(molecules)):
@@ -107,7 +105,7 @@ class MoleculeFile(MadeAgain, MoleculeWorld):
         molecules, held_out = self._parted(molecules)
         with reading(self.path, "molecules whose atoms are apart"):
             bags = bag_of_bonds(molecules.charges, molecules.positions)
-        check_apart(bags, molecules.labels, held_out, self.path)
+        check_apart(bags, molecules.words, held_out, self.path)
         return molecules, held_out, bags
 
     def _parted(self, molecules: Molecules) -> tuple[Molecules, NDArray[np.int64]]:
@@ -428,18 +426,21 @@ def _check_size(atoms: int) -> None:
 
 
 def _first(molecules: Molecules) -> NDArray[np.int64]:
-    return first_of_each(bag_of_bonds(molecules.charges, molecules.positions), molecules.labels)
+    return first_of_each(bag_of_bonds(molecules.charges, molecules.positions), molecules.words)
 
 
 def _lines(path: Path) -> Iterator[str]:
-    """The lines of a text file."""
+    """The lines of a text file, without the mark that spreadsheets write at its beginning."""
     check_regular(path)
     check_unpacked(4 * path.stat().st_size, str(path))
-    with path.open(encoding="utf-8", newline="") as file:
-        for line in file:
-            if "\0" in line:
-                raise ValueError("it contains a zero byte, so it is not a text file")
-            yield line.rstrip("\r\n")
+    with path.open(encoding="utf-8-sig", newline="") as file:
+        try:
+            for line in file:
+                if "\0" in line:
+                    raise ValueError("it contains a zero byte, so it is not a text file")
+                yield line.rstrip("\r\n")
+        except UnicodeDecodeError as error:
+            raise ValueError("it is not encoded in UTF-8; save it in this encoding") from error
 
 
 # SMILES
@@ -451,8 +452,7 @@ def _read_smiles_table(path: Path, seed: int) -> Molecules:
     if column is None:
         raise ValueError(f"it has no column called smiles, but {printable(', '.join(table.columns))}")
     molecules = conformers(path, table.columns[column], table.lines, seed)
-    labels = tuple(table.columns[column])
-    return Molecules(molecules.charges, molecules.positions, table.numbers(), labels)
+    return replace(molecules, properties=table.numbers(), labels=tuple(table.columns[column]))
 
 
 def _read_smiles_lines(path: Path, seed: int) -> Molecules:
@@ -462,14 +462,14 @@ def _read_smiles_lines(path: Path, seed: int) -> Molecules:
         raise ValueError("it is empty")
     smiles, lines = (list(part) for part in zip(*words, strict=True))
     molecules = conformers(path, smiles, lines, seed)
-    return Molecules(molecules.charges, molecules.positions, {}, tuple(smiles))
+    return replace(molecules, labels=tuple(smiles))
 
 
 def conformers(path: Path, smiles: Sequence[str], lines: Sequence[int], seed: int) -> Molecules:
     """One geometry for each SMILES, with hydrogens, by rdkit's distance geometry and force field; the same for the same
     seed and version of rdkit."""
     chemistry, geometry, forces, logs = rdkit_for(path)
-    molecules = []
+    molecules, identities = [], []
     with logs.BlockLogs():
         settings = geometry.ETKDGv3()
         settings.randomSeed = 1 + seed % (2**31 - 2)  # 0 and 1 are the same to its generator
@@ -477,6 +477,17 @@ def conformers(path: Path, smiles: Sequence[str], lines: Sequence[int], seed: in
             molecule = chemistry.MolFromSmiles(words)
             if molecule is None or not molecule.GetNumAtoms():
                 raise ValueError(f"line {line} has the SMILES {printable(words, 60)!r}, which cannot be read")
+            if not all(atom.GetAtomicNum() for atom in molecule.GetAtoms()):
+                raise ValueError(
+                    f"line {line} has the SMILES {printable(words, 60)!r}, which has the unknown element '*'"
+                )
+            parts = len(chemistry.GetMolFrags(molecule))
+            if parts > 1:
+                raise ValueError(
+                    f"line {line} has the SMILES {printable(words, 60)!r}, which is {parts} molecules: give one, "
+                    "without salts and solvents"
+                )
+            identities.append(str(chemistry.MolToSmiles(molecule)))
             molecule = chemistry.AddHs(molecule)
             _check_size(molecule.GetNumAtoms())
             settings.useRandomCoords = False
@@ -488,7 +499,7 @@ def conformers(path: Path, smiles: Sequence[str], lines: Sequence[int], seed: in
                 forces.MMFFOptimizeMolecule(molecule)
             charges = [atom.GetAtomicNum() for atom in molecule.GetAtoms()]
             molecules.append((charges, molecule.GetConformer().GetPositions().tolist()))
-    return _padded(molecules, {})
+    return replace(_padded(molecules, {}), identities=tuple(identities))
 
 
 def rdkit_for(path: Path) -> tuple[Any, Any, Any, Any]:
