@@ -56,7 +56,9 @@ def test_pooling_at_an_edge_is_no_steeper_than_its_constant(layer: nn.Module) ->
     for size in (4, 5):
         x, basis = torch.full((1, 1, size, size), 0.5), torch.eye(size * size).reshape(-1, 1, size, size)
         outputs = (layer(x + basis) - layer(x)).flatten(1)
-        steepest = outputs.norm(dim=1).max() if isinstance(layer, nn.MaxPool2d) else torch.linalg.matrix_norm(outputs, 2)
+        steepest = (
+            outputs.norm(dim=1).max() if isinstance(layer, nn.MaxPool2d) else torch.linalg.matrix_norm(outputs, 2)
+        )
         assert steepest <= layer(Steepness(x)).whole + 1e-6
 
 
