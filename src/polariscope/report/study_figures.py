@@ -104,14 +104,14 @@ def side_by_side(count: int, width: float, height: float) -> Figure:
     return panels(count, width, height, (0.6, 0.0))[0]
 
 
-def share_legend(figure: Figure) -> None:
+def share_legend(figure: Figure, title: str = "") -> None:
     """One legend under all panels, with each label of any of them once."""
     entries: dict[str, Any] = {}
     for axes in figure.axes:
         for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
             entries.setdefault(label, handle)
     if entries:
-        figure.legend(entries.values(), entries.keys(), loc="outside lower center", ncols=3)
+        figure.legend(entries.values(), entries.keys(), loc="outside lower center", ncols=3, title=title)
 
 
 def legend_once(axes: Axes) -> None:

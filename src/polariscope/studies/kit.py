@@ -292,7 +292,7 @@ class Panels(Declared):
                 axes.set_ylabel("")
             if number + across < len(labels) and along == labels[number + across][0]:
                 axes.set_xlabel("")
-        share_legend(figure)
+        share_legend(figure, self.panels[0]._columns[2].replace("_", " "))
         return figure
 
 

@@ -16,12 +16,12 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from polariscope.kernels.neurons import neurons
-from polariscope.report.figures import LIGHT, SUBJECTS, styled
-from polariscope.report.study_figures import log_axes, over_seeds, plain_ticks, share_legend, side_by_side
 from polariscope.studies.criteria import All, AtLeast, AtMost, Between, Correlates, Near, PowerLaw
-from polariscope.studies.manifolds.power_laws import ASYMPTOTIC, STEEPER, curve
+from polariscope.studies.kit import Panels, Paths
+from polariscope.studies.manifolds.power_laws import ASYMPTOTIC, STEEPER, log_log
 from polariscope.studies.manifolds.stripe_nets import (
     ALPHA,
+    DATA,
     INFORMATIVE,
     SOURCE,
     Grid,
@@ -95,6 +95,11 @@ RISE = (3.0, 10.0)
 RISE_TIME = 14.0
 RISE_FROM = 5
 """First seed of the rise: an earlier table shows 0 to 2."""
+FACTORS = {"at_onset": "Λ* at the onset", "largest": "Λ_max", "predicted": "predicted Λ*, slope 1/2"}
+OVER_POINTS = log_log(
+    tuple(FACTORS), "points", names=FACTORS, dashed=("predicted",), called="amplification Λ", along="points p"
+)
+OVER_TIME = Paths("factor", "time", "points", dot="onset", called="Λ, dots at the onset", along="time / τ", log_y=True)
 
 
 @studies.register("amplification")
@@ -105,6 +110,10 @@ class Amplification(Study):
     source = f"{SOURCE}, sections 3.2 and 4, figures 5 and 7"
     question = "How far does a network shrink the directions that do not matter, and what limits it?"
     cost = {"smoke": "2 s", "laptop": "4 minutes", "paper": "days"}
+    drawn = {
+        "scaling": Panels((OVER_POINTS,), each="dimension", where={"part": "scaling"}, names=DATA),
+        "rise": Panels((OVER_TIME,), each="dimension", where={"part": "course"}, names=DATA, width=3.4),
+    }
 
     def jobs(self, scale: Scale) -> Sequence[Job]:
         setting = SETTINGS[scale]
@@ -148,12 +157,8 @@ class Amplification(Study):
         return Table([*table.where(part="rise").rows, *map(_over_onset, reached.rows), *_beside_known(Table(known))])
 
     def beside(self, table: Table) -> list[Row]:
-        columns = {
-            "Λ* here (median)": "at_onset",
-            "Λ_max here (median)": "largest",
-            "Λ at the end": "at_end",
-            "t*/τ": "onset",
-        }
+        columns = {"Λ* here (median)": "at_onset", "Λ_max here (median)": "largest"}
+        columns |= {"Λ at the end": "at_end", "t*/τ": "onset"}
         return [
             {
                 "task": task,
@@ -167,9 +172,8 @@ class Amplification(Study):
             for count, here in group.by("points")
         ]
 
-    @styled
     def figures(self, table: Table) -> dict[str, Figure]:
-        return {"scaling": _scaling_figure(table.where(part="scaling")), "rise": _rise_figure(table)}
+        return super().figures(Table([*self.readings(table).rows, *_courses(table)]))
 
 
 def predicted_median(task: str, dimension: int, points: int) -> float:
@@ -225,16 +229,10 @@ def _crossing(paths: FloatArray, level: float, time: FloatArray) -> FloatArray:
 
 def _scaling_claims(task: str, dimension: int) -> Iterator[Claim]:
     name, here = named(task, dimension), {"task": task, "dimension": dimension}
-    for text, column in (
-        (f"At the onset Λ* grows as √p ({name})", "at_onset"),
-        (f"Its maximum Λ_max grows as √p ({name})", "largest"),
-    ):
-        yield Claim(
-            text,
-            f"slope 1/2 ({'figure 5' if task == 'stripe' else 'figure 7'})",
-            PowerLaw(column, "points", 0.5, rival=0.0, smallest=ASYMPTOTIC, where=here, called="Λ"),
-            note=STEEPER if task == "stripe" else "",
-        )
+    published, note = ("slope 1/2 (figure 5)", STEEPER) if task == "stripe" else ("slope 1/2 (figure 7)", "")
+    for text, column in (("At the onset Λ*", "at_onset"), ("Its maximum Λ_max", "largest")):
+        law = PowerLaw(column, "points", 0.5, rival=0.0, smallest=ASYMPTOTIC, where=here, called="Λ")
+        yield Claim(f"{text} grows as √p ({name})", published, law, note=note)
     yield Claim(
         f"At the onset Λ*/√p has the predicted value ({name})",
         f"median {predicted_median(task, dimension, 1):.2f} (Spec 004, sections 6.4 and 6.6; the publication gives the "
@@ -266,9 +264,20 @@ def _rise_claim(dimension: int) -> Claim:
 
 def _over_onset(row: Row) -> Row:
     """Λ* beside its theory, and later values beside Λ*."""
-    of_theory = row["at_onset"] / predicted_median(row["task"], row["dimension"], row["points"])
+    predicted = predicted_median(row["task"], row["dimension"], row["points"])
     later = {"peak": quotient(row, "largest", "at_onset"), "kept": quotient(row, "at_end", "at_onset")}
-    return row | {"of_theory": of_theory} | later
+    return row | {"predicted": predicted, "of_theory": row["at_onset"] / predicted} | later
+
+
+def _courses(table: Table) -> Iterator[Row]:
+    """Λ over the first 60 τ: the median over the seeds, and the mean onset."""
+    shown = [row for row in table.where(part="scaling", task="stripe").rows if row.get("time")]
+    for _, dimension, same in groups(Table(shown)):
+        for count, own in same.by("points"):
+            time = np.linspace(0, min(60.0, *(row["time"][-1] for row in own.rows)), 200)
+            factor = np.median([np.interp(time, row["time"], row["factor"]) for row in own.rows], axis=0)
+            place = {"part": "course", "dimension": dimension, "points": count, "onset": own.mean("onset")}
+            yield place | {"time": time.tolist(), "factor": factor.tolist()}
 
 
 def _beside_known(table: Table) -> Iterator[Row]:
@@ -282,39 +291,3 @@ def _beside_known(table: Table) -> Iterator[Row]:
             for row, a, b in zip(cell.rows, here, known, strict=True):
                 gap = {"log_gap": abs(a - b), "excess": a - here.mean(), "predicted_excess": b - known.mean()}
                 yield {"seed": row["seed"], "dimension": dimension} | gap
-
-
-def _scaling_figure(table: Table) -> Figure:
-    shown = list(groups(table))
-    figure = side_by_side(len(shown), 2.8, 3.1)
-    for axes, (task, dimension, rows) in zip(figure.axes, shown, strict=True):
-        sizes = rows.distinct("points")
-        log_axes(axes, sizes)
-        for number, (column, label) in enumerate({"at_onset": "Λ* at the onset", "largest": "Λ_max"}.items()):
-            measured = curve(rows, column)
-            over_seeds(axes, measured.sizes, measured.values, number, label=label)
-        predicted = [predicted_median(task, dimension, p) for p in sizes]
-        axes.plot(sizes, predicted, "--", color=LIGHT["muted"], linewidth=1, label="predicted Λ*, slope 1/2")
-        axes.set(title=named(task, dimension), xlabel="points p")
-    figure.axes[0].set_ylabel("amplification Λ")
-    share_legend(figure)
-    return figure
-
-
-def _rise_figure(table: Table) -> Figure:
-    """Λ over time: the median over seeds, with a tick at the mean onset."""
-    rows = Table([row for row in table.where(part="scaling", task="stripe").rows if row.get("time")])
-    shown = list(rows.by("dimension"))
-    figure = side_by_side(len(shown), 3.4, 2.8)
-    for axes, (dimension, group) in zip(figure.axes, shown, strict=True):
-        for number, (count, runs) in enumerate(group.by("points")):
-            colour = LIGHT[SUBJECTS[number % len(SUBJECTS)]]
-            grid = np.linspace(0, min(60.0, *(row["time"][-1] for row in runs.rows)), 200)
-            paths = [np.interp(grid, row["time"], row["factor"]) for row in runs.rows]
-            axes.plot(grid, np.median(paths, axis=0), color=colour, label=f"p = {count}")
-            axes.axvline(runs.mean("onset"), ymax=0.06, color=colour)
-        axes.set(title=named("stripe", dimension), xlabel="time / τ", yscale="log")
-        plain_ticks(axes)
-        axes.legend()
-    figure.axes[0].set_ylabel("amplification Λ")
-    return figure
