@@ -11,11 +11,9 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
 
 import numpy as np
 import torch
-from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from polariscope.examination.robustness import median_interval
@@ -28,7 +26,6 @@ from polariscope.nets.predictors import DigitNet
 from polariscope.objectives.memorise import Memorise
 from polariscope.objectives.objective import Objective
 from polariscope.objectives.predict import Classify
-from polariscope.report.figures import LIGHT, SUBJECTS, styled
 from polariscope.robustness.adversarial_training import AdversarialTraining
 from polariscope.robustness.attacks import Attack, Attacked, Norm, accuracy_at, least
 from polariscope.robustness.attacks.binarised import Binarised
@@ -58,8 +55,8 @@ from polariscope.robustness.synthesis import (
 )
 from polariscope.robustness.synthesis.trained import abs_config, trained_binary_abs
 from polariscope.studies.criteria import All, AtLeast, AtMost, Beats
-from polariscope.studies.kit import Curve
-from polariscope.studies.published import published
+from polariscope.studies.kit import Curve, Panels, Restarts
+from polariscope.studies.published import Published, published
 from polariscope.studies.real_digits import mnist_folder
 from polariscope.studies.rows import plus_minus
 from polariscope.studies.study import Bench, Claim, Job, Row, Scale, Study, Table, studies
@@ -186,6 +183,23 @@ MNIST: dict[Scale, Source | None] = {
 SEEDS: dict[Scale, int] = {"smoke": 1, "laptop": 5, "overnight": 0, "paper": 5}
 """Trainings on drawn digits."""
 TOO_DEAR = "it takes too many inferences at this scale"
+TABLE = "inductive_biases/attacks-synthesis"
+SHOWN = {name: name for name in CLASSIFIERS} | {"drawn": "drawn digits", "mnist": "MNIST, one training"}
+"""In the figure, in order."""
+
+
+def published_median(row: Row) -> float | None:
+    """Of the classifier and norm of a row, under all attacks."""
+    cell = published(TABLE).rows[f"All {row['norm']}"].get(f"{PRINTED.get(row['classifier'])} median")
+    return None if cell is None else cell.mean
+
+
+def medians_within(norm: str) -> Restarts:
+    """Distances of every training, with published ones as short lines."""
+    return Restarts(
+        "median", "classifier", where={"norm": norm, "part": "all"}, called="distance (lines: published)",
+        within="data", line=published_median, names=SHOWN, title=f"median {norm} distance", tilt=60, from_zero=True,
+    )  # fmt: skip
 
 
 @studies.register("synthesis-attacks")
@@ -201,6 +215,7 @@ class SynthesisAttacks(Study):
     question = "Does explaining an image by each class make a classifier robust in every norm?"
     cost = {"smoke": "6 s", "laptop": "45 minutes", "overnight": "about 6 core hours", "paper": "days"}
     scales = ("smoke", "laptop", "overnight", "paper")
+    drawn = {"medians": Panels(tuple(map(medians_within, NORMS)), width=2.6, height=3.2)}
 
     def jobs(self, scale: Scale) -> Sequence[Job]:
         several: list[Job] = []
@@ -227,149 +242,126 @@ class SynthesisAttacks(Study):
         ]
 
     def claims(self, scale: Scale) -> list[Claim]:
-        def both(first: str, second: str, norm: str, by: float, relative: bool = True) -> Beats:
-            where = {"norm": norm, "part": "all"}
-            return Beats(
-                "median", {"classifier": first} | where, {"classifier": second} | where, by, relative=relative,
-                called=f"median {norm} distance",
-            )  # fmt: skip
+        def under_all(classifier: str, norm: str) -> Row:
+            return {"classifier": classifier, "norm": norm, "part": "all"}
 
-        least_of = {"part": "all"}
+        def shown(classifier: str, part: str) -> Row:
+            return {"classifier": classifier, "part": part}
+
+        def further(first: str, second: str, norm: str, by: float = 0.2) -> Beats:
+            sides = under_all(first, norm), under_all(second, norm)
+            return Beats("median", *sides, by, relative=True, called=f"median {norm} distance")
+
+        def leads(leader: str, norm: str) -> AtLeast:
+            called = f"median {norm} distance less the largest of the others"
+            return AtLeast("lead", 0, where={"leader": leader}, called=called)
+
+        within, under = "accuracy within 0.3 (%)", "accuracy under corruptions (%)"
+        best = "L2 median of the best attack minus that of all"
+        bound = {"norm": "L2", "part": "bound"}
         if scale == "overnight":
             return []  # one training
         return [
             Claim(
                 "Analysis by synthesis classifies digits as well as networks do",
                 "table 1: 99.0 % and 99.1 %; in the experiment on drawn digits at least 97 %",
-                AtLeast("clean", 97, where={"classifier": "abs", "norm": "L2", **least_of}, called="accuracy (%)",
-                        digits=1),
+                AtLeast("clean", 97, where=under_all("abs", "L2"), called="accuracy (%)", digits=1),
             ),
             Claim(
                 "It takes larger L2 perturbations to mislead it than a network",
                 "table 1: medians of 2.3 and 1.1; in the experiment on drawn digits by a third",
-                both("abs", "cnn", "L2", 0.3),
+                further("abs", "cnn", "L2", 0.3),
             ),
             Claim(
                 "Analysis by synthesis has the largest median L2 distance of the six classifiers",
                 "table 1: 2.3; nearest neighbour 1.5, PGD-trained 1.4, Binary ABS 1.3, CNN 1.1, Binary CNN 0.9",
-                AtLeast("lead", 0, where={"leader": "abs"}, called="median L2 distance less the largest of the others"),
+                leads("abs", "L2"),
             ),
             Claim(
                 "Binary analysis by synthesis has the largest median L∞ distance",
                 "table 1: 0.44; PGD-trained and Binary CNN 0.34, ABS 0.23, nearest neighbour 0.19, CNN 0.08",
-                AtLeast(
-                    "lead", 0, where={"leader": "binary abs"},
-                    called="median L∞ distance less the largest of the others",
-                ),
+                leads("binary abs", "L∞"),
             ),
             Claim(
                 "Binary input alone makes a network robust in L∞",
                 "table 1: 0.08 without, 0.34 with",
-                both("binary cnn", "cnn", "L∞", 1),
+                further("binary cnn", "cnn", "L∞", 1),
             ),
             Claim(
                 "More pixels have to change for classifiers by synthesis",
                 "table 1: ABS 16.5 and Binary ABS 21.5 against 9.0 for the CNN",
-                All(both("abs", "cnn", "L0", 0.2), both("binary abs", "cnn", "L0", 0.2)),
+                All(further("abs", "cnn", "L0"), further("binary abs", "cnn", "L0")),
             ),
             Claim(
                 "Training against L∞ attacks makes a network less robust in L0",
                 "table 1: 4.0 pixels against 9.0 for the CNN",
-                both("cnn", "pgd-trained", "L0", 0.2),
+                further("cnn", "pgd-trained", "L0"),
                 note="the two networks have the published architectures, which differ",
             ),
             Claim(
                 "Training against L∞ attacks helps against them",
                 "table 1: 88 % against 0 % within 0.3",
-                Beats(
-                    "accuracy",
-                    {"classifier": "pgd-trained", "norm": "L∞", **least_of},
-                    {"classifier": "cnn", "norm": "L∞", **least_of},
-                    30,
-                    called="accuracy within 0.3 (%)",
-                    digits=1,
-                ),
+                Beats("accuracy", under_all("pgd-trained", "L∞"), under_all("cnn", "L∞"), 30, called=within, digits=1),
             ),
             Claim(
                 "No single attack is enough",
                 "table 1: the least of all attacks is below each of them, such as 2.3 against 2.4 for ABS",
-                AtLeast("lead_of_all", 0, where={"classifier": "abs"}, called="L2 median of the best attack minus that "
-                        "of all", digits=3),
+                AtLeast("lead_of_all", 0, where={"classifier": "abs"}, called=best, digits=3),
             ),
             Claim(
                 "Bounds are below every adversarial, and far from 0",
                 "section 7: a mean L2 bound of 0.690; in the experiment on drawn digits above 0.3",
                 All(
-                    AtMost("violations", 0, where={"norm": "L2", "part": "bound"}, called="adversarials below a bound"),
-                    AtLeast("mean", 0.3, where={"classifier": "abs", "part": "bound"}, called="mean L2 bound"),
+                    AtMost("violations", 0, where=bound, called="adversarials below a bound"),
+                    AtLeast("mean", 0.3, where=shown("abs", "bound"), called="mean L2 bound"),
                 ),
             ),
             Claim(
                 "It is unsure of corrupted images",
                 "thesis, section 3.1.1: a confidence of at most 0.2 on almost all of them, and 0.9 on clean ones",
-                Beats(
-                    "confidence",
-                    {"classifier": "abs", "part": "clean"},
-                    {"classifier": "abs", "part": "corrupted"},
-                    0.3,
-                    called="median confidence",
-                ),
+                Beats("confidence", shown("abs", "clean"), shown("abs", "corrupted"), 0.3, called="median confidence"),
             ),
             Claim(
                 "It classifies corrupted digits better than a network",
                 "thesis, section 3.1.1: by about 10 points, in a comparison of its own; others found the opposite",
-                Beats(
-                    "accuracy",
-                    {"classifier": "abs", "part": "corrupted"},
-                    {"classifier": "cnn", "part": "corrupted"},
-                    10,
-                    called="accuracy under corruptions (%)",
-                    digits=1,
-                ),
+                Beats("accuracy", shown("abs", "corrupted"), shown("cnn", "corrupted"), 10, called=under, digits=1),
             ),
-        ]  # fmt: skip
+        ]
 
     def readings(self, table: Table) -> Table:
         """What the drawn digits say; of each classifier also how far all attacks together are below the best one, and
         how far the two classifiers by synthesis are ahead of the best of the others."""
-        rows = list(table.where(data="drawn").rows)
-        for row in Table(rows).where(norm="L2", part="all").rows:
-            own = Table(rows).where(
-                norm="L2", part="attack", classifier=row["classifier"], seed=row["seed"], whole=True
-            )
-            medians = own.column("median")
+        drawn = table.where(data="drawn")
+        rows = [*drawn.rows, *_leads(drawn, "abs", "L2"), *_leads(drawn, "binary abs", "L∞")]
+        attacks = drawn.where(norm="L2", part="attack", whole=True)
+        for row in drawn.where(norm="L2", part="all").rows:
+            named = {key: row[key] for key in ("classifier", "seed")}
+            medians = attacks.where(**named).column("median")
             if len(medians) and row["median"] is not None:
-                lead = float(medians.min()) - row["median"]
-                rows.append({"classifier": row["classifier"], "seed": row["seed"], "lead_of_all": lead})
-        rows += [*_leads(Table(rows), "abs", "L2"), *_leads(Table(rows), "binary abs", "L∞")]
+                rows.append(named | {"lead_of_all": float(medians.min()) - row["median"]})
         return Table(rows)
 
     def beside(self, table: Table) -> list[Row]:
-        printed = published("inductive_biases/attacks-synthesis").rows
         here = {"mnist": "MNIST here, one training", "drawn": "drawn digits here"}
         rows: list[Row] = []
-        for attack in printed:
-            known: Row = {"attack": attack, "digits": "MNIST, published"}
-            known |= {name: _published(printed[attack], title) for name, title in PRINTED.items()}
-            rows.append(known | {"linear abs": "-"})
+        for attack, cells in published(TABLE).rows.items():
+            known = {name: _published(cells, title) for name, title in PRINTED.items()}
+            rows.append({"attack": attack, "digits": "MNIST, published", **known, "linear abs": "-"})
             for data, title in here.items():
                 own = table.where(data=data, attack=attack)
                 if own.rows:
-                    cells = {name: _measured(own.where(classifier=name)) for name in CLASSIFIERS}
-                    rows.append({"attack": attack, "digits": title} | cells)
+                    measured = {name: _measured(own.where(classifier=name)) for name in CLASSIFIERS}
+                    rows.append({"attack": attack, "digits": title, **measured})
         return rows
-
-    def figures(self, table: Table) -> dict[str, Figure]:
-        return {"medians": _medians(table)}
 
 
 def _leads(table: Table, leader: str, norm: str) -> Iterator[Row]:
     """How far the median distance of one classifier is above the largest of the others, for each seed that has all."""
     for seed, own in table.where(norm=norm, part="all").by("seed"):
-        medians = {row["classifier"]: row["median"] for row in own.rows if row["classifier"] in PRINTED}
-        if medians.keys() == PRINTED.keys() and all(m is not None and np.isfinite(m) for m in medians.values()):
-            rivals = max(median for name, median in medians.items() if name != leader)
-            yield {"leader": leader, "seed": seed, "lead": medians[leader] - rivals}
+        known = [row for row in own.rows if row["classifier"] in PRINTED and row["median"] is not None]
+        medians = {row["classifier"]: row["median"] for row in known}
+        if medians.keys() == PRINTED.keys():
+            yield {"leader": leader, "seed": seed, "lead": medians.pop(leader) - max(medians.values())}
 
 
 @studies.register("code-sizes")
@@ -383,14 +375,10 @@ class CodeSizes(Study):
     cost = {"smoke": "1 s", "laptop": "25 minutes", "paper": "days"}
     drawn = {
         "distances": Curve(
-            "median",
-            "latents",
-            where={"part": "all"},
-            called="median L2 distance",
-            along="latent variables of each class",
-            from_zero=True,
+            "median", "latents", where={"part": "all"}, called="median L2 distance",
+            along="latent variables of each class", from_zero=True,
         )
-    }
+    }  # fmt: skip
 
     def jobs(self, scale: Scale) -> Sequence[Job]:
         names = [name for name in LATENTS if scale != "smoke" or LATENTS[name] == 2]
@@ -402,22 +390,17 @@ class CodeSizes(Study):
         return [row | about for about in stand.attacked(name, stand.classifier(name), "L2")]
 
     def claims(self, scale: Scale) -> list[Claim]:
+        two, eight, many = ({"latents": size, "part": "all"} for size in LATENTS.values())
         return [
             Claim(
                 "32 latent variables are less robust than 8",
                 "section 2.4.4: less robust, without figures",
-                Beats(
-                    "median",
-                    {"latents": 8, "part": "all"},
-                    {"latents": 32, "part": "all"},
-                    0,
-                    called="median L2 distance",
-                ),
+                Beats("median", eight, many, 0, called="median L2 distance"),
             ),
             Claim(
                 "2 latent variables are too few to classify well",
                 "appendix A.7: 8 were taken to reach an accuracy of 99 %",
-                Beats("clean", {"latents": 8, "part": "all"}, {"latents": 2, "part": "all"}, 1, called="accuracy (%)"),
+                Beats("clean", eight, two, 1, called="accuracy (%)"),
             ),
         ]
 
@@ -694,7 +677,7 @@ def _sure(correct: torch.Tensor, confidence: torch.Tensor) -> Row:
     }
 
 
-def _published(cells: dict[str, Any], title: str) -> str:
+def _published(cells: dict[str, Published], title: str) -> str:
     if f"{title} median" not in cells:
         return "-"
     median, accuracy = (cells[f"{title} {what}"].mean for what in ("median", "accuracy"))
@@ -717,23 +700,3 @@ def _measured(own: Table) -> str:
     low, high = ("∞" if row[key] is None else f"{row[key]:.3g}" for key in ("low", "high"))
     shown = "∞" if row["median"] is None else f"{row['median']:.3g}"
     return f"{shown} [{low}, {high}] / {accuracy}{fewer}"
-
-
-@styled
-def _medians(table: Table) -> Figure:
-    """The median distance of each classifier in each norm: every seed a point, published medians as bars of ink."""
-    figure = Figure(figsize=(7.2, 2.8), layout="constrained")
-    printed = published("inductive_biases/attacks-synthesis").rows
-    for axes, norm in zip(figure.subplots(1, 3), NORMS, strict=True):
-        for place, name in enumerate(CLASSIFIERS):
-            for data, colour in (("drawn", LIGHT[SUBJECTS[0]]), ("mnist", LIGHT[SUBJECTS[1]])):
-                medians = table.where(data=data, classifier=name, norm=norm, part="all").column("median")
-                label = {"drawn": "drawn digits", "mnist": "MNIST, one training"}[data] if not place else None
-                axes.plot([place] * len(medians), medians, "o", color=colour, markersize=4, label=label)
-            if name in PRINTED:
-                median = printed[f"All {norm}"][f"{PRINTED[name]} median"].mean
-                axes.plot(place, median, "_", color=LIGHT["ink"], markersize=12, label=None if place else "published")
-        axes.set_xticks(range(len(CLASSIFIERS)), CLASSIFIERS, rotation=60, ha="right")
-        axes.set(title=f"median {norm} distance", ylim=(0, None))
-    figure.legend(*figure.axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
-    return figure
