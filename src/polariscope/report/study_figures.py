@@ -83,10 +83,10 @@ def log_axes(axes: Axes, ticks: Sequence[float] = ()) -> None:
 
 
 class _Decades(LogLocator):
-    """1, 2 and 5 of every power of ten; where there are too many for that, every power, or some of them."""
+    """1, 2 and 5 of every power of ten; over three powers or more, every power, or some of them."""
 
     def tick_values(self, vmin: float, vmax: float) -> Any:
-        ticks = super().tick_values(vmin, vmax)
+        ticks = super().tick_values(vmin, vmax) if vmax < 1000 * vmin else ()
         return ticks if len(ticks) else LogLocator(numticks=5).tick_values(vmin, vmax)
 
 

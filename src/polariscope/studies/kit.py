@@ -44,6 +44,15 @@ def grid(**choices: Iterable[Any]) -> list[dict[str, Any]]:
     return [dict(zip(several, values, strict=True)) for values in itertools.product(*several.values())]
 
 
+def in_order(values: Iterable[Any]) -> dict[Any, str]:
+    """Names that give an order and nothing else: each value is called as it is.
+
+    >>> list(in_order(["vae", 2.0]).items())
+    [('vae', 'vae'), (2.0, '2')]
+    """
+    return {value: plain(value) for value in values}
+
+
 def medians(table: Table, columns: Iterable[str], by: Iterable[str]) -> Table:
     """A row for each combination of ``by``: the medians over all its rows, which are its seeds.
 
