@@ -145,6 +145,20 @@ def test_the_same_seed_gives_the_same_samples() -> None:
     assert (more.high - more.low)[0] == pytest.approx((first.high - first.low)[0]), "by the seed, not by the number"
 
 
+def test_the_range_of_the_training_data_is_that_of_all_training_examples(tmp_path) -> None:
+    """The judge sees a part of them; the largest property of all is no warning."""
+    world = ToyMolecules(count=400, tested=80)
+    run = trained(tmp_path, world, ConditionalInvariance(copies=1), PropertyAutoencoderConfig(
+        4, 1, MLP((8,), (8,)), property_widths=(8,)))  # fmt: skip
+    largest = world.values[:320, 0].max()
+    result = generate_with_property(run, wanted=largest - 1e-3, count=4, judged_on=60, molecules=0)
+    assert not any("outside the training data" in warning for warning in result.warnings)
+    assert any("learned from 60 of the 320 training examples" in note for note in result.notes)
+    assert "as the judge predicts" in result.headline
+    beyond = generate_with_property(run, wanted=largest + 1, count=4, judged_on=60, molecules=0)
+    assert f"to {largest:.4g} kcal/mol" in beyond.warnings[0]
+
+
 def test_uniform_codes_stay_within_their_reach() -> None:
     result = generated(wanted=0.3, count=500, draw="uniform", reach=0.5)
     angles = WORLD.angles_of(WORLD.observe(np.arange(800))[:, :2])[:, 0]

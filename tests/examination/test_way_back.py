@@ -9,6 +9,7 @@ import pyarrow.parquet as parquet
 import pytest
 
 from polariscope.cli import main
+from polariscope.examination import generation
 from polariscope.examination.generation import generate_with_property
 from polariscope.examination.way_back import ReturnedMolecules, recover, returned, starting_geometries
 from polariscope.nets.architecture import MLP
@@ -96,6 +97,9 @@ def test_real_molecules_go_first_and_then_generated_ones(tmp_path) -> None:
     assert recovery.recovered >= 18, "neighbours are within reach"
     assert recovery.trusted
     back = returned(world, world.bags[held], trained, recovery)
+    assert back.known == {"CO"}
+    few = type(recovery)(20, 20, 20, 20, 2, 0.001)
+    assert not returned(world, world.bags[held], trained, few).known, "not needed, as nothing is scored"
     scores = {row["score"]: row["value"] for row in back.scores()}
     assert float(scores["validity: share that was reconstructed"]) >= 0.9
     assert scores["novelty: not among those trained on"] == "0.000", "it is methanol again"
@@ -151,6 +155,22 @@ def test_without_rdkit_samples_stay_bags_and_the_document_says_so(tmp_path, monk
     assert any("pip install polariscope[chem]" in note for note in result.notes)
     with pytest.raises(ValueError, match="no geometries to be written as XYZ"):
         result.save(tmp_path / "samples.xyz")
+
+
+@needs_rdkit
+def test_novelty_is_against_all_molecules_trained_on(tmp_path) -> None:
+    """The judge learns from a part of them, and the way back starts from all."""
+    world = MoleculeFile(str(jittered(tmp_path)), share=0.3)
+    model = PropertyAutoencoderConfig(4, 1, MLP((8,), (8,)), property_widths=(8,))
+    run = train(
+        RunConfig(world, ConditionalInvariance(copies=1), model, TrainingConfig(2, 16)), tmp_path / "runs", quiet=True
+    )
+    seen = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(generation, "recover", lambda world, held, trained: seen.append(trained) or recover(
+            world, held, trained))  # fmt: skip
+        generate_with_property(run, wanted=0.2, count=3, judged_on=12, molecules=3)
+    assert len(seen[0]) == 56
 
 
 @needs_rdkit

@@ -120,7 +120,7 @@ class Generated(Tabular):
     trained: tuple[Floats, Floats]
     """Smallest and largest value of each property that the model predicts for training examples."""
     neighbours: NDArray[np.int64]
-    """Number of the training example nearest to each sample."""
+    """Number of the nearest to each sample among the training examples that the judge learned from."""
     distances: Floats
     far: NDArray[np.bool_]
     warnings: tuple[str, ...] = ()
@@ -148,7 +148,9 @@ class Generated(Tabular):
 
     @property
     def headline(self) -> str:
-        who = "true property" if self.truth is not None else f"property by the {self.predictor}"
+        who = "by their true property"
+        if self.truth is None:
+            who = "as the judge predicts" if self.predictor == "judge" else "as the model itself predicts"
         parts = []
         for place, (name, unit) in enumerate(zip(self.scale.names, self.scale.units, strict=True)):
             asked = self.wanted[:, place]
@@ -157,7 +159,7 @@ class Generated(Tabular):
             mean = self.opinion[:, place].mean()
             parts.append(f"{name} {value}{unit} (mean {mean:.4g}, off by {self.deviations[place]:.3g} on average)")
         outside = " A requested value may be unreachable." if self.warnings else ""
-        return f"{len(self):,} samples requested with {'; '.join(parts)}, by their {who}.{outside}"
+        return f"{len(self):,} samples requested with {'; '.join(parts)}, {who}.{outside}"
 
     def records(self) -> list[dict[str, Any]]:
         """A row for each sample."""

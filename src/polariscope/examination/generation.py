@@ -26,6 +26,7 @@ from polariscope.examination.invariance import (
     encoded,
     own_notes,
     split_code,
+    split_parts,
 )
 from polariscope.examination.way_back import ReturnedMolecules, recover, returned
 from polariscope.measures.conformal import conformal_radius, covered_share
@@ -93,6 +94,7 @@ def generate_with_property(
     scale = property_scale(world)
     asked = {} if wanted is None else scale.asked(wanted)
     train, held = audited_numbers(subject, world, split, judged_on, 4 * judged_on, seed)
+    every = np.sort(split_parts(subject, world, split).train)
     if like is not None and not 0 <= like < len(world):
         raise ValueError(f"there is no observation {like} in the data: numbers go from 0 to {len(world) - 1:,}")
     known = to_tensor(world.observe(train))
@@ -128,8 +130,11 @@ def generate_with_property(
     low, high = predicted - radius, predicted + radius
     neighbours, distances, far = _neighbourhood(known, x_held, observations)
     trained = predictions.min(axis=0), predictions.max(axis=0)
-    warnings = tuple(_unreachable(asked, scale, trained, (y.min(axis=0), y.max(axis=0))))
+    whole = scale.shown(target_values(world, every)) if asked else y
+    warnings = tuple(_unreachable(asked, scale, trained, (whole.min(axis=0), whole.max(axis=0))))
     notes = [*parts.notes, *own_notes(subject)]
+    if len(train) < len(every):
+        notes.append(SOME.format(some=len(train), all=len(every)))
     if by_neighbour:
         notes.append(BY_NEIGHBOUR)
     if view(known).shape[1] < known[0].numel():
@@ -141,7 +146,7 @@ def generate_with_property(
     if inner is not None:
         molecular, trained_on = inner
         labels = _labels(molecular, trained_on[neighbours])
-        back, why = _way_back(molecular, observations, train, held, world, molecules)
+        back, why = _way_back(molecular, observations, every, held, world, molecules)
         notes += [why] if why else []
     return Generated(
         scale=scale,
@@ -173,6 +178,10 @@ def generate_with_property(
     )
 
 
+SOME = (
+    "The judge learned from {some:,} of the {all:,} training examples (--judged-on, judged_on in Python): codes are "
+    "drawn from these, and the nearest example is searched among them."
+)
 BY_NEIGHBOUR = (
     "The decoder of this model sees Z0 but not the property, so each sample has the Z0 of the training example whose "
     "code predicts the nearest property."

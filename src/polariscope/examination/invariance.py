@@ -26,7 +26,7 @@ from polariscope.subjects import Subject
 from polariscope.subjects.doors import OWN_DATA, subject_and_world
 from polariscope.tabular import Tabular
 from polariscope.worlds.given import Data
-from polariscope.worlds.splits import Split, usual_split
+from polariscope.worlds.splits import Parts, Split, usual_split
 from polariscope.worlds.targets import target_values, targets_of
 from polariscope.worlds.true_property import true_property
 from polariscope.worlds.view import inside
@@ -357,11 +357,7 @@ def audited_numbers(
     subject: Subject, world: World, split: Split | None, judged_on: int, count: int, seed: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Numbers of training examples for the judge, and of held-out ones."""
-    if split is None and subject.run is not None:
-        from polariscope.training.run import config_of  # here, as training takes a second to import
-
-        split = config_of(subject.run).split
-    parts = (split or usual_split(world)).parts(world)
+    parts = split_parts(subject, world, split)
     if len(parts.held_out) < 8 or len(parts.train) < 8:
         raise ValueError(
             "a judge and its error need at least 8 examples to train on and 8 held-out ones, but the split has "
@@ -370,6 +366,15 @@ def audited_numbers(
     generator = np.random.default_rng(seed)
     train = generator.permutation(parts.train)[:judged_on]
     return np.sort(train), np.sort(generator.permutation(parts.held_out)[:count])
+
+
+def split_parts(subject: Subject, world: World, split: Split | None) -> Parts:
+    """The parts of a split: a given one, that of a run, or the usual one of the world."""
+    if split is None and subject.run is not None:
+        from polariscope.training.run import config_of  # here, as training takes a second to import
+
+        split = config_of(subject.run).split
+    return (split or usual_split(world)).parts(world)
 
 
 def split_code(

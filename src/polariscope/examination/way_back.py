@@ -9,7 +9,7 @@ show that the reconstruction worked.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -74,7 +74,7 @@ class ReturnedMolecules:
     structures: tuple[Structure | None, ...]
     recovery: Recovery
     known: frozenset[str]
-    """SMILES of the molecules that were trained on."""
+    """SMILES of all molecules that were trained on; empty if novelty is not applicable."""
 
     @property
     def back(self) -> NDArray[np.bool_]:
@@ -162,7 +162,10 @@ def returned(world: MoleculeWorld, bags: Floats, trained: NDArray[np.int64], rec
     geometries = fit_geometries(bags, world.layout, starting_geometries(world, bags, trained))
     _, possible = bag_distances(bags, world.layout)
     structures = tuple(structure_of(charges, positions) for positions in geometries.positions)
-    return ReturnedMolecules(geometries, possible, structures, recovery, known_smiles(world, trained))
+    result = ReturnedMolecules(geometries, possible, structures, recovery, frozenset())
+    if not recovery.trusted or not result.back.any():  # no novelty will be asked for
+        return result
+    return replace(result, known=known_smiles(world, trained))
 
 
 def known_smiles(world: MoleculeWorld, numbers: NDArray[np.int64]) -> frozenset[str]:
