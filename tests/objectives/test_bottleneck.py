@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 
+from polariscope.cli import main
 from polariscope.lab import Store
 from polariscope.nets.architecture import MLP, Linear
 from polariscope.nets.autoencoder import AutoencoderConfig
@@ -210,6 +211,18 @@ def test_lambda_grows_in_equal_ratios() -> None:
     objective, model = PropertyBetaVAE(recipe), SMALL.build(Brief((5,), 3, posterior="constant"))
     batch = Batch(torch.randn(4, 5), 4, target=torch.randn(4, 3), classes=(0, 0, 0))
     assert objective(model, batch, 15_000).parts["lam"].item() == pytest.approx(1000)
+
+
+def test_a_training_that_ends_long_before_its_schedule_is_noted(tmp_path, monkeypatch, capsys) -> None:
+    monkeypatch.chdir(tmp_path)
+    words = ["train", "level-sets", "--world.count", "300", "--world.tested", "50", "--objective", "property-beta-vae"]
+    words += ["--model.architecture.encoder-widths", "8", "--training.steps", "20", "--training.evaluate-every", "0"]
+    assert main(words) == 0
+    note = "note: lambda ends at 1.9 after these 20 steps; its schedule ends at 1.23e+04 after 300,000."
+    assert note in " ".join(capsys.readouterr().out.split())
+    schedule = ["--objective.lam.every", "1", "--objective.lam.growth", "1.3", "--objective.lam.after", "0"]
+    assert main([*words, *schedule, "--objective.lam.until", "20"]) == 0
+    assert "lambda ends" not in capsys.readouterr().out
 
 
 # The split code and its cycles

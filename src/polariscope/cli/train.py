@@ -18,6 +18,7 @@ from polariscope.examination.next_steps import said_next
 from polariscope.lab.labels import Labels, check_name, label
 from polariscope.lab.store import Run, Store
 from polariscope.measures.mcc import lack_of_latents
+from polariscope.objectives.annealing import Annealing
 from polariscope.printable import say
 from polariscope.strict_json import json_text
 from polariscope.training.collapse import COLLAPSED
@@ -120,11 +121,14 @@ def _prepared(configs: list[RunConfig], store: Store, options: Any) -> list[Run]
 
 
 def _notes(config: RunConfig) -> list[str]:
-    """Notes before training: assumptions about the data, and results that a training on pairs does not have."""
+    """Notes before training: assumptions about the data, results that a training on pairs does not have, and a
+    compression that is not relaxed."""
     factors = sum(factor.size != 1 for factor in config.world.factors)
     latents = getattr(config.model, "latents", factors)
     lack = lack_of_latents(latents, factors) if "other" in config.objective.needs else ""
-    return [*getattr(config.world, "assumed", ()), *filter(None, [lack])]
+    schedule = getattr(config.objective, "lam", None)
+    cut = schedule.cut_short(config.training.steps) if isinstance(schedule, Annealing) else ""
+    return [*getattr(config.world, "assumed", ()), *filter(None, [lack, cut])]
 
 
 def _command(runs: list[Run], folder: Path) -> str:

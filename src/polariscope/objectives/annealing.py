@@ -64,5 +64,21 @@ class Annealing:
         except OverflowError:
             return math.inf
 
+    def cut_short(self, steps: int) -> str:
+        """A note about a training whose ``steps`` end before λ has grown to half of its last value; otherwise empty.
+
+        >>> Annealing(1.9, 1.03, 1000, after=3000).cut_short(15_000).partition(";")[0]
+        'lambda ends at 2.71 after these 15,000 steps'
+        >>> Annealing.between(2, 1000, 15_000).cut_short(15_000)
+        ''
+        """
+        if 2 * self.at(steps) >= self.last:
+            return ""
+        return (
+            f"lambda ends at {self.at(steps):.3g} after these {steps:,} steps; its schedule ends at {self.last:.3g} "
+            f"after {self.until:,}. A small lambda compresses: the code may not encode the property. Let it grow "
+            "faster (every, after and until of lam)"
+        )
+
     def _exponent(self, step: int) -> int:
         return max(0, (min(step, self.until) - self.after) // self.every)
