@@ -25,18 +25,9 @@ from polariscope.kernels.gradient_flow import Flow, train_flow
 from polariscope.kernels.principal import kernel_distances
 from polariscope.measures.intrinsic_dimension import mle_from_distances
 from polariscope.nets.mnas import mnas_net
-from polariscope.report.figures import LIGHT, SUBJECTS, panels, styled
-from polariscope.report.study_figures import log_axes, over_seeds
 from polariscope.studies.criteria import All, AtLeast, AtMost, Beats
-from polariscope.studies.manifolds.label_modes import (
-    NAMES,
-    TIMES,
-    listing,
-    modes_of,
-    pictures,
-    read_modes,
-    scatter_of,
-)
+from polariscope.studies.kit import Curve, Panels
+from polariscope.studies.manifolds.label_modes import NAMES, TIMES, listing, modes_of, pictures, read_modes, scatter_of
 from polariscope.studies.manifolds.stripe_nets import SOURCE
 from polariscope.studies.real_digits import mnist_folder
 from polariscope.studies.rows import difference, plus_minus
@@ -47,7 +38,9 @@ from polariscope.worlds.world import World
 
 ALPHA = 0.01
 KINDS: dict[str, Kind] = {"tangent": "trace", "last_layer": "last_layer"}
-LEARNERS = (("net", "end"), ("tangent", "start"), ("tangent", "end"), ("last_layer", "start"), ("last_layer", "end"))
+ENDS = ("start", "end")
+LEARNERS = {("net", "end"): "net"} | {(part, time): f"{TIMES[time]} {NAMES[part]}" for part in KINDS for time in ENDS}
+COLOURS = {"net": "ink", "tangent": "first", "last_layer": "second"}
 SOURCES = {"digits": "drawn digits", "mnist": "MNIST"}
 
 NET = {"part": "net", "time": "end"}
@@ -111,6 +104,28 @@ class ImageParity(Study):
         "Does a deep network on images compress like one on stripes, and is its final kernel as good as the network?"
     )
     cost = {"smoke": "2 s", "laptop": "about 5 minutes", "paper": "days on a large machine"}
+    drawn = {
+        "errors": Panels(
+            (
+                Curve(
+                    "error",
+                    "size",
+                    by="learner",
+                    names={name: name for name in LEARNERS.values()},
+                    colours={name: COLOURS[part] for (part, _), name in LEARNERS.items()},
+                    dashed=[name for (_, time), name in LEARNERS.items() if time == "start"],
+                    called="test error",
+                    along="training examples p",
+                    log=True,
+                    log_y=True,
+                ),
+            ),
+            each="data",
+            names=SOURCES,
+            width=4.6,
+            height=3.6,
+        )
+    }
 
     def jobs(self, scale: Scale) -> Sequence[Job]:
         setting = asdict(SETTINGS[scale])
@@ -149,6 +164,9 @@ class ImageParity(Study):
         top = {"size": max(SETTINGS[scale].sizes)}
         several = AtLeast("nets", 3, called="the number of nets", digits=0)
         error: dict[str, Any] = {"higher": False, "called": "test error", "digits": 4}
+        first, final, last = (kernel | top for kernel in (INITIAL, FINAL, LAST))
+        untrained, trained, last_layer = {"time": "start"}, {"time": "end"}, {"part": "last_layer"}
+        both, lead, over_start = top | trained, "ω₂² less the largest after it", "dimension over that at the start"
         return [
             Claim(
                 "Learning with the net's final NTK is better than with its initial one",
@@ -170,23 +188,14 @@ class ImageParity(Study):
             Claim(
                 "The kernel of the last layer improves by training",
                 "figure 8; prototype 0.170 to 0.0702",
-                Beats(
-                    "error",
-                    {"time": "end"},
-                    {"time": "start"},
-                    by=0.05,
-                    relative=True,
-                    where={"part": "last_layer"},
-                    each="size",
-                    **error,
-                ),
+                Beats("error", trained, untrained, 0.05, relative=True, where=last_layer, each="size", **error),
                 provided=several,
             ),
             Claim(
                 "It is good at the end, but generally worse than the net",
                 "figure 8; prototype 0.0702 against 0.078: not so there",
                 All(
-                    AtMost("error_of_start", 0.6, where=LAST | top, called="error over that at the start"),
+                    AtMost("error_of_start", 0.6, where=last, called="error over that at the start"),
                     AtLeast("worse", 0.6, where=LAST, called="share of training sets on which the net is better"),
                 ),
                 provided=several,
@@ -196,45 +205,44 @@ class ImageParity(Study):
                 "carries most",
                 "figure 9c; prototype 0.15 to 0.52 bits",
                 All(
-                    AtMost("most_bits", 0.2, where=INITIAL | top, called="largest information of a component (bits)"),
-                    AtLeast("first_bits", 0.45, where=FINAL | top, called="bits of the first component"),
+                    AtMost("most_bits", 0.2, where=first, called="largest information of a component (bits)"),
+                    AtLeast("first_bits", 0.45, where=final, called="bits of the first component"),
                 ),
             ),
             Claim(
                 "Most of the projection of the labels moves to the first component",
                 "figure 9d; prototype ω₁² 0.108 to 0.559",
                 All(
-                    AtMost("first_share", 0.2, where=INITIAL | top, called="ω₁²", digits=3),
-                    AtLeast("first_share", 0.45, where=FINAL | top, called="ω₁²", digits=3),
+                    AtMost("first_share", 0.2, where=first, called="ω₁²", digits=3),
+                    AtLeast("first_share", 0.45, where=final, called="ω₁²", digits=3),
                 ),
             ),
             Claim(
                 "The second component has a sizable share",
                 "figure 9d, on MNIST; prototype ω₂² 0.133",
                 All(
-                    AtLeast("second_share", 0.05, where=FINAL | top, called="ω₂²", digits=3),
-                    AtLeast("second_lead", 0.02, where=FINAL | top, called="ω₂² less the largest after it", digits=3),
+                    AtLeast("second_share", 0.05, where=final, called="ω₂²", digits=3),
+                    AtLeast("second_lead", 0.02, where=final, called=lead, digits=3),
                 ),
             ),
             Claim(
                 "The kernel aligns with the labels",
                 "prototype 0.18 to 0.57, 3 times (Spec 004, F62)",
-                AtLeast("alignment_of_start", 3, where=FINAL | top, called="alignment over that at the start"),
+                AtLeast("alignment_of_start", 3, where=final, called="alignment over that at the start"),
             ),
             Claim(
                 "In the plane of two components the classes are mixed before training and separated after it",
                 "figure 10",
                 All(
-                    AtMost("separability", 0.75, where=INITIAL | top),
-                    AtLeast("separability", 0.85, where=top | {"time": "end"}, each="kernel"),
+                    AtMost("separability", 0.75, where=first), AtLeast("separability", 0.85, where=both, each="kernel")
                 ),
             ),
             Claim(
                 "The last layer looks like a curve, but has more dimensions than one, and fewer than before",
                 "footnote 6: 6 dimensions by TwoNN; prototype 7.9 to 4.8",
                 All(
-                    AtLeast("dimension", 2, where=LAST | top, digits=1),
-                    AtMost("dimension_of_start", 0.9, where=LAST | top, called="dimension over that at the start"),
+                    AtLeast("dimension", 2, where=last, digits=1),
+                    AtMost("dimension_of_start", 0.9, where=last, called=over_start),
                 ),
             ),
         ]
@@ -244,9 +252,8 @@ class ImageParity(Study):
         rows: list[Row] = [{"nets": len(table.distinct("seed"))}]
         for row in read_modes(table).rows:
             above = difference(row | {"net": nets[row["size"], row["seed"]]}, "error", "net")
-            worse = None if above is None else float(above > 0)
-            lead = difference(row, "second_share", "later_share")
-            rows.append(row | {"above_net": above, "worse": worse, "second_lead": lead})
+            facts = {"above_net": above, "worse": None if above is None else float(above > 0)}
+            rows.append(row | facts | {"second_lead": difference(row, "second_share", "later_share")})
         return Table(rows)
 
     def beside(self, table: Table) -> list[Row]:
@@ -275,7 +282,8 @@ class ImageParity(Study):
         ]
 
     def figures(self, table: Table) -> dict[str, Figure]:
-        return {"errors": _errors(table)} | pictures(table.where(size=max(table.distinct("size"))))
+        named = Table([row | {"learner": LEARNERS[row["part"], row["time"]]} for row in table.rows])
+        return super().figures(named) | pictures(table.where(size=max(table.distinct("size"))))
 
 
 def digits_of(data: str, train: int, test: int, seed: int, pixels: int) -> ParityTask:
@@ -296,23 +304,3 @@ def two_neighbour_dimension(gram: Tensor) -> float | None:
     nearest = kernel_distances(gram).fill_diagonal_(torch.inf).topk(2, largest=False).values
     distinct = nearest[nearest[:, 0] > 1e-6 * gram.diagonal().max().sqrt()]
     return mle_from_distances(distinct.sort(1).values.numpy()) if len(distinct) > len(gram) / 2 else None
-
-
-def label(part: str, time: str) -> str:
-    return "net" if part == "net" else f"{TIMES[time]} {NAMES[part]}"
-
-
-@styled
-def _errors(table: Table) -> Figure:
-    """Figure 8: five learning curves, dashed for kernels of the untrained net."""
-    figure, (axes,) = panels(1, 4.6, 3.2)
-    sizes = table.distinct("size")
-    log_axes(axes, sizes)
-    colours = {"net": LIGHT["ink"], "tangent": LIGHT[SUBJECTS[0]], "last_layer": LIGHT[SUBJECTS[1]]}
-    for number, (part, time) in enumerate(LEARNERS):
-        values = [rows.column("error") for _, rows in table.where(part=part, time=time).by("size")]
-        style = {"color": colours[part], "linestyle": "--" if time == "start" else "-"}
-        over_seeds(axes, sizes, values, number, label=label(part, time), **style)
-    axes.set(xlabel=f"training examples p, {SOURCES[table.distinct('data')[0]]}", ylabel="test error")
-    figure.legend(loc="outside upper left", ncols=3)
-    return figure

@@ -20,9 +20,8 @@ from polariscope.kernels.frozen import NetKernel
 from polariscope.kernels.gradient_flow import Flow, train_flow
 from polariscope.kernels.principal import explained_by
 from polariscope.measures.mutual_information import information_floor
-from polariscope.report.figures import panels, styled
-from polariscope.report.study_figures import over_seeds
 from polariscope.studies.criteria import All, AtLeast, AtMost, Beats, Flat, Rises
+from polariscope.studies.kit import Restarts
 from polariscope.studies.manifolds.label_modes import (
     MODES,
     NAMES,
@@ -95,6 +94,11 @@ class KernelModes(Study):
     source = f"{SOURCE}, section 5.1, figures 9 and 10"
     question = "What does a net that learns features do to its kernel, and when in training?"
     cost = {"smoke": "2 s", "laptop": "4 minutes", "paper": "a day"}
+    drawn = {
+        "alignment": Restarts(
+            "alignment", "time", within="part", names=NAMES | TIMES, called="alignment with the labels", from_zero=True
+        )
+    }
 
     def jobs(self, scale: Scale) -> Sequence[Job]:
         setting = asdict(SETTINGS[scale])
@@ -131,8 +135,9 @@ class KernelModes(Study):
         largest = {"size": max(SETTINGS[scale].sizes)}
         tangent = largest | {"part": "tangent"}
         centred, plain, last = tangent | {"centred": True}, tangent | {"centred": False}, {"part": "last_layer"}
+        at_all_sizes = {"part": "tangent", "centred": False}
         start, onset, end = {"time": "start"}, {"time": "t_star"}, {"time": "end"}
-        of_start = "alignment over that at the start"
+        both, of_start, bits = largest | {"centred": True}, "alignment over that at the start", "bits of the first"
         return [
             Claim(
                 "Before training every component carries equally little information about the label",
@@ -146,13 +151,7 @@ class KernelModes(Study):
             Claim(
                 "After training the first component of both kernels carries most of the information",
                 "figure 9a; prototype 0.08 to 0.77 bits (NTK) and 0.80 (last layer)",
-                AtLeast(
-                    "first_bits",
-                    0.6,
-                    where=largest | end | {"centred": True},
-                    each="kernel",
-                    called="bits of the first",
-                ),
+                AtLeast("first_bits", 0.6, where=both | end, each="kernel", called=bits),
             ),
             Claim(
                 "The other components of the NTK carry information too, to a lesser extent",
@@ -205,13 +204,7 @@ class KernelModes(Study):
             Claim(
                 "The first component carries more information the more examples the network was trained on",
                 "prototype, d = 10: 0.34, 0.51, 0.65, 0.76 bits at p = 100, 215, 464, 1000 (Spec 004, section 9.4)",
-                Rises(
-                    "first_bits",
-                    "size",
-                    by=0.1,
-                    where={"part": "tangent", "centred": False} | end,
-                    called="bits of the first component",
-                ),
+                Rises("first_bits", "size", by=0.1, where=at_all_sizes | end, called="bits of the first component"),
             ),
         ]
 
@@ -250,19 +243,4 @@ class KernelModes(Study):
 
     def figures(self, table: Table) -> dict[str, Figure]:
         largest = table.where(size=max(table.distinct("size")), centred=True)
-        return pictures(largest) | {"alignment": _alignment(largest)}
-
-
-@styled
-def _alignment(table: Table) -> Figure:
-    """Alignment of both kernels with the labels at the three times."""
-    figure, (axes,) = panels(1, 4.2, 2.6)
-    times = [time for time in TIMES if len(table.where(time=time))]
-    for number, part in enumerate(PARTS):
-        values = [table.where(part=part, time=time).column("alignment") for time in times]
-        over_seeds(axes, range(len(times)), values, number, label=NAMES[part])
-    axes.set_xticks(range(len(times)), [TIMES[time] for time in times])
-    axes.set_ylabel("alignment with the labels")
-    axes.set_ylim(bottom=0)
-    axes.legend()
-    return figure
+        return super().figures(largest) | pictures(largest)

@@ -30,9 +30,7 @@ class LatentDimensions(Study):
     question = "Does the gap between the dimensions of samples and means count the variables that are not active?"
     cost = {"smoke": "2 s", "laptop": "about 10 minutes", "paper": "months"}
     training_lengths = STEPS
-    drawn = {
-        "dimensions": TypeBars("latents", "dimension_mean", "dimension_sampled", called="intrinsic dimension"),
-    }
+    drawn = {"dimensions": TypeBars("latents", "dimension_mean", "dimension_sampled", called="intrinsic dimension")}
 
     def jobs(self, scale: Scale) -> Sequence[Job]:
         return [
