@@ -287,6 +287,25 @@ def test_a_random_classifier_is_attacked_as_its_mean_or_not_at_all(data: ArrayWo
     assert "mean over 4 draws" in card.notes[-1]
 
 
+def test_adversarials_of_a_random_classifier_are_moved_until_new_draws_confirm_them(data: ArrayWorld) -> None:
+    """On the boundary of the mean that was attacked, every other image is right by chance."""
+
+    class Noisy(Halves):
+        def forward(self, x: Tensor) -> Tensor:
+            return super().forward(x + 0.1 * torch.randn_like(x))
+
+    settings = {"only": ("attacks",), "norms": ("l2",), "budget": "quick", "count": 8}
+    card = robustness(Noisy(), data, **settings, draws=4)
+    result = card.of("l2").best
+    assert np.isfinite(result.distances).all()
+    np.testing.assert_allclose((result.adversarials - card.images).flatten(1).norm(dim=1), result.distances, rtol=1e-5)
+    assert not {"batch dependence", "unbounded attack fails"} & {warning.name for warning in card.warnings}
+    plain = robustness(Halves(), data, **settings, draws=4)
+    alone = robustness(Halves(), data, **settings)
+    assert plain.of("l2").best.distances.tolist() == alone.of("l2").best.distances.tolist()
+    assert plain.notes == ("The outputs of the classifier are not random, so it was attacked as it is, without draws.",)
+
+
 def test_an_attack_of_ones_own_and_a_substitute_are_rows_like_others(data: ArrayWorld) -> None:
     card = robustness(Halves(), data, only=("attacks",), norms=("linf", "l0"), budget="quick", count=4,
                       also=("mim",), substitute=Halves())  # fmt: skip
@@ -495,12 +514,32 @@ def test_what_can_be_attacked_is_and_the_card_says_how(command, data: ArrayWorld
     assert "All 4 images are misclassified without an attack, so every distance is 0." in answer["notes"]
 
 
+def test_a_classifier_that_leaves_torch_is_attacked_by_scores_and_decisions(command, data: ArrayWorld) -> None:  # type: ignore[no-untyped-def]
+    """NumPy refuses images with gradients, and numbers beside the scores may have gradients of their own."""
+    for model in (
+        f"torch.from_numpy((lambda x: {HALVES})(x).numpy())",
+        f"{HALVES.replace('x[', 'x.detach()[')} + torch.zeros(2, requires_grad=True)",
+    ):
+        code, answer, error = command(model, *labelled(data), "--only", "attacks,noise")
+        assert code == 0, error
+        assert "no gradient" in [row["name"] for row in answer["warnings"]]
+        assert "estimated fast-gradient" in answer["attacks_l2"][-2]["attack"]
+        reasons = {row["question"]: row["reason"] for row in answer["not_run"]}
+        assert reasons["learned noise"] == "noise generators learn from gradients, and Net gives none"
+        assert reasons["distal images"] == "noise is changed along gradients, and Net gives none"
+        assert "gives no gradient of its scores" in reasons["L2: ddn steps=50"]
+        assert answer["noise"]["gaussian_median"] is not None
+
+
 def test_options_that_do_not_fit_are_refused_in_a_sentence(command, data: ArrayWorld) -> None:  # type: ignore[no-untyped-def]
     x, y = labelled(data)
     for words, message in (
         (["--norms", "l7"], "there is no norm 'l7'"),
         (["--only", "everything"], "there is no question 'everything'"),
-        (["--count", "0"], "at least 1 image"),
+        (["--count", "0"], "count is 0: at least 1 image is attacked"),
+        (["--corrupted", "0"], "corrupted is 0: at least 1 image is corrupted"),
+        (["--seed", "-1"], "seed is -1: a seed is a whole number from 0 on"),
+        (["--draws", "1"], "draws is 1: a mean takes at least 2 draws"),
         (["--also", "ddm"], "ddn"),
         (["--l2", "-1"], "positive sizes"),
         (["--l2", "nan"], "positive sizes"),

@@ -32,7 +32,6 @@ from polariscope.examination.attack_jobs import (
 )
 from polariscope.examination.corruptions import Withstood, withstand
 from polariscope.examination.robustness_card import (
-    NORM_NAMES,
     LearnedDistances,
     NormCard,
     RobustnessCard,
@@ -48,9 +47,10 @@ from polariscope.robustness.adversarial_noise import NoiseAttack, generator_dist
 from polariscope.robustness.attacks import Attack, Attacked, NoGradient, Norm, attacks, joined
 from polariscope.robustness.attacks.attacked import median_distance
 from polariscope.robustness.attacks.distal import Distal, distal
-from polariscope.robustness.attacks.geometry import reach
+from polariscope.robustness.attacks.geometry import NORM_NAMES, reach
 from polariscope.robustness.attacks.pgd import PGD
 from polariscope.robustness.attacks.transfer import Transfer
+from polariscope.robustness.attacks.trial import require_gradient
 from polariscope.robustness.bounds import Bounds, BoundSettings, NoBound, confront
 from polariscope.robustness.bounds import bounds as lower_bounds
 from polariscope.robustness.bounds.known import joined_bounds
@@ -169,7 +169,8 @@ def robustness(
     task and its finished share. With several ``workers``, or on a cluster, the attacks run in parallel first, each on
     one block of images; ``make`` makes the classifier and the data in a worker.
     """
-    _check(only, norms, count)
+    _check(only, norms)
+    _check_numbers(count, corrupted, draws, seed)
     suite_named(suite)
     subject, world = subject_and_world(model, data)
     examples = examples_of(subject, world, sample_numbers(world, count, seed))
@@ -184,9 +185,14 @@ def robustness(
             only = tuple(one for one in only if one == "corruptions")
         else:
             subject = averaged(subject, draws, seed)
-            warnings = [one for one in warnings if one.name != "random outputs"] + probe(subject, x, y, seed=seed)
+            # Draws belong to places in a batch, so that the mean of an image depends on its place a little.
+            of_mean = [one for one in probe(subject, x, y, seed=seed) if one.name != "batch dependence"]
+            warnings = [one for one in warnings if one.name != "random outputs"] + of_mean
             notes += (f"The classifier has random outputs: its mean over {draws} draws was attacked, and an "
                       "adversarial counts if the mean over new draws is also wrong.",)  # fmt: skip
+    elif draws:
+        draws = 0
+        notes += ("The outputs of the classifier are not random, so it was attacked as it is, without draws.",)
     with subject.at_rest():
         clean = float((subject.scores(x).argmax(1) == y).double().mean())
     limits = {norm: _thresholds(norm, thresholds) for norm in norms}
@@ -251,7 +257,7 @@ def classifier_identity(subject: Subject, data: Mapping[str, Any], source: Path 
     return identity | ({} if source is None else {"source": hashlib.sha256(source.read_bytes()).hexdigest()[:16]})
 
 
-def _check(only: Sequence[str], norms: Sequence[str], count: int) -> None:
+def _check(only: Sequence[str], norms: Sequence[str]) -> None:
     unknown = [one for one in only if one not in QUESTIONS]
     if not only:
         raise ValueError(f"no question is given: name one or more of {', '.join(QUESTIONS)}")
@@ -262,8 +268,18 @@ def _check(only: Sequence[str], norms: Sequence[str], count: int) -> None:
         raise ValueError("no norm is given: name one or more of l0, l2, linf")
     if wrong:
         raise ValueError(f"there is no norm {wrong[0]!r}: l0, l2, linf")
-    if count < 1:
-        raise ValueError(f"count is {count}: at least 1 image is needed")
+
+
+def _check_numbers(count: int, corrupted: int, draws: int, seed: int) -> None:
+    for name, number, what in (("count", count, "attacked"), ("corrupted", corrupted, "corrupted")):
+        if number < 1:
+            raise ValueError(f"{name} is {number}: at least 1 image is {what}")
+    if draws < 0 or draws == 1:
+        raise ValueError(
+            f"draws is {draws}: a mean takes at least 2 draws, and with 0 no random classifier is attacked"
+        )
+    if seed < 0:
+        raise ValueError(f"seed is {seed}: a seed is a whole number from 0 on")
 
 
 def _further(also: Sequence[Attack | str], substitute: Any) -> list[Attack]:
@@ -337,7 +353,9 @@ def _blocks(
         part = asked.kept.attacked(
             attack, asked.subject, x, y, numbers, norm=norm, seed=asked.seed, epsilons=epsilons
         )  # fmt: skip
-        parts.append(confirmed(part, averaged(asked.subject, asked.draws, asked.seed + 1), y) if asked.draws else part)
+        if asked.draws:
+            part = confirmed(part, x, averaged(asked.subject, asked.draws, asked.seed + 1), y)
+        parts.append(part)
         tell(done / len(blocks))
     return joined(parts)
 
@@ -375,8 +393,8 @@ def _distal(asked: _Examination, skipped: dict[str, str]) -> Distal | None:
 
     try:
         arrays, facts = asked.kept.kept("distal", key, compute)
-    except NoGradient as error:
-        skipped["distal images"] = str(error)
+    except NoGradient:
+        skipped["distal images"] = f"noise is changed along gradients, and {asked.subject.name} gives none"
         return None
     asked.tell("distal images", 1.0)
     images = torch.from_numpy(arrays["images"])
@@ -464,8 +482,8 @@ def _noise(asked: _Examination, skipped: dict[str, str]) -> tuple[list[NoiseDist
     key = {"norms": list(attack.norms), "steps": steps, "generators": generators, **asked.numbers}
     try:
         arrays, facts = asked.kept.kept("learned-noise", key, partial(_stored_generators, asked, attack, generators))
-    except (NoGradient, RuntimeError) as error:
-        skipped["learned noise"] = f"noise generators need gradients of the classifier: {error}"
+    except NoGradient:
+        skipped["learned noise"] = f"noise generators learn from gradients, and {asked.subject.name} gives none"
         return noise, None
     asked.tell("noise", 1.0)
     noise.append(
@@ -485,9 +503,8 @@ def _stored_generators(asked: _Examination, attack: NoiseAttack, generators: int
     rest = np.setdiff1d(sample_numbers(asked.world, TRAINED_ON + len(asked.on.index), asked.seed + 1), asked.on.index)
     index = rest[:TRAINED_ON] if len(rest) >= len(asked.on.index) else asked.on.index
     learned = examples_of(asked.subject, asked.world, index)
-    with asked.subject.at_rest(gradients=True):
-        if not asked.subject.scores(learned.x[:1].clone().requires_grad_()).requires_grad:
-            raise NoGradient(f"{asked.subject.name} has no gradient of its scores")
+    with asked.subject.at_rest():
+        require_gradient(asked.subject, learned.x[:1])
     measured = generator_distances(
         asked.subject, learned.x, learned.y, attack, tuple(range(generators)), on=asked.on,
         tell=lambda share: asked.tell("noise", 0.2 + 0.8 * share),

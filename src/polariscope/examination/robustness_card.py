@@ -22,6 +22,7 @@ from polariscope.report import robustness_figures
 from polariscope.robustness.attacks import Attacked, Norm, accuracy_at, least
 from polariscope.robustness.attacks.attacked import median_distance
 from polariscope.robustness.attacks.distal import Distal
+from polariscope.robustness.attacks.geometry import NORM_NAMES
 from polariscope.robustness.bounds import Bounds, Confrontation, NoBound
 from polariscope.robustness.distances import QUARTERS, distribution, quarters
 from polariscope.robustness.noise_distance import NoiseDistances
@@ -30,7 +31,6 @@ from polariscope.robustness.suites import Budget
 from polariscope.robustness.synthesis.explain import Explanation
 from polariscope.robustness.trust import Warning
 
-NORM_NAMES: dict[Norm, str] = {"l2": "L2", "linf": "L∞", "l0": "L0"}
 RESAMPLES = 1000
 GALLERY = 6
 """Adversarials shown for each quarter."""

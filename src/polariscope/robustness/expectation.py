@@ -15,6 +15,8 @@ import torch
 from torch import Tensor
 
 from polariscope.robustness.attacks import Attacked
+from polariscope.robustness.attacks.geometry import length
+from polariscope.robustness.attacks.line_search import FURTHER
 from polariscope.subjects import Subject
 
 TINY = 1e-30
@@ -49,8 +51,27 @@ def averaged(subject: Subject, draws: int, seed: int = 0) -> Subject:
     return replace(subject, predicts=scores)
 
 
-def confirmed(result: Attacked, fresh: Subject, y: Tensor) -> Attacked:
-    """A result with only those adversarials that also mislead the mean over new draws, which the attack did not see."""
+def confirmed(result: Attacked, x: Tensor, fresh: Subject, y: Tensor) -> Attacked:
+    """A result with only those adversarials that also mislead the mean over new draws, which the attack did not see.
+
+    An adversarial that does not is moved further along its line from the image. Images that were misclassified without
+    an attack keep their distance of 0.
+    """
+    x, y = x.cpu(), y.cpu()
+    channels = x.shape[1] if x.ndim == 4 else 1
+    change = result.adversarials - x
+    distances = np.where(result.distances == 0, 0.0, np.inf)
+    adversarials, queries = result.adversarials.clone(), result.queries.copy()
+    rows = np.flatnonzero((result.distances > 0) & np.isfinite(result.distances))
     with fresh.at_rest():
-        right = (fresh.scores(result.adversarials).argmax(1).cpu() == y.cpu()).numpy()
-    return replace(result, distances=np.where(right, np.inf, result.distances))
+        for factor in FURTHER:
+            if not len(rows):
+                break
+            points = (x[rows] + factor * change[rows]).clamp(0, 1) if factor > 1 else result.adversarials[rows]
+            misled = (fresh.scores(points).argmax(1).cpu() != y[rows]).numpy()
+            queries[rows] += 1
+            found = rows[misled]
+            adversarials[found] = points[misled]
+            distances[found] = length((points[misled] - x[found]).flatten(1), result.norm, channels).numpy()
+            rows = rows[~misled]
+    return replace(result, adversarials=adversarials, distances=distances, queries=queries)

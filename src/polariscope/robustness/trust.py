@@ -15,7 +15,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from polariscope.robustness.attacks import Attacked, attacks
+from polariscope.robustness.attacks import Attacked, NoGradient, attacks
+from polariscope.robustness.attacks.trial import needing_gradients
 from polariscope.subjects import Subject
 from polariscope.user_code import UserCodeError
 
@@ -108,21 +109,23 @@ def has_gradient(warnings: Sequence[Warning]) -> bool:
 
 def _slopes(subject: Subject, x: Tensor, y: Tensor, seed: int) -> list[Warning]:
     """Warnings from gradients beside finite differences along random directions."""
+    missing = Warning(
+        "no gradient",
+        "The classifier gives no gradient with respect to its input.",
+        "Only attacks that need scores or decisions apply; their distances are upper bounds, and loose.",
+    )
     with subject.at_rest(gradients=True):
         point = x.clone().requires_grad_()
-        scores = subject.scores(point)
-        margin = _margin(scores, y)
+        try:
+            with needing_gradients(subject):
+                margin = _margin(subject.scores(point), y)
+        except NoGradient:
+            return [missing]
         if not margin.requires_grad:
-            return [
-                Warning(
-                    "no gradient",
-                    "The classifier gives no gradient with respect to its input.",
-                    "Only attacks that need scores or decisions apply; their distances are upper bounds, and loose.",
-                )
-            ]
+            return [missing]
         (gradient,) = torch.autograd.grad(margin.sum(), point, allow_unused=True)
     if gradient is None:
-        gradient = torch.zeros_like(x)
+        return [missing]
     generator = torch.Generator().manual_seed(seed)
     direction = torch.randn(x.shape, generator=generator).to(x).sign()
     changes = {}

@@ -99,7 +99,7 @@ def test_no_adversarial_to_start_from_is_a_result_with_a_note():
     stubborn = lambda x: torch.eye(4)[0].expand(len(x), 4)  # noqa: E731
     result = attacked(Boundary(), stubborn, y=torch.zeros_like(Y))
     assert np.isinf(result.distances).all()
-    assert "No adversarial was found for 6 of 6 images" in result.notes[0]
+    assert "No adversarial was found in L2 for 6 of 6 images" in result.notes[0]
     assert "starts=" in result.notes[0]
 
 

@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from polariscope.robustness.attacks.geometry import ROUNDING, Norm, within
+from polariscope.robustness.attacks.geometry import NORM_NAMES, ROUNDING, Norm, within
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,7 +54,10 @@ class Attacked:
         if not missed:
             return ()
         hint = "" if self.gradients.any() else "; an attack by decisions needs an adversarial to start from (starts=)"
-        return (f"No adversarial was found for {missed} of {count} images, so their distance is infinite{hint}.",)
+        norm = NORM_NAMES[self.norm]
+        return (
+            f"No adversarial was found in {norm} for {missed} of {count} images: their distance is infinite{hint}.",
+        )
 
     @property
     def median(self) -> float:

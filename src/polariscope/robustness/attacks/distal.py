@@ -20,7 +20,7 @@ from torch.nn import functional
 from polariscope.findings import Column, Findings, Pictures, Records, Strip
 from polariscope.robustness.attacks.draws import Draws
 from polariscope.robustness.attacks.geometry import steepest
-from polariscope.robustness.attacks.trial import NoGradient, finite
+from polariscope.robustness.attacks.trial import finite, needing_gradients, no_gradient
 from polariscope.robustness.synthesis.classifier import ABSClassifier
 from polariscope.robustness.synthesis.graded_softmax import GradedSoftmax
 from polariscope.subjects import Subject, as_subject
@@ -154,7 +154,8 @@ def _ascent(
     and nowhere else.
     """
     x = points.detach().requires_grad_(steps)
-    scores = finite(subject.scores(x), subject)
+    with needing_gradients(subject):
+        scores = finite(subject.scores(x), subject)
     classes = scores.shape[1]
     if int(labels.min()) < 0 or int(labels.max()) >= classes:
         raise ValueError(
@@ -170,9 +171,11 @@ def _ascent(
     if not steps:
         return p, None
     if not scores.requires_grad:
-        raise NoGradient(f"{subject.name} gives no gradient of its scores, and distal images need one")
+        raise no_gradient(subject)
     own = functional.one_hot(labels, classes)
     ahead = functional.one_hot(values.argmax(1), classes)
     weights = torch.where(labels[:, None] == values.argmax(1, keepdim=True), own, own - ahead)
-    (gradient,) = torch.autograd.grad(scores, x, weights.to(scores))
+    (gradient,) = torch.autograd.grad(scores, x, weights.to(scores), allow_unused=True)
+    if gradient is None:
+        raise no_gradient(subject)
     return p, gradient

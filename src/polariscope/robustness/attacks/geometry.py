@@ -13,6 +13,7 @@ from torch import Tensor
 
 Norm = Literal["l0", "l2", "linf"]
 NORMS: tuple[Norm, ...] = ("l0", "l2", "linf")
+NORM_NAMES: dict[Norm, str] = {"l2": "L2", "linf": "L∞", "l0": "L0"}
 ROUNDING = 1e-6
 """How far rounding in float32 may carry a perturbation beyond its epsilon."""
 NEWTON = 30

@@ -15,6 +15,10 @@ NEAR = 0.97
 """The first share of a segment that is tried."""
 BISECTIONS = 60
 """Largest number of bisections: a limit for lengths near zero."""
+FURTHER = (1.0, 1.02, 1.05, 1.1, 1.2, 1.5)
+"""Sizes of a change, relative to one that misleads, at which the classifier that decides is queried if the attack saw
+another one: a quick version, or other draws. An adversarial at the boundary of the one often just misses that of the
+other."""
 
 
 def search_line(trial: Trial, rows: Tensor, direction: Tensor, longest: Tensor) -> None:

@@ -8,7 +8,8 @@ than its start.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, Literal
 
 import torch
@@ -183,18 +184,39 @@ def exact_jacobian(trial: Trial, points: Tensor, rows: Tensor, values: Loss, goa
     return jacobian, scores
 
 
+@contextmanager
+def needing_gradients(subject: Subject) -> Iterator[None]:
+    """Scores of images whose gradients are wanted. A classifier that leaves torch (``x.numpy()``) refuses such images:
+    it gives no gradient."""
+    try:
+        yield
+    except UserCodeError as error:
+        if "requires grad" in str(error):
+            raise no_gradient(subject) from error
+        raise
+
+
+def require_gradient(subject: Subject, x: Tensor) -> None:
+    """Raise :class:`NoGradient` unless scores of images have a gradient with respect to them."""
+    with torch.enable_grad(), needing_gradients(subject):
+        point = x.detach().clone().requires_grad_()
+        total = subject.scores(point).sum()
+    if not total.requires_grad or torch.autograd.grad(total, point, allow_unused=True)[0] is None:
+        raise no_gradient(subject)
+
+
+def no_gradient(subject: Subject) -> NoGradient:
+    return NoGradient(
+        f"{subject.name} gives no gradient of its scores: use an attack that needs only scores or decisions"
+    )
+
+
 def _backward(trial: Trial, points: Tensor, rows: Tensor, values: Loss, goal: Goal) -> tuple[Tensor, Tensor]:
     points = points.detach().requires_grad_()
-    missing = NoGradient(
-        f"{trial.subject.name} gives no gradient of its scores: use an attack that needs only scores or decisions"
-    )
+    missing = no_gradient(trial.subject)
     with torch.enable_grad():
-        try:
+        with needing_gradients(trial.subject):
             scores = trial.ask(points, rows)
-        except UserCodeError as error:
-            if "requires grad" in str(error):  # the classifier leaves torch: x.numpy() refuses
-                raise missing from error
-            raise
         losses = values(scores, goal)
         losses = losses[:, None] if losses.ndim == 1 else losses
         if not losses.requires_grad:

@@ -11,12 +11,10 @@ from polariscope.robustness.attacks.attack import Attack, attacks
 from polariscope.robustness.attacks.deepfool import DeepFool
 from polariscope.robustness.attacks.geometry import Norm
 from polariscope.robustness.attacks.latent_descent import LatentDescent
+from polariscope.robustness.attacks.line_search import FURTHER
 from polariscope.robustness.attacks.trial import Need, Trial
 from polariscope.robustness.synthesis.classifier import ABSClassifier, classifier_of
 from polariscope.subjects import Subject, as_subject
-
-FURTHER = (1.0, 1.02, 1.05, 1.1, 1.2, 1.5)
-"""Distance beyond an adversarial of the quick version at which the full one is queried."""
 
 
 @attacks.register("verified")
