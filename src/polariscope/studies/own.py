@@ -19,8 +19,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from matplotlib.figure import Figure
-
 from polariscope.measures import measures
 from polariscope.registry import nearest
 from polariscope.studies import criteria
@@ -152,8 +150,8 @@ class OwnStudy(Study):
             for one in _parts(claim):
                 self._check_columns(one, cells)
                 _check_evaluated(one, evaluated)
-        for name, figure in self._figures(cells).items():
-            for key in ("over", "by", "rows", "columns"):
+        for name, figure in self.drawn.items():
+            for key in ("over", "by", "within", "rows", "columns"):
                 given = getattr(figure, key, "")
                 for column in [given] if isinstance(given, str) else given:
                     if column and column not in cells:
@@ -227,12 +225,8 @@ class OwnStudy(Study):
     def steps(self, scale: Scale) -> int | None:
         return None
 
-    def figures(self, table: Table) -> dict[str, Figure]:
-        cells = list(dict.fromkeys(name for job in self.jobs("paper") for name in job["cell"]))
-        drawn = {name: figure.draw(table) for name, figure in self._figures(cells).items()}
-        return {name: figure for name, figure in drawn.items() if figure is not None}
-
-    def _figures(self, cells: Sequence[str] | set[str]) -> dict[str, Declared]:
+    @property
+    def drawn(self) -> Mapping[str, Declared]:  # type: ignore[override]
         """The figures that the file declares; else every claimed or measured column over every setting."""
         declared = self.described().get("figures", [])
         if declared:
@@ -240,18 +234,16 @@ class OwnStudy(Study):
                 f"{number}-{one.get('kind', '')}": _made(one, "kind", FIGURES, "figure")
                 for number, one in enumerate(declared, 1)
             }
-        columns = list(
-            dict.fromkeys([*(str(getattr(c.criterion, "column", "")) for c in self.claims("paper")), *self.measured()])
-        )
+        jobs = self.jobs("paper")
+        cells = dict.fromkeys(name for job in jobs for name in job["cell"])
+        values = {cell: {json.dumps(job["cell"].get(cell)) for job in jobs} for cell in cells}
+        claimed = (str(getattr(claim.criterion, "column", "")) for claim in self.claims("paper"))
+        columns = list(dict.fromkeys([*claimed, *self.measured()])) or ["held_out_loss"]
         figures: dict[str, Declared] = {}
-        values = {cell: {json.dumps(job["cell"].get(cell)) for job in self.jobs("paper")} for cell in cells}
-        for column in filter(None, columns or ["held_out_loss"]):
-            for cell in cells:
-                if len(values[cell]) > 1 and column != cell:
-                    numbers = all(
-                        not value.startswith('"') and value not in ("true", "false", "null") for value in values[cell]
-                    )
-                    figures[f"{column}-over-{cell}"] = Curve(column, cell) if numbers else Restarts(column, cell)
+        for column, cell in itertools.product(filter(None, columns), cells):
+            if len(values[cell]) > 1 and column != cell:
+                words = any(value.startswith('"') or value in ("true", "false", "null") for value in values[cell])
+                figures[f"{column}-over-{cell}"] = Restarts(column, cell) if words else Curve(column, cell)
         return figures
 
 
@@ -410,12 +402,11 @@ def _made(given: Mapping[str, Any], key: str, known: Mapping[str, Any], of: str)
     settings = {entry.name: entry for entry in dataclasses.fields(kind) if entry.name not in fixed}
     arguments = {word: value for word, value in given.items() if word != key}
     _check_keys(arguments, list(settings), f"{of} ({name})")
-    needed = [
-        entry.name
-        for entry in settings.values()
-        if entry.default is dataclasses.MISSING and entry.default_factory is dataclasses.MISSING
+    missing = [
+        word
+        for word, entry in settings.items()
+        if word not in arguments and entry.default is entry.default_factory is dataclasses.MISSING
     ]
-    missing = [word for word in needed if word not in arguments]
     if missing:
         raise ValueError(f"{of} ({name}) needs {' and '.join(missing)}")
     for word, value in arguments.items():

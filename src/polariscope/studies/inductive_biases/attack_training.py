@@ -19,7 +19,7 @@ from polariscope.robustness.attacks.ddn import DDN
 from polariscope.robustness.attacks.pgd import PGD
 from polariscope.robustness.attacks.pointwise import Pointwise
 from polariscope.studies.criteria import AtLeast, Beats
-from polariscope.studies.kit import Panels, Restarts
+from polariscope.studies.kit import Panels, Restarts, in_order
 from polariscope.studies.rows import groups, means
 from polariscope.studies.study import Bench, Claim, Job, Row, Scale, Study, Table, studies
 from polariscope.subjects import Subject, as_subject
@@ -86,7 +86,7 @@ class AttackTraining(Study):
     drawn = {
         "robustness": Panels(
             tuple(
-                Restarts(column, "training", called=title, names={t: t for t in TRAININGS}, from_zero=True)
+                Restarts(column, "training", called=title, names=in_order(TRAININGS), from_zero=True)
                 for column, title in MEASURED.items()
             )
         )

@@ -43,7 +43,7 @@ from polariscope.studies.inductive_biases.noise_gains import (
     of_each_noise,
 )
 from polariscope.studies.kit import Restarts
-from polariscope.studies.rows import groups, means, paired, rank_correlations
+from polariscope.studies.rows import groups, leads, means, paired, rank_correlations
 from polariscope.studies.study import Bench, Claim, Job, Row, Scale, Study, Table, studies
 from polariscope.subjects import Subject, as_subject
 from polariscope.training.config import RunConfig, TrainingConfig
@@ -429,5 +429,5 @@ class NoiseReplay(Study):
         ]
 
     def readings(self, table: Table) -> Table:
-        pairs = paired(table.where(replay="with"), table.where(replay="without"))
-        return Table(table.rows + [{"seed": a["seed"], "gain": a["corrupted"] - b["corrupted"]} for a, b in pairs])
+        replayed, forgotten = (table.where(replay=replay) for replay in ("with", "without"))
+        return Table(table.rows + leads(replayed, forgotten, "corrupted", "gain"))

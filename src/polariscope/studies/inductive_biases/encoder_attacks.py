@@ -22,7 +22,7 @@ from polariscope.robustness.adversarial_training import AdversarialTraining
 from polariscope.robustness.code_shift import code_shift
 from polariscope.robustness.noise_training import NoiseTraining
 from polariscope.studies.criteria import All, AtLeast, AtMost, Correlates
-from polariscope.studies.kit import Curve, Matrix, Panels
+from polariscope.studies.kit import Curve, Matrix, Panels, in_order
 from polariscope.studies.rows import groups, means, paired, plus_minus
 from polariscope.studies.study import Bench, Claim, Job, Row, Scale, Study, Table, studies
 from polariscope.subjects import as_subject
@@ -40,7 +40,6 @@ EPSILON = 1.0
 """L2 size of perturbations; images of 12 x 12 pixels have a norm of about 4."""
 COLLAPSED = 0.1
 """Divergence in nats below which a code has collapsed: the distance that its shift is a share of is almost zero."""
-NAMES = {name: name for name in OBJECTIVES}
 SHIFTS = {"attack": "shift under attack", "noise": "shift under noise"}
 MEASURED = {title: column for column, title in SHIFTS.items()} | {"KL": "kl", "DCI": "dci", "MIG": "mig"}
 
@@ -75,7 +74,7 @@ class EncoderAttacks(Study):
     drawn = {
         "shifts": Panels(
             tuple(
-                Curve(column, "beta", "objective", called=title, along="β", names=NAMES, from_zero=True)
+                Curve(column, "beta", "objective", called=title, along="β", names=in_order(OBJECTIVES), from_zero=True)
                 for column, title in SHIFTS.items()
             )
         )
@@ -119,7 +118,8 @@ class EncoderAttacks(Study):
     def claims(self, scale: Scale) -> list[Claim]:
         def related(column: str, other: str, least: float = -0.3) -> All:
             called = f"the {SHIFTS[column]}"
-            return All(*(Correlates(column, other, least, where={"objective": name}, called=called) for name in NAMES))
+            wheres = [{"objective": name} for name in OBJECTIVES]
+            return All(*(Correlates(column, other, least, where=where, called=called) for where in wheres))
 
         return [
             Claim(
@@ -163,8 +163,7 @@ TRAININGS: dict[str, Objective] = {
     "gaussian noise": NoiseTraining(sd=(0.3,)),
     "adversarial": AdversarialTraining(epsilon=0.1, steps=5, step=0.04),
 }
-SHOWN = {name: name for name in (*TRAININGS, *SPLITS)}
-"""Rows and columns of the figure, in order."""
+SHOWN = in_order((*TRAININGS, *SPLITS))
 
 
 @studies.register("in-domain-robust-training")

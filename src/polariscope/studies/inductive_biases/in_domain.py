@@ -24,7 +24,7 @@ from polariscope.objectives.pcl import PCL
 from polariscope.objectives.predict import Classify, Regress
 from polariscope.objectives.slow_vae import SlowVAE
 from polariscope.studies.criteria import All, AtLeast, AtMost, Beats
-from polariscope.studies.kit import Panels, Restarts
+from polariscope.studies.kit import Panels, Restarts, in_order
 from polariscope.studies.published import published
 from polariscope.studies.rows import groups, leads, means
 from polariscope.studies.study import Bench, Claim, Job, Row, Scale, Study, Table, studies
@@ -81,8 +81,7 @@ PRINTED = {
 }
 TABLES = {"sprites": "in-domain-dsprites-quarter", "shapes3d": "in-domain-shapes3d"}
 COLOURS = {"random": "active", "composition": "third", "interpolation": "first", "extrapolation": "second"}
-ORDER = {name: name for name in (*MODELS, *SPLITS)}
-"""Of the figure."""
+ORDER = in_order((*MODELS, *SPLITS))
 
 
 @dataclass(frozen=True)

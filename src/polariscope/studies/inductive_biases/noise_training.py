@@ -14,7 +14,7 @@ from polariscope.robustness.adversarial_noise_training import AdversarialNoiseTr
 from polariscope.robustness.noise_distance import noise_distances
 from polariscope.robustness.noise_training import SEVERITIES, NoiseTraining
 from polariscope.studies.criteria import Alike, All, AtLeast, AtMost, Beats, Near, Peaks
-from polariscope.studies.kit import Panels, Restarts
+from polariscope.studies.kit import Panels, Restarts, in_order
 from polariscope.studies.published import published
 from polariscope.studies.rows import means
 from polariscope.studies.study import Bench, Claim, Job, Row, Scale, Study, Table, studies
@@ -35,8 +35,7 @@ PRINTED = {"plain": "Vanilla (Madry arch.)", "gaussian 0.5": "GNT σ0.5", "adver
 REPLAYED, FORGETFUL = {"scheme": "adversarial"}, {"scheme": "adversarial, no replay"}
 PLAIN, USUAL = {"scheme": "plain"}, {"scheme": "gaussian 0.5"}
 UNDER = {"corrupted": "accuracy under corruptions (%)", "no_noise": "accuracy without noise corruptions (%)"}
-FIRST = {"plain": "plain"}
-"""What the figure begins with."""
+FIRST = in_order(["plain"])
 
 
 @dataclass(frozen=True)

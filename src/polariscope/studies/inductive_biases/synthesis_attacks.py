@@ -55,7 +55,7 @@ from polariscope.robustness.synthesis import (
 )
 from polariscope.robustness.synthesis.trained import abs_config, trained_binary_abs
 from polariscope.studies.criteria import All, AtLeast, AtMost, Beats
-from polariscope.studies.kit import Curve, Panels, Restarts
+from polariscope.studies.kit import Curve, Panels, Restarts, in_order
 from polariscope.studies.published import Published, published
 from polariscope.studies.real_digits import mnist_folder
 from polariscope.studies.rows import plus_minus
@@ -184,7 +184,7 @@ SEEDS: dict[Scale, int] = {"smoke": 1, "laptop": 5, "overnight": 0, "paper": 5}
 """Trainings on drawn digits."""
 TOO_DEAR = "it takes too many inferences at this scale"
 TABLE = "inductive_biases/attacks-synthesis"
-SHOWN = {name: name for name in CLASSIFIERS} | {"drawn": "drawn digits", "mnist": "MNIST, one training"}
+SHOWN = in_order(CLASSIFIERS) | {"drawn": "drawn digits", "mnist": "MNIST, one training"}
 """In the figure, in order."""
 
 

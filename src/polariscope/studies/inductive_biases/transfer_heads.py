@@ -40,7 +40,6 @@ SEEDS = {"smoke": range(1), "laptop": range(20, 25), "paper": range(5)}
 """The table of in-domain shows seed 0 with these settings."""
 FROZEN: dict[str, tuple[str, ...]] = {"all": (), "head": ("encoder",)}
 COLOURS = {"all": "active", "head": "mixed"}
-NAMES = {tuned: f"tuned: {tuned}" for tuned in FROZEN}
 
 
 @studies.register("transfer-heads")
@@ -56,9 +55,7 @@ class TransferHeads(Study):
     question = "Is it worse to tune only the head of a pre-trained network than to tune all of it?"
     cost = {"smoke": "2 s", "laptop": "about 20 minutes", "paper": "GPU weeks"}
     training_lengths = STEPS
-    drawn = {
-        "tuned": Panels((Restarts("r2", "split", COLOURS, called="R²", within="tuned", names=NAMES),), each="world")
-    }
+    drawn = {"tuned": Panels((Restarts("r2", "split", COLOURS, called="R²", within="tuned"),), each="world")}
 
     def jobs(self, scale: Scale) -> Sequence[Job]:
         return [
