@@ -32,7 +32,7 @@ from polariscope.report.generation_figures import boxes
 from polariscope.studies.criteria import All, AtLeast, AtMost, Beats, Criterion
 from polariscope.studies.informed.frontiers import Frontier
 from polariscope.studies.informed.level_set_codes import adversary_row, audit_row, matched_deviation
-from polariscope.studies.kit import Panels, Restarts
+from polariscope.studies.kit import Panels, Restarts, in_order
 from polariscope.studies.real_isomers import isomers_file
 from polariscope.studies.rows import groups, means, plus_minus
 from polariscope.studies.study import Bench, Claim, Job, Row, Scale, Study, Table, studies
@@ -43,8 +43,7 @@ from polariscope.worlds.points.toy_molecules import ToyMolecules
 from polariscope.worlds.readers.molecule_files import Isomers
 
 MODELS = ("ours", "beta-vae", "stib")
-ORDER = dict(zip(MODELS, MODELS, strict=True))
-DEVIATION = "deviation of the gap"
+DEVIATION = "deviation of the gap (kcal/mol)"
 ISOMERS, MADE_UP = "real isomers", "made-up molecules"
 FILES = {ISOMERS: "isomers", MADE_UP: "made-up"}
 """What molecules are called in the names of figures."""
@@ -156,8 +155,8 @@ class MoleculeProperties(Study):
     drawn = {
         f"gaps-{name}": Panels(
             (
-                Restarts("invariance", "model", names=ORDER, called=f"{DEVIATION} (kcal/mol)", title="by itself"),
-                Restarts("judged_deviation", "model", names=ORDER, title="by the judge"),
+                Restarts("invariance", "model", names=in_order(MODELS), called=DEVIATION, title="by itself"),
+                Restarts("judged_deviation", "model", names=in_order(MODELS), title="by the judge"),
             ),
             where={"molecules": molecules, "kind": "end"},
             share_y=True,
@@ -276,7 +275,7 @@ def claims_about(molecules: str) -> list[Claim]:
         return Claim(
             f"{what}: {words}",
             f"table 5.2: {PRINTED[first][2]} against {PRINTED[second][2]} {unit}, by the models themselves",
-            Beats(column, {"side": second}, {"side": first}, by=0.5, where=pair, called=f"{DEVIATION} ({unit})"),
+            Beats(column, {"side": second}, {"side": first}, by=0.5, where=pair, called=DEVIATION),
             provided=All(matched, sane) if "stib" in (first, second) else matched,
             note=f"compared where the errors of molecules match; {note}",
         )

@@ -10,10 +10,11 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from polariscope.objectives.beta_vae import BetaVAE
-from polariscope.report.figures import LIGHT, styled
+from polariscope.report.figures import LIGHT
 from polariscope.representation import represent
 from polariscope.studies.criteria import All, AtLeast, AtMost, Between, Near, Peaks
 from polariscope.studies.inner_workings.alignment_tasks import alignment, settings_of, task
+from polariscope.studies.kit import Panels, Scatter
 from polariscope.studies.study import Bench, Claim, Job, Row, Scale, Study, Table, studies
 from polariscope.theory.pca_vae import collapse_betas
 from polariscope.training.run import load_model
@@ -40,6 +41,18 @@ class BetaLine(Study):
     source = "Rolinek, Zietlow and Martius 2019; Zietlow's dissertation (2022), section 3.3.6, figure 3.7"
     question = "Which beta aligns the latents without making any passive, and can it be found without labels?"
     cost = {"smoke": "a second", "laptop": "more than an hour", "paper": "weeks"}
+    drawn = {
+        "beta-line": Panels(
+            (
+                Scatter("score", "beta", log=True, from_zero=True),
+                Scatter("distance", "beta", called="distance to orth.", log=True, from_zero=True),
+                Scatter("active", "beta", called="latents in use", log=True, from_zero=True),
+            ),
+            each="task",
+            width=2.6,
+            height=1.7,
+        )
+    }
 
     def jobs(self, scale: Scale) -> Sequence[Job]:
         return [
@@ -61,6 +74,8 @@ class BetaLine(Study):
 
     def claims(self, scale: Scale) -> list[Claim]:
         second, first = sorted(collapse_betas(SPECTRUM).tolist(), reverse=True)
+        dead = "smallest beta with a dead latent (inf: none died)"
+        linear = {"task": LINEAR}
         claims = [
             Claim(
                 "Latents become passive in stages, at the predicted beta",
@@ -70,14 +85,7 @@ class BetaLine(Study):
             Claim(
                 "Raising beta until one latent is dead finds its order of magnitude, without labels",
                 f"section 3.3.6; here the first dies at {first:.3f}",
-                Between(
-                    "first_dead",
-                    first / 2,
-                    2 * first,
-                    of="every",
-                    where={"task": LINEAR},
-                    called="smallest beta with a dead latent (inf: none died)",
-                ),
+                Between("first_dead", first / 2, 2 * first, of="every", where=linear, called=dead),
             ),
             Claim(
                 "The score falls in steps: a plateau, half of it, zero",
@@ -89,12 +97,9 @@ class BetaLine(Study):
                 ),
             ),
         ]
+        peak = "the best beta is neither the smallest nor the largest"
         return claims + [
-            Claim(
-                f"{name}: the best beta is neither the smallest nor the largest",
-                "figure 3.7",
-                Peaks("score", "beta", by=0.05, where={"task": name}),
-            )
+            Claim(f"{name}: {peak}", "figure 3.7", Peaks("score", "beta", by=0.05, where={"task": name}))
             for name in _lines(scale)
             if name != LINEAR
         ]
@@ -108,25 +113,13 @@ class BetaLine(Study):
         ]
         return Table([*theory, *others, *dead])
 
-    @styled
     def figures(self, table: Table) -> dict[str, Figure]:
-        names = table.distinct("task")
-        figure = Figure(figsize=(0.8 + 2.6 * len(names), 4.4), layout="constrained")
-        grid = figure.subplots(3, len(names), squeeze=False, sharex="col")
-        for column, name in zip(grid.T, names, strict=True):
-            rows = table.where(task=name)
-            for axes, measure in zip(column, ("score", "distance", "active"), strict=True):
-                known = Table([row for row in rows.rows if row.get(measure) is not None])
-                axes.scatter(known.column("beta"), known.column(measure), s=14, color=LIGHT["active"])
-                axes.set_ylim(bottom=0)
-                if name == LINEAR:
-                    for beta in collapse_betas(SPECTRUM):
-                        axes.axvline(beta, color=LIGHT["ink"], linestyle="--", linewidth=0.8)
-            column[0].set(xscale="log", title=name)
-            column[-1].set_xlabel("beta")
-        for axes, label in zip(grid[:, 0], ("score", "distance to orth.", "latents in use"), strict=True):
-            axes.set_ylabel(label)
-        return {"beta-line": figure}
+        drawn = super().figures(table)
+        for axes in drawn["beta-line"].axes:
+            if axes.get_title(loc="left") == LINEAR:
+                for beta in collapse_betas(SPECTRUM):
+                    axes.axvline(beta, color=LIGHT["ink"], linestyle="--", linewidth=0.8)
+        return drawn
 
 
 def _lines(scale: Scale) -> dict[str, tuple[float, ...]]:

@@ -19,10 +19,12 @@ from polariscope.nets.autoencoder import Autoencoder, AutoencoderConfig
 from polariscope.nets.code_encoder import CodeEncoderConfig
 from polariscope.objectives.pcl import PCL
 from polariscope.representation import represent
-from polariscope.studies.criteria import seeds_of
+from polariscope.studies.criteria import All, AtLeast, AtMost, seeds_of
 from polariscope.studies.inner_workings.alignment_tasks import decoder_distance, in_use
+from polariscope.studies.kit import Restarts, in_order
 from polariscope.studies.published import published
-from polariscope.studies.study import Bench, Row, Table
+from polariscope.studies.rows import groups, plus_minus
+from polariscope.studies.study import Bench, Claim, Row, Table
 from polariscope.theory.polarised_regime import active_units
 from polariscope.training.config import RunConfig
 from polariscope.worlds.splits import RandomSplit
@@ -36,6 +38,7 @@ SWEEP = (0.75, 1.25, 1.5, 1.75, 2.0)
 SCORES = {"mig": "mig", "dci": "dci", "factor-vae-score": "factor-vae-score", "sap": "sap"}
 """The published tables, and what their score is called in a report."""
 PRINTED = {score: published(f"inner_workings/manipulated-{score}").rows for score in SCORES}
+UNDER = ({"under": "modified"}, {"under": "noise"})
 HELD_OUT = RandomSplit(0.2)
 """80 % of the observations are trained on; the two published tenths are held out together."""
 
@@ -107,3 +110,44 @@ def falls(runs: Table, column: str, same: dict[str, Any]) -> list[Row]:
             row = {**same, "seed": seed, "under": kind, "fall": fall, "share_lost": fall / level if level else None}
             rows.append(row | ({"fall_under_noise": fall} if kind == "noise" else {}))
     return rows
+
+
+def small_change(epsilon: float, changed: Row) -> Claim:
+    """The learned change stays within its bound, adds little variance, and is one to one."""
+    added, injective = "share of variance added", "change (1: one to one, 0: not)"
+    return Claim(
+        "The change is small and keeps the factors apart",
+        f"at most {epsilon} in any pixel",
+        All(
+            AtMost("added_variance", 0.1, of="every", where=changed, called=added),
+            AtLeast("injective", 1, of="every", where=changed, called=injective),
+        ),
+    )
+
+
+def beside_published(table: Table, data: str, ours: str) -> list[Row]:
+    """Every published score of every model on each kind of data, beside ours."""
+    rows = []
+    for name, column in SCORES.items():
+        for model, own in groups(table, "model", MODELS):
+            row: Row = {"score": name, "model": model}
+            for kind in KINDS:
+                printed = PRINTED[name].get(model, {})
+                row[f"{kind}, {data} published"] = printed.get(f"{data.lower()} {kind}", "-")
+                row[f"{kind}, {ours} here"] = plus_minus(own.where(data=kind).column(column))
+            rows.append(row)
+    return rows
+
+
+def by_kind(column: str, part: str, called: str) -> Restarts:
+    """A figure of every restart, by model and kind of data."""
+    return Restarts(
+        column,
+        "model",
+        within="data",
+        where={"part": part},
+        called=called,
+        names=in_order((*MODELS, *KINDS)),
+        colours=dict(zip(KINDS, ("active", "mixed", "passive"), strict=True)),
+        from_zero=True,
+    )

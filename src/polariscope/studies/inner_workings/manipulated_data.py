@@ -27,7 +27,7 @@ from polariscope.objectives.factor_vae import FactorVAE
 from polariscope.objectives.objective import Objective, objectives
 from polariscope.objectives.slow_vae import SlowVAE
 from polariscope.report.figures import LIGHT, panels, styled
-from polariscope.report.study_figures import dots, share_legend, side_by_side
+from polariscope.report.study_figures import bars
 from polariscope.studies.criteria import All, AtLeast, AtMost, Beats, Flat
 from polariscope.studies.inner_workings.alignment_tasks import settings_of
 from polariscope.studies.inner_workings.changed_data import (
@@ -35,14 +35,17 @@ from polariscope.studies.inner_workings.changed_data import (
     KINDS,
     MODELS,
     PRINTED,
-    SCORES,
     SWEEP,
+    UNDER,
+    beside_published,
+    by_kind,
     changed_world,
     falls,
     on_pairs,
     scores,
+    small_change,
 )
-from polariscope.studies.rows import plus_minus
+from polariscope.studies.kit import Restarts, in_order
 from polariscope.studies.study import Bench, Claim, Job, Row, Scale, Study, Table, studies
 from polariscope.training.config import RunConfig, TrainingConfig
 from polariscope.worlds.points.synthetic import Plane
@@ -64,7 +67,7 @@ SPRITE_BETA = {"smoke": 1.0, "laptop": 1.0, "paper": 8.0}
 EPSILON = 0.1
 RESTARTS = {"smoke": 2, "laptop": 8, "paper": 10}
 MANIPULATOR_STEPS = {"smoke": 2, "laptop": 2000, "paper": 20_000}
-UNDER = ({"under": "modified"}, {"under": "noise"})
+BETA_VAE = {"model": "beta-vae"}
 CHANGED = {"part": "sprites", "data": "modified"}
 
 
@@ -76,6 +79,17 @@ class ManipulatedData(Study):
     source = "Zietlow, Rolinek and Martius 2021; Zietlow's dissertation (2022), section 4.3, tables 4.2-4.5"
     question = "Do VAEs find the factors, or the local variance that happens to lie along them?"
     cost = {"smoke": "3 s", "laptop": "35 minutes", "paper": "months"}
+    drawn = {
+        "plane": Restarts(
+            "score",
+            "data",
+            where={"part": "plane"},
+            called="Disentanglement Score",
+            names=in_order(KINDS),
+            from_zero=True,
+        ),
+        "sprites-mig": by_kind("mig", "sprites", "MIG"),
+    }
 
     def jobs(self, scale: Scale) -> Sequence[Job]:
         seeds = SEEDS[scale]
@@ -106,7 +120,11 @@ class ManipulatedData(Study):
 
     def claims(self, scale: Scale) -> list[Claim]:
         printed = ", ".join(f"{kind} {PRINTED['mig']['beta-vae'][f'dsprites {kind}']}" for kind in KINDS)
-        sprites = {"part": "sprites", "model": "beta-vae"}
+        sprites = {"part": "sprites"} | BETA_VAE
+        family = {"part": "sprites", "variational": True}
+        kinds = ({"data": "original"}, {"data": "modified"})
+        betas = ({"runs": "the original"}, {"runs": "another beta on modified data"})
+        lost = "share of the original MIG that is lost"
         return [
             _broken(
                 "Plane: a small local change entangles the beta-VAE, as much noise does not",
@@ -117,7 +135,7 @@ class ManipulatedData(Study):
             Claim(
                 "Plane: principal components do not notice",
                 "Spec 003, R7: .97-.98 on all three",
-                Flat("pca", "data", by=0.05, where={"part": "plane", "model": "beta-vae"}, called="score of PCA"),
+                Flat("pca", "data", by=0.05, where={"part": "plane"} | BETA_VAE, called="score of PCA"),
             ),
             Claim(
                 "Restarts fall into two modes: most entangle, some still find the factors",
@@ -140,73 +158,33 @@ class ManipulatedData(Study):
                 "All models of the VAE family fall further under the change than under noise",
                 "MIG on dSprites changed by -70, -26, -44 %; under noise by -39, -41, -20 % "
                 "(FactorVAE is the exception)",
-                Beats(
-                    "share_lost",
-                    *UNDER,
-                    by=0.1,
-                    each="model",
-                    where={"part": "sprites", "variational": True},
-                    called="share of the original MIG that is lost",
-                ),
+                Beats("share_lost", *UNDER, by=0.1, each="model", where=family, called=lost),
             ),
             Claim(
                 "The MIG of every factor falls",
                 "figure 4.9",
-                Beats(
-                    "factor_mig",
-                    {"data": "original"},
-                    {"data": "modified"},
-                    by=0.02,
-                    each="factor",
-                    where=sprites,
-                    called="MIG of the factor",
-                ),
+                Beats("factor_mig", *kinds, by=0.02, each="factor", where=sprites, called="MIG of the factor"),
                 provided=AtLeast("known", 0.05, each="factor", where=sprites, called="MIG on original data"),
             ),
             Claim(
                 "Plane: no other beta brings the score back, over-pruned runs left out",
                 "figures 4.4-4.7, on Shapes3D: scores do not recover to the original level",
-                Beats(
-                    "score_at_beta",
-                    {"runs": "the original"},
-                    {"runs": "another beta on modified data"},
-                    by=0.05,
-                    each="times_beta",
-                    called="Disentanglement Score",
-                ),
+                Beats("score_at_beta", *betas, by=0.05, each="times_beta", called="Disentanglement Score"),
             ),
-            Claim(
-                "The change is small and keeps the factors apart",
-                f"at most {EPSILON} in any pixel",
-                All(
-                    AtMost("added_variance", 0.1, of="every", where=CHANGED, called="share of variance added"),
-                    AtLeast("injective", 1, of="every", where=CHANGED, called="change (1: one to one, 0: not)"),
-                ),
-            ),
+            small_change(EPSILON, CHANGED),
         ]
 
     def readings(self, table: Table) -> Table:
         return Table([*table.rows, *_falls(table), *_restarts(table), *_by_name(table), *_swept(table)])
 
     def beside(self, table: Table) -> list[Row]:
-        rows = []
-        sprites = table.where(part="sprites")
-        for name, column in SCORES.items():
-            for model in (m for m in MODELS if len(sprites.where(model=m))):
-                row: Row = {"score": name, "model": model}
-                for kind in KINDS:
-                    row[f"{kind}, dSprites published"] = PRINTED[name].get(model, {}).get(f"dsprites {kind}", "-")
-                    row[f"{kind}, mini-sprites here"] = plus_minus(sprites.where(model=model, data=kind).column(column))
-                rows.append(row)
-        return rows
+        return beside_published(table.where(part="sprites"), "dSprites", "mini-sprites")
 
     def figures(self, table: Table) -> dict[str, Figure]:
         sprites = table.where(part="sprites")
-        return {
-            "plane": _strips(table.where(part="plane"), "score", "Disentanglement Score"),
-            "sprites-mig": _strips(sprites, "mig", "MIG"),
+        return super().figures(table) | {
             "mig-histogram": _histogram(sprites.where(data="modified")),
-            "mig-by-factor": _by_factor(sprites.where(model="beta-vae")),
+            "mig-by-factor": _by_factor(sprites.where(**BETA_VAE)),
             "sweep": _violins(table.where(part="sweep")),
         }
 
@@ -272,7 +250,7 @@ def _sprite_world(kind: str, scale: Scale, bench: Bench) -> tuple[World, dict[st
 
 def _broken(finding: str, published: str, part: str, further: float) -> Claim:
     """The score falls further under the change than under noise, which hardly lowers it."""
-    where = {"part": part, "model": "beta-vae"}
+    where = {"part": part} | BETA_VAE
     return Claim(
         finding,
         published,
@@ -301,7 +279,7 @@ def modes(scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 def _restarts(table: Table) -> list[Row]:
     """The two modes of the plane's restarts on modified data."""
-    scores = table.where(part="plane", model="beta-vae", data="modified").column("score")
+    scores = table.where(part="plane", data="modified", **BETA_VAE).column("score")
     row: Row = {"restarts": len(scores), "of_seeds": len(scores)}
     if len(scores) > 1:
         low, high = modes(scores)
@@ -315,7 +293,7 @@ def _by_name(table: Table) -> list[Row]:
     """The MIG of each factor of the beta-VAEs; it can only fall where there was some, which is ``known``."""
     rows: list[Row] = []
     for kind in ("original", "modified"):
-        for run in table.where(part="sprites", model="beta-vae", data=kind).rows:
+        for run in table.where(part="sprites", data=kind, **BETA_VAE).rows:
             same = {key: run[key] for key in ("part", "model", "data", "seed")}
             for name, mig in zip(run["factors"], run["mig_by_factor"], strict=True):
                 known = {"known": mig} if kind == "original" else {}
@@ -335,46 +313,22 @@ def _swept(table: Table) -> list[Row]:
 
 
 @styled
-def _strips(table: Table, column: str, label: str) -> Figure:
-    """Every restart a dot, by model and data, with their mean."""
-    models = [m for m in MODELS if len(table.where(model=m))]
-    figure = side_by_side(1, width=0.6 + 1.7 * len(models), height=3)
-    (axes,) = figure.axes
-    for at, model in enumerate(models):
-        for shift, kind, colour in zip((-0.25, 0.0, 0.25), KINDS, ("active", "mixed", "passive"), strict=True):
-            values = table.where(model=model, data=kind).column(column)
-            if len(values):
-                dots(axes, at + shift, values, colour, line=values.mean(), label="" if at else kind)
-    axes.set_xticks(range(len(models)), models)
-    axes.set_ylabel(label)
-    axes.set_ylim(bottom=0)
-    share_legend(figure)
-    return figure
-
-
-@styled
 def _histogram(modified: Table) -> Figure:
     """How MIG spreads over restarts: a mean would hide two modes."""
     models = [m for m in MODELS if m != "ae" and len(modified.where(model=m))]
-    figure = Figure(figsize=(1 + 2.0 * len(models), 2.4), layout="constrained")
-    edges = np.linspace(0, max(0.5, modified.column("mig").max()), 16)
-    for axes, model in zip(figure.subplots(1, len(models), squeeze=False, sharey=True)[0], models, strict=True):
+    edges = np.linspace(0, max(0.5, modified.column("mig").max()), 16).tolist()
+    figure, places = panels(len(models), 2.0, 2.4, (1.0, 0.0), sharey=True)
+    for axes, model in zip(places, models, strict=True):
         axes.hist(modified.where(model=model).column("mig"), edges, color=LIGHT["mixed"])
         axes.set(title=model, xlabel="MIG")
     return figure
 
 
-@styled
 def _by_factor(beta: Table) -> Figure:
-    names = beta.rows[0]["factors"]
-    figure, (axes,) = panels(1, 1.2 + 0.9 * len(names), 2.6)
-    for shift, kind, colour in ((-0.2, "original", "active"), (0.2, "modified", "mixed")):
-        heights = np.mean([row["mig_by_factor"] for row in beta.where(data=kind).rows], axis=0)
-        axes.bar(np.arange(len(names)) + shift, heights, width=0.38, color=LIGHT[colour], label=kind)
-    axes.set_xticks(range(len(names)), names)
-    axes.set_ylabel("MIG of the factor")
-    axes.legend()
-    return figure
+    """The mean MIG of each factor, on original and on changed data."""
+    of_runs = {kind: [run["mig_by_factor"] for run in beta.where(data=kind).rows] for kind in ("original", "modified")}
+    means = {kind: np.mean(runs, axis=0).tolist() for kind, runs in of_runs.items()}
+    return bars(means, beta.rows[0]["factors"], "MIG of the factor")
 
 
 @styled
@@ -382,11 +336,10 @@ def _violins(sweep: Table) -> Figure:
     """Disentanglement Score over betas; over-pruned runs are hollow."""
     figure, (axes,) = panels(1, 5.5, 2.8)
     for at, (_, group) in enumerate(sweep.by("factor")):
-        kept = Table([row for row in group.rows if row["enough"]]).column("score")
+        kept, pruned = (group.where(enough=enough).column("score") for enough in (True, False))
         if len(kept) > 1 and np.ptp(kept) > 0:
             axes.violinplot([kept], positions=[at], showextrema=False)
         axes.scatter(np.full(len(kept), at), kept, s=20, color=LIGHT["mixed"])
-        pruned = Table([row for row in group.rows if not row["enough"]]).column("score")
         axes.scatter(np.full(len(pruned), at), pruned, s=20, facecolors="none", edgecolors=LIGHT["muted"])
     axes.set_xticks(range(len(sweep.distinct("factor"))), [f"{factor:g}" for factor in sweep.distinct("factor")])
     axes.set(xlabel="beta, in units of the one used above (hollow: over-pruned)", ylabel="score on modified data")

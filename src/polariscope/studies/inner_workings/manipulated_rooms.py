@@ -6,9 +6,8 @@ rooms have 32 pixels a side, of which training sees a random part.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
-
-from matplotlib.figure import Figure
 
 from polariscope.manipulation.generator import Learned
 from polariscope.nets.architecture import Conv
@@ -20,8 +19,6 @@ from polariscope.objectives.factor_vae import FactorVAE
 from polariscope.objectives.objective import Objective
 from polariscope.objectives.pcl import PCL
 from polariscope.objectives.slow_vae import SlowVAE
-from polariscope.report.figures import styled
-from polariscope.report.study_figures import dots, share_legend, side_by_side
 from polariscope.studies.criteria import All, AtLeast, AtMost, Beats
 from polariscope.studies.inner_workings.alignment_tasks import settings_of
 from polariscope.studies.inner_workings.changed_data import (
@@ -31,12 +28,16 @@ from polariscope.studies.inner_workings.changed_data import (
     PRINTED,
     SCORES,
     SWEEP,
+    UNDER,
+    beside_published,
+    by_kind,
     changed_world,
     falls,
     on_pairs,
     scores,
+    small_change,
 )
-from polariscope.studies.rows import plus_minus
+from polariscope.studies.kit import Panels
 from polariscope.studies.study import Bench, Claim, Job, Row, Scale, Study, Table, studies
 from polariscope.training.config import RunConfig, TrainingConfig
 from polariscope.worlds.renderers.shapes3d import Shapes3D
@@ -54,8 +55,6 @@ EPSILON = 0.175
 RESTARTS = {"smoke": 2, "laptop": 8, "paper": 10}
 PAIRS = {"smoke": 1, "laptop": 2, "paper": 4}
 MANIPULATOR_STEPS = {"smoke": 1, "laptop": 400, "paper": 20_000}
-CHANGED = {"data": "modified"}
-UNDER = ({"under": "modified"}, {"under": "noise"})
 
 
 @studies.register("manipulated-rooms")
@@ -67,6 +66,7 @@ class ManipulatedRooms(Study):
     question = "Does a small change of the images take disentanglement from VAEs, and leave it to what is no VAE?"
     cost = {"smoke": "5 s", "laptop": "about 60 minutes", "paper": "months"}
     training_lengths = STEPS
+    drawn = {"scores": Panels(tuple(by_kind(column, "rooms", name) for name, column in SCORES.items()), width=3.3)}
 
     def jobs(self, scale: Scale) -> Sequence[Job]:
         jobs: list[Job] = [
@@ -108,23 +108,18 @@ class ManipulatedRooms(Study):
             f"{model} {PRINTED['mig'][model]['shapes3d original']} to {PRINTED['mig'][model]['shapes3d modified']}"
             for model in ("beta-vae", "beta-tc-vae", "pcl")
         )
-        known = AtLeast(
-            "mig", 0.1, each="model", where={"part": "rooms", "data": "original"}, called="MIG on original data"
-        )
+        original = {"part": "rooms", "data": "original"}
+        known = AtLeast("mig", 0.1, each="model", where=original, called="MIG on original data")
+        fell, vaes = {"fell": True}, {"variational": True}
+        further = "share of the original MIG that is lost"
+        both = ({"side": "VAEs"}, {"side": "PCL"})
         return [
             Claim(
                 "The change lowers the MIG of the VAEs, more than as much noise does",
                 f"table 4.2, Shapes3D: {printed}",
                 All(
-                    AtLeast("share_lost", 0.2, each="model", where={"fell": True}, called="share of the MIG lost"),
-                    Beats(
-                        "mig_share_lost",
-                        *UNDER,
-                        by=0.1,
-                        each="model",
-                        where={"variational": True},
-                        called="share of the original MIG that is lost",
-                    ),
+                    AtLeast("share_lost", 0.2, each="model", where=fell, called="share of the MIG lost"),
+                    Beats("mig_share_lost", *UNDER, by=0.1, each="model", where=vaes, called=further),
                 ),
                 provided=known,
             ),
@@ -143,82 +138,39 @@ class ManipulatedRooms(Study):
             Claim(
                 "By all four scores PCL falls by less than the VAEs",
                 "tables 4.2-4.5, Shapes3D: PCL changes by .03 at most",
-                Beats(
-                    "share",
-                    {"side": "VAEs"},
-                    {"side": "PCL"},
-                    by=0.1,
-                    each="measure",
-                    called="share of the score that is lost",
-                ),
+                Beats("share", *both, by=0.1, each="measure", called="share of the score that is lost"),
                 provided=known,
             ),
-            Claim(
-                "The change is small and keeps the factors apart",
-                f"at most {EPSILON} in any pixel",
-                All(
-                    AtMost("added_variance", 0.1, of="every", where=CHANGED, called="share of variance added"),
-                    AtLeast("injective", 1, of="every", where=CHANGED, called="change (1: one to one, 0: not)"),
-                ),
-            ),
+            small_change(EPSILON, {"data": "modified"}),
         ]
 
     def readings(self, table: Table) -> Table:
-        rooms = table.where(part="rooms")
+        """The rows; the falls of the MIG; and the falls by every score of the VAEs together, and of PCL."""
         rows = list(table.rows)
         lost: dict[tuple[str, str], dict[int, Row]] = {}
-        for name, column in SCORES.items():
-            for model, runs in rooms.by("model"):
-                for row in falls(runs, column, {"model": model, "measure": name}):
-                    if row["under"] == "modified":
-                        lost.setdefault((model, name), {})[row["seed"]] = row
-                    if name == "mig":
-                        vae = model in VAES
-                        more = {"variational": vae, "fell": vae and row["under"] == "modified"}
-                        if model == "pcl" and row["under"] == "modified":
-                            more["lost_by_pcl"] = row["share_lost"]
-                        kept = {key: value for key, value in row.items() if key != "measure"}
-                        rows.append(kept | more | {"mig_share_lost": row["share_lost"]})
-        for name in SCORES:
-            sides = {"VAEs": [lost.get((model, name), {}) for model in VAES], "PCL": [lost.get(("pcl", name), {})]}
-            for side, models in sides.items():
-                for seed in sorted(set.intersection(*(set(own) for own in models))):
-                    shares = [own[seed]["share_lost"] for own in models]
-                    row = {"measure": name, "side": side, "seed": seed}
-                    if None not in shares:
-                        row["share"] = sum(shares) / len(shares)
-                    if side == "VAEs":
-                        row["fall_of_vaes"] = sum(own[seed]["fall"] for own in models) / len(models)
-                    rows.append(row)
+        for model, runs in table.where(part="rooms").by("model"):
+            for row in falls(runs, "mig", {"model": model}):
+                changed, vae = row["under"] == "modified", model in VAES
+                of_pcl = {"lost_by_pcl": row["share_lost"]} if changed and model == "pcl" else {}
+                more = {"variational": vae, "fell": vae and changed, "mig_share_lost": row["share_lost"]}
+                rows.append(row | more | of_pcl)
+            for name, column in SCORES.items():
+                changed_runs = [row for row in falls(runs, column, {}) if row["under"] == "modified"]
+                lost[model, name] = {row["seed"]: row for row in changed_runs}
+        for name, (side, models) in itertools.product(SCORES, (("VAEs", VAES), ("PCL", ("pcl",)))):
+            sides = [lost.get((model, name), {}) for model in models]
+            for seed in sorted(set.intersection(*map(set, sides))):
+                own = Table([seeds[seed] for seeds in sides])
+                row = {"measure": name, "side": side, "seed": seed}
+                if len(own.column("share_lost")) == len(models):
+                    row["share"] = own.mean("share_lost")
+                if side == "VAEs":
+                    row["fall_of_vaes"] = own.mean("fall")
+                rows.append(row)
         return Table(rows)
 
     def beside(self, table: Table) -> list[Row]:
-        rooms = table.where(part="rooms")
-        rows = []
-        for name, column in SCORES.items():
-            for model in (m for m in MODELS if len(rooms.where(model=m))):
-                row: Row = {"score": name, "model": model}
-                for kind in KINDS:
-                    row[f"{kind}, Shapes3D published"] = PRINTED[name].get(model, {}).get(f"shapes3d {kind}", "-")
-                    row[f"{kind}, rooms here"] = plus_minus(rooms.where(model=model, data=kind).column(column))
-                rows.append(row)
-        return rows
-
-    @styled
-    def figures(self, table: Table) -> dict[str, Figure]:
-        rooms = table.where(part="rooms")
-        models = [m for m in MODELS if len(rooms.where(model=m))]
-        figure = side_by_side(len(SCORES), width=0.6 + 0.9 * len(models), height=3)
-        for axes, (name, column) in zip(figure.axes, SCORES.items(), strict=True):
-            for at, model in enumerate(models):
-                for shift, kind, colour in zip((-0.25, 0.0, 0.25), KINDS, ("active", "mixed", "passive"), strict=True):
-                    values = rooms.where(model=model, data=kind).column(column)
-                    dots(axes, at + shift, values, colour, line=values.mean(), label="" if at else kind)
-            axes.set_xticks(range(len(models)), models)
-            axes.set_title(name)
-            axes.set_ylim(bottom=0)
-        share_legend(figure)
-        return {"scores": figure}
+        return beside_published(table.where(part="rooms"), "Shapes3D", "rooms")
 
 
 def _rooms(scale: Scale) -> World:

@@ -10,12 +10,11 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from polariscope.measures.orthogonality import haar_distance
-from polariscope.report.figures import panels, styled
-from polariscope.report.study_figures import dots, side_by_side
 from polariscope.studies.criteria import Beats, Between, Correlates
 from polariscope.studies.inner_workings.alignment_tasks import alignment, decoder_distance, settings_of, task
+from polariscope.studies.kit import Panels, Restarts, Scatter, in_order
 from polariscope.studies.published import published
-from polariscope.studies.rows import plus_minus
+from polariscope.studies.rows import groups, means
 from polariscope.studies.study import Bench, Claim, Job, Row, Scale, Study, Table, studies
 from polariscope.training.run import build_model, load_model
 
@@ -42,6 +41,12 @@ PRINTED = published("inner_workings/orthogonality").rows
 SNAPSHOTS = 5  # of which the 1st, 3rd and last are the published 10, 30 and 50 epochs
 
 
+def published_distance(row: Row) -> float | None:
+    """The published mean distance of the model of a row on its task."""
+    cell = PRINTED.get(f"{row['task']} DtO", {}).get(row["model"])
+    return cell.mean if cell else None
+
+
 @studies.register("orthogonal-decoders")
 class OrthogonalDecoders(Study):
     """Distance to orthogonality and Disentanglement Score of diagonal, full and point posteriors."""
@@ -50,6 +55,27 @@ class OrthogonalDecoders(Study):
     source = "Rolinek, Zietlow and Martius 2019; Zietlow's dissertation (2022), section 3.3.3, table 3.3, figure 3.4"
     question = "Does the diagonal posterior make the decoder orthogonal, and do orthogonal decoders disentangle?"
     cost = {"smoke": "2 s", "laptop": "20 minutes", "paper": "weeks"}
+    drawn = {
+        "distances": Panels(
+            (
+                Restarts(
+                    "distance",
+                    "model",
+                    called="distance to orthogonality\n(line: published)",
+                    names=in_order(COMPARED),
+                    colours=dict.fromkeys(COMPARED, "active"),
+                    line=published_distance,
+                    tilt=35,
+                    from_zero=True,
+                ),
+            ),
+            each="task",
+            where={"share": 1.0},
+            names=in_order(MODELS),
+            width=2.0,
+            height=3,
+        )
+    }
 
     def jobs(self, scale: Scale) -> Sequence[Job]:
         tasks = _tasks(scale)
@@ -105,22 +131,29 @@ class OrthogonalDecoders(Study):
         return Table([read(row) for row in table.rows])
 
     def beside(self, table: Table) -> list[Row]:
-        final = table.where(share=1.0)
         rows = []
-        for name in (n for n in MODELS if n in final.distinct("task")):
+        for name, of_task in groups(table.where(share=1.0), "task", MODELS):
             for score, title in (("score", "DS"), ("distance", "DtO")):
-                if name == "mnist" and score == "score":
+                if (name, score) == ("mnist", "score"):
                     continue
                 row: Row = {"data": STANDS_FOR[name], "score": title}
                 for model in COMPARED:
-                    here = final.where(task=name, model=model).column(score)
                     row[f"{model} published"] = PRINTED.get(f"{name} {title}", {}).get(model, "-")
-                    row[f"{model} here"] = plus_minus(here) if len(here) else "-"
+                    row |= means(of_task.where(model=model), {f"{model} here": score})
                 rows.append(row)
         return rows
 
     def figures(self, table: Table) -> dict[str, Figure]:
-        return {"distance-score": _scatter_figure(_scatter(table)), "distances": _by_model(table.where(share=1.0))}
+        scatter = Scatter(
+            "score",
+            "distance",
+            by="share",
+            where={"task": _shown(table.distinct("task")), "model": "beta-vae"},
+            called="Disentanglement Score",
+            along="distance to orthogonality",
+            names={share: f"{share:.0%} of the training" for share in (0.2, 0.6, 1.0)},
+        ).draw(table)
+        return super().figures(table) | ({"distance-score": scatter} if scatter else {})
 
 
 def _untrained(job: Job) -> list[float]:
@@ -140,26 +173,20 @@ def _diagonal(name: str) -> str:
 
 def _most_orthogonal(name: str) -> Claim:
     printed = PRINTED.get(f"{name} DtO", {})
+    sides = ({"posterior": "diagonal"}, {"posterior": "nearest other"})
+    distance = "distance to orthogonality"
     return Claim(
         f"{STANDS_FOR[name]}: the diagonal posterior has the most orthogonal decoder",
         "; ".join(f"{m} {printed[m]}" for m in (_diagonal(name), *OTHERS) if m in printed)
         or "not in the work (Spec 003, R5)",
-        Beats(
-            "distance",
-            {"posterior": "diagonal"},
-            {"posterior": "nearest other"},
-            by=0.1,
-            higher=False,
-            where={"task": name},
-            called="distance to orthogonality",
-        ),
+        Beats("distance", *sides, by=0.1, higher=False, where={"task": name}, called=distance),
     )
 
 
 def _nearest(final: Table) -> str | None:
     """The model beside the diagonal one whose decoder is the more orthogonal; None if one could not be measured."""
-    means = {model: final.where(model=model).column("distance") for model in OTHERS}
-    return min(OTHERS, key=lambda model: means[model].mean()) if all(map(len, means.values())) else None
+    distances = {model: final.where(model=model).column("distance") for model in OTHERS}
+    return min(OTHERS, key=lambda model: distances[model].mean()) if all(map(len, distances.values())) else None
 
 
 @cache
@@ -170,38 +197,3 @@ def _random_distance(latents: int) -> float:
 def _shown(names: Collection[str]) -> str:
     """The task that Figure 3.4 shows: sprites, or what the smoke scale has."""
     return "dsprites" if "dsprites" in names else next(iter(names))
-
-
-def _scatter(table: Table) -> Table:
-    """The beta-VAEs of Figure 3.4."""
-    rows = table.where(task=_shown(table.distinct("task")), model="beta-vae").rows
-    return Table([row for row in rows if row.get("distance") is not None])
-
-
-@styled
-def _scatter_figure(table: Table) -> Figure:
-    figure, (axes,) = panels(1, 4.6, 3.2)
-    for share, marker in ((0.2, "^"), (0.6, "s"), (1.0, "o")):
-        part = table.where(share=share)
-        axes.scatter(part.column("distance"), part.column("score"), marker=marker, s=26, label=f"{share:.0%} of it")
-    axes.set(xlabel="distance to orthogonality", ylabel="Disentanglement Score")
-    axes.legend(title="training")
-    return figure
-
-
-@styled
-def _by_model(final: Table) -> Figure:
-    """The distances of every restart, a panel a task."""
-    names = [name for name in MODELS if name in final.distinct("task")]
-    figure = side_by_side(len(names), width=2.0, height=3)
-    for axes, name in zip(figure.axes, names, strict=True):
-        shown = [model for model in COMPARED if len(final.where(task=name, model=model))]
-        for at, model in enumerate(shown):
-            cell = PRINTED.get(f"{name} DtO", {}).get(model)
-            values = final.where(task=name, model=model).column("distance")
-            dots(axes, at, values, "active", line=cell.mean if cell else None)
-        axes.set_xticks(range(len(shown)), shown, rotation=35, ha="right")
-        axes.set_title(name)
-        axes.set_ylim(bottom=0)
-    figure.axes[0].set_ylabel("distance to orthogonality\n(line: published)")
-    return figure

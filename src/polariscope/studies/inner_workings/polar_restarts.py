@@ -17,9 +17,10 @@ from polariscope.measures.mig import mig, polar_mig
 from polariscope.nets.architecture import Conv
 from polariscope.nets.autoencoder import AutoencoderConfig
 from polariscope.objectives.beta_vae import BetaVAE
-from polariscope.report.figures import LIGHT, panels, styled
+from polariscope.report.figures import panels, styled
 from polariscope.representation import represent
 from polariscope.studies.criteria import All, AtLeast, AtMost, Correlates
+from polariscope.studies.kit import Scatter
 from polariscope.studies.study import Bench, Claim, Job, Row, Scale, Study, Table, studies
 from polariscope.theory.polarised_regime import active_units
 from polariscope.training.config import RunConfig, TrainingConfig
@@ -45,6 +46,7 @@ class PolarRestarts(Study):
     question = "Have restarts with a low score learned nothing, or another system of coordinates?"
     cost = {"smoke": "5 s", "laptop": "about 20 minutes", "paper": "weeks"}
     training_lengths = STEPS
+    drawn = {"gain": Scatter("gain", "mig", called="gain of polar coordinates", along="MIG", guides={"margin": MARGIN})}
 
     def jobs(self, scale: Scale) -> Sequence[Job]:
         return [{"scale": scale, "seed": seed} for seed in range(RESTARTS[scale])]
@@ -85,18 +87,15 @@ class PolarRestarts(Study):
         ]
 
     def claims(self, scale: Scale) -> list[Claim]:
+        worst, best = (f"polar codes among the four restarts of {end} MIG" for end in ("lowest", "highest"))
         return [
             Claim(
                 "The four worst restarts have a polar code, the four best have none",
                 "figure 4.11: hue is the angle and orientation the radius in all of the worst; figure 4.10: the best "
                 "have a factor for each axis",
                 All(
-                    AtLeast(
-                        "polar_among_worst", ENDS, called="polar codes among the four restarts of lowest MIG", digits=0
-                    ),
-                    AtMost(
-                        "polar_among_best", 0, called="polar codes among the four restarts of highest MIG", digits=0
-                    ),
+                    AtLeast("polar_among_worst", ENDS, called=worst, digits=0),
+                    AtMost("polar_among_best", 0, called=best, digits=0),
                 ),
                 provided=AtLeast("restarts", 20, called="number of restarts"),
             ),
@@ -108,41 +107,41 @@ class PolarRestarts(Study):
         ]
 
     def readings(self, table: Table) -> Table:
-        ends = extremes(table.column("mig"), min(ENDS, len(table) // 2))
-        row: Row = {"restarts": len(table)}
-        for name, numbers in (("best", ends.best), ("worst", ends.worst)):
-            row[f"polar_among_{name}"] = sum(table.rows[number]["polar_pairs"] > 0 for number in numbers)
-        return Table([*table.rows, row])
+        polar = {f"polar_among_{end}": sum(row["polar_pairs"] > 0 for row in rows) for end, rows in _ends(table)}
+        return Table([*table.rows, {"restarts": len(table), **polar}])
 
     def beside(self, table: Table) -> list[Row]:
         """The best and the worst restarts."""
-        ends = extremes(table.column("mig"), min(ENDS, len(table) // 2))
         return [
             {
-                "restart": f"{place} {rank + 1}",
+                "restart": f"{end} {rank}",
                 "MIG": f"{row['mig']:.3f}",
                 "most polar pair tells of": " and ".join(row["of_factors"]),
                 "MIG of the pair along its axes": f"{row['cartesian']:.2f}",
                 "along radius and angle": f"{row['polar']:.2f}",
             }
-            for place, numbers in (("best", ends.best), ("worst", ends.worst))
-            for rank, row in enumerate(table.rows[number] for number in numbers)
+            for end, rows in _ends(table)
+            for rank, row in enumerate(rows, start=1)
         ]
 
-    @styled
     def figures(self, table: Table) -> dict[str, Figure]:
-        ends = extremes(table.column("mig"), min(ENDS, len(table) // 2))
-        figure = Figure(figsize=(2.0 * len(ends.best), 4.2), layout="constrained")
-        cells = figure.subplots(2, len(ends.best), squeeze=False)
-        for line, name, numbers in zip(cells, ("best", "worst"), (ends.best, ends.worst), strict=True):
-            for axes, number in zip(line, numbers, strict=True):
-                row = table.rows[number]
-                codes, hues = np.array(row["codes"]), np.array(row["hues"])
-                axes.scatter(*codes.T, c=hues[:, 0], cmap="hsv", s=5)
-                axes.set_title(f"{name}: MIG {row['mig']:.2f}\ncolour: {row['of_factors'][0]}", fontsize=8)
-                axes.set(xticks=[], yticks=[], aspect="equal")
-        scatter, (axes,) = panels(1, 4.2, 3)
-        axes.scatter(table.column("mig"), table.column("gain"), s=18, color=LIGHT["active"])
-        axes.axhline(MARGIN, color=LIGHT["ink"], linestyle="--", linewidth=1)
-        axes.set(xlabel="MIG", ylabel="gain of polar coordinates")
-        return {"codes": figure, "gain": scatter}
+        return super().figures(table) | {"codes": _codes(table)}
+
+
+def _ends(table: Table) -> list[tuple[str, list[Row]]]:
+    """The restarts of the highest and of the lowest MIG."""
+    ends = extremes(table.column("mig"), min(ENDS, len(table) // 2))
+    return [(end, [table.rows[n] for n in getattr(ends, end)]) for end in ("best", "worst")]
+
+
+@styled
+def _codes(table: Table) -> Figure:
+    """The most polar pair of latents of the best and of the worst restarts, coloured by the factor of its angle."""
+    shown = [(end, row) for end, rows in _ends(table) for row in rows]
+    figure, places = panels(len(shown), 2.0, 2.1, across=len(shown) // 2)
+    for axes, (end, row) in zip(places, shown, strict=True):
+        codes, hues = np.array(row["codes"]), np.array(row["hues"])
+        axes.scatter(codes[:, 0], codes[:, 1], c=hues[:, 0], cmap="hsv", s=5)
+        axes.set_title(f"{end}: MIG {row['mig']:.2f}\ncolour: {row['of_factors'][0]}", fontsize=8)
+        axes.set(xticks=[], yticks=[], aspect="equal")
+    return figure

@@ -8,11 +8,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 from matplotlib.figure import Figure
 
-from polariscope.report.figures import LIGHT, styled
-from polariscope.report.study_figures import share_legend, side_by_side
 from polariscope.representation import represent
 from polariscope.studies.criteria import AtLeast, AtMost, Beats
 from polariscope.studies.inner_workings.alignment_tasks import Kind, settings_of, task
+from polariscope.studies.kit import Panels, Paths
 from polariscope.studies.published import published
 from polariscope.studies.rows import plus_minus
 from polariscope.studies.study import Bench, Claim, Job, Row, Scale, Study, Table, studies
@@ -40,6 +39,25 @@ class PolarisedTraining(Study):
     source = "Rolinek, Zietlow and Martius 2019; Zietlow's dissertation (2022), section 3.3.2, table 3.2"
     question = "From which point in training does the theory of the polarised regime apply?"
     cost = {"smoke": "a second", "laptop": "38 minutes", "paper": "weeks"}
+    drawn = {
+        "kl-error": Panels(
+            (
+                Paths(
+                    "errors",
+                    "share of training",
+                    by="latents",
+                    called="relative error of the KL",
+                    names={"dependent": "dependent latents", "ten": "ten latents"},
+                    colours={"dependent": "active", "ten": "mixed"},
+                    guides={"3 %": 0.03},
+                    log_y=True,
+                ),
+            ),
+            each="task",
+            width=2.2,
+            share_y=True,
+        )
+    }
 
     def jobs(self, scale: Scale) -> Sequence[Job]:
         tasks = ("square-linear",) if scale == "smoke" else TASKS
@@ -68,19 +86,14 @@ class PolarisedTraining(Study):
         return [settings_of(job) | found]
 
     def claims(self, scale: Scale) -> list[Claim]:
+        few, many = {"latents": "dependent"}, {"latents": "ten"}
+        polarised = "% of the training in the polarised regime"
+        by_latents = f"{polarised}, by the number of latents"
         return [
             Claim(
                 "Training is in the polarised regime nearly all the time",
                 "table 3.2: 97.8 % of the time or more for as many latents as factors",
-                AtLeast(
-                    "share",
-                    97.8,
-                    of="median",
-                    each="task",
-                    where={"latents": "dependent"},
-                    called="% of the training in the polarised regime",
-                    digits=1,
-                ),
+                AtLeast("share", 97.8, of="median", each="task", where=few, called=polarised, digits=1),
                 note="a latent that is half in use at the end puts a whole run outside the regime, hence the median"
                 + ("" if scale == "paper" else "; the beginning of a short training weighs more"),
             ),
@@ -92,15 +105,7 @@ class PolarisedTraining(Study):
             Claim(
                 "Pruning more latents takes longer",
                 "table 3.2: ten latents take longer on every task, by 0.3 to 7.2 % of the training",
-                Beats(
-                    "share",
-                    {"latents": "dependent"},
-                    {"latents": "ten"},
-                    by=0.3,
-                    each="task",
-                    called="% of the training in the polarised regime, by the number of latents",
-                    digits=1,
-                ),
+                Beats("share", few, many, by=0.3, each="task", called=by_latents, digits=1),
             ),
         ]
 
@@ -117,20 +122,7 @@ class PolarisedTraining(Study):
             rows.append(row)
         return rows
 
-    @styled
     def figures(self, table: Table) -> dict[str, Figure]:
-        names, first = table.distinct("task"), min(table.distinct("seed"))
-        figure = side_by_side(len(names), width=2.2, height=2.8)
-        for axes, name in zip(figure.axes, names, strict=True):
-            for row in table.where(task=name).rows:
-                at = np.arange(1, len(row["errors"]) + 1) / len(row["errors"])
-                colour = LIGHT["active" if row["latents"] == "dependent" else "mixed"]
-                label = "" if row["seed"] != first else f"{row['latents']} latents"
-                axes.semilogy(at, np.maximum(row["errors"], 1e-6), color=colour, label=label)
-            axes.axhline(0.03, color=LIGHT["ink"], linestyle="--", linewidth=1)
-            axes.sharey(figure.axes[0])
-            axes.set_title(name)
-            axes.set_xlabel("share of training")
-        figure.axes[0].set_ylabel("relative error of the KL")
-        share_legend(figure)
-        return {"kl-error": figure}
+        places = [np.linspace(0, 1, len(row["errors"]) + 1)[1:].tolist() for row in table.rows]
+        rows = [row | {"share of training": place} for row, place in zip(table.rows, places, strict=True)]
+        return super().figures(Table(rows))

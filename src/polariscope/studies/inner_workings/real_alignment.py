@@ -9,18 +9,16 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
-from matplotlib.figure import Figure
 
 from polariscope.nets.architecture import MLP
 from polariscope.nets.autoencoder import Autoencoder
-from polariscope.report.figures import styled
-from polariscope.report.study_figures import dots, side_by_side
 from polariscope.representation import represent
 from polariscope.studies.criteria import AtLeast, Beats
 from polariscope.studies.inner_workings.alignment_tasks import EXAMINED, Task, decoder_distance, in_use, settings_of
+from polariscope.studies.kit import Panels, Restarts, in_order
 from polariscope.studies.published import published
 from polariscope.studies.real_images import needed_data, real_data
-from polariscope.studies.rows import plus_minus
+from polariscope.studies.rows import means
 from polariscope.studies.study import Bench, Claim, Job, Row, Scale, Study, Table, studies
 from polariscope.theory.polarised_regime import kl_approximation_error, polarised_share
 from polariscope.training.config import TrainingConfig
@@ -41,6 +39,12 @@ SHARE, DISTANCE = (published(f"inner_workings/{name}").rows for name in ("polari
 TRAINED = 0.8  # share of the images; the two published tenths are held out together
 
 
+def published_distance(row: Row) -> float | None:
+    """The published mean distance of the model of a row on its images."""
+    cell = DISTANCE.get(f"{PRINTED_AS.get(row['data'])} DtO", {}).get(row["model"])
+    return cell.mean if cell else None
+
+
 @studies.register("real-alignment")
 class RealAlignment(Study):
     """Time in the polarised regime, and distance to orthogonality of three posteriors, on two sets of real images."""
@@ -49,6 +53,25 @@ class RealAlignment(Study):
     source = "Rolinek, Zietlow and Martius 2019; Zietlow's dissertation (2022), sections 3.3.2-3.3.3, tables 3.2, 3.3"
     question = "Are VAEs of real images in the polarised regime, with more orthogonal decoders than autoencoders have?"
     cost = {"smoke": "2 s", "laptop": "about 45 minutes", "paper": "days"}
+    drawn = {
+        "distances": Panels(
+            (
+                Restarts(
+                    "distance",
+                    "model",
+                    called="distance to orthogonality\n(line: published)",
+                    names=in_order(MODELS),
+                    colours=dict.fromkeys(MODELS, "active"),
+                    line=published_distance,
+                    tilt=25,
+                    from_zero=True,
+                ),
+            ),
+            each="data",
+            where={"latents": "dependent"},
+            height=3,
+        )
+    }
 
     def jobs(self, scale: Scale) -> Sequence[Job]:
         present = [name for name in FILES if real_data(name) is not None]
@@ -82,93 +105,53 @@ class RealAlignment(Study):
         return [settings_of(job) | followed_facts | _oriented(load_model(run), chosen)]
 
     def claims(self, scale: Scale) -> list[Claim]:
+        models = ("vae", "ae", "full-beta-vae")
         printed = "; ".join(
-            f"{name} {DISTANCE[f'{name} DtO']['vae']}, {DISTANCE[f'{name} DtO']['ae']}, "
-            f"{DISTANCE[f'{name} DtO']['full-beta-vae']}"
+            f"{name} " + ", ".join(str(DISTANCE[f"{name} DtO"][model]) for model in models)
             for name in PRINTED_AS.values()
         )
+        polarised = "% of the training in the polarised regime"
+        few, many, vae = {"latents": "dependent"}, {"latents": "ten"}, {"model": "vae"}
+        by_latents = f"{polarised}, by the number of latents"
+
+        def more_orthogonal(words: str, other: str) -> Claim:
+            distance = "distance to orthogonality"
+            return Claim(
+                f"The decoder of the VAE is more orthogonal than {words}",
+                f"table 3.3 (VAE, autoencoder, full covariance): {printed}",
+                Beats("distance", vae, {"model": other}, 0.1, higher=False, each="data", where=few, called=distance),
+            )
+
         return [
             Claim(
                 "Training is in the polarised regime nearly all the time",
                 "table 3.2: 99.8 % of the time on both; more than 90 % in a shorter training (Spec 003, F3-064)",
-                AtLeast(
-                    "share",
-                    90,
-                    of="median",
-                    each="data",
-                    where={"latents": "dependent"},
-                    called="% of the training in the polarised regime",
-                    digits=1,
-                ),
+                AtLeast("share", 90, of="median", each="data", where=few, called=polarised, digits=1),
             ),
             Claim(
                 "Pruning more latents takes longer",
                 "table 3.2: by 0.3 % (MNIST) and 2.1 % (Fashion-MNIST) of the training",
-                Beats(
-                    "share",
-                    {"latents": "dependent"},
-                    {"latents": "ten"},
-                    by=0.3,
-                    each="data",
-                    where={"model": "vae"},
-                    called="% of the training in the polarised regime, by the number of latents",
-                    digits=1,
-                ),
+                Beats("share", few, many, by=0.3, each="data", where=vae, called=by_latents, digits=1),
             ),
-            *(
-                Claim(
-                    f"The decoder of the VAE is more orthogonal than {words}",
-                    f"table 3.3 (VAE, autoencoder, full covariance): {printed}",
-                    Beats(
-                        "distance",
-                        {"model": "vae"},
-                        {"model": other},
-                        by=0.1,
-                        higher=False,
-                        each="data",
-                        where={"latents": "dependent"},
-                        called="distance to orthogonality",
-                    ),
-                )
-                for other, words in (("ae", "that of the autoencoder"), ("full-beta-vae", "with a full covariance"))
-            ),
+            more_orthogonal("that of the autoencoder", "ae"),
+            more_orthogonal("with a full covariance", "full-beta-vae"),
         ]
 
     def beside(self, table: Table) -> list[Row]:
-        rows = []
-        for data, group in table.by("data"):
+        rows: list[Row] = []
+        for data, own in table.by("data"):
             name = PRINTED_AS.get(data, "")
             for latents in LATENTS:
                 cell = SHARE.get(name, {}).get(latents)
-                here = group.where(model="vae", latents=latents).column("share")
-                figure = f"{cell.mean:.1f}" if cell else "-"
-                rows.append(
-                    {"data": data, "what": f"% polarised, {latents} latents", "published": figure}
-                    | {"here": plus_minus(here, 1)}
-                )
+                what = {"what": f"% polarised, {latents} latents", "published": f"{cell.mean:.1f}" if cell else "-"}
+                here = own.where(model="vae", latents=latents)
+                rows.append({"data": data} | what | means(here, {"here": "share"}, 1))
             for model in MODELS:
-                here = group.where(model=model, latents="dependent").column("distance")
-                figure = str(DISTANCE.get(f"{name} DtO", {}).get(model, "-"))
-                rows.append(
-                    {"data": data, "what": f"distance to orthogonality, {model}", "published": figure}
-                    | {"here": plus_minus(here) if len(here) else "-"}
-                )
+                distance = DISTANCE.get(f"{name} DtO", {}).get(model, "-")
+                what = {"what": f"distance to orthogonality, {model}", "published": str(distance)}
+                here = own.where(model=model, latents="dependent")
+                rows.append({"data": data} | what | means(here, {"here": "distance"}))
         return rows
-
-    @styled
-    def figures(self, table: Table) -> dict[str, Figure]:
-        names = table.distinct("data")
-        figure = side_by_side(len(names), width=2.6, height=3)
-        for axes, name in zip(figure.axes, names, strict=True):
-            for at, model in enumerate(MODELS):
-                values = table.where(data=name, model=model, latents="dependent").column("distance")
-                cell = DISTANCE.get(f"{PRINTED_AS.get(name)} DtO", {}).get(model)
-                dots(axes, at, values, "active", line=cell.mean if cell else None)
-            axes.set_xticks(range(len(MODELS)), MODELS, rotation=25, ha="right")
-            axes.set_title(name)
-            axes.set_ylim(bottom=0)
-        figure.axes[0].set_ylabel("distance to orthogonality\n(line: published)")
-        return {"distances": figure}
 
 
 def _oriented(model: Autoencoder, chosen: Task) -> Row:
