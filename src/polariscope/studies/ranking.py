@@ -89,10 +89,7 @@ class Ranking(Tabular):
     def _drawn(self) -> Any:
         groups = self._groups()
         order = [tuple(row[name] for name in self.settings) for row in self.records()]
-        named = [
-            ("\n".join(plain(value) for value in values), groups[values].column(self.column)) for values in order[:12]
-        ]
-        shown = [(name, values, COLOURS[0]) for name, values in named]
+        shown = [("\n".join(map(plain, own)), groups[own].column(self.column), COLOURS[0]) for own in order[:12]]
         return restarts(shown, self.column.replace("_", " "), ", ".join(self.settings))
 
 
