@@ -24,13 +24,13 @@ def labelled_examples(subject: Subject, x: Any, y: Any, box: tuple[float, float]
     >>> x.dtype, y.tolist()
     (torch.float64, [0, 1])
     """
-    images = x if isinstance(x, Tensor) else torch.from_numpy(np.ascontiguousarray(x))
+    images = x if isinstance(x, Tensor) else _numbers(x, "images are floats")
     if not images.is_floating_point():
         raise TypeError(
             f"images are floats from {box[0]:g} to {box[1]:g}, and these are {_kind(images)}: bytes are brought there "
             "by images / 255"
         )
-    labels = y if isinstance(y, Tensor) else torch.from_numpy(np.ascontiguousarray(y))
+    labels = y if isinstance(y, Tensor) else _numbers(y, "labels are whole numbers, one class each")
     labels = labels.squeeze(-1) if labels.ndim == 2 else labels
     if images.ndim < 2 or labels.shape != images.shape[:1] or not len(labels):
         raise ValueError(
@@ -58,9 +58,16 @@ def _check_pixels(images: Tensor, box: tuple[float, float]) -> None:
         raise ValueError(f"{count} of {len(images)} images hold NaN or infinity: leave them out, or repair them")
     if low < box[0] or high > box[1]:
         raise ValueError(
-            f"images have pixels from {box[0]:g} to {box[1]:g}, and these go from {low:.4g} to {high:.4g}: bring them "
+            f"images have pixels from {box[0]:g} to {box[1]:g}, and these go from {low:.9g} to {high:.9g}: bring them "
             f"to [{box[0]:g}, {box[1]:g}], and let the network normalise them itself"
         )
+
+
+def _numbers(values: Any, what: str) -> Tensor:
+    array = np.ascontiguousarray(values)
+    if array.dtype.kind not in "biufc":
+        raise TypeError(f"{what}, and these are of the type {array.dtype}")
+    return torch.from_numpy(array)
 
 
 def _kind(values: Tensor) -> str:

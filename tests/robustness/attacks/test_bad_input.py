@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from polariscope.robustness.attacks import NoGradient
+from polariscope.robustness.attacks import NoGradient, attacks
 from polariscope.robustness.attacks.apgd import APGD
 from polariscope.robustness.attacks.boundary import Boundary
 from polariscope.robustness.attacks.fast_gradient import FastGradient
@@ -28,10 +28,12 @@ def with_pixel(value):
 REFUSED = {
     "NaN scores": ({"subject": lambda x: curved(x) * torch.nan}, ValueError, "NaN"),
     "label too large": ({"y": Y + 10}, ValueError, "4 classes, 0 to 3"),
+    "words as labels": ({"y": ["cat", "dog"] * 3}, TypeError, "labels are whole numbers, one class each"),
     "negative label": ({"y": Y - 9}, ValueError, "4 classes, 0 to 3"),
     "float labels": ({"y": Y.float()}, TypeError, "whole numbers"),
     "bytes": ({"x": (255 * X).byte()}, TypeError, "255"),
     "outside of the box": ({"x": with_pixel(1.5)}, ValueError, "1.5"),
+    "just outside of the box": ({"x": with_pixel(1 + 2e-7)}, ValueError, "to 1.00000024"),
     "NaN image": ({"x": with_pixel(torch.nan)}, ValueError, "NaN"),
     "no images": ({"x": X[:0], "y": Y[:0]}, ValueError, "at least one"),
     "a label too few": ({"y": Y[1:]}, ValueError, "class each"),
@@ -42,6 +44,7 @@ REFUSED = {
     "starts of another shape": ({"starts": X.flatten(1)}, ValueError, "shape of the images"),
     "starts outside of the box": ({"starts": X + 1}, ValueError, "starts do not fit"),
     "epsilon zero": ({"epsilons": [0.0, 1.0]}, ValueError, "positive"),
+    "no batch": ({"batch_size": 0}, ValueError, "batch_size is 0: a batch has at least 1 image"),
     "numbers of other images": ({"numbers": [1, 2]}, ValueError, "6 images"),
     "DLR of two classes": (
         {"attack": APGD("dlr"), "subject": lambda x: curved(x)[:, :2], "y": torch.zeros_like(Y)},
@@ -53,6 +56,11 @@ REFUSED = {
         ValueError,
         "compares the 4 best scores",
     ),
+    "DLR of three classes with targets": (
+        {"attack": APGD("dlr"), "subject": lambda x: curved(x)[:, :3], "y": 0 * Y, "targets": 0 * Y + 1},
+        ValueError,
+        "with a target, the difference of logits ratio compares the 4 best scores, and the classifier has 3 classes",
+    ),
 }
 
 
@@ -62,6 +70,40 @@ def test_bad_input_is_refused_in_a_sentence(what):
     with pytest.raises(kind, match=words) as caught:
         attacked(**given)
     assert "\n" not in str(caught.value)
+
+
+NOTHING = [
+    {"name": "pgd", "steps": 0},
+    {"name": "pgd", "restarts": 0},
+    {"name": "mim", "step": -0.1},
+    {"name": "apgd", "steps": 0},
+    {"name": "fab", "classes": 0},
+    {"name": "deepfool", "steps": -3},
+    {"name": "ddn", "levels": 1},
+    {"name": "carlini-wagner", "searches": 0},
+    {"name": "boundary", "steps": 0},
+    {"name": "pointwise", "restarts": 0},
+    {"name": "square", "steps": 0},
+    {"name": "sigma-zero", "sigma": 0.0},
+    {"name": "salt-and-pepper", "repeats": 0},
+    {"name": "gaussian-noise", "strongest": 0.0},
+    {"name": "estimated", "sizes": []},
+    {"name": "estimated", "samples": 0},
+]
+
+
+@pytest.mark.parametrize("settings", NOTHING, ids=lambda settings: " ".join(map(str, settings.values())))
+def test_an_attack_that_could_find_nothing_is_refused(settings):
+    """What it did not look for would count as robustness."""
+    (setting,) = (name for name in settings if name != "name")
+    with pytest.raises(ValueError, match=f"{setting} of .* (is|are) "):
+        attacks.build(settings)
+
+
+def test_one_epsilon_needs_no_list():
+    alone, listed = attacked(epsilons=0.5), attacked(epsilons=[0.5])
+    assert alone.success.tolist() == listed.success.tolist()
+    assert alone.success.shape == (6, 1)
 
 
 GRADIENTLESS = {

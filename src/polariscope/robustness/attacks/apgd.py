@@ -8,7 +8,7 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
-from polariscope.robustness.attacks.attack import attacks
+from polariscope.robustness.attacks.attack import attacks, check_positive
 from polariscope.robustness.attacks.fixed_epsilon import FixedEpsilonAttack
 from polariscope.robustness.attacks.geometry import Norm, clipped, steepest, within
 from polariscope.robustness.attacks.goals import Goal, Loss, cross_entropy, dlr, rivals
@@ -36,6 +36,9 @@ class APGD(FixedEpsilonAttack):
 
     needs: ClassVar[Need] = "gradient"
     norms: ClassVar[tuple[Norm, ...]] = ("l2", "linf")
+
+    def __post_init__(self) -> None:
+        check_positive(self, "steps", "restarts")
 
     def refuses(self, classes: int) -> str:
         least = 4 if self.classes else 3

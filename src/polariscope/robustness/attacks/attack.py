@@ -62,7 +62,7 @@ class Attack(ABC):
         *,
         norm: Norm,
         seed: int = 0,
-        epsilons: Sequence[float] | None = None,
+        epsilons: Sequence[float] | float | None = None,
         targets: Any = None,
         starts: Any = None,
         numbers: Any = None,
@@ -81,6 +81,8 @@ class Attack(ABC):
             raise ValueError(f"the attack {name} works in {' and '.join(self.norms)}; got the norm {norm!r}")
         subject = as_subject(subject)
         limits = _positive(epsilons)
+        if batch_size < 1:
+            raise ValueError(f"batch_size is {batch_size}: a batch has at least 1 image")
         x, y = labelled_examples(subject, x, y)
         x = x.detach().to(torch.promote_types(x.dtype, torch.float32))
         numbers = torch.arange(len(x)) if numbers is None else torch.as_tensor(np.asarray(numbers, np.int64))
@@ -152,6 +154,14 @@ class Attack(ABC):
 attacks: Registry[Attack] = Registry("attack", of=Attack)
 
 
+def check_positive(attack: Attack, *settings: str) -> None:
+    """Refuse settings that are not positive: a search without steps finds nothing, which would look like robustness."""
+    for name in settings:
+        value = getattr(attack, name)
+        if not value > 0:
+            raise ValueError(f"{name} of {type(attack).__name__} is {value!r}: it needs to be larger than 0")
+
+
 def _targets(subject: Subject, x: Tensor, y: Tensor, targets: Any) -> Tensor:
     try:
         _, targets = labelled_examples(subject, x, targets)
@@ -172,8 +182,8 @@ def _starts(subject: Subject, x: Tensor, y: Tensor, starts: Any) -> Tensor:
     return starts.to(x.dtype)
 
 
-def _positive(epsilons: Sequence[float] | None) -> tuple[float, ...]:
-    limits = tuple(float(one) for one in epsilons or ())
+def _positive(epsilons: Sequence[float] | float | None) -> tuple[float, ...]:
+    limits = tuple(np.atleast_1d(np.asarray([] if epsilons is None else epsilons, float)).tolist())
     if any(not 0 < one < np.inf for one in limits):
         raise ValueError(f"epsilons are positive numbers; got {limits}")
     return limits

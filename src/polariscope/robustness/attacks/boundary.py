@@ -8,7 +8,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from polariscope.robustness.attacks.attack import Attack, attacks
+from polariscope.robustness.attacks.attack import Attack, attacks, check_positive
 from polariscope.robustness.attacks.geometry import Norm, steepest
 from polariscope.robustness.attacks.starts import adversarial_starts
 from polariscope.robustness.attacks.trial import Need, Trial
@@ -39,6 +39,9 @@ class Boundary(Attack):
 
     needs: ClassVar[Need] = "decision"
     norms: ClassVar[tuple[Norm, ...]] = ("l2",)
+
+    def __post_init__(self) -> None:
+        check_positive(self, "steps", "along", "towards")
 
     def run(self, trial: Trial) -> None:
         rows = adversarial_starts(trial)

@@ -8,7 +8,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from polariscope.robustness.attacks.attack import Attack, attacks
+from polariscope.robustness.attacks.attack import Attack, attacks, check_positive
 from polariscope.robustness.attacks.geometry import Norm
 from polariscope.robustness.attacks.goals import margin
 from polariscope.robustness.attacks.line_search import search_segment
@@ -37,6 +37,9 @@ class CarliniWagner(Attack):
 
     needs: ClassVar[Need] = "gradient"
     norms: ClassVar[tuple[Norm, ...]] = ("l2",)
+
+    def __post_init__(self) -> None:
+        check_positive(self, "searches", "steps", "learning_rate", "first")
 
     def run(self, trial: Trial) -> None:
         low = torch.zeros_like(trial.x[:, :1])

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import torch
 
-from polariscope.robustness.attacks.attack import Attack, attacks
+from polariscope.robustness.attacks.attack import Attack, attacks, check_positive
 from polariscope.robustness.attacks.geometry import Norm, steepest
 from polariscope.robustness.attacks.trial import Need, Trial
 
@@ -28,6 +28,11 @@ class DDN(Attack):
 
     needs: ClassVar[Need] = "gradient"
     norms: ClassVar[tuple[Norm, ...]] = ("l2",)
+
+    def __post_init__(self) -> None:
+        check_positive(self, "steps", "gamma", "radius")
+        if self.levels and self.levels < 2:
+            raise ValueError(f"levels of DDN are {self.levels}: 0 for none, or at least 2 brightnesses")
 
     def run(self, trial: Trial) -> None:
         rows, x = trial.rows, trial.x

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import torch
 
-from polariscope.robustness.attacks.attack import Attack, attacks
+from polariscope.robustness.attacks.attack import Attack, attacks, check_positive
 from polariscope.robustness.attacks.geometry import Norm, to_plane
 from polariscope.robustness.attacks.goals import class_gaps
 from polariscope.robustness.attacks.line_search import search_segment
@@ -30,6 +30,9 @@ class DeepFool(Attack):
 
     needs: ClassVar[Need] = "gradient"
     norms: ClassVar[tuple[Norm, ...]] = ("l2", "linf")
+
+    def __post_init__(self) -> None:
+        check_positive(self, "steps", "classes")
 
     def run(self, trial: Trial) -> None:
         rows, points = trial.rows, trial.x

@@ -9,7 +9,7 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
-from polariscope.robustness.attacks.attack import Attack, attacks
+from polariscope.robustness.attacks.attack import Attack, attacks, check_positive
 from polariscope.robustness.attacks.deepfool import DeepFool
 from polariscope.robustness.attacks.geometry import Norm
 from polariscope.robustness.attacks.goals import Goal, Loss
@@ -33,6 +33,11 @@ class Estimated(Attack):
     """Directions of one estimate by ``nes``, each with its opposite."""
 
     needs: ClassVar[Need] = "score"
+
+    def __post_init__(self) -> None:
+        check_positive(self, "samples")
+        if not self.sizes or min(self.sizes) <= 0:
+            raise ValueError(f"sizes of Estimated are {self.sizes}: one or more positive differences")
 
     @property
     def norms(self) -> tuple[Norm, ...]:

@@ -8,7 +8,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from polariscope.robustness.attacks.attack import Attack, attacks
+from polariscope.robustness.attacks.attack import Attack, attacks, check_positive
 from polariscope.robustness.attacks.geometry import Norm, length, reach, to_plane
 from polariscope.robustness.attacks.goals import Goal, class_gaps, rivals
 from polariscope.robustness.attacks.line_search import search_segment
@@ -38,6 +38,9 @@ class FAB(Attack):
 
     needs: ClassVar[Need] = "gradient"
     norms: ClassVar[tuple[Norm, ...]] = ("l2", "linf")
+
+    def __post_init__(self) -> None:
+        check_positive(self, "steps", "classes", "restarts")
 
     def run(self, trial: Trial) -> None:
         rows = trial.rows

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import torch
 
-from polariscope.robustness.attacks.attack import Attack, attacks
+from polariscope.robustness.attacks.attack import Attack, attacks, check_positive
 from polariscope.robustness.attacks.geometry import Norm
 from polariscope.robustness.attacks.line_search import search_line
 from polariscope.robustness.attacks.trial import Need, Trial
@@ -24,6 +24,9 @@ class GaussianNoise(Attack):
 
     needs: ClassVar[Need] = "decision"
     norms: ClassVar[tuple[Norm, ...]] = ("l2", "linf")
+
+    def __post_init__(self) -> None:
+        check_positive(self, "repeats", "strongest")
 
     def run(self, trial: Trial) -> None:
         longest = torch.full_like(trial.distance, self.strongest)

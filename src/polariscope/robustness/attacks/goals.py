@@ -58,6 +58,11 @@ def margin(scores: Tensor, goal: Goal) -> Tensor:
 def dlr(scores: Tensor, goal: Goal) -> Tensor:
     """The difference of logits ratio (Croce and Hein 2020), which no rescaling of the scores changes: (best other −
     label) / (first − third), and with a target (target − label) / (first − (third + fourth) / 2)."""
+    if goal.targets is not None and scores.shape[1] < 4:
+        raise ValueError(
+            f"with a target, the difference of logits ratio compares the 4 best scores, and the classifier has "
+            f"{scores.shape[1]} classes: use the loss 'ce'"
+        )
     best = scores.topk(min(4, scores.shape[1]), dim=1).values
     own = scores.gather(1, goal.labels[:, None])[:, 0]
     if goal.targets is None:

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from torch import Tensor
 
-from polariscope.robustness.attacks.attack import attacks
+from polariscope.robustness.attacks.attack import attacks, check_positive
 from polariscope.robustness.attacks.fixed_epsilon import FixedEpsilonAttack
 from polariscope.robustness.attacks.geometry import Norm
 from polariscope.robustness.attacks.pgd import ascend, given_start
@@ -26,6 +26,9 @@ class MIM(FixedEpsilonAttack):
 
     needs: ClassVar[Need] = "gradient"
     norms: ClassVar[tuple[Norm, ...]] = ("l2", "linf")
+
+    def __post_init__(self) -> None:
+        check_positive(self, "steps", "step")
 
     def attempt(self, trial: Trial, rows: Tensor, epsilon: Tensor, key: int) -> None:
         points = given_start(trial, rows, epsilon)

@@ -8,7 +8,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from polariscope.robustness.attacks.attack import attacks
+from polariscope.robustness.attacks.attack import attacks, check_positive
 from polariscope.robustness.attacks.fixed_epsilon import FixedEpsilonAttack
 from polariscope.robustness.attacks.geometry import Norm, clipped, steepest
 from polariscope.robustness.attacks.trial import Need, Trial
@@ -30,6 +30,9 @@ class PGD(FixedEpsilonAttack):
 
     needs: ClassVar[Need] = "gradient"
     norms: ClassVar[tuple[Norm, ...]] = ("l2", "linf")
+
+    def __post_init__(self) -> None:
+        check_positive(self, "steps", "step", "restarts")
 
     def attempt(self, trial: Trial, rows: Tensor, epsilon: Tensor, key: int) -> None:
         for restart in range(self.restarts):

@@ -9,7 +9,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from polariscope.robustness.attacks.attack import Attack, attacks
+from polariscope.robustness.attacks.attack import Attack, attacks, check_positive
 from polariscope.robustness.attacks.geometry import Norm
 from polariscope.robustness.attacks.salt_and_pepper import sprinkle
 from polariscope.robustness.attacks.trial import Need, Trial
@@ -34,6 +34,9 @@ class Pointwise(Attack):
 
     needs: ClassVar[Need] = "decision"
     norms: ClassVar[tuple[Norm, ...]] = ("l0", "l2")
+
+    def __post_init__(self) -> None:
+        check_positive(self, "restarts")
 
     def run(self, trial: Trial) -> None:
         for restart in range(self.restarts):

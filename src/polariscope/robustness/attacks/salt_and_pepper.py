@@ -8,7 +8,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from polariscope.robustness.attacks.attack import Attack, attacks
+from polariscope.robustness.attacks.attack import Attack, attacks, check_positive
 from polariscope.robustness.attacks.draws import Key
 from polariscope.robustness.attacks.geometry import Norm
 from polariscope.robustness.attacks.trial import Need, Trial
@@ -27,6 +27,9 @@ class SaltAndPepper(Attack):
 
     needs: ClassVar[Need] = "decision"
     norms: ClassVar[tuple[Norm, ...]] = ("l0", "l2")
+
+    def __post_init__(self) -> None:
+        check_positive(self, "repeats")
 
     def run(self, trial: Trial) -> None:
         for repeat in range(self.repeats):

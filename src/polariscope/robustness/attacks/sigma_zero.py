@@ -9,7 +9,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from polariscope.robustness.attacks.attack import Attack, attacks
+from polariscope.robustness.attacks.attack import Attack, attacks, check_positive
 from polariscope.robustness.attacks.geometry import Norm
 from polariscope.robustness.attacks.goals import Goal, margin
 from polariscope.robustness.attacks.trial import Need, Trial
@@ -35,6 +35,9 @@ class SigmaZero(Attack):
 
     needs: ClassVar[Need] = "gradient"
     norms: ClassVar[tuple[Norm, ...]] = ("l0",)
+
+    def __post_init__(self) -> None:
+        check_positive(self, "steps", "step", "sigma")
 
     def run(self, trial: Trial) -> None:
         rows, x = trial.rows, trial.x

@@ -8,7 +8,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from polariscope.robustness.attacks.attack import attacks
+from polariscope.robustness.attacks.attack import attacks, check_positive
 from polariscope.robustness.attacks.fixed_epsilon import FixedEpsilonAttack
 from polariscope.robustness.attacks.geometry import Norm
 from polariscope.robustness.attacks.goals import margin
@@ -34,6 +34,9 @@ class Square(FixedEpsilonAttack):
 
     needs: ClassVar[Need] = "score"
     norms: ClassVar[tuple[Norm, ...]] = ("l2", "linf")
+
+    def __post_init__(self) -> None:
+        check_positive(self, "steps", "area")
 
     def attempt(self, trial: Trial, rows: Tensor, epsilon: Tensor, key: int) -> None:
         shape = trial.shape if len(trial.shape) == 3 else (1, 1, trial.x.shape[1])
