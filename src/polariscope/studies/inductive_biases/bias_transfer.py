@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
@@ -29,7 +28,7 @@ from polariscope.robustness.attacks.pgd import PGD
 from polariscope.robustness.attacks.pointwise import Pointwise
 from polariscope.robustness.noise_training import NoiseTraining
 from polariscope.robustness.synthesis import LinearABS
-from polariscope.studies.criteria import All, AtLeast, AtMost, Beats, Correlates, Criterion
+from polariscope.studies.criteria import All, AtLeast, AtMost, Beats, Correlates
 from polariscope.studies.inductive_biases.noise_gains import (
     BENCHMARK,
     NOISES,
@@ -43,7 +42,7 @@ from polariscope.studies.inductive_biases.noise_gains import (
     of_each_noise,
 )
 from polariscope.studies.kit import Restarts
-from polariscope.studies.rows import groups, leads, means, paired, rank_correlations
+from polariscope.studies.rows import groups, leads, means, rank_correlations
 from polariscope.studies.study import Bench, Claim, Job, Row, Scale, Study, Table, studies
 from polariscope.subjects import Subject, as_subject
 from polariscope.training.config import RunConfig, TrainingConfig
@@ -148,10 +147,11 @@ class BiasTransfer(Study):
             called = f"accuracy within {norm} {THRESHOLDS[norm]:g} (%)"
             return Beats(norm, {"bias": bias}, {"bias": PLAIN}, by, called=called, digits=1)
 
-        def gain(bias: str, scenario: str, bound: float = TOLERANCE, kind: type[Any] = AtLeast) -> Criterion:
-            where, called = {"bias": bias, "compared": True}, f"gain in {scenario} (points)"
-            criterion: Criterion = kind(f"gain {scenario}", bound, where=where, digits=1, called=called)
-            return criterion
+        def gain(
+            bias: str, scenario: str, bound: float = TOLERANCE, kind: type[AtLeast] | type[AtMost] = AtLeast
+        ) -> AtLeast | AtMost:
+            called = f"gain in {scenario} (points)"
+            return kind(f"gain {scenario}", bound, where={"bias": bias}, digits=1, called=called)
 
         others, noisy = "least of the others", "adversarial noise"
         more = "spread of accuracy over seeds under attacks and corruptions, as a multiple of that on clean images"
@@ -204,23 +204,20 @@ class BiasTransfer(Study):
 
     def readings(self, table: Table) -> Table:
         """Gains over the plain network of the same seed; and spreads over the seeds of the plain network."""
-        rows: list[Row] = list(table.rows)
-        plain = table.where(bias=PLAIN)
-        by_seed = {(row["bias"], row["seed"]): row for row in table.rows}
-        for row, base in paired(table, plain):
+        rows: list[Row] = []
+        plain, runs = table.where(bias=PLAIN), {(row["bias"], row["seed"]): row for row in table.rows}
+        for row in table.rows:
             bias, seed = row["bias"], row["seed"]
-            if bias == PLAIN:
-                continue
-            gains = {scenario: row[scenario] - base[scenario] for scenario in SCENARIOS}
-            reading: Row = {"bias": bias, "seed": seed, "compared": True}
-            reading |= {f"gain {scenario}": value for scenario, value in gains.items()}
-            if bias in OWN:
+            base, made_of = runs.get((PLAIN, seed), {}), MADE_OF.get(bias, ())
+            gains = {scenario: row[scenario] - base[scenario] for scenario in SCENARIOS if base}
+            reading: Row = {f"gain {scenario}": value for scenario, value in gains.items()}
+            if gains and bias in OWN:
                 reading["gain least of the others"] = min(v for s, v in gains.items() if s != OWN[bias])
-            parts = [part for part in MADE_OF.get(bias, ()) if (part, seed) in by_seed]
-            if bias in MADE_OF and len(parts) == len(MADE_OF[bias]):
-                best = {s: max(by_seed[part, seed][s] for part in parts) for s in (OWN[part] for part in parts)}
-                reading["gain least change against the parts"] = min(row[s] - best[s] for s in best)
-            rows.append(reading)
+            parts = [runs[part, seed] for part in made_of if (part, seed) in runs]
+            if parts and len(parts) == len(made_of):
+                changes = [row[s] - max(part[s] for part in parts) for s in (OWN[part] for part in made_of)]
+                reading["gain least change against the parts"] = min(changes)
+            rows.append(row | reading)
         if len(plain) > 2 and plain.std("clean") > 0:
             elsewhere = float(np.mean([plain.std(scenario) for scenario in SCENARIOS if scenario != "clean"]))
             rows.append({"spread_ratio": elsewhere / plain.std("clean"), "of_seeds": len(plain)})
@@ -364,7 +361,7 @@ class NoiseTransfer(Study):
             Claim(
                 "What a benchmark says holds for corruptions outside of it",
                 UNPREDICTED,
-                Correlates("benchmark", "held_out", 0.5, where={"compared": True}, called="accuracy on the 15 kinds"),
+                Correlates("benchmark", "held_out", 0.5, called="accuracy on the 15 kinds"),
                 note="the held-out kinds are speckle, blur and spatter; saturate needs colours",
             ),
         ]
