@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -23,8 +23,8 @@ from polariscope.objectives.dip_vae import DIPVAE
 from polariscope.objectives.objective import Objective
 from polariscope.objectives.vae import VAE
 from polariscope.report.figures import LIGHT, panels, styled
-from polariscope.report.study_figures import legend_once
 from polariscope.studies.criteria import Alike, All, AtLeast, Beats, Flat, Near, Rises
+from polariscope.studies.kit import Scatter
 from polariscope.studies.polarised.settings import published_run, toy_run
 from polariscope.studies.rows import plus_minus
 from polariscope.studies.study import Bench, Claim, Job, Row, Scale, Study, Table, studies
@@ -70,6 +70,16 @@ class Fondue(Study):
     source = "Bonheme, The polarised regime of variational autoencoders (2023), chapter 8, tables 8.1-8.8, D.5"
     question = "Does the trace gap of short trainings find the number of latents that full trainings need?"
     cost = {"smoke": "3 s", "laptop": "an hour and a half", "paper": "weeks"}
+    drawn = {
+        "intrinsic-dimensions": Scatter("intrinsic_dimension", against="latents", by="of"),
+        "trace-curves": Scatter(
+            "trace_gap",
+            against="latents",
+            by="part",
+            colours={"toy": "active", "sprites": "mixed"},
+            guides={"threshold": 1},
+        ),
+    }
 
     def jobs(self, scale: Scale) -> Sequence[Job]:
         seeds = range(SEEDS[scale])
@@ -127,7 +137,8 @@ class Fondue(Study):
 
     def claims(self, scale: Scale) -> list[Claim]:
         toy, sprites = {"part": "toy"}, {"part": "sprites"}
-        default = {"algorithm": "FONDUE"}
+        default, ib, ide = ({"algorithm": name} for name in ("FONDUE", "FONDUE_IB", "FONDUE_IDE"))
+        trust = "answer's trust in its deciding models (0, 1)"
 
         def at_elbow(where: Row, column: str = "elbow", of: str = "fully trained VAEs") -> Near:
             # Spec 002, section 17.3 allows for 2.
@@ -159,9 +170,7 @@ class Fondue(Study):
                 "FONDUE on dSprites with the conv architecture",
                 "10.9 ± 0.7 (table 8.1: 64x64, lr 1e-4, 2 epochs of 11,520 steps a model)",
                 Near("answer", 10.9, by=2, where=sprites, to="the published", digits=1),
-                provided=AtLeast(
-                    "trusted", 1, of="every", where=sprites, called="answer's trust in its deciding models (0, 1)"
-                ),
+                provided=AtLeast("trusted", 1, of="every", where=sprites, called=trust),
                 note="" if scale == "paper" else f"on 32x32 sprites, at lr 1e-3 with {SPRITE_STEPS} steps a model",
             ),
             Claim(
@@ -188,8 +197,8 @@ class Fondue(Study):
                 "The IB variant answers with more latents, the IDE variant with about as many",
                 "table 8.1: 15.7 and 10.1 against 10.9 on dSprites",
                 All(
-                    Beats("answer", {"algorithm": "FONDUE_IB"}, default, by=1, where=toy, digits=1),
-                    Alike("answer", {"algorithm": "FONDUE_IDE"}, default, by=2, where=toy, digits=1),
+                    Beats("answer", ib, default, by=1, where=toy, digits=1),
+                    Alike("answer", ide, default, by=2, where=toy, digits=1),
                 ),
             ),
             Claim(
@@ -211,19 +220,19 @@ class Fondue(Study):
 
     def beside(self, table: Table) -> list[Row]:
         """Answer, cost and number of models of every search, as in the published tables."""
-        rows = []
+        rows: list[Row] = []
         searches = Table([row for row in table.rows if not row["part"].startswith("elbow")])
+        settings = {"toy": "algorithm", "sprites": "algorithm", "random-decoder": "dimension", "linear": "beta"}
         for part in dict.fromkeys(row["part"] for row in searches.rows):
-            setting = {"toy": "algorithm", "random-decoder": "dimension", "sprites": "algorithm"}.get(part, part)
-            setting = "beta" if part == "linear" else setting
+            setting = settings.get(part, part)
             for value, group in searches.where(part=part).by(setting):
+                saturated = " (saturated)" if group.column("saturated").any() else ""
                 rows.append(
                     {
                         "data": part,
                         "setting": value if isinstance(value, str) else f"{setting} {value:g}",
                         "latents published (dSprites)": PUBLISHED.get((part, value), "-"),
-                        "latents here": plus_minus(group.column("answer"), 1)
-                        + (" (saturated)" if group.column("saturated").any() else ""),
+                        "latents here": plus_minus(group.column("answer"), 1) + saturated,
                         "models": plus_minus(group.column("models"), 1),
                         "steps a model": f"{group.mean('steps'):.0f}",
                         "seconds": plus_minus(group.column("seconds"), 0),
@@ -232,16 +241,12 @@ class Fondue(Study):
         return rows
 
     def figures(self, table: Table) -> dict[str, Figure]:
-        figures: dict[str, Figure] = {"search-paths": _path_figure(table)}
-        if any(row.get("ide") for row in table.rows):
-            figures["intrinsic-dimensions"] = _ide_figure(table)
+        figures = {"search-paths": _path_figure(table)} | super().figures(Table(list(_visited(table))))
         for part, searched in (("elbow-toy", "toy"), ("elbow-sprites", "sprites")):
             points = [_point(row) for row in table.where(part=part).rows]
             if points:
-                answers = table.where(part=searched)
-                selected = {name: group.mean("answer") for name, group in answers.by("algorithm")}
-                figures[part] = elbow_figure(points, selected)
-        figures["trace-curves"] = _trace_figure(table)
+                answers = table.where(part=searched).by("algorithm")
+                figures[part] = elbow_figure(points, {name: group.mean("answer") for name, group in answers})
         return figures
 
 
@@ -326,49 +331,29 @@ def _point(row: Row) -> CurvePoint:
     return CurvePoint(**values)
 
 
+def _visited(table: Table) -> Iterator[Row]:
+    """The models that searches visited: trace gaps, and intrinsic dimensions, which are together while all latents are
+    in use, then apart."""
+    for row in table.rows:
+        if row["part"] in ("toy", "sprites") and row["algorithm"] in ("FONDUE", "BS_FONDUE"):
+            yield from ({"part": row["part"], "latents": n, "trace_gap": gap} for n, gap in row["readings"])
+        for n, *dimensions in row.get("ide") or ():
+            for of, dimension in zip(("means", "samples"), dimensions, strict=True):
+                yield {"of": of, "latents": n, "intrinsic_dimension": dimension}
+
+
 @styled
 def _path_figure(table: Table) -> Figure:
     """How searches closed in: the n asked at each look between the bounds known before it."""
     part = "sprites" if len(table.where(part="sprites")) else "toy"
-    rows = [row for row in table.where(part=part).rows if row["algorithm"] == "FONDUE"][:3]
-    figure = Figure(figsize=(2.4 * max(1, len(rows)) + 0.6, 2.6), layout="constrained")
-    for axes, row in zip(figure.subplots(1, max(1, len(rows)), squeeze=False, sharey=True)[0], rows, strict=False):
-        # Tables made before the bounds were kept say only where the search looked.
-        log = row.get("log") or [{"n": n, "lower": n, "upper": n} for n in row["visited"]]
-        looks = range(1, len(log) + 1)
-        uppers = [look["upper"] or 2 * look["n"] for look in log]
-        axes.vlines(looks, [look["lower"] for look in log], uppers, color=LIGHT["passive"], linewidth=5)
-        axes.plot(looks, [look["n"] for look in log], "o-", color=LIGHT["active"], label="n")
+    rows = table.where(part=part, algorithm="FONDUE").rows[:3]
+    figure, places = panels(max(1, len(rows)), 2.4, 2.6, (0.6, 0.0), sharey=True)
+    for axes, row in zip(places, rows, strict=False):
+        looks, asked = range(1, len(row["log"]) + 1), [look["n"] for look in row["log"]]
+        uppers = [look["upper"] or 2 * look["n"] for look in row["log"]]
+        axes.vlines(looks, [look["lower"] for look in row["log"]], uppers, color=LIGHT["passive"], linewidth=5)
+        axes.plot(looks, asked, "o-", color=LIGHT["active"])
         axes.axhline(row["answer"], linestyle="--", linewidth=1, color=LIGHT["ink"])
         axes.set(title=f"{part}, seed {row['seed']}: {row['answer']}", xlabel="look")
     figure.axes[0].set_ylabel("latents, and bounds")
-    return figure
-
-
-@styled
-def _ide_figure(table: Table) -> Figure:
-    """Intrinsic dimension of means and of samples against n: together while all latents are in use, then apart."""
-    figure, (axes,) = panels(1, 4.4, 2.8)
-    points = sorted(tuple(point) for row in table.rows for point in row.get("ide") or ())
-    latents, means, samples = zip(*points, strict=True)
-    axes.scatter(latents, means, color=LIGHT["first"], s=18, label="means")
-    axes.scatter(latents, samples, color=LIGHT["second"], s=18, marker="s", label="samples")
-    axes.set(xlabel="latents", ylabel="intrinsic dimension")
-    axes.legend()
-    return figure
-
-
-@styled
-def _trace_figure(table: Table) -> Figure:
-    """Trace gap against the number of latents, for every model the searches visited."""
-    figure, (axes,) = panels(1, 6, 3.2)
-    colours = {"toy": LIGHT["active"], "sprites": LIGHT["mixed"]}
-    for part, colour in colours.items():
-        for row in table.where(part=part).rows:
-            if row["algorithm"] in ("FONDUE", "BS_FONDUE"):
-                latents, gaps = zip(*row["readings"], strict=True)
-                axes.scatter(latents, gaps, color=colour, s=14, label=part)
-    axes.axhline(1.0, linestyle="--", linewidth=1, color=LIGHT["ink"])
-    axes.set(xlabel="latents", ylabel="trace gap")
-    legend_once(axes)
     return figure
