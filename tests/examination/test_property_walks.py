@@ -1,6 +1,8 @@
 """Walks along the parts of a code, when latents wake, beyond the trained square, and frontiers."""
 
 import json
+from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -10,13 +12,15 @@ from torch import nn
 from polariscope.cli import main
 from polariscope.examination.awakening import awakening
 from polariscope.examination.extrapolation import check_extrapolation
-from polariscope.examination.frontier import Audited, frontier, raise_weight
+from polariscope.examination.frontier import Audited, audit_frontier, frontier, raise_weight
+from polariscope.examination.invariance import audit_invariance
 from polariscope.examination.property_traversals import level_radius_error, traverse_property
 from polariscope.findings import Chart
 from polariscope.nets.architecture import MLP
 from polariscope.nets.property_autoencoder import PropertyAutoencoderConfig
 from polariscope.objectives.annealing import Annealing
 from polariscope.objectives.conditional_invariance import ConditionalInvariance
+from polariscope.objectives.stib import STIB
 from polariscope.training import RunConfig, TrainingConfig, train
 from polariscope.worlds.points.level_sets import LevelSets
 from polariscope.worlds.renderers.mini_sprites import MiniSprites
@@ -197,6 +201,46 @@ def test_models_are_compared_at_the_same_error_of_observations() -> None:
 
 
 @pytest.mark.spec("000/F110")
+def test_codes_that_do_not_encode_the_property_are_shown_and_never_compared() -> None:
+    mute = [replace(row, tells_property=row.seed > 0) for row in audits("mute", 0.0)]
+    result = frontier(audits("ours", 0.02) + mute)
+    assert result.matched("ours", "mute") is None
+    assert "cannot be compared" in result.headline
+    document = result.findings()
+    assert "does not encode the property: 1.0, 2.0." in document.notes[-1]
+    assert [row["tells_property"] for row in result.records()] == [True, True, False, False]
+    both = mute + [replace(row, model="other") for row in mute]
+    assert frontier(both).headline == "No code encodes the property, so its invariance is meaningless"
+
+
+@pytest.mark.spec("000/F110")
+def test_models_are_compared_where_their_errors_of_the_property_meet() -> None:
+    """At the smallest common error of observations the property's errors differ; they meet at a larger one."""
+    theirs = [replace(row, y_error=0.4 if row.setting == 1.0 else 0.25) for row in audits("theirs", 0.04)]
+    result = frontier(audits("ours", 0.02) + theirs).matched("ours", "theirs")
+    assert result is not None
+    assert result.x_error == pytest.approx(0.20)
+
+
+def test_runs_of_different_data_are_not_compared() -> None:
+    worlds = ({"name": "level-sets", "dimension": 2, "count": 300}, {"name": "level-sets", "dimension": 3, "count": 30})
+    runs = [SimpleNamespace(id=f"run {number}", config={"world": world}) for number, world in enumerate(worlds)]
+    with pytest.raises(ValueError, match="must be the same, but its dimension is 2 for run 0 and 3 for run 1"):
+        audit_frontier(runs)
+
+
+def test_a_weak_adversary_is_named(tmp_path) -> None:
+    model = PropertyAutoencoderConfig(5, 2, MLP((8,), (8,)), property_widths=(8,), decoder_input="code")
+    objective = STIB(adversary_widths=(8,))
+    config = RunConfig(LevelSets(count=400, tested=60), objective, model, TrainingConfig(4, 16, log_every=1, seed=100))
+    run = train(config, tmp_path / "runs", quiet=True)
+    (weak,) = [note for note in audit_invariance(run, judged_on=60).notes if "adversary was weak" in note]
+    assert "% of the variance at the end of training" in weak
+    notes = audit_frontier([run], judged_on=60).notes
+    assert any(note.startswith(f"{run.id}: The adversary was weak") for note in notes)
+
+
+@pytest.mark.spec("000/F110")
 def test_the_weight_is_raised_until_the_errors_rise() -> None:
     tried = []
 
@@ -236,8 +280,13 @@ def test_the_signals_of_snapshots_stand_beside_the_theory(tmp_path, monkeypatch,
     assert main(["invariance", run.id, "--count", "100", "--judged-on", "100", "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
     assert {"woken", "deviations", "latents"} <= set(document)
-    other = RunConfig(LevelSets(count=900, tested=100), objective, model, TrainingConfig(2, 32, seed=101))
+    weaker = replace(objective, beta=1.0)
+    other = RunConfig(
+        LevelSets(count=900, tested=100), weaker, model, TrainingConfig(12, 32, snapshot_every=4, seed=101)
+    )
     second = train(other, tmp_path / "runs", quiet=True)
+    points = audit_frontier([run, second], count=100, judged_on=100).points
+    assert [point.setting for point in points] == ["objective.beta 5.0", "objective.beta 1.0"]
     words = ["--count", "100", "--judged-on", "100", "--out", "frontier.html"]
     assert main(["invariance", run.id, second.id, *words]) == 0
     assert "needs a second model" in " ".join(capsys.readouterr().out.split())

@@ -16,14 +16,16 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
-from polariscope.examination.examination import called
+from polariscope.examination.adversary import adversary_notes
 from polariscope.examination.invariance import audit_invariance
 from polariscope.findings import Chart, Column, Findings, Part, Records, rows_of
 from polariscope.grammar import counted
-from polariscope.lab.store import Run, fingerprint
+from polariscope.lab.store import Run
 from polariscope.report.invariance_figures import frontier_plot
 from polariscope.tabular import Tabular
 
+MAY_DIFFER = ("seed", "count")
+"""Settings of the data in which runs of one comparison may differ."""
 SEEDS = 5
 """Smallest number of seeds of each point for a decided comparison."""
 TOLERANCE = 0.1
@@ -52,6 +54,8 @@ class Audited:
     y_error: float
     deviation: float
     """Deviation of the property of generated observations, by the truth if known, else by the judge."""
+    tells_property: bool = True
+    """Whether the code encodes the property at all; without it, a small deviation means nothing."""
 
 
 @dataclass(frozen=True)
@@ -66,6 +70,8 @@ class Point:
     deviation: float
     interval: tuple[float, float]
     """Student's 95 % interval; for one seed, the point itself."""
+    tells_property: bool = True
+    """Whether the code of every seed encodes the property. Other points are shown, and never compared."""
 
 
 @dataclass(frozen=True)
@@ -91,6 +97,7 @@ class Frontier(Tabular):
 
     points: tuple[Point, ...]
     tolerance: float = TOLERANCE
+    notes: tuple[str, ...] = ()
 
     def of(self, model: str) -> list[Point]:
         """The points of a model, from small to large errors of observations."""
@@ -102,18 +109,21 @@ class Frontier(Tabular):
 
     def matched(self, model: str, rival: str) -> Matched | None:
         """Both models at the smallest error of observations that both reach with errors of the property within the
-        tolerance; None if their frontiers do not overlap."""
-        ours, theirs = self.of(model), self.of(rival)
-        at = max(ours[0].x_error, theirs[0].x_error)
-        if at > (1 + self.tolerance) * min(ours[-1].x_error, theirs[-1].x_error):
+        tolerance; None if there is none. Points whose codes do not encode the property are left out."""
+        ours, theirs = ([point for point in self.of(name) if point.tells_property] for name in (model, rival))
+        if not ours or not theirs:
             return None
-        one, other = _at(ours, at), _at(theirs, at)
-        y = one[3], other[3]
-        if max(y) > (1 + self.tolerance) * min(y):
+        first, last = max(ours[0].x_error, theirs[0].x_error), min(ours[-1].x_error, theirs[-1].x_error)
+        if first > (1 + self.tolerance) * last:
             return None
-        apart = one[2][0] > other[2][1] or one[2][1] < other[2][0]
         enough = min(point.seeds for point in (*ours, *theirs)) >= SEEDS
-        return Matched(model, rival, at, one[1], other[1], apart and enough)
+        # Errors of the property are interpolated between points, so that only the points themselves need a look.
+        for at in sorted({first, *(point.x_error for point in (*ours, *theirs) if first < point.x_error <= last)}):
+            one, other = _at(ours, at), _at(theirs, at)
+            if max(one[3], other[3]) <= (1 + self.tolerance) * min(one[3], other[3]):
+                apart = one[2][0] > other[2][1] or one[2][1] < other[2][0]
+                return Matched(model, rival, at, one[1], other[1], apart and enough)
+        return None
 
     @property
     def comparisons(self) -> list[Matched]:
@@ -126,6 +136,8 @@ class Frontier(Tabular):
         comparisons = self.comparisons
         if len(self.models) < 2:
             return f"{self.models[0]} alone: a comparison needs a second model"
+        if not any(point.tells_property for point in self.points):
+            return "No code encodes the property, so its invariance is meaningless"
         if not comparisons:
             return "The models reach no common error of observations and property, so they cannot be compared"
         best = comparisons[0]
@@ -144,6 +156,7 @@ class Frontier(Tabular):
                 "seeds": point.seeds,
                 "x_error": point.x_error,
                 "y_error": point.y_error,
+                "tells_property": point.tells_property,
                 "deviation": point.deviation,
                 "low": point.interval[0] if point.seeds > 1 else None,
                 "high": point.interval[1] if point.seeds > 1 else None,
@@ -165,8 +178,9 @@ class Frontier(Tabular):
                 name="matched",
                 title="Compared at the same error of observations",
                 hint=(
-                    f"Errors of the property within {self.tolerance:.0%} of each other. Pairs of models without a "
-                    "common error are skipped."
+                    f"Errors of observations and of the property within {self.tolerance:.0%} of each other. Pairs of "
+                    "models without common errors are skipped, and so are settings whose codes do not encode the "
+                    "property."
                 ),
                 rows=rows_of(self.comparisons, MATCHED_COLUMNS),
                 columns=MATCHED_COLUMNS,
@@ -182,17 +196,21 @@ class Frontier(Tabular):
                     Column("seeds", "Seeds", "%d"),
                     Column("x_error", "Error of observations", "%.4g"),
                     Column("y_error", "Error of the property", "%.4g"),
+                    Column("tells_property", "Encoded"),
                     Column("deviation", "Deviation", "%.4g"),
                     Column("low", "From", "%.4g"),
                     Column("high", "To", "%.4g"),
                 ),
             ),
         ]
-        notes = [f"{counted(len(self.points), 'setting')} of {counted(len(self.models), 'model')}."]
+        notes = [f"{counted(len(self.points), 'setting')} of {counted(len(self.models), 'model')}.", *self.notes]
+        mute = [str(point.setting) for point in self.points if not point.tells_property]
+        if mute:
+            notes.append(f"Not compared, because a code does not encode the property: {', '.join(mute)}.")
         return Findings(title, f"{self.headline}.", parts, notes, settings=settings or {})
 
 
-def frontier(rows: Iterable[Audited], tolerance: float = TOLERANCE) -> Frontier:
+def frontier(rows: Iterable[Audited], tolerance: float = TOLERANCE, notes: Sequence[str] = ()) -> Frontier:
     """Audits of many trained models as frontiers: rows of one model and setting are its seeds.
 
     >>> rows = [Audited(name, w, s, x, 0.25, d + s / 1000) for name, d in (("ours", 0.01), ("theirs", 0.05))
@@ -222,26 +240,62 @@ def frontier(rows: Iterable[Audited], tolerance: float = TOLERANCE) -> Frontier:
                 float(np.mean([row.y_error for row in own])),
                 mean,
                 (mean - half, mean + half),
+                all(row.tells_property for row in own),
             )
         )
-    return Frontier(tuple(points), tolerance)
+    return Frontier(tuple(points), tolerance, tuple(notes))
 
 
 def audit_frontier(runs: Sequence[Run], tolerance: float = TOLERANCE, **settings: Any) -> Frontier:
     """The frontier of trained runs: runs of one objective are a model, runs that differ only in their seed are a point.
 
-    ``settings`` are those of :func:`~polariscope.examination.invariance.audit_invariance`.
+    The runs need the same data, of which the seed and the number of examples may differ. ``settings`` are those of
+    :func:`~polariscope.examination.invariance.audit_invariance`.
     """
-    rows = []
-    for run in runs:
+    _check_same_data(runs)
+    rows, notes = [], []
+    names = [str(run.config.get("objective", {}).get("name", run.id)) for run in runs]
+    plain = [{key: value for key, value in _flat(run.config).items() if key != "training.seed"} for run in runs]
+    for run, name, settings_of_run in zip(runs, names, plain, strict=True):
         audit = audit_invariance(run, **settings)
-        plain = {key: value for key, value in run.config.items() if key != "training"}
-        training = {key: value for key, value in run.config.get("training", {}).items() if key != "seed"}
-        setting = f"{called(run.config.get('objective'))} #{fingerprint({'run': plain, 'training': training})[:4]}"
-        name = str(run.config.get("objective", {}).get("name", run.id))
+        notes += [f"{run.id}: {weakness}" for weakness in adversary_notes(run)]
+        rivals = [other for other, its in zip(plain, names, strict=True) if its == name]
+        setting = _told_apart(settings_of_run, rivals)
         seed = int(run.config.get("training", {}).get("seed", 0))
-        rows.append(Audited(name, setting, seed, audit.x_error, audit.y_error, audit.outside.generated))
-    return frontier(rows, tolerance)
+        errors = audit.x_error, audit.y_error, audit.outside.generated
+        rows.append(Audited(name, setting, seed, *errors, audit.tells_property))
+    return frontier(rows, tolerance, notes)
+
+
+def _flat(settings: Any, name: str = "") -> dict[str, Any]:
+    """Settings by their dotted names."""
+    if not isinstance(settings, Mapping):
+        return {name: settings}
+    return {
+        key: value
+        for part, under in settings.items()
+        for key, value in _flat(under, f"{name}.{part}" if name else str(part)).items()
+    }
+
+
+def _told_apart(settings: Mapping[str, Any], others: Sequence[Mapping[str, Any]]) -> str:
+    """The settings in which a run differs from others of its model: ``objective.beta 5``."""
+    names = sorted({name for other in (settings, *others) for name in other})
+    apart = [name for name in names if any(other.get(name) != settings.get(name) for other in others)]
+    return ", ".join(f"{name} {settings.get(name)}" for name in apart) or "all alike"
+
+
+def _check_same_data(runs: Sequence[Run]) -> None:
+    """Errors and deviations of different data have different units and scales."""
+    first = _flat(runs[0].config.get("world", {}))
+    for run in runs[1:]:
+        other = _flat(run.config.get("world", {}))
+        for name in dict.fromkeys((*first, *other)):
+            if name.rpartition(".")[2] not in MAY_DIFFER and first.get(name) != other.get(name):
+                raise ValueError(
+                    f"the data of compared runs must be the same, but its {name} is {first.get(name)} for "
+                    f"{runs[0].id} and {other.get(name)} for {run.id}: name runs of the same data"
+                )
 
 
 def raise_weight(

@@ -18,6 +18,7 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
+from polariscope.examination.adversary import adversary_notes
 from polariscope.findings import Chart, Column, Findings, Part, Records, Value, Values
 from polariscope.measures.judge import explained, fit_judge
 from polariscope.measures.summed_error import mean_model_error, summed_absolute_error
@@ -337,7 +338,12 @@ def audit_invariance(
         signal=signal.double().numpy(),
         noise=_noise(code),
         unit=_unit(world),
-        notes=(*own_notes(subject), *parts.notes, *(() if truth is not None else (NO_TRUTH,))),
+        notes=(
+            *own_notes(subject),
+            *parts.notes,
+            *(() if truth is not None else (NO_TRUTH,)),
+            *(() if subject.run is None else adversary_notes(subject.run)),
+        ),
     )
 
 
