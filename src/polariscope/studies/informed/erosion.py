@@ -139,3 +139,15 @@ def _named(kind: str, scores: Agreement) -> dict[str, float]:
 def plain_floats(row: Mapping[str, Any]) -> dict[str, Any]:
     """A row whose undefined numbers are None, as tables have them."""
     return {key: None if isinstance(value, float) and not np.isfinite(value) else value for key, value in row.items()}
+
+
+def percent(values: NDArray[Any]) -> str:
+    """Mean and spread of shares in per cent, without the sign.
+
+    >>> percent(np.array([0.8, 0.9])), percent(np.array([]))
+    ('85 ± 7', 'undefined')
+    """
+    if not len(values):
+        return "undefined"
+    spread = f" ± {100 * np.std(values, ddof=1):.0f}" if len(values) > 1 else ""
+    return f"{100 * np.mean(values):.0f}{spread}"

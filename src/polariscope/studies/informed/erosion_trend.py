@@ -7,6 +7,7 @@ rendered, so the true areas are known.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -18,7 +19,7 @@ from numpy.typing import NDArray
 from polariscope.mapping.areas import HECTARE
 from polariscope.mapping.image_analysis import analysed
 from polariscope.mapping.trend import trend
-from polariscope.report.mapping_figures import draw_areas, draw_increases
+from polariscope.report.mapping_figures import draw_areas
 from polariscope.studies.criteria import AtLeast, AtMost, Beats, Between, Rises
 from polariscope.studies.informed.erosion import (
     CLASS_TAUS,
@@ -27,10 +28,13 @@ from polariscope.studies.informed.erosion import (
     fitted,
     ground,
     hard,
+    percent,
     plain_floats,
     probabilities,
     scored,
 )
+from polariscope.studies.kit import Restarts, in_order
+from polariscope.studies.rows import difference
 from polariscope.studies.study import Bench, Claim, Job, Row, Scale, Study, Table, studies
 from polariscope.worlds.renderers.aerial import BACKGROUND, CLASSES, Aerial
 from polariscope.worlds.transfer_split import Kind, Transfer
@@ -43,7 +47,11 @@ SETTINGS: dict[Scale, Job] = {
 SEEDS: dict[Scale, int] = {"smoke": 1, "laptop": 5, "paper": 10}
 KINDS: tuple[Kind, ...] = ("spatial", "temporal", "spatio-temporal")
 PUBLISHED = {"tau 0.3": "201 %", "image analysis": "167 %", "truth": "-"}
-THRESHOLDS = tuple(f"tau {tau:g}" for tau in PUBLISHED_TAUS)
+TAUS = {f"tau {tau:g}": tau for tau in PUBLISHED_TAUS}
+THRESHOLDS = tuple(TAUS)
+SHOWN = (*THRESHOLDS, "full", "labels", "truth")
+SOURCES = (*THRESHOLDS, "full", "class taus", "image analysis", "labels", "truth")
+TOTAL = {"what": "trend", "class": "all"}
 
 
 @studies.register("erosion-trend")
@@ -56,6 +64,11 @@ class ErosionTrend(Study):
     question = "Does a map of another place and a later year agree with its labels, and does the trend depend on the "\
         "threshold?"  # fmt: skip
     cost = {"smoke": "2 s", "laptop": "about 8 minutes", "paper": "days"}
+    drawn = {
+        "increases": Restarts(
+            "increase", "source", where=TOTAL, called="relative increase of the area", names=in_order(SOURCES), tilt=35
+        )
+    }
 
     def jobs(self, scale: Scale) -> Sequence[Job]:
         return [SETTINGS[scale] | {"seed": seed} for seed in range(SEEDS[scale])]
@@ -88,9 +101,12 @@ class ErosionTrend(Study):
         return [{"seed": job["seed"]} | plain_floats(row) for row in rows]
 
     def claims(self, scale: Scale) -> list[Claim]:
-        table42 = {"what": "scores", "split": "spatio-temporal", "against": "labels"}
-        mine, total = table42 | {"source": "U-Net"}, {"what": "trend", "class": "all"}
-        taus = {"what": "over thresholds"}
+        mine = {"what": "scores", "split": "spatio-temporal", "against": "labels", "source": "U-Net"}
+        taus, full = {"what": "over thresholds"}, TOTAL | {"source": "full"}
+        analysis = {"what": "scores", "source": "image analysis", "against": "truth", "split": "spatio-temporal"}
+        own_taus, one_tau = {"source": "class taus"}, {"source": "tau 0.3"}
+        away = "largest distance of an increase from their mean, in its own errors"
+        apart = "mean distance of the line from that of the labels, as a share"
         return [
             Claim(
                 "Recall by objects at a threshold of 0.3 in another place and year",
@@ -105,7 +121,7 @@ class ErosionTrend(Study):
             Claim(
                 "A lower threshold gives larger areas",
                 "figures 4.7 and 4.10",
-                Rises("area", "tau", by=0.0, falls=True, where=total | {"thresholded": True}),
+                Rises("area", "tau", by=0.0, falls=True, where=TOTAL | {"thresholded": True}),
             ),
             Claim(
                 "The absolute area depends strongly on the threshold",
@@ -115,30 +131,27 @@ class ErosionTrend(Study):
             Claim(
                 "The relative increase does not depend on the threshold, within the errors of the fits",
                 "figure 4.11, thresholds 0.2, 0.3, 0.5 and 0.8",
-                AtMost("distance", 1.0, of="every", where=taus,
-                       called="largest distance of an increase from their mean, in its own errors"),
+                AtMost("distance", 1.0, of="every", where=taus, called=away),
             ),
             Claim(
                 "The area by full probabilities is near that of the labels",
                 "figure 4.10: threshold 0.3 and full probabilities agree with the labels",
-                Between("area_over_labels", 1 / 1.5, 1.5, where={"what": "trend", "class": "all", "source": "full"}),
+                Between("area_over_labels", 1 / 1.5, 1.5, where=full),
             ),
             Claim(
                 "The area by full probabilities is near the true one",
                 "not published: the true areas of the work are not known; its labels are conservative",
-                Between("area_over_truth", 1 / 1.5, 1.5, where={"what": "trend", "class": "all", "source": "full"}),
+                Between("area_over_truth", 1 / 1.5, 1.5, where=full),
             ),
             Claim(
                 "Thresholds of their own for the classes bring the trend nearer to that of the labels",
                 "figure 4.12: the lines almost coincide",
-                Beats("line_distance", {"source": "class taus"}, {"source": "tau 0.3"}, by=0.0, higher=False,
-                      where=total, called="mean distance of the line from that of the labels, as a share"),
+                Beats("line_distance", own_taus, one_tau, by=0.0, higher=False, where=TOTAL, called=apart),
             ),
             Claim(
                 "An image analysis that is fitted to each image is conservative: its recall is below its precision",
                 "section 4.3.2: known to under-segment",
-                AtLeast("caution", 0.05, where={"what": "scores", "source": "image analysis", "against": "truth",
-                                                "split": "spatio-temporal"}, called="precision less recall by pixels"),
+                AtLeast("caution", 0.05, where=analysis, called="precision less recall by pixels"),
             ),
             Claim(
                 "That image analysis beats chance",
@@ -150,66 +163,52 @@ class ErosionTrend(Study):
                 "73 % against 20 % precision in tables 4.2 and 4.4",
                 AtLeast("leniency", 0.0, of="every", where=mine, called="F1 by objects less F1 by pixels"),
             ),
-        ]  # fmt: skip
+        ]
 
     def readings(self, table: Table) -> Table:
         """The rows, with differences of scores, and what thresholds do to areas and increases."""
-        rows: list[Row] = []
-        for row in table.rows:
-            more: Row = {}
-            if row["what"] == "scores":
-                if row["pixel_precision"] is not None:
-                    more["caution"] = row["pixel_precision"] - row["pixel_recall"]
-                if row["object_f1"] is not None and row["pixel_f1"] is not None:
-                    more["leniency"] = row["object_f1"] - row["pixel_f1"]
-            else:
-                more["thresholded"] = row["source"] in THRESHOLDS
-                more["tau"] = float(row["source"].split()[1]) if row["source"] in THRESHOLDS else None
-            rows.append(row | more)
-        for seed in table.distinct("seed"):
-            own = [row for row in table.rows if row["seed"] == seed]
-            rows.append({"what": "over thresholds", "seed": seed} | over_thresholds(own))
+        rows: list[Row] = [
+            row
+            | {
+                "caution": difference(row, "pixel_precision", "pixel_recall"),
+                "leniency": difference(row, "object_f1", "pixel_f1"),
+                "thresholded": row["source"] in THRESHOLDS,
+                "tau": TAUS.get(row["source"]),
+            }
+            for row in table.rows
+        ]
+        for seed, own in table.by("seed"):
+            rows.append({"what": "over thresholds", "seed": seed} | over_thresholds(own.rows))
             rows.append({"what": "chance", "seed": seed} | _lift(own))
         return Table(rows)
 
     def beside(self, table: Table) -> list[Row]:
         """Table 4.2, and the relative increases of the total area."""
         rows: list[Row] = []
-        for source in ("U-Net", "image analysis"):
-            for kind in KINDS:
-                own = [r for r in table.rows if r["what"] == "scores" and r["split"] == kind and r["source"] == source]
-                of = [r for r in own if r["against"] == "labels"]
-                published = "84 / 73 / 78 %" if (source, kind) == ("U-Net", "spatio-temporal") else "-"
-                scores = " / ".join(_percent([r[f"object_{s}"] for r in of]) for s in ("recall", "precision", "f1"))
-                rows.append({"quantity": f"objects, recall / precision / F1: {source}, {kind}",
-                              "published": published, "measured": f"{scores} %"})  # fmt: skip
-        for source in (*THRESHOLDS, "full", "class taus", "image analysis", "labels", "truth"):
-            of = [r for r in table.rows if r["what"] == "trend" and (r["source"], r["class"]) == (source, "all")]
-            rows.append({"quantity": f"relative increase of the total: {source}",
-                          "published": PUBLISHED.get(source, "-"),
-                          "measured": f"{_percent([r['increase'] for r in of])} %"})  # fmt: skip
+        for source, kind in itertools.product(("U-Net", "image analysis"), KINDS):
+            of = table.where(what="scores", split=kind, source=source, against="labels")
+            published = "84 / 73 / 78 %" if (source, kind) == ("U-Net", "spatio-temporal") else "-"
+            scores = " / ".join(percent(of.column(f"object_{score}")) for score in ("recall", "precision", "f1"))
+            quantity = f"objects, recall / precision / F1: {source}, {kind}"
+            rows.append({"quantity": quantity, "published": published, "measured": f"{scores} %"})
+        for source in SOURCES:
+            of = table.where(source=source, **TOTAL)
+            quantity = f"relative increase of the total: {source}"
+            measured = f"{percent(of.column('increase'))} %"
+            rows.append({"quantity": quantity, "published": PUBLISHED.get(source, "-"), "measured": measured})
         return rows
 
     def figures(self, table: Table) -> dict[str, Figure]:
-        trends = [row for row in table.rows if row["what"] == "trend"]
-        years = list(Aerial().years)
-        sources = (*THRESHOLDS, "full", "labels", "truth")
-        areas = {
-            kind: {
-                source: np.mean([[r[f"area_{year}"] for year in years] for r in trends
-                                 if (r["source"], r["class"]) == (source, kind)], axis=0) / HECTARE
-                for source in sources
-            }
-            for kind in ("all", *CLASSES[:BACKGROUND])
-        }  # fmt: skip
-        increases = {
-            source: [r["increase"] for r in trends if (r["source"], r["class"]) == (source, "all") and r["increase"]]
-            for source in sources
-        }
-        return {
-            "areas": draw_areas(years, {"all": areas["all"]}),
-            "areas-by-class": draw_areas(years, {kind: areas[kind] for kind in CLASSES[:BACKGROUND]}),
-            "increases": draw_increases(increases),
+        years, kinds = list(Aerial().years), CLASSES[:BACKGROUND]
+        trends = table.where(what="trend")
+
+        def areas(kind: str) -> dict[str, list[float]]:
+            own = {source: trends.where(source=source, **{"class": kind}) for source in SHOWN}
+            return {source: [rows.mean(f"area_{year}") / HECTARE for year in years] for source, rows in own.items()}
+
+        return super().figures(table) | {
+            "areas": draw_areas(years, {"all": areas("all")}),
+            "areas-by-class": draw_areas(years, {kind: areas(kind) for kind in kinds}),
         }
 
 
@@ -274,19 +273,10 @@ def over_thresholds(rows: Sequence[Row]) -> Row:
     return {"area_ratio": ratio, "distance": max(away) if away else None}
 
 
-def _lift(rows: Sequence[Row]) -> Row:
+def _lift(table: Table) -> Row:
     """Precision of the image analysis by pixels over the share of eroded pixels."""
-    (score,) = (r for r in rows if r["what"] == "scores" and r["source"] == "image analysis"
-                and r["split"] == "spatio-temporal" and r["against"] == "truth")  # fmt: skip
-    truth = next(r for r in rows if r["what"] == "trend" and (r["source"], r["class"]) == ("truth", "all"))
+    (score,) = table.where(what="scores", source="image analysis", split="spatio-temporal", against="truth").rows
+    truth = table.where(source="truth", **TOTAL).rows[0]
     last = max(int(key[5:]) for key in truth if key.startswith(("area_1", "area_2")))
     share = truth[f"area_{last}"] / truth["ground"] if truth.get("ground") else None
     return {"lift": None if not share or score["pixel_precision"] is None else score["pixel_precision"] / share}
-
-
-def _percent(values: Sequence[float | None]) -> str:
-    known = [100 * v for v in values if v is not None]
-    if not known:
-        return "undefined"
-    spread = f" ± {np.std(known, ddof=1):.0f}" if len(known) > 1 else ""
-    return f"{np.mean(known):.0f}{spread}"

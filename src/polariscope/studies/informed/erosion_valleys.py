@@ -17,7 +17,6 @@ from matplotlib.figure import Figure
 from polariscope.mapping.harden import without_weights
 from polariscope.mapping.scores import retention
 from polariscope.objectives.segment import BACKGROUND_WEIGHT, Segment, class_weights
-from polariscope.report.mapping_figures import draw_increases
 from polariscope.studies.criteria import Alike, AtLeast, Beats, Between
 from polariscope.studies.informed.erosion import (
     TAU,
@@ -25,11 +24,14 @@ from polariscope.studies.informed.erosion import (
     fitted,
     ground,
     hard,
+    percent,
     plain_floats,
     probabilities,
     scored,
     side_by_side,
 )
+from polariscope.studies.kit import Restarts, in_order
+from polariscope.studies.rows import difference
 from polariscope.studies.study import Bench, Claim, Job, Row, Scale, Study, Table, studies
 from polariscope.worlds.renderers.aerial import BACKGROUND, CLASSES, Aerial
 
@@ -42,8 +44,16 @@ SETTINGS: dict[Scale, Job] = {
 }
 CELLS = [(v, w, f) for v in (1, MANY) for w in (False, True) for f in (False, True)]
 THEIRS = (MANY, True, True)
+PRINTED = {"new year": ("84 ± 1 %", "20 ± 1 %", "33 ± 1 %"), "new valley": ("68 ± 4 %", "22 ± 2 %", "34 ± 2 %")}
+"""Recall, precision and F1 of table 4.4."""
 DENSITY = 0.4
 """Of the sites, so that many patches have none, as in the work, where 55 of 234 square kilometres were left."""
+
+
+def _called(valleys: int, weights: bool, filtered: bool) -> str:
+    """What a network is called by the three things that its training may have."""
+    words = [f"{valleys} valley{'s' if valleys > 1 else ''}"]
+    return " + ".join(words + ["weights"] * weights + ["filter"] * filtered)
 
 
 @studies.register("erosion-valleys")
@@ -55,6 +65,18 @@ class ErosionValleys(Study):
     source = "Samarin, Deep Learning Approaches to Informed Representation Learning (2022), section 4.6"
     question = "Do more valleys, class weights or the filter of patches make the mapped areas too large?"
     cost = {"smoke": "5 s", "laptop": "about an hour", "paper": "months"}
+
+    drawn = {
+        "area-beyond-labels": Restarts(
+            "area_ratio",
+            "network",
+            where={"test": "new valley"},
+            called="area over that of the labels",
+            names=in_order(_called(*cell) for cell in CELLS),
+            tilt=35,
+            log_y=True,
+        )
+    }
 
     def jobs(self, scale: Scale) -> Sequence[Job]:
         if scale == "smoke":
@@ -105,27 +127,30 @@ class ErosionValleys(Study):
         theirs = {"valleys": MANY, "weights": True, "filter": True}
         new, later = {"test": "new valley"}, {"test": "new year"}
         on, off = {"weights": True}, {"weights": False}
-        cell = "cell"
+        plain, many = new | off, {"valleys": MANY}
+        by_truth = {"what": "precision"} | theirs | new
+        excess = "recall less precision by pixels"
+        undone = "full-probability area with weights undone over the true area"
         return [
             Claim(
                 "In a new valley recall is far above precision",
                 "recall 68 ± 4 %, precision 22 ± 2 % in Turbach (table 4.4)",
-                AtLeast("excess", 0.3, where=theirs | new, called="recall less precision by pixels"),
+                AtLeast("excess", 0.3, where=theirs | new, called=excess),
             ),
             Claim(
                 "In a new year of a known valley recall is far above precision",
                 "recall 84 ± 1 %, precision 20 ± 1 % in Urseren 2016 (table 4.4)",
-                AtLeast("excess", 0.3, where=theirs | later, called="recall less precision by pixels"),
+                AtLeast("excess", 0.3, where=theirs | later, called=excess),
             ),
             Claim(
                 "Class weights raise recall",
                 "section 4.6.1, as the reason to have them",
-                Beats("pixel_recall", on, off, by=0.05, where=new, each=cell),
+                Beats("pixel_recall", on, off, by=0.05, where=new, each="cell"),
             ),
             Claim(
                 "Class weights lower precision",
                 "not published; expected from w_c P(c | x) (specification, section 5.5)",
-                Beats("pixel_precision", on, off, by=0.05, higher=False, where=new, each=cell),
+                Beats("pixel_precision", on, off, by=0.05, higher=False, where=new, each="cell"),
             ),
             Claim(
                 "Trained on several valleys with weights, the mapped area is too large",
@@ -135,26 +160,22 @@ class ErosionValleys(Study):
             Claim(
                 "The weights alone make it too large: with them undone the area by full probabilities is near the true",
                 "not published; a test of the work's explanation by its labels",
-                Between("undone_full_area_ratio", 1 / 1.5, 1.5, where=theirs | new,
-                        called="full-probability area with weights undone over the true area"),
+                Between("undone_full_area_ratio", 1 / 1.5, 1.5, where=theirs | new, called=undone),
             ),
             Claim(
                 "Labels that miss sites do not explain the low precision: against the truth it is hardly higher",
                 "section 4.6.2: low precision is put down to labels that miss erosion",
-                Alike("precision", {"against": "truth"}, {"against": "labels"}, by=0.1,
-                      where={"what": "precision"} | theirs | new),
+                Alike("precision", {"against": "truth"}, {"against": "labels"}, by=0.1, where=by_truth),
             ),
             Claim(
                 "More valleys alone do not make areas larger",
                 "not published; more data of other valleys is the change that section 4.6 describes first",
-                Alike("area_ratio", {"valleys": MANY}, {"valleys": 1}, by=0.25, relative=True,
-                      where=new | off | {"filter": False}),
+                Alike("area_ratio", many, {"valleys": 1}, by=0.25, relative=True, where=plain | {"filter": False}),
             ),
             Claim(
                 "Leaving out patches without labels makes areas larger",
                 "not published; the filter raises the share of erosion that the network sees",
-                Beats("area_ratio", {"filter": True}, {"filter": False}, by=0.1,
-                      where=new | off | {"valleys": MANY}),
+                Beats("area_ratio", {"filter": True}, {"filter": False}, by=0.1, where=plain | many),
             ),
             Claim(
                 "By objects the recall of the weighted network is near 100 %",
@@ -166,53 +187,34 @@ class ErosionValleys(Study):
                 "94 ± 1 % of the pixels in 2016",
                 AtLeast("retention", 0.93, where=theirs | later),
             ),
-        ]  # fmt: skip
+        ]
 
     def readings(self, table: Table) -> Table:
         rows: list[Row] = []
         for row in table.rows:
-            more: Row = {"cell": f"{row['valleys']} valleys, {'filtered' if row['filter'] else 'all patches'}"}
-            if row["pixel_precision"] is not None and row["pixel_recall"] is not None:
-                more["excess"] = row["pixel_recall"] - row["pixel_precision"]
-            rows.append(row | more)
+            cell = f"{row['valleys']} valleys, {'filtered' if row['filter'] else 'all patches'}"
+            rows.append(row | {"cell": cell, "excess": difference(row, "pixel_recall", "pixel_precision")})
+            kept = {key: row[key] for key in ("seed", "valleys", "weights", "filter", "test")} | {"what": "precision"}
             for against, column in (("labels", "pixel_precision"), ("truth", "true_pixel_precision")):
-                keys = ("seed", "valleys", "weights", "filter", "test")
-                if row[column] is not None:
-                    rows.append({key: row[key] for key in keys}
-                                | {"what": "precision", "against": against, "precision": row[column]})  # fmt: skip
+                rows.append(kept | {"against": against, "precision": row[column]})
         return Table(rows)
 
     def beside(self, table: Table) -> list[Row]:
         """Table 4.4: mean and deviation over the reruns."""
-        printed = {("new year", "recall"): "84 ± 1 %", ("new year", "precision"): "20 ± 1 %",
-                   ("new year", "f1"): "33 ± 1 %", ("new valley", "recall"): "68 ± 4 %",
-                   ("new valley", "precision"): "22 ± 2 %", ("new valley", "f1"): "34 ± 2 %"}  # fmt: skip
         rows: list[Row] = []
-        for test in ("new year", "new valley"):
-            for score in ("recall", "precision", "f1"):
-                entry: Row = {"quantity": f"{score}, {test}", "published": printed[test, score]}
+        for test, printed in PRINTED.items():
+            for score, published in zip(("recall", "precision", "f1"), printed, strict=True):
+                row: Row = {"quantity": f"{score}, {test}", "published": published}
                 for valleys, weights, filtered in CELLS:
-                    of = [100 * r[f"pixel_{score}"] for r in table.rows
-                          if (r["valleys"], r["weights"], r["filter"], r["test"]) == (valleys, weights, filtered, test)
-                          and r[f"pixel_{score}"] is not None]  # fmt: skip
-                    spread = f" ± {np.std(of, ddof=1):.0f}" if len(of) > 1 else ""
-                    entry[_called(valleys, weights, filtered)] = f"{np.mean(of):.0f}{spread} %" if of else "undefined"
-                rows.append(entry)
+                    of = table.where(valleys=valleys, weights=weights, filter=filtered, test=test)
+                    shares = of.column(f"pixel_{score}")
+                    row[_called(valleys, weights, filtered)] = percent(shares) + " %" * (len(shares) > 0)
+                rows.append(row)
         return rows
 
     def figures(self, table: Table) -> dict[str, Figure]:
-        ratios = {
-            _called(*cell): [r["area_ratio"] - 1 for r in table.rows
-                             if (r["valleys"], r["weights"], r["filter"]) == cell and r["test"] == "new valley"
-                             and r["area_ratio"] is not None]
-            for cell in CELLS
-        }  # fmt: skip
-        return {"area-beyond-labels": draw_increases(ratios)}
-
-
-def _called(valleys: int, weights: bool, filtered: bool) -> str:
-    words = [f"{valleys} valley{'s' if valleys > 1 else ''}"]
-    return " + ".join(words + ["weights"] * weights + ["filter"] * filtered)
+        called = [_called(row["valleys"], row["weights"], row["filter"]) for row in table.rows]
+        return super().figures(Table([row | {"network": name} for row, name in zip(table.rows, called, strict=True)]))
 
 
 def _world(job: Job) -> Aerial:

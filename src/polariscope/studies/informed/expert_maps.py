@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from torch import nn
 
@@ -22,7 +21,6 @@ from polariscope.mapping.uncertainty import diversity, dropout_draws, energy_dis
 from polariscope.nets.probabilistic_unet import ProbabilisticUNetConfig
 from polariscope.nets.unet import UNetConfig
 from polariscope.objectives.probabilistic_segment import ProbabilisticSegment
-from polariscope.report.mapping_figures import draw_increases
 from polariscope.studies.criteria import AtLeast, Beats
 from polariscope.studies.informed.erosion import (
     TAU,
@@ -35,12 +33,15 @@ from polariscope.studies.informed.erosion import (
     probabilities,
     scored,
 )
+from polariscope.studies.kit import Restarts, in_order
+from polariscope.studies.rows import leads
 from polariscope.studies.study import Bench, Claim, Job, Row, Scale, Study, Table, studies
 from polariscope.worlds.renderers.aerial import BACKGROUND, CLASSES, Aerial
 from polariscope.worlds.views.side_information import SideInformation
 
 STRICT = ",".join(f"strict_{name}" for name in CLASSES[:BACKGROUND])
 VARIANTS = ("plain", "probabilistic", "dropout", "side information")
+PLAIN, DRAWN = ({"variant": variant} for variant in VARIANTS[:2])
 MISSED = 0.3
 DRAWS = 16
 SETTINGS: dict[Scale, Job] = {
@@ -62,6 +63,15 @@ class ExpertMaps(Study):
         "Can a network draw what experts disagree about, follow side information, and know where it may be wrong?"
     )
     cost = {"smoke": "10 s", "laptop": "about 20 minutes", "paper": "days"}
+    drawn = {
+        "energy-distance": Restarts(
+            "energy_distance",
+            "variant",
+            called="energy distance from the experts",
+            names=in_order(VARIANTS),
+            from_zero=True,
+        )
+    }
 
     def jobs(self, scale: Scale) -> Sequence[Job]:
         return [SETTINGS[scale] | {"seed": seed, "variant": name} for seed in range(SEEDS[scale]) for name in VARIANTS]
@@ -81,54 +91,41 @@ class ExpertMaps(Study):
         return [{"seed": job["seed"], "variant": job["variant"]} | plain_floats(row)]
 
     def claims(self, scale: Scale) -> list[Claim]:
-        plain, drawn = {"variant": "plain"}, {"variant": "probabilistic"}
+        told, dropout = {"variant": "side information"}, {"variant": "dropout"}
+        shift = "share of a class's probability that goes when its rules are said to be strict"
+        unsure = "mean entropy on wrong pixels over that on right ones"
         return [
             Claim(
                 "Possible maps are distributed more like those of the experts than one map is",
                 "section 7.2, proposed; no figures",
-                Beats("energy_distance", drawn, plain, by=0.02, higher=False),
+                Beats("energy_distance", DRAWN, PLAIN, by=0.02, higher=False),
             ),
             Claim(
                 "The probabilistic U-Net maps as well as the plain one",
                 "section 7.2, proposed; no figures",
-                AtLeast("f1_difference", -0.02, where=drawn, called="F1 less that of the plain U-Net"),
+                AtLeast("f1_difference", -0.02, where=DRAWN, called="F1 less that of the plain U-Net"),
             ),
             Claim(
                 "Its possible maps differ",
                 "section 7.2, proposed; no figures",
-                AtLeast("diversity", 0.1, where=drawn, called="mean distance 1 - IoU of two possible maps"),
+                AtLeast("diversity", 0.1, where=DRAWN, called="mean distance 1 - IoU of two possible maps"),
             ),
             Claim(
                 "Side information shifts the map: a class that is said to be missed is not drawn",
                 "section 7.3.1, proposed; no figures",
-                AtLeast("shift", 0.5, where={"variant": "side information"},
-                        called="share of a class's probability that goes when its rules are said to be strict"),
+                AtLeast("shift", 0.5, where=told, called=shift),
             ),
             Claim(
                 "Monte-Carlo dropout is more uncertain where the map is wrong",
                 "section 7.2, proposed; no figures",
-                AtLeast("uncertainty_ratio", 2.0, where={"variant": "dropout"},
-                        called="mean entropy on wrong pixels over that on right ones"),
+                AtLeast("uncertainty_ratio", 2.0, where=dropout, called=unsure),
             ),
-        ]  # fmt: skip
+        ]
 
     def readings(self, table: Table) -> Table:
-        plain = {row["seed"]: row["f1"] for row in table.rows if row["variant"] == "plain"}
-        return Table([
-            row | {"f1_difference": row["f1"] - plain[row["seed"]]}
-            if row.get("f1") is not None and plain.get(row["seed"]) is not None else row
-            for row in table.rows
-        ])  # fmt: skip
-
-    def figures(self, table: Table) -> dict[str, Figure]:
-        names = [
-            n for n in VARIANTS if any(r.get("energy_distance") is not None for r in table.rows if r["variant"] == n)
-        ]
-        values = {n: [r["energy_distance"] for r in table.rows if r["variant"] == n] for n in names}
-        figure = draw_increases(values)
-        figure.axes[0].set_ylabel("energy distance from the experts")
-        figure.axes[0].yaxis.set_major_formatter(lambda value, _: f"{value:.2f}")
-        return {"energy-distance": figure}
+        known = Table([row for row in table.rows if row.get("f1") is not None])
+        drawn, plain = known.where(**DRAWN), known.where(**PLAIN)
+        return Table(table.rows + [DRAWN | lead for lead in leads(drawn, plain, "f1", "f1_difference")])
 
 
 def _scores(shares: NDArray[Any], maps: NDArray[Any], experts: NDArray[Any]) -> Row:

@@ -11,12 +11,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from matplotlib.figure import Figure
 
 from polariscope.nets.unet import UNetConfig
-from polariscope.report.mapping_figures import draw_increases
 from polariscope.studies.criteria import Alike, AtLeast
 from polariscope.studies.informed.erosion import TAU, fitted, ground, hard, plain_floats, probabilities, scored
+from polariscope.studies.kit import Restarts, in_order
+from polariscope.studies.rows import leads
 from polariscope.studies.study import Bench, Claim, Job, Row, Scale, Study, Table, studies
 from polariscope.worlds.renderers.aerial import Aerial
 from polariscope.worlds.targets import UNLABELLED
@@ -29,6 +29,7 @@ VARIANTS = {
     "batch norm": {"batch_norm": True},
     "attention": {"attention": True},
 }
+SAME, GATED = {"variant": "same padding"}, {"variant": "attention"}
 SETTINGS: dict[Scale, Job] = {
     "smoke": {"tiles": 4, "steps": 3, "batch": 2, "root": 2, "rate": 5e-3},
     "laptop": {"tiles": 40, "steps": 400, "batch": 4, "root": 8, "rate": 5e-3},
@@ -46,6 +47,11 @@ class UNetSettings(Study):
     source = "Samarin, Deep Learning Approaches to Informed Representation Learning (2022), sections 4.4.2 and 4.6.1"
     question = "Do batch normalisation, padding and attention gates change how well a U-Net maps?"
     cost = {"smoke": "5 s", "laptop": "about 13 minutes", "paper": "days"}
+    drawn = {
+        "average-precision": Restarts(
+            "ranking", "variant", called="average precision of erosion", names=in_order(VARIANTS), from_zero=True
+        )
+    }
 
     def jobs(self, scale: Scale) -> Sequence[Job]:
         return [SETTINGS[scale] | {"seed": seed, "variant": name} for seed in range(SEEDS[scale]) for name in VARIANTS]
@@ -69,38 +75,30 @@ class UNetSettings(Study):
         return [{"seed": job["seed"]} | plain_floats(row)]
 
     def claims(self, scale: Scale) -> list[Claim]:
-        same = {"variant": "same padding"}
+        precision = "average precision of erosion"
+        gates = "average precision less that without gates"
+        normed, valid = {"variant": "batch norm"}, {"variant": "valid padding"}
         return [
             Claim(
                 "Batch normalisation has no effect",
                 "section 4.4.2, footnote 1, without figures",
-                Alike("ranking", {"variant": "batch norm"}, same, by=0.05, called="average precision of erosion"),
+                Alike("ranking", normed, SAME, by=0.05, called=precision),
             ),
             Claim(
                 "Padding has no influence",
                 "section 4.6.1, without figures",
-                Alike("ranking", {"variant": "valid padding"}, same, by=0.05, called="average precision of erosion"),
+                Alike("ranking", valid, SAME, by=0.05, called=precision),
             ),
             Claim(
                 "With attention gates the network trains as well",
                 "section 3.6, without figures",
-                AtLeast("ranking_difference", -0.05, where={"variant": "attention"},
-                        called="average precision less that without gates"),
+                AtLeast("ranking_difference", -0.05, where=GATED, called=gates),
             ),
-        ]  # fmt: skip
+        ]
 
     def readings(self, table: Table) -> Table:
-        plain = {row["seed"]: row["ranking"] for row in table.rows if row["variant"] == "same padding"}
-        return Table([
-            row | {"ranking_difference": row["ranking"] - plain[row["seed"]]} if row["seed"] in plain else row
-            for row in table.rows
-        ])  # fmt: skip
-
-    def figures(self, table: Table) -> dict[str, Figure]:
-        scores = {name: [r["ranking"] for r in table.rows if r["variant"] == name] for name in VARIANTS}
-        figure = draw_increases(scores)
-        figure.axes[0].set_ylabel("average precision of erosion")
-        return {"average-precision": figure}
+        gated, same = table.where(**GATED), table.where(**SAME)
+        return Table(table.rows + [GATED | lead for lead in leads(gated, same, "ranking", "ranking_difference")])
 
 
 def ranking(shares: np.ndarray, truth: np.ndarray) -> float:
