@@ -349,10 +349,11 @@ def _path_figure(table: Table) -> Figure:
     rows = table.where(part=part, algorithm="FONDUE").rows[:3]
     figure, places = panels(max(1, len(rows)), 2.4, 2.6, (0.6, 0.0), sharey=True)
     for axes, row in zip(places, rows, strict=False):
-        looks, asked = range(1, len(row["log"]) + 1), [look["n"] for look in row["log"]]
-        uppers = [look["upper"] or 2 * look["n"] for look in row["log"]]
-        axes.vlines(looks, [look["lower"] for look in row["log"]], uppers, color=LIGHT["passive"], linewidth=5)
-        axes.plot(looks, asked, "o-", color=LIGHT["active"])
+        # Tables made before the bounds were kept say only where the search looked.
+        log = row.get("log") or [{"n": n, "lower": n, "upper": n} for n in row["visited"]]
+        looks, uppers = range(1, len(log) + 1), [look["upper"] or 2 * look["n"] for look in log]
+        axes.vlines(looks, [look["lower"] for look in log], uppers, color=LIGHT["passive"], linewidth=5)
+        axes.plot(looks, [look["n"] for look in log], "o-", color=LIGHT["active"])
         axes.axhline(row["answer"], linestyle="--", linewidth=1, color=LIGHT["ink"])
         axes.set(title=f"{part}, seed {row['seed']}: {row['answer']}", xlabel="look")
     figure.axes[0].set_ylabel("latents, and bounds")
