@@ -275,6 +275,7 @@ def test_the_signals_of_snapshots_stand_beside_the_theory(tmp_path, monkeypatch,
     )
     result.signals[:] = [[0.5, 2, 2, 0, 0], [2, 2, 0.5, 0, 0], [2, 2, 2, 0, 0]]
     assert result.woken == [result.lams[1], result.lams[0], result.lams[2], None, None]
+    assert "The last latent becomes active 10 times earlier" in result.parts()[0].hint
     plain = RunConfig(LevelSets(count=900, tested=100), objective, model, TrainingConfig(2, 32))
     assert awakening(train(plain, tmp_path / "runs", quiet=True)) is None
     assert main(["invariance", run.id, "--count", "100", "--judged-on", "100", "--json"]) == 0
@@ -286,7 +287,7 @@ def test_the_signals_of_snapshots_stand_beside_the_theory(tmp_path, monkeypatch,
     )
     second = train(other, tmp_path / "runs", quiet=True)
     points = audit_frontier([run, second], count=100, judged_on=100).points
-    assert [point.setting for point in points] == ["objective.beta 5.0", "objective.beta 1.0"]
+    assert [point.setting for point in points] == ["beta 5.0", "beta 1.0"]
     words = ["--count", "100", "--judged-on", "100", "--out", "frontier.html"]
     assert main(["invariance", run.id, second.id, *words]) == 0
     assert "needs a second model" in " ".join(capsys.readouterr().out.split())

@@ -37,6 +37,8 @@ class Awakening:
     signals: Floats
     property_latents: int
     predicted: dict[str, tuple[float, ...]]
+    last_offset: float = 1.0
+    """o of the last latent."""
 
     @property
     def woken(self) -> list[float | None]:
@@ -54,11 +56,16 @@ class Awakening:
         theory = "; ".join(
             f"{name}: {', '.join(f'{value:.3g}' for value in values)}" for name, values in self.predicted.items()
         )
+        earlier = ""
+        if self.last_offset > 1:
+            earlier = (
+                f" The last latent becomes active {self.last_offset:g} times earlier, as its o is {self.last_offset:g}."
+            )
         return [
             Chart(
                 name="awakening",
                 title="Signals while the compression is relaxed",
-                hint="Dotted: the λ at which components of the data become active in a linear bottleneck.",
+                hint="Dotted: the λ at which components of the data become active in a linear bottleneck." + earlier,
                 draw=lambda: awakening_curves(self.lams, self.signals, self.property_latents, self.predicted),
             ),
             Records(
@@ -102,7 +109,8 @@ def awakening(run: Run, count: int = 1000, seed: int = 0) -> Awakening | None:
     }
     lams = np.array([objective.lam.at(step) for step in snapshots])
     first = getattr(model, "property_latents", 0)
-    return Awakening(np.array(snapshots), lams, np.stack(signals), first, predicted)
+    offset = float(getattr(objective, "last_offset", 1.0))
+    return Awakening(np.array(snapshots), lams, np.stack(signals), first, predicted, offset)
 
 
 def _wakes(rows: Floats, weight: float) -> tuple[float, ...]:

@@ -26,6 +26,8 @@ from polariscope.tabular import Tabular
 
 MAY_DIFFER = ("seed", "count")
 """Settings of the data in which runs of one comparison may differ."""
+UNTOLD = ("training.seed", *(f"training.{name}_every" for name in ("checkpoint", "evaluate", "log", "snapshot")))
+"""Settings of a training that tell no points of a frontier apart."""
 SEEDS = 5
 """Smallest number of seeds of each point for a decided comparison."""
 TOLERANCE = 0.1
@@ -255,7 +257,7 @@ def audit_frontier(runs: Sequence[Run], tolerance: float = TOLERANCE, **settings
     _check_same_data(runs)
     rows, notes = [], []
     names = [str(run.config.get("objective", {}).get("name", run.id)) for run in runs]
-    plain = [{key: value for key, value in _flat(run.config).items() if key != "training.seed"} for run in runs]
+    plain = [{key: value for key, value in _flat(run.config).items() if key not in UNTOLD} for run in runs]
     for run, name, settings_of_run in zip(runs, names, plain, strict=True):
         audit = audit_invariance(run, **settings)
         notes += [f"{run.id}: {weakness}" for weakness in adversary_notes(run)]
@@ -279,10 +281,10 @@ def _flat(settings: Any, name: str = "") -> dict[str, Any]:
 
 
 def _told_apart(settings: Mapping[str, Any], others: Sequence[Mapping[str, Any]]) -> str:
-    """The settings in which a run differs from others of its model: ``objective.beta 5``."""
+    """The settings in which a run differs from others of its model, without their section: ``beta 5``."""
     names = sorted({name for other in (settings, *others) for name in other})
     apart = [name for name in names if any(other.get(name) != settings.get(name) for other in others)]
-    return ", ".join(f"{name} {settings.get(name)}" for name in apart) or "all alike"
+    return ", ".join(f"{name.partition('.')[2] or name} {settings.get(name)}" for name in apart) or "all alike"
 
 
 def _check_same_data(runs: Sequence[Run]) -> None:

@@ -60,43 +60,13 @@ RATES = {"standard": 0.05, "linearised": 0.15}  # tuned for each twin, as in the
 STABLE = 2
 """Width beyond which the rate of a linearised network falls as 1 / width: 0.15 diverges at ×8, and at ×4 at times."""
 SETTINGS: dict[Scale, Sweep] = {
-    "smoke": Sweep(
-        tasks=("centred", "shifted"),
-        widths=(1, 2),
-        seeds=1,
-        train=60,
-        test=60,
-        size=10,
-        batch=20,
-        epochs=2,
-        rates=RATES,
-        drop_every=10,
-    ),
-    "laptop": Sweep(
-        tasks=("centred", "shifted", "colour"),
-        widths=(1, 2, 4, 8),
-        seeds=5,
-        train=2000,
-        test=1000,
-        size=14,
-        batch=32,
-        epochs=24,
-        rates=RATES,
-        drop_every=10,
-    ),
-    "paper": Sweep(
-        tasks=("centred", "shifted", "colour"),
-        widths=WIDTHS,
-        seeds=5,
-        train=60_000,
-        test=10_000,
-        size=28,
-        batch=32,
-        epochs=100,
-        rates={"standard": 0.1, "linearised": 0.1},
-        drop_every=30,
-    ),
-}
+    "smoke": Sweep(tasks=("centred", "shifted"), widths=(1, 2), seeds=1, train=60, test=60, size=10, batch=20, epochs=2,
+                   rates=RATES, drop_every=10),
+    "laptop": Sweep(tasks=("centred", "shifted", "colour"), widths=(1, 2, 4, 8), seeds=5, train=2000, test=1000,
+                    size=14, batch=32, epochs=24, rates=RATES, drop_every=10),
+    "paper": Sweep(tasks=("centred", "shifted", "colour"), widths=WIDTHS, seeds=5, train=60_000, test=10_000, size=28,
+                   batch=32, epochs=100, rates={"standard": 0.1, "linearised": 0.1}, drop_every=30),
+}  # fmt: skip
 
 
 @studies.register("feature-demand")

@@ -44,32 +44,13 @@ SOLVED_UP_TO = 5  # width factor; beyond it the Jacobian of 60,000 images takes 
 FULL = 0.95  # rank of the features per image from which they are said to reach the number of images
 RATES = {"standard": 0.05, "linearised": None, "solved": None}  # chosen for each linearisation
 SETTINGS: dict[Scale, Sweep] = {
-    "smoke": Sweep(
-        tasks=TASKS, widths=(0.1, 0.25, 0.6), seeds=1, train=60, test=60, size=10, batch=20, epochs=2, rates=RATES
-    ),
-    "laptop": Sweep(
-        tasks=TASKS,
-        widths=(0.1, 0.16, 0.2, 0.25, 0.3, 0.4, 0.6, 0.9),
-        seeds=5,
-        train=800,
-        test=2000,
-        size=14,
-        batch=32,
-        epochs=60,
-        rates=RATES,
-    ),
-    "paper": Sweep(
-        tasks=TASKS,
-        widths=WIDTHS,
-        seeds=1,
-        train=60_000,
-        test=10_000,
-        size=28,
-        batch=32,
-        epochs=200,
-        rates={"standard": 0.01, "linearised": 0.01, "solved": None},
-    ),
-}
+    "smoke": Sweep(tasks=TASKS, widths=(0.1, 0.25, 0.6), seeds=1, train=60, test=60, size=10, batch=20, epochs=2,
+                   rates=RATES),
+    "laptop": Sweep(tasks=TASKS, widths=(0.1, 0.16, 0.2, 0.25, 0.3, 0.4, 0.6, 0.9), seeds=5, train=800, test=2000,
+                    size=14, batch=32, epochs=60, rates=RATES),
+    "paper": Sweep(tasks=TASKS, widths=WIDTHS, seeds=1, train=60_000, test=10_000, size=28, batch=32, epochs=200,
+                   rates={"standard": 0.01, "linearised": 0.01, "solved": None}),
+}  # fmt: skip
 
 
 @studies.register("linear-solver")
@@ -125,11 +106,18 @@ class LinearSolver(Study):
     def claims(self, scale: Scale) -> list[Claim]:
         at_threshold = {"threshold": True}
         # The published table begins at the threshold; ours go on below it, where the solution is better again.
+        paper, over = scale == "paper", "parameters_per_image"
         worst = (
-            Rises("test_accuracy", "parameters_per_image", by=1, slack=None, where=SOLVED, each="task")
-            if scale == "paper"
-            else Peaks("test_accuracy", "parameters_per_image", by=5, highest=False, where=SOLVED, each="task")
+            Rises("test_accuracy", over, by=1, slack=None, where=SOLVED, each="task")
+            if paper
+            else Peaks("test_accuracy", over, by=5, highest=False, where=SOLVED, each="task")
         )
+        place = (
+            "the number of parameters at which it is worst, over that at which its features have as high a rank as "
+            "there are images,"
+        )
+        beyond = 'what descent has learned beyond saying "rest" of every image'
+        dead = "by the rank of the features: units of narrow networks are often dead, so that it takes p > N"
         linear, exact = ({d: rows[f"test {twin}"] for d, rows in BINARY.items()} for twin in ("linearised", "solved"))
         shifted = BINARY[STANDS_FOR["shifted"]]
         return [
@@ -142,18 +130,9 @@ class LinearSolver(Study):
                 All(
                     worst,
                     AtLeast("train_accuracy", 99.9, where=SOLVED | at_threshold, each="task"),
-                    Between(
-                        "place",
-                        0.5,
-                        2,
-                        each="task",
-                        called="the number of parameters at which it is worst, over that at which its features have as "
-                        "high a rank as there are images,",
-                    ),
+                    Between("place", 0.5, 2, each="task", called=place),
                 ),
-                weaker=""
-                if scale == "paper"
-                else "by the rank of the features: units of narrow networks are often dead, so that it takes p > N",
+                weaker="" if paper else dead,
             ),
             Claim(
                 "There, gradient descent does better, although it does not fit every image",
@@ -163,13 +142,7 @@ class LinearSolver(Study):
                     Beats("test_accuracy", LINEAR, SOLVED, by=1, where=at_threshold, each="task"),
                     Beats("train_accuracy", SOLVED, LINEAR, by=0.25, where=at_threshold, each="task"),
                 ),
-                provided=AtLeast(
-                    "above_rest",
-                    0.5,
-                    where=LINEAR | at_threshold,
-                    each="task",
-                    called='what descent has learned beyond saying "rest" of every image',
-                ),
+                provided=AtLeast("above_rest", 0.5, where=LINEAR | at_threshold, each="task", called=beyond),
             ),
             Claim(
                 "Even solved exactly, random features do not reach the network on shifted digits",

@@ -109,84 +109,33 @@ def _epochs(count: int, epochs: int, batch: int = 128) -> int:
 _TANH = MLP((60, 40, 20), (60, 40, 20), "tanh", "tanh")
 _DIGITS = MLP((400,), (500, 500))
 _SMALL = {
-    "square-linear": Task(
-        world=SquareLinear(8000),
-        latents=2,
-        architecture=Linear(),
-        beta=0.01,
-        training=_training(steps=16_000, rate=1e-2, batch=50),
-        kept=0.5,
-    ),
-    "square-nonlinear": Task(
-        world=SquareNonlinear(10_000),
-        latents=2,
-        architecture=_TANH,
-        beta=0.003,
-        training=_training(steps=20_000, rate=3e-3, batch=50),
-        kept=0.5,
-    ),
-    "blobs": Task(
-        world=Blobs(6400),
-        latents=2,
-        architecture=MLP((64, 64), (64, 64), "tanh", "tanh"),
-        beta=1.0,
-        training=_training(steps=7500, rate=5e-3, batch=64),
-        kept=0.5,
-    ),
+    "square-linear": Task(world=SquareLinear(8000), latents=2, architecture=Linear(), beta=0.01,
+                          training=_training(steps=16_000, rate=1e-2, batch=50), kept=0.5),
+    "square-nonlinear": Task(world=SquareNonlinear(10_000), latents=2, architecture=_TANH, beta=0.003,
+                             training=_training(steps=20_000, rate=3e-3, batch=50), kept=0.5),
+    "blobs": Task(world=Blobs(6400), latents=2, architecture=MLP((64, 64), (64, 64), "tanh", "tanh"), beta=1.0,
+                  training=_training(steps=7500, rate=5e-3, batch=64), kept=0.5),
     # An image of 144 pixels weighs less than one of 4,096. The beta is where the first latent dies, the rule of section
     # 3.3.6, and the plain VAE has a quarter of it, as published.
-    "dsprites": Task(
-        world=MiniSprites(orientations=6, positions=12),
-        latents=5,
-        architecture=MLP((64, 64), (64, 64)),
-        beta=0.5,
-        training=_training(steps=8000, rate=3e-3, batch=64),
-        bernoulli=True,
-        plain_beta=0.125,
-        kept=0.2,
-    ),
-    "mnist": Task(
-        world=Digits(20_000),
-        latents=6,
-        architecture=_DIGITS,
-        beta=1.0,
-        training=_training(steps=4000, rate=1e-3, batch=64),
-        bernoulli=True,
-    ),
-}
+    "dsprites": Task(world=MiniSprites(orientations=6, positions=12), latents=5, architecture=MLP((64, 64), (64, 64)),
+                     beta=0.5, training=_training(steps=8000, rate=3e-3, batch=64), bernoulli=True, plain_beta=0.125,
+                     kept=0.2),
+    "mnist": Task(world=Digits(20_000), latents=6, architecture=_DIGITS, beta=1.0,
+                  training=_training(steps=4000, rate=1e-3, batch=64), bernoulli=True),
+}  # fmt: skip
 _PUBLISHED = {
-    "square-linear": Task(
-        world=SquareLinear(),
-        latents=2,
-        architecture=Linear(),
-        beta=1e-4,
-        training=_training(steps=_epochs(50_000, 600), rate=1e-3, batch=128),
-    ),
-    "square-nonlinear": Task(
-        world=SquareNonlinear(),
-        latents=2,
-        architecture=_TANH,
-        beta=1e-3,
-        training=_training(steps=_epochs(50_000, 600), rate=1e-3, batch=128),
-    ),
+    "square-linear": Task(world=SquareLinear(), latents=2, architecture=Linear(), beta=1e-4,
+                          training=_training(steps=_epochs(50_000, 600), rate=1e-3, batch=128)),
+    "square-nonlinear": Task(world=SquareNonlinear(), latents=2, architecture=_TANH, beta=1e-3,
+                             training=_training(steps=_epochs(50_000, 600), rate=1e-3, batch=128)),
     "blobs": _SMALL["blobs"],
-    "dsprites": Task(
-        world=Sprites(),
-        latents=5,
-        architecture=MLP(),
-        beta=4.0,
-        training=_training(steps=_epochs(737_280, 50), rate=1e-2, batch=128, optimiser="adagrad"),
-        bernoulli=True,
-    ),
-    "mnist": Task(
-        world=Digits(60_000),
-        latents=6,
-        architecture=_DIGITS,
-        beta=1.0,
-        training=_training(steps=_epochs(60_000, 400), rate=1e-2, batch=128, optimiser="adagrad"),
-        bernoulli=True,
-    ),
-}
+    "dsprites": Task(world=Sprites(), latents=5, architecture=MLP(), beta=4.0,
+                     training=_training(steps=_epochs(737_280, 50), rate=1e-2, batch=128, optimiser="adagrad"),
+                     bernoulli=True),
+    "mnist": Task(world=Digits(60_000), latents=6, architecture=_DIGITS, beta=1.0,
+                  training=_training(steps=_epochs(60_000, 400), rate=1e-2, batch=128, optimiser="adagrad"),
+                  bernoulli=True),
+}  # fmt: skip
 
 
 def settings_of(job: Job) -> Row:

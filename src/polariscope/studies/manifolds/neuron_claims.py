@@ -16,14 +16,19 @@ Goals = Mapping[str, FixedPoint]
 """The attractors by name, from the fastest to the slowest."""
 
 
-def read_compressing(table: Table, goals: Goals) -> list[Row]:
-    """Rows with the rate that theory gives their attractor."""
+def read(table: Table, goals: Goals) -> Iterator[Row]:
+    """What the claims look at."""
+    yield from _frames(table.where(part="arrows"))
     rates = {name: point.growth_rate for name, point in goals.items()}
-    return [row | {"predicted_rate": rates.get(row["attractor"])} for row in table.rows]
+    yield from (row | {"predicted_rate": rates.get(row["attractor"])} for row in table.where(part="compressing").rows)
+    yield from _networks(table.where(part="fitting"))
+    for row in table.where(part="noise").rows:  # a seed of it has many draws, of which the p-value is made
+        gap = abs(row["second_moment"] - row["active"])
+        yield row | {"seed": None, "of_seeds": row["draws"], "moment_gap": gap}
 
 
-def compressing_claims(goals: Goals) -> Iterator[Claim]:
-    """Up to the onset: neurons gather at the attractors, along their equations of motion."""
+def claims(goals: Goals, lazy_alpha: float) -> Iterator[Claim]:
+    """Up to the onset, after it, how weights turn, and the noise of finite data."""
     yield Claim(
         "Neurons gather at three points",
         "figure 3c: the predicted attractors, z = "
@@ -55,26 +60,6 @@ def compressing_claims(goals: Goals) -> Iterator[Claim]:
         AtMost("idle_moved", 0, of="every", called="change of their weights"),
         provided=AtLeast("idle", 1, called="the number of such neurons", digits=0),
     )
-
-
-def read_fitting(table: Table) -> Iterator[Row]:
-    """A row a network: where its output changes sign in the end, and what became of clusters, error and loss."""
-    for seed, run in table.by("seed"):
-        course = run.where(when="course").rows[0]
-        row: Row = {"seed": seed, "error_at_end": course["error"][-1], "loss_at_end": course["loss"][-1]}
-        if course.get("onset") is not None:
-            row["error_at_onset"] = float(np.interp(course["onset"], course["times"], course["error"]))
-        for end in run.where(when="end").rows:
-            row["sign_changes"] = len(end["zeros"])
-            if len(end["zeros"]) == len(INTERFACES):
-                row["off"] = float(np.abs(np.subtract(end["zeros"], INTERFACES)).max())
-            for onset in run.where(when="t_star").rows:
-                row["clusters_gained"] = abs(end["clusters"] - onset["clusters"])
-        yield row
-
-
-def fitting_claims() -> Iterator[Claim]:
-    """After the onset: the sign of the output changes at the interfaces."""
     first, second = INTERFACES
     yield Claim(
         "The sign of the output changes at the interfaces, and nowhere else",
@@ -93,42 +78,22 @@ def fitting_claims() -> Iterator[Claim]:
         "Loss and test error fall after the onset",
         "figure 4, right",
         All(
-            AtLeast("error_at_onset", 0.3),
-            AtMost("error_at_end", 0.01, digits=4),
-            AtMost("loss_at_end", 0.1, digits=3),
+            AtLeast("error_at_onset", 0.3), AtMost("error_at_end", 0.01, digits=4), AtMost("loss_at_end", 0.1, digits=3)
         ),
     )
-
-
-def read_arrows(table: Table) -> Iterator[Row]:
-    """Frames, the last ones with how far the weights have turned since the first."""
-    starts = {(row["task"], row["alpha"], row["seed"]): row["alignment"] for row in table.where(stage="start").rows}
-    for row in table.rows:
-        start = starts[row["task"], row["alpha"], row["seed"]]
-        yield row | ({"turned": abs(row["alignment"] - start)} if row["stage"] == "end" else {})
-
-
-def arrow_claims(lazy_alpha: float) -> Iterator[Claim]:
-    """Weights turn into the informative directions, except where training is lazy."""
     share = "informative share of the squared weights"
     for task, dimension, space, figure, least in (
         ("stripe", 2, "direction", "figure 1", 0.99),
         ("cylinder", 3, "plane", "figure 6", 0.97),
     ):
-        here, isotropic = {"task": task, "alpha": ALPHA}, INFORMATIVE[task] / dimension
+        start, end = ({"task": task, "alpha": ALPHA, "stage": stage} for stage in ("start", "end"))
+        isotropic = INFORMATIVE[task] / dimension
         yield Claim(
             f"Weights turn into the informative {space} ({task})",
             f"{figure}: isotropic at first, aligned after training",
             All(
-                Near(
-                    "alignment",
-                    isotropic,
-                    by=0.05,
-                    where=here | {"stage": "start"},
-                    called=share,
-                    to="isotropic weights",
-                ),
-                AtLeast("alignment", least, where=here | {"stage": "end"}, called=share, digits=4),
+                Near("alignment", isotropic, by=0.05, where=start, called=share, to="isotropic weights"),
+                AtLeast("alignment", least, where=end, called=share, digits=4),
             ),
         )
     yield Claim(
@@ -136,19 +101,7 @@ def arrow_claims(lazy_alpha: float) -> Iterator[Claim]:
         "figure 1",
         AtMost("turned", 0.02, of="every", where={"alpha": lazy_alpha}, called=f"change of the {share}"),
     )
-
-
-def read_noise(table: Table) -> list[Row]:
-    """Nothing is trained: what a seed has is many draws, of which the p-value is made."""
-    return [
-        row | {"seed": None, "of_seeds": row["draws"], "moment_gap": abs(row["second_moment"] - row["active"])}
-        for row in table.rows
-    ]
-
-
-def noise_claim() -> Claim:
-    """The noise of finite data at an attractor."""
-    return Claim(
+    yield Claim(
         "The noise of p points in the uninformative weights is Gaussian with variance D/p",
         "appendix C.3: μ² + σ² = D, the share of points that a neuron sees",
         All(
@@ -156,3 +109,27 @@ def noise_claim() -> Claim:
             AtLeast("p_value", 0.01, of="every", called="p of Kolmogorov and Smirnov"),
         ),
     )
+
+
+def _networks(table: Table) -> Iterator[Row]:
+    """A row a network: where its output changes sign in the end, and what became of clusters, error and loss."""
+    for seed, run in table.by("seed"):
+        course = run.where(when="course").rows[0]
+        row: Row = {"seed": seed, "error_at_end": course["error"][-1], "loss_at_end": course["loss"][-1]}
+        if course.get("onset") is not None:
+            row["error_at_onset"] = float(np.interp(course["onset"], course["times"], course["error"]))
+        for end in run.where(when="end").rows:
+            row["sign_changes"] = len(end["zeros"])
+            if len(end["zeros"]) == len(INTERFACES):
+                row["off"] = float(np.abs(np.subtract(end["zeros"], INTERFACES)).max())
+            for onset in run.where(when="t_star").rows:
+                row["clusters_gained"] = abs(end["clusters"] - onset["clusters"])
+        yield row
+
+
+def _frames(table: Table) -> Iterator[Row]:
+    """Frames, the last ones with how far the weights have turned since the first."""
+    starts = {(row["task"], row["alpha"], row["seed"]): row["alignment"] for row in table.where(stage="start").rows}
+    for row in table.rows:
+        start = starts[row["task"], row["alpha"], row["seed"]]
+        yield row | ({"turned": abs(row["alignment"] - start)} if row["stage"] == "end" else {})

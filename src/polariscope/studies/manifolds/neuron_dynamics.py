@@ -8,9 +8,8 @@ changes at the interfaces. (Spec 004, sections 6.2 to 6.4, 7, E1, E3, E4, E6 and
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -23,33 +22,17 @@ from polariscope.kernels.flow_nets import MeanFieldNet, split
 from polariscope.kernels.gradient_flow import Training, train_flow
 from polariscope.kernels.neurons import clusters, dead, growth_rates, near, neurons
 from polariscope.report.figures import styled
-from polariscope.studies.manifolds.neuron_claims import (
-    arrow_claims,
-    compressing_claims,
-    fitting_claims,
-    noise_claim,
-    read_arrows,
-    read_compressing,
-    read_fitting,
-    read_noise,
-)
+from polariscope.studies.kit import Paths
+from polariscope.studies.manifolds.neuron_claims import claims, read
 from polariscope.studies.manifolds.neuron_figures import (
     arrow_figure,
     decision_figure,
     fixed_point_figure,
-    loss_figure,
     neuron_figure,
     path_figure,
 )
-from polariscope.studies.manifolds.stripe_nets import (
-    ALPHA,
-    SOURCE,
-    draw,
-    flow_of,
-    start_of,
-    undisturbed,
-    world_of,
-)
+from polariscope.studies.manifolds.stripe_nets import ALPHA, SOURCE, draw, flow_of, start_of, undisturbed, world_of
+from polariscope.studies.rows import groups
 from polariscope.studies.study import Bench, Claim, Job, Row, Scale, Study, Table, studies
 from polariscope.theory.amplification import perpendicular_drift
 from polariscope.theory.neuron_flow import Neurons, neuron_flow, population_averages
@@ -102,6 +85,18 @@ class NeuronDynamics(Study):
     source = f"{SOURCE}, section 3.2 and appendix C, figures 1, 3, 4 and 6"
     question = "How does a network learn to ignore directions that its labels do not depend on?"
     cost = {"smoke": "3 s", "laptop": "about 3 minutes", "paper": "hours"}
+    drawn = {
+        "loss": Paths(
+            "value",
+            "times",
+            by="of",
+            dot="onset",
+            called="training loss and test error, dots at the onset",
+            along="time / τ",
+            log=True,
+            log_y=True,
+        )
+    }
 
     def jobs(self, scale: Scale) -> Sequence[Job]:
         s = SETTINGS[scale]
@@ -123,54 +118,41 @@ class NeuronDynamics(Study):
         return [job | row for row in parts[job["part"]](job)]
 
     def claims(self, scale: Scale) -> list[Claim]:
-        return [*compressing_claims(points()), *fitting_claims(), *arrow_claims(LAZY_ALPHA), noise_claim()]
+        return list(claims(points(), LAZY_ALPHA))
 
     def readings(self, table: Table) -> Table:
-        read: dict[str, Callable[[Table], Iterable[Row]]] = {
-            "compressing": partial(read_compressing, goals=points()),
-            "fitting": read_fitting,
-            "arrows": read_arrows,
-            "noise": read_noise,
-        }
-        return Table([row for part, rows in table.by("part") for row in read[part](rows)])
+        return Table(list(read(table, points())))
 
     def beside(self, table: Table) -> list[Row]:
-        rows = []
-        for name, group in ((name, table.where(part="compressing", attractor=name)) for name in NAMES):
-            point = points()[name]
-            rows.append(
-                {
-                    "attractor": name,
-                    "z* predicted": f"{point.position:.3f}",
-                    "mean z here": f"{group.mean('position'):.3f}",
-                    "τ/τ* predicted": f"{point.growth_rate:.3f}",
-                    "growth rate here": f"{group.mean('rate'):.3f}",
-                    "share of neurons": f"{group.mean('count') / group.rows[0]['width']:.2f}",
-                    "share of squared weights": f"{group.mean('share'):.4f}",
-                    "median |λ|": f"{group.mean('ratio'):.0f}",
-                }
-            )
-        return rows
+        return [
+            {
+                "attractor": name,
+                "z* predicted": f"{points()[name].position:.3f}",
+                "mean z here": f"{group.mean('position'):.3f}",
+                "τ/τ* predicted": f"{points()[name].growth_rate:.3f}",
+                "growth rate here": f"{group.mean('rate'):.3f}",
+                "share of neurons": f"{group.mean('count') / group.rows[0]['width']:.2f}",
+                "share of squared weights": f"{group.mean('share'):.4f}",
+                "median |λ|": f"{group.mean('ratio'):.0f}",
+            }
+            for name, group in groups(table.where(part="compressing"), "attractor", NAMES)
+        ]
 
     @styled
     def figures(self, table: Table) -> dict[str, Figure]:
-        arrows = table.where(part="arrows", seed=0)
+        run = table.where(seed=0)
+        compressing, fitting, arrows = (run.where(part=part) for part in ("compressing", "fitting", "arrows"))
+        stripes, cylinder = arrows.where(task="stripe").by("alpha"), arrows.where(task="cylinder")
+        courses = {"loss": "training loss", "error": "test error"}
+        (course,) = fitting.where(when="course").rows
         names = {str(when): words for when, words in TIMES.items()}
-        return {
-            "single-neurons": neuron_figure(table.where(part="compressing", seed=0)),
+        return super().figures(Table([course | {"of": of, "value": course[key]} for key, of in courses.items()])) | {
+            "single-neurons": neuron_figure(compressing),
             "fixed-points": fixed_point_figure(),
-            "trajectories": path_figure(table.where(part="compressing", seed=0), points()),
-            "decision": decision_figure(table.where(part="fitting", seed=0), names, AXIS[::10], EDGES, points()),
-            "loss": loss_figure(table.where(part="fitting", seed=0)),
-            "arrows-stripe": arrow_figure(
-                {f"α = {alpha:g}": (rows, (0, 1)) for alpha, rows in arrows.where(task="stripe").by("alpha")}
-            ),
-            "arrows-cylinder": arrow_figure(
-                {
-                    "informative plane": (arrows.where(task="cylinder"), (0, 1)),
-                    "across it": (arrows.where(task="cylinder"), (0, 2)),
-                }
-            ),
+            "trajectories": path_figure(compressing, points()),
+            "decision": decision_figure(fitting, names, AXIS[::10], EDGES, points()),
+            "arrows-stripe": arrow_figure({f"α = {alpha:g}": (rows, (0, 1)) for alpha, rows in stripes}),
+            "arrows-cylinder": arrow_figure({"informative plane": (cylinder, (0, 1)), "across it": (cylinder, (0, 2))}),
         }
 
 

@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from polariscope.report.figures import LIGHT, SUBJECTS, panels, styled
-from polariscope.report.study_figures import log_axes, plain_ticks, side_by_side
+from polariscope.report.study_figures import plain_ticks, side_by_side
 from polariscope.studies.manifolds.stripe_nets import draw, world_of
 from polariscope.studies.study import Row, Table
 from polariscope.theory.stripe import FixedPoint, Layers, attractors, density, intercept_drift
@@ -89,20 +89,6 @@ def decision_figure(
         axes.axhline(0, color=LIGHT["muted"], linewidth=0.7)
         axes.set(title=f"{times[row['when']]}, {row['time']:.0f} τ", xlabel="x₁", xlim=(-2.5, 2.5), ylim=(-1, 1.05))
     figure.axes[0].set_ylabel("output / its largest; ζ below")
-    return figure
-
-
-def loss_figure(table: Table) -> Figure:
-    """Training loss and test error over time, with the onset."""
-    (row,) = table.where(when="course").rows
-    figure, (axes,) = panels(1, 4.2, 2.6)
-    for name, colour, label in (("loss", "first", "training loss"), ("error", "second", "test error")):
-        axes.plot(row["times"][1:], np.maximum(row[name], 1e-5)[1:], color=LIGHT[colour], label=label)
-    if row["onset"]:
-        axes.axvline(row["onset"], color=LIGHT["ink"], linestyle="--", linewidth=0.9, label="onset t*")
-    log_axes(axes)
-    axes.set_xlabel("time / τ")
-    axes.legend()
     return figure
 
 
