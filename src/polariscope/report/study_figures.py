@@ -74,14 +74,6 @@ def bars(groups: Mapping[str, Sequence[float | None]], names: Sequence[str], mea
     return figure
 
 
-def log_axes(axes: Axes, ticks: Sequence[float] = ()) -> None:
-    """Both axes logarithmic, with plain numbers; those of x at given places, such as the measured sizes."""
-    axes.set(xscale="log", yscale="log")
-    plain_ticks(axes)
-    if len(ticks):
-        axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
-
-
 class _Decades(LogLocator):
     """1, 2 and 5 of every power of ten; over three powers or more, every power, or some of them."""
 
