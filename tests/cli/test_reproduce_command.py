@@ -44,7 +44,7 @@ def three(monkeypatch) -> None:
 def test_one_study_that_fails_does_not_end_the_others(run, monkeypatch, tmp_path) -> None:
     code, out, err = run("reproduce", "all", "--scale", "smoke", "--json")
     assert code == 2
-    assert [entry["study"] for entry in json.loads(out)] == ["first", "third"]
+    assert [entry["study"] for entry in json.loads(out)["findings"]] == ["first", "third"]
     assert err.splitlines()[-1] == "error: middle: RuntimeError: the cat is on the keyboard"
     assert "third-smoke" in (tmp_path / "results" / "README.md").read_text()
     folder = tmp_path / "results" / "first-smoke"
@@ -52,7 +52,7 @@ def test_one_study_that_fails_does_not_end_the_others(run, monkeypatch, tmp_path
     assert "<code>polariscope reproduce all --scale smoke --json</code>" in (folder / "report.html").read_text()
     (claim,) = json.loads((folder / "findings.json").read_text())["claims"]
     assert (claim["text"], claim["verdict"]) == ("squares are positive", None), "smoke scale judges nothing"
-    assert json.loads(out)[0]["claims"] == [claim]
+    assert json.loads(out)["findings"][0]["claims"] == [claim]
     monkeypatch.setattr(Broken, "error", ArithmeticError("training diverged"))
     code, _, err = run("reproduce", "all", "--scale", "smoke")
     assert (code, err.splitlines()[-1]) == (3, "error: middle: training diverged")
@@ -68,11 +68,22 @@ def test_ctrl_c_ends_them_all(run, monkeypatch, tmp_path) -> None:
     assert not (tmp_path / "results" / "third-smoke").exists()
 
 
+def test_one_study_is_one_document(run, monkeypatch, one_process, tmp_path) -> None:
+    studies.names()
+    monkeypatch.setattr(studies, "_entries", {"first": Squares})
+    code, out, _ = run("reproduce", "first", "--scale", "smoke", "--json")
+    page = tmp_path / "results" / "first-smoke" / "report.html"
+    assert (code, tmp_path / json.loads(out).pop("report")) == (0, page)
+    kept = json.loads(page.with_name("findings.json").read_text())
+    assert json.loads(out) == {"report": json.loads(out)["report"], **kept}
+
+
 def test_estimates_of_several_studies_are_one_list(run, monkeypatch) -> None:
     studies.names()
     monkeypatch.setattr(studies, "_entries", {"first": Squares, "second": Squares})
     code, out, _ = run("reproduce", "all", "--scale", "smoke", "--estimate", "--json")
     assert code == 0
-    assert [(entry["study"], entry["estimate"]["jobs"]) for entry in json.loads(out)] == [("first", 1), ("second", 1)]
+    costs = json.loads(out)["findings"]
+    assert [(entry["study"], entry["estimate"]["jobs"]) for entry in costs] == [("first", 1), ("second", 1)]
     code, out, _ = run("reproduce", "first", "--scale", "smoke", "--estimate", "--json")
     assert (code, json.loads(out)["estimate"]["open_jobs"]) == (0, 0)

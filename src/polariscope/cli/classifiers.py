@@ -43,7 +43,7 @@ class Classifier:
 
 
 def parse_classifier(
-    command: str, arguments: list[str], extra: list[tuple[str, Any, Any]], help_text: str
+    command: str, arguments: list[str], extra: list[tuple[str, Any, Any]], help_text: str, base: type = object
 ) -> Classifier:
     """The classifier and the data that ``COMMAND RUN [DATA]`` or ``COMMAND FILE.py:NAME DATA`` name."""
     arguments = list(arguments)
@@ -54,11 +54,11 @@ def parse_classifier(
         raise ValueError(f"which classifier? 'polariscope {command} RUN', or {usage}")
     run = None if name is None or is_source(name) else opened_classifier(store_named(arguments), name)
     if run is not None and place is None:
-        options = parse(options_type(extra, help_text), arguments, command)
+        options = parse(options_type(extra, help_text, base), arguments, command)
         return Classifier(options, run, None, None, {"run": run.id, "data": worlds.describe(config_of(run).world)})
     if place is None and not helping:
         raise ValueError(f"which data? {usage}: a labelled world or a file's path")
-    world, options = parse_world(place or "digits", arguments, command, [*extra, *OF_DATA], help_text)
+    world, options = parse_world(place or "digits", arguments, command, [*extra, *OF_DATA], help_text, base)
     if run is not None and options.weights is not None:
         raise ValueError("--weights is for your own module, and a run has its own weights: leave it out")
     about = {"data": worlds.describe(world)}

@@ -28,7 +28,6 @@ def flag(kind: Any, words: str) -> Any:
 
 
 RUNS = ("runs", flag(Path, "Folder of the runs."), Path("runs"))
-WORKERS = ("workers", flag(int, "Processes, one thread each; 0 takes one per core."), 0)
 OUT = (
     "out",
     flag(

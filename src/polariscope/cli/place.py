@@ -6,19 +6,12 @@ import os
 from dataclasses import dataclass
 from typing import Any
 
-from polariscope.cli.parsing import WORKERS, flag
 from polariscope.lab.executors import Place, executors
-
-EXECUTOR = ("executor", flag(str, "Where jobs run: processes on this machine, or ray for a cluster."), "processes")
-ADDRESS = ("address", flag(str, "Address of the cluster; without one, --executor ray starts Ray on this machine."), "")
-CPUS = ("cpus", flag(float, "Cores for each job on a cluster."), 1.0)
-GPUS = ("gpus", flag(float, "GPUs for each job on a cluster."), 0.0)
-PLACE = [WORKERS, EXECUTOR, ADDRESS, CPUS, GPUS]
 
 
 @dataclass(frozen=True)
 class PlaceOptions:
-    """The same flags for the options of a command."""
+    """Options of a command with many jobs."""
 
     workers: int = 0
     """Jobs at once, one thread each; 0 takes one per core."""

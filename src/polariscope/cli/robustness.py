@@ -11,7 +11,7 @@ from polariscope.cli import commands
 from polariscope.cli.classifiers import other_classifier, parse_classifier
 from polariscope.cli.named import ModelFlags, own_subject
 from polariscope.cli.parsing import JSON, RUNS, flag
-from polariscope.cli.place import PLACE, place_of
+from polariscope.cli.place import PlaceOptions, place_of
 from polariscope.cli.progress import shares
 from polariscope.examination.robustness import (
     QUESTIONS,
@@ -57,7 +57,6 @@ EXTRA = [
     ("out", flag(Path | None, "A page (.html), the first figure alone (.png, .svg), or a folder for everything, "
             "with the adversarials; by default findings/robustness of the run, or robustness in this folder."), None),
     JSON,
-    *PLACE,
 ]  # fmt: skip
 ASKED = ("budget", "draws", "suite", "count", "corrupted", "seed")
 """Options that are passed on as they are."""
@@ -70,7 +69,7 @@ ASKED = ("budget", "draws", "suite", "count", "corrupted", "seed")
     needs="class images",
 )
 def main(arguments: list[str]) -> int:
-    given = parse_classifier("robustness", arguments, EXTRA, HELP)
+    given = parse_classifier("robustness", arguments, EXTRA, HELP, PlaceOptions)
     options = given.options
     asked: dict[str, Any] = {key: getattr(options, key) for key in ASKED}
     asked |= {key: _listed(getattr(options, key)) for key in ("only", "norms", "also")}
@@ -92,8 +91,7 @@ def main(arguments: list[str]) -> int:
             card = robustness(
                 given.subject, given.data, folder=folder, identity=identity, tell=tell, make=make, **asked
             )
-    silent = {"runs", "out", "json", *(name for name, _, _ in PLACE)}
-    names = [name for name, _, _ in EXTRA if name not in silent]
+    names = [name for name, _, _ in EXTRA if name not in ("runs", "out", "json")]
     findings = card.findings(settings=given.settings | {name: getattr(options, name) for name in names})
     out = options.out or (Path("robustness") if given.run is None else None)
     return answer(findings, keep_findings(findings, "robustness", given.run, out), options.json)

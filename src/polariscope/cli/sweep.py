@@ -4,22 +4,16 @@ from __future__ import annotations
 
 import ast
 import re
-import shlex
 from pathlib import Path
 from typing import Any
 
-from polariscope import plugins
 from polariscope.cli import commands
 from polariscope.cli.configuration import parse_run
-from polariscope.cli.parsing import JSON, flag, options_type, parse, take, take_first
-from polariscope.cli.place import PLACE, place_of
-from polariscope.cli.study import FULL, read_study
-from polariscope.cli.study_progress import watched
-from polariscope.report.page import as_toml
+from polariscope.cli.parsing import flag, options_type, parse, take, take_first
+from polariscope.cli.run_studies import StudyOptions, outcome_of
+from polariscope.cli.study import FULL
 from polariscope.report.terminal import answer
-from polariscope.studies.engine import run_study
-from polariscope.studies.estimate import estimate
-from polariscope.studies.own import OwnStudy
+from polariscope.studies.own import OwnStudy, read_study
 from polariscope.studies.ranking import rank
 
 USAGE = """polariscope sweep WORLD [--grid SETTING=VALUE,VALUE ...] [--seeds N] [--measure NAME] [--by COLUMN] [options]
@@ -34,33 +28,24 @@ EXAMPLES = ("examples", flag(int, "Examples that measures are computed on."), 50
 BY = ("by", flag(str, "Column to rank by: a measure, a type of variables such as active, or a result of training."), "")
 HIGHEST = ("highest", flag(bool, "Rank the highest first."), False)
 LOWEST = ("lowest", flag(bool, "Rank the lowest first."), False)
-ESTIMATE = ("estimate", flag(bool, "Run only the first job, and print what all jobs would cost."), False)
-OUT = ("out", flag(Path, "Folder of the results."), Path("results"))
-OWN = [BY, HIGHEST, LOWEST, ESTIMATE, OUT, JSON, *PLACE]
+OWN = [BY, HIGHEST, LOWEST]
 
 
 @commands.register("sweep", "train a grid of settings and rank them by any measure", group="training")
 def main(arguments: list[str]) -> int:
-    command = shlex.join(["polariscope", "sweep", *arguments, *plugins.flags()])
     arguments = list(arguments)
     first = take_first(arguments)
     if first is not None and first.endswith(".toml"):
         study, name = read_study(Path(first))
-        options = parse(options_type(OWN, f"{USAGE}\n\n{ABOUT}"), arguments, "sweep")
+        options = parse(options_type(OWN, f"{USAGE}\n\n{ABOUT}", StudyOptions), arguments, "sweep")
     else:
         study, name, options = _from_flags([] if first is None else [first], arguments)
     if options.highest and options.lowest:
         raise ValueError("--highest and --lowest are opposites: give one of them")
-    place = place_of(options)
     path = options.out / name
-    if options.estimate:
-        answer(estimate(study, name, FULL, path, place).findings(), None, options.json)
+    outcome = outcome_of(study, name, FULL, path, options)
+    if outcome is None:
         return 0
-    try:
-        with watched(name, study, FULL, options.json) as report:
-            outcome = run_study(study, name, FULL, path, place, report)
-    except KeyboardInterrupt:
-        raise KeyboardInterrupt(f"interrupted; continue with: {command}") from None
     by = options.by or next(iter(study.measured()), "held_out_loss")
     higher = True if options.highest else False if options.lowest else None
     cells = list(dict.fromkeys(cell for job in study.jobs(FULL) for cell in job["cell"]))
@@ -77,21 +62,11 @@ def _from_flags(words: list[str], arguments: list[str]) -> tuple[OwnStudy, str, 
         if not setting or not values:
             raise ValueError(f"--grid names a setting and its values, --grid objective.beta=1,2,4; got {text!r}")
         choices[setting.replace("-", "_")] = [_value(word) for word in _split(values)]
-    config, options = parse_run(
-        [*words, *arguments], "sweep", [SEEDS, MEASURE, EXAMPLES, *OWN], about=ABOUT, usage=USAGE
-    )
+    extra = [SEEDS, MEASURE, EXAMPLES, *OWN]
+    config, options = parse_run([*words, *arguments], "sweep", extra, StudyOptions, ABOUT, USAGE)
     if options.seeds < 1:
         raise ValueError(f"a sweep needs at least one seed; got {options.seeds}")
-    grid: dict[str, Any] = {"seeds": list(range(options.seeds))}
-    described = config.describe()
-    described = {section: {k: v for k, v in values.items() if v is not None} for section, values in described.items()}
-    described["training"].pop("seed")
-    if not described["start"].get("run"):
-        described.pop("start")
-    measure = {"measures": list(options.measure), "examples": options.examples}
-    tables = {"title": f"Sweep of {config.label}", "base": described, "grid": grid | choices, "measure": measure}
-    study = OwnStudy(as_toml(tables))
-    study.check()
+    study = OwnStudy.sweep(config, choices, options.seeds, options.measure, options.examples)
     label = re.sub(r"[^a-z0-9]+", "-", config.label.lower()).strip("-")
     return study, f"sweep-{label}-{study.fingerprint()}", options
 

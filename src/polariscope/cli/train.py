@@ -12,7 +12,7 @@ from polariscope.cli import commands
 from polariscope.cli.configuration import parse_run
 from polariscope.cli.named import opened
 from polariscope.cli.parsing import JSON, RUNS, flag, options_type, parse, take
-from polariscope.cli.place import PLACE, place_of
+from polariscope.cli.place import PlaceOptions, place_of
 from polariscope.cli.progress import bars
 from polariscope.examination.next_steps import said_next
 from polariscope.lab.labels import Labels, check_name, label
@@ -59,13 +59,14 @@ def main(arguments: list[str]) -> int:
     if resumed:
         steps = take(arguments, "--training.steps")
         _check_resumed(arguments)
-        options = parse(options_type([RUNS, JSON, *PLACE, CHANGED, TRACK]), arguments, "train --resume RUN")
+        kind = options_type([RUNS, JSON, CHANGED, TRACK], base=PlaceOptions)
+        options = parse(kind, arguments, "train --resume RUN")
         runs = [opened(Store(options.runs), name) for name in resumed]
         for run in runs if steps is not None else ():
             extend(run, _whole(steps))
     else:
-        extra = [RUNS, JSON, SEEDS, *PLACE, WHOLE_HASH, TRACK, *LABELS]
-        config, options = parse_run(arguments, "train", extra, about=ABOUT)
+        extra = [RUNS, JSON, SEEDS, WHOLE_HASH, TRACK, *LABELS]
+        config, options = parse_run(arguments, "train", extra, PlaceOptions, ABOUT)
         place_of(options)  # before a folder is made
         check(options.track)
         runs = _prepared(over_seeds(config, options.seeds), Store(options.runs), options)

@@ -73,6 +73,7 @@ class Estimate:
                 f"{counted(self.jobs - self.open_jobs, 'finished job')}. Jobs of other settings may cost more or less. "
                 "The results of finished jobs are kept. On n cores the time is the core hours divided by n."
             ],
+            {"study": self.name},
         )
 
 
@@ -99,16 +100,17 @@ def estimate(study: Study, name: str, scale: Scale, path: Path, workers: Workers
 
 @cache
 def start_up() -> float:
-    """Seconds until a new worker process of this machine can begin with its first job, measured on one."""
-    started = time.monotonic()
+    """CPU seconds until a new worker process of this machine can begin with its first job, measured on one."""
+    seconds: list[float] = []
     with closing(LocalProcesses(1)) as executor:
-        deque(as_they_come(executor, started_worker, [None], lambda number, what: None), maxlen=0)
-        return time.monotonic() - started
+        deque(as_they_come(executor, started_worker, [None], lambda number, what: seconds.append(what)), maxlen=0)
+    return seconds[0]
 
 
 def started_worker(nothing: None, tell: Callable[[Any], None]) -> None:
-    """The job of a worker that does nothing but get ready."""
+    """The job of a worker that does nothing but get ready, and tells what that cost."""
     import_optimisers()
+    tell(time.process_time())
 
 
 def size_of(folder: Path) -> int:

@@ -13,6 +13,7 @@ import itertools
 import json
 import math
 import multiprocessing
+import re
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -21,6 +22,7 @@ from typing import Any
 
 from polariscope.measures import measures
 from polariscope.registry import nearest
+from polariscope.report.page import as_toml
 from polariscope.studies import criteria
 from polariscope.studies.criteria import All, Criterion
 from polariscope.studies.criteria.criterion import listed, plain
@@ -80,6 +82,26 @@ class OwnStudy(Study):
             raise ValueError(f"the study {path} cannot be read: {error.strerror or error}") from error
         except UnicodeDecodeError as error:
             raise ValueError(f"the study {path} is not a text file: {error.reason}") from error
+
+    @classmethod
+    def sweep(
+        cls,
+        config: RunConfig,
+        choices: Mapping[str, Sequence[Any]],
+        seeds: int = 5,
+        measure: Sequence[str] = (),
+        examples: int = 5000,
+    ) -> OwnStudy:
+        """A configuration with every combination of ``choices`` (``{"objective.beta": [1, 4]}``) and several seeds."""
+        base = config.describe()
+        base["training"].pop("seed")
+        if not base["start"].get("run"):
+            base.pop("start")
+        grid = {"seeds": list(range(seeds)), **choices}
+        asked = {"measures": list(measure), "examples": examples}
+        study = cls(as_toml({"title": f"Sweep of {config.label}", "base": base, "grid": grid, "measure": asked}))
+        study.check()
+        return study
 
     def described(self) -> dict[str, Any]:
         described = tomllib.loads(self.text)
@@ -245,6 +267,16 @@ class OwnStudy(Study):
                 words = any(value.startswith('"') or value in ("true", "false", "null") for value in values[cell])
                 figures[f"{column}-over-{cell}"] = Restarts(column, cell) if words else Curve(column, cell)
         return figures
+
+
+def read_study(file: Path) -> tuple[OwnStudy, str]:
+    """The study of a file, checked, and the name of its results."""
+    study = OwnStudy.read(file)
+    try:
+        study.check()
+    except ValueError as error:
+        raise ValueError(f"{file}: {error}") from error
+    return study, re.sub(r"[^A-Za-z0-9._-]+", "-", file.stem).strip("-.") or "study"
 
 
 _REFUSED: dict[str, str] = {}

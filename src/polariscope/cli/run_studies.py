@@ -1,17 +1,55 @@
-"""Progress of a study: one bar over all its jobs on standard error."""
+"""Commands that run studies: their options, the cost, and a progress bar over all jobs on standard error."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+from polariscope.cli.place import PlaceOptions, place_of
+from polariscope.command import again
 from polariscope.console import Terminal
 from polariscope.grammar import counted
+from polariscope.report.terminal import answer
+from polariscope.studies.engine import run_study
+from polariscope.studies.estimate import estimate
 from polariscope.studies.own import OwnStudy
-from polariscope.studies.study import UNJUDGED, Scale, Study
+from polariscope.studies.study import UNJUDGED, Outcome, Scale, Study
+
+
+@dataclass(frozen=True)
+class StudyOptions(PlaceOptions):
+    """Options of a command that runs studies."""
+
+    out: Path = Path("results")
+    """Folder of the results."""
+    estimate: bool = False
+    """Run only the first job, and print what all jobs would cost."""
+    json: bool = False
+    """Print JSON for machines."""
+
+
+def outcome_of(study: Study, name: str, scale: Scale, path: Path, options: StudyOptions) -> Outcome | None:
+    """Run a study, or continue it; with ``--estimate`` only print its cost, and return None."""
+    place = place_of(options)
+    if options.estimate:
+        answer(estimate(study, name, scale, path, place).findings(), None, options.json)
+        return None
+    with resumable(), watched(name, study, scale, options.json) as report:
+        return run_study(study, name, scale, path, place, report)
+
+
+@contextmanager
+def resumable() -> Iterator[None]:
+    """A block that the same command continues after Ctrl-C."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(f"interrupted; continue with: {again()}") from None
 
 
 @contextmanager
