@@ -2,11 +2,14 @@
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 
-from polariscope.theory.gaussian import entropy
+from polariscope.measures.information import mutual_information as counted_information
+from polariscope.nets.posterior import Diagonal
+from polariscope.theory.gaussian import KL, entropy, kl_diagonal, kl_full
 from polariscope.theory.gaussian_bottleneck import (
     channel_information,
     correlation_information,
@@ -105,6 +108,30 @@ def test_the_information_curve_rises_and_bends_down(seed) -> None:
     assert (np.diff(slopes) < 1e-9).all()
     np.testing.assert_allclose(slopes, 1 / np.sqrt(lams[1:] * lams[:-1]), rtol=0.05)
     assert (information <= np.minimum(kept, bottleneck.limit) + 1e-12).all()
+
+
+@pytest.mark.spec("000/F025")
+@pytest.mark.parametrize(("mean", "var", "number"), [(1.0, 1.0, 0.5), (0.0, 4.0, 0.806853)])
+def test_divergences_have_the_numbers_of_the_spec(mean, var, number) -> None:
+    """O24: KL(N(1, 1) ‖ N(0, 1)) and KL(N(0, 4) ‖ N(0, 1)), also of a posterior, and the other way round."""
+    assert float(kl_diagonal([mean], [var])) == pytest.approx(number, abs=1e-6)
+    assert kl_full([mean], [[var]], [0.0], [[1.0]]) == pytest.approx(number, abs=1e-6)
+    posterior = Diagonal(torch.tensor([[mean]]), torch.tensor([[var]]).log())
+    assert posterior.kl().item() == pytest.approx(number, abs=1e-6)
+    reverse = 0.5 * ((1 + mean**2) / var - 1 + np.log(var))
+    assert kl_full([0.0], [[1.0]], [mean], [[var]]) == pytest.approx(reverse)
+
+
+@pytest.mark.spec("000/F025")
+def test_discrete_information_is_the_divergence_of_the_joint_from_the_product() -> None:
+    """KL of discrete distributions, here of (x, y) from independence: by hand, and from samples with these shares."""
+    joint = np.array([[4, 1], [1, 2]]) / 8
+    product = joint.sum(1, keepdims=True) * joint.sum(0)
+    by_hand = sum(p * np.log(p / q) for p, q in zip(joint.flat, product.flat, strict=True))
+    assert KL(joint.ravel(), product.ravel()) == pytest.approx(by_hand)
+    assert KL(product.ravel(), joint.ravel()) != pytest.approx(by_hand, abs=1e-3)
+    x, y = np.repeat(np.indices((2, 2)).reshape(2, -1), (8 * joint).astype(int).ravel(), axis=1)
+    assert counted_information(x, y).item() == pytest.approx(by_hand)
 
 
 @pytest.mark.spec("000/F025")
