@@ -200,6 +200,15 @@ def test_models_are_compared_at_the_same_error_of_observations() -> None:
     assert all(row["low"] < row["deviation"] < row["high"] for row in frontier(few).records())
 
 
+@pytest.mark.spec("000/F124")
+def test_the_probe_of_z1_stands_beside_the_deviation_of_every_point() -> None:
+    probed = [replace(row, leakage=0.1 * row.seed) for row in audits("ours", 0.02)]
+    result = frontier(probed + audits("theirs", 0.04))
+    assert [row["leakage"] for row in result.records()] == [pytest.approx(0.2)] * 2 + [None] * 2
+    points = next(part for part in result.findings().parts if part.name == "points")
+    assert "R² of the property from Z1" in {column.title for column in points.columns}
+
+
 @pytest.mark.spec("000/F110")
 def test_codes_that_do_not_encode_the_property_are_shown_and_never_compared() -> None:
     mute = [replace(row, tells_property=row.seed > 0) for row in audits("mute", 0.0)]
@@ -288,6 +297,7 @@ def test_the_signals_of_snapshots_stand_beside_the_theory(tmp_path, monkeypatch,
     second = train(other, tmp_path / "runs", quiet=True)
     points = audit_frontier([run, second], count=100, judged_on=100).points
     assert [point.setting for point in points] == ["beta 5.0", "beta 1.0"]
+    assert points[0].leakage == audit_invariance(run, count=100, judged_on=100).leakage
     words = ["--count", "100", "--judged-on", "100", "--out", "frontier.html"]
     assert main(["invariance", run.id, second.id, *words]) == 0
     assert "needs a second model" in " ".join(capsys.readouterr().out.split())

@@ -27,7 +27,7 @@ from polariscope.tabular import Tabular
 MAY_DIFFER = ("seed", "count")
 """Settings of the data in which runs of one comparison may differ."""
 UNTOLD = ("training.seed", *(f"training.{name}_every" for name in ("checkpoint", "evaluate", "log", "snapshot")))
-"""Settings of a training that tell no points of a frontier apart."""
+"""Settings of a training that do not distinguish points of a frontier."""
 SEEDS = 5
 """Smallest number of seeds of each point for a decided comparison."""
 TOLERANCE = 0.1
@@ -58,6 +58,8 @@ class Audited:
     """Deviation of the property of generated observations, by the truth if known, else by the judge."""
     tells_property: bool = True
     """Whether the code encodes the property at all; without it, a small deviation means nothing."""
+    leakage: float | None = None
+    """R² of the property from Z1, if it was measured."""
 
 
 @dataclass(frozen=True)
@@ -74,6 +76,8 @@ class Point:
     """Student's 95 % interval; for one seed, the point itself."""
     tells_property: bool = True
     """Whether the code of every seed encodes the property. Other points are shown, and never compared."""
+    leakage: float | None = None
+    """R² of the property from Z1, on average over the seeds of which it is known."""
 
 
 @dataclass(frozen=True)
@@ -162,6 +166,7 @@ class Frontier(Tabular):
                 "deviation": point.deviation,
                 "low": point.interval[0] if point.seeds > 1 else None,
                 "high": point.interval[1] if point.seeds > 1 else None,
+                "leakage": point.leakage,
             }
             for point in self.points
         ]
@@ -202,6 +207,7 @@ class Frontier(Tabular):
                     Column("deviation", "Deviation", "%.4g"),
                     Column("low", "From", "%.4g"),
                     Column("high", "To", "%.4g"),
+                    Column("leakage", "R² of the property from Z1", "%.2f"),
                 ),
             ),
         ]
@@ -233,6 +239,7 @@ def frontier(rows: Iterable[Audited], tolerance: float = TOLERANCE, notes: Seque
         half = 0.0
         if len(values) > 1:
             half = float(stats.t.ppf(0.975, len(values) - 1) * values.std(ddof=1) / np.sqrt(len(values)))
+        leaks = [row.leakage for row in own if row.leakage is not None]
         points.append(
             Point(
                 model,
@@ -243,6 +250,7 @@ def frontier(rows: Iterable[Audited], tolerance: float = TOLERANCE, notes: Seque
                 mean,
                 (mean - half, mean + half),
                 all(row.tells_property for row in own),
+                float(np.mean(leaks)) if leaks else None,
             )
         )
     return Frontier(tuple(points), tolerance, tuple(notes))
@@ -265,7 +273,7 @@ def audit_frontier(runs: Sequence[Run], tolerance: float = TOLERANCE, **settings
         setting = _told_apart(settings_of_run, rivals)
         seed = int(run.config.get("training", {}).get("seed", 0))
         errors = audit.x_error, audit.y_error, audit.outside.generated
-        rows.append(Audited(name, setting, seed, *errors, audit.tells_property))
+        rows.append(Audited(name, setting, seed, *errors, audit.tells_property, audit.leakage))
     return frontier(rows, tolerance, notes)
 
 
