@@ -191,7 +191,7 @@ MISTAKES = {
     "points for conv": (["train", "gaussian"], "conv architecture needs images (channels, height, width)"),
     "unknown run": (["examine", "nothing"], "there is no run 'nothing'"),
     "nothing to examine": (["examine"], "which model?"),
-    "no data": (["examine", "mine.py:Model"], "needs --data"),
+    "no data": (["examine", "mine.py:Model"], "which data?"),
     "bad sql": (["runs", "--where", "nonsense = 1"], "the query failed"),
     "no config": (["train", "--config", "none.toml"], "there is no configuration file none.toml"),
     "unknown study": (["reproduce", "nothing"], "there is no study 'nothing'"),

@@ -83,9 +83,8 @@ def parse_run(
         description[section] = choose(arguments, f"--{section}", registry, known)
     default = RunConfig.build(description)
     fields = [(f.name, *_as_flags(getattr(default, f.name))) for f in dataclasses.fields(RunConfig)]
-    told = RUN_HELP.format(usage=usage.format(command=command), about=about)
-    kind = options_type([*fields, *extra], told, base)
-    options = parse(kind, arguments, command, choices)
+    help_text = RUN_HELP.format(usage=usage.format(command=command), about=about)
+    options = parse(options_type([*fields, *extra], help_text, base), arguments, command, choices)
     given = {f.name: meant(getattr(options, f.name)) for f in dataclasses.fields(RunConfig)}
     # What no flag has changed was built above, and may have read its files by now.
     same = {name: getattr(default, name) for name, value in given.items() if value == getattr(default, name)}

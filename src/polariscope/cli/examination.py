@@ -7,25 +7,14 @@ import inspect
 import typing
 from typing import Any
 
-from polariscope.cli.configuration import chosen_world, meant, with_world
-from polariscope.cli.named import ModelFlags, is_source, opened, own_subject, store_named
-from polariscope.cli.parsing import (
-    JSON,
-    OUT,
-    RUNS,
-    asks_for_help,
-    options_type,
-    parse,
-    plain_words,
-    take_data,
-    take_first,
-)
+from polariscope.cli.configuration import meant, with_world
+from polariscope.cli.named import ModelFlags, named_model, own_subject
+from polariscope.cli.parsing import JSON, OUT, RUNS, options_type, parse, plain_words
 from polariscope.examination.catalogue import examinations
 from polariscope.examination.run_subjects import run_subject, shown_data
 from polariscope.findings import Findings
 from polariscope.lab.run_documents import keep_findings
 from polariscope.report.terminal import answer
-from polariscope.training.run import config_of
 from polariscope.worlds.world import worlds
 
 HELP = """polariscope {name} RUN [DATA] [options], or polariscope {name} FILE.py:NAME DATA [options]
@@ -39,21 +28,14 @@ def main(name: str, arguments: list[str]) -> int:
     """Run the examination of this name."""
     examination = examinations.get(name)
     arguments = list(arguments)
-    model, data = take_first(arguments), take_data(arguments)
-    helping = asks_for_help(arguments)
-    if model is None and not helping:
-        raise ValueError(f"which model? 'polariscope {name} RUN', or 'polariscope {name} FILE.py:NAME DATA'")
-    run = None if model is None or is_source(model) else opened(store_named(arguments), model)
-    if run is None and data is None and not helping:
-        raise ValueError(f"which data? 'polariscope {name} {model} DATA': the name of a world or the path of a file")
-    default = config_of(run).world if run is not None and data is None else chosen_world(arguments, data or "sprites")
+    model, run, _, default = named_model(name, arguments)
     asked = _keywords(examination)
     help_text = HELP.format(name=name, about=plain_words(examination.__doc__))
     kind = options_type([*asked, OUT, RUNS, JSON], help_text, ModelFlags)
     options: Any = parse(with_world(kind, default), arguments, name)
     world = meant(options.world)
     chosen = {key: getattr(options, key) for key, _, _ in asked}
-    subject = own_subject(str(model), options) if run is None else run_subject(run)
+    subject = own_subject(model, options) if run is None else run_subject(run)
     result = examination(subject, world if run is None else shown_data(run, world), **chosen)
     findings: Findings = result if isinstance(result, Findings) else result.findings()
     about = {"model" if run is None else "run": model if run is None else run.id, "data": worlds.describe(world)}

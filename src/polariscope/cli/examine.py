@@ -7,14 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from polariscope.cli import commands
-from polariscope.cli.configuration import chosen_world, meant, with_world
-from polariscope.cli.named import ModelFlags, flags_of, is_codes_file, is_source, opened, own_subject, store_named
-from polariscope.cli.parsing import asks_for_help, check_place, parse, take_data, take_first
+from polariscope.cli.configuration import meant, with_world
+from polariscope.cli.named import ModelFlags, flags_of, is_codes_file, named_model, own_subject
+from polariscope.cli.parsing import check_place, parse
 from polariscope.examination.embedding import Shelf
 from polariscope.examination.examine import Protocol, Share, examine, examine_run
 from polariscope.lab.run_documents import keep_findings
 from polariscope.report.terminal import answer
-from polariscope.training.run import config_of
 from polariscope.worlds.world import worlds
 
 
@@ -31,16 +30,16 @@ class Options(ModelFlags):
     data: str | None = None
     """World or file to draw examples from; its settings are --world.*. A run has its own data."""
     part: Share = "all"
-    """Which part of a run's own data to draw examples from."""
+    """Part of a run's own data to draw examples from."""
     count: int = 10_000
     """Number of examples."""
     measures: str = "*"
     """Names of measures, separated by commas; * and ? match any letters, an empty string no measure. By default all
     measures that can be computed for the model."""
     protocol: Protocol = "default"
-    """published takes the probes and sample sizes of the publications, as far as --count examples allow: minutes."""
+    """published takes the probes and sample sizes of the publications, as far as --count examples allow; this takes minutes."""
     seed: int = 0
-    """Draws the examples and the noise of the samples."""
+    """Seed of the examples and of the noise of the samples."""
     runs: Path = Path("runs")
     """Folder of the runs."""
     out: Path | None = None
@@ -60,15 +59,7 @@ class Options(ModelFlags):
 )
 def main(arguments: list[str]) -> int:
     arguments = list(arguments)
-    name = take_first(arguments)
-    data = take_data(arguments)
-    helping = asks_for_help(arguments)
-    if name is None and not helping:
-        raise ValueError("which model? 'polariscope examine RUN', or 'polariscope examine FILE.py:NAME DATA'")
-    run = None if name is None or is_source(name) else opened(store_named(arguments), name)
-    if run is None and data is None and not helping:
-        raise ValueError(f"your own model needs --data: 'polariscope examine {name} DATA', a world or a file's path")
-    default = config_of(run).world if run is not None and data is None else chosen_world(arguments, data or "sprites")
+    name, run, data, default = named_model("examine", arguments)
     options: Any = parse(with_world(Options, default), arguments, "examine")
     world = meant(options.world)
     wanted = None if options.measures == "*" else [m.strip() for m in options.measures.split(",") if m.strip()]
@@ -83,7 +74,6 @@ def main(arguments: list[str]) -> int:
         result = examine_run(run, part=options.part, data=world, keep=keep, fresh=options.fresh, **asked)
         findings = result.findings()
     else:
-        assert name is not None
         if options.part != "all":
             raise ValueError("--part needs a run, which records what it was trained on")
         check_place(options.out or Path("examine.html"), "--out")

@@ -11,7 +11,8 @@ from typing import Any
 from torch import nn
 
 from polariscope import plugins
-from polariscope.cli.parsing import peek
+from polariscope.cli.configuration import chosen_world
+from polariscope.cli.parsing import asks_for_help, peek, take_data, take_first
 from polariscope.command import word_meant
 from polariscope.examination.run_subjects import classifier_run
 from polariscope.lab.store import Run, Store
@@ -20,8 +21,9 @@ from polariscope.subjects import Subject, as_subject
 from polariscope.subjects.codes import CODE_FILES, read_codes
 from polariscope.subjects.subject import Meaning
 from polariscope.subjects.weights import load_weights
-from polariscope.training.run import changed_data
+from polariscope.training.run import changed_data, config_of
 from polariscope.user_code import load_source
+from polariscope.worlds.world import World
 
 
 @dataclass(frozen=True)
@@ -78,6 +80,20 @@ def own_subject(reference: str, flags: ModelFlags) -> Subject:
 def flags_of(flags: ModelFlags) -> dict[str, Any]:
     """The settings of a model, without the path of its weights."""
     return {f.name: getattr(flags, f.name) for f in dataclasses.fields(ModelFlags) if f.name != "weights"}
+
+
+def named_model(command: str, arguments: list[str]) -> tuple[str, Run | None, str | None, World]:
+    """The words of ``COMMAND RUN [DATA]`` or ``COMMAND FILE.py:NAME DATA``, which are removed from the arguments: the
+    model, its run if it is one, the data if it is given, and the world that they mean."""
+    name, data = take_first(arguments), take_data(arguments)
+    helping = asks_for_help(arguments)
+    if name is None and not helping:
+        raise ValueError(f"which model? 'polariscope {command} RUN', or 'polariscope {command} FILE.py:NAME DATA'")
+    run = None if name is None or is_source(name) else opened(store_named(arguments), name)
+    if run is None and data is None and not helping:
+        raise ValueError(f"which data? 'polariscope {command} {name} DATA': the name of a world or the path of a file")
+    own_data = run is not None and data is None
+    return str(name), run, data, config_of(run).world if own_data else chosen_world(arguments, data or "sprites")
 
 
 def opened_classifier(store: Store, name: str) -> Run:
