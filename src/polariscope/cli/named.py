@@ -92,8 +92,9 @@ def named_model(command: str, arguments: list[str]) -> tuple[str, Run | None, st
     run = None if name is None or is_source(name) else opened(store_named(arguments), name)
     if run is None and data is None and not helping:
         raise ValueError(f"which data? 'polariscope {command} {name} DATA': the name of a world or the path of a file")
-    own_data = run is not None and data is None
-    return str(name), run, data, config_of(run).world if own_data else chosen_world(arguments, data or "sprites")
+    if run is not None and data is None:
+        return str(name), run, data, config_of(run).world
+    return str(name), run, data, chosen_world(arguments, data or "sprites")
 
 
 def opened_classifier(store: Store, name: str) -> Run:
