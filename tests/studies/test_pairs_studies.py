@@ -247,8 +247,17 @@ def test_a_slow_vae_gives_up_an_axis_below_the_threshold_of_theory_and_a_flow_do
     for length, runs in slow.by("length"):
         kept, score = runs.column("gain"), runs.column("mcc")
         assert (kept < 0.01).all() if length < 0.395 else (kept > 0.05).all(), length
-        assert score.mean() < 0.75 if length < 0.395 else score.min() > 0.95, length
+        assert np.median(score) < 0.9 if length < 0.395 else score.min() > 0.95, length
     assert flow.column("mcc").min() > 0.995
+
+
+def test_a_variable_that_hardly_moves_can_still_correlate_with_the_axis_it_no_longer_encodes(committed) -> None:
+    """MCC does not depend on scale: in one of five restarts it stays high, so that the claim is undecided."""
+    result = committed("collapsing-axis")
+    lost = [row for row in result.table.where(**AXIS).rows if row["gain"] < 0.01]
+    means = {seed: np.mean([row["mcc"] for row in lost if row["seed"] == seed]) for seed in range(5, 10)}
+    assert [seed for seed, mean in means.items() if mean > 0.9] == [6]
+    assert result.claim("encodes both axes").verdict == "undecided"
 
 
 def test_what_comes_back_of_a_kept_axis_is_what_theory_says(committed) -> None:
@@ -261,7 +270,7 @@ def test_what_comes_back_of_a_kept_axis_is_what_theory_says(committed) -> None:
 def test_kept_axes_are_both_found_and_a_flow_finds_them_at_every_length(committed) -> None:
     """Figure 6."""
     result = committed("collapsing-axis")
-    for words in ("that is no longer encoded has", "encodes both axes", "A SlowFlow finds both"):
+    for words in ("that is no longer encoded has", "A SlowFlow finds both"):
         assert result.claim(words).held, words
     assert len(result.table.where(part="axis", model="slow-flow")) == 45
 
@@ -276,7 +285,9 @@ def test_the_more_coordinates_the_more_a_slow_vae_finds(committed) -> None:
         assert len(gain) == 5
         assert gain.mean() > 0.3, more
         assert interval_of(gain)[0] > 0, more
-    assert effect(result, many, some).mean() > 0.05
+    last = effect(result, many, some)
+    assert last.mean() > 0.04
+    assert interval_of(last)[0] < 0, "the last step is one of the means"
     for more, fewer in ((some, few), (many, some)):
         assert effect(result, more, fewer, "loss").min() > 0, "the loss grows in every restart"
     assert result.claim("grows with the dimension").held
@@ -295,14 +306,14 @@ def farther(factor: float) -> Callable[[Row], Row]:
     ("words", "held", "change"),
     [
         ("below a predicted length", True, farther(1.02)),
-        ("below a predicted length", False, farther(1.1)),
+        ("below a predicted length", False, farther(1.15)),
         ("below a predicted length", False, farther(0.85)),
         ("below a predicted length", None, put(AXIS, length=0.2)),
         ("that is no longer encoded has", False, put(AXIS, std=0.26)),
         ("that is no longer encoded has", None, put(AXIS, gain=0.5)),
         ("encodes both axes", False, put(AXIS | {"length": 0.8}, mcc=0.6)),
         ("encodes both axes", False, put(AXIS, mcc=0.96)),  # those that gave one up find as much
-        ("A SlowFlow finds both", False, put({"model": "slow-flow", "length": 0.2, "seed": 4}, mcc=0.99)),
+        ("A SlowFlow finds both", False, put({"model": "slow-flow", "length": 0.2, "seed": 9}, mcc=0.99)),
     ],
 )
 def test_verdicts_on_axes_follow_the_table(committed, words, held, change) -> None:
@@ -414,14 +425,14 @@ def test_sources_behind_layers_of_mixing_are_found_but_slow_flow_is_behind_pcl(c
     for layers, printed in {1: 0.997, 2: 0.987, 3: 0.982}.items():  # table 5
         assert mixed.where(method="slow-flow", layers=layers).mean("mcc") == pytest.approx(printed, abs=0.01)
     assert result.claim("behind one layer").held
-    claim = result.claim("no less than PCL")
+    claim = result.claim("at least as well as PCL")
     assert claim.verdict == "not held"
     lead = effect(result, {"method": "pcl", "layers": 3}, {"method": "slow-flow", "layers": 3})
     assert len(lead) == 5
     assert lead.min() > 0
     assert claim.measured == "{:.3f} [{:.3f}, {:.3f}]".format(lead.mean(), *interval_of(lead))
     deep = {"method": "slow-flow", "layers": 3}
-    assert judged(result, "no less than PCL", put(deep, mcc=0.999)).held is True
+    assert judged(result, "at least as well as PCL", put(deep, mcc=0.999)).held is True
     assert judged(result, "behind one layer", put({"method": "pcl", "layers": 1}, mcc=0.89)).held is False
     assert judged(result, "behind one layer", put({"method": "pcl", "layers": 1, "seed": 0}, mcc=0.5)).held is None
 
@@ -553,7 +564,7 @@ def test_tuning_the_head_alone_is_worse_than_tuning_all_of_a_network_that_learne
         assert len(ahead) == 5, world
         assert ahead.mean() > 0.02, world
         assert interval_of(ahead)[0] > 0, world
-    assert result.claim(f"Tuning only the head is worse than tuning the whole network ({split} split)").held
+    assert result.claim(f"Fine-tuning only the head is worse than fine-tuning the whole network ({split} split)").held
 
 
 def test_every_model_was_tested_on_every_split_of_both_worlds(committed) -> None:
