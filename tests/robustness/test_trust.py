@@ -68,6 +68,13 @@ class Softmax(Plain):
         return super().forward(x).softmax(1)
 
 
+class Sigmoid(Plain):
+    """One probability for two classes."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x)[:, :1].sigmoid()
+
+
 class Optimising(Plain):
     """Moves its input by a gradient step before it answers."""
 
@@ -92,6 +99,7 @@ ZOO = {
     Shattered: "misleading gradients",
     Saturated: "probabilities",
     Softmax: "probabilities",
+    Sigmoid: "probabilities",
     Optimising: "optimisation at inference",
     LeftInTraining: "batch dependence",
 }
@@ -112,6 +120,8 @@ def test_every_planted_defence_is_detected(defence: type[Plain]) -> None:
 
 def test_honest_classifiers_raise_no_alarm() -> None:
     assert [probed(Plain(seed), seed) for seed in range(40)] == [[]] * 40
+    logit = nn.Sequential(Plain(), nn.Linear(4, 1))
+    assert probed(logit) == [], "a single output that is no probability"
 
 
 def test_a_function_without_gradient_says_so() -> None:

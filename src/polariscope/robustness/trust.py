@@ -75,6 +75,15 @@ def probe(subject: Subject, x: Tensor, y: Tensor, *, seed: int = 0) -> list[Warn
                 )
             )
         probabilities = _probabilities(first)
+        if _sigmoid(first):
+            warnings.append(
+                Warning(
+                    "probabilities",
+                    "The only output is from 0 to 1 for every image: as the score of the second class against 0 it "
+                    "decides for the second class always.",
+                    "Return the logit, the number before the sigmoid, or a score for each class.",
+                )
+            )
         if probabilities:
             warnings.append(
                 Warning(
@@ -276,6 +285,13 @@ def _gap(first: Tensor, second: Tensor) -> float:
 def _probabilities(scores: Tensor) -> bool:
     sums = scores.double().sum(1)
     return bool((scores >= 0).all()) and bool(((sums - 1).abs() < 1e-4).all())
+
+
+def _sigmoid(scores: Tensor) -> bool:
+    """Whether two classes are scored by one probability: 0 for the first, as a single output is read."""
+    only = scores[:, -1]
+    zero = scores.shape[1] == 2 and not scores[:, 0].any()
+    return zero and bool(((only >= 0) & (only <= 1)).all() and only.any())
 
 
 def _margin(scores: Tensor, y: Tensor) -> Tensor:

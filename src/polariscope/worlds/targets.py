@@ -125,8 +125,8 @@ class Task(View):
             usual = self.of.factors[0]
         if usual is None:
             raise ValueError(
-                "a class needs a discrete factor, but every factor of this data is continuous: predict values, with "
-                "the view properties (polariscope train properties --world.of DATA)"
+                "a class needs a discrete factor, but every factor of this data is continuous: store classes as whole "
+                "numbers, or predict values with the view properties (polariscope train properties --world.of DATA)"
             )
         return usual.name
 
