@@ -35,10 +35,10 @@ from polariscope.studies.informed.published_widths import (
     gap,
 )
 from polariscope.studies.informed.widths import (
+    OverWidths,
     Sweep,
     accuracies,
     digits,
-    draw_widths,
     image_shape,
     in_percent,
     layout,
@@ -78,6 +78,7 @@ class FeatureDemand(Study):
     source = "Samarin 2022, section 6.4.1, figures 6.2 and 6.5 to 6.8, appendix B, tables B.1 to B.4"
     question = "How much of a network's accuracy comes from features it learns, and can width make up for them?"
     cost = {"smoke": "1 s", "laptop": "about 45 minutes", "paper": "months"}
+    drawn = {"accuracy-over-width": OverWidths()}
 
     def jobs(self, scale: Scale) -> Sequence[Job]:
         sweep = SETTINGS[scale]
@@ -181,10 +182,8 @@ class FeatureDemand(Study):
         names = [f"×{width}" for width in table.where(twin="standard").distinct("width")]
         title = f"CKA of the features, {hardest} digits"
         likeness = similarity_across_widths(table.where(twin="standard", task=hardest))
-        return {
-            "accuracy-over-width": draw_widths(table),
-            "similarity-across-widths": heatmap(likeness, names, names, title, low=0, high=1),
-        }
+        similarity = heatmap(likeness, names, names, title, low=0, high=1)
+        return super().figures(table) | {"similarity-across-widths": similarity}
 
 
 def gaps_of(table: Table) -> list[Row]:

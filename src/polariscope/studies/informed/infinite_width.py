@@ -12,7 +12,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from matplotlib.figure import Figure
 from torch import nn
 
 from polariscope.kernels.linearised import Descent
@@ -23,10 +22,10 @@ from polariscope.studies.informed.limits import KERNEL_NAMES, NOISE, NTK, kernel
 from polariscope.studies.informed.published_widths import KERNELS, NTK_NETWORKS, WIDTHS, gap
 from polariscope.studies.informed.widths import (
     STANDS_FOR,
+    OverWidths,
     Sweep,
     accuracies,
     digits,
-    draw_widths,
     image_shape,
     in_percent,
     layout,
@@ -60,6 +59,7 @@ class InfiniteWidth(Study):
     source = "Samarin 2022, section 6.5, table 6.3, appendix B, tables B.5 to B.8"
     question = "Which kernel does a wide network approach, and does width improve it?"
     cost = {"smoke": "1 s", "laptop": "about 9 minutes", "paper": "years"}
+    drawn = {"accuracy-over-width": OverWidths()}
 
     def jobs(self, scale: Scale) -> Sequence[Job]:
         sweep = SETTINGS[scale]
@@ -175,6 +175,3 @@ class InfiniteWidth(Study):
             for data, rows in NTK_NETWORKS.items()
         }
         return layout(published, measured(table, gaps=True))
-
-    def figures(self, table: Table) -> dict[str, Figure]:
-        return {"accuracy-over-width": draw_widths(table)}

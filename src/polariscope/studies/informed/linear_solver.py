@@ -13,21 +13,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
-from matplotlib.figure import Figure
 from torch import nn
 
 from polariscope.kernels.empirical import tangent_kernel
 from polariscope.kernels.linearised import Descent
 from polariscope.kernels.width_sweep import fit_twin
-from polariscope.report.figures import LIGHT
 from polariscope.studies.criteria import Alike, All, AtLeast, Beats, Between, Peaks, Rises
 from polariscope.studies.informed.limits import stable_rate
 from polariscope.studies.informed.published_widths import BINARY, BINARY_RATIOS, WIDTHS
 from polariscope.studies.informed.widths import (
     STANDS_FOR,
+    OverWidths,
     Sweep,
     digits,
-    draw_widths,
     image_shape,
     in_percent,
     layout,
@@ -62,6 +60,7 @@ class LinearSolver(Study):
     source = "Samarin 2022, section 6.4.3, tables 6.1 and 6.2; the threshold is Spec 000, section 7.5"
     question = "Would a better optimiser rescue random features?"
     cost = {"smoke": "1 s", "laptop": "about 5 minutes", "paper": "months, and 700 GB of memory for width 5"}
+    drawn = {"threshold": OverWidths(over="ratio", along="parameters per training image", mark=1)}
 
     def jobs(self, scale: Scale) -> Sequence[Job]:
         sweep = SETTINGS[scale]
@@ -191,13 +190,6 @@ class LinearSolver(Study):
         }
         rounded = Table([row | {"ratio": round(row["ratio"], 2)} if row.get("ratio") else row for row in table.rows])
         return layout(published, measured(rounded, over="ratio"), "p/N = {:g}")
-
-    def figures(self, table: Table) -> dict[str, Figure]:
-        figure = draw_widths(table, over="ratio")
-        for axes in figure.axes:
-            axes.axvline(1, color=LIGHT["muted"], linewidth=1, linestyle=":")
-            axes.set_xlabel("parameters per training image")
-        return {"threshold": figure}
 
 
 def scaled_lenet(width: float, shape: tuple[int, ...], seed: int) -> nn.Sequential:

@@ -11,7 +11,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from matplotlib.figure import Figure
 from torch import nn
 
 from polariscope.kernels.linearised import Descent
@@ -21,10 +20,10 @@ from polariscope.studies.criteria import AtLeast, AtMost, Beats
 from polariscope.studies.informed.limits import KERNEL_NAMES, NTK, kernel_scores, rate_of_limit
 from polariscope.studies.informed.published_widths import RANDOM_KERNELS, RANDOM_LABELS, WIDTHS
 from polariscope.studies.informed.widths import (
+    OverWidths,
     Sweep,
     accuracies,
     digits,
-    draw_widths,
     image_shape,
     in_percent,
     layout,
@@ -63,6 +62,7 @@ class RandomLabels(Study):
     source = "Samarin 2022, section 6.5.3, appendix B, tables B.9 to B.11"
     question = "Does having more parameters than data let a network, or its linearisation, fit anything?"
     cost = {"smoke": "1 s", "laptop": "about 6 minutes", "paper": "years"}
+    drawn = {"memorised": OverWidths(split="train", twins=TWINS)}
 
     def jobs(self, scale: Scale) -> Sequence[Job]:
         sweep = SETTINGS[scale]
@@ -142,6 +142,3 @@ class RandomLabels(Study):
             for data, rows in RANDOM_LABELS.items()
         }
         return layout(published, measured(table))
-
-    def figures(self, table: Table) -> dict[str, Figure]:
-        return {"memorised": draw_widths(Table([row for row in table.rows if row["twin"] in TWINS]), "train")}

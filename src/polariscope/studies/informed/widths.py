@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,7 +20,7 @@ from torch import Tensor
 
 from polariscope.kernels.width_sweep import LabelledInputs as Task
 from polariscope.kernels.width_sweep import pixel_ridge
-from polariscope.report.figures import LIGHT, styled
+from polariscope.studies.kit import Curve, Declared, Panels
 from polariscope.studies.rows import Row, Table, plus_minus
 from polariscope.studies.study import Job
 from polariscope.worlds.renderers.digit_tasks import DigitTask, standardise
@@ -35,15 +35,15 @@ STANDS_FOR = {
 WIDTHLESS = {"pixels": 0, "nngp": math.inf, "ntk": math.inf}
 """What has no width of its own, and the width it has in tables: that of no network, and of an infinitely wide one."""
 LOOKS = {
-    "standard": ("network", LIGHT["first"], "o"),
-    "linearised": ("linearised", LIGHT["second"], "s"),
-    "solved": ("linearised, solved", LIGHT["fourth"], "D"),
-    "last_layer": ("last layer only", LIGHT["third"], "^"),
-    "pixels": ("pixels", LIGHT["passive"], ""),
-    "nngp": ("NNGP", LIGHT["third"], ""),
-    "ntk": ("NTK", LIGHT["second"], ""),
+    "standard": ("network", "first"),
+    "linearised": ("linearised", "second"),
+    "solved": ("linearised, solved", "fourth"),
+    "last_layer": ("last layer only", "third"),
+    "pixels": ("pixels", "passive"),
+    "nngp": ("NNGP", "third"),
+    "ntk": ("NTK", "second"),
 }
-"""Name, colour and marker of each twin; a kernel has the colour of the networks that it is the limit of."""
+"""Name and colour of each twin; a kernel has the colour of the networks that it is the limit of."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -204,27 +204,35 @@ def over_widths(values: Mapping[float, Any]) -> str:
     return ", ".join(f"×{width:g} {cell.mean:.2f}" for width, cell in values.items())
 
 
-@styled
-def draw_widths(table: Table, split: str = "test", over: str = "width") -> Figure:
-    """Accuracy over width, a panel a task: lines for networks, dashed levels for what has no width of its own."""
-    tasks = by_width(table, over)
-    figure = Figure(figsize=(0.8 + 2.6 * len(tasks), 2.7), layout="constrained")
-    for axes, (task, twins) in zip(figure.subplots(1, len(tasks), squeeze=False)[0], tasks.items(), strict=True):
-        for twin in (name for name in LOOKS if name in twins):
-            name, colour, marker = LOOKS[twin]
-            groups = twins[twin].values()
-            mean, spread = ([100 * f(group, f"{split}_accuracy") for group in groups] for f in (Table.mean, Table.std))
-            if twin in WIDTHLESS:
-                axes.axhline(mean[0], color=colour, linestyle="--", linewidth=1, label=name)
-            else:
-                axes.errorbar(list(twins[twin]), mean, spread, color=colour, marker=marker, markersize=4, label=name)
-        axes.set_xscale("log")
-        if over == "width":
-            widths: Sequence[float] = table.where(task=task).distinct("width")
-            axes.set_xticks(widths, [f"×{width:g}" for width in widths])
-            axes.minorticks_off()
-        axes.set_title(f"{task} digits")
-        axes.set_xlabel(over)
-    figure.axes[0].set_ylabel(f"{split} accuracy (percent)")
-    figure.legend(*figure.axes[0].get_legend_handles_labels(), loc="outside right center")
-    return figure
+@dataclass(frozen=True, kw_only=True)
+class OverWidths(Declared):
+    """Accuracy over width, a panel a task; what has no width of its own is a dashed level."""
+
+    split: str = "test"
+    over: str = "width"
+    twins: Collection[str] = tuple(LOOKS)
+    mark: float | None = None
+    """A place of the horizontal axis to mark by a dashed line."""
+
+    def _draw(self, table: Table) -> Figure | None:
+        widths = table.distinct(self.over)
+        rows = [
+            row | {self.over: width}
+            for row in in_percent(table)
+            if row["twin"] in self.twins
+            for width in ((widths[0], widths[-1]) if row.get(self.over) is None else (row[self.over],))
+        ]
+        panel = Curve(
+            f"{self.split}_accuracy",
+            self.over,
+            "twin",
+            log=True,
+            mark=self.mark,
+            along=self.along,
+            called=f"{self.split} accuracy (percent)",
+            names={twin: name for twin, (name, _) in LOOKS.items()},
+            colours={twin: colour for twin, (_, colour) in LOOKS.items()},
+            dashed=WIDTHLESS,
+        )
+        titles = {task: f"{task} digits" for task in STANDS_FOR}
+        return Panels((panel,), each="task", names=titles).draw(Table(rows))

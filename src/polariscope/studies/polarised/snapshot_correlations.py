@@ -6,18 +6,16 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
-from matplotlib.figure import Figure
 
 from polariscope.measures.polarisation import variable_types
 from polariscope.measures.truncation import track_correlations
 from polariscope.nets.autoencoder import AutoencoderConfig
 from polariscope.objectives.beta_vae import BetaVAE
-from polariscope.report.figures import LIGHT, panels, styled
-from polariscope.report.study_figures import legend_once
 from polariscope.representation import represent
 from polariscope.studies.criteria import Beats
+from polariscope.studies.kit import Paths, Restarts
 from polariscope.studies.polarised.settings import run_at
-from polariscope.studies.study import Bench, Claim, Job, Row, Scale, Study, Table, studies
+from polariscope.studies.study import Bench, Claim, Job, Row, Scale, Study, studies
 from polariscope.training.run import load_model
 
 SEEDS = {"smoke": 1, "laptop": 5, "paper": 5}
@@ -25,6 +23,8 @@ STEPS = {"smoke": 60, "laptop": 8000, "paper": 300_000}
 SNAPSHOTS = {"smoke": 6, "laptop": 80, "paper": 300}
 LATENTS = {"smoke": 5, "laptop": 5, "paper": 10}
 """Of ten latents the toy prunes eight, and then all have as many correlations: most are those with a passive one."""
+SHADES = {"active": "active", "mixed": "mixed", "passive": "passive"}
+"""The colour of each type of variable."""
 
 
 @studies.register("snapshot-correlations")
@@ -35,6 +35,18 @@ class SnapshotCorrelations(Study):
     source = "Bonheme, The polarised regime of variational autoencoders (2023), section 6.5, figures 6.10-6.11"
     question = "Which variables are correlated in the means, and is that learned or drift?"
     cost = {"smoke": "a second", "laptop": "a minute", "paper": "a week"}
+    drawn = {
+        "counts": Restarts("count", "type", colours=SHADES, called="correlations above 0.2"),
+        "paths": Paths(
+            "path",
+            "steps",
+            by="type",
+            colours=SHADES,
+            where={"seed": 0},
+            called="correlation with the first active variable",
+            along="step",
+        ),
+    }
 
     def jobs(self, scale: Scale) -> Sequence[Job]:
         # Beta 8 on dSprites leaves a few variables in use; on the toy beta 2 does.
@@ -87,17 +99,3 @@ class SnapshotCorrelations(Study):
                 Beats("movement", passive, active, by=1, relative=True, called="spread over snapshots", digits=3),
             ),
         ]
-
-    @styled
-    def figures(self, table: Table) -> dict[str, Figure]:
-        first = table.where(seed=table.distinct("seed")[0])
-        counts, (axes,) = panels(1, 5, 2.6)
-        axes.bar(first.column("variable"), first.column("count"), color=[LIGHT[t] for t in first.column("type")])
-        axes.set(xlabel="variable", ylabel="correlations above 0.2")
-        paths, (axes,) = panels(1, 6.5, 3)
-        for row in first.rows:
-            if row["variable"] != row["anchor"]:
-                axes.plot(row["steps"], row["path"], color=LIGHT[row["type"]], linewidth=1, label=row["type"])
-        axes.set(xlabel="step", ylabel=f"correlation with variable {first.rows[0]['anchor']}")
-        legend_once(axes)
-        return {"counts": counts, "paths": paths}
