@@ -88,7 +88,7 @@ def load_source(reference: str) -> Any:
     missing = _required(thing)
     if missing:
         raise ValueError(
-            f"{reference} needs {', '.join(missing)} to be made: write a function without arguments that returns it, "
+            f"{reference} needs arguments ({', '.join(missing)}): write a function without arguments that returns it, "
             f"such as 'def make(): return {name}({', '.join(f'{m}=...' for m in missing)})', and name that"
         )
     with user_code(f"making {name}"):

@@ -29,7 +29,7 @@ def test_what_was_assumed_about_a_file_is_shown(show, tmp_path) -> None:
     lines = show("a.npz").splitlines()
     assert lines[0] == "observations of 1x8x20; label (2 values, categorical)"
     assert "note: Pixels go from 0 to 1: 1 is taken as white." in lines
-    assert "note: By their looks, factors are taken: label as categorical (2 values)." in lines
+    assert "note: The kinds of factors are inferred from their values: label as categorical (2 values)." in lines
     assert lines[-1] == "7 of 7 observations of a.npz in world.png"
     result = json.loads(show("a.npz", "--json", "--world.kinds", "label", "ordinal", "--world.white", "2"))
     assert result["factors"] == ["label (2 values, ordinal)"]

@@ -191,7 +191,7 @@ def test_what_cannot_be_audited_is_refused() -> None:
     config = RunConfig(WORLD, HybridDVIB(), hybrid, TrainingConfig(1, 8))
     from polariscope.training.run import train_in_memory
 
-    with pytest.raises(ValueError, match="no Z1 to draw anew"):
+    with pytest.raises(ValueError, match="no Z1 to resample"):
         audit_invariance(train_in_memory(config), WORLD)
 
 

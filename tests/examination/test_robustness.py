@@ -176,7 +176,7 @@ def test_the_command_writes_page_and_adversarials(
     assert (tmp_path / "card" / "report.html").exists()
     assert list((tmp_path / "card" / "attacks").iterdir())
     assert main(["robustness", *words, "--norms", "l7"]) == 2
-    assert "there is no norm 'l7': l0, l2, linf" in capsys.readouterr().err
+    assert "there is no norm 'l7': known: l0, l2, linf" in capsys.readouterr().err
 
 
 def test_several_thresholds_have_a_column_each_and_l0_is_told_both_ways(data: ArrayWorld) -> None:

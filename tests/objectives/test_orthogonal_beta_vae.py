@@ -1,4 +1,4 @@
-"""The beta-VAE with a price of oblique columns: the price by other means, and who learns from it."""
+"""The beta-VAE with a penalty on non-orthogonal columns: the penalty computed otherwise, and who learns from it."""
 
 from __future__ import annotations
 

@@ -172,7 +172,7 @@ def test_seeds_of_equal_accuracy_differ_more_under_shifts(committed) -> None:
             rho = spearmanr([row[one] for row in plain], [row[other] for row in plain]).statistic
             assert ranks[i, j] == pytest.approx(rho, nan_ok=True)
     spread = {name: np.std([row[name] for row in plain], ddof=1) for name in study.SCENARIOS}
-    claim = result.claim("differ where they are not trained")
+    claim = result.claim("differ on corrupted and attacked images")
     ratio = np.mean([spread[name] for name in study.SCENARIOS if name != "clean"]) / spread["clean"]
     assert float(claim.measured) == pytest.approx(ratio, abs=0.006)
     assert (claim.verdict == "held") == (ratio >= 2)
@@ -186,7 +186,7 @@ def test_shifts_of_codes_correlate_with_divergence_and_disentanglement_as_the_cl
     assert {row["seed"] for row in result.table.rows} == set(range(5))
     assert len(rows) < len(result.table.rows), "beta 8 collapsed"
     for words, column, other in (
-        ("harder to move by noise", "noise", "beta"),
+        ("more robust to noise", "noise", "beta"),
         ("Codes of a lower divergence", "attack", "kl"),
         ("Disentangled codes", "attack", "dci"),
     ):

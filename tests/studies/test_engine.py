@@ -138,13 +138,13 @@ def test_smoke_scale_judges_nothing(toy, tmp_path, capsys):
     assert [claim.held for claim in outcome.claims] == [None] * 3
     assert [claim.measured for claim in outcome.claims] == ["smallest 1 of 6", "largest 9 of 6", "-"]
     assert [claim.note for claim in outcome.claims] == ["", "", "nothing was measured"]
-    assert outcome.headline == "toy: smoke scale shows that it runs and judges nothing"
+    assert outcome.headline == "toy: smoke scale only shows that the study runs, and judges nothing"
     assert judge(outcome.path / "table.parquet").claims == outcome.claims
     document = json.loads((outcome.path / "findings.json").read_text())
     assert [claim["verdict"] for claim in document["claims"]] == [None] * 3
     for page in ("README.md", "report.html"):
         text = (outcome.path / page).read_text()
-        assert "shows that it runs and judges nothing" in text
+        assert "only shows that the study runs, and judges nothing" in text
         assert not {"held", "undecided", "verdict"} & set(text.lower().replace("<", " ").replace(">", " ").split()), (
             page
         )
@@ -437,7 +437,8 @@ def test_exit_codes_of_reproduce(toy, tmp_path, capsys):
     capsys.readouterr()
     assert main(["reproduce", "toy", "--scale", "smoke", "--out", str(tmp_path / "none"), "--strict"]) == 2
     assert (
-        "--strict asks for verdicts, and smoke scale shows that it runs and judges nothing" in capsys.readouterr().err
+        "--strict asks for verdicts, but smoke scale only shows that the study runs, and judges nothing"
+        in capsys.readouterr().err
     )
     assert not (tmp_path / "none").exists()
     assert main(["reproduce", "toy", "--scale", "laptop", "--out", str(tmp_path), "--workers", "1", "--strict"]) == 0

@@ -293,7 +293,7 @@ def test_a_ranking_says_which_settings_are_apart() -> None:
     ]
     ranking = rank(Table(rows), "mig", ["beta"])
     assert [(row["beta"], row["apart"]) for row in ranking.records()] == [(4, False), (2, False), (1, True)]
-    assert "1 of the others cannot be told from it" in ranking.headline
+    assert "1 of the others cannot be distinguished from it" in ranking.headline
     low, high = ranking.records()[0]["low"], ranking.records()[0]["high"]
     assert (low, high) == (
         pytest.approx(0.53 - 2.776 * 0.015811 / 5**0.5, abs=1e-4),

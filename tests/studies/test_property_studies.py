@@ -132,7 +132,7 @@ def test_models_of_level_sets_are_compared_at_the_same_error(committed, name, mo
     assert outcome.claim("predicts the property as well as its noise allows").verdict == expected
     for rival, measured, bound, words in (
         ("beta-vae", "invariance", 0.35, "far less than with the β-VAE, by the model"),
-        ("beta-vae", "true_deviation", 0.35, "The same by the true property"),
+        ("beta-vae", "true_deviation", 0.35, "The same holds for the true property"),
         ("stib", "invariance", 1.0, "moves less than with STIB, by the model"),
     ):
         ratios = []
@@ -197,10 +197,10 @@ def test_latents_are_compared_with_level_and_angles(committed, name) -> None:
         shows(claim, values)
         assert changed(outcome, lambda row: {measured: 0.5}, words).verdict == "not held"  # noqa: B023
     cross = np.maximum(column(ours, "azimuth_in_z0"), column(ours, "level_in_z1"))
-    claim = outcome.claim("Z0 knows nothing of the azimuth")
+    claim = outcome.claim("Z0 has no information about the azimuth")
     assert claim.verdict == at_most(cross, 0.3)
     shows(claim, cross)
-    assert changed(outcome, lambda row: {"level_in_z1": 0.9}, "Z0 knows nothing").verdict == "not held"
+    assert changed(outcome, lambda row: {"level_in_z1": 0.9}, "Z0 has no information").verdict == "not held"
 
 
 @pytest.mark.spec("000/F125")
@@ -217,8 +217,8 @@ def test_sparsity_and_cycle_are_crossed(committed) -> None:
         }.items()
     }
     for sparse, words in (
-        (True, "property stay, in a sparse code"),
-        (False, "property stay, without sparsity as well"),
+        (True, "property constant in a sparse code"),
+        (False, "property constant without sparsity"),
     ):
         gain = column(cells[sparse, False], "true_deviation") - column(cells[sparse, True], "true_deviation")
         assert outcome.claim(words).verdict == beats(gain, 0.03)
@@ -369,8 +369,8 @@ def test_two_settings_of_sprites_stand_beside_the_published_table(committed) -> 
     reconstructed = all(at_most(column(ends(outcome, property=name), "x_share"), 0.5) == "held" for name in names)
     for measured, verdict_on, bound, words in (
         ("x_share", at_most, 0.1, "Images are reconstructed ten times better"),
-        ("y_share", at_most, 0.1, "The property is predicted one to two orders better"),
-        ("above_error", at_most, 3.0, "moves about as much as its prediction is off"),
+        ("y_share", at_most, 0.1, "The property is predicted one to two orders of magnitude better"),
+        ("above_error", at_most, 3.0, "moves about as much as the error of its prediction"),
         ("property_along_z0", at_least, 0.7, "A walk along Z0 changes the property"),
         ("others_along_z0", at_most, 0.1, "A walk along Z0 changes nothing else"),
     ):

@@ -141,7 +141,7 @@ def test_four_combinations_are_labelled_from_trained_figures(committed) -> None:
         for seed in range(5)
     ])  # fmt: skip
     low, high = interval(least)
-    claim = result.claim("keeps what each of them gains")
+    claim = result.claim("keeps the gain of each")
     assert claim.measured == f"{least.mean():.1f} [{low:.1f}, {high:.1f}]"
     verdict = "held" if low >= -5 else "not held" if high < -5 else "undecided"
     assert claim.verdict == verdict

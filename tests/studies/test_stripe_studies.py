@@ -316,7 +316,7 @@ def test_the_slopes_of_learning_curves_beside_their_bands(committed, task, dimen
     The other slopes are not known well enough: 004/F41 is not proven.
     """
     result = committed("learning-curves")
-    claim = result.claim(f"each in its band ({task}, d = {dimension})")
+    claim = result.claim(f"each lies in its band ({task}, d = {dimension})")
     assert claim.held is held
     rows = result.table.where(part="curve", task=task, dimension=dimension)
     slopes = [
@@ -482,8 +482,8 @@ def test_the_output_scale_takes_a_network_from_features_to_its_kernel(committed)
         ("lazy-transition", "error is that of the frozen kernel", times("error", 1.5, learner="frozen kernel")),
         ("lazy-transition", "below that of the frozen kernel", times("error", 2, alpha=1e-12)),
         ("lazy-transition", "below that of the frozen kernel", times("error", 0.1, learner="frozen kernel")),
-        ("lazy-transition", "onset t* is logarithmic", times("onset", 1.2)),
-        ("lazy-transition", "onset t* is as 1/α", times("onset", 1.2, alpha=100.0)),
+        ("lazy-transition", "onset t* grows logarithmically", times("onset", 1.2)),
+        ("lazy-transition", "onset t* falls as 1/α", times("onset", 1.2, alpha=100.0)),
         ("lazy-transition", "nothing is compressed", times("largest", 1.2, alpha=1e8)),
         ("lazy-transition", "Λ* and Λ_max have a plateau", times("at_onset", 2, alpha=1e-12)),
         ("lazy-transition", "Λ* and Λ_max have a plateau", times("at_onset", 0.1)),
@@ -500,7 +500,7 @@ def test_a_claim_fails_when_the_table_says_otherwise(committed, name, words, cha
     [
         ("amplification", "stays of order √p (stripe, d = 5)", as_in("at_end", "at_onset")),
         ("amplification", "stays of order √p (stripe, d = 10)", as_in("at_end", "at_onset")),
-        ("learning-curves", "each in its band (stripe, d = 10)", law_of(lazy=-0.45, feature=-0.7)),
+        ("learning-curves", "each lies in its band (stripe, d = 10)", law_of(lazy=-0.45, feature=-0.7)),
     ],
 )
 def test_what_was_published_and_did_not_come_out_is_said(committed, name, words, change) -> None:

@@ -72,7 +72,7 @@ DOTS = {"cloud": "sprites", "pixels": 64}
         ("intrinsic-dimension", "The estimate for dSprites is 11", "value", lambda v: v - 1.6, DOTS),
         ("intrinsic-dimension", "The estimate no longer changes", "value", lambda v: v - 0.5, DOTS | {"k": 10}),
         ("intrinsic-dimension", "TwoNN agrees", "value", lambda v: v - 0.5, DOTS | {"k": 2}),
-        ("intrinsic-dimension", "It is far above", "value", lambda v: 4.9, DOTS | {"k": 5}),
+        ("intrinsic-dimension", "The estimate is far above", "value", lambda v: 4.9, DOTS | {"k": 5}),
         ("intrinsic-dimension", "The estimate for Symsol", "value", lambda v: v + 1.1, {"cloud": "solids"}),
     ],
 )

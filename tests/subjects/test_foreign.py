@@ -193,7 +193,7 @@ def test_the_traceback_is_there_for_those_who_ask(dots_file, monkeypatch) -> Non
         ("Odd", [], "declare them, for example --returns mean,-,-, in Python returns="),
         ("Classifier", [], "name the encoder with --encode NAME (a method, forward, or a layer: features, head, "),
         ("Classifier", ["--encode", "featurs"], "has no method and no layer 'featurs'"),
-        ("NeedsArguments", [], "needs latents to be made: write a function without arguments"),
+        ("NeedsArguments", [], "needs arguments (latents): write a function without arguments"),
         ("Missing", [], "has no 'Missing'; it has "),
         ("Pair", ["--returns", "mean,lgvar"], "has 'lgvar': did you mean 'logvar'?"),
         ("Pair", ["--returns", "sample,logvar"], "needs to be the mean"),

@@ -43,7 +43,7 @@ def test_labels_mean_the_same_from_memory_and_from_a_file(table, expected, tmp_p
     if table.dtype.kind != "f":  # positions are in the order of the values
         column = table if table.ndim == 1 else table[:, 0]
         np.testing.assert_array_equal(world.positions[:, 0], np.unique(column, return_inverse=True)[1])
-    assert "By their looks, factors are taken" in " ".join(world.assumed)
+    assert "kinds of factors are inferred from their values" in " ".join(world.assumed)
 
 
 def test_one_mcc_for_an_array_and_its_file(tmp_path) -> None:
@@ -66,7 +66,7 @@ def test_kinds_are_declared(tmp_path) -> None:
     for world in (ArrayWorld(X, PAIR, ("hue", "age"), kinds=kinds), File(str(tmp_path / "a.npz"), kinds=kinds)):
         assert facts(world) == [("hue", 4, "periodic", ()), ("age", 0, "ordinal", ())]
         np.testing.assert_array_equal(world.factors_of([7, 8]), PAIR[[7, 8]])
-        assert not any("By their looks" in sentence for sentence in world.assumed)
+        assert not any("are inferred from their values" in sentence for sentence in world.assumed)
     # Floats that are grades, and a class among quantities.
     graded = ArrayWorld(X, PAIR / 2, kinds={"factor_0": "categorical"})
     assert facts(graded) == [("factor_0", 4, "categorical", (0, 0.5, 1, 1.5)), ("factor_1", 0, "ordinal", ())]

@@ -42,7 +42,7 @@ class Options(ModelFlags):
     steps: tuple[int, int] | None = None
     """Snapshots to compare instead of the final models, one step for each run."""
     seed: int = 0
-    """Draws the examples and the noise of the samples."""
+    """Seed of the examples and of the noise of the samples."""
     runs: Path = Path("runs")
     """Folder of the runs."""
     out: Path | None = None

@@ -28,7 +28,7 @@ EXTRA = [
     ("count", flag(int, "Number of examples."), 1000),
     ("against", flag(str | None, "A classifier to compare with: a run, or FILE.py:NAME."), None),
     ("against_weights", flag(Path | None, "Weights of --against, if it is your own module."), None),
-    ("seed", flag(int, "Draws examples and corruptions."), 0),
+    ("seed", flag(int, "Seed of the examples and the corruptions."), 0),
     RUNS,
     OUT,
     JSON,

@@ -37,7 +37,7 @@ class Options(ModelFlags):
     """Names of measures, separated by commas; * and ? match any letters, an empty string no measure. By default all
     measures that can be computed for the model."""
     protocol: Protocol = "default"
-    """published takes the probes and sample sizes of the publications, as far as --count examples allow; this takes minutes."""
+    """published takes the probes and sample sizes of the publications, as far as --count examples allow (minutes)."""
     seed: int = 0
     """Seed of the examples and of the noise of the samples."""
     runs: Path = Path("runs")

@@ -60,7 +60,7 @@ class Options:
     judged_on: int = 2000
     """Training examples for the judge."""
     seed: int = 0
-    """Draws samples and examples."""
+    """Seed of the samples and the examples."""
     runs: Path = Path("runs")
     """Folder of the runs."""
     out: Path | None = None

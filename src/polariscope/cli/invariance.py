@@ -25,7 +25,7 @@ CHOSEN = ("property_latents", "count", "samples", "reach", "centred", "judged_on
 class Options:
     """polariscope invariance RUN [RUN ...] [options], or polariscope invariance FILE.py:NAME DATA [options]
 
-    Tests whether a property stays the same when the rest of the code is drawn anew. Several runs are compared at equal
+    Tests whether a property stays the same when the rest of the code is resampled. Several runs are compared at equal
     reconstruction errors, as frontiers with intervals over their seeds.
 
     RUN was trained with conditional-invariance, property-beta-vae or stib. Your own model must encode and decode;
@@ -47,7 +47,7 @@ class Options:
     judged_on: int = 2000
     """Training examples for the judge and the probes."""
     seed: int = 0
-    """Draws examples and codes."""
+    """Seed of the examples and the codes."""
     runs: Path = Path("runs")
     """Folder of the runs."""
     out: Path | None = None

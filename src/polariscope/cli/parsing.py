@@ -33,7 +33,7 @@ OUT = (
     flag(
         Path | None,
         "A page (.html), the first figure (.png, .svg), or a folder for everything; the run then keeps no document. By "
-        "default the folder findings/COMMAND of the run, or the page COMMAND.html in the current folder.",
+        "default a folder of the run (findings/), or a page in the current folder.",
     ),
     None,
 )
@@ -143,7 +143,7 @@ _COMPLAINTS = [
         r"\1 needs a whole number, got \2",
     ),
     (r"^Error parsing (--\S+): could not convert string to float: ('.*?').*", r"\1 needs a number, got \2"),
-    (r"^Error parsing [\w.-]+: (?=\w+( \w+)? (is|needs|has))", ""),
+    (r"^Error parsing (?!--)[\w.]+: ", ""),
     (r"^Missing value for argument '(--\S+?)'.*", r"\1 needs a value"),
     (
         r"^invalid choice (.*?) for argument '(--\S+?)'. Expected one of \((.*?),?\)\.",
@@ -152,7 +152,7 @@ _COMPLAINTS = [
     (r"Unrecognized options: (?!-)(\S+?)(, .*?)?(?= Perhaps|$)", r"'\1' is one argument too many."),
     (
         r"Unrecognized options: --(world|objective|model|split)\.(\S+?)(, .*?)?$",
-        r"the chosen \1 has no setting \2: --\1 NAME chooses another.",
+        r"this \1 has no setting \2: --\1 NAME chooses another \1.",
     ),
     (r"Unrecognized options: (\S+?)(, .*?)?(?= Perhaps|$)", r"there is no option \1."),
     (r" Perhaps you meant: (--\S+).*", r" Did you mean \1?"),

@@ -45,7 +45,7 @@ def main(arguments: list[str]) -> int:
         raise ValueError(f"which study? 'polariscope reproduce NAME': {', '.join(studies.names())}, or all")
     if options.strict and options.scale in UNJUDGED:
         raise ValueError(
-            f"--strict asks for verdicts, and {options.scale} scale {UNJUDGED[options.scale]}: "
+            f"--strict asks for verdicts, but {options.scale} scale {UNJUDGED[options.scale]}: "
             "leave out --strict, or give --scale laptop"
         )
     names = [each for each in studies.names() if options.scale in studies.get(each).scales] if name == "all" else [name]

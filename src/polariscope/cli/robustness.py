@@ -52,7 +52,7 @@ EXTRA = [
     ("suite", flag(str, "imagenet-c: corruptions of photographs; mnist-c: corruptions of digits."), "imagenet-c"),
     ("count", flag(int, "Images to attack."), 100),
     ("corrupted", flag(int, "Images to corrupt."), 1000),
-    ("seed", flag(int, "Draws images, starting points and corruptions."), 0),
+    ("seed", flag(int, "Seed of the images, starting points and corruptions."), 0),
     RUNS,
     ("out", flag(Path | None, "A page (.html), the first figure alone (.png, .svg), or a folder for everything, "
             "with the adversarials; by default findings/robustness of the run, or robustness in this folder."), None),

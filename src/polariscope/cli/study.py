@@ -25,7 +25,7 @@ class Options(StudyOptions):
     """
 
     smoke: bool = False
-    """Run one seed and 20 steps of each cell: shows that the study runs, and judges nothing."""
+    """Run one seed and 20 steps of each cell, to show that the study runs; judges nothing."""
     strict: bool = False
     """Exit with 1 if a claim did not hold."""
 

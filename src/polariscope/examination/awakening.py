@@ -58,9 +58,7 @@ class Awakening:
         )
         earlier = ""
         if self.last_offset > 1:
-            earlier = (
-                f" The last latent becomes active {self.last_offset:g} times earlier, as its o is {self.last_offset:g}."
-            )
+            earlier = f" The last latent becomes active {self.last_offset:g} times earlier, by its offset o."
         return [
             Chart(
                 name="awakening",

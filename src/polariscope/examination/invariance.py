@@ -1,6 +1,6 @@
 """Does a property really stay the same when the rest of a code changes? Four tests side by side.
 
-The published metric uses the model itself: Z0 is kept, Z1 is drawn anew, and the model predicts the property of the
+The published metric uses the model itself: Z0 is kept, Z1 is resampled, and the model predicts the property of the
 decoded observation from its code. A model can pass by hiding the property in invisible detail, or by ignoring it (Spec
 000, section 6.4 and trap T1). The model's prediction is therefore shown beside the true property, if it can be
 computed, the prediction of an independent judge, and a probe that predicts the property from Z1; and it counts only if
@@ -195,7 +195,7 @@ class InvarianceAudit(Tabular):
         parts: list[Part] = [
             Records(
                 name="deviations",
-                title="How far the property moves when Z1 is drawn anew",
+                title="How far the property moves when Z1 is resampled",
                 hint="Summed over the numbers of the property. Real observations show the error of each predictor "
                 "without a new Z1. A model can be wrong in its own favour; the other predictors do not depend "
                 "on it.",
@@ -268,7 +268,7 @@ def audit_invariance(
     judged_on: int = 2000,
     seed: int = 0,
 ) -> InvarianceAudit:
-    """Draw Z1 anew with Z0 kept, and measure how far the property moves, by the model, the truth and a judge.
+    """Resample Z1 with Z0 kept, and measure how far the property moves, by the model, the truth and a judge.
 
     Z1 is uniform within ``reach`` standard deviations of its signal, around 0 as published, or around its mean if
     ``centred``; each of ``count`` held-out examples gets ``samples`` of them. Your own model must encode and decode;
@@ -394,7 +394,7 @@ def split_code(
     module: Any = subject.module
     if latents is None and hasattr(module, "property_of") and hasattr(module, "property_latents"):
         if module.property_latents >= module.latents:
-            raise ValueError(f"all latents of {subject.name} are in Z0, so there is no Z1 to draw anew")
+            raise ValueError(f"all latents of {subject.name} are in Z0, so there is no Z1 to resample")
         return SplitCode(module.property_latents, module.property_of)
     if latents is None or not 0 < latents < z.shape[1]:
         raise ValueError(

@@ -28,7 +28,7 @@ def learning_curves(runs: Sequence[Run], terms: Sequence[str] = ("loss",)) -> li
     known = {term for rows in metrics.values() for _, _, term, _ in rows}
     for term in terms:
         if term not in known:
-            raise ValueError(f"none of the {len(runs)} runs has a curve of {term!r}: {nearest(term, known, most=20)}")
+            raise ValueError(f"no run has a curve of {term!r}: {nearest(term, known, most=20)}")
     chosen = {run: [row for row in rows if row[2] in terms] for run, rows in metrics.items()}
     return [_findings(run, rows) for run, rows in chosen.items() if rows]
 

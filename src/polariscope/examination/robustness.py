@@ -262,12 +262,12 @@ def _check(only: Sequence[str], norms: Sequence[str]) -> None:
     if not only:
         raise ValueError(f"no question is given: name one or more of {', '.join(QUESTIONS)}")
     if unknown:
-        raise ValueError(f"there is no question {unknown[0]!r}: {', '.join(QUESTIONS)}")
+        raise ValueError(f"there is no question {unknown[0]!r}: known: {', '.join(QUESTIONS)}")
     wrong = [norm for norm in norms if norm not in THRESHOLDS]
     if not norms:
         raise ValueError("no norm is given: name one or more of l0, l2, linf")
     if wrong:
-        raise ValueError(f"there is no norm {wrong[0]!r}: l0, l2, linf")
+        raise ValueError(f"there is no norm {wrong[0]!r}: known: l0, l2, linf")
 
 
 def _check_numbers(count: int, corrupted: int, draws: int, seed: int) -> None:

@@ -37,8 +37,8 @@ class Labels:
         for what, word in [("name", self.name), *(("tag", tag) for tag in self.tags)]:
             if (word and not WORD.fullmatch(word)) or (what == "tag" and not word) or word == "latest":
                 raise ValueError(
-                    f"{word[:100]!r} cannot be the {what} of a run: that is up to 100 letters, digits, '.', '_' and "
-                    "'-', of which the first is a letter or a digit, and not 'latest'"
+                    f"{word[:100]!r} cannot be the {what} of a run: a {what} has up to 100 letters, digits, '.', '_' "
+                    "and '-', begins with a letter or a digit, and is not 'latest'"
                 )
         if len(self.note) > LONGEST_NOTE:
             raise ValueError(f"a note has up to {LONGEST_NOTE} characters; this one has {len(self.note)}")

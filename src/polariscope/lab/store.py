@@ -277,8 +277,8 @@ class Store:
         """Where the run of that name lies or will lie: always a folder of this store."""
         if not NAME.fullmatch(run_id):
             raise ValueError(
-                f"{one_line(repr(run_id))} cannot be the name of a run: that is up to 200 letters, digits, '.', '_' "
-                "and '-', of which the first is a letter or a digit"
+                f"{one_line(repr(run_id))} cannot be the name of a run: a name has up to 200 letters, digits, '.', "
+                "'_' and '-', and begins with a letter or a digit"
             )
         return self.root / run_id
 

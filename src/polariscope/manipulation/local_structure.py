@@ -34,7 +34,7 @@ class LocalStructure:
     epsilon: float = 0.1
     """Largest change of any coordinate; for images a share of the grey range."""
     frequency: float = 2.0
-    """How quickly the wave runs as the factors change."""
+    """Frequency of the wave as the factors change."""
     factors: tuple[str, ...] = ()
     """Names of the factors in the sum; all of them if not given."""
     stripes: int = 4

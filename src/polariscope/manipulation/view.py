@@ -20,7 +20,7 @@ from polariscope.worlds.world import MadeAgain, World, worlds
 @worlds.register("manipulated")
 @dataclass(frozen=True)
 class ManipulatedView(MadeAgain, View):
-    """A world with a hand-made manipulation: noise, or local structure that leaves the factors' directions.
+    """A world with a hand-made manipulation: noise, or local structure that is not aligned with the factors.
 
     The same observations as :func:`~polariscope.manipulation.manipulation.apply` gives, without a copy of them all.
 

@@ -21,9 +21,9 @@ class NormalisedConfig:
 
     of: Model = field(default_factory=Encoder)
     mean: tuple[float, ...] = (0.5,)
-    """One for each channel, or one for all."""
+    """Mean of each channel, or one for all."""
     sd: tuple[float, ...] = (0.5,)
-    """One for each channel, or one for all."""
+    """Standard deviation of each channel, or one for all."""
 
     def __post_init__(self) -> None:
         if not self.sd or not min(self.sd) > 0:

@@ -23,9 +23,9 @@ class ResNet:
     """Residual blocks in three stages, each of half the side and twice the channels of the one before."""
 
     channels: int = 16
-    """Of the first stage."""
+    """Channels of the first stage."""
     blocks: int = 1
-    """In each stage."""
+    """Blocks of each stage."""
 
     def __post_init__(self) -> None:
         if min(self.channels, self.blocks) < 1:
@@ -75,7 +75,7 @@ class DenseNet:
     growth: int = 8
     """Channels that each layer adds."""
     layers: int = 2
-    """In each block."""
+    """Layers of each block."""
 
     def __post_init__(self) -> None:
         if min(self.growth, self.layers) < 1:

@@ -51,7 +51,7 @@ class CNN:
 @models.register("coordconv")
 @dataclass(frozen=True)
 class CoordConv:
-    """Six small convolutions with coordinate channels as input, and a pool without them.
+    """Six small convolutions with coordinate channels as input, then pooling over the map.
 
     The publication leaves kernels and strides open, and the 32 numbers that it has after the pool are no square map of
     16 channels. Here kernels are 3x3, the first layers halve down to 4 pixels, and the pool is over the whole map: a

@@ -78,7 +78,7 @@ class Partitioned(OfProperty):
 @objectives.register("conditional-invariance")
 @dataclass(frozen=True)
 class ConditionalInvariance(Partitioned):
-    """A sparse bottleneck whose decoded observations keep their property when Z1 is drawn anew.
+    """A sparse bottleneck whose decoded observations keep their property when Z1 is resampled.
 
     I(X;Z) is ½ Σ log(m_j + o_j) at noise 1, with o = 1 except for the last latent. ``AS_PRINTED`` has the cycle of the
     text.

@@ -1,8 +1,7 @@
-"""The beta-VAE with explicit control of orthogonality: the decoder pays for columns of its Jacobian that are not at
-right angles (Spec 003, F3-108).
+"""The beta-VAE with a penalty on the cosines between the columns of the decoder's Jacobian (Spec 003, F3-108).
 
-A diagonal posterior pays for such columns, too, but only in proportion to beta (Spec 003, section 2.5); this price does
-not depend on beta.
+A diagonal posterior penalises them, too, but only in proportion to beta (Spec 003, section 2.5); this penalty does not
+depend on beta.
 """
 
 from collections.abc import Callable

@@ -16,7 +16,7 @@ from polariscope.objectives.objective import Batch, Need, Objective, Player, Ter
 @objectives.register("pcl")
 @dataclass(frozen=True)
 class PCL(Objective):
-    """Cross-entropy of a logistic regression between pairs and pairs whose firsts were shuffled over the batch;
+    """Cross-entropy of a logistic regression between pairs and pairs whose first parts were shuffled over the batch;
     ``error`` is the share of wrong answers."""
 
     posterior: ClassVar[PosteriorKind] = "point"

@@ -27,7 +27,7 @@ class SlowFlow(Objective):
     """
 
     rate: float = 6.0
-    """Rate λ of the steps: larger ones want the codes to stay closer."""
+    """Rate λ of the steps: a larger rate keeps the codes closer together."""
     ar_coeff: float = 1.0
     """Expected share of a code that remains one step later."""
     alpha: float = 1.0

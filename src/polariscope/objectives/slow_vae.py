@@ -31,7 +31,7 @@ class SlowVAE(Autoencoding):
     gamma: float = 10.0
     """Weight of the transition."""
     rate: float = 6.0
-    """Rate λ of the Laplace steps: larger ones want the latents to stay closer."""
+    """Rate λ of the Laplace steps: a larger rate keeps the latents closer together."""
     beta: float = 1.0
     """Weight of the divergence from the prior."""
     prior_expectation: PriorExpectation = "mean"

@@ -13,9 +13,9 @@ from polariscope.studies.study import UNJUDGED, VERDICTS, Outcome, Row, studies
 HOW_JUDGED = """
 A verdict needs five seeds in every cell it compares, or exact numbers. A bound or an equality is *held* if the 95 %
 interval over the seeds lies within it, *not held* if it lies wholly outside, and *undecided* across it. An effect is
-*held* if its mean reaches the least size and its interval lies above zero, *not held* if the mean does not reach it,
-and *undecided* if the interval holds zero. *Weaker form held* says in its note in what less was asked for than was
-published.
+*held* if its mean reaches the smallest size and its interval lies above zero, *not held* if the mean does not reach it,
+and *undecided* if the interval contains zero. The note of *weaker form held* says how the tested claim is weaker than
+the published one.
 """
 
 
@@ -28,7 +28,7 @@ def results_page(outcomes: Sequence[Outcome], folder: Path) -> str:
     lines = [
         "# Measured results",
         "",
-        f"What came out where a study was run in full. This page is made by `polariscope results {folder}` from the",
+        f"Results of the studies that were run in full. This page is made by `polariscope results {folder}` from the",
         f"tables in `{folder}`, which hold every row that was measured; the verdicts are those of the present code.",
         "",
         HOW_JUDGED.strip(),

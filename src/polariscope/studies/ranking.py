@@ -60,9 +60,9 @@ class Ranking(Tabular):
         interval = f" [{best['low']:.4g}, {best['high']:.4g}]" if "low" in best else ""
         equal = sum(not row["apart"] for row in rows[1:])
         ties = (
-            "; the intervals of all others lie apart from it"
+            "; no other interval overlaps with it"
             if not equal
-            else f"; {equal} of the others cannot be told from it"
+            else f"; {equal} of the others cannot be distinguished from it"
         )
         end = "highest" if self.higher else "lowest"
         return f"{where} has the {end} {self.column}: {best['mean']:.4g}{interval}{ties if rows[1:] else ''}."
@@ -98,7 +98,7 @@ def rank(table: Table, column: str, settings: Sequence[str], higher: bool | None
 
     >>> rows = [{"beta": b, "seed": s, "train_loss": b + s / 10} for b in (4, 1) for s in range(3)]
     >>> rank(Table(rows), "train_loss", ["beta"]).headline
-    'beta 1 has the lowest train_loss: 1.1 [0.8516, 1.348]; the intervals of all others lie apart from it.'
+    'beta 1 has the lowest train_loss: 1.1 [0.8516, 1.348]; no other interval overlaps with it.'
     """
     known = {name for row in table.rows for name, value in row.items() if type(value) in (int, float)}
     if column not in known:

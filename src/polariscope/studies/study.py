@@ -48,7 +48,7 @@ CLAIM_COLUMNS = (
 Verdict = Literal["held", "weaker form held", "not held", "undecided"]
 VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
 UNJUDGED: Mapping[Scale, str] = {
-    "smoke": "shows that it runs and judges nothing",
+    "smoke": "only shows that the study runs, and judges nothing",
     "overnight": "has few seeds: its figures are shown beside the published ones, and judge nothing",
 }
 """Scales with too little for a verdict, and what they are for."""

@@ -414,7 +414,7 @@ def _no_subject(thing: Any) -> str:
         return f"{kind} has no transform for new observations: give its codes as an array, one row per example"
     return (
         "a model is an nn.Module, an object with an encode or transform method, a function of observations, an array "
-        f"of codes, or a run (its id, its folder or 'latest'); got a {kind}"
+        f"of codes, or a run (its id, its folder or 'latest'); got an object of type {kind}"
     )
 
 

@@ -28,9 +28,9 @@ class TrainingConfig:
     learning_rate: float = 1e-3
     optimiser: Literal["adam", "adagrad", "sgd"] = "adam"
     adam_epsilon: float = 1e-8
-    """What Adam adds to its denominator; 1e-7 in some published settings."""
+    """Constant that Adam adds to its denominator; 1e-7 in some published settings."""
     momentum: float = 0.0
-    """Of plain gradient descent (sgd)."""
+    """Momentum of plain gradient descent (sgd)."""
     weight_decay: float = 0.0
     """Weight decay of the optimiser."""
     schedule: Literal["constant", "linear", "late-linear", "cosine", "drop"] = "constant"

@@ -57,7 +57,7 @@ def as_factors(
         factors.append(Factor(name, len(first), kind, () if meaning == tuple(range(len(first))) else meaning))
     guessed = [f for f in factors if f.name not in declared]
     taken = [f"{f.name} as {f'{f.kind} ({f.size} values)' if f.size else 'continuous'}" for f in guessed]
-    assumed = [f"By their looks, factors are taken: {', '.join(taken)}."] if taken else []
+    assumed = [f"The kinds of factors are inferred from their values: {', '.join(taken)}."] if taken else []
     return np.stack(positions, axis=1), tuple(factors), assumed
 
 

@@ -24,7 +24,7 @@ CHECK = 20
 @attacks.register("latent-descent")
 @dataclass(frozen=True)
 class LatentDescent(Attack):
-    """Steps towards the synthesis of the best wrong class, which is inferred anew after each; or bisection of the
+    """Steps towards the synthesis of the best wrong class, which is inferred again after each; or bisection of the
     segment to it (Schott et al. 2019, equation 9).
 
     Only classifiers by synthesis have this attack. Between steps, codes are inferred from those of the last position;

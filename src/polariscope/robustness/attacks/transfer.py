@@ -19,7 +19,7 @@ from polariscope.subjects import Subject, as_subject
 @attacks.register("transfer")
 @dataclass(frozen=True)
 class Transfer(Attack):
-    """The perturbation that an attack finds on another classifier, made as small as still misleads this one.
+    """The perturbation that an attack finds on another classifier, shrunk as far as it still misleads this one.
 
     The substitute may be anything that is a subject: a module, a function, a run or ``FILE.py:NAME``. Of the classifier
     itself only decisions are used. An image that the substitute misclassifies without an attack is moved along the

@@ -132,7 +132,7 @@ class AttackTraining(Study):
                 "Training against L∞ attacks makes a network less robust in L0",
                 "Schott et al. (2019), table 1: 4.0 pixels against 9.0",
                 Beats("l0", plain, pgd, 0.2, relative=True, called="median of changed pixels", digits=1),
-                note="a short training on drawn digits; the published network is trained for days on MNIST",
+                note="a short training on rendered digits; the published network is trained for days on MNIST",
             ),
         ]
 

@@ -118,6 +118,8 @@ class BiasTransfer(Study):
     source = "Schott, thesis (2022), chapter 3, figures 3.1 and 3.2; Rusak, Schott et al. (2020), tables 1, 6 and 7"
     question = "Does a bias that makes a classifier robust in one scenario help in others, and do biases add up?"
     cost = {"smoke": "3 s", "laptop": "20 minutes", "paper": "days"}
+    # With adversarial noise, of which half the steps train the generators.
+    training_lengths = {scale: 2 * setting.steps for scale, setting in SETTINGS.items()}
 
     def jobs(self, scale: Scale) -> Sequence[Job]:
         setting = SETTINGS[scale]
@@ -189,14 +191,14 @@ class BiasTransfer(Study):
             ),
             *(
                 Claim(
-                    f"{name[0].upper()}{name[1:]}: each part keeps what it gains",
+                    f"{name[0].upper()}{name[1:]}: each part keeps its gain",
                     "section 3.2: the biases of the thesis are orthogonal and modular",
                     gain(name, "least change against the parts", -TOLERANCE),
                 )
                 for name in MADE_OF
             ),
             Claim(
-                "Networks that are equally good on clean images differ where they are not trained",
+                "Networks that are equally good on clean images differ on corrupted and attacked images",
                 "section 1.1, underspecification: the same accuracy from other seeds, and other answers elsewhere",
                 AtLeast("spread_ratio", 2, called=more),
             ),
@@ -329,6 +331,7 @@ class NoiseTransfer(Study):
     source = "Schott, thesis (2022), sections 2.3.2, 2.3.3 and 3.1.4; Rusak, Schott et al. (2020), appendix D"
     question = "Does training with one noise help against another, and does a benchmark predict what is not in it?"
     cost = {"smoke": "2 s", "laptop": "6 minutes", "paper": "days"}
+    training_lengths = {scale: setting.steps for scale, setting in SETTINGS.items()}
 
     def jobs(self, scale: Scale) -> Sequence[Job]:
         trained = ("nothing", "shot") if scale == "smoke" else TRAINED_ON
@@ -386,6 +389,8 @@ class NoiseReplay(Study):
     source = "Rusak, Schott et al., A simple way to make neural networks robust (2020), table 3"
     question = "Does a classifier forget the noise of earlier generators unless it sees it again?"
     cost = {"smoke": "1 s", "laptop": "5 minutes", "paper": "days"}
+    # With adversarial noise, of which half the steps train the generators.
+    training_lengths = {scale: 2 * setting.steps for scale, setting in SETTINGS.items()}
     drawn = {"accuracies": Restarts("corrupted", "replay", called="accuracy under corruptions (%)")}
 
     def jobs(self, scale: Scale) -> Sequence[Job]:
@@ -419,7 +424,7 @@ class NoiseReplay(Study):
             ),
             Claim(
                 "Noise of earlier generators does no harm",
-                "table 3, ImageNet-C: 51.1 % with, 48.9 % without; on drawn digits a point less is within tolerance",
+                "table 3, ImageNet-C: 51.1 % with, 48.9 % without; on rendered digits a point less is within tolerance",
                 AtLeast("gain", -1, called="gain by replay (points)", digits=1),
                 weaker="no loss of more than a point, in place of a gain of 2.2",
             ),

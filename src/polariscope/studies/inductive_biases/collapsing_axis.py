@@ -69,7 +69,7 @@ COLLAPSE, STD = (float(law(RATE, gamma=GAMMA)) for law in (collapse_threshold, c
 class CollapsingAxis(Study):
     """What a linear SlowVAE and a linear SlowFlow keep of a short axis; SlowVAE over the size of the observations."""
 
-    title = "When a SlowVAE gives up an axis"
+    title = "When a SlowVAE stops encoding an axis"
     source = (
         "Klindt, Schott, Sharma et al., Towards nonlinear disentanglement in natural data with temporal sparse coding "
         "(2021), appendix B, figures 6 and 7"
@@ -83,7 +83,7 @@ class CollapsingAxis(Study):
         "axis": Panels(
             (
                 Scatter("mcc", "length", "model", called="MCC", along=AXIS, mark=COLLAPSE, names=MODELS),
-                Scatter("gain", "length", where=SLOW, called="share that comes back", along=AXIS, mark=COLLAPSE),
+                Scatter("gain", "length", where=SLOW, called="reconstructed share", along=AXIS, mark=COLLAPSE),
             ),
             where={"part": "axis"},
         ),
@@ -156,7 +156,7 @@ class CollapsingAxis(Study):
             Claim(
                 "A SlowVAE stops encoding the shorter axis below a predicted length",
                 f"figure 6: below 0.4; exactly {COLLAPSE:.4f} (Spec 001a, section 3.7)",
-                Near("threshold", COLLAPSE, by=0.03, called="length at which nothing of it comes back", digits=3),
+                Near("threshold", COLLAPSE, by=0.03, called="length at which none of it is reconstructed", digits=3),
             ),
             Claim(
                 "The variable of an axis that is no longer encoded has the variance of the prior",
@@ -168,7 +168,7 @@ class CollapsingAxis(Study):
                 "figure 6",
                 All(
                     AtLeast("mcc_of_kept", 0.95, called="MCC of models that keep both axes"),
-                    AtMost("mcc_of_collapsed", 0.9, called="MCC of models that gave one up"),
+                    AtMost("mcc_of_collapsed", 0.9, called="MCC of models that encode only one"),
                 ),
             ),
             Claim(

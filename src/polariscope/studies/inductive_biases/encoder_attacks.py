@@ -66,7 +66,7 @@ class EncoderAttacks(Study):
     """How far codes of sprites move under noise and under an attack on the encoder, by the strength of the
     regularisation, beside how disentangled they are."""
 
-    title = "Are regularised codes harder to move?"
+    title = "Are regularised codes more robust?"
     source = "Schott, thesis (2022), section 3.1.2"
     question = "Do disentanglement or regularisation make an encoder robust to noise and attacks?"
     cost = {"smoke": "2 s", "laptop": "8 minutes", "paper": "days"}
@@ -123,25 +123,25 @@ class EncoderAttacks(Study):
 
         return [
             Claim(
-                "Stronger regularisation makes codes harder to move by attacks",
+                "Stronger regularisation makes codes more robust to attacks",
                 "section 3.1.2: stronger regularisation relates to robustness, without figures",
                 related("attack", "beta"),
             ),
             Claim(
-                "Stronger regularisation makes codes harder to move by noise",
+                "Stronger regularisation makes codes more robust to noise",
                 "section 3.1.2: slightly more robust to Gaussian noise with β above 1",
                 related("noise", "beta"),
             ),
             Claim(
-                "Codes of a lower divergence are harder to move by attacks",
+                "Codes of a lower divergence are more robust to attacks",
                 "section 3.1.2: stronger regularisation relates to robustness, without figures",
                 related("attack", "kl", 0.3),
             ),
             Claim(
-                "Disentangled codes are harder to move by attacks",
+                "Disentangled codes are more robust to attacks",
                 "section 3.1.2: no clear relation",
                 related("attack", "dci"),
-                note="the work found no clear relation: not held agrees with it",
+                note="the publication found no clear relation, so 'not held' agrees with it",
             ),
         ]
 

@@ -191,7 +191,7 @@ class InDomain(Study):
                 "Only the new factor fails: the others are predicted nearly as well as before",
                 "figure 5: factors in distribution stay near the random split, the new one collapses",
                 Beats("part_r2", {"of": "others"}, {"of": "new"}, 0.2, **cases, called="R²"),
-                weaker=f"only that the others are told far better than the new one, and {fewer}",
+                weaker=f"only that the others are predicted far better than the new one, and {fewer}",
             ),
             Claim(
                 "No model reaches the exact predictor clipped to the training range",
@@ -206,7 +206,7 @@ class InDomain(Study):
                 weaker=fewer,
             ),
             Claim(
-                "Coordinates help with new combinations: CoordConv is ahead of the CNN, and that of the MLP",
+                "Coordinates help with new combinations: CoordConv beats the CNN, and the CNN beats the MLP",
                 "table 6, composition: CoordConv 99.1, CNN 53.3, MLP -8.8",
                 All(
                     Beats("r2_composed", coordconv, cnn, 0.05, called="R² to the CNN"),

@@ -139,12 +139,12 @@ class MixedSources(Study):
                 AtLeast("mcc", 0.999, of="every", where=sparse, called="MCC", digits=4),
             ),
             Claim(
-                "With normal steps it finds less: rotations cannot be distinguished",
+                "With normal steps a linear flow recovers less: rotations cannot be distinguished",
                 "section F.3; .73 to .995 by chance of the seed (Spec 001a, E1)",
                 Beats("mcc", sparse, normal, by=0.03, called="MCC"),
             ),
             Claim(
-                "SlowFlow and PCL both find sources behind one layer",
+                "Both SlowFlow and PCL recover sources behind one layer",
                 f"table 5, L = 1: SlowFlow {printed['SlowFlow']['1']}, PCL {printed['PCL (MLP)']['1']}",
                 All(
                     AtLeast("mcc", 0.9, where=slow, called="MCC of SlowFlow"),
@@ -152,10 +152,10 @@ class MixedSources(Study):
                 ),
             ),
             Claim(
-                "Behind more layers SlowFlow finds no less than PCL",
+                "Behind more layers SlowFlow recovers the sources at least as well as PCL",
                 "table 5: .982 against .950 behind three layers, .975 against .902 behind five",
                 AtMost("lead_of_pcl", 0, called=f"lead of PCL behind {deepest} layers, in MCC", digits=3),
-                note="with five sources both are close to 1, where there is hardly a lead to be had",
+                note="with five sources both are close to 1, so neither can lead by much",
             ),
             Claim(
                 "A flow is no better for PCL than an MLP",

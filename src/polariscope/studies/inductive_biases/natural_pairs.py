@@ -89,7 +89,7 @@ class NaturalPairs(Study):
             Claim(
                 "Correlated natural factors cause SlowVAE no measurable loss",
                 "continuous sprites: MCC 52.9 (4.2) permuted, 49.1 (4.0) natural; discrete 49.9 (3.5), 52.6 (4.1)",
-                AtMost("shortfall", 0.05, called="MCC that permuting adds", digits=3),
+                AtMost("shortfall", 0.05, called="gain in MCC by permuting", digits=3),
             ),
             Claim(
                 "Natural steps need a sparse prior: matching posteriors performs worse",

@@ -127,8 +127,8 @@ class NoiseTrainingStudy(Study):
                 All(*(Beats(column, USUAL, PLAIN, by=5, called=words, digits=1) for column, words in UNDER.items())),
             ),
             Claim(
-                "Too little noise does not",
-                "section 3.1: too small a deviation is not told from clean images",
+                "Too little noise does not help",
+                "section 3.1: with too small a deviation, images hardly differ from clean ones",
                 Beats("corrupted", USUAL, small, by=5, called=under, digits=1),
             ),
             Claim(

@@ -114,7 +114,7 @@ class StylisedNoise(Study):
                 Beats("noises", noise, plain, TOLERANCE, called="accuracy under noises (%)", digits=1),
             ),
             Claim(
-                "Trained with both, a network keeps what each of them gains",
+                "A network trained with both keeps the gain of each",
                 "thesis, section 3.2: the biases are orthogonal and modular",
                 AtLeast("least_change", -TOLERANCE, digits=1, called=kept),
             ),

@@ -184,7 +184,7 @@ SEEDS: dict[Scale, int] = {"smoke": 1, "laptop": 5, "overnight": 0, "paper": 5}
 """Trainings on drawn digits."""
 TOO_DEAR = "it takes too many inferences at this scale"
 TABLE = "inductive_biases/attacks-synthesis"
-SHOWN = in_order(CLASSIFIERS) | {"drawn": "drawn digits", "mnist": "MNIST, one training"}
+SHOWN = in_order(CLASSIFIERS) | {"drawn": "rendered digits", "mnist": "MNIST, one training"}
 """In the figure, in order."""
 
 
@@ -264,12 +264,12 @@ class SynthesisAttacks(Study):
         return [
             Claim(
                 "Analysis by synthesis classifies digits as well as networks do",
-                "table 1: 99.0 % and 99.1 %; in the experiment on drawn digits at least 97 %",
+                "table 1: 99.0 % and 99.1 %; in the experiment on rendered digits at least 97 %",
                 AtLeast("clean", 97, where=under_all("abs", "L2"), called="accuracy (%)", digits=1),
             ),
             Claim(
-                "It takes larger L2 perturbations to mislead it than a network",
-                "table 1: medians of 2.3 and 1.1; in the experiment on drawn digits by a third",
+                "Misleading it takes larger L2 perturbations than misleading a network",
+                "table 1: medians of 2.3 and 1.1; in the experiment on rendered digits by a third",
                 further("abs", "cnn", "L2", 0.3),
             ),
             Claim(
@@ -288,7 +288,7 @@ class SynthesisAttacks(Study):
                 further("binary cnn", "cnn", "L∞", 1),
             ),
             Claim(
-                "More pixels have to change for classifiers by synthesis",
+                "Misleading classifiers by synthesis takes more changed pixels",
                 "table 1: ABS 16.5 and Binary ABS 21.5 against 9.0 for the CNN",
                 All(further("abs", "cnn", "L0"), further("binary abs", "cnn", "L0")),
             ),
@@ -310,14 +310,14 @@ class SynthesisAttacks(Study):
             ),
             Claim(
                 "Bounds are below every adversarial, and far from 0",
-                "section 7: a mean L2 bound of 0.690; in the experiment on drawn digits above 0.3",
+                "section 7: a mean L2 bound of 0.690; in the experiment on rendered digits above 0.3",
                 All(
                     AtMost("violations", 0, where=bound, called="adversarials below a bound"),
                     AtLeast("mean", 0.3, where=shown("abs", "bound"), called="mean L2 bound"),
                 ),
             ),
             Claim(
-                "It is unsure of corrupted images",
+                "Analysis by synthesis is unsure of corrupted images",
                 "thesis, section 3.1.1: a confidence of at most 0.2 on almost all of them, and 0.9 on clean ones",
                 Beats("confidence", shown("abs", "clean"), shown("abs", "corrupted"), 0.3, called="median confidence"),
             ),
@@ -342,7 +342,7 @@ class SynthesisAttacks(Study):
         return Table(rows)
 
     def beside(self, table: Table) -> list[Row]:
-        here = {"mnist": "MNIST here, one training", "drawn": "drawn digits here"}
+        here = {"mnist": "MNIST here, one training", "drawn": "rendered digits here"}
         rows: list[Row] = []
         for attack, cells in published(TABLE).rows.items():
             known = {name: _published(cells, title) for name, title in PRINTED.items()}

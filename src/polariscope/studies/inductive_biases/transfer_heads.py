@@ -47,12 +47,12 @@ COLOURS = {"all": "active", "head": "mixed"}
 class TransferHeads(Study):
     """R² of a pre-trained network that is tuned as a whole, and of one of which only the head is."""
 
-    title = "Tune all, or the head alone?"
+    title = "Fine-tune the whole network, or only the head?"
     source = (
         "Schott et al., Visual representation learning does not generalize strongly within the same domain (2022), "
         "section 3.3"
     )
-    question = "Is it worse to tune only the head of a pre-trained network than to tune all of it?"
+    question = "Is it worse to fine-tune only the head of a pre-trained network than to fine-tune all of it?"
     cost = {"smoke": "2 s", "laptop": "about 20 minutes", "paper": "GPU weeks"}
     training_lengths = STEPS
     drawn = {"tuned": Panels((Restarts("r2", "split", COLOURS, called="R²", within="tuned"),), each="world")}
@@ -84,7 +84,7 @@ class TransferHeads(Study):
         whole, head = ({"tuned": tuned} for tuned in FROZEN)
         return [
             Claim(
-                f"Tuning only the head is worse than tuning the whole network ({split} split)",
+                f"Fine-tuning only the head is worse than fine-tuning the whole network ({split} split)",
                 "section 3.3: consistently worse",
                 Beats("r2", whole, head, by=0.02, each="world", where={"split": split}, called="R²"),
             )

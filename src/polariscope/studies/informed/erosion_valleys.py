@@ -158,7 +158,7 @@ class ErosionValleys(Study):
                 AtLeast("area_ratio", 1.5, where=theirs | new, called="mapped area over that of the labels"),
             ),
             Claim(
-                "The weights alone make it too large: with them undone the area by full probabilities is near the true",
+                "The weights alone make it too large: without them the area by full probabilities is near the true one",
                 "not published; a test of the work's explanation by its labels",
                 Between("undone_full_area_ratio", 1 / 1.5, 1.5, where=theirs | new, called=undone),
             ),
@@ -183,7 +183,7 @@ class ErosionValleys(Study):
                 AtLeast("object_recall", 0.99, where=theirs | later),
             ),
             Claim(
-                "What one valley's network maps, that of several maps, too",
+                "A network of several valleys maps the same pixels as the network of one valley",
                 "94 ± 1 % of the pixels in 2016",
                 AtLeast("retention", 0.93, where=theirs | later),
             ),

@@ -92,7 +92,7 @@ class ExpertMaps(Study):
 
     def claims(self, scale: Scale) -> list[Claim]:
         told, dropout = {"variant": "side information"}, {"variant": "dropout"}
-        shift = "share of a class's probability that goes when its rules are said to be strict"
+        shift = "share of a class's probability that is lost when the side information calls its rules strict"
         unsure = "mean entropy on wrong pixels over that on right ones"
         return [
             Claim(
@@ -111,7 +111,7 @@ class ExpertMaps(Study):
                 AtLeast("diversity", 0.1, where=DRAWN, called="mean distance 1 - IoU of two possible maps"),
             ),
             Claim(
-                "Side information shifts the map: a class that is said to be missed is not drawn",
+                "Side information shifts the map: a class that it calls missed is not drawn",
                 "section 7.3.1, proposed; no figures",
                 AtLeast("shift", 0.5, where=told, called=shift),
             ),

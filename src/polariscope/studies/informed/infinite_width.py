@@ -103,7 +103,7 @@ class InfiniteWidth(Study):
         )
         return [
             Claim(
-                "Training the last layer of an infinitely wide network is better than training it all",
+                "Training the last layer of an infinitely wide network is better than training all layers",
                 "NNGP and NTK: " + ", ".join(f"{d} {k['nngp']:.2f} and {k['ntk']:.2f}" for d, k in KERNELS.items()),
                 Beats("test_accuracy", {"twin": "nngp"}, {"twin": "ntk"}, by=0.1, each="task"),
                 note=f"one test image is {100 / sweep.test:g} points",

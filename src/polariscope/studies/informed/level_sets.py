@@ -54,7 +54,7 @@ class LevelSetStudy(Study):
             called="selected latents",
             names={name: name.replace(" ", "\n") for name in MODELS},
         ),
-        "frontier-invariance": Frontier("invariance", called="deviation in the model's eyes"),
+        "frontier-invariance": Frontier("invariance", called="deviation by the model"),
         "frontier-true-deviation": Frontier("true_deviation", called="deviation of the true property"),
     }
     dimension: ClassVar[int]
@@ -67,7 +67,7 @@ class LevelSetStudy(Study):
     def jobs(self, scale: Scale) -> Sequence[Job]:
         return [
             {"model": model, "dimension": self.dimension, "seed": seed, "scale": scale}
-            for seed in range(SETTINGS[scale].seeds)
+            for seed in SETTINGS[scale].seeds
             for model in self.models
         ]
 
@@ -127,7 +127,7 @@ class LevelSetStudy(Study):
                 note=TUNED,
             ),
             Claim(
-                "The same by the true property",
+                "The same holds for the true property",
                 f"the true property is not in the thesis; its published weights move it by {missed}",
                 AtMost("true_ratio", 0.35, where={"rival": "beta-vae"}, called="ratio of true deviations"),
                 note=TUNED,
@@ -169,7 +169,7 @@ class LevelSetStudy(Study):
                 AtLeast("azimuth_in_z1", 0.9, where=ours, called="circular correlation of Z1 and the azimuth"),
             ),
             Claim(
-                "Z0 knows nothing of the azimuth, and Z1 nothing of the level",
+                "Z0 has no information about the azimuth, and Z1 none about the level",
                 "section 5.6: learned independently of each other",
                 AtMost("cross", 0.3, where=ours, called="the larger of the cross correlations"),
             ),
@@ -227,8 +227,8 @@ class LevelSetsOfEllipses(LevelSetStudy):
         sparsity = "section 5.4.1: the sparse term selects dimensions"
         return [
             *super().claims(scale),
-            Claim("The cycle makes the property stay, in a sparse code", ablation, moves(sparse, ours)),
-            Claim("The cycle makes the property stay, without sparsity as well", other_half, moves(plain, cycled)),
+            Claim("The cycle keeps the property constant in a sparse code", ablation, moves(sparse, ours)),
+            Claim("The cycle keeps the property constant without sparsity, too", other_half, moves(plain, cycled)),
             Claim("Sparsity selects fewer latents, with the cycle", sparsity, selects(cycled, ours)),
             Claim("Sparsity selects fewer latents, without the cycle as well", other_half, selects(plain, sparse)),
         ]

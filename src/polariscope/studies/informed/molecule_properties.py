@@ -148,7 +148,7 @@ class MoleculeProperties(Study):
 
     title = "Molecules with a wanted property"
     source = "Samarin, Deep Learning Approaches to Informed Representation Learning (2022), section 5.5.2, table 5.2"
-    question = "Does the band gap of molecules stay when everything else of their code is drawn anew?"
+    question = "Does the band gap of generated molecules stay the same when the rest of the code is resampled?"
     cost = {"smoke": "4 s", "laptop": "an hour", "overnight": "5 hours", "paper": "weeks"}
     scales = ("smoke", "laptop", "overnight", "paper")
     added = OVERNIGHT
@@ -167,7 +167,7 @@ class MoleculeProperties(Study):
             column, where={"molecules": molecules}, called=f"deviation {words}"
         )
         for molecules, name in FILES.items()
-        for column, words in (("invariance", "in the model's eyes"), ("judged_deviation", "by the judge"))
+        for column, words in (("invariance", "by the model"), ("judged_deviation", "by the judge"))
     }
 
     def jobs(self, scale: Scale) -> Sequence[Job]:
@@ -212,9 +212,9 @@ class MoleculeProperties(Study):
     def claims(self, scale: Scale) -> list[Claim]:
         return [
             Claim(
-                "Real isomers come back from their bags of bonds as what they were",
+                "Real isomers are recovered from their bags of bonds",
                 "not published: the thesis shows the nearest real molecule in place of a generated one",
-                AtLeast("recovered", 0.5, called="share of held-out isomers that come back"),
+                AtLeast("recovered", 0.5, called="share of held-out isomers that are recovered"),
                 note=f"bags, distances, geometries, bonds; below a half, generated molecules are not counted as "
                 f"molecules; {NEEDS_FILE}",
             ),
@@ -302,12 +302,12 @@ def claims_about(molecules: str) -> list[Claim]:
             AtLeast("inside_model", 0.5, where=here, called="share of samples, by the model"),
         ),
         claim(
-            "they mostly do in the eyes of the judge, too",
+            "they mostly have it by the judge, too",
             "not published: figure 5.7 has the model's own predictions",
             AtLeast("inside_judge", 0.5, where=here, called="share of samples, by the judge"),
         ),
         claim(
-            "an independent judge sees the gap move no more than it is off on real ones",
+            "by an independent judge, the gap moves no more than the judge's error on real molecules",
             f"not published: the judge is a Laplacian-kernel ridge regression, {JUDGE} {unit} on the real isomers",
             AtMost("judged_excess", 1.0, where=ours, called="judged deviation over the judge's error"),
         ),

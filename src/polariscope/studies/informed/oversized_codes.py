@@ -22,7 +22,7 @@ class OversizedCodes(Study):
 
     title = "Latent spaces larger than needed"
     source = "Samarin, Deep Learning Approaches to Informed Representation Learning (2022), sections 5.5.1 and 5.6"
-    question = "Does it matter how many latents a sparse bottleneck is given?"
+    question = "Does the number of latents of a sparse bottleneck matter?"
     cost = {"smoke": "3 s", "laptop": "30 minutes", "paper": "weeks"}
     training_lengths = {scale: setting.steps for scale, setting in SETTINGS.items()}
     drawn = {"selected": Restarts("selected", "latents", called="selected latents")}
@@ -30,7 +30,7 @@ class OversizedCodes(Study):
     def jobs(self, scale: Scale) -> Sequence[Job]:
         return [
             {"latents": latents, "seed": seed, "scale": scale}
-            for seed in range(SETTINGS[scale].seeds)
+            for seed in SETTINGS[scale].seeds
             for latents in SIZES[scale]
         ]
 
@@ -86,6 +86,10 @@ class OversizedCodes(Study):
         counts = {"selected Z0": "selected_z0", "selected Z1": "selected_z1"}
         deviations = {"Y": "y_error", "invariance": "invariance", "true deviation": "true_deviation"}
         return [
-            {"latents": str(size)} | means(own, counts, 1) | means(own, {"X": "x_error"}, 3) | means(own, deviations, 4)
+            {"latents": str(size)}
+            | means(own, counts, 1)
+            | means(own, {"X": "x_error"}, 3)
+            | means(own, deviations, 4)
+            | means(own, {"R² of Y from Z1": "leakage"})
             for size, own in table.by("latents")
         ]

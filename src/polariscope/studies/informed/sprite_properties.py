@@ -101,7 +101,7 @@ class SpriteProperties(Study):
 
     title = "Sprites with a wanted property"
     source = "Samarin, Deep Learning Approaches to Informed Representation Learning (2022), section 5.5.3, table 5.3"
-    question = "Does a property of an image stay when everything else of its code is drawn anew?"
+    question = "Does a property of an image stay the same when the rest of its code is resampled?"
     cost = {"smoke": "4 s", "laptop": "19 minutes", "overnight": "4 hours", "paper": "weeks"}
     scales = ("smoke", "laptop", "overnight", "paper")
     training_lengths = {scale: setting.steps for scale, setting in SETTINGS.items()}
@@ -175,12 +175,12 @@ class SpriteProperties(Study):
                 replace(reconstructs, bound=0.1),
             ),
             Claim(
-                "The property is predicted one to two orders better than by its mean",
+                "The property is predicted one to two orders of magnitude better than by its mean",
                 "table 5.3: 0.0007 to 0.0139 against 0.15 to 0.94",
                 AtMost("y_share", 0.1, each="property", called=predicted, digits=3),
             ),
             Claim(
-                "The property moves about as much as its prediction is off",
+                "The property moves about as much as the error of its prediction",
                 "table 5.3: 0.0041 against 0.0033 for x",
                 AtMost("above_error", 3.0, each="property", called="deviation over error"),
                 provided=reconstructs,

@@ -87,7 +87,7 @@ class DegenerateSquares(Study):
             ),
             Claim(
                 "The orientation of a square is arbitrary",
-                f"figure 3.5: randomly turned; distance of random turns {haar.mean:.2f} ± {haar.std:.2f}",
+                f"figure 3.5: randomly rotated; distance of random rotations {haar.mean:.2f} ± {haar.std:.2f}",
                 All(
                     AtLeast("p_uniform", 0.01, called="p of the angles of exact solutions being uniform"),
                     Near(
@@ -95,13 +95,13 @@ class DegenerateSquares(Study):
                         haar.mean,
                         by=round(4 * haar.std / np.sqrt(STARTS[scale]), 3),  # standard errors
                         where=exact | {"ratio": 1.0},
-                        to="that of random turns",
+                        to="that of random rotations",
                     ),
                 ),
             ),
             Claim(
-                "Any other square has one best orientation",
-                "distance 0 at the exact minimum (Spec 003, E3.4); a turn of 45 degrees costs "
+                "Any other rectangle has one best orientation",
+                "distance 0 at the exact minimum (Spec 003, E3.4); a rotation by 45 degrees costs "
                 + ", ".join(f"{p:.4f}" for p in penalties)
                 + " nats at ratios 1, 1.2, 1.5, 2",
                 AtMost(

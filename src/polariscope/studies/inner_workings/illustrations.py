@@ -31,7 +31,7 @@ SEEDS = {"smoke": 1, "laptop": 5, "paper": 10}
 class Illustrations(Study):
     """Axes of PCA, of autoencoders and of VAEs on the stretched square, flat and bent; the landscape of the KL."""
 
-    title = "Pictures of the argument"
+    title = "The argument in pictures"
     source = "Zietlow's dissertation (2022), figures 2.1-2.4, 3.1-3.3, 4.1"
     question = "What do the axes of a VAE look like beside those of PCA and of an autoencoder?"
     cost = {"smoke": "2 s", "laptop": "2 minutes", "paper": "hours"}

@@ -79,6 +79,7 @@ class ManipulatedData(Study):
     source = "Zietlow, Rolinek and Martius 2021; Zietlow's dissertation (2022), section 4.3, tables 4.2-4.5"
     question = "Do VAEs find the factors, or the local variance that happens to lie along them?"
     cost = {"smoke": "3 s", "laptop": "35 minutes", "paper": "months"}
+    training_lengths = SPRITE_STEPS
     drawn = {
         "plane": Restarts(
             "score",
@@ -127,13 +128,13 @@ class ManipulatedData(Study):
         lost = "share of the original MIG that is lost"
         return [
             _broken(
-                "Plane: a small local change entangles the beta-VAE, as much noise does not",
+                "Plane: a small local change entangles the beta-VAE, noise of the same size does not",
                 "Spec 003, R7: .88-.93 originally, .45 .89 .32 modified, .79-.90 with noise",
                 "plane",
                 further=0.15,
             ),
             Claim(
-                "Plane: principal components do not notice",
+                "Plane: principal components are not affected",
                 "Spec 003, R7: .97-.98 on all three",
                 Flat("pca", "data", by=0.05, where={"part": "plane"} | BETA_VAE, called="score of PCA"),
             ),
@@ -149,13 +150,13 @@ class ManipulatedData(Study):
                 provided=AtLeast("restarts", 5, called="number of restarts"),
             ),
             _broken(
-                "Sprites: the learned change lowers the beta-VAE's MIG, as much noise does not",
+                "Sprites: the learned change lowers the beta-VAE's MIG, noise of the same size does not",
                 f"table 4.2, dSprites: {printed}",
                 "sprites",
                 further=0.05,
             ),
             Claim(
-                "All models of the VAE family fall further under the change than under noise",
+                "The MIG of all models of the VAE family falls further under the change than under noise",
                 "MIG on dSprites changed by -70, -26, -44 %; under noise by -39, -41, -20 % "
                 "(FactorVAE is the exception)",
                 Beats("share_lost", *UNDER, by=0.1, each="model", where=family, called=lost),
@@ -167,7 +168,7 @@ class ManipulatedData(Study):
                 provided=AtLeast("known", 0.05, each="factor", where=sprites, called="MIG on original data"),
             ),
             Claim(
-                "Plane: no other beta brings the score back, over-pruned runs left out",
+                "Plane: no other beta restores the score, over-pruned runs left out",
                 "figures 4.4-4.7, on Shapes3D: scores do not recover to the original level",
                 Beats("score_at_beta", *betas, by=0.05, each="times_beta", called="Disentanglement Score"),
             ),

@@ -63,7 +63,7 @@ class ManipulatedRooms(Study):
 
     title = "Rooms that break disentanglement"
     source = "Zietlow, Rolinek and Martius 2021; Zietlow's dissertation (2022), section 4.3, tables 4.2-4.5"
-    question = "Does a small change of the images take disentanglement from VAEs, and leave it to what is no VAE?"
+    question = "Does a small change of the images destroy the disentanglement of VAEs, but not of other models?"
     cost = {"smoke": "5 s", "laptop": "about 60 minutes", "paper": "months"}
     training_lengths = STEPS
     drawn = {"scores": Panels(tuple(by_kind(column, "rooms", name) for name, column in SCORES.items()), width=3.3)}
@@ -115,7 +115,7 @@ class ManipulatedRooms(Study):
         both = ({"side": "VAEs"}, {"side": "PCL"})
         return [
             Claim(
-                "The change lowers the MIG of the VAEs, more than as much noise does",
+                "The change lowers the MIG of the VAEs, more than noise of the same size does",
                 f"table 4.2, Shapes3D: {printed}",
                 All(
                     AtLeast("share_lost", 0.2, each="model", where=fell, called="share of the MIG lost"),
@@ -124,19 +124,19 @@ class ManipulatedRooms(Study):
                 provided=known,
             ),
             Claim(
-                "PCL, which is no VAE, keeps its MIG",
+                "PCL, which is not a VAE, keeps its MIG",
                 f"table 4.2, Shapes3D: {printed}",
                 AtMost("lost_by_pcl", 0.1, called="share of the MIG that PCL loses under the change"),
                 provided=known,
             ),
             Claim(
-                "By all four scores the VAEs fall under the change",
+                "All four scores of the VAEs fall under the change",
                 "tables 4.2-4.5, Shapes3D: every score of the beta-VAE and the TC-VAE falls",
                 AtLeast("fall_of_vaes", 0.02, each="measure", called="fall of the mean of both VAEs"),
                 provided=known,
             ),
             Claim(
-                "By all four scores PCL falls by less than the VAEs",
+                "All four scores of PCL fall less than those of the VAEs",
                 "tables 4.2-4.5, Shapes3D: PCL changes by .03 at most",
                 Beats("share", *both, by=0.1, each="measure", called="share of the score that is lost"),
                 provided=known,

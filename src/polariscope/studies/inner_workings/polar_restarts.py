@@ -92,7 +92,7 @@ class PolarRestarts(Study):
             Claim(
                 "The four worst restarts have a polar code, the four best have none",
                 "figure 4.11: hue is the angle and orientation the radius in all of the worst; figure 4.10: the best "
-                "have a factor for each axis",
+                "have one factor on each axis",
                 All(
                     AtLeast("polar_among_worst", ENDS, called=worst, digits=0),
                     AtMost("polar_among_best", 0, called=best, digits=0),
@@ -116,7 +116,7 @@ class PolarRestarts(Study):
             {
                 "restart": f"{end} {rank}",
                 "MIG": f"{row['mig']:.3f}",
-                "most polar pair tells of": " and ".join(row["of_factors"]),
+                "most polar pair encodes": " and ".join(row["of_factors"]),
                 "MIG of the pair along its axes": f"{row['cartesian']:.2f}",
                 "along radius and angle": f"{row['polar']:.2f}",
             }

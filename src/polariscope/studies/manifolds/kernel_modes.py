@@ -188,8 +188,7 @@ class KernelModes(Study):
             ),
             Claim(
                 "In the plane of two components the classes are mixed before training and separated after it",
-                "figure 10; prototype: neighbours tell 0.51 to 0.53, then 0.953 (NTK, uncentred) and 0.982 (last "
-                "layer)",
+                "figure 10; prototype: neighbours get 0.51 to 0.53, then 0.953 (NTK, uncentred) and 0.982 (last layer)",
                 All(
                     AtMost("separability", 0.58, where=plain | start, digits=3),
                     AtLeast("separability", 0.93, where=plain | end, digits=3),

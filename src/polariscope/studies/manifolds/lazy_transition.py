@@ -132,12 +132,12 @@ class LazyTransition(Study):
                 ),
             ),
             Claim(
-                "For α to 0 the onset t* is logarithmic",
+                "As α goes to 0 the onset t* grows logarithmically",
                 f"t* ~ τ log(1/α); exactly {expected:.2f} τ an e-fold (Spec 004, section 6.5)",
                 Near("onset_slope", expected, by=0.1, called="delay of t* by an e-fold of α, in τ,", to="theory's"),
             ),
             Claim(
-                "For α to infinity the onset t* is as 1/α",
+                "As α goes to infinity the onset t* falls as 1/α",
                 "figure 11",
                 Flat("product", "alpha", by=0.1, relative=True, called="α t*/τ"),
             ),

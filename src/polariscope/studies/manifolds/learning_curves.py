@@ -265,7 +265,7 @@ def _curve_claims(task: str, dimension: int) -> Iterator[Claim]:
     lead = "The lead of the network grows with the number of points"
     yield falls(lead, "feature_over_lazy", feature - lazy, 0.0, of=" of the ratio of errors")
     yield Claim(
-        f"Slopes are apart, and each in its band ({name})",
+        f"The slopes differ, and each lies in its band ({name})",
         "Spec 004, section 12.14: feature 0.5 to 0.95, lazy 0.3 to 0.6, 0.1 apart at least",
         All(
             Between("lazy_slope", 0.3, 0.6, where=here, called="slope of the lazy kernel"),

@@ -32,7 +32,7 @@ class RelevantDirections(Study):
 
     title = "A lazy kernel learns no faster if fewer directions matter"
     source = f"{SOURCE}, section 4"
-    question = "Does a kernel that does not move learn faster if the labels depend on fewer directions?"
+    question = "Does a fixed kernel learn faster if the labels depend on fewer directions?"
     cost = {"smoke": "a second", "laptop": "20 minutes", "paper": "hours"}
     drawn = {
         "errors": log_log(

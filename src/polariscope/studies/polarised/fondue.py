@@ -179,7 +179,7 @@ class Fondue(Study):
                 at_elbow(sprites),
             ),
             Claim(
-                "Where the search starts does not change the answer",
+                "The starting point of the search does not change the answer",
                 "tables 8.4-8.6: within 1.1 of each other",
                 Flat("answer", "start", by=1.1, where={"part": "start"}, digits=1),
             ),
@@ -194,7 +194,7 @@ class Fondue(Study):
                 Alike("answer", {"algorithm": "BS_FONDUE"}, default, by=1, where=toy, digits=1),
             ),
             Claim(
-                "The IB variant answers with more latents, the IDE variant with about as many",
+                "The IB variant finds more latents, the IDE variant about as many",
                 "table 8.1: 15.7 and 10.1 against 10.9 on dSprites",
                 All(
                     Beats("answer", ib, default, by=1, where=toy, digits=1),
@@ -202,7 +202,7 @@ class Fondue(Study):
                 ),
             ),
             Claim(
-                "On random decoders the answer grows with the dimension of the data",
+                "On random decoders the number of latents grows with the dimension of the data",
                 "not in the work; data of known dimension in place of CelebA",
                 Rises("answer", "dimension", by=1, where={"part": "random-decoder"}, digits=1),
             ),

@@ -179,13 +179,13 @@ class IntrinsicDimension(Study):
                 note=images,
             ),
             Claim(
-                "TwoNN agrees with it",
+                "TwoNN agrees with the MLE",
                 "TwoNN agrees except on CelebA (Fig. 8.4)",
                 Alike("value", {"variant": "twonn"}, published, by=1, where=dots, called="estimate"),
                 note=images,
             ),
             Claim(
-                "It is far above the number of factors",
+                "The estimate is far above the number of factors",
                 "11 for 5 factors (Fig. 8.4)",
                 AtLeast("value", 1.5 * FACTORS, each="k", where=by_neighbours | {"enough": True}, called=from_five),
                 note=images,

@@ -61,7 +61,7 @@ class LatentDimensions(Study):
                 AtMost("gap_of_few", 1, called="gap with the fewest latents"),
             ),
             Claim(
-                "They part as latents are added",
+                "The two dimensions diverge as latents are added",
                 "figure 8.9",
                 Rises("gap", "latents", by=1, slack=0.5, called="gap of the dimensions"),
             ),

@@ -42,7 +42,7 @@ COMPARISONS = ("seeds", "early", "collapsed", "objectives", "classifier")
 class LayerSimilarity(Study):
     """CKA heatmaps of all layers, averaged over all pairs of seeds."""
 
-    title = "Are two models the same inside?"
+    title = "How similar are the layers of two models?"
     source = "Bonheme, The polarised regime of variational autoencoders (2023), section 7.4, figures 7.2-7.10, C.1"
     question = "Which layers agree between seeds, over training, under collapse, and across objectives?"
     cost = {"smoke": "3 s", "laptop": "6 minutes", "paper": "months"}
@@ -109,7 +109,7 @@ class LayerSimilarity(Study):
                 AtLeast("encoder_over_decoder", 0, where=of("early"), called=over_decoder),
             ),
             Claim(
-                "The sampled layer of a collapsed model is like no layer of a healthy one",
+                "The sampled layer of a collapsed model is similar to no layer of a healthy one",
                 "figure 7.3: very low CKA",
                 AtMost("sampled", 0.05, where=of("collapsed"), called="largest CKA with it", digits=3),
             ),
@@ -122,12 +122,12 @@ class LayerSimilarity(Study):
                 ),
             ),
             Claim(
-                "A classifier's trunk is more like the encoder than like the latent layers",
+                "A classifier's trunk is more similar to the encoder than to the latent layers",
                 "figure C.1: in all cells",
                 AtLeast("lead", 0, each="trunk_layer", called=over_largest),
             ),
             Claim(
-                "A classifier's trunk is nearly that of the encoder",
+                "A classifier's trunk is nearly the same as the encoder",
                 "figure C.1: CKA near 1",
                 encoder("classifier"),
             ),

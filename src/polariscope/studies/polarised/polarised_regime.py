@@ -119,7 +119,7 @@ class PolarisedRegime(Study):
                 ),
             ),
             Claim(
-                "Without the passive variables the two agree",
+                "Without the passive variables the total correlations of means and samples agree",
                 "figure 6.8: similar once passive variables are removed",
                 AtMost("tc_difference", 0.25, of="every", where=PRUNED, called="difference without them (nats)"),
             ),

@@ -18,7 +18,7 @@ class Cylinder(InvariantWorld):
     """Gaussian points labelled by a cylinder: +1 outside the radius that holds half of the points (spec 004).
 
     The distance is that of the first ``informative`` of ``dimension`` coordinates; ``compression`` divides the others,
-    ``rotate`` turns the points by a matrix that depends on the world's seed and not on the sample.
+    ``rotate`` rotates the points by a matrix that depends on the world's seed and not on the sample.
 
     >>> round(Cylinder().radius, 6)
     1.17741

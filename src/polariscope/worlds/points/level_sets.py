@@ -46,7 +46,7 @@ ROTATION_Y = np.array(
 class LevelSets(PointWorld):
     """Points of a square (or cube) with the property y = u²/4 + v²/2 (+ x₃²), u and v its diagonals, plus noise.
 
-    Points are padded to 5 and properties to 3 dimensions with a little noise, and turned by fixed rotations; x is the
+    Points are padded to 5 and properties to 3 dimensions with a little noise, and rotated by fixed matrices; x is the
     row vector. The last ``tested`` points are held out. The factors are the coordinates in the square.
 
     >>> world = LevelSets(count=5000)

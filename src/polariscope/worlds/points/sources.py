@@ -53,21 +53,21 @@ class Sources(PointWorld):
     """Layers of the mixing, each a random orthogonal matrix, with smooth leaky ReLUs between them: 1 is linear, 0 is no
     mixing."""
     ambient: int = 0
-    """Coordinates of an observation, as many as there are sources if not given; a source moves each of them as far."""
+    """Number of coordinates of an observation; by default the number of sources."""
     coefficient: float = 0.7
     """Share of a source that remains one step later."""
     alpha: float = 1.0
     """Shape of the steps: 1 is Laplace, 2 normal, natural videos have 0.5."""
     rate: float = 1.0
-    """Of the steps, exp(-rate |u|^alpha): larger ones are smaller."""
+    """Rate of the steps, exp(-rate |u|^alpha): a larger rate makes smaller steps."""
     start: Literal["stationary", "normal"] = "stationary"
     """Start sequences in the stationary distribution, or at N(0, I)."""
     length: int = 2
     """Moments of a sequence: 2 make a pair."""
     scales: tuple[float, ...] = ()
-    """What each source is multiplied with before it is mixed; all by 1 if not given."""
+    """Factor of each source before it is mixed; 1 for all if not given."""
     slope: float = 0.1
-    """Of the smooth leaky ReLU, far below 0."""
+    """Slope of the smooth leaky ReLU far below 0."""
     seed: int = 0
 
     def __post_init__(self) -> None:

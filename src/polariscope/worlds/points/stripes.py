@@ -147,7 +147,7 @@ class Stripe(InvariantWorld):
 
     The label is +1 below the first interface. The default two make one stripe of −1 that holds half of the points;
     ``balanced_stripe(x_min)`` gives others that do, any rising list makes more layers. ``compression`` divides the
-    other directions, ``rotate`` turns the points by a matrix that depends on the world's seed and not on the sample.
+    other directions, ``rotate`` rotates the points by a matrix that depends on the world's seed and not on the sample.
 
     >>> x, y = Stripe(dimension=5).sample(1000, seed=0)
     >>> bool(((y < 0) == ((x[:, 0] > -0.3) & (x[:, 0] < 1.18549))).all())

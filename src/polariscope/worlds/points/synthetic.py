@@ -140,9 +140,9 @@ class Gaussian(PointWorld):
 @worlds.register("square-linear")
 @dataclass(frozen=True)
 class SquareLinear(PointWorld):
-    """The unit square, stretched along its first side and turned into space (spec 003, section 4.1).
+    """The unit square, stretched along its first side and rotated in space (spec 003, section 4.1).
 
-    x = R [diag(stretch, 1); 0] w with w uniform on the square and R a turn of 45 degrees about (1, -1, 1). The
+    x = R [diag(stretch, 1); 0] w with w uniform on the square and R a rotation by 45 degrees about (1, -1, 1). The
     covariance has eigenvalues stretch^2/12, 1/12 and 0; ``stretch=1`` makes the two directions interchangeable.
     ``law="gaussian"`` draws w from the normal distribution of the same mean and variance. ``centred`` moves the points
     so that their mean is 0, which spares a linear encoder the search for its bias.
@@ -221,8 +221,8 @@ class SquareNonlinear(PointWorld):
 class Plane(PointWorld):
     """Two factors on two axes, x = (w_0, ratio w_1, 0, ..., 0): the test case of local manipulations.
 
-    The factors are standard normal (or uniform of the same variance); the ``idle`` coordinates never move, and are
-    there for a manipulation to move (spec 003, section 4.8).
+    The factors are standard normal (or uniform of the same variance); the ``idle`` coordinates are
+    constant, so that a manipulation can use them (spec 003, section 4.8).
     """
 
     count: int = 5000
@@ -250,7 +250,7 @@ class Plane(PointWorld):
 @worlds.register("random-decoder")
 @dataclass(frozen=True)
 class RandomDecoder(PointWorld):
-    """Data of known intrinsic dimension with attributes, the stand-in for faces (spec 002, section 15).
+    """Data of known intrinsic dimension with binary attributes, in place of photos of faces (spec 002, section 15).
 
     A random smooth decoder (random Fourier features, so a draw of a stationary Gaussian process) takes ``dimension``
     standard normal factors to points in R^``ambient``, or, if ``size`` is given, to grey images of that side whose
@@ -259,8 +259,8 @@ class RandomDecoder(PointWorld):
     attributes, the signs of random projections of the factors.
 
     At 5000 points and ``length`` 1, nearest-neighbour estimates find the dimension within a tenth up to 10; above,
-    they fall short of it, as they do for the factors themselves. Images of 1 or 2 factors come so dense that rounding
-    to 8 bits shows (and repeats images): take points there.
+    they fall short of it, as they do for the factors themselves. With 1 or 2 factors, images are so dense that
+    rounding to 8 bits makes some of them equal: use points.
     """
 
     examples: ClassVar[tuple[Settings, ...]] = ({"count": 500}, {"count": 500, "size": 16, "dimension": 3})
@@ -338,7 +338,7 @@ class RandomDecoder(PointWorld):
 @worlds.register("two-gaussians")
 @dataclass(frozen=True)
 class TwoGaussians(PointWorld):
-    """Two isotropic Gaussian blobs of equal weight, ``distance`` apart along the first axis; the factor is the blob.
+    """Two isotropic Gaussian blobs of equal weight, apart along the first axis; the factor is the blob.
 
     The best classifier errs with probability Phi(-distance / (2 sqrt(var))).
     """

@@ -144,7 +144,7 @@ class File(MadeAgain):
     size: int | None = None
     """Resize the images to this side in pixels."""
     kinds: dict[str, DeclaredKind] = field(default_factory=dict, hash=False)
-    """Kinds of factors by name, where their looks deceive: categorical, ordinal, periodic or continuous."""
+    """Kinds of factors by name, if they are not inferred correctly: categorical, ordinal, periodic or continuous."""
     white: float | None = None
     """The number of a white pixel, if it cannot be inferred."""
     group: str = ""

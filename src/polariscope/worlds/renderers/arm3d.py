@@ -78,7 +78,7 @@ class Arm3D(GridWorld):
     style: Style = "real"
     """real: shaded, lit from the upper left and noisy, each image with a noise of its own; toy: flat colours."""
     positions: int = 40
-    """Of each joint; fewer show the same range in larger steps."""
+    """Positions of each joint; fewer show the same range in larger steps."""
     seed: int = 0
     """Draws the noise."""
 

@@ -18,7 +18,7 @@ def DigitTask(
     shift: int = 7,
     seed: int = 0,
 ) -> digit_tasks.DigitTask:
-    """A digit task of drawn digits, whose images and shifts come from one seed.
+    """A digit task of rendered digits, whose images and shifts come from one seed.
 
     >>> DigitTask("colour", count=100).observe([0, 1]).shape
     (2, 3, 28, 28)

@@ -51,7 +51,7 @@ FACTORS = (
 @worlds.register("digits")
 @dataclass(frozen=True)
 class Digits:
-    """``count`` grey images of handwritten-like digits; number ``i`` depends on ``(seed, i)`` alone, not on ``count``.
+    """Grey images of handwritten-like digits; image ``i`` depends on ``(seed, i)`` alone, not on ``count``.
 
     Factors are floats ``(n, 8)``: the digit 0..9 in column 0, then rotation (radians, clockwise positive), shear,
     scale_x, scale_y, shift_x, shift_y (in units of the glyph's box, 20 of 28 pixels) and thickness (half the pen's

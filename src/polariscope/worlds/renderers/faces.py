@@ -53,7 +53,7 @@ GREYING = 0.6  # share of grey in old hair
 @worlds.register("faces")
 @dataclass(frozen=True)
 class Faces(GridWorld):
-    """A thousand painted persons in 6 steps each of smiling, of going blond and of growing old.
+    """A thousand rendered faces with 6 levels each of smile, blond hair and age.
 
     A person is a function of (``seed``, number): head, eyes, nose, skin, hair, clothes and background.
 

@@ -76,7 +76,7 @@ class NaturalSprites:
     size: int = 64
     """Pixels a side."""
     videos: Videos = "youtube"
-    """Whose steps are followed."""
+    """Data set of videos that the steps follow."""
     dependence: float = 0.5
     """Correlation of the sizes of steps, from 0 to below 1."""
     permuted: bool = False

@@ -40,7 +40,7 @@ _RAYS = 1 << 16  # cast at a time: what they need stays in the processor's cache
 @worlds.register("solids")
 @dataclass(frozen=True)
 class Solids:
-    """Tetrahedron, cube, icosahedron, cone and cylinder, each in ``count`` random orientations, grey on black.
+    """Tetrahedron, cube, icosahedron, cone and cylinder, each in random orientations, grey on black.
 
     Orientations are uniform over the rotations, less those that come closer than :data:`APART` to an earlier one of
     the same solid. Number ``i`` shows solid ``i % 5``; it depends on ``seed`` and ``i`` alone, so that a longer world

@@ -1,4 +1,4 @@
-"""Augmentation: images flipped, turned, slanted, shifted, cropped, blurred, brightened, made noisy and partly erased,
+"""Augmentation: images flipped, rotated, sheared, shifted, cropped, blurred, brightened, made noisy and partly erased,
 anew at every block of steps."""
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Changes:
 @worlds.register("augmented")
 @dataclass(frozen=True)
 class Augmented(View):
-    """A world with random flips, turns, slants, shifts, crops, blur, brightness, noise and holes of its images.
+    """A world with random flips, rotations, shears, shifts, crops, blur, brightness, noise and holes of its images.
 
     Every block of training steps has draws of its own, a function of the run's seed, the block and the number of the
     observation. Held-out losses, examinations and contact sheets use the unchanged images, cropped to the centre. Bytes
@@ -70,7 +70,7 @@ class Augmented(View):
 
     of: World
     flip: Literal["none", "horizontal", "vertical", "both"] = "none"
-    """Mirror every second image left to right, turn it upside down, or each of both."""
+    """Mirror every second image left to right, top to bottom, or each of the two."""
     shift: int = 0
     """Shift images by up to this many pixels, vertically and horizontally."""
     turn: float = 0.0
@@ -78,7 +78,7 @@ class Augmented(View):
     shear: float = 0.0
     """Shear images by up to this many degrees, about their middle and to the nearest pixels."""
     fill: Literal["zero", "edge"] = "zero"
-    """What moves in: zeros, or the pixels of the edge again."""
+    """Pixels that fill the gaps: zeros, or copies of the edge."""
     crop: int | None = None
     """Crop a random square of this side in pixels from each image."""
     brightness: float = 0.0
@@ -104,9 +104,9 @@ class Augmented(View):
                 f"brightness is {self.brightness} and offset {self.offset}: the former is 0 to 1, the latter at least 0"
             )
         if not 0 <= self.turn <= 180:
-            raise ValueError(f"turn is {self.turn}: images are turned by up to 0 to 180 degrees")
+            raise ValueError(f"turn is {self.turn}: images can be rotated by 0 to 180 degrees")
         if not 0 <= self.shear <= 60:
-            raise ValueError(f"shear is {self.shear}: images are slanted by up to 0 to 60 degrees")
+            raise ValueError(f"shear is {self.shear}: images can be sheared by 0 to 60 degrees")
         if not 0 <= self.blur <= 100 or not 0 <= self.noise < np.inf:
             raise ValueError(
                 f"blur is {self.blur} and noise {self.noise}: the former is 0 to 100, the latter at least 0"

@@ -37,7 +37,7 @@ class Coloured(View):
 
     of: World
     seed: int = 0
-    """Other colours for other seeds."""
+    """Seed of the colours."""
 
     @property
     def shape(self) -> tuple[int, ...]:

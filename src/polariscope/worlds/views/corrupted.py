@@ -37,15 +37,15 @@ class Corrupted(View):
 
     of: World
     kind: str = "gaussian"
-    """Of imagenet-c: gaussian, shot, impulse, defocus, glass, motion, zoom, snow, frost, fog, brightness, contrast,
-    elastic, pixelate, jpeg; speckle, gaussian-blur, spatter, saturate. Of mnist-c: shot, impulse, glass, motion, shear,
+    """In imagenet-c: gaussian, shot, impulse, defocus, glass, motion, zoom, snow, frost, fog, brightness, contrast,
+    elastic, pixelate, jpeg; speckle, gaussian-blur, spatter, saturate. In mnist-c: shot, impulse, glass, motion, shear,
     scale, rotate, brightness, translate, stripe, fog, spatter, dotted-line, zigzag, canny."""
     severity: int = 3
-    """From 1 to 5; mnist-c has only 1."""
+    """Severity from 1 to 5; mnist-c has only 1."""
     suite: Literal["imagenet-c", "mnist-c"] = "imagenet-c"
     """The benchmark that the corruption is one of."""
     seed: int = 0
-    """Other draws for other seeds."""
+    """Seed of the random draws."""
 
     def __post_init__(self) -> None:
         suite_named(self.suite).at(self.kind, self.severity)

@@ -1,4 +1,4 @@
-"""Digit tasks of growing demand on features: centred, shifted, shifted and resized, in colour.
+"""Digit tasks of growing difficulty: centred, shifted, shifted and resized, in colour.
 
 A linear function of the pixels reads centred digits well and shifted ones hardly, so the gap between a network and its
 linearisation can be watched as it grows with the task (Spec 000, sections 7.3 and 9.5). The tasks are views of any
@@ -32,15 +32,14 @@ BORDER = 10
 @worlds.register("digit-task")
 @dataclass(frozen=True)
 class DigitTask(View):
-    """A world of grey digits as a task of growing demand: centred, shifted, shrunk and shifted, or in colour.
+    """A world of grey digits as a task of growing difficulty: centred, shifted, shrunk and shifted, or in colour.
 
-    ``of`` has the digit in its first factor; drawn digits if not given. ``task`` is one of
-
+    ``of`` has the digit in its first factor; rendered digits if not given. ``task`` is one of:
     - "centred": the images as they are;
-    - "shifted": moved by whole pixels, each axis uniform in −shift..shift, zeros moving in;
+    - "shifted": moved by whole pixels, each axis uniform in −shift..shift, and filled up with zeros;
     - "shifted-resized": padded by 10 pixels a side (of 28), moved by at most as many, and shrunk to the old size;
     - "colour": shifted, then painted in one random colour over a shaded background of others, light on dark or dark on
-      light alike, so that no pixel tells anything by itself.
+      light, so that no single pixel has information.
 
     Everything random about observation i depends on ``(seed, i)`` alone; another seed gives fresh shifts, as training
     on new shifts every epoch needs. Random labels depend on the seed and i but not on the task, so that the same image

@@ -48,7 +48,7 @@ class Pairs(View):
     in every second pair, and the new value may be the old one; lap: ordered factors take Laplace steps, at least one of
     them; lap-nc: the same, but all may stay."""
     rate: float = 1.0
-    """Of the Laplace steps: larger ones stay closer."""
+    """Rate of the Laplace steps: a larger rate makes smaller steps."""
     scale: Scale = "log-size"
     """Unit of a step, divided by the rate: the logarithm of a factor's size, as in the published pairs, or one
     position."""
