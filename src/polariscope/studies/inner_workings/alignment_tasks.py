@@ -5,6 +5,7 @@ The loss of the synthetic tasks is the summed squared error, without a half: a G
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -87,6 +88,12 @@ def task(name: str, scale: Scale) -> Task:
     """A task by name (dsprites, square-linear, square-nonlinear, mnist, blobs); smoke trains it for a few steps."""
     chosen = (_PUBLISHED if scale == "paper" else _SMALL)[name]
     return chosen.shortened(SMOKE_STEPS) if scale == "smoke" else chosen
+
+
+def lengths(names: Iterable[str]) -> dict[Scale, int]:
+    """Steps of the longest training of some tasks, by scale."""
+    scales: tuple[Scale, ...] = ("smoke", "laptop", "paper")
+    return {scale: max(task(name, scale).training.steps for name in names) for scale in scales}
 
 
 def _training(*, steps: int, rate: float, batch: int, optimiser: Literal["adam", "adagrad"] = "adam") -> TrainingConfig:

@@ -13,7 +13,7 @@ from polariscope.objectives.beta_vae import BetaVAE
 from polariscope.report.figures import LIGHT
 from polariscope.representation import represent
 from polariscope.studies.criteria import All, AtLeast, AtMost, Between, Near, Peaks
-from polariscope.studies.inner_workings.alignment_tasks import alignment, settings_of, task
+from polariscope.studies.inner_workings.alignment_tasks import alignment, lengths, settings_of, task
 from polariscope.studies.kit import Panels, Scatter
 from polariscope.studies.study import Bench, Claim, Job, Row, Scale, Study, Table, studies
 from polariscope.theory.pca_vae import collapse_betas
@@ -41,6 +41,7 @@ class BetaLine(Study):
     source = "Rolinek, Zietlow and Martius 2019; Zietlow's dissertation (2022), section 3.3.6, figure 3.7"
     question = "Which beta aligns the latents without making any passive, and can it be found without labels?"
     cost = {"smoke": "a second", "laptop": "more than an hour", "paper": "weeks"}
+    training_lengths = lengths(BETAS)
     drawn = {
         "beta-line": Panels(
             (

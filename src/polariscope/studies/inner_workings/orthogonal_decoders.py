@@ -11,7 +11,13 @@ from matplotlib.figure import Figure
 
 from polariscope.measures.orthogonality import haar_distance
 from polariscope.studies.criteria import Beats, Between, Correlates
-from polariscope.studies.inner_workings.alignment_tasks import alignment, decoder_distance, settings_of, task
+from polariscope.studies.inner_workings.alignment_tasks import (
+    alignment,
+    decoder_distance,
+    lengths,
+    settings_of,
+    task,
+)
 from polariscope.studies.kit import Panels, Restarts, Scatter, in_order
 from polariscope.studies.published import published
 from polariscope.studies.rows import groups, means
@@ -55,6 +61,7 @@ class OrthogonalDecoders(Study):
     source = "Rolinek, Zietlow and Martius 2019; Zietlow's dissertation (2022), section 3.3.3, table 3.3, figure 3.4"
     question = "Does the diagonal posterior make the decoder orthogonal, and do orthogonal decoders disentangle?"
     cost = {"smoke": "2 s", "laptop": "20 minutes", "paper": "weeks"}
+    training_lengths = lengths(MODELS)
     drawn = {
         "distances": Panels(
             (

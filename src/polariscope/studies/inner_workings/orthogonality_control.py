@@ -22,7 +22,7 @@ from polariscope.objectives.objective import Objective
 from polariscope.objectives.orthogonal_beta_vae import OrthogonalBetaVAE
 from polariscope.representation import represent
 from polariscope.studies.criteria import AtLeast, AtMost, Beats, Between
-from polariscope.studies.inner_workings.alignment_tasks import EXAMINED, SMOKE_STEPS, settings_of, task, task_lengths
+from polariscope.studies.inner_workings.alignment_tasks import EXAMINED, SMOKE_STEPS, lengths, settings_of, task
 from polariscope.studies.kit import Restarts, grid
 from polariscope.studies.published import published
 from polariscope.studies.rows import plus_minus
@@ -53,7 +53,7 @@ class OrthogonalityControl(Study):
     source = "Zietlow's dissertation (2022), sections 1.3 and 6.3 (Spec 003, F3-108); table 3.3"
     question = "Does a penalty on non-orthogonal columns keep a decoder orthogonal as beta goes to 0?"
     cost = {"smoke": "2 s", "laptop": "about 20 minutes", "paper": "a day"}
-    training_lengths = task_lengths(TASKS) | {"laptop": STEPS["laptop"]}
+    training_lengths = lengths(TASKS) | {"laptop": STEPS["laptop"]}
     drawn = {
         name: Restarts(
             "distance",

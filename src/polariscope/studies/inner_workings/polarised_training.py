@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 
 from polariscope.representation import represent
 from polariscope.studies.criteria import AtLeast, AtMost, Beats
-from polariscope.studies.inner_workings.alignment_tasks import Kind, settings_of, task
+from polariscope.studies.inner_workings.alignment_tasks import Kind, lengths, settings_of, task
 from polariscope.studies.kit import Panels, Paths
 from polariscope.studies.published import published
 from polariscope.studies.rows import plus_minus
@@ -39,6 +39,9 @@ class PolarisedTraining(Study):
     source = "Rolinek, Zietlow and Martius 2019; Zietlow's dissertation (2022), section 3.3.2, table 3.2"
     question = "From which point in training does the theory of the polarised regime apply?"
     cost = {"smoke": "a second", "laptop": "38 minutes", "paper": "weeks"}
+    training_lengths = lengths(TASKS) | {
+        "laptop": max(task(n, "laptop").training.steps * LONGER.get(n, 1) for n in TASKS)
+    }
     drawn = {
         "kl-error": Panels(
             (
