@@ -1,5 +1,7 @@
 """Sizes of the published networks of the conditional-invariance work (Spec 000, sections 6.6 to 6.8)."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -26,6 +28,20 @@ def test_the_networks_have_the_published_numbers_of_parameters() -> None:
         17, 1, MLP((1024, 1024), (1024, 1024), decoder_activation="relu"), property_widths=(128, 128)
     )
     assert sizes(molecules, Brief((190,), 1, posterior="unit")) == [1_262_609, 1_262_782, 16_897]
+
+
+def test_weights_are_kaiming_normal_or_glorot_uniform() -> None:
+    torch.manual_seed(0)
+    brief = Brief((5,), 3, posterior="unit")
+    for layer in AS_PRINTED.build(brief).decoder.modules():
+        if isinstance(layer, torch.nn.Linear):
+            assert layer.weight.var().item() == pytest.approx(2 / layer.in_features, rel=0.2)
+    layers = [m for m in replace(AS_PRINTED, weights="glorot").build(brief).modules() if isinstance(m, torch.nn.Linear)]
+    assert len(layers) == 8, "those of encoder, code and both decoders"
+    for layer in layers:
+        limit = (6 / (layer.in_features + layer.out_features)) ** 0.5
+        assert 0.95 * limit < layer.weight.abs().max().item() <= limit
+        assert not layer.bias.any()
 
 
 def test_the_sprite_architecture_takes_other_sides_and_refuses_odd_ones() -> None:

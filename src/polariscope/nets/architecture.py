@@ -236,3 +236,12 @@ def kaiming(block: nn.Sequential) -> nn.Sequential:
             if layer.bias is not None:
                 nn.init.zeros_(layer.bias)
     return block
+
+
+def glorot(module: nn.Module) -> None:
+    """Glorot-uniform weights and zero biases of all dense layers and convolutions."""
+    for layer in module.modules():
+        if isinstance(layer, nn.Conv2d | nn.Linear):
+            nn.init.xavier_uniform_(layer.weight)
+            if layer.bias is not None:
+                nn.init.zeros_(layer.bias)

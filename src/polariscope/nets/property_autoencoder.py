@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from polariscope.nets.architecture import MLP, Activation, Architecture, dense, kaiming
+from polariscope.nets.architecture import MLP, Activation, Architecture, dense, glorot, kaiming
 from polariscope.nets.autoencoder import Reconstructing, check_shape
 from polariscope.nets.likelihood import Bernoulli, Gaussian
 from polariscope.nets.model import Brief, PosteriorKind, models, predicts
@@ -82,6 +82,9 @@ class PropertyAutoencoderConfig:
     """Meaning of the decoder's output: logits of pixels, or means."""
     variance: float = 1.0
     """Decoder variance of the Gaussian likelihood; 1 weighs the squared error by a half."""
+    weights: Literal["kaiming", "glorot"] = "kaiming"
+    """Initial weights: Kaiming-normal, or Glorot-uniform, which are smaller; with these the short recipe for level sets
+    keeps the property instead of hiding it."""
 
     def __post_init__(self) -> None:
         check_latents(self.latents)
@@ -227,6 +230,8 @@ class PropertyAutoencoder(Reconstructing):
         beside = self.property_decoder.outputs if config.decoder_input == "property" else self.property_latents
         self.decoder = config.architecture.decoder(beside + self.invariant_latents, self.shape)
         self.likelihood = Gaussian(config.variance) if config.likelihood == "gaussian" else Bernoulli()
+        if config.weights == "glorot":
+            glorot(self)
 
     @property
     def invariant_latents(self) -> int:
