@@ -30,8 +30,8 @@ from polariscope.studies.study import Bench, Claim, Job, Row, Scale, Study, Tabl
 from polariscope.worlds.points.level_sets import LevelSets
 
 TUNED = (
-    "our schedule was chosen from about fifteen, on seeds from 100 on; the β-VAE has one schedule, and STIB's weight "
-    "was chosen from three: the comparison favours ours"
+    "the initial weights were chosen from two for our model, on seeds 100 and 101, and STIB's weight from three: the "
+    "comparison favours ours"
 )
 
 
