@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.linear_model import LogisticRegression
 from torch import Tensor, nn
 
 import polariscope.atomic
@@ -529,6 +531,33 @@ def test_a_classifier_that_leaves_torch_is_attacked_by_scores_and_decisions(comm
         assert reasons["distal images"] == "noise is changed along gradients, and Net gives none"
         assert "gives no gradient of its scores" in reasons["L2: ddn steps=50"]
         assert answer["noise"]["gaussian_median"] is not None
+
+
+def test_colour_images_have_every_answer(command, data: ArrayWorld) -> None:  # type: ignore[no-untyped-def]
+    """A file keeps channels last, so that the images of the card are views with strides of their own."""
+    x, y = labelled(data)
+    words = ("--only", "attacks,noise")
+    code, answer, error = command(HALVES, np.repeat(x.transpose(0, 2, 3, 1), 3, axis=3), y, *words)
+    assert code == 0, error
+    assert {"gaussian_median", "uniform_median", "learned_median"} == set(answer["noise"])
+    gap = 0.5 * abs(x[..., :4] / 255 - x[..., 4:] / 255).mean() * np.sqrt(3 * SIDE * SIDE)
+    assert answer["summary"]["l2_median"] == pytest.approx(gap, rel=0.2), "three channels are one perturbation"
+
+
+def test_a_fitted_estimator_is_a_classifier(data: ArrayWorld) -> None:
+    """A linear one has no adversarial nearer than its own boundary."""
+    x, y = labelled(data)
+    rows = x.reshape(len(x), -1) / 255
+    linear = LogisticRegression().fit(rows, y)
+    card = robustness(linear, data, only=("attacks", "noise"), norms=("l2",), budget="quick", count=6)
+    exact = np.abs(linear.decision_function(card.images.flatten(1).numpy())) / np.linalg.norm(linear.coef_)
+    assert card.clean == 1.0
+    assert (card.of("l2").best.distances >= exact * (1 - 1e-5)).all()
+    assert [warning.name for warning in card.warnings] == ["no gradient"]
+    forest = RandomForestClassifier(5, random_state=0).fit(rows, y)
+    names = [warning.name for warning in robustness(forest, data, only=("attacks",), norms=("l0",), budget="quick",
+                                                    count=2).warnings]  # fmt: skip
+    assert names == ["probabilities", "no gradient"]
 
 
 def test_options_that_do_not_fit_are_refused_in_a_sentence(command, data: ArrayWorld) -> None:  # type: ignore[no-untyped-def]

@@ -7,9 +7,12 @@ import numpy as np
 import pytest
 import torch
 from sklearn.decomposition import NMF, PCA
+from sklearn.linear_model import LogisticRegression
 from sklearn.manifold import TSNE
+from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
+from sklearn.svm import SVC
 from torch import nn
 
 from polariscope import compare, examine
@@ -17,7 +20,7 @@ from polariscope.cli import main
 from polariscope.representation import represent
 from polariscope.subjects import as_subject
 from polariscope.testing import check_subject
-from polariscope.user_code import load_source
+from polariscope.user_code import UserCodeError, load_source
 
 FILE = Path(__file__).with_name("foreign.py")
 
@@ -117,6 +120,38 @@ def test_an_estimator_fitted_on_bytes_is_not_given_brightnesses(dots) -> None:
             examine(estimator.fit(bytes_), dots, count=64)
     with pytest.raises(TypeError, match="TSNE has no transform for new observations: give its codes as an array"):
         as_subject(TSNE())
+
+
+def test_an_estimator_classifies_by_its_decision_function_or_its_probabilities() -> None:
+    rng = np.random.default_rng(0)
+    x, y = rng.random((60, 1, 2, 2)), np.arange(60) % 3
+    x[np.arange(60), 0, y // 2, y % 2] += 1
+    rows, images = x.reshape(60, 4), torch.from_numpy(x)
+    for estimator in (
+        make_pipeline(StandardScaler(), LogisticRegression()),
+        SVC(decision_function_shape="ovr"),
+        KNeighborsClassifier(),
+    ):
+        scores = as_subject(estimator.fit(rows, y)).scores(images)
+        np.testing.assert_array_equal(scores.argmax(1).numpy(), estimator.predict(rows))
+    two = LogisticRegression().fit(rows, y > 0)
+    np.testing.assert_array_equal(as_subject(two).scores(images).argmax(1).numpy(), two.predict(rows))
+    for refused in (SVC(decision_function_shape="ovo").fit(rows, y), LogisticRegression()):
+        with pytest.raises(TypeError, match="has no score for each class: fit it first"):
+            as_subject(refused)
+
+
+def test_batch_normalisation_that_stays_in_training_mode_is_named() -> None:
+    class Stays(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layers = nn.Sequential(nn.Flatten(), nn.BatchNorm1d(4))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.layers.train()(x)
+
+    with pytest.raises(UserCodeError, match="batch normalisation is in training mode even after eval"):
+        as_subject(Stays()).scores(torch.rand(1, 1, 2, 2))
 
 
 def test_codes_in_place_of_a_model_are_looked_up_by_number(dots) -> None:

@@ -33,10 +33,10 @@ Measures how robust a classifier is to corruptions, to noise, and to attacks in 
 they are known and warnings where attacks cannot be trusted. 'polariscope corruptions' measures corruptions alone.
 
 RUN was trained with --objective classify, and is tested on held-out images, or on DATA. FILE.py:NAME is your own
-classifier: an nn.Module, a class or function without arguments that makes one, or a function from images to scores.
-DATA is a labelled world, or a file of images with labels; --data DATA is the same. Results of
-attacks are stored, so the command continues where it stopped. With --workers 4, or on a cluster, attacks run in
-parallel, each on 50 images at a time."""
+classifier: an nn.Module, a class or function without arguments that makes one, a function from images to scores, or a
+fitted scikit-learn classifier. DATA is a labelled world, or a file of images with labels; --data DATA is the same.
+Results of attacks are stored, so the command continues where it stopped. With --workers 4, or on a cluster, attacks run
+in parallel, each on 50 images at a time."""
 EXTRA = [
     ("only", flag(str, f"Questions to answer, separated by commas: {', '.join(QUESTIONS)}."), ",".join(QUESTIONS)),
     ("norms", flag(str, f"Norms of the attacks, separated by commas: {', '.join(NORMS)}."), "l2,linf,l0"),

@@ -89,7 +89,7 @@ class KeptAttacks:
         stored = compute()
         self.folder.mkdir(parents=True, exist_ok=True)
         arrays, facts = stored
-        tensors = {part: torch.from_numpy(np.array(value)) for part, value in arrays.items()}
+        tensors = {part: torch.from_numpy(np.array(value, order="C")) for part, value in arrays.items()}
         with atomic(path) as draft:
             save_file(tensors, draft, {"facts": json_text(facts)})
         return stored

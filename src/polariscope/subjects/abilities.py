@@ -62,6 +62,16 @@ def default_decode(core: Any) -> Callable[..., Any] | None:
     return next((method for name in DECODERS if (method := _method(core, name)) is not None), None)
 
 
+def default_predict(core: Any) -> Callable[..., Any] | None:
+    """The default classifier: a module or a function itself, or the scores of a fitted estimator with classes."""
+    if not is_estimator(core):
+        return core if callable(core) else None
+    last = core.steps[-1][1] if getattr(core, "steps", None) else core
+    pairs = getattr(last, "decision_function_shape", "") == "ovo"  # a column for each pair of classes is no score
+    scores = (None if pairs else _method(core, "decision_function")) or _method(core, "predict_proba")
+    return _on_rows(core, scores) if scores is not None and hasattr(core, "classes_") else None
+
+
 def called(core: Any, what: str | Callable[..., Any]) -> Callable[..., Any]:
     """A method, ``forward``, a layer by its dotted name, or a function as it is."""
     if not isinstance(what, str):
@@ -133,17 +143,20 @@ def how_to_encode(core: Any) -> str:
 def _transforms(estimator: Any) -> Callable[[Tensor], NDArray[Any]] | None:
     """``transform`` of an estimator, on flat rows."""
     transform = _method(estimator, "transform")
-    if transform is None:
-        return None
+    return None if transform is None else _on_rows(estimator, transform)
 
-    def encode(x: Tensor) -> NDArray[Any]:
+
+def _on_rows(estimator: Any, method: Callable[..., Any]) -> Callable[[Tensor], NDArray[Any]]:
+    """A method of an estimator, on flat rows."""
+
+    def call(x: Tensor) -> NDArray[Any]:
         fitted = getattr(getattr(estimator, "components_", None), "dtype", np.float64)  # some insist on their own
         rows = _rows(x).astype(fitted)
         _check_units(estimator, rows)
-        codes = transform(rows)
-        return np.asarray(codes.toarray() if hasattr(codes, "toarray") else codes)
+        output = method(rows)
+        return np.asarray(output.toarray() if hasattr(output, "toarray") else output)
 
-    return encode
+    return call
 
 
 def _rows(x: Tensor) -> NDArray[Any]:

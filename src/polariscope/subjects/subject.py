@@ -25,6 +25,7 @@ from polariscope.subjects.abilities import (
     called,
     default_decode,
     default_encode,
+    default_predict,
     how_to_encode,
     is_estimator,
     is_flow,
@@ -344,8 +345,8 @@ def as_subject(
     returns: str | Sequence[str] | None = None,
     output: Meaning = "auto",
 ) -> Subject:
-    """Wrap a module, an object with ``encode``, an estimator with ``transform``, a plain function from observations to
-    codes, existing codes (a row for each example), or a run.
+    """Wrap a module, an object with ``encode``, an estimator with ``transform`` or a fitted one with classes, a plain
+    function from observations to codes, existing codes (a row for each example), or a run.
 
     A run may be named by its id, its name, its folder or ``"latest"`` (in the folder ``runs``); a string
     ``FILE.py:NAME`` names a model in your own file, and one that ends in ``.npy`` or ``.npz`` a file of codes.
@@ -374,14 +375,15 @@ def as_subject(
     module = core if isinstance(core, nn.Module) else None
     encodes = called(core, encode) if encode is not None else default_encode(core)
     decodes = called(core, decode) if decode is not None else default_decode(core)
-    if encodes is None and module is None:
+    predicts = default_predict(core)
+    if encodes is None and module is None and predicts is None:
         raise TypeError(_no_subject(thing))
     flow = encode is None and is_flow(core)
     return Subject(
         name or getattr(core, "__name__", None) or type(core).__name__,
         encodes,
         decodes,
-        core if callable(core) else None,
+        predicts,
         getattr(core, "prior", None) if callable(getattr(core, "prior", None)) else None,
         module,
         roles,
@@ -410,6 +412,8 @@ INDICES = "The codes are whole numbers, such as indices of a codebook: their ord
 def _no_subject(thing: Any) -> str:
     """Why something cannot be examined, and what can."""
     kind = type(thing).__name__
+    if is_estimator(thing) and hasattr(thing, "decision_function"):
+        return f"{kind} has no score for each class: fit it first, an SVC with decision_function_shape='ovr'"
     if is_estimator(thing):
         return f"{kind} has no transform for new observations: give its codes as an array, one row per example"
     return (
@@ -426,6 +430,8 @@ def misfit(error: Exception, shape: tuple[int, ...]) -> str:
     if not isinstance(error, RuntimeError | ValueError) or not any(word in str(error).lower() for word in MISFITS):
         return ""
     words = f"; the observations have shape {shape}"
+    if "when training" in str(error):
+        return "; its batch normalisation is in training mode even after eval(): let eval() switch it"
     if len(shape) == 3 and "channel" in str(error):
         words += f", and the model is made for another number of channels than {shape[0]}"
     elif len(shape) == 3:
