@@ -21,6 +21,7 @@ from polariscope.studies.informed.molecule_properties import SETTINGS as MOLECUL
 from polariscope.studies.informed.molecule_properties import config_of as molecule_config
 from polariscope.studies.informed.sprite_properties import SETTINGS as SPRITE_STUDY_SETTINGS
 from polariscope.studies.real_isomers import isomers_file
+from polariscope.training.loop import rate_factor
 from polariscope.training.run import build_model
 from polariscope.worlds.points.toy_molecules import ToyMolecules
 
@@ -118,6 +119,21 @@ def test_settings_that_are_added_for_a_scale_count_for_its_version_alone(monkeyp
 
 
 # Level sets
+
+
+def test_the_laptop_scale_of_level_sets_is_the_recipe() -> None:
+    """Section 9.2: 64 units, batches of 64, K = 2, λ from 2 to 1000, weights ½, 20 and 5, rate 1e-3, then 0.3 of it."""
+    config = config_of_job("ours", 2, 5, "laptop")
+    objective, training, model = config.objective, config.training, config.model
+    assert [objective.lam.at(step) for step in (0, 7500, 15_000)] == pytest.approx([2, np.sqrt(2000), 1000])
+    assert (objective.property_weight, objective.beta, objective.copies, objective.last_offset) == (20, 5, 2, 10)
+    assert (training.steps, training.batch_size, training.learning_rate) == (15_000, 64, 1e-3)
+    assert [rate_factor(step, training) for step in (0, 11_999, 12_000, 14_999)] == pytest.approx([1, 1, 0.3, 0.3])
+    widths = model.architecture.encoder_widths, model.architecture.decoder_widths, model.property_widths
+    assert widths == ((64, 64), (64, 64), (64,))
+    for name in ("level-sets", "ellipsoids", "oversized-codes"):
+        jobs = studies.get(name)().jobs("laptop")
+        assert {job["seed"] for job in jobs} == {5, 6, 7, 8, 9}, "no table had shown them when the setting was chosen"
 
 
 @pytest.mark.spec("000/F057", "000/F066")
