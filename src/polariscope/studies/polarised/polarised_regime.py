@@ -32,8 +32,9 @@ STEPS = {"smoke": 60, "laptop": 6000, "paper": 300_000}
 PROBES = {
     "smoke": {"train": 100, "test": 50, "strengths": 1, "folds": 2},
     "laptop": {"train": 2000, "test": 1000, "strengths": 3, "folds": 3},
-    "paper": {"train": 6600, "test": 3300, "strengths": 10, "folds": 5},
+    "paper": {"train": 10_000, "test": 5000, "strengths": 10, "folds": 5},
 }
+EXAMPLES = 10_000  # that everything but the probes is measured on
 LATENTS = 10
 PRUNED = {"pruned": True}
 """Models with passive variables that have not collapsed altogether."""
@@ -66,25 +67,28 @@ class PolarisedRegime(Study):
     def run(self, job: Job, bench: Bench) -> list[Row]:
         config = run_at(job["scale"], BetaVAE(job["beta"]), job["seed"], job["steps"])
         run = bench.train(config)
-        rep = represent(load_model(run), config.world, count=10_000, noise_seed=job["seed"] + 1)
+        probes = PROBES[job["scale"]]
+        count = max(EXAMPLES, probes["train"] + probes["test"])
+        rep = represent(load_model(run), config.world, count=count, noise_seed=job["seed"] + 1)
         assert rep.var is not None
         assert rep.sample is not None
         assert rep.factors is not None
-        types = variable_types(rep.var)
+        mean, var, sample = (part[:EXAMPLES] for part in (rep.mean, rep.var, rep.sample))
+        types = variable_types(var)
         row: Row = {"beta": job["beta"], "seed": job["seed"], **types.counts}
         row |= {"reconstruction": run.result["train_reconstruction"], "kl": run.result["train_kl"]}
         row |= {
-            "trace_gap_sampled": trace_gap(rep.mean, sample=rep.sample),
-            "trace_gap_analytic": trace_gap(var=rep.var, estimator="analytic"),
+            "trace_gap_sampled": trace_gap(mean, sample=sample),
+            "trace_gap_analytic": trace_gap(var=var, estimator="analytic"),
         }
-        for comparison in compare_mean_sampled(rep.mean, rep.sample, types):
+        for comparison in compare_mean_sampled(mean, sample, types):
             scores = ("tc", "mi", "erank") if comparison.subset == "all" else ("tc", "mi")
             for score in scores:
                 for side in ("mean", "sampled"):
                     row[f"{score}_{side}_{comparison.subset}"] = getattr(comparison, f"{score}_{side}")
-        row |= self._correlations(rep.mean, types)
+        row |= self._correlations(mean, types)
         for side, codes in (("mean", rep.mean), ("sampled", rep.sample)):
-            found = subset_accuracies(codes, rep.factors, types, SUBSETS, **PROBES[job["scale"]])
+            found = subset_accuracies(codes, rep.factors, types, SUBSETS, **probes)
             row |= {f"accuracy_{side}_{a.subset}": a.accuracy for a in found}
         return [row]
 
