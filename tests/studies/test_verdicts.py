@@ -239,6 +239,11 @@ def correlation(of: str, mean: float, sampled: float) -> Change:
     return put(mixed=3, passive=2, **{f"tc_mean_{of}": mean, f"tc_sampled_{of}": sampled})
 
 
+def effects(others: float) -> Change:
+    """Of the first variable 2, and of the others a share of it."""
+    return put(effect=lambda row: 2.0 if row["variable"] == 0 else 2 * others)
+
+
 @pytest.mark.parametrize(
     ("name", "words", "held", "changes"),
     [
@@ -287,9 +292,12 @@ def correlation(of: str, mean: float, sampled: float) -> Change:
             ("follows the posterior's", False, put(type="active", kl=0.11, match=0.89)),
             ("follows the posterior's", None, put(type="active", kl=0.09, match=0.89)),
             ("follows the posterior's", None, put(type="passive", kl=0.11, match=0.89)),
-            ("With a learned prior mean", True, put(type="passive", kl=0.11)),
-            ("With a learned prior mean", False, put(type="active", kl=0.11)),
-            ("With a learned prior mean", None, put(type="passive", kl=0.09)),  # in sum of ten less than one nat
+            ("does not use passive", True, put(type="passive"), put({"variable": 0}, type="active"), effects(0.09)),
+            ("does not use passive", False, put(type="passive"), put({"variable": 0}, type="active"), effects(0.11)),
+            ("does not use passive", None, put(type="active"), effects(0.09)),
+            ("With a learned prior mean", True, put(type="passive"), effects(0.09)),
+            ("With a learned prior mean", False, put(type="passive"), effects(0.11)),
+            ("With a learned prior mean", False, put(type="active"), effects(0.09)),
         ),
     ],
 )
@@ -332,8 +340,10 @@ def dimensions(late: float) -> Change:
         ("across objectives", True, alike("objectives", 0.91, 0.1, 0.8)),
         ("across objectives", False, alike("objectives", 0.89, 0.1, 0.5)),
         ("across objectives", False, alike("objectives", 0.91, 0.1, 0.82)),
-        ("trunk is more similar", True, alike("classifier", 0.51, 0.9, 0.5)),
-        ("trunk is more similar", False, alike("classifier", 0.49, 0.1, 0.5)),
+        ("trunk is more similar to the encoder", True, alike("classifier", 0.61, 0.9, 0.5)),
+        ("trunk is more similar to the encoder", False, alike("classifier", 0.59, 0.1, 0.5)),
+        ("layer of the trunk", True, alike("classifier", 0.56, 0.9, 0.5)),
+        ("layer of the trunk", False, alike("classifier", 0.54, 0.1, 0.5)),
         ("trunk is nearly the same", True, alike("classifier", 0.91, 0.9, 0.5)),
         ("trunk is nearly the same", False, alike("classifier", 0.89, 0.9, 0.5)),
         ("same number of active", True, pairs(0.91, [3, 3])),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,9 +20,10 @@ from polariscope.objectives.beta_vae import BetaVAE
 from polariscope.objectives.dip_vae import DIPVAE
 from polariscope.objectives.objective import Objective
 from polariscope.objectives.predict import Classify
-from polariscope.report.figures import heatmap, panels, styled
+from polariscope.report.figures import heatmap
 from polariscope.representation import represent
-from polariscope.studies.criteria import All, AtLeast, AtMost
+from polariscope.studies.criteria import All, AtLeast, AtMost, Beats
+from polariscope.studies.kit import Curve, Panels
 from polariscope.studies.polarised.alike_means import NEAR_ONE, as_many_active, pair_of
 from polariscope.studies.polarised.settings import run_at
 from polariscope.studies.study import Bench, Claim, Job, Row, Scale, Study, Table, studies
@@ -47,6 +48,13 @@ class LayerSimilarity(Study):
     question = "Which layers agree between seeds, over training, under collapse, and across objectives?"
     cost = {"smoke": "3 s", "laptop": "6 minutes", "paper": "months"}
     training_lengths = STEPS
+    drawn = {
+        "layer-dimension": Panels(
+            (Curve("dimension", "step", by="layer", called="intrinsic dimension (TwoNN)"),),
+            where={"comparison": "dimension", "seed": 0},
+            width=5,
+        )
+    }
 
     def jobs(self, scale: Scale) -> Sequence[Job]:
         return [{"scale": scale, "comparison": name} for name in COMPARISONS]
@@ -94,7 +102,7 @@ class LayerSimilarity(Study):
             return AtLeast("encoder", NEAR_ONE, where=of(comparison), called="CKA of the encoder's layers")
 
         over_decoder = "early against final, CKA of the encoder's layers above that of the decoder's"
-        over_largest = "CKA with the same layer of the encoder above the largest with a latent layer"
+        sides = {"with": "the encoder"}, {"with": "latent layers"}
         over_latent = "CKA of the encoder's layers above that of the latent ones"
         return [
             Claim(
@@ -123,8 +131,14 @@ class LayerSimilarity(Study):
             ),
             Claim(
                 "A classifier's trunk is more similar to the encoder than to the latent layers",
+                "figure C.1; in the mean over the layers (Spec 002, S08)",
+                Beats("level", *sides, by=0.1, where=of("classifier"), called="mean CKA with the trunk"),
+                note="the mean was added after the table had been seen",
+            ),
+            Claim(
+                "Each layer of the trunk is more similar to the same layer of the encoder than to any latent layer",
                 "figure C.1: in all cells",
-                AtLeast("lead", 0, each="trunk_layer", called=over_largest),
+                Beats("cell", *sides, by=0.05, each="trunk_layer", called="CKA with it"),
             ),
             Claim(
                 "A classifier's trunk is nearly the same as the encoder",
@@ -142,8 +156,8 @@ class LayerSimilarity(Study):
     def readings(self, table: Table) -> Table:
         """A row for each heatmap, for each pair of models of different seeds, and for each layer over training."""
         shown = [row for row in table.rows if "values" in row]
-        heatmaps = [_levels(row) for row in shown]
-        leads = [lead for row in shown if row["comparison"] == "classifier" for lead in _leads(row)]
+        heatmaps = [level for row in shown for level in _levels(row)]
+        cells = [cell for row in shown if row["comparison"] == "classifier" for cell in _of_trunk(row)]
         # Snapshots of one pair of runs are no more than that pair.
         found = [row for row in table.where(comparison="pair").rows if row["seed"] != row["other_seed"]]
         pairs = [pair_of(row, row["cka"], row["active"]) for row in found]
@@ -153,7 +167,7 @@ class LayerSimilarity(Study):
             for seed, own in layer.by("seed")
             if name != "input"  # which no training changes
         ]
-        return Table(heatmaps + leads + pairs + layers)
+        return Table(heatmaps + cells + pairs + layers)
 
     def figures(self, table: Table) -> dict[str, Figure]:
         figures = {}
@@ -164,10 +178,10 @@ class LayerSimilarity(Study):
             title = f"CKA\nrows: {row['first']}\ncolumns: {row['second']}"
             values = np.mean([one["values"] for one in several], axis=0).tolist()
             figures[comparison] = heatmap(values, row["rows"], row["columns"], title, low=0, high=1, separators=lines)
-        return figures | {"layer-dimension": _dimension_figure(table.where(comparison="dimension", seed=0))}
+        return figures | super().figures(table)
 
 
-def _levels(row: Row) -> Row:
+def _levels(row: Row) -> list[Row]:
     """Mean CKA of encoder, decoder and latent layers with their like; those a trunk does not have meet all of it."""
     columns, cells = row["columns"], _cells(row)
     trunk = [name for name in columns if name.startswith("encoder")]
@@ -177,23 +191,24 @@ def _levels(row: Row) -> Row:
         kind: float(np.mean([cells[a, b] for a in layers for b in ([a] if a in columns else trunk)]))
         for kind, layers in kinds.items()
     }
-    return {
-        "comparison": row["comparison"],
-        "seed": row["seed"],
+    place = {"comparison": row["comparison"], "seed": row["seed"]}
+    whole = {
         **levels,
         "encoder_over_decoder": levels["encoder"] - levels["decoder"],
         "encoder_over_latent": levels["encoder"] - levels["latent"],
         "sampled": max((value for (_, b), value in cells.items() if b == "sampled"), default=None),
     }
+    names = {"encoder": "the encoder", "latent": "latent layers"}
+    return [place | whole, *(place | {"with": name, "level": levels[kind]} for kind, name in names.items())]
 
 
-def _leads(row: Row) -> list[Row]:
-    """How much more each layer of a trunk is like the same layer of the encoder than like any latent layer."""
+def _of_trunk(row: Row) -> Iterator[Row]:
+    """CKA of each layer of a trunk with the same layer of the encoder, and the largest with a latent layer."""
     cells = _cells(row)
-    return [
-        {"seed": row["seed"], "trunk_layer": name, "lead": cells[name, name] - max(cells[one, name] for one in LATENT)}
-        for name in row["columns"]
-    ]
+    for name in row["columns"]:
+        place = {"seed": row["seed"], "trunk_layer": name}
+        yield place | {"with": "the encoder", "cell": cells[name, name]}
+        yield place | {"with": "latent layers", "cell": max(cells[one, name] for one in LATENT)}
 
 
 def _cells(row: Row) -> dict[tuple[str, str], float]:
@@ -257,16 +272,6 @@ def _late_change(layer: Table) -> float:
     """Relative change of a layer's dimension from the first quarter of its snapshots to the last."""
     values = layer.column("dimension")
     return float(abs(values[-1] - values[len(values) // 4]) / values[-1])
-
-
-@styled
-def _dimension_figure(table: Table) -> Figure:
-    figure, (axes,) = panels(1, 6, 3)
-    for number, (name, layer) in enumerate(table.by("layer")):
-        axes.plot(layer.column("step"), layer.column("dimension"), color=f"C{number % 10}", label=name)
-    axes.set(xlabel="step", ylabel="intrinsic dimension (TwoNN)")
-    figure.legend(loc="outside right upper", fontsize=7)
-    return figure
 
 
 def _row(comparison: str, seed: int, first: str, second: str, found: SimilarityMatrix) -> Row:
