@@ -190,6 +190,7 @@ MISTAKES = {
     "latent size 0": (["train", "sprites", "--model.latents", "0"], "latent size is 0"),
     "points for conv": (["train", "gaussian"], "conv architecture needs images (channels, height, width)"),
     "unknown run": (["examine", "nothing"], "there is no run 'nothing'"),
+    "a class as a number": (["train", "mini-sprites", "--objective", "regress"], "regress predicts numbers"),
     "nothing to examine": (["examine"], "which model?"),
     "no data": (["examine", "mine.py:Model"], "which data?"),
     "bad sql": (["runs", "--where", "nonsense = 1"], "the query failed"),

@@ -69,9 +69,10 @@ def generalise_run(
     score."""
     run = run if isinstance(run, Run) else as_store(store).open(run)
     config = config_of(run)
-    if not isinstance(config.objective, Regress):
+    if not config.objective.numeric:
         raise ValueError(
-            f"run {run.id} was not trained to predict values: train it with --objective regress and a task"
+            f"run {run.id} was not trained to predict values: train it with --objective regress, on 'task --world.of "
+            "DATA --world.factor all --world.form values'"
         )
     return _tested(run, config.world, config.split, count, seed, run_title(run))
 

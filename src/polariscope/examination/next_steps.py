@@ -8,24 +8,22 @@ from typing import Any
 
 from polariscope import plugins
 from polariscope.examination.catalogue import ABILITIES, commands, examinations
+from polariscope.examination.run_subjects import predicts_class
 from polariscope.lab.store import Run
-from polariscope.objectives.predict import Regress
 from polariscope.registry import Place
 from polariscope.subjects import as_subject
 from polariscope.training.config import RunConfig
 from polariscope.training.run import architecture_of, build_model, config_of
-from polariscope.worlds.targets import targets_of
 
 
 def abilities(config: RunConfig, network: Any) -> set[str]:
     """What a run of this configuration has of :data:`~polariscope.examination.catalogue.ABILITIES`."""
-    targets = targets_of(config.world) if "target" in config.objective.needs else ()
     split = hasattr(network, "property_of") and getattr(network, "property_latents", 0) < getattr(network, "latents", 0)
     has = {
         "codes": as_subject(network).encodes is not None,
         "property": split,
-        "class": len(targets) == 1 and targets[0].kind == "class",
-        "values": isinstance(config.objective, Regress),
+        "class": predicts_class(config),
+        "values": config.objective.numeric,
         "images": len(config.world.shape) == 3,
         "run": True,
     }

@@ -8,7 +8,9 @@ from typing import Any
 
 from polariscope.examination.titles import run_title
 from polariscope.lab.store import Run, Store
+from polariscope.objectives.bottleneck import OfProperty
 from polariscope.subjects import Subject, as_subject
+from polariscope.training.config import RunConfig
 from polariscope.training.run import as_store, config_of, load_model
 from polariscope.worlds.given import Data, as_world
 from polariscope.worlds.splits import SplitPart
@@ -37,11 +39,24 @@ def untrained_model(run: Run) -> Any:
     return None if config_of(run).start.run else load_model(run, 0)
 
 
+def predicts_class(config: RunConfig) -> bool:
+    """Whether a model of this configuration was trained to predict one class.
+
+    >>> from polariscope.objectives.conditional_invariance import PropertyBetaVAE
+    >>> from polariscope.objectives.predict import Classify, Regress
+    >>> from polariscope.worlds.renderers.mini_sprites import MiniSprites
+    >>> [predicts_class(RunConfig(MiniSprites(), one)) for one in (Classify(), Regress(), PropertyBetaVAE())]
+    [True, False, False]
+    """
+    if "target" not in config.objective.needs or config.objective.numeric or isinstance(config.objective, OfProperty):
+        return False
+    targets = targets_of(config.world)
+    return len(targets) == 1 and targets[0].kind == "class"
+
+
 def classifier_run(run: Run | Path | str, store: Store | Path | str = "runs") -> Run:
     """A run that was trained to predict one class; any other is refused."""
     run = run if isinstance(run, Run) else as_store(store).open(run)
-    config = config_of(run)
-    targets = targets_of(config.world) if "target" in config.objective.needs else ()
-    if len(targets) != 1 or targets[0].kind != "class":
+    if not predicts_class(config_of(run)):
         raise ValueError(f"run {run.id} was not trained to predict one class: train it with --objective classify")
     return run

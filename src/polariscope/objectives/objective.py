@@ -100,6 +100,8 @@ class Objective(ABC):
     """Methods that a model must have to be trained by it."""
     dense: ClassVar[bool] = False
     """Whether its target is a mask: a class for each pixel."""
+    numeric: ClassVar[bool] = False
+    """Whether it predicts numbers: a world whose target is a class is then refused."""
     usual: ClassVar[type[Any] | None] = None
     """The class of the default model, built without settings."""
 

@@ -40,6 +40,8 @@ class Classify(Supervised):
 class Regress(Supervised):
     """Squared error, summed over the targets and averaged over the batch."""
 
+    numeric: ClassVar[bool] = True
+
     def __call__(self, model: nn.Module, batch: Batch, step: int) -> Terms:
         target = target_of(batch)
         outputs = in_columns(model(batch.x), target.shape[1])

@@ -157,8 +157,8 @@ def resume(
         changes = changed_data(run)
         if changes and not changed_data_ok:
             raise ValueError(
-                f"run {run.id} was begun with other data: {'; '.join(changes)}. Train anew, or mix the two with "
-                "--changed-data-ok (in Python changed_data_ok=True)"
+                f"run {run.id} was started with other data: {'; '.join(changes)}. Start a new run, or "
+                "continue with the changed data by --changed-data-ok (in Python changed_data_ok=True)"
             )
         begun = run.checkpoint.exists()
         state: TrainingState | None = run.built.pop("state", None)
@@ -192,7 +192,7 @@ def extend(run: Run, steps: int) -> None:
         if run.status == "done" and reached < before:
             raise ValueError(
                 f"run {run.id} stopped early, at step {reached:,} of {before:,}, and would have stopped there with "
-                f"{steps:,} steps as well: train anew without --training.patience"
+                f"{steps:,} steps as well: start a new run without --training.patience"
             )
         if reached and training.schedule in OVER_THE_RUN:
             raise ValueError(
@@ -290,6 +290,7 @@ def paced(tell: Tell, steps: int) -> Callable[[int, Tensor], None]:
 
 def ready(config: RunConfig) -> TrainingState:
     """The initial state of a run; a configuration that cannot be trained is refused."""
+    check_targets(config)
     check_room(config)
     model = begin(build_model(config), config.start)
     state = build_state(model, config.objective, config.training, brief_of(config))
@@ -307,6 +308,17 @@ def _looked_at(world: World) -> Iterator[NDArray[Any]]:
     yield first
     if first.dtype != np.uint8 and len(world) * first[0].nbytes <= HELD:
         yield from (world.observe(np.arange(at, min(at + FEW, len(world)))) for at in range(FEW, len(world), FEW))
+
+
+def check_targets(config: RunConfig) -> None:
+    """Refuse to predict classes as if they were numbers."""
+    classes = [target.name for target in targets_of(config.world) if target.size] if config.objective.numeric else []
+    if classes:
+        raise ValueError(
+            f"{objectives.name_of(config.objective)} predicts numbers, and {' and '.join(classes)} of this data has "
+            "classes: predict values from 0 to 1 with the view task (polariscope train task --world.of DATA "
+            f"--world.factor {','.join(classes)} --world.form values), or classify"
+        )
 
 
 def check_room(config: RunConfig) -> None:
