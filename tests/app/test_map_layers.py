@@ -52,7 +52,7 @@ def test_years_of_a_place_are_in_order_and_records_of_earlier_versions_are_read(
     first, second = map_layers(maps)
     assert (first.year, second.year) == (1999, 2010)
     assert first.classes == [0, 2]
-    with pytest.raises(ValueError, match="no longer where it was"):
+    with pytest.raises(ValueError, match="was moved or deleted"):
         first.image_picture()
 
 

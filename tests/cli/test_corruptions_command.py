@@ -57,7 +57,7 @@ def test_a_function_of_ones_own_on_a_file(place, run) -> None:
     assert result["worst"] == "brightness"
     assert result["examples"] == 40
     page = (place / "corruptions.html").read_text(encoding="utf-8")
-    assert "85.0 % right under 2 corruptions" in page
+    assert "accuracy 85.0 % under 2 corruptions" in page
     assert "Accuracy over severity" in page
     assert "Corrupted images, severity 3" in page
     assert not (place / "runs").exists()

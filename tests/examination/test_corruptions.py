@@ -68,7 +68,7 @@ def test_a_judge_of_brightness_is_misled_by_brightness_and_not_by_contrast() -> 
     assert (result.mean, result.without_noise) == pytest.approx((0.85, 0.85))
     assert result.top5 is None
     assert result.headline == (
-        "bright: 85.0 % right under 2 corruptions of imagenet-c, 100.0 % without, worst under brightness (70.0 %)"
+        "bright: accuracy 85.0 % under 2 corruptions of imagenet-c, 100.0 % without, worst under brightness (70.0 %)"
     )
 
 

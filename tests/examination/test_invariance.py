@@ -86,7 +86,7 @@ def test_a_property_in_invisible_detail_is_named_as_hidden() -> None:
     assert result.of("truth").generated > 0.1
     assert result.of("truth").real < 1e-3
     assert result.hidden
-    assert "hidden, not kept" in result.headline
+    assert "hides the property" in result.headline
     assert result.findings().json()["hidden"] is True
 
 

@@ -142,7 +142,7 @@ def test_the_command_line_holds_settings_against_each_other_over_their_seeds(tmp
     again.update(status="done", result={"measures": {"mig": 0.5}})
     assert main(["runs", "--runs", str(tmp_path), "--over-seeds", "measures_mig", "--json"]) == 0
     shown = capsys.readouterr()
-    assert "skipped: objective_beta 16.0 has 1 seeds" in shown.err
+    assert "skipped: objective_beta 16.0 has 1 seed with" in shown.err
     low, high = json.loads(shown.out)
     assert (low["setting"], low["median"], low["mark"]) == ("objective_beta 1.0", 0.12, "worst")
     assert (high["count"], high["median"], high["mark"]) == (3, 0.71, "best")

@@ -31,7 +31,7 @@ def test_a_run_does_not_go_on_with_other_data(config, tmp_path) -> None:
     assert entry["bytes"] == (tmp_path / "data.npz").stat().st_size
     run.update(status="interrupted")
     write(tmp_path / "data.npz", 1)  # of the same size and shape
-    words = r"begun with other data: .*data.npz has changed \(\d+ bytes with SHA-256 \w{12} then, .* now\)"
+    words = r"started with other data: .*data.npz has changed \(\d+ bytes with SHA-256 \w{12} then, .* now\)"
     with pytest.raises(ValueError, match=words):
         resume(run)
     assert run.status == "interrupted"
@@ -51,7 +51,7 @@ def test_the_command_line_says_how_to_go_on_with_changed_data(config, tmp_path, 
     run.update(status="interrupted")
     write(tmp_path / "data.npz", 1)
     assert main(["train", "--resume", run.id]) == 2
-    assert "Train anew, or mix the two with --changed-data-ok" in capsys.readouterr().err
+    assert "Start a new run, or continue with the changed data by --changed-data-ok" in capsys.readouterr().err
     assert main(["train", "--resume", run.id, "--changed-data-ok"]) == 0
 
 

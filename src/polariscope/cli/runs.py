@@ -246,7 +246,7 @@ def _curves(arguments: list[str]) -> int:
     if options.json:
         print(json_text({"report": saved, "runs": [findings.facts["run"] for findings in several]}))
     else:
-        say(f"{len(several)} runs: {', '.join(options.term)}\nreport: {saved}")
+        say(f"{counted(len(several), 'run')}: {', '.join(options.term)}\nreport: {saved}")
     return 0
 
 

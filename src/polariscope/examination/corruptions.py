@@ -171,12 +171,12 @@ class Withstood(Tabular):
         beside = f"; its mCE is {self.mce:.1f} relative to {self.reference}" if self.mce is not None else ""
         least = f", worst under {self.worst} ({100 * self.by_kind[self.worst]:.1f} %)" if len(self.kinds) > 1 else ""
         text = (
-            f"{self.name}: {100 * self.mean:.1f} % right under {counted(len(self.kinds), 'corruption')} of "
+            f"{self.name}: accuracy {100 * self.mean:.1f} % under {counted(len(self.kinds), 'corruption')} of "
             f"{self.suite}, {100 * self.clean:.1f} % without"
         )
         if not self.learned:
             return (
-                f"{text}; always predicting the most frequent class gets {100 * (self.chance or 0):.1f} % right: this "
+                f"{text}; always predicting the most frequent class has {100 * (self.chance or 0):.1f} %: this "
                 "classifier has not learned its task, so its robustness cannot be judged"
             )
         return f"{text}{least}{beside}"

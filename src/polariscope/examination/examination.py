@@ -73,7 +73,7 @@ HINTS = {
     "measures": "Below a value: its 95 % interval, from random halves of the examples, and its chance level, from the "
     f"same codes with permuted factors ({DCI.permutations} to {Measure.permutations} permutations; for DCI by "
     f"{QUICK_ROUNDS} of its {ROUNDS} rounds of boosting, as for its interval). Below a meaning: the protocol, which "
-    "says what of the published variants was computed; --protocol published (protocol= in Python) computes those.",
+    "says which variant was computed; --protocol published (protocol= in Python) computes the published one.",
     "histograms": "The most used variable of each type, over all examples. Dashed: the prior. Active: the variance "
     "stays near 0. Partly used: it stays in between. Switching: it is near 0 for some examples and near 1 "
     "for others. Passive: it stays near 1 and the mean is constant.",

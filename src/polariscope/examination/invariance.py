@@ -152,9 +152,9 @@ class InvarianceAudit(Tabular):
         if not self.tells_property:
             error = f"error {self.y_error:.3g}, predicting the mean has {self.mean_y_error:.3g}"
             return f"The code does not encode the property ({error}), so its invariance is meaningless"
-        moved = f"{other.generated:.3g} by {who} ({other.real:.3g} on real observations), {own.generated:.3g} by itself"
+        moved = f"{other.generated:.3g} by {who} ({other.real:.3g} on real data), {own.generated:.3g} by the model"
         if self.hidden:
-            return f"The property is hidden, not kept: with a new Z1 it moves by {moved}"
+            return f"The model hides the property instead of keeping it: with a new Z1 it moves by {moved}"
         verb = "does not keep" if self.lost else "keeps"
         leak = f"; Z1 also predicts the property (R² {self.leakage:.2f} of {self.ceiling:.2f})" if self.leaks else ""
         return f"The model {verb} the property: with a new Z1 it moves by {moved}{leak}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from polariscope.grammar import counted
 from polariscope.lab.listing import EXAMINED, Listing
 from polariscope.lab.query import Rows
 from polariscope.lab.results import Examined, current
@@ -58,7 +59,7 @@ def _values(
                     scores.setdefault(basis, {}).setdefault(name, {})[column] = known
                 else:
                     on = f" on {basis}" if len(bases) > 1 and basis else ""
-                    note(f"skipped: {name} has {len(known)} seeds with a {column}{on}, of at least 2")
+                    note(f"skipped: {name} has {counted(len(known), 'seed')} with {column}{on}, fewer than 2")
     return scores
 
 

@@ -120,7 +120,7 @@ def traversal_plane(
 def _picture(observations: NDArray[np.float32], limits: Limits) -> Figure:
     """Images ``(rows, columns, c, h, w)`` tiled on one pair of axes."""
     if observations.ndim != 5:
-        raise ValueError(f"walks are drawn as images; this model decodes points of shape {observations.shape[2:]}")
+        raise ValueError(f"traversals are drawn as images; this model decodes points of shape {observations.shape[2:]}")
     tiles = image_grid(observations, limits=limits)
     rows, columns = observations.shape[:2]
     figure, (axes,) = panels(1, 0.8 + 0.6 * columns, 0.6 + 0.6 * rows)

@@ -82,7 +82,7 @@ class MapLayers:
     def image_picture(self, most: int = MOST) -> NDArray[np.uint8]:
         """The image ``(h, w, 3)``."""
         if self.image is None:
-            raise ValueError(f"the image of the map {self.name} is no longer where it was when it was mapped")
+            raise ValueError(f"the image of the map {self.name} was moved or deleted")
         return (picture_of(open_raster(self.image), most) * 255).round().astype(np.uint8)
 
     def class_picture(self, number: int, most: int = MOST) -> NDArray[np.uint8]:

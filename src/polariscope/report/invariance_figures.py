@@ -73,7 +73,7 @@ def awakening_curves(
                 color=LIGHT[SUBJECTS[number]],
                 linestyle=":",
                 linewidth=1,
-                label=f"theory: {name} wakes" if not place else None,
+                label=f"theory: {name} active" if not place else None,
             )
     axes.axhline(1.0, color=LIGHT["muted"], linewidth=0.8, linestyle="--")
     axes.set(xscale="log", yscale="symlog", xlabel="λ", ylabel="signal / noise")

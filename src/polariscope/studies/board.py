@@ -68,8 +68,8 @@ class Board(Tabular):
         counted_works = [_counts(work, works[work], entries, verdicts) for work in works]
         columns = [Column("work", "Work"), Column("about", "Source"), Column("studies", "Studies", "%d"),
                    *(Column(verdict, verdict.capitalize(), "%d") for verdict in verdicts)]  # fmt: skip
-        systems = [Column("work", "Work"), Column("study", "Study"), Column("question", "What can be asked"),
-                   Column("answer", "What was found"), Column("command", "To run it", aside=True)]  # fmt: skip
+        systems = [Column("work", "Work"), Column("study", "Study"), Column("question", "Question"),
+                   Column("answer", "Finding"), Column("command", "To run it", aside=True)]  # fmt: skip
         return Findings(
             "Claims board",
             self.headline,

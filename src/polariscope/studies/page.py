@@ -12,7 +12,7 @@ from polariscope.studies.study import UNJUDGED, VERDICTS, Outcome, Row, studies
 
 HOW_JUDGED = """
 A verdict needs five seeds in every cell it compares, or exact numbers. A bound or an equality is *held* if the 95 %
-interval over the seeds lies within it, *not held* if it lies wholly outside, and *undecided* across it. An effect is
+interval over the seeds lies within it, *not held* if it lies wholly outside, and *undecided* otherwise. An effect is
 *held* if its mean reaches the smallest size and its interval lies above zero, *not held* if the mean does not reach it,
 and *undecided* if the interval contains zero. The note of *weaker form held* says how the tested claim is weaker than
 the published one.

@@ -1,4 +1,4 @@
-"""The numbers of published tables, as printed, which studies hold their own results against.
+"""The numbers of published tables, as printed, with which studies compare their own results.
 
 Each table is a CSV file under ``published/<work>/``: a header that says what rows are and names the columns, then a
 line a row, whose cells are ``mean``, ``mean ± spread`` or empty. Comment lines before it say what the table is

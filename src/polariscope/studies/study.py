@@ -1,4 +1,4 @@
-"""What a study is: a grid of jobs, one function that does a job, and the claims its table must answer to.
+"""What a study is: a grid of jobs, one function that does a job, and the claims that its table is judged by.
 
 A new study is one file with a registered class. ``jobs`` lists what is to be done at a scale, ``run`` does one job
 and gives rows of a table, ``claims`` are the published findings with their criteria, ``readings`` make of the rows what

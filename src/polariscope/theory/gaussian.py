@@ -175,7 +175,7 @@ class GaussianFit:
 
 
 def forward_kl_fit(target: Mixture) -> GaussianFit:
-    """The Gaussian q of least KL(target ‖ q): it matches the first two moments, so it covers every mode.
+    """The Gaussian q of smallest KL(target ‖ q): it matches the first two moments, so it covers every mode.
 
     >>> forward_kl_fit(Mixture((0.5, 0.5), (-3.0, 3.0), (1.0, 1.0)))
     GaussianFit(mean=0.0, var=10.0)

@@ -44,7 +44,7 @@ def decoder_variance(convention: Convention = "summed", m: int | None = None) ->
 
 
 def effective_noise_variance(beta: float, convention: Convention = "summed", m: int | None = None) -> float:
-    """s² = βγ, the variance below which the β-VAE gives up a component: β/2 summed, βm/2 mean, β halved.
+    """s² = βγ, the variance below which the β-VAE prunes a component: β/2 summed, βm/2 mean, β halved.
 
     >>> effective_noise_variance(0.1), effective_noise_variance(0.1, "mean", m=64)
     (0.05, 3.2)
@@ -55,7 +55,7 @@ def effective_noise_variance(beta: float, convention: Convention = "summed", m: 
 
 
 def collapse_betas(spectrum: ArrayLike, convention: Convention = "summed", m: int | None = None) -> FloatArray:
-    """The β at which each principal component is given up, that is where s² reaches its variance λ_j.
+    """The β at which each principal component is pruned, that is where s² reaches its variance λ_j.
 
     >>> collapse_betas([1 / 3, 1 / 12]).round(4).tolist()
     [0.6667, 0.1667]
@@ -206,7 +206,7 @@ def fit_linear_vae(
 def linear_autoencoder(covariance: ArrayLike, rotation: ArrayLike, scale: ArrayLike) -> tuple[FloatArray, FloatArray]:
     """One of the many optimal linear autoencoders: decoder PᵀΣQ and encoder QᵀΣ⁻¹P, P the first d principal directions.
 
-    All of them reconstruct alike; only a rotation Q that permutes keeps the principal axes (section 1.1).
+    All of them reconstruct equally well; only a rotation Q that permutes keeps the principal axes (section 1.1).
     """
     Q, sizes = np.asarray(rotation, dtype=np.float64), np.asarray(scale, dtype=np.float64)
     P = principal_directions(covariance)[1][:, : len(Q)]

@@ -1,6 +1,6 @@
 """The sparse mutual-information term, and the exact optima of linear bottlenecks: water-filling over components.
 
-The sparse bottleneck fixes the noise of every latent variable at 1 and charges ½ Σ log(m_j + o_j) for the second
+The sparse bottleneck fixes the noise of every latent variable at 1 and penalises ½ Σ log(m_j + o_j) of the second
 moments m_j of the means (Spec 000, sections 4.4, 4.5 and 6.2; Rey, Roth and Fuchs, Sparse meta-Gaussian information
 bottleneck, 2014). A linear encoder and decoder under the loss I + λ w err² then do PCA with reverse water-filling: a
 component of variance v becomes active at λ = 1/(2wv), and is *selected* (its signal exceeds the noise) at λ = 1/(wv).

@@ -281,7 +281,7 @@ def collapse_threshold(
     gamma: ArrayLike = 10.0,
     rec_weight: ArrayLike = 1.0,
 ) -> FloatArray:
-    """The size κ of an observed axis x = κz below which a linear SlowVAE gives up its latent z, whose transitions are
+    """The size κ of an observed axis x = κz below which a linear SlowVAE prunes its latent z, whose transitions are
     those of :func:`sample_sequences` at α = 1.
 
     κ_c² = 2s₀²[β/2 + γλ√(2/π)/(s₀λ*²)] / (c(2 + 2/λ*²)²) with s₀ of :func:`collapsed_std`, the model's rate λ, the

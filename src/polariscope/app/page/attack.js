@@ -53,5 +53,5 @@ export async function attackTab(place, state) {
   }
   place.append(h("div", { class: "card" }, h("h2", {}, "Choose a held-out image and an attack"), h("p", { class: "hint" }, `The classifier predicts the ${about.target}. An attack searches for the smallest change that misleads it.`), gallery, h("p"),
     h("div", { class: "row end" }, h("label", { class: "field" }, "Norm", norm), h("label", { class: "field" }, "Attack", attack), go)), h("div", { class: "card" }, stage));
-  stage.append(h("p", { class: "muted" }, "The attack is played here."));
+  stage.append(h("p", { class: "muted" }, "The attack is shown here."));
 }

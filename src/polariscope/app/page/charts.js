@@ -6,7 +6,7 @@ const WIDE = 460, HIGH = 240, LEFT = 52, BELOW = 26;
 export async function curves(place, state) {
   const grid = h("div", { class: "grid", id: "curves" });
   const words = h("p", { class: "hint", role: "status" });
-  const bar = h("progress", { max: 1, value: 0, "aria-label": "How far the training is" });
+  const bar = h("progress", { max: 1, value: 0, "aria-label": "Progress of the training" });
   place.append(bar, words, grid);
   let gone = false, last = "";
   state.onLeave(() => { gone = true; });
@@ -18,7 +18,7 @@ export async function curves(place, state) {
     const step = Math.max(about.step || 0, ...curves.map((curve) => curve.points.at(-1)?.[0] || 0));
     bar.value = about.steps ? step / about.steps : 0;
     bar.hidden = about.status === "done";
-    words.textContent = curves.length ? `Step ${number(step)}${about.steps ? ` of ${number(about.steps)}` : ""}. Faint line: batches while training. Line with marks: held-out data.` : about.status === "running" ? "The first points of the curves are on their way." : "This run has no learning curves.";
+    words.textContent = curves.length ? `Step ${number(step)}${about.steps ? ` of ${number(about.steps)}` : ""}. Faint line: batches while training. Line with marks: held-out data.` : about.status === "running" ? "The learning curves have no points yet." : "This run has no learning curves.";
     const now = JSON.stringify(curves.map((curve) => [curve.term, curve.split, curve.points.length, curve.points.at(-1)]));
     if (now === last) return;
     last = now;

@@ -86,11 +86,11 @@ export async function explore(place, state) {
     h("div", { class: "explore" },
       h("div", { class: "shown" }, big, h("div", { class: "pair" }, h("figure", {}, original, h("figcaption", {}, "example")), h("figure", {}, again, h("figcaption", {}, "reconstruction"))), took),
       h("div", { class: "card" }, h("div", { class: "row" }, h("h2", { class: "grow" }, "Latent variables"),
-        h("button", { type: "button", onclick: () => set(code.map(() => 0)) }, "All to 0"), h("button", { type: "button", onclick: random }, "Random"), h("button", { type: "button", onclick: walks }, "Walk from here")),
+        h("button", { type: "button", onclick: () => set(code.map(() => 0)) }, "All to 0"), h("button", { type: "button", onclick: random }, "Random"), h("button", { type: "button", onclick: walks }, "Traverse from here")),
         h("p", { class: "hint" }, "The most used first. Arrow keys move a slider; a double click sets it to 0."), list)),
     h("div", { class: "card" }, h("h2", {}, "Start from an example"), h("p", { class: "hint" }, "Click an image to take its code."), gallery),
     h("div", { class: "card" }, h("div", { class: "row" }, h("h2", { class: "grow" }, "Between two codes"), keep("A"), keep("B")), h("p", { class: "hint" }, "A straight line from the code A to the code B."), along, way),
-    h("div", { class: "card" }, h("h2", {}, "Walks along each variable"), h("p", { class: "hint" }, "From the present code, as far as the variable moves over the data to either side. Click an image to continue from it."), rows));
+    h("div", { class: "card" }, h("h2", {}, "Traversals"), h("p", { class: "hint" }, "Each variable is changed from the present code over its range on the data. Click an image to continue from it."), rows));
   redrawWay();
   const row = state.memory.row ?? shown[0];
   await start(row, gallery.querySelector(`[data-row="${Number(row)}"]`));

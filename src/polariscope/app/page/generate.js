@@ -25,10 +25,10 @@ export async function generateTab(place, state) {
     cells.forEach(({ canvas, caption }, i) => {
       paint(canvas, images, i);
       const [read, truth] = [moved.read[i], moved.true?.[i]].map((one) => one && one.map((value) => number(value)).join(", "));
-      caption.textContent = truth ? `model reads ${read}, true ${truth}` : `model reads ${read}`;
+      caption.textContent = truth ? `model predicts ${read}, true ${truth}` : `model predicts ${read}`;
     });
     const outside = values.map((value, i) => (value < about.low[i] || value > about.high[i] ? about.names[i] : null)).filter(Boolean);
-    words.textContent = outside.length ? `${outside.join(", ")}: beyond what the model reads from training examples, so it may be unreachable.` : `Generated in ${(performance.now() - begun).toFixed(0)} ms.`;
+    words.textContent = outside.length ? `${outside.join(", ")}: outside what the model predicts for training examples, so it may be unreachable.` : `Generated in ${(performance.now() - begun).toFixed(0)} ms.`;
     grid.dataset.values = values.map((value) => value.toFixed(4)).join(" ");
   });
 

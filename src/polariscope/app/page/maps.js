@@ -31,7 +31,7 @@ export async function mapsTab(place, state) {
     stage.style.aspectRatio = `${chosen.width} / ${chosen.height}`;
     stage.dataset.map = chosen.name;
     fade();
-    words.textContent = `${chosen.year ?? chosen.name}${image.checked && !chosen.image ? ": the image is no longer where it was" : ""}`;
+    words.textContent = `${chosen.year ?? chosen.name}${image.checked && !chosen.image ? ": the image file was moved or deleted" : ""}`;
     const all = here();
     head.replaceChildren(h("th", {}, "Class"), ...all.map((one) => h("th", { class: "number" }, String(one.year ?? one.name))));
     table.replaceChildren(...chosen.classes.map((kind, i) => h("tr", {}, h("td", {}, swatch(kind.colour), kind.name), ...all.map((one) => { const cell = h("td", { class: "number" }, `${number(one.classes[i].area)} ${one.unit}`); if (one === chosen) cell.className = "number now"; return cell; }))));

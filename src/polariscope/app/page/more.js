@@ -52,7 +52,7 @@ export async function trainPage(place) {
       location.hash = `#/run/${encodeURIComponent(run)}/learning`;
     } catch (error) { wrong.replaceChildren(problem(error)); go.disabled = false; }
   });
-  place.append(h("h1", {}, "Train a model"), h("p", { class: "muted" }, "It is the command 'polariscope train', which has many more settings; it runs in a process of its own. You can stop it and go on later."), form);
+  place.append(h("h1", {}, "Train a model"), h("p", { class: "muted" }, "This starts 'polariscope train', which has many more settings, in a process of its own. You can stop and resume it."), form);
   describe();
 }
 

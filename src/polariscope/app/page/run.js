@@ -123,7 +123,7 @@ async function variables(place, state) {
 async function documents(place, state) {
   const about = state.about();
   if (!about.documents.length) {
-    place.append(h("p", { class: "muted" }, "No report has been made of this run yet.", about.next ? ` ${about.next} makes one.` : ""));
+    place.append(h("p", { class: "muted" }, "This run has no report yet.", about.next ? ` ${about.next} makes one.` : ""));
     return;
   }
   const frame = h("iframe", { class: "report", sandbox: "", title: "Report" });

@@ -1,5 +1,5 @@
 """Networks that are trained on attacked digits: what they gain within the distance of their training, and what they
-pay for it in pixels (table 1; appendices E and F)."""
+lose in L0 (table 1; appendices E and F)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""A SlowVAE gives up an axis that is too short to be worth its price; a flow, which has no price to pay, does not
-(figures 6 and 7)."""
+"""A SlowVAE stops encoding an axis that is too short to be worth its divergence; a flow, which has no divergence to
+minimise, does not (figures 6 and 7)."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SQUARED = 0.5
 FITTED = (0.45, 0.6)
 """Lengths from which the threshold is extrapolated: closer to it a training hardly leaves the saddle it starts from."""
 DEAD = 0.02
-"""Share of an axis that comes back in a reconstruction below which it was given up."""
+"""Reconstructed share of an axis below which the axis counts as not encoded."""
 
 
 @dataclass(frozen=True)

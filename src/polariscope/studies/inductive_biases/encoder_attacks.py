@@ -1,4 +1,4 @@
-"""Are disentangled or strongly regularised codes harder to move? Encoders of several strengths under noise and attack,
+"""Are disentangled or strongly regularised codes more robust? Encoders of several strengths under noise and attack,
 and classifiers trained with noise and attacks on splits of the same domain."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Does a model that tells the factors of images also tell values and combinations it never saw? (Tables 5 to 10.)"""
+"""Does a model that predicts factors of images also predict values and combinations it never saw? (Tables 5 to 10.)"""
 
 from __future__ import annotations
 

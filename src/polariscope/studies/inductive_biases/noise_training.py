@@ -69,8 +69,7 @@ SETTINGS: dict[Scale, Setting] = {
 @studies.register("noise-training")
 @dataclass(frozen=True)
 class NoiseTrainingStudy(Study):
-    """Accuracy under the corruptions of MNIST-C and the noise that networks stand, by the noise they were trained
-    with."""
+    """Accuracy under the corruptions of MNIST-C, and norms of misleading noise, by the noise of the training."""
 
     title = "Training with noise against corruptions"
     source = (

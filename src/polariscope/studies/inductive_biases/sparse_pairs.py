@@ -1,4 +1,4 @@
-"""Factors from pairs whose causes change sparsely: SlowVAE against what does not use the sparsity (tables 1, 14)."""
+"""Factors from pairs whose causes change sparsely: SlowVAE against models that ignore the sparsity (tables 1, 14)."""
 
 from __future__ import annotations
 
@@ -236,7 +236,7 @@ class SparsePairs(Study):
 @studies.register("sprite-pairs")
 @dataclass(frozen=True)
 class SpritePairs(SparsePairs):
-    """SlowVAE on sprites of five factors, of which shape and orientation are hard to tell, and its rivals."""
+    """SlowVAE on sprites of five factors, of which shape and orientation are hard to learn, and its rivals."""
 
     title = "Sprites that change sparsely"
     question = "Does a model of sparse changes find more factors of sprites than models without one?"

@@ -53,7 +53,7 @@ SETTINGS: dict[Scale, Sweep] = {
 @studies.register("infinite-width")
 @dataclass(frozen=True)
 class InfiniteWidth(Study):
-    """LeNet, its linearisation and its last layer over widths, with the NNGP and the NTK at the end of the road."""
+    """LeNet, its linearisation and its last layer over widths, with the NNGP and the NTK as their limits."""
 
     title = "Networks approaching infinite width"
     source = "Samarin 2022, section 6.5, table 6.3, appendix B, tables B.5 to B.8"

@@ -1,4 +1,4 @@
-"""Larger latent spaces than needed bring nothing: the same latents are selected (section 5.5.1)."""
+"""Larger latent spaces than needed do not help: the same latents are selected (section 5.5.1)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Study: who can learn labels by heart that say nothing?
+"""Study: which models can memorise random labels?
 
 Labels are drawn at random, the same for the same image in every task. Nothing can be learned about test images, so what
 a network reaches in training is memory. (Spec 000, sections 7.7 and 9.7.) Below paper scale there are so few images

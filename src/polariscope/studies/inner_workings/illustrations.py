@@ -1,4 +1,4 @@
-"""The pictures of the argument: why a VAE's axes are principal axes (Figures 2.1 to 2.4, 3.1 to 3.3 and 4.1)."""
+"""The argument in pictures: why a VAE's axes are principal axes (Figures 2.1 to 2.4, 3.1 to 3.3 and 4.1)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Data that breaks disentanglement: small structured changes, and as much noise (Tables 4.2 to 4.5, dSprites).
+"""Data that breaks disentanglement: small structured changes, and noise of the same size (Tables 4.2 to 4.5, dSprites).
 
 Two editions. On a plane of two Gaussian factors the change is known in closed form: local directions turn while global
 ones stay. On sprites it is learned, by playing the most against the least disentangled of several models. Shapes3D, the

@@ -1,4 +1,4 @@
-"""Rooms that break disentanglement: small structured changes, and as much noise (Tables 4.2 to 4.5, Shapes3D).
+"""Rooms that break disentanglement: small structured changes, and noise of the same size (Tables 4.2 to 4.5, Shapes3D).
 
 The change is learned by playing the four most against the four least disentangled of several beta-VAEs. At laptop scale
 rooms have 32 pixels a side, of which training sees a random part.

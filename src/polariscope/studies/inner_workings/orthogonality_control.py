@@ -47,7 +47,7 @@ PRINTED = published("inner_workings/orthogonality").rows
 @studies.register("orthogonality-control")
 @dataclass(frozen=True)
 class OrthogonalityControl(Study):
-    """Distance to orthogonality over small betas, with and without a price of the cosines between columns."""
+    """Distance to orthogonality over small betas, with and without a penalty on the cosines between columns."""
 
     title = "Explicit control of orthogonality"
     source = "Zietlow's dissertation (2022), sections 1.3 and 6.3 (Spec 003, F3-108); table 3.3"

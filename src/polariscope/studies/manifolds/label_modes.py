@@ -1,4 +1,4 @@
-"""What the leading modes of a kernel know of the labels: rows of it, what is read off them, and pictures.
+"""The information of a kernel's leading modes about the labels: rows, readings and figures.
 
 Rows are of one kernel each: ``part`` of the net, ``time``, ``size`` of the training set, ``seed``, and whether it was
 ``centred``. (Spec 004, sections 5.3 to 5.7; figures 9 and 10 of Paccolat et al. 2021.)

@@ -58,7 +58,7 @@ SETTINGS: dict[Scale, Setting] = {
 
 @studies.register("lazy-transition")
 class LazyTransition(Study):
-    """Test error, onset and amplification over the output scale, beside the kernel that never moves."""
+    """Test error, onset and amplification over the output scale, beside the frozen kernel."""
 
     title = "From features to a frozen kernel"
     source = f"{SOURCE}, appendix B, figure 11"

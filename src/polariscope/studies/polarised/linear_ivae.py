@@ -1,4 +1,4 @@
-"""Study: the linear identifiable VAE, its closed forms held against plain optimisation (Spec 002, section 7.2)."""
+"""Study: the linear identifiable VAE, its closed forms compared with plain optimisation (Spec 002, section 7.2)."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ SETTINGS: dict[Scale, dict[str, int]] = {
 
 @studies.register("linear-ivae")
 class LinearIVAEStudy(Study):
-    """What a learned conditional prior does to the polarised regime, in a model where it can be worked out."""
+    """What a learned conditional prior does to the polarised regime, in a model that has closed forms."""
 
     title = "The linear identifiable VAE: the prior decides what is relevant"
     source = "Bonheme 2023, section 5.2; closed forms in Spec 002, section 7.2"

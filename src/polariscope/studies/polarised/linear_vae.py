@@ -48,7 +48,7 @@ SETTINGS: dict[Scale, Setting] = {
 
 @studies.register("linear-vae")
 class LinearVAEStudy(Study):
-    """Linear β-VAEs trained on Gaussian data of known spectrum, held against the optimum that can be written down."""
+    """Linear β-VAEs trained on Gaussian data of known spectrum, compared with the optimum in closed form."""
 
     title = "The linear VAE: trained against solved"
     source = "Bonheme 2023, sections 4.2 and 4.3 (Fig. 4.1); the optimum over a data set is Spec 002, section 5.5"

@@ -1,4 +1,4 @@
-"""Five objectives beside each other: what they prune, how their trainings run, and whether their layers agree.
+"""Five objectives compared: what they prune, how their trainings run, and whether their layers agree.
 
 One family of trainings answers several questions: passive variables and mutual information over the strength of each
 objective (figures 6.5 to 6.8), curves of the reconstruction (figure C.5), Procrustes similarity beside CKA (figures 7.5
@@ -26,11 +26,9 @@ from polariscope.objectives.beta_vae import BetaVAE
 from polariscope.objectives.dip_vae import DIPVAE
 from polariscope.objectives.factor_vae import FactorVAE
 from polariscope.objectives.objective import Objective
-from polariscope.report.figures import styled
-from polariscope.report.study_figures import share_legend, side_by_side
 from polariscope.representation import represent
 from polariscope.studies.criteria import AtLeast, AtMost, Beats, Correlates, Rises
-from polariscope.studies.kit import Panels, Restarts
+from polariscope.studies.kit import Panels, Paths, Restarts
 from polariscope.studies.polarised.alike_means import as_many_active, pair_of
 from polariscope.studies.polarised.settings import run_at
 from polariscope.studies.study import Bench, Claim, Job, Row, Scale, Study, Table, studies
@@ -87,7 +85,15 @@ class ObjectiveFamily(Study):
             width=2.1,
             share_y=True,
             where={"part": "run"},
-        )
+        ),
+        "curves": Paths(
+            "error",
+            "step",
+            by="objective",
+            where={"part": "run", "level": 0},
+            called="reconstruction error",
+            log_y=True,
+        ),
     }
 
     def jobs(self, scale: Scale) -> Sequence[Job]:
@@ -213,19 +219,9 @@ class ObjectiveFamily(Study):
             for strength, cell in group.by("strength")
         ]
 
-    @styled
     def figures(self, table: Table) -> dict[str, Figure]:
-        names = table.where(part="run").distinct("objective")
-        first = min(table.where(part="run").distinct("seed"))
-        curves = side_by_side(1, width=5.5, height=3)
-        (axes,) = curves.axes
-        for number, name in enumerate(names):
-            for row in table.where(part="run", objective=name, level=0).rows:
-                steps, values = row["curve"]
-                axes.plot(steps, values, color=f"C{number}", label="" if row["seed"] != first else name)
-        axes.set(xlabel="step", ylabel="reconstruction error", yscale="log")
-        share_legend(curves)
-        return super().figures(table) | {"curves": curves}
+        rows = [row | dict(zip(("step", "error"), row.get("curve", ()), strict=False)) for row in table.rows]
+        return super().figures(Table(rows))
 
 
 def pace(curve: Sequence[Sequence[float]]) -> tuple[float, float]:
