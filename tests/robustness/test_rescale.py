@@ -64,6 +64,15 @@ def test_float32_images_of_full_size() -> None:
         assert (rescaled(x, delta, norm) - x).flatten(1).norm(dim=1) == pytest.approx(torch.full((2,), norm), rel=1e-4)
 
 
+@pytest.mark.parametrize("norm", [0.85, 5.0], ids=["one pixel is left", "saturated"])
+def test_pixels_without_noise_have_finite_gradients(norm) -> None:
+    """Generators give some pixels no noise at all, which may be the last ones with room."""
+    x = torch.tensor([[0.5, 0.3, 0.2]])
+    delta = torch.tensor([[1.0, -0.7, 0.0]], requires_grad=True)
+    (gradient,) = torch.autograd.grad(rescaled(x, delta, norm).square().sum(), delta)
+    assert gradient.isfinite().all()
+
+
 def test_what_is_no_image_is_refused() -> None:
     with pytest.raises(ValueError, match="from 0 to 1"):
         rescaled(torch.tensor([[2.0]]), torch.ones(1, 1), 1)
