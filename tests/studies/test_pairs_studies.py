@@ -606,3 +606,26 @@ def test_coordinates_do_not_help_with_new_combinations_here(committed) -> None:
 )
 def test_verdicts_on_the_table_of_generalisation_follow_it(committed, words, held, change) -> None:
     assert judged(committed("in-domain"), words, change).held is held
+
+
+# --- generators on the splits ----------------------------------------------------------------------------------------
+
+
+# Proves 001a/IG-32 once its table is there.
+@pytest.mark.parametrize("split", ["composition", "interpolation", "extrapolation"])
+def test_generators_draw_held_out_images_of_other_domains_and_those_of_a_random_split(committed, split) -> None:
+    """Both networks with five seeds a cell; the verdict is made again from the rows: half as much error again."""
+    result = committed("factor-generators")
+    learned, worse = [], []
+    for network in ("mlp", "conv"):
+        of = {"network": network}
+        random = result.table.where(split="random", **of).column("error")
+        assert len(random) == len(result.table.where(split=split, **of)) == 5
+        low, high = interval_of(random)
+        learned.append(True if high <= 0.25 else False if low > 0.25 else None)
+        more = effect(result, of | {"split": split}, of | {"split": "random"}, "error") / random.mean()
+        assert len(more) == 5
+        worse.append(False if more.mean() < 0.5 else True if interval_of(more)[0] > 0 else None)
+    claim = result.claim(f"{split.capitalize()}: held-out images")
+    expected = False if False in worse else None if None in worse else True
+    assert claim.held is (expected if learned == [True, True] else None)
