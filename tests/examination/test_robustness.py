@@ -140,6 +140,22 @@ def test_attacks_that_are_kept_are_not_run_again(
     assert kept.read_attacked(files[0]) is not None
 
 
+def test_results_of_another_classifier_of_the_same_name_are_not_read(data: ArrayWorld, tmp_path: Path) -> None:
+    """Weights differ, or the scores of a function, which has no weights."""
+
+    def scaled(factor: float) -> nn.Module:
+        net = nn.Sequential(nn.Flatten(), nn.Linear(SIDE**2, 2))
+        with torch.no_grad():
+            net[1].weight.copy_(Halves()(torch.eye(SIDE**2).reshape(-1, 1, SIDE, SIDE)).T)
+            net[1].bias.copy_(torch.tensor([factor, -factor]))
+        return net
+
+    settings = {"only": ("attacks",), "norms": ("linf",), "budget": "quick", "count": 4, "folder": tmp_path}
+    for kind in (lambda net: net, lambda net: lambda x: net(x)):
+        first, second = (robustness(kind(scaled(bias)), data, **settings).of("linf").best for bias in (0.0, 1.0))
+        assert (first.distances != second.distances).all()
+
+
 def test_a_classifier_without_gradient_is_attacked_without(data: ArrayWorld) -> None:
     class Blind(Halves):
         def forward(self, x: Tensor) -> Tensor:

@@ -194,10 +194,13 @@ def robustness(
         draws = 0
         notes += ("The outputs of the classifier are not random, so it was attacked as it is, without draws.",)
     with subject.at_rest():
-        clean = float((subject.scores(x).argmax(1) == y).double().mean())
+        scores = subject.scores(x)
+    clean = float((scores.argmax(1) == y).double().mean())
     limits = {norm: _thresholds(norm, thresholds) for norm in norms}
     with TemporaryDirectory() as spare:
-        whose = {"model": subject.name, **(identity or {})} | ({"draws": draws} if draws else {})
+        whose = {"model": subject.name, "weights": weights_hash(subject), **(identity or {})}
+        whose |= {"draws": draws} if draws else {}
+        whose |= {"scores": examples_hash(scores, y)} if subject.module is None else {}
         kept = KeptAttacks(folder or Path(spare), whose)
         asked = _Examination(subject, world, examples, budget, seed, kept, tell, draws)
         cards = [NormCard(norm, limits[norm], {}, {}) for norm in norms] if {"attacks", "bounds"} & set(only) else []
