@@ -44,6 +44,14 @@ def test_a_curve_shows_the_median_of_every_point() -> None:
     assert [text.get_text() for text in figure.axes[0].get_legend().get_texts()] == ["a", "b"]
 
 
+def test_no_two_of_twelve_lines_look_alike() -> None:
+    rows = [{"x": x, "layer": layer, "y": float(layer)} for x in (1, 2) for layer in range(12)]
+    figure = Curve("y", over="x", by="layer").draw(Table(rows))
+    assert figure is not None
+    lines = [line for line in figure.axes[0].get_lines() if line.get_marker() not in ("|", "_")]
+    assert len({(line.get_color(), line.get_marker()) for line in lines}) == len(lines) == 12
+
+
 def test_unequal_numbers_of_seeds_have_each_their_own_median() -> None:
     rows = [{"beta": 1, "seed": s, "mcc": v} for s, v in enumerate((1.0, 2.0, 3.0, 4.0, 5.0))]
     rows += [{"beta": 2, "seed": s, "mcc": v} for s, v in enumerate((0.0, 10.0))]

@@ -191,8 +191,9 @@ class Curve(Panel):
                 continue
             x, values = zip(*points, strict=True)
             colour = LIGHT[self.colours.get(name, COLOURS[drawn % len(COLOURS)])]
+            marker = MARKERS[(drawn + drawn // len(COLOURS)) % len(MARKERS)]  # another where the colours begin again
             style: dict[str, Any] = {"color": colour, "linestyle": "--" if name in self.dashed else "-"}
-            over_seeds(axes, x, values, drawn % len(COLOURS), label=self._name(name), **style)
+            over_seeds(axes, x, values, label=self._name(name), marker=marker, **style)
             drawn += 1
             exponent = None if self.power is None else self.power(rows.rows[0])
             if exponent is not None:
