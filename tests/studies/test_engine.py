@@ -417,15 +417,15 @@ def test_reproduce_on_the_command_line(tmp_path, capsys, monkeypatch):
     assert main([*words, "--workers", "2", "--json"]) == 0
     assert [place.workers for place in asked] == [2]
     answer = json.loads(capsys.readouterr().out)
-    assert [entry["study"] for entry in answer] == ["similarity-limits"]
-    assert {claim["verdict"] for claim in answer[0]["claims"]} == {None}
-    assert all(claim["published"] and claim["measured"] for claim in answer[0]["claims"])
+    assert answer["study"] == "similarity-limits"
+    assert {claim["verdict"] for claim in answer["claims"]} == {None}
+    assert all(claim["published"] and claim["measured"] for claim in answer["claims"])
     text = (tmp_path / "results" / "README.md").read_text()
     assert "[similarity-limits](similarity-limits-smoke/README.md)" in text
     # A second time there is nothing left to do, and a person gets a table.
     assert main([*words, "--workers", "1"]) == 0
     out = capsys.readouterr().out
-    assert all(claim["text"].split()[0] in out for claim in answer[0]["claims"])
+    assert all(claim["text"].split()[0] in out for claim in answer["claims"])
     assert "similarity-limits-smoke/report.html" in out
 
 
