@@ -436,5 +436,6 @@ def outputs_of(factor: Target, outputs: int, name: str) -> tuple[NDArray[np.int6
             f"{name} has {outputs} classes, and the data has {factor.size} ({factor.name}): use data with the "
             "classes that it was trained on"
         )
-    note = f"{name} has {outputs} classes; the {factor.size} classes of the data are matched to its outputs by number."
+    those = f"the {factor.size} classes of the data are" if factor.size > 1 else "the only class of the data is"
+    note = f"{name} has {outputs} classes; {those} matched to its outputs by number."
     return meant.astype(np.int64), note
