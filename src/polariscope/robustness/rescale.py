@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 
 LEAST = 1e-14
-"""Squares below this count as this: a pixel without noise has its bound at a finite length, and gradients that divide by
-its square twice are finite in single precision."""
+"""Squares below this count as this: a pixel without noise has its bound at a finite length, and gradients that divide
+by its square twice are finite in single precision."""
 
 
 def rescaled(x: Tensor, delta: Tensor, norm: float) -> Tensor:
