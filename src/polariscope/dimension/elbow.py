@@ -1,5 +1,5 @@
-"""Choosing a dimension by the elbow method: train models of many sizes to the end and find where more latents stop
-helping.
+"""The elbow method of choosing a dimension: train models of many sizes to the end, and find the size from which more
+latents no longer help.
 
 FONDUE avoids this cost and is compared with it: curves of reconstruction, downstream accuracy and similarity
 preservation for variational and plain autoencoders (Spec 002, sections 12.6 and 12.7; Bonheme 2023, 8.4).
@@ -62,8 +62,8 @@ class Downstream:
 
 
 def classifier(kind: Classifier, seed: int) -> Any:
-    """A fresh classifier. Gradient-boosted trees are the published choice; histograms make them much faster."""
-    # Imported where they are used: the trees alone take longer to load than many a command takes to run.
+    """A new classifier. Gradient-boosted trees are the published choice; histograms make them much faster."""
+    # Imported where they are used: loading the trees takes longer than many commands take to run.
     from sklearn.ensemble import GradientBoostingClassifier, HistGradientBoostingClassifier
     from sklearn.linear_model import LogisticRegression
     from sklearn.pipeline import make_pipeline
@@ -85,9 +85,10 @@ def downstream_accuracy(
     test: int = 5_000,
     seed: int = 0,
 ) -> Downstream:
-    """Mean test accuracy of one classifier a discrete factor, on the mean representation.
+    """Mean test accuracy of classifiers, one per discrete factor, on the mean representation.
 
-    Uses ``train`` and ``test`` examples, or two thirds and one third of what there is (Bonheme 2023, section 8.4.1).
+    Uses ``train`` and ``test`` examples, or two thirds and one third of all if there are fewer (Bonheme 2023, section
+    8.4.1).
     """
     labels = [j for j, factor in enumerate(representation.factor_info) if factor.size > 1]
     if representation.factors is None or not labels:
@@ -100,7 +101,7 @@ def downstream_accuracy(
     for j in labels:
         y = representation.factors[:, j].astype(np.int64)
         if len(np.unique(y[fitted])) < 2:
-            raise ValueError(f"{representation.factor_info[j].name!r} has one value only in the examples: use more")
+            raise ValueError(f"{representation.factor_info[j].name!r} has only one value in the examples: use more examples")
         model = classifier(kind, seed).fit(representation.mean[fitted], y[fitted])
         scores[representation.factor_info[j].name] = float(model.score(representation.mean[held], y[held]))
     chance = random_accuracy(representation.factors[:, labels])

@@ -21,7 +21,7 @@ def trace_curves(searches: Sequence[DimensionSearch]) -> Figure:
     """Left: the traces of means and samples, which diverge where latents become passive. Right: the statistic that
     decided.
 
-    One faint line a search (a seed), the mean answer as a vertical line.
+    Each search (seed) has a faint line; a vertical line marks the mean answer.
     """
     figure, (traces, statistic) = panels(2, 4.0, 3.0)
     for number, search in enumerate(searches):
@@ -45,7 +45,7 @@ def trace_curves(searches: Sequence[DimensionSearch]) -> Figure:
 def elbow_figure(points: Sequence[CurvePoint], selected: Mapping[str, float] | None = None) -> Figure:
     """Reconstruction, downstream accuracy and similarity preservation against n, one line per objective.
 
-    ``selected`` are dimensions to mark, by the name of what chose them.
+    ``selected`` are dimensions to mark, each under the name of the method that chose it.
     """
     terms = {"reconstruction": "reconstruction (nats)", "accuracy": "downstream accuracy", "spi": "SPI"}
     drawn = {name: title for name, title in terms.items() if any(getattr(p, name) is not None for p in points)}

@@ -42,7 +42,7 @@ class Watch:
         """The search starts with this number of latents, from the intrinsic dimension of the data."""
 
     def attempt(self, seed: int, steps: int) -> None:
-        """A search starts whose models are trained for this number of steps."""
+        """A search starts; its models are trained for this number of steps."""
 
     def training(self, latents: int, steps: int) -> AbstractContextManager[Tell | None]:
         """A model is trained; the context manager may return a function that receives the progress."""
@@ -57,7 +57,7 @@ class Watch:
 
 @dataclass(frozen=True, eq=False)
 class FoundDimension:
-    """Answers of several seeds to how many latents a model needs."""
+    """How many latents a model needs: one answer per seed."""
 
     config: RunConfig
     answers: tuple[StableDimension, ...]
@@ -99,9 +99,9 @@ def find_dimension(
     """Find how many latents the model of a configuration needs on its data.
 
     The first model has ``first`` latents, by default as many as the intrinsic dimension of the data, and none has more
-    than ``cap``. Models are trained for ``budget`` steps, and for twice as many again until the answer no longer
-    changes, or up to the steps of the configuration; with ``once`` at the budget only. A ``threshold`` replaces the
-    published one. ``watch`` receives all events.
+    than ``cap``. Models are trained for ``budget`` steps, then for twice as many, and so on, until the answer no longer
+    changes or the steps of the configuration are reached; with ``once``, for ``budget`` steps only. A ``threshold``
+    replaces the published one. ``watch`` receives all events.
     """
     watch = watch or Watch()
     if statistic not in get_args(Deciding):

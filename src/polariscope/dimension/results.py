@@ -1,7 +1,7 @@
 """Results of dimension selection as a table: n ± SD over seeds, time per run, models trained, steps of each training.
 
 The columns are those of the published tables (Spec 002, section 13; Bonheme 2023, tables 8.1 to 8.8), with steps
-where those have epochs. Rows are plain dictionaries, ready for Parquet or DuckDB.
+instead of epochs. Rows are plain dictionaries, ready for Parquet or DuckDB.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ READING_COLUMNS = (
 def result_rows(by_data: Mapping[str, Iterable[DimensionSearch]]) -> list[dict[str, Any]]:
     """One row per dataset and algorithm; ``by_data`` maps a dataset's name to searches, usually one per seed.
 
-    ``models`` is the mean number of trainings a run, ``trusted`` the share of runs that passed the collapse guard.
-    The deviation is that of the sample (0 for a single run).
+    ``models`` is the mean number of trainings per run, ``trusted`` the share of runs that passed the collapse guard,
+    ``n_sd`` the sample standard deviation (0 for a single run).
     """
     rows = []
     for dataset, searches in by_data.items():
@@ -183,19 +183,20 @@ def search_row(search: DimensionSearch) -> dict[str, Any]:
 
 
 def _share(row: Mapping[str, Any]) -> str:
-    """Whether a run can be trusted, or how many of several."""
+    """Whether a single run can be trusted, or how many of several runs can."""
     if row["runs"] == 1:
         return "yes" if row["trusted"] else "no"
     return f"{round(row['trusted'] * row['runs'])} of {row['runs']}"
 
 
 def _spread(row: Mapping[str, Any]) -> str:
-    """``n ± SD``, or n alone of a single run, which has no spread."""
+    """``n ± SD``, or only n for a single run, which has no spread."""
     return f"{row['n_mean']:.1f} ± {row['n_sd']:.1f}" if row["runs"] > 1 else f"{row['n_mean']:g} (one run)"
 
 
 def duration(seconds: float) -> str:
-    """
+    """A duration in words.
+
     >>> duration(12.34), duration(400)
     ('12.3 s', '6.7 min')
     """

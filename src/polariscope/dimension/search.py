@@ -41,9 +41,9 @@ class Search:
 def fondue(statistic: Callable[[int], float], start: int, threshold: float = 1.0, cap: int = 1024) -> Search:
     """FONDUE (algorithm 1): double n while the statistic is at most the threshold, then bisect.
 
-    ``start`` is usually the intrinsic dimension of the data; it changes the cost, not the answer. For a statistic that
-    grows with n the answer is exact; any other still ends, at an n that passes next to one that does not. A start of 0
-    answers 0 at once, as the published loop does.
+    ``start`` is usually the intrinsic dimension of the data; it changes the cost, not the answer. The answer is exact
+    for a statistic that grows with n. For any other statistic the search still ends, at an n that passes beside one
+    that does not. With a start of 0 the answer is 0, as in the published loop.
 
     >>> search = fondue(lambda n: n - 19 + 0.5, start=4)
     >>> search.answer, search.visited
@@ -69,7 +69,7 @@ def fondue(statistic: Callable[[int], float], start: int, threshold: float = 1.0
 def binary_search(statistic: Callable[[int], float], low: int = 1, high: int = 200, threshold: float = 1.0) -> Search:
     """BS_FONDUE, or IB with the information-bottleneck statistic: bisect a given range.
 
-    ``high`` itself is never evaluated: if everything below passes, the answer is ``high`` − 1, and ``capped``.
+    ``high`` itself is never evaluated: if every n below it passes, the answer is ``high`` − 1 and ``capped`` is True.
 
     >>> search = binary_search(lambda n: n - 19 + 0.5)
     >>> search.answer, len(search.visited)

@@ -1,4 +1,4 @@
-"""The statistics of dimension selection from short trainings, and when they can be trusted.
+"""Short trainings, the statistics of dimension selection that they give, and when these can be trusted.
 
 A :class:`DimensionProbe` trains one model with n latents and computes the statistics that the searches compare. Short
 trainings have a trap: before a model starts to use its latents, it looks like a collapsed model, and its answer is
@@ -54,7 +54,7 @@ class Reading:
     trace_sample: float
     """Tr Var Z, of posterior samples."""
     trace_gap: float
-    """Σ_j mean posterior variance: what the difference of the traces is without sampling noise."""
+    """Σ_j mean posterior variance: the difference of the traces without sampling noise."""
     reconstruction: float
     """Mean negative log-likelihood in nats."""
     kl: float
@@ -70,7 +70,7 @@ class Reading:
     """Intrinsic dimension of the means; None if it was not measured."""
     ide_sample: float | None = None
     bottleneck: BottleneckGap | None = None
-    """H(z) and I(x; x̂), with a flag if the latter is saturated; None if it was not measured."""
+    """H(z) and I(x; x̂), and whether the latter is saturated; None if they were not measured."""
 
     def gap(self, statistic: Statistic) -> float:
         """The value a search compares with its threshold."""
@@ -89,16 +89,16 @@ class Reading:
 class DimensionProbe:
     """Trains models that differ only in their number of latents, and measures them.
 
-    ``config.model.latents`` plays no role. Readings are of up to ``examples`` observations: held-out ones first, then
+    ``config.model.latents`` is ignored. A reading uses up to ``examples`` observations: held-out ones first, then
     training ones if there are too few.
     """
 
     config: RunConfig
     examples: int = 10_000
     statistics: tuple[Statistic, ...] = ("trace",)
-    """What to measure; the traces are always measured, ``ib`` and ``ide`` take time of their own."""
+    """The statistics to measure. The traces are always measured; ``ib`` and ``ide`` take extra time."""
     guard: float = 0.1
-    """Least share of the collapsed reconstruction that has to be explained."""
+    """A model whose explained share is smaller than this counts as collapsed."""
 
     def __post_init__(self) -> None:
         if self.examples < 2:
@@ -109,7 +109,7 @@ class DimensionProbe:
     def __call__(
         self, latents: int, *, steps: int | None = None, seed: int | None = None, listeners: Listeners | None = None
     ) -> Reading:
-        """Train with ``latents`` variables (for ``steps``, from ``seed``, where they are not the configuration's)."""
+        """Train with ``latents`` variables and measure; ``steps`` and ``seed`` replace those of the configuration."""
         config = self.at(latents, steps, seed)
         started = time.perf_counter()
         model = self.train(config, listeners)
@@ -147,7 +147,7 @@ class DimensionProbe:
         return self.config.model
 
     def at(self, latents: int, steps: int | None = None, seed: int | None = None) -> RunConfig:
-        """The configuration of one training. Nothing is evaluated on the way, so it cannot stop early."""
+        """The configuration of one training. It evaluates nothing on the way, so the training cannot stop early."""
         training = self.config.training
         training = replace(
             training,
@@ -162,7 +162,7 @@ class DimensionProbe:
 
     @cached_property
     def examined(self) -> ArrayWorld:
-        """The observations that are read, in random order: batches of neighbours on a grid would look alike."""
+        """The observations that are measured, in the order of the split, which is random by default."""
         world = self.config.world
         parts = self.config.split.parts(world)
         index = np.concatenate([parts.held_out, parts.train])[: self.examples]
@@ -170,11 +170,11 @@ class DimensionProbe:
         return ArrayWorld(Arranged(world.observe(index)), positions, world.factors)
 
     def represent(self, model: Autoencoder, config: RunConfig) -> Representation:
-        """The statistics of a model of :meth:`train` on the observations."""
+        """The representation of the observations by a model from :meth:`train`."""
         return represent(model, self.examined, count=len(self.examined), seed=config.training.seed)
 
     def evaluate(self, model: Autoencoder, config: RunConfig) -> dict[str, float]:
-        """Mean terms of the objective; a divergence of 0 where it has none."""
+        """Mean terms of the objective; ``kl`` is 0 if the objective has no divergence."""
         everything = np.arange(len(self.examined))
         state = build_state(model, config.objective, config.training, brief_of(config))
         with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
@@ -198,7 +198,7 @@ class DimensionProbe:
         return bottleneck_gap(codes, x, self.reconstructions(model, codes))
 
     def explained(self, model: Autoencoder, reconstruction: float) -> float:
-        """Where a reconstruction loss lies between that of the best constant output (0) and a perfect one (1)."""
+        """Position of a reconstruction loss between those of the best constant output (0) and a perfect one (1)."""
         collapsed, perfect = self.levels(model)
         return (collapsed - reconstruction) / (collapsed - perfect)
 
@@ -206,7 +206,7 @@ class DimensionProbe:
         """Reconstruction losses of a collapsed model and of a perfect one.
 
         The former is the entropy of the mean observation (Bernoulli) or the variance around it (Gaussian); the latter
-        is not 0 for grey values, nor for densities.
+        is not 0 for grey values or for densities.
         """
         mean_entropy, own_entropy, spread = self._levels
         if not isinstance(model.likelihood, Gaussian):
@@ -227,7 +227,7 @@ class DimensionProbe:
             return 0.0, 0.0, spread
         if x.min() < 0 or x.max() > 1:
             raise ValueError(
-                "a Bernoulli likelihood needs observations in [0, 1]; these leave it: use the Gaussian likelihood"
+                "a Bernoulli likelihood needs observations in [0, 1], and some are outside: use the Gaussian likelihood"
             )
         mean = x.mean(0, keepdim=True)
         entropy, own = (float(-(torch.xlogy(p, p) + torch.xlogy(1 - p, 1 - p)).sum(1).mean()) for p in (mean, x))
@@ -235,12 +235,12 @@ class DimensionProbe:
 
 
 def intrinsic_dimension(x: NDArray[Any], k: int = 20) -> float:
-    """MLE over k neighbours, or all there are on smaller samples."""
+    """MLE over k neighbours, or over all others in a smaller sample."""
     return mle(x, k=min(k, len(x) - 1)).value
 
 
 def data_dimension(world: World, examples: int = 10_000, k: int = 20, seed: int = 0) -> DimensionEstimate:
-    """Intrinsic dimension of a world's distinct observations: where FONDUE starts (rounded)."""
+    """Intrinsic dimension of a world's distinct observations. FONDUE starts at this number, rounded."""
     observations = sample(world, examples, seed)[0]
     return mle(observations, k=min(k, len(observations) - 1))
 
@@ -252,7 +252,7 @@ class DimensionSearch:
     algorithm: str
     search: Search
     readings: tuple[Reading, ...]
-    """One a training, in order."""
+    """One reading per training, in order."""
 
     @property
     def answer(self) -> int:
@@ -260,13 +260,13 @@ class DimensionSearch:
 
     @property
     def trusted(self) -> bool:
-        """No model that decided the answer was still collapsed: neither the one found nor a larger, rejected one."""
+        """Whether no model that decided the answer was still collapsed: neither the chosen one nor a larger one."""
         deciding = [r for r in self.readings if r.latents >= self.answer]
         return bool(deciding) and not any(r.collapsed for r in deciding)
 
     @property
     def saturated(self) -> bool:
-        """I(x; x̂) was uninformative in some reading, so an answer by ``ib`` depends on the codes alone."""
+        """Whether I(x; x̂) was uninformative in some reading, so that an answer by ``ib`` depends on the codes alone."""
         return any(r.bottleneck is not None and r.bottleneck.saturated for r in self.readings)
 
     @property
@@ -331,8 +331,8 @@ def type_count_dimension(
 ) -> DimensionSearch:
     """One large model instead of a search: train with twice ``start`` latents and count those that are not passive.
 
-    While none is passive, the model may be too small, and the number is doubled. The logged statistic is the number of
-    passive variables. Cheaper than FONDUE and without its guarantee (Spec 002, section 12.6).
+    If none is passive, the model may be too small, and the number is doubled. The logged statistic is the number of
+    passive variables. This is cheaper than FONDUE but lacks its guarantee (Spec 002, section 12.6).
     """
     if not 1 <= start <= cap:
         raise ValueError(f"counting types starts between 1 and the cap of {cap}; got start {start}")
@@ -359,7 +359,7 @@ class StableDimension:
 
     attempts: tuple[DimensionSearch, ...]
     stable: bool
-    """Two trusted answers in a row agree."""
+    """Whether the last two answers are trusted and agree."""
 
     @property
     def answer(self) -> int:
@@ -381,8 +381,8 @@ class StableDimension:
 def stable_dimension(attempt: Callable[[int], DimensionSearch], budgets: Iterable[int]) -> StableDimension:
     """Search at growing budgets of steps until the answer stops changing, counting only answers that can be trusted.
 
-    Models that have not started to use their latents agree with each other at any budget: an attempt whose deciding
-    models are still collapsed neither confirms an answer nor is confirmed (Spec 002, section 17.2).
+    Models that have not started to use their latents give the same answer at any budget. An attempt whose deciding
+    models are still collapsed therefore neither confirms an answer nor is confirmed (Spec 002, section 17.2).
     """
     attempts: list[DimensionSearch] = []
     for steps in budgets:

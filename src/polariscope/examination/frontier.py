@@ -26,7 +26,7 @@ from polariscope.tabular import Tabular
 
 MAY_DIFFER = ("seed", "count")
 """Settings of the data in which runs of one comparison may differ."""
-UNTOLD = ("training.seed", *(f"training.{name}_every" for name in ("checkpoint", "evaluate", "log", "snapshot")))
+NOT_SHOWN = ("training.seed", *(f"training.{name}_every" for name in ("checkpoint", "evaluate", "log", "snapshot")))
 """Settings of a training that do not distinguish points of a frontier."""
 SEEDS = 5
 """Smallest number of seeds of each point for a decided comparison."""
@@ -265,12 +265,12 @@ def audit_frontier(runs: Sequence[Run], tolerance: float = TOLERANCE, **settings
     _check_same_data(runs)
     rows, notes = [], []
     names = [str(run.config.get("objective", {}).get("name", run.id)) for run in runs]
-    plain = [{key: value for key, value in _flat(run.config).items() if key not in UNTOLD} for run in runs]
+    plain = [{key: value for key, value in _flat(run.config).items() if key not in NOT_SHOWN} for run in runs]
     for run, name, settings_of_run in zip(runs, names, plain, strict=True):
         audit = audit_invariance(run, **settings)
         notes += [f"{run.id}: {weakness}" for weakness in adversary_notes(run)]
         rivals = [other for other, its in zip(plain, names, strict=True) if its == name]
-        setting = _told_apart(settings_of_run, rivals)
+        setting = _distinguishing(settings_of_run, rivals)
         seed = int(run.config.get("training", {}).get("seed", 0))
         errors = audit.x_error, audit.y_error, audit.outside.generated
         rows.append(Audited(name, setting, seed, *errors, audit.tells_property, audit.leakage))
@@ -288,7 +288,7 @@ def _flat(settings: Any, name: str = "") -> dict[str, Any]:
     }
 
 
-def _told_apart(settings: Mapping[str, Any], others: Sequence[Mapping[str, Any]]) -> str:
+def _distinguishing(settings: Mapping[str, Any], others: Sequence[Mapping[str, Any]]) -> str:
     """The settings in which a run differs from others of its model, without their section: ``beta 5``."""
     names = sorted({name for other in (settings, *others) for name in other})
     apart = [name for name in names if any(other.get(name) != settings.get(name) for other in others)]

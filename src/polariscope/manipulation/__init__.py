@@ -1,6 +1,6 @@
 """Change data a little, to see what a representation relies on: learned, hand-made and unstructured manipulations.
 
-Names are imported on first use: a manipulated world needs no figures.
+Names are imported on first use, so that a manipulated world does not load the figures.
 """
 
 from __future__ import annotations

@@ -31,13 +31,13 @@ from polariscope.worlds.world import ArrayWorld, World
 
 FORMAT = "polariscope-manipulation-1"
 LOST = 0.05
-"""Decrease of the recovery of a factor from which it counts as lost."""
+"""A factor counts as lost if its recovery falls by more than this."""
 WORLD, WEIGHTS, REPORT = "world.npz", "manipulator.safetensors", "report.json"
 
 
 @dataclass(frozen=True, eq=False)
 class Bundle:
-    """A manipulation as it was saved."""
+    """A saved manipulation."""
 
     world: ArrayWorld
     report: dict[str, Any]
@@ -83,7 +83,7 @@ def manipulation_findings(manipulated: Manipulated, report: Mapping[str, Any]) -
     notes = [] if report["injective"] else ["Some observations became equal and can no longer be distinguished."]
     if "entangled_loss" in report:
         losses = f"entangled {report['entangled_loss']:.4g}, disentangled {report['disentangled_loss']:.4g}"
-        notes.append(f"Reconstruction loss that the change was learned from: {losses}.")
+        notes.append(f"Reconstruction loss in the last tenth of the training of the change: {losses}.")
     return Findings(
         f"{manipulated.kind} manipulation",
         f"{manipulated.kind} manipulation of {report['observations']} observations: largest change {size.max_norm:.4g} "
@@ -95,7 +95,7 @@ def manipulation_findings(manipulated: Manipulated, report: Mapping[str, Any]) -
                 rows=rows,
                 columns=[Column("what", ""), Column("before", "before", "%.3f"), Column("after", "after", "%.3f")],
             ),
-            Chart(name="triptych", title="Original, change and altered", draw=lambda: triptych(manipulated)),
+            Chart(name="triptych", title="Original, change and altered observation", draw=lambda: triptych(manipulated)),
         ],
         notes,
         {key: value for key, value in report.items() if key not in ("settings", "factors")},
@@ -150,7 +150,7 @@ def load_bundle(folder: Path | str) -> Bundle:
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
         raise ValueError(f"{folder / REPORT} is damaged and cannot be read ({error})") from error
     if not isinstance(report, dict) or report.get("format") != FORMAT:
-        raise ValueError(f"{folder / REPORT} is not the report of a manipulation of this program")
+        raise ValueError(f"{folder / REPORT} is not a manipulation report of this program")
     stored = read(folder / WORLD, floats=report.get("floats", False))
     factors = tuple(Factor(**{**f, "values": tuple(f["values"])}) for f in report["factors"])
     # The reader numbers the values that occur; the positions themselves are in the file.
@@ -171,7 +171,7 @@ def _manipulator(path: Path, report: Mapping[str, Any], world: World) -> Manipul
 
 
 def _score(world: World, examples: int) -> float | None:
-    """The score of principal components, where it has a value (a factor may not vary among few examples)."""
+    """The score of principal components; None if it has no value (a factor may not vary among few examples)."""
     try:
         return pca_score(world, examples)
     except ValueError:

@@ -1,9 +1,9 @@
 """Checks of a manipulation: what it must preserve, and what it should change.
 
-Factors must be as recoverable afterwards as before, and no two combinations may become the same observation. The global
-structure should stay while the local structure changes: the principal components of the data stay aligned with the
-factors, the directions in which neighbouring observations differ most do not (Spec 003, sections 4.7 and 4.8; the
-discrepancy as a predictor of disentanglement is Rakowski and Lippert's).
+Factors must be as recoverable afterwards as before, and no two combinations of factors may give the same observation.
+The global structure should stay while the local structure changes: the principal components of the data stay aligned
+with the factors, but the directions in which neighbouring observations differ most do not (Spec 003, sections 4.7 and
+4.8). Rakowski and Lippert proposed the discrepancy between the two as a predictor of disentanglement.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ class Preservation:
     """For each factor: R² of a regression or accuracy of a classification by nearest neighbours."""
     after: tuple[float, ...]
     collisions_before: int
-    """Observations that look like another one of different factors."""
+    """Number of observations that are identical to an observation with different factors."""
     collisions_after: int
     samples: int
 
     @property
     def injective(self) -> bool:
-        """No two observations of different factors became equal."""
+        """Whether the manipulation made no observations with different factors equal."""
         return self.collisions_after <= self.collisions_before
 
     @property
@@ -59,7 +59,7 @@ class Preservation:
 def preservation(original: World, altered: World, count: int = 5000, k: int = 5, seed: int = 0) -> Preservation:
     """Compare two worlds with the same factors, on the same ``count`` observations."""
     if len(original) != len(altered) or original.factors != altered.factors:
-        raise ValueError("preservation compares a world with its manipulation: the same observations and factors")
+        raise ValueError("preservation compares a world with its manipulated version: both need the same observations and factors")
     x, factors, index = sample(original, count, seed)
     y = altered.observe(index)
     before, after = (factor_recovery(z, factors, original.factors, k, seed) for z in (x, y))
@@ -74,7 +74,7 @@ def factor_recovery(
     and 20 % for testing."""
     x = observations.reshape(len(observations), -1).astype(np.float32)
     if len(x) < 5 * k:
-        raise ValueError(f"reading factors off {k} neighbours needs at least {5 * k} observations; got {len(x)}")
+        raise ValueError(f"predicting factors from {k} neighbours needs at least {5 * k} observations; got {len(x)}")
     trained, _, tested = three_parts(len(x), seed, (0.8, 0.0, 0.2))
 
     def score(column: NDArray[Any], factor: Factor) -> float:
@@ -97,7 +97,7 @@ def collisions(observations: NDArray[Any], factors: NDArray[Any]) -> int:
 
 
 def _groups(rows: NDArray[Any]) -> NDArray[np.int64]:
-    """A number for each row, equal where the rows are."""
+    """A number for each row; equal rows have equal numbers."""
     flat = np.ascontiguousarray(rows.reshape(len(rows), -1))
     whole = flat.view(np.dtype((np.void, flat.dtype.itemsize * flat.shape[1]))).ravel()
     return np.unique(whole, return_inverse=True)[1].astype(np.int64)
@@ -131,26 +131,27 @@ class LocalGlobal:
 
     @property
     def local_angle(self) -> float:
-        """Between the first local direction and the nearest axis."""
+        """Angle between the first local direction and the nearest axis."""
         return _to_axis(self.local)
 
     @property
     def global_angle(self) -> float:
-        """Between the first global direction and the nearest axis."""
+        """Angle between the first global direction and the nearest axis."""
         return _to_axis(self.global_)
 
     @property
     def between(self) -> float:
-        """Between the first local and the first global direction."""
+        """Angle between the first local and the first global direction."""
         return float(np.degrees(np.arccos(np.clip(abs(self.local[:, 0] @ self.global_[:, 0]), 0, 1))))
 
     @property
     def local_distance(self) -> float:
-        """Distance of all local directions from the axes (0 if each is one)."""
+        """Distance of the local directions from the axes (0 if every direction is an axis)."""
         return float(distance_to_orthogonality(self.local))
 
     @property
     def global_distance(self) -> float:
+        """Distance of the global directions from the axes."""
         return float(distance_to_orthogonality(self.global_))
 
     def describe(self) -> dict[str, float]:
@@ -159,14 +160,14 @@ class LocalGlobal:
 
 
 def local_global(world: World, centres: int = 300, neighbours: int | None = None, seed: int = 0) -> LocalGlobal:
-    """Local against global structure of a data set, in its own (standardised) factors.
+    """Compare the local with the global structure of a data set, in its (standardised) factors.
 
     Globally, observations are regressed on all factors. Locally, they are regressed on the factors of the nearest
-    ``neighbours`` in factor space (grid steps for discrete factors; four a factor if not given), at ``centres``
-    observations, and the metric JᵀJ is averaged. Noise of the observations adds the same to every direction.
+    ``neighbours`` in factor space (grid steps for discrete factors; by default four per factor), at ``centres``
+    observations, and the metric JᵀJ is averaged. Noise in the observations adds the same amount to every direction.
     """
     if not world.factors:
-        raise ValueError("local and global structure are compared in factors, and this world has none")
+        raise ValueError("comparing local and global structure needs a world with factors, and this world has none")
     everything = world.factors_of(np.arange(len(world))).astype(np.float64)
     mean, spread = standardised(world)
     steps = np.array([1.0 if factor.size else s for factor, s in zip(world.factors, spread, strict=True)])
@@ -183,7 +184,7 @@ def local_global(world: World, centres: int = 300, neighbours: int | None = None
 
 
 def local_global_of_decoder(decode: Callable[[Tensor], Tensor], z: Tensor) -> LocalGlobal:
-    """The same for a decoder (``model.generate``), in its latents at codes ``z`` (posterior means of data)."""
+    """The same comparison for a decoder (``model.generate``), in its latents, at codes ``z`` (posterior means)."""
     with torch.no_grad():
         local = decoder_grams(decode, z).mean(0).numpy()
         x = decode(z).flatten(1).cpu().numpy()

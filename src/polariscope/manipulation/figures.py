@@ -22,9 +22,9 @@ SHOWN = 2000  # points of a scatter
 
 @styled
 def triptych(manipulated: Manipulated, rows: int = 3, seed: int = 0) -> Figure:
-    """Original, change and altered observation side by side, one example per row; the change in colours from −ε to ε.
+    """Original, change and altered observation side by side, one example per row.
 
-    Points are drawn as curves over their coordinates.
+    The colours of the change run from −ε to ε. Points are drawn as curves over their coordinates.
     """
     _, _, index = sample(manipulated.original, rows, seed)
     panels = manipulated.original.observe(index), manipulated.change_of(index), manipulated.world.observe(index)
@@ -49,7 +49,7 @@ def triptych(manipulated: Manipulated, rows: int = 3, seed: int = 0) -> Figure:
 
 
 def _draw_image(axes: Axes, values: NDArray[np.generic], bound: float | None, limits: Limits) -> AxesImage | None:
-    """One image; with a bound, a signed one (the mean over its channels), which is returned."""
+    """Draw one image. With a bound it is signed (the mean over its channels), and the drawn image is returned."""
     axes.set_axis_off()
     if bound is not None:
         return axes.imshow(values.astype(float).mean(axis=0), cmap=DIVERGING, vmin=-bound, vmax=bound)
@@ -86,7 +86,7 @@ def traversal_rows(
     names: Sequence[str] | None = None,
     limits: Limits = (0.0, 1.0),
 ) -> Figure:
-    """One traversed latent per row, from −reach to reach about the start; ``limits`` are black and white."""
+    """One traversed latent per row, from −reach to reach around the start; ``limits`` are drawn black and white."""
     walked = traverse(model, start, latents, reach, steps)
     labels = names or [f"z{j}" for j in (latents if latents is not None else range(len(walked)))]
     figure = _picture(walked, limits)

@@ -1,8 +1,8 @@
 """Add a small change to observations and stay in their range.
 
-Grey values that leave [0, 1] are reflected at its ends, which moves no value further than the change itself would
-have (Spec 003, section 4.7). Images are stored in 8 bits, so the change is rounded to whole grey levels and never
-beyond the largest level that the bound allows.
+Grey values outside [0, 1] are reflected at its ends. This moves no value further than the change itself (Spec 003,
+section 4.7). Images are stored in 8 bits, so the change is rounded to whole grey levels, at most the largest level that
+the bound allows.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def fold(x: A) -> A:
 
 
 def check_bound(epsilon: float, of_bytes: bool) -> None:
-    """Refuse a bound that is not positive, or that folding could not bring back into the range of bytes."""
+    """Refuse a bound that is not positive and finite, or, for images of bytes, one outside 1/255 to 1."""
     if not epsilon > 0 or not math.isfinite(epsilon):
         raise ValueError(f"epsilon is {epsilon}: a change needs a positive bound")
     if of_bytes and not 1 / 255 <= epsilon <= 1:
@@ -35,7 +35,7 @@ def check_bound(epsilon: float, of_bytes: bool) -> None:
 
 
 def shifted(observations: NDArray[Any], change: NDArray[np.floating], epsilon: float) -> NDArray[Any]:
-    """Observations with a change of at most ``epsilon`` added: bytes folded and rounded again, floats as they are.
+    """Add a change of at most ``epsilon`` to observations. Bytes are folded and rounded, floats are not.
 
     >>> shifted(np.array([[250, 0, 100]], np.uint8), np.array([[0.1, -0.1, 0.1]]), 0.1).tolist()
     [[235, 25, 125]]

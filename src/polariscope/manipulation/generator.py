@@ -1,11 +1,11 @@
 """A learned change of the data that helps entangled models to reconstruct and hinders disentangled ones.
 
-A small network m turns the factors into a change of at most epsilon, through a layer of one single neuron, so that it
-can only follow one direction of the factors. Two trained models, the most and the least disentangled of several
-restarts, keep their encoders, which go on seeing the original data; their decoders learn the changed data. m is
-trained to make the entangled model's reconstruction better and the other one's worse: three updates of the decoders
-for one of m. Since both encoders know everything, the only lever is where each puts its noise (Spec 003, section 4.7;
-Zietlow, Rolinek and Martius 2021).
+A small network m maps the factors to a change of at most epsilon, through a layer of a single neuron, so that the
+change can only follow one direction of the factors. Two trained models, the most and the least disentangled of several
+restarts, keep their encoders, which still encode the original data; their decoders learn the changed data. m is
+trained to make the entangled model's reconstruction better and the disentangled model's worse, with three updates of
+the decoders for one of m. Both encoders keep all information, so m can only exploit where each of them adds its noise
+(Spec 003, section 4.7; Zietlow, Rolinek and Martius 2021).
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ from polariscope.worlds.world import World, sample
 
 
 class Manipulator(nn.Module):
-    """m: factors ``(n, k)`` to changes ``(n, *shape)`` within ±epsilon, through one linear neuron.
+    """The network m: it maps factors ``(n, k)`` to changes ``(n, *shape)`` within ±epsilon, through one linear neuron.
 
-    The factors are brought to mean 0 and variance 1 first. ``trend`` is a linear function of the factors that is taken
-    off the change, and ``shrink`` what keeps the rest within the bound; they do nothing unless
-    :func:`remove_trend` sets them.
+    The factors are standardised first. ``trend`` is a linear function of the factors that is subtracted from the
+    change, and ``shrink`` scales the rest to keep it within the bound. Both have no effect until :func:`remove_trend`
+    sets them.
     """
 
     mean: Tensor
@@ -75,7 +75,7 @@ class Manipulator(nn.Module):
 
     @property
     def direction(self) -> NDArray[np.float64]:
-        """The direction of (standardised) factors the change follows, of length 1; its sign is arbitrary."""
+        """The direction of (standardised) factors that the change follows: a unit vector of arbitrary sign."""
         weight = self.squeeze.weight.detach().double().cpu().numpy()[0]
         return np.asarray(weight / np.linalg.norm(weight))
 
@@ -89,24 +89,25 @@ class Learned:
     epsilon: float = 0.1
     """Largest change of any coordinate; for images a share of the grey range."""
     restarts: int = 10
-    """Models to train, of which the extremes are taken."""
+    """Number of models to train; the most and the least disentangled of them are used."""
     pairs: int = 1
-    """Most and least disentangled models to play against each other: 4 were published for Shapes3D, 1 for dSprites."""
+    """Number of most disentangled models, and of least disentangled ones, to play against each other. The publication
+    uses 4 for Shapes3D and 1 for dSprites."""
     score: Score = "mig"
-    """Measure that says how disentangled a restart is."""
+    """Measure of how disentangled a restart is."""
     steps: int = 5000
-    """Updates of the manipulation."""
+    """Number of updates of the manipulation."""
     decoder_updates: int = 3
-    """Updates of the decoders for each of the manipulation."""
+    """Updates of the decoders for each update of the manipulation."""
     samples: int = 5
-    """Draws from each posterior."""
+    """Number of draws from each posterior."""
     batch_size: int = 64
     learning_rate: float = 1e-4
     local_only: bool = False
-    """Take the best linear function of the factors off the change, so that only local structure is altered."""
+    """Subtract the best linear fit in the factors from the change, so that it alters only local structure."""
     architecture: Architecture | None = None
-    """Decoder from the one neuron to the change; by default the convolutional one, or dense 256-256 where it does not
-    fit."""
+    """Decoder from the one neuron to the change; by default convolutional, or dense 256-256 where convolutions do not
+    fit the shape."""
     objective: Objective = field(default_factory=BetaVAE)
     model: Model = field(default_factory=AutoencoderConfig)
     training: TrainingConfig = field(default_factory=TrainingConfig)
@@ -139,7 +140,7 @@ class Learned:
         tell: TellNamed,
         restarts: Sequence[Restart] = (),
     ) -> Fitted:
-        """The change learned from models that are already there."""
+        """Learn the change from models that are already trained."""
         manipulator, losses = learn_manipulator(
             world, [one.model for one in disentangled], [one.model for one in entangled], self, seed, tell
         )
@@ -155,7 +156,7 @@ class Learned:
         return Fitted(change_by(manipulator), manipulator.state_dict(), facts)
 
     def decoder(self, shape: Shape) -> Architecture:
-        """What turns the neuron into a change of this shape."""
+        """The network from the neuron to a change of this shape."""
         if self.architecture is not None:
             return self.architecture
         if len(shape) == 3 and shape[1] == shape[2] and shape[1] >= 8 and shape[1] % 4 == 0:
@@ -186,13 +187,13 @@ def learn_manipulator(
     seed: int = 0,
     tell: TellNamed = lambda name, progress: None,
 ) -> tuple[Manipulator, list[tuple[float, float]]]:
-    """Train m against copies of the models; the models themselves are left as they are.
+    """Train m against copies of the models; the models themselves do not change.
 
     Also returns the reconstruction losses of the entangled and the disentangled models, averaged over each tenth of
-    the training (the last entry is where it ended).
+    the training, in order.
     """
     if not disentangled or not entangled:
-        raise ValueError("a manipulation is learned between models: give at least one disentangled and one entangled")
+        raise ValueError("a manipulation is learned from two groups of models: give at least one disentangled and one entangled model")
     with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
         seed_step(seed, WEIGHTS_STEP)
         decoder = settings.decoder(world.shape)
@@ -238,7 +239,7 @@ class Game(Objective):
         return (*[self.learn] * self.decoder_updates, self)
 
     def learn(self, model: Manipulator, batch: Batch, step: int, decoders: nn.ModuleList) -> Terms:
-        """Each decoder has its own loss, and their sum has the same gradients."""
+        """The sum of the decoders' losses: each decoder gets the gradient of its own loss."""
         return Terms(None, {}, {"decoders": self.losses(model, batch, decoders).sum()})
 
     def __call__(self, model: Manipulator, batch: Batch, step: int, decoders: nn.ModuleList) -> Terms:
@@ -257,7 +258,7 @@ class Game(Objective):
 
 @torch.no_grad()
 def draw(model: Autoencoder, x: Tensor, samples: int) -> Tensor:
-    """``samples`` draws from the posterior of each observation, one set below the other."""
+    """``samples`` draws from the posterior of each observation, one set of draws after the other."""
     posterior = model.encode(x)
     return torch.cat([posterior.sample() for _ in range(samples)])
 
@@ -271,10 +272,10 @@ def reconstruction(model: Autoencoder, z: Tensor, target: Tensor) -> Tensor:
 
 @torch.no_grad()
 def remove_trend(manipulator: Manipulator, factors: NDArray[Any]) -> None:
-    """Take the best linear fit in the factors off a change, and shrink the rest where it would leave the bound.
+    """Subtract the best linear fit in the factors from a change, and shrink the rest if it would exceed the bound.
 
-    What remains has no covariance with the factors (over these examples), so that global principal components cannot
-    turn towards it.
+    The rest has no covariance with the factors (over these examples), so the global principal components cannot turn
+    towards it.
     """
     parts = torch.from_numpy(np.ascontiguousarray(factors)).to(manipulator.mean.device).split(512)
     change = torch.cat([manipulator(part).flatten(1) for part in parts])
@@ -289,8 +290,8 @@ def predicted_direction(entangled_noise: ArrayLike, disentangled_noise: ArrayLik
     """The direction of factors along which a small linear change hurts disentangled models most, by theory.
 
     The arguments are the covariances of the codes' noise, pulled back to the factors. A target ε uᵀw costs a decoder
-    ε² uᵀ Σ u, so the best u is the bottom eigenvector of Σ_entangled − Σ_disentangled. Where the entangled noise is
-    isotropic this is an axis: such a reference can make factors equal, but not mix them (Spec 003, section 4.7).
+    ε² uᵀ Σ u, so the best u is the bottom eigenvector of Σ_entangled − Σ_disentangled. If the entangled noise is
+    isotropic, u is an axis: such a reference can make factors equal, but cannot mix them (Spec 003, section 4.7).
 
     >>> turn = np.deg2rad(30)
     >>> r = np.array([[np.cos(turn), -np.sin(turn)], [np.sin(turn), np.cos(turn)]])

@@ -34,10 +34,10 @@ def _silent(name: str, progress: Progress) -> None:
 def manipulate(
     world: World, kind: str, *, seed: int = 0, count: int | None = None, tell: TellNamed = _silent, **settings: Any
 ) -> ArrayWorld:
-    """The world with its observations changed by a manipulation of a kind: ``noise``, ``local`` or ``learned``.
+    """The world, with its observations changed by a manipulation: ``noise``, ``local`` or ``learned``.
 
-    ``settings`` are those of :class:`Noise`, :class:`LocalStructure` or :class:`Learned`. Use
-    :func:`polariscope.manipulation.manipulation.apply` to know more about the change than the changed world.
+    ``settings`` are those of :class:`Noise`, :class:`LocalStructure` or :class:`Learned`.
+    :func:`polariscope.manipulation.manipulation.apply` also returns the original world and the size of the change.
 
     >>> from polariscope.worlds.points.synthetic import Plane
     >>> world = manipulate(Plane(count=100), "local", epsilon=0.35, frequency=2.0)

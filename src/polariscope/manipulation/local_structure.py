@@ -23,18 +23,19 @@ from polariscope.worlds.world import World
 @manipulations.register("local")
 @dataclass(frozen=True)
 class LocalStructure:
-    """epsilon · sin(frequency · Σ w_i + phase), w the factors at mean 0 and variance 1.
+    """Add epsilon · sin(frequency · Σ w_i + phase), where w are the factors at mean 0 and variance 1.
 
-    Points are changed in their idle coordinates if they have two (phases 0 and 90 degrees make sine and cosine), else
-    in all; images in all pixels, where the wave is a grating of ``stripes`` periods that runs as the factors change.
-    Take Gaussian factors (``law="gaussian"`` of the point worlds): uniform ones hold a VAE to their axes by the shape
-    of the aggregate posterior. A wave of high frequency (4 for small networks) is not learned and has no effect.
+    Points change in their idle coordinates if they have at least two (with two, the phases 0 and 90 degrees make sine
+    and cosine), otherwise in all coordinates. Images change in all pixels: the wave is a grating of ``stripes`` periods
+    that moves as the factors change. Use Gaussian factors (``law="gaussian"`` of the point worlds): with uniform
+    factors, the shape of the aggregate posterior keeps a VAE aligned with the axes. A network cannot learn a wave of
+    high frequency (4 for small networks), so such a wave has no effect.
     """
 
     epsilon: float = 0.1
     """Largest change of any coordinate; for images a share of the grey range."""
     frequency: float = 2.0
-    """Frequency of the wave as the factors change."""
+    """Frequency of the wave in the standardised factors."""
     factors: tuple[str, ...] = ()
     """Names of the factors in the sum; all of them if not given."""
     stripes: int = 4
@@ -116,6 +117,6 @@ class PlaneTheory:
 
     @property
     def gap(self) -> float:
-        """Nats by which a code along the factors falls short of an orthogonal one."""
+        """How many nats worse a code along the factors is than an orthogonal one."""
         metric = self.metric
         return 0.5 * float(np.log(np.prod(np.diag(metric)) / np.linalg.det(metric)))

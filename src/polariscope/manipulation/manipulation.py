@@ -22,8 +22,8 @@ from polariscope.worlds.observations import Arranged
 from polariscope.worlds.world import ArrayWorld, World, sample
 
 Change = Callable[[NDArray[Any], int], NDArray[np.floating]]
-"""Factors ``(n, k)`` and the number of the first of these observations to changes ``(n, *shape)``."""
-BLOCK = 1024  # observations changed at a time, so that no second copy of a large world comes to be in floats
+"""A function from factors ``(n, k)``, and the number of the first of these observations, to changes ``(n, *shape)``."""
+BLOCK = 1024  # observations changed at a time, so that memory never holds a copy of a large world in floats
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,7 +40,7 @@ class Fitted:
 class Manipulation(Protocol):
     """Configuration of a change of at most ``epsilon`` in every coordinate (a share of the range of images of bytes).
 
-    One that must be trained sets the class variable ``trains``.
+    A manipulation that must be trained sets the class variable ``trains`` to True.
     """
 
     @property
@@ -98,7 +98,7 @@ def apply(
 ) -> Manipulated:
     """Fit a manipulation to a world and change all its observations (``count`` of them, drawn by the seed, if given).
 
-    Any object with the three members of :class:`Manipulation` will do.
+    Any object with the three members of :class:`Manipulation` is accepted.
     """
     check_world(world, manipulation)
     if count is not None:
@@ -128,9 +128,9 @@ def standardised(world: World) -> tuple[NDArray[np.float32], NDArray[np.float32]
 
 
 def changeable(world: World) -> NDArray[np.bool_]:
-    """Which coordinates a hand-made change goes to: the idle ones of points if there are two, else all of them.
+    """The coordinates that a hand-made change alters: the idle ones of points if there are at least two, else all.
 
-    A coordinate that never moves carries no factor, so a change there adds structure without disturbing any.
+    An idle coordinate never varies and encodes no factor, so a change there adds structure and disturbs no factor.
     """
     if len(world.shape) == 3:
         return np.ones(world.shape, dtype=bool)
@@ -163,5 +163,5 @@ def _changed(world: World, change: Change, epsilon: float) -> tuple[NDArray[Any]
 
 
 def in_units(observations: NDArray[Any]) -> NDArray[np.float64]:
-    """Images of bytes in [0, 1], floats as they are."""
+    """Observations as floats: images of bytes are scaled to [0, 1], other observations are not."""
     return observations.astype(np.float64) / (255 if observations.dtype == np.uint8 else 1)

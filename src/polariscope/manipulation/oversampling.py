@@ -36,7 +36,7 @@ def g_smote(
 def balance(
     codes: ArrayLike, labels: ArrayLike, k: int = 3, seed: int | np.random.Generator = 0
 ) -> tuple[Floats, NDArray[np.generic]]:
-    """Just as many new g-SMOTE codes as make every label as frequent as the most frequent one."""
+    """New g-SMOTE codes: for each label, as many as it needs to become as frequent as the most frequent label."""
     kinds, present = np.unique(np.asarray(labels), return_counts=True)
     missing = {kind: int(present.max() - here) for kind, here in zip(kinds.tolist(), present, strict=True)}
     return _simplex(codes, labels, missing, 0, k, k - 1, seed)
@@ -56,7 +56,7 @@ def _simplex(
     pool: int,
     seed: int | np.random.Generator,
 ) -> tuple[Floats, NDArray[np.generic]]:
-    """``wanted`` (or else ``count``) codes a label, from examples and k − 1 of their ``pool`` nearest neighbours."""
+    """``wanted`` (or else ``count``) codes per label, from examples and k − 1 of their ``pool`` nearest neighbours."""
     z, kinds = np.asarray(codes, dtype=np.float64), np.asarray(labels)
     if z.ndim != 2 or kinds.shape != (len(z),):
         raise ValueError(f"codes need shape (n, d) and labels (n,); got {z.shape} and {kinds.shape}")
@@ -70,7 +70,7 @@ def _simplex(
             continue
         members = z[kinds == kind]
         if len(members) <= pool:
-            raise ValueError(f"label {kind} has {len(members)} examples, and {pool} neighbours need {pool + 1}")
+            raise ValueError(f"label {kind} has {len(members)} examples, but {pool} neighbours need at least {pool + 1}")
         near = NearestNeighbors(n_neighbors=pool).fit(members).kneighbors(return_distance=False)
         start = generator.integers(len(members), size=size)
         chosen = generator.permuted(near[start], axis=1)[:, : k - 1]

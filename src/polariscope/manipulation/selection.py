@@ -37,7 +37,8 @@ class Restart:
     """More is better."""
     model: Autoencoder
     mean_var: tuple[float, ...]
-    """Posterior variance of each latent; an entangled reference with equal ones can only equalise the factors."""
+    """Mean posterior variance of each latent. An entangled model whose variances are equal can only make factors
+    equal."""
 
     def describe(self) -> dict[str, Any]:
         return {"seed": self.seed, "score": self.score, "mean_var": list(self.mean_var)}
@@ -52,14 +53,14 @@ class Extremes:
 
 
 def extremes(scores: ArrayLike, count: int = 1) -> Extremes:
-    """The ``count`` highest and the ``count`` lowest scores; of equal ones the earlier is taken, and none is in both.
+    """The ``count`` highest and the ``count`` lowest scores; ties go to the earlier one, and no score is in both.
 
     >>> extremes([0.2, 0.9, 0.4, 0.1], count=2)
     Extremes(best=(1, 2), worst=(3, 0))
     """
     values = np.asarray(scores, dtype=np.float64)
     if values.ndim != 1 or not np.isfinite(values).all():
-        raise ValueError(f"scores need one finite number a model; got {values.tolist()}")
+        raise ValueError(f"scores need one finite number per model; got {values.tolist()}")
     if count < 1 or 2 * count > len(values):
         raise ValueError(f"picking {count} best and {count} worst needs at least {2 * count} models; got {len(values)}")
     best = np.argsort(-values, kind="stable")[:count]
@@ -74,7 +75,7 @@ def train_restarts(
     score: Score = "mig",
     tell: TellNamed = lambda name, progress: None,
 ) -> list[Restart]:
-    """Train ``config`` from ``count`` seeds in a row, beginning with its own, and score each."""
+    """Train ``config`` with ``count`` consecutive seeds, starting with its own seed, and score each model."""
     value = _scorer(score)
     restarts = []
     for number, one in enumerate(over_seeds(config, count), 1):

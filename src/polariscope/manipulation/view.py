@@ -22,7 +22,8 @@ from polariscope.worlds.world import MadeAgain, World, worlds
 class ManipulatedView(MadeAgain, View):
     """A world with a hand-made manipulation: noise, or local structure that is not aligned with the factors.
 
-    The same observations as :func:`~polariscope.manipulation.manipulation.apply` gives, without a copy of them all.
+    It has the same observations as the world of :func:`~polariscope.manipulation.manipulation.apply`, but stores no
+    copy of them.
 
     >>> from polariscope.worlds.points.synthetic import Plane
     >>> view = ManipulatedView(Plane(count=100))
@@ -37,9 +38,9 @@ class ManipulatedView(MadeAgain, View):
 
     of: World
     by: Manipulation = field(default_factory=Noise)
-    """Kind of the change: noise or local."""
+    """The manipulation: noise or local."""
     seed: int = 0
-    """Draws the change, where it is drawn."""
+    """Seed of the change, if the change is random."""
 
     def __post_init__(self) -> None:
         if getattr(self.by, "trains", False):
@@ -57,18 +58,18 @@ class ManipulatedView(MadeAgain, View):
     def observe(self, index: ArrayLike) -> NDArray[Any]:
         wanted, places = np.unique(self.there(index), return_inverse=True)
         before, factors = self.of.observe(wanted), self.of.factors_of(wanted)
-        # Changes are made of observations in a row, so gaps part what is asked for.
+        # Changes are computed for consecutive observations, so the requested ones are split at gaps.
         rows = np.split(np.arange(len(wanted)), np.flatnonzero(np.diff(wanted) != 1) + 1)
         changes = [self._fitted.change(factors[part], int(wanted[part[0]])) for part in rows if len(part)]
         change = np.concatenate(changes) if changes else np.zeros(before.shape, np.float32)
         return shifted(before, change, self.by.epsilon)[places]
 
     def shown_target(self, target: NDArray[Any], index: ArrayLike) -> NDArray[Any]:
-        """Masks stay: brightness changes, and nothing moves."""
+        """Masks stay the same: the change alters brightness and moves nothing."""
         return target
 
     def drawn(self, seed: int, time: int) -> ManipulatedView:
-        """The change stays as it is: it belongs to the factors, which are always the same."""
+        """The change is the same at every step: an observation keeps its factors."""
         later = super().drawn(seed, time)
         later.__dict__["_fitted"] = self._fitted
         return later

@@ -41,7 +41,7 @@ Activation = Literal["relu", "tanh", "leaky_relu", "softplus"]
 
 
 class Reshape(nn.Module):
-    """Each example to a given shape."""
+    """Reshapes each example."""
 
     def __init__(self, *shape: int) -> None:
         super().__init__()
@@ -91,7 +91,7 @@ class Deconvolution(nn.ConvTranspose2d):
 class LastDeconvolution(nn.ConvTranspose2d):
     """A 4x4, stride-2 transposed convolution to the pixels: one product with the kernel, then overlapping sums.
 
-    The same numbers up to rounding as its parent, whose CPU kernel is slow to a single channel.
+    It gives the same numbers as its parent up to rounding; the parent's CPU kernel is slow for a single channel.
     """
 
     def __init__(self, inputs: int, outputs: int) -> None:
@@ -112,11 +112,11 @@ class LastDeconvolution(nn.ConvTranspose2d):
 class Conv:
     """The 64x64 convolutional pair of the field: 4x4 kernels, stride 2, channels 32 32 64 64, then 256 features.
 
-    Smaller images take as many halvings as fit before the map is 4 pixels wide or high (or odd); they need not be
-    square. ``dense_decoder`` opens the decoder with a dense layer to the first map, as in the tables of the
-    polarised-regime work, where the default has a transposed convolution, as in the temporal-sparsity work; the two
-    differ only in biases. Activations overwrite their input, which saves a good part of the memory traffic that small
-    convolutions are bound by.
+    Smaller images are halved until the map is 4 pixels wide or high, or one of its sides is odd; they need not be
+    square. The decoder starts with a transposed convolution to the first map, as in the temporal-sparsity work, or,
+    with ``dense_decoder``, with a dense layer, as in the tables of the polarised-regime work; the two differ only in
+    biases and initial weights. Activations overwrite their input: small convolutions are limited by memory traffic,
+    and this saves much of it.
     """
 
     dense_decoder: bool = False
@@ -163,7 +163,7 @@ class Conv:
 @architectures.register("mlp")
 @dataclass(frozen=True)
 class MLP:
-    """Fully connected pair; the default is the 1200-unit pair of the disentanglement literature."""
+    """A fully connected pair; the default is the 1200-unit pair of the disentanglement literature."""
 
     encoder_widths: tuple[int, ...] = (1200, 1200)
     decoder_widths: tuple[int, ...] = (1200, 1200, 1200)
@@ -203,7 +203,7 @@ class Linear:
 def _image(shape: Shape) -> tuple[int, int, int]:
     if len(shape) != 3 or min(shape[1:]) < 8 or shape[1] % 4 or shape[2] % 4:
         raise ValueError(
-            f"the conv architecture needs images (channels, height, width) with sides of at least 8 that divide by 4; "
+            f"the conv architecture needs images (channels, height, width) with sides of at least 8, in multiples of 4; "
             f"this data has shape {shape}: use dense layers with --model.architecture mlp (architecture=MLP() "
             "in Python), or resize images with --world.size"
         )
@@ -220,7 +220,7 @@ def _halvings(height: int, width: int) -> tuple[list[int], tuple[int, int]]:
 
 
 def dense(inputs: int, widths: tuple[int, ...], activation: Activation) -> OrderedDict[str, nn.Module]:
-    """Dense layers of some widths, each with its activation, by name."""
+    """Dense layers of the given widths, each with its activation, by name."""
     sizes = (inputs, *widths)
     return OrderedDict(
         (f"dense{number}", nn.Sequential(nn.Linear(a, b), ACTIVATIONS[activation]()))

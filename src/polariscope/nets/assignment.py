@@ -44,10 +44,10 @@ class _Matching(torch.autograd.Function):
 
 
 class Assignment(nn.Module):
-    """Costs ``(..., k, k)`` to the permutation matrices of the cheapest matchings, with a useful gradient.
+    """Maps costs ``(..., k, k)`` to the permutation matrices of the cheapest matchings, with a useful gradient.
 
-    ``strength`` (λ) is how far the costs are pushed: small is faithful and mostly zero, large is smooth. The gradient
-    is zero exactly where the push does not change the matching.
+    ``strength`` (λ) is how far the costs are pushed: with a small λ the gradient is faithful and mostly zero, with a
+    large λ it is smooth. The gradient is zero exactly where the push does not change the matching.
 
     >>> cost = torch.tensor([[1.0, 2.0], [2.0, 1.5]], requires_grad=True)
     >>> Assignment(strength=10.0)(cost)[0, 0].backward()
@@ -67,6 +67,6 @@ class Assignment(nn.Module):
 
 
 def hamming_loss(matching: Tensor, truth: Tensor) -> Tensor:
-    """Share of wrongly matched points, and differentiable in the matching."""
+    """Share of wrongly matched points, differentiable in the matching."""
     wrong = matching * (1 - truth) + truth * (1 - matching)
     return wrong.sum((-2, -1)).mean() / (2 * matching.shape[-1])

@@ -27,7 +27,7 @@ class AutoencoderConfig:
     posterior: Literal["auto", "diagonal", "constant", "unit", "full", "point"] = "auto"
     """Shape of the posterior; auto chooses the one that the objective needs."""
     likelihood: Literal["bernoulli", "gaussian"] = "bernoulli"
-    """Meaning of the decoder's output: logits of pixels, or means."""
+    """Meaning of the decoder's output: logits of pixels (bernoulli) or means (gaussian)."""
     variance: float = 1.0
     """Decoder variance of the Gaussian likelihood (its starting value, if it is learned)."""
     learn_variance: bool = False
@@ -44,8 +44,8 @@ class AutoencoderConfig:
 
 
 class Reconstructing(nn.Module, ABC):
-    """A model that encodes and reconstructs: an encoder, a head that makes a posterior of features, and a likelihood.
-    A new one defines ``decode``."""
+    """A model that encodes and reconstructs: an encoder, a head from its features to a posterior, and a likelihood.
+    A subclass defines ``decode``."""
 
     shape: Shape
     encoder: nn.Module
@@ -79,7 +79,7 @@ class Reconstructing(nn.Module, ABC):
 
 
 def check_shape(x: Tensor, shape: Shape) -> None:
-    """Refuse observations of another shape than a model was built for."""
+    """Refuse observations whose shape is not the one that a model was built for."""
     if tuple(x.shape[1:]) != shape:
         raise ValueError(f"this model takes observations of shape {shape}; got {tuple(x.shape[1:])}")
 

@@ -35,11 +35,11 @@ binarise.interval_rule = _both_ends  # type: ignore[attr-defined]  # see polaris
 @models.register("binarised")
 @dataclass(frozen=True)
 class BinarisedConfig:
-    """Any predicting model on binarised images, in training and after it; by default the CNN of the comparison."""
+    """Any model that predicts, on binarised images in training and after it; by default the CNN of the comparison."""
 
     of: Model = field(default_factory=EluCNN)
     threshold: float = 0.5
-    """Brightness from which a pixel counts as on."""
+    """Pixels of at least this brightness become 1, others 0."""
 
     def __post_init__(self) -> None:
         if not 0 < self.threshold < 1:
@@ -51,7 +51,7 @@ class BinarisedConfig:
 
 
 class Binarised(nn.Module):
-    """f(1[x >= threshold])."""
+    """A network f on binarised images: f(1[x >= threshold])."""
 
     def __init__(self, network: nn.Module, threshold: float = 0.5) -> None:
         super().__init__()

@@ -38,7 +38,7 @@ class NTKLinear(nn.Linear):
 
 
 class NTKConv2d(nn.Conv2d):
-    """A convolution of standard normal parameters that are scaled as they are used; ``groups`` of channels apart."""
+    """A convolution with standard normal parameters, which are scaled in the forward pass, in ``groups`` of channels."""
 
     def __init__(
         self,
@@ -63,7 +63,10 @@ class NTKConv2d(nn.Conv2d):
 
 @dataclass(frozen=True)
 class Weights:
-    """How layers are drawn and scaled. The variances count for "standard" and "ntk" only; no bias if its is zero."""
+    """How the weights of layers are drawn and scaled.
+
+    The variances apply to "standard" and "ntk" only; these have no bias if ``bias_var`` is 0.
+    """
 
     parametrisation: Parametrisation = "torch"
     weight_var: float = 2.0
@@ -210,7 +213,7 @@ def alexnet(
 
 
 def freeze_all_but_last(network: nn.Module) -> nn.Module:
-    """Leave only the last dense layer to be trained: random features with a readout, the finite-width view of the NNGP.
+    """Freeze all but the last dense layer: random features with a readout, the finite-width view of the NNGP.
 
     >>> network = freeze_all_but_last(lenet())
     >>> sum(p.numel() for p in network.parameters() if p.requires_grad)
@@ -218,7 +221,7 @@ def freeze_all_but_last(network: nn.Module) -> nn.Module:
     """
     dense = [module for module in network.modules() if isinstance(module, nn.Linear)]
     if not dense:
-        raise ValueError("the network has no nn.Linear layer that could be its last")
+        raise ValueError("the network has no nn.Linear layer, so nothing would be left to train")
     network.requires_grad_(False)
     dense[-1].requires_grad_(True)
     return network

@@ -1,4 +1,4 @@
-"""An encoder to a code and nothing else, for objectives that never reconstruct."""
+"""An encoder without a decoder, for objectives that never reconstruct."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ class ConditionalAutoencoder(Autoencoder):
     """``encode(x, u)`` returns a posterior and ``prior(u)`` its prior; both are diagonal Gaussians.
 
     ``u`` are the factors of a world: positions on a grid, or values if a factor is continuous (its size is 0).
-    Positions are standardised by their uniform distribution over the grid; values are taken as they are. With
+    Positions are standardised by their uniform distribution over the grid; values stay unchanged. With
     ``prior_mean="zero"`` only the variances of the prior depend on u, which makes the latents identifiable.
 
     >>> model = ConditionalAutoencoder(AutoencoderConfig(latents=3), (1, 16, 16), factor_sizes=(3, 0))

@@ -1,4 +1,4 @@
-"""The convolutional network with which classifiers by synthesis are compared. (Schott et al. 2019, appendix A.7; Spec
+"""The convolutional network that classifiers by synthesis are compared with. (Schott et al. 2019, appendix A.7; Spec
 001b, section B4.)"""
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from polariscope.nets.model import Brief, images, models, predicts
 
 KERNELS, STRIDES = (5, 4, 3), (1, 2, 2)
 SMALLEST = 12
-"""Sides of an image from which the third layer has a map."""
+"""Smallest side of an image for which the third layer has an output."""
 
 
 @models.register("elu-cnn")
@@ -20,9 +20,9 @@ SMALLEST = 12
 class EluCNN:
     """Four convolutions with ELU and batch norm, without pooling: 28 pixels become 24, 11, 5 and 1.
 
-    The last layer spans the whole map of the third, which is 5 x 5 for 28 x 28 pixels, and is linear: the publication
-    has ELU on all layers, which would bound the scores from below. It has 248,536 weights and 692 of batch norm for
-    digits.
+    The last layer spans the whole map of the third layer, which is 5 x 5 for 28 x 28 pixels. It is linear: the
+    publication has ELU on all layers, which would bound the scores from below. For digits, the network has 248,536
+    weights and 692 of batch norm.
     """
 
     channels: tuple[int, int, int] = (20, 70, 256)

@@ -1,4 +1,4 @@
-"""A network that draws observations from their factors: an autoencoder's decoder with factors in place of a code."""
+"""A network that generates observations from factors: an autoencoder's decoder with factors in place of a code."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ class FactorGenerator(nn.Module):
     """``decode`` returns the likelihood's parameters for factors, and ``generate`` the expected observation.
 
     Factors are positions on the grid of a world, which become numbers from -1 to 1, or values if a factor is continuous
-    (its size is 0), which are taken as they are. Also a categorical factor is one number: the network has as many
-    inputs as the world has factors.
+    (its size is 0), which stay unchanged. A categorical factor is one number, too: the network has as many inputs as
+    the world has factors.
 
     >>> generator = FactorGenerator(AutoencoderConfig(), (1, 16, 16), (3, 0))
     >>> generator.scaled(torch.tensor([[0.0, 0.7], [2.0, -4.0]])).tolist()
@@ -38,7 +38,7 @@ class FactorGenerator(nn.Module):
         self.register_buffer("reach", torch.tensor([(size - 1) / 2 if size > 1 else 1.0 for size in factor_sizes]))
 
     def scaled(self, factors: Tensor) -> Tensor:
-        """Factors ``(n, k)`` of any real type as the numbers that enter the network."""
+        """The network's inputs for factors ``(n, k)`` of any real type."""
         if factors.ndim != 2 or factors.shape[1] != len(self.reach):
             raise ValueError(
                 f"this generator takes factors of shape (n, {len(self.reach)}); got {tuple(factors.shape)}"

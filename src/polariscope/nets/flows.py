@@ -24,7 +24,7 @@ Kind = Literal["additive", "volume-preserving", "affine"]
 
 
 class Flow(nn.Module, ABC):
-    """A new flow defines ``transform`` of vectors and its inverse."""
+    """An invertible network; a subclass defines ``transform`` and its inverse ``invert``."""
 
     def __init__(self, shape: Shape) -> None:
         super().__init__()
@@ -47,7 +47,7 @@ class Flow(nn.Module, ABC):
         return self.transform(x)[1]
 
     def generate(self, z: Tensor) -> Tensor:
-        """Observations of codes in the data's units, by the name that every model has for it."""
+        """Observations of codes in the data's units: :meth:`invert`, under the name that all models use."""
         return self.invert(z)
 
 
@@ -61,7 +61,7 @@ class LinearFlowConfig:
 
 
 class LinearFlow(Flow):
-    """Begins with an orthogonal matrix, so that no direction is small at first."""
+    """z = W x + b. W starts as an orthogonal matrix, so that no direction is small at first."""
 
     def __init__(self, shape: Shape) -> None:
         super().__init__(shape)
@@ -81,8 +81,8 @@ class LinearFlow(Flow):
 class CouplingFlowConfig:
     """Blocks that shift and scale one half of the coordinates by functions of the other half.
 
-    Those that are "volume-preserving" scale by factors whose product is 1 (Sorrenson et al. 2020), "additive" ones only
-    shift (Dinh et al. 2014), and "affine" ones scale by any factor (Dinh et al. 2017).
+    "volume-preserving" blocks scale by factors whose product is 1 (Sorrenson et al. 2020), "additive" blocks only shift
+    (Dinh et al. 2014), and "affine" blocks scale by independent factors between 1/e and e (Dinh et al. 2017).
     """
 
     examples: ClassVar[tuple[Settings, ...]] = tuple(
@@ -127,8 +127,8 @@ class CouplingFlow(Flow):
 def _orders(size: int, blocks: int) -> Iterator[Tensor]:
     """How each block permutes its inputs; it then reads the first half and changes the second.
 
-    Blocks come in pairs: one takes a random half, the other listens to the half that was changed. Left to chance alone
-    some coordinates would never be listened to, and a flow could not get out of where it starts.
+    Blocks come in pairs: the first reads a random half, the second reads the half that the first changed. With random
+    halves alone, some coordinates might never be read, and the flow could not leave its starting point.
     """
     half = size // 2
     for number in range(blocks):
@@ -136,13 +136,13 @@ def _orders(size: int, blocks: int) -> Iterator[Tensor]:
             yield torch.arange(size).roll(-half)
         else:
             order = torch.randperm(size)
-            # Of an odd number of coordinates a pair leaves out one, and then puts it here.
+            # With an odd number of coordinates a pair leaves out one, and the next pair reads it.
             yield torch.cat([order[order == half], order[order != half]]) if size % 2 else order
 
 
 class Block(nn.Module):
-    """Reorders the coordinates, keeps the first half and maps each of the second to e^s x + t, with s and t from the
-    first."""
+    """Reorders the coordinates, keeps the first half, and maps each x of the second half to e^s x + t, where s and t
+    are functions of the first half."""
 
     order: Tensor
     back: Tensor
@@ -169,7 +169,7 @@ class Block(nn.Module):
         return torch.cat([kept, (changed - shift) * (-log_scale).exp()], dim=1)[:, self.back]
 
     def _said(self, kept: Tensor) -> tuple[Tensor, Tensor]:
-        """Logarithms of the scales, and shifts. A block scales by e at most, so that no inverse explodes."""
+        """Logarithms of the scales, which are bounded so that no inverse explodes, and shifts."""
         if self.kind == "additive":
             shift = self.net(kept)
             return torch.zeros_like(shift), shift

@@ -13,19 +13,19 @@ HAIR = 1e-3
 
 
 class Bernoulli(nn.Module):
-    """The decoder emits logits; grey values in [0, 1] are read as probabilities."""
+    """The decoder returns logits; grey values in [0, 1] count as probabilities."""
 
     def __init__(self) -> None:
         super().__init__()
         self._asked = False
 
     def nll(self, logits: Tensor, x: Tensor) -> Tensor:
-        if not self._asked:  # of the first batch alone: a look at every one would make the device wait
+        if not self._asked:  # only the first batch is checked: a check of every batch would make the device wait
             self.check(x)
         return functional.binary_cross_entropy_with_logits(logits, x, reduction="none").flatten(1).sum(1)
 
     def distortion(self, logits: Tensor, x: Tensor) -> Tensor:
-        """The negative log-likelihood, which has no constant to leave out."""
+        """The negative log-likelihood, which here has no constant to leave out."""
         return self.nll(logits, x)
 
     def check(self, x: Tensor) -> None:
@@ -45,7 +45,7 @@ class Bernoulli(nn.Module):
 
 
 class Gaussian(nn.Module):
-    """The decoder emits means; one variance for all dimensions, fixed or learned.
+    """The decoder returns means; all dimensions share one variance, fixed or learned.
 
     With ``var=0.5`` the squared error counts once (not halved), up to a constant.
     """
@@ -70,7 +70,7 @@ class Gaussian(nn.Module):
         return 0.5 * (squares / self.var + dimensions * (self.logvar + math.log(2 * math.pi)))
 
     def distortion(self, mean: Tensor, x: Tensor) -> Tensor:
-        """The negative log-likelihood without its constant: the squared error over 2 var, where var is not learned."""
+        """The negative log-likelihood without its constant: the squared error over 2 var, if var is not learned."""
         if self.logvar.requires_grad:
             return self.nll(mean, x)
         return 0.5 * (x - mean).flatten(1).square().sum(1) / self.var

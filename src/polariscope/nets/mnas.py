@@ -2,8 +2,8 @@
 
 Sixteen convolutions in the manner of MnasNet: a stem, a separable convolution, four inverted residuals with depthwise
 filters, and a head, then the mean over all positions and a readout. Without batch normalisation each input is processed
-separately, as a tangent kernel needs. Parameters are standard normal and scaled as they are used, and only the readout
-has a bias. (Spec 004, section 8; Paccolat, Petrini, Geiger, Tyloo and Wyart 2021, section 5.2.)
+separately, as a tangent kernel needs. Parameters are standard normal and scaled in the forward pass, and only the
+readout has a bias. (Spec 004, section 8; Paccolat, Petrini, Geiger, Tyloo and Wyart 2021, section 5.2.)
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from polariscope.nets.classifiers import NTKConv2d, NTKLinear
 
 SWISH_SCALE = 1.6765324703310907
-"""Gives u sigmoid(u) the second moment 1 where u is standard normal."""
+"""Gives u sigmoid(u) the second moment 1 if u is standard normal."""
 EXPANSION = 3
 FILTER = 5
 
@@ -64,7 +64,8 @@ class Swish(nn.Module):
 class ChannelsLast(nn.Module):
     """The same images, stored pixel by pixel: depthwise filters then train almost twice as fast.
 
-    Permuted rather than given a memory format, which a tangent kernel's ``vmap`` does not know.
+    It permutes the axes instead of setting a memory format, because ``vmap``, which computes tangent kernels, does not
+    support memory formats.
     """
 
     def forward(self, x: Tensor) -> Tensor:

@@ -27,15 +27,16 @@ class Brief:
     factors: tuple[int, ...] = ()
     """Sizes of the world's factors (0 if continuous), for models that use them."""
     posterior: PosteriorKind = "diagonal"
-    """The posterior the objective is made for, for models that have one."""
+    """The kind of posterior that the objective needs, for models that have a posterior."""
     dense: bool = False
-    """Whether the outputs are wanted for each pixel: the target is a mask."""
+    """Whether the model predicts for each pixel, because the target is a mask."""
     classes: tuple[int, ...] = ()
-    """Classes of each target, 0 for a number; without any, all outputs are numbers."""
+    """Number of classes of each target, 0 for a target that is a number; if empty, all outputs are numbers."""
 
 
 class Model(Protocol):
-    """A new model is one file: a registered frozen dataclass with ``build``. Weights are drawn by torch's own state."""
+    """A new model is one file: a registered frozen dataclass with ``build``, which draws weights from torch's global
+    random state."""
 
     def build(self, brief: Brief) -> nn.Module: ...
 
@@ -44,7 +45,7 @@ models: Registry[Model] = Registry("model", of=Model)
 
 
 def predicts(brief: Brief, name: str) -> int:
-    """The number of outputs of a predicting model; refused in a sentence if there is nothing to predict."""
+    """The number of outputs of a model with one prediction per image; an error if it has nothing to predict."""
     if brief.outputs < 1:
         raise ValueError(
             f"the model {name} predicts, but this objective has nothing to predict: use classify or regress"
@@ -58,7 +59,7 @@ def predicts(brief: Brief, name: str) -> int:
 
 
 def images(brief: Brief, name: str, smallest: int = 1) -> tuple[int, int, int]:
-    """Channels, height and width, for a model of images; other data is refused in a sentence."""
+    """Channels, height and width, for a model of images; an error for other data and for images that are too small."""
     if len(brief.observation) != 3:
         raise ValueError(f"{name} is for images, but the data has points of shape {brief.observation}: use mlp")
     channels, height, width = brief.observation

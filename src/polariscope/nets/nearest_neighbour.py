@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from polariscope.nets.model import Brief, Shape, models, predicts
 
 DISTANCES = 2**25
-"""Distances that are computed at a time."""
+"""How many distances are computed at a time."""
 
 
 @models.register("nearest-neighbour")
@@ -23,7 +23,7 @@ class NearestNeighbourConfig:
     """Scores by the distance to the nearest example of each class. It is made for the objective memorise."""
 
     capacity: int = 10_000
-    """Examples that it can hold; beyond them the newest takes the place of the oldest."""
+    """Number of examples in memory; once it is full, the newest example replaces the oldest."""
 
     def __post_init__(self) -> None:
         if self.capacity < 1:
@@ -35,7 +35,7 @@ class NearestNeighbourConfig:
 
 class NearestNeighbour(nn.Module):
     """The score of a class is minus the L2 distance to its nearest example, times a learned scale, which changes
-    probabilities and no decision. A class without examples is further away than every example."""
+    probabilities but no decision. A class without examples counts as further away than every example."""
 
     memory: Tensor
     labels: Tensor
@@ -48,8 +48,8 @@ class NearestNeighbour(nn.Module):
 
     @torch.no_grad()
     def remember(self, x: Tensor, labels: Tensor, start: int) -> Tensor:
-        """Put examples with their classes ``(n, outputs)`` into places from ``start`` on, round and round; returns the
-        places."""
+        """Store examples with their classes ``(n, outputs)`` from place ``start`` on, continuing at place 0 after the
+        last; returns the places."""
         capacity = len(self.memory)
         if len(x) > capacity:
             raise ValueError(f"a batch of {len(x)} examples does not fit into a memory of {capacity}: enlarge capacity")
@@ -64,7 +64,7 @@ class NearestNeighbour(nn.Module):
         return self.memory[there], self.labels[there]
 
     def forward(self, x: Tensor, without: Tensor | None = None) -> Tensor:
-        """Scores ``(n, outputs)``; ``without`` names a place in memory for each image that does not count for it."""
+        """Scores ``(n, outputs)``; ``without`` gives, for each image, a place in memory that is ignored for it."""
         nearest, there = self.nearest(x, without)
         gaps = x[:, None] - self.memory[nearest]
         distances = gaps.flatten(2).square().sum(2).clamp(min=torch.finfo(x.dtype).tiny).sqrt()
