@@ -267,11 +267,11 @@ def test_sparsity_and_cycle_are_crossed(committed) -> None:
 @pytest.mark.spec("000/F079")
 def test_levels_beyond_the_square_are_judged(committed) -> None:
     outcome = committed("level-sets")
-    values = column(ends(outcome, model="ours"), "told_near")
+    values = column(ends(outcome, model="ours"), "level_error_near")
     claim = outcome.claim("outside of the trained square")
     assert claim.verdict == at_most(values, 0.1)
     shows(claim, values, 3)
-    assert changed(outcome, lambda row: {"told_near": 0.5}, "outside of the trained square").verdict == "not held"
+    assert changed(outcome, lambda row: {"level_error_near": 0.5}, "outside of the trained square").verdict == "not held"
 
 
 # Not marked as a proof of 000/F122 ("selected dimensions unchanged"): five seeds leave it undecided.

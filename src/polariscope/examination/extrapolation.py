@@ -39,11 +39,6 @@ class Shell:
     generated: float
     """Mean distance of the true level of points decoded with a new Z1 from the predicted level."""
 
-    @property
-    def told(self) -> float:
-        """The earlier name of ``level_error``, which the study of level sets uses."""
-        return self.level_error
-
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Extrapolation(Tabular):

@@ -190,9 +190,9 @@ def latent_row(run: Run, world: LevelSets, setting: Setting) -> Row:
     inside, near, far = beyond.shells
     return row | {
         "radius_error": walks.radius_error,
-        "told_inside": inside.told,
-        "told_near": near.told,
-        "told_far": far.told,
+        "level_error_inside": inside.level_error,
+        "level_error_near": near.level_error,
+        "level_error_far": far.level_error,
         "generated_inside": inside.generated,
         "generated_near": near.generated,
     }

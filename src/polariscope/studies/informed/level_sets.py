@@ -176,7 +176,7 @@ class LevelSetStudy(Study):
             Claim(
                 "Levels are right outside of the trained square, too",
                 "figure 5.5b: complete ellipses, also outside of [-1, 1]²",
-                AtMost("told_near", 0.1, where=ours, called=beyond, digits=3),
+                AtMost("level_error_near", 0.1, where=ours, called=beyond, digits=3),
             ),
         ]
 
