@@ -271,7 +271,8 @@ def test_levels_beyond_the_square_are_judged(committed) -> None:
     claim = outcome.claim("outside of the trained square")
     assert claim.verdict == at_most(values, 0.1)
     shows(claim, values, 3)
-    assert changed(outcome, lambda row: {"level_error_near": 0.5}, "outside of the trained square").verdict == "not held"
+    worse = changed(outcome, lambda row: {"level_error_near": 0.5}, "outside of the trained square")
+    assert worse.verdict == "not held"
 
 
 # Not marked as a proof of 000/F122 ("selected dimensions unchanged"): five seeds leave it undecided.
