@@ -125,7 +125,7 @@ def test_downstream_needs_labels() -> None:
     with pytest.raises(ValueError, match="discrete factors"):
         downstream_accuracy(Representation(np.zeros((10, 2), np.float32)))
     one = replace(labelled(60), factors=np.zeros((60, 3)))
-    with pytest.raises(ValueError, match="'quadrant' has one value only"):
+    with pytest.raises(ValueError, match="'quadrant' has only one value"):
         downstream_accuracy(one)
     with pytest.raises(ValueError, match="classifier is"):
         downstream_accuracy(labelled(60), "forest")  # type: ignore[arg-type]

@@ -84,5 +84,5 @@ def test_full_and_broken_folders_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="damaged"):
         load_bundle(tmp_path / "out")
     (tmp_path / "out" / "report.json").write_text('{"format": "other"}')
-    with pytest.raises(ValueError, match="not the report"):
+    with pytest.raises(ValueError, match="not a manipulation report"):
         load_bundle(tmp_path / "out")

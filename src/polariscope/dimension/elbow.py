@@ -101,7 +101,7 @@ def downstream_accuracy(
     for j in labels:
         y = representation.factors[:, j].astype(np.int64)
         if len(np.unique(y[fitted])) < 2:
-            raise ValueError(f"{representation.factor_info[j].name!r} has only one value in the examples: use more examples")
+            raise ValueError(f"{representation.factor_info[j].name!r} has only one value in the examples: use more")
         model = classifier(kind, seed).fit(representation.mean[fitted], y[fitted])
         scores[representation.factor_info[j].name] = float(model.score(representation.mean[held], y[held]))
     chance = random_accuracy(representation.factors[:, labels])

@@ -266,7 +266,7 @@ class DimensionSearch:
 
     @property
     def saturated(self) -> bool:
-        """Whether I(x; x̂) was uninformative in some reading, so that an answer by ``ib`` depends on the codes alone."""
+        """Whether I(x; x̂) was uninformative in a reading, so that an answer by ``ib`` depends on the codes alone."""
         return any(r.bottleneck is not None and r.bottleneck.saturated for r in self.readings)
 
     @property

@@ -95,7 +95,7 @@ def manipulation_findings(manipulated: Manipulated, report: Mapping[str, Any]) -
                 rows=rows,
                 columns=[Column("what", ""), Column("before", "before", "%.3f"), Column("after", "after", "%.3f")],
             ),
-            Chart(name="triptych", title="Original, change and altered observation", draw=lambda: triptych(manipulated)),
+            Chart(name="triptych", title="Original, change and altered data", draw=lambda: triptych(manipulated)),
         ],
         notes,
         {key: value for key, value in report.items() if key not in ("settings", "factors")},

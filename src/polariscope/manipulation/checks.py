@@ -59,7 +59,7 @@ class Preservation:
 def preservation(original: World, altered: World, count: int = 5000, k: int = 5, seed: int = 0) -> Preservation:
     """Compare two worlds with the same factors, on the same ``count`` observations."""
     if len(original) != len(altered) or original.factors != altered.factors:
-        raise ValueError("preservation compares a world with its manipulated version: both need the same observations and factors")
+        raise ValueError("preservation needs a world and its manipulated version: the same observations and factors")
     x, factors, index = sample(original, count, seed)
     y = altered.observe(index)
     before, after = (factor_recovery(z, factors, original.factors, k, seed) for z in (x, y))

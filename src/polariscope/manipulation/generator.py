@@ -193,7 +193,7 @@ def learn_manipulator(
     the training, in order.
     """
     if not disentangled or not entangled:
-        raise ValueError("a manipulation is learned from two groups of models: give at least one disentangled and one entangled model")
+        raise ValueError("a manipulation is learned from models: give at least one disentangled and one entangled")
     with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
         seed_step(seed, WEIGHTS_STEP)
         decoder = settings.decoder(world.shape)

@@ -70,7 +70,7 @@ def _simplex(
             continue
         members = z[kinds == kind]
         if len(members) <= pool:
-            raise ValueError(f"label {kind} has {len(members)} examples, but {pool} neighbours need at least {pool + 1}")
+            raise ValueError(f"label {kind} has {len(members)} examples, but {pool} neighbours need {pool + 1}")
         near = NearestNeighbors(n_neighbors=pool).fit(members).kneighbors(return_distance=False)
         start = generator.integers(len(members), size=size)
         chosen = generator.permuted(near[start], axis=1)[:, : k - 1]

@@ -203,7 +203,7 @@ class Linear:
 def _image(shape: Shape) -> tuple[int, int, int]:
     if len(shape) != 3 or min(shape[1:]) < 8 or shape[1] % 4 or shape[2] % 4:
         raise ValueError(
-            f"the conv architecture needs images (channels, height, width) with sides of at least 8, in multiples of 4; "
+            f"the conv architecture needs images (channels, height, width) with sides of at least 8 that divide by 4; "
             f"this data has shape {shape}: use dense layers with --model.architecture mlp (architecture=MLP() "
             "in Python), or resize images with --world.size"
         )

@@ -38,7 +38,7 @@ class NTKLinear(nn.Linear):
 
 
 class NTKConv2d(nn.Conv2d):
-    """A convolution with standard normal parameters, which are scaled in the forward pass, in ``groups`` of channels."""
+    """A convolution with standard normal parameters, which are scaled in the forward pass."""
 
     def __init__(
         self,
