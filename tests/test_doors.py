@@ -124,7 +124,7 @@ def test_data_that_nobody_gave_is_asked_for(runs) -> None:
 def test_a_run_that_is_not_there_is_refused_in_a_sentence(models) -> None:
     with pytest.raises(ValueError, match="there is no run 'latset' in runs"):
         polariscope.examine("latset")
-    with pytest.raises(TypeError, match="a model is an nn.Module, .* or a run .* got a int"):
+    with pytest.raises(TypeError, match="a model is an nn.Module, .* or a run .* got an object of type int"):
         polariscope.examine(3, np.zeros((4, 2)))
 
 

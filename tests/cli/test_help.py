@@ -153,7 +153,7 @@ def test_what_was_turned_into_flags_is_itself_again() -> None:
         ("train sprites --training.steps", "--training.steps needs a value ('"),
         ("train sprites --training.steps -3", "training steps is -3: it needs to be at least 1 ('"),
         ("train sprites --world.variant blue", "--world.variant is 'blue': it needs to be one of 'plain', 'colour',"),
-        ("train sprites --objective.beta 3", "the chosen objective has no setting beta: --objective NAME chooses"),
+        ("train sprites --objective.beta 3", "this objective has no setting beta: --objective NAME chooses another"),
         ("train sprites digits", "'digits' is one argument too many. ('"),
         ("train sprites --trainig.steps 3", "there is no option --trainig.steps. Did you mean --training.steps?"),
         ("worlds sprites", "'polariscope worlds show NAME' draws one: got 'sprites'"),

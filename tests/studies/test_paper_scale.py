@@ -3,17 +3,23 @@
 import gzip
 import math
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
+from polariscope.dimension.trained import DimensionProbe
+from polariscope.lab.store import Store
 from polariscope.nets.architecture import MLP, Conv, Linear
+from polariscope.objectives.vae import VAE
 from polariscope.studies import studies
 from polariscope.studies.inner_workings import changed_data, manipulated_data, manipulated_rooms
 from polariscope.studies.inner_workings.alignment_tasks import task
 from polariscope.studies.inner_workings.eigenfaces import BETA, LATENTS, STEPS, _config
 from polariscope.studies.polarised import fondue
 from polariscope.studies.polarised.polarised_regime import PROBES
+from polariscope.studies.polarised.settings import toy_run
+from polariscope.studies.study import Bench
 from polariscope.worlds.renderers.shapes3d import Shapes3D
 from polariscope.worlds.renderers.sprites import Sprites
 from polariscope.worlds.splits import RandomSplit
@@ -71,6 +77,20 @@ def test_every_search_of_fondue_is_on_64x64_sprites_for_two_epochs(job) -> None:
     training = config.training
     assert (training.steps, training.batch_size, training.learning_rate) == (2 * 11_520, 64, 1e-4)
     assert (training.optimiser, training.schedule, training.seed) == ("adam", "constant", 3)
+    if job["part"] == "sprites":
+        assert fondue._config(job | {"seed": 3}, "overnight") == config, "of which overnight is one seed"
+        assert studies.get("fondue")().jobs("overnight") == [{"scale": "overnight", "part": "sprites", "seed": 0}]
+
+
+def test_a_search_of_hours_continues_after_the_models_that_it_has_trained(tmp_path) -> None:
+    """Its models are runs of the bench; they answer as those of the search of minutes, which are not kept."""
+    config = replace(toy_run(VAE(), 0, 8), split=RandomSplit(0.5))
+    bench = Bench(Store(tmp_path), lambda progress: None)
+    stored, plain = fondue.StoredProbe(config, 50, bench=bench), DimensionProbe(config, 50)
+    first, again = stored(3), stored(3)
+    (run,) = Store(tmp_path).runs()
+    assert (run.status, run.config["model"]["latents"]) == ("done", 3)
+    assert replace(first, seconds=0) == replace(again, seconds=0) == replace(plain(3), seconds=0)
 
 
 def test_what_subsets_of_variables_tell_is_read_from_10_000_examples_and_tested_on_5_000() -> None:

@@ -54,7 +54,7 @@ def test_a_view_without_draws_stays_itself() -> None:
     [
         (lambda: Task(ArrayWorld(np.eye(3))), "this world has no factors"),
         (lambda: Task(MiniSprites(), "colour"), "no factor 'colour'"),
-        (lambda: Task(ArrayWorld(np.eye(3), [0.5, 1.5, 2.5]), ""), "predict values, with the view properties"),
+        (lambda: Task(ArrayWorld(np.eye(3), [0.5, 1.5, 2.5]), ""), "predict values with the view properties"),
         (lambda: Task(ArrayWorld(np.eye(3), [0.5, 1.5, 2.5], ("size",)), "size"), "is continuous"),
         (lambda: Examples(np.eye(3), np.zeros((2, 1))), "same length; got 3 and 2"),
         (lambda: Examples(np.eye(3), [0, -1, 1]), "counted from 0; the least label is -1"),

@@ -104,10 +104,3 @@ def share_legend(figure: Figure, title: str = "") -> None:
             entries.setdefault(label, handle)
     if entries:
         figure.legend(entries.values(), entries.keys(), loc="outside lower center", ncols=3, title=title)
-
-
-def legend_once(axes: Axes) -> None:
-    """A legend with each label once, where many lines have the same."""
-    handles, labels = axes.get_legend_handles_labels()
-    once = dict(zip(labels, handles, strict=True))
-    axes.legend(once.values(), once.keys())
