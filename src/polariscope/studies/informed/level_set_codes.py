@@ -57,8 +57,8 @@ class Setting:
     copies: int
     seeds: range
     stib_weight: float = 1.0
-    """Weight of MI_G. With the reference's 400 a short training collapses; with 10 both parts of the code hold less than
-    with 1."""
+    """Weight of MI_G. With the reference's 400 a short training collapses; with 10 both parts of the code hold less
+    than with 1."""
     points: int = 200_000
     judged_on: int = 400
     tested: int = 2000
