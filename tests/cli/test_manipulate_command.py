@@ -70,7 +70,8 @@ def test_learned_between_restarts(tmp_path: Path, capsys: pytest.CaptureFixture[
     captured = capsys.readouterr()
     assert "restart 1 of 2: step 6 of 6" in captured.err
     assert "manipulation: step 3 of 3" in captured.err
-    assert "Reconstruction loss in the last tenth of the training of the change: entangled" in " ".join(captured.out.split())
+    printed = " ".join(captured.out.split())
+    assert "Reconstruction loss in the last tenth of the training of the change: entangled" in printed
     report = json.loads((tmp_path / "learned" / "report.json").read_text())
     assert sorted(report["disentangled"] + report["entangled"]) == [0, 1]
     assert (tmp_path / "learned" / "manipulator.safetensors").exists()

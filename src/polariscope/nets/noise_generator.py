@@ -44,7 +44,7 @@ class NoiseGenerator(nn.Module):
 
     @torch.no_grad()
     def begin_anew(self) -> None:
-        """Draw small weights from torch's own state; biases are zero."""
+        """Draw new small weights from torch's global random state; biases are zero."""
         for parameter in self.parameters():
             parameter.normal_(std=SMALL if parameter.ndim > 1 else 0.0)
 
@@ -57,12 +57,12 @@ class NoiseGenerator(nn.Module):
         return last(features) + functional.pad(z, (-self.border,) * 4)
 
     def noise_for(self, x: Tensor, weights: Tensor | None = None) -> Tensor:
-        """One draw for each observation, of its shape; with other weights, in one row, if they are given."""
+        """One draw for each observation, in its shape. ``weights``, one flat tensor, replaces the network's weights."""
         images = x if x.ndim == 4 else x[:, None, :, None]
         if x.ndim not in (2, 4) or images.shape[1] != self.channels:
             raise ValueError(
                 f"this generator makes noise of {self.channels} channels, and the observations have shape "
-                f"{tuple(x.shape[1:])}: make one for their number of channels"
+                f"{tuple(x.shape[1:])}: make a generator for their number of channels"
             )
         n, c, h, w = images.shape
         z = torch.randn(n, c, h + 2 * self.border, w + 2 * self.border, device=x.device, dtype=x.dtype)
@@ -70,7 +70,7 @@ class NoiseGenerator(nn.Module):
         return noise.reshape(x.shape)
 
     def in_a_row(self) -> Tensor:
-        """A copy of all weights, as :meth:`noise_for` takes them."""
+        """A copy of all weights in one flat tensor, as :meth:`noise_for` takes them."""
         return torch.cat([parameter.detach().flatten() for parameter in self.parameters()])
 
     def _by_name(self, weights: Tensor) -> dict[str, Tensor]:

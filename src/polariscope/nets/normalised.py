@@ -1,4 +1,4 @@
-"""Networks that normalise their pixels themselves, so that noise and attacks work on raw ones."""
+"""Networks that normalise their input themselves, so that noise and attacks work on raw pixels."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from polariscope.nets.model import Brief, Model, images, models
 from polariscope.nets.predictors import Encoder
 
 IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
-"""Mean and standard deviation of the channels, as networks for ImageNet have them."""
+"""Mean and standard deviation of the channels, as networks for ImageNet use them."""
 
 
 @models.register("normalised")
 @dataclass(frozen=True)
 class NormalisedConfig:
-    """Any predicting model of images that gets (x - mean) / sd of pixels in [0, 1]."""
+    """Any model that predicts from images, on normalised pixels: (x - mean) / sd, with x in [0, 1]."""
 
     of: Model = field(default_factory=Encoder)
     mean: tuple[float, ...] = (0.5,)
@@ -27,13 +27,13 @@ class NormalisedConfig:
 
     def __post_init__(self) -> None:
         if not self.sd or not min(self.sd) > 0:
-            raise ValueError(f"pixels can only be divided by positive standard deviations; got {self.sd}")
+            raise ValueError(f"the standard deviations of pixels need to be positive; got {self.sd}")
 
     def build(self, brief: Brief) -> Normalised:
         channels = images(brief, "normalised")[0]
         if not {len(self.mean), len(self.sd)} <= {1, channels}:
             raise ValueError(
-                f"images of {channels} channels are normalised by one mean and sd each, or one for all; got "
+                f"images of {channels} channels are normalised by a mean and an sd for each channel, or for all; got "
                 f"{len(self.mean)} and {len(self.sd)}"
             )
         network = self.of.build(brief)
@@ -41,7 +41,7 @@ class NormalisedConfig:
 
 
 class Normalised(nn.Module):
-    """f((x − mean) / sd). The two are settings, and not in a checkpoint."""
+    """A network f on normalised pixels: f((x − mean) / sd). Mean and sd are settings and not saved in a checkpoint."""
 
     mean: Tensor
     sd: Tensor

@@ -48,7 +48,7 @@ class Diagonal:
         return self.kl_per_variable().sum(1)
 
     def kl_per_variable(self) -> Tensor:
-        """The divergence splits over independent latents: ``(n, d)``."""
+        """The divergence of each latent, ``(n, d)``; they add up to :meth:`kl`."""
         return 0.5 * (self.mean.square() + self.logvar.exp() - self.logvar - 1)
 
     def log_density(self, z: Tensor) -> Tensor:
@@ -80,7 +80,7 @@ class Full:
 
 @dataclass(frozen=True)
 class Point:
-    """A deterministic code: no variance, and no divergence to pay."""
+    """A deterministic code: its variance and its divergence are 0."""
 
     mean: Tensor
 
@@ -96,7 +96,7 @@ class Point:
 
 
 class DiagonalHead(nn.Linear):
-    """Features to mean and log-variance, side by side in one linear layer."""
+    """One linear layer from features to the mean and the log-variance."""
 
     def __init__(self, features: int, latents: int) -> None:
         super().__init__(features, 2 * latents)
@@ -120,7 +120,7 @@ class ConstantVarianceHead(nn.Module):
 
 
 class UnitVarianceHead(nn.Linear):
-    """Features to a mean; the variance is 1 for every latent, and only the means are learned."""
+    """A linear layer from features to the mean; the variance of every latent is fixed at 1."""
 
     def forward(self, features: Tensor) -> Diagonal:  # type: ignore[override]
         mean = super().forward(features)
@@ -128,7 +128,7 @@ class UnitVarianceHead(nn.Linear):
 
 
 class FullHead(nn.Module):
-    """Features to a mean and a Cholesky factor whose diagonal is positive by an exponential."""
+    """One linear layer from features to the mean and a Cholesky factor, with an exponential on the diagonal."""
 
     def __init__(self, features: int, latents: int) -> None:
         super().__init__()
@@ -145,7 +145,7 @@ class FullHead(nn.Module):
 
 
 class PointHead(nn.Linear):
-    """Features to a code."""
+    """A linear layer from features to a code."""
 
     def forward(self, features: Tensor) -> Point:  # type: ignore[override]
         return Point(super().forward(features))

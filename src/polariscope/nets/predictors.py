@@ -66,8 +66,8 @@ class AlexNet:
 @models.register("digit-net")
 @dataclass(frozen=True)
 class DigitNet:
-    """Two convolutions of 5x5 with max-pooling and a hidden layer: the network that robust training of digits is
-    measured on (Madry et al. 2018)."""
+    """Two 5x5 convolutions with max-pooling and a hidden layer: the usual network for robust training on digits
+    (Madry et al. 2018)."""
 
     channels: tuple[int, int] = (32, 64)
     hidden: int = 1024
@@ -119,5 +119,5 @@ class EncoderWithHead(nn.Module):
 
 
 def _draw() -> int:
-    """A seed from torch's own state, for networks that are drawn by one."""
+    """A seed from torch's global random state, for networks that take a seed."""
     return int(torch.randint(2**31, ()))

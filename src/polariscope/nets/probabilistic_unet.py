@@ -1,7 +1,7 @@
 """Probabilistic U-Net: several maps of one image, where experts disagree (Kohl et al. 2018; Spec 000, row F099).
 
-A latent variable selects one of the possible maps. In training it is inferred from image and mask, afterwards from a
-distribution that is predicted from the image alone.
+A latent variable selects one of the possible maps. In training it is inferred from image and mask; afterwards it is
+drawn from a distribution that is predicted from the image alone.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from polariscope.nets.unet import Padding, UNet
 @models.register("probabilistic-unet")
 @dataclass(frozen=True)
 class ProbabilisticUNetConfig:
-    """A U-Net with a latent variable for the disagreement of experts: each draw of it is a whole map."""
+    """A U-Net with latent variables for the disagreement of experts: each draw of them gives a whole map."""
 
     depth: int = 3
     root: int = 32
-    """Filters at the image's own resolution; every lower one has twice as many."""
+    """Filters at the image's own resolution; each lower resolution has twice as many."""
     padding: Padding = "same"
     dropout: float = 0.0
     latents: int = 6
@@ -35,7 +35,7 @@ class ProbabilisticUNetConfig:
         channels, height, width = images(brief, "probabilistic-unet")
         if not brief.dense:
             raise ValueError(
-                "probabilistic-unet predicts masks, and the target of this world is no mask: use another world"
+                "probabilistic-unet predicts masks, and the target of this world is not a mask: use another world"
             )
         network = ProbabilisticUNet(
             channels, brief.outputs, self.depth, self.root, self.padding, self.dropout, self.latents
@@ -45,12 +45,12 @@ class ProbabilisticUNetConfig:
 
 
 class ProbabilisticUNet(nn.Module):
-    """Scores ``(n, classes, h, w)`` of images: for the mean of the latents if called, for a draw by :meth:`drawn`."""
+    """Scores ``(n, classes, h, w)`` of images: a call uses the mean of the latents, :meth:`drawn` random latents."""
 
     only_in_training = ("posterior",)
-    """It encodes image and mask together: a prediction does not use it."""
+    """The parts that only training uses: the posterior encodes image and mask together."""
     whole_image = True
-    """A latent is read from all of an image: windows of a raster would each have their own."""
+    """The latents are inferred from the whole image: separate windows of a raster would have different latents."""
 
     def __init__(
         self,
@@ -99,7 +99,7 @@ class ProbabilisticUNet(nn.Module):
 
 
 class ImageEncoder(nn.Module):
-    """A Gaussian over latents from a whole image: the way down of a U-Net, averaged over its pixels."""
+    """A Gaussian over latents from a whole image: the encoder half of a U-Net, averaged over its pixels."""
 
     def __init__(self, channels: int, depth: int, root: int, latents: int) -> None:
         super().__init__()

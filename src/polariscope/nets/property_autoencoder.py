@@ -26,7 +26,7 @@ Noise = Literal["auto", "diagonal", "constant", "unit", "full", "point"]
 Map = Callable[[Tensor], Tensor]
 DecoderInput = Literal["property", "code"]
 REFERENCE = MLP((256, 256), (512, 512), decoder_activation="relu")
-"""Widths of the reference implementation, which made the published numbers."""
+"""Widths of the reference implementation, which produced the published numbers."""
 
 
 @models.register("bottleneck")
@@ -64,7 +64,7 @@ class PropertyAutoencoderConfig:
     latents: int = 8
     """Number of latent variables."""
     property_latents: int = 3
-    """How many of them the property is decoded from, the first ones (Z0); 0 takes all of them."""
+    """Number of latents, counted from the first, that the property is decoded from (Z0); 0 takes all of them."""
     architecture: Architecture = field(default_factory=lambda: REFERENCE)
     """Encoder and decoder pair: mlp, conv, sprite-conv, linear."""
     posterior: Noise = "auto"
@@ -74,17 +74,17 @@ class PropertyAutoencoderConfig:
     """Units of the hidden layers of the property decoder."""
     property_activation: Activation = "relu"
     property_bounded: bool = False
-    """Whether properties that are numbers lie between 0 and 1: their decoder then ends in a sigmoid."""
+    """Whether properties that are numbers lie between 0 and 1. The property decoder then ends in a sigmoid."""
     decoder_input: DecoderInput = "property"
-    """Input of the decoder of observations beside Z1: the decoded property, or Z0 itself, as in a plain hybrid of VAE
+    """Input of the decoder of observations, besides Z1: the decoded property, or Z0 itself, as in a plain hybrid of VAE
     and bottleneck."""
     likelihood: Literal["bernoulli", "gaussian"] = "gaussian"
-    """Meaning of the decoder's output: logits of pixels, or means."""
+    """Meaning of the decoder's output: logits of pixels (bernoulli) or means (gaussian)."""
     variance: float = 1.0
     """Decoder variance of the Gaussian likelihood; 1 weighs the squared error by a half."""
     weights: Literal["kaiming", "glorot"] = "kaiming"
-    """Initial weights: Kaiming-normal, or Glorot-uniform, which are smaller; with these the short recipe for level sets
-    keeps the property instead of hiding it."""
+    """Initial weights: Kaiming-normal, or Glorot-uniform. The latter are smaller; with them the short recipe for level
+    sets keeps the property instead of hiding it."""
 
     def __post_init__(self) -> None:
         check_latents(self.latents)
@@ -102,7 +102,7 @@ class PropertyAutoencoderConfig:
 
 
 class PropertyDecoder(nn.Module):
-    """A code to the property: numbers, and for a class a score for each of its values.
+    """Maps a code to the property: a value for each number, and for each class a score for each of its values.
 
     ``classes`` has the number of classes of each property, 0 for a number.
 
@@ -128,18 +128,18 @@ class PropertyDecoder(nn.Module):
         self.layers = kaiming(nn.Sequential(layers))
 
     def forward(self, code: Tensor) -> Tensor:
-        """Values of numbers, scores of classes, side by side."""
+        """Values of numbers and scores of classes, side by side."""
         outputs: Tensor = self.layers(code)
         if not self.bounded:
             return outputs
         return self._by_column(outputs, torch.sigmoid, lambda scores: scores)
 
     def expectation(self, outputs: Tensor) -> Tensor:
-        """The decoded property: numbers as they are, and the probability of each class."""
+        """The decoded property from the outputs: numbers unchanged, scores as probabilities of the classes."""
         return self._by_column(outputs, lambda number: number, lambda scores: scores.softmax(1))
 
     def values(self, target: Tensor) -> Tensor:
-        """Targets ``(n, columns)`` as :meth:`expectation` would give them if it were right."""
+        """Targets ``(n, columns)`` in the form of :meth:`expectation`: what a perfect decoder would return."""
         columns = self._columns(target)
         ones = [
             functional.one_hot(column.long(), size) if size else column[:, None]
@@ -235,7 +235,7 @@ class PropertyAutoencoder(Reconstructing):
 
     @property
     def invariant_latents(self) -> int:
-        """How many latents Z1 has."""
+        """The number of latents of Z1."""
         return self.latents - self.property_latents
 
     def split(self, z: Tensor) -> tuple[Tensor, Tensor]:
@@ -248,7 +248,7 @@ class PropertyAutoencoder(Reconstructing):
         return self.property_decoder.expectation(self.property_decoder(z0))
 
     def joined(self, value: Tensor, z0: Tensor, z1: Tensor) -> Tensor:
-        """The input of the decoder of observations: the decoded property (or Z0, by configuration), Z1."""
+        """The input of the decoder of observations: the decoded property (or Z0, by configuration) and Z1."""
         return torch.cat([value if self.config.decoder_input == "property" else z0, z1], 1)
 
     def decode(self, z: Tensor) -> Tensor:
@@ -257,7 +257,7 @@ class PropertyAutoencoder(Reconstructing):
         return parameters
 
     def decode_property(self, value: Tensor, z1: Tensor) -> Tensor:
-        """The likelihood's parameters of observations that are to have a property ``(n, outputs)``."""
+        """The likelihood's parameters of observations with a requested property ``(n, outputs)``."""
         if self.config.decoder_input != "property":
             raise ValueError(
                 "the decoder of this model sees Z0 but not the property, so no property can be requested: train "
@@ -272,7 +272,7 @@ class PropertyAutoencoder(Reconstructing):
 
 
 def property_classes(brief: Brief, name: str) -> tuple[int, ...]:
-    """The number of classes of each property, 0 for a number; data without a property is refused."""
+    """The number of classes of each property, 0 for a number; an error for data without a property."""
     outputs = predicts(brief, name)
     return brief.classes or (0,) * outputs
 
@@ -285,4 +285,4 @@ def check_latents(latents: int) -> None:
 AS_PRINTED = PropertyAutoencoderConfig(
     architecture=MLP((256, 256), (256, 256), decoder_activation="relu"), property_widths=(256,)
 )
-"""The network of the text, whose decoders have half the width of the reference (Spec 000, A4)."""
+"""The network of the publication's text; its decoders have half the width of the reference (Spec 000, A4)."""

@@ -17,12 +17,12 @@ from polariscope.nets.model import Brief, Model, Shape, models, predicts
 class Readout:
     """Three dense layers of 40 units on the mean code of another model, or on the observations themselves.
 
-    In the benchmark the other model is trained first, and not any more here (Spec 001a, section 9): ``--model readout
+    In the benchmark the other model is trained first and then frozen (Spec 001a, section 9): ``--model readout
     --model.from RUN --start.freeze of`` takes it from its run.
     """
 
     of: Model | None = None
-    """The model whose code is read; without one the observations are the code."""
+    """The model whose code is the input; without one, the observations are the input."""
     hidden: tuple[int, ...] = (40, 40, 40)
     """Units of each hidden layer."""
 
@@ -37,12 +37,12 @@ class Readout:
 
 
 class CodeReader(nn.Module):
-    """``encode`` returns the code of the model that is read, ``forward`` the prediction from its mean."""
+    """``encode`` returns the code of the inner model, ``forward`` the prediction from the mean of that code."""
 
     def __init__(self, of: Any, shape: Shape, hidden: tuple[int, ...], outputs: int) -> None:
         super().__init__()
         self.of = of
-        self.eval()  # one look for the size of the code; batch statistics are not to learn from it
+        self.eval()  # this one call finds the size of the code and must not change batch statistics
         with torch.no_grad():
             size = self._mean(torch.zeros(1, *shape)).shape[1]
         self.train()

@@ -1,9 +1,9 @@
 """A rotation-equivariant CNN: group convolutions over eight rotations.
 
 A feature has eight channels, one for each orientation of its filter (Cohen and Welling 2016, "Group equivariant
-convolutional networks"). Turning the image by 90 degrees turns their maps and moves them on by two channels: exactly,
-as filters are turned by quarters without interpolation, and strides fit into even sides from both ends. Turning it by
-45 degrees does so up to interpolation.
+convolutional networks"). If the image is rotated by 90 degrees, the maps rotate and move on by two channels. This is
+exact: quarter turns of filters need no interpolation, and strides fit into even sides from both ends. For 45 degrees it
+holds up to interpolation.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ class RotationEquivariant:
     """The CNN with every convolution made equivariant to eight rotations, for square images."""
 
     big: bool = False
-    """As many features as the CNN has channels, each in eight orientations; an eighth of them otherwise. The
-    computation is 64 times that of the small one."""
+    """Whether there are as many features as the CNN has channels, each in eight orientations, or an eighth of them. The
+    big network needs 64 times as much computation."""
     pooled: bool = True
-    """Keep only the largest orientation of each feature, as published: the prediction is then the same for a rotated
-    image, and contains no positions."""
+    """Keep only the largest orientation of each feature, as published. The prediction is then the same for a rotated
+    image and does not depend on positions."""
 
     def build(self, brief: Brief) -> EncoderWithHead:
         name = "rotation-equivariant"
@@ -60,9 +60,9 @@ class RotationEquivariant:
 
 
 class RotationConv(nn.Module):
-    """A convolution from features to features, of eight orientations each: channel ``8 * feature + orientation``.
+    """A convolution between features of eight orientations each: channel ``8 * feature + orientation``.
 
-    One that ``lifts`` takes plain channels, which have no orientation.
+    With ``lifts``, its inputs are plain channels, which have no orientation.
     """
 
     turned: Tensor
@@ -80,7 +80,7 @@ class RotationConv(nn.Module):
         self.register_buffer("relative", (there - here) % orientations, persistent=False)
 
     def filters(self) -> Tensor:
-        """The filters of a plain convolution. What an orientation sees in another depends on the angle between them."""
+        """The filters of the equivalent plain convolution: those between two orientations depend on their angle."""
         every = torch.einsum("oisp,kqp->ksoiq", self.weight, self.turned)
         chosen = every[torch.arange(ROTATIONS)[:, None], self.relative]
         bank = chosen.permute(2, 0, 3, 1, 4)  # feature, orientation; and the same of the inputs
@@ -92,7 +92,7 @@ class RotationConv(nn.Module):
 
 
 class OverRotations(nn.Module):
-    """The largest orientation of each feature, and the largest place if there are several."""
+    """The maximum of each feature over its orientations and all positions."""
 
     def forward(self, x: Tensor) -> Tensor:
         return x.unflatten(1, (-1, ROTATIONS)).amax((2, 3, 4))
@@ -101,7 +101,7 @@ class OverRotations(nn.Module):
 def turned_filters(size: int) -> Tensor:
     """Matrices ``(8, size², size²)`` that turn a flat filter counter-clockwise by multiples of 45 degrees.
 
-    Quarter turns move weights; the eighth between them is bilinear, with zeros outside.
+    Quarter turns permute the weights; the turns by 45 degrees between them are bilinear, with zeros outside.
     """
     pixels = torch.eye(size * size).view(-1, 1, size, size)
     half = math.sqrt(0.5)

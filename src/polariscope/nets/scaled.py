@@ -1,4 +1,4 @@
-"""Networks whose output is scaled: large scales train lazily, small ones learn features."""
+"""Networks whose output is scaled: networks with a large scale train lazily, with a small scale they learn features."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from polariscope.nets.predictors import Perceptron
 @models.register("scaled")
 @dataclass(frozen=True)
 class ScaledConfig:
-    """Any predicting model with its output scaled: alpha (f - f0)."""
+    """Any model that predicts, with its output scaled: alpha (f - f0), where f0 is the untrained network."""
 
     of: Model = field(default_factory=Perceptron)
     alpha: float = 1.0
@@ -25,7 +25,7 @@ class ScaledConfig:
 
 
 class Scaled(nn.Module):
-    """α (f(x) − f₀(x)) with f₀ the network as it is now: large α trains lazily, small α learns features.
+    """α (f(x) − f₀(x)), where f₀ is a copy of the given network: large α trains lazily, small α learns features.
 
     (Chizat, Oyallon and Bach 2019, "On lazy training"; Spec 004, section 3.2.)
     """

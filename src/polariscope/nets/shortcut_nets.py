@@ -1,8 +1,8 @@
 """Small ResNet and DenseNet: the shortcuts of the published networks, with less than 0.3 million weights.
 
-The published ones (ResNet-50 and -101, DenseNet-121) take days on a CPU. These small ones keep their main ideas:
-residual sums (He et al. 2016) and concatenated layers with bottlenecks (Huang et al. 2017), batch normalisation, maps
-that halve as channels double, and a mean over the last map.
+The published networks (ResNet-50 and -101, DenseNet-121) take days on a CPU. These small ones keep their main ideas:
+residual sums (He et al. 2016), concatenated layers with bottlenecks (Huang et al. 2017), batch normalisation, maps
+that halve from stage to stage, and a mean over the last map.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from polariscope.nets.predictors import EncoderWithHead
 @models.register("resnet")
 @dataclass(frozen=True)
 class ResNet:
-    """Residual blocks in three stages, each of half the side and twice the channels of the one before."""
+    """Residual blocks in three stages; each stage has half the side and twice the channels of the one before."""
 
     channels: int = 16
     """Channels of the first stage."""
@@ -97,7 +97,7 @@ class DenseNet:
 
 
 class Concatenated(nn.Module):
-    """The input, and behind it a few channels that are made of it through a bottleneck."""
+    """The input, followed by a few channels that are computed from it through a bottleneck."""
 
     def __init__(self, inputs: int, growth: int) -> None:
         super().__init__()

@@ -20,7 +20,7 @@ from polariscope.nets.predictors import DigitNet
 AT_ONCE = 4096
 """Noisy copies per batch."""
 BLOCK = 32
-"""Draws of noise that are made together: draw number i does not depend on the number of draws."""
+"""Draws of noise that are made together, so that draw number i does not depend on the number of draws."""
 
 
 @models.register("smoothed")
@@ -32,7 +32,7 @@ class SmoothedConfig:
     sd: float = 0.25
     """Standard deviation of the noise."""
     draws: int = 100
-    """Votes by which an image is classified. A certificate takes more."""
+    """Number of votes that classify an image. A certificate uses more."""
     clip: bool = True
     """Whether noisy pixels are clipped to [0, 1] before the network sees them."""
 
@@ -47,9 +47,9 @@ class SmoothedConfig:
 
 
 class Smoothed(nn.Module):
-    """Logarithms of shares of votes in evaluation mode, with gradients as if votes were probabilities; scores of one
-    noisy copy in training. All images get the same draws, so that an answer depends neither on the batch nor on when it
-    is given."""
+    """In training mode, returns the scores of one noisy copy. In evaluation mode, returns the logarithms of the shares
+    of votes, with gradients as if votes were probabilities; all images get the same noise, so that a prediction depends
+    neither on its batch nor on earlier predictions."""
 
     def __init__(self, network: nn.Module, sd: float, draws: int = 100, clip: bool = True) -> None:
         super().__init__()
@@ -69,7 +69,7 @@ class Smoothed(nn.Module):
 
     @torch.no_grad()
     def votes(self, x: Tensor, draws: int, seed: int = 0) -> Tensor:
-        """How many of ``draws`` noisy copies are given each class, ``(n, classes)``."""
+        """How many of ``draws`` noisy copies the network assigns to each class, ``(n, classes)``."""
         total: Tensor = x.new_zeros((), dtype=torch.int64)
         for scores in self._answers(x, draws, seed):
             total = total + _votes(scores).long().sum(0)
@@ -90,7 +90,7 @@ class Smoothed(nn.Module):
 
 
 def _votes(scores: Tensor) -> Tensor:
-    """A 1 for the class of the largest score; of one score for two classes, its sign decides."""
+    """A 1 for the class with the largest score; if two classes share one score, its sign decides."""
     if scores.shape[-1] == 1:
         scores = functional.pad(scores, (1, 0))
     return functional.one_hot(scores.argmax(-1), scores.shape[-1]).to(scores)

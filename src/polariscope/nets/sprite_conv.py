@@ -18,7 +18,7 @@ CHANNELS = (32, 32, 64, 64)
 @architectures.register("sprite-conv")
 @dataclass(frozen=True)
 class SpriteConv:
-    """Four 4x4 convolutions of stride 2 whose map is flattened; the decoder opens with two dense layers.
+    """Four 4x4 convolutions of stride 2, then a flattened map; the decoder starts with two dense layers.
 
     Images need sides that divide by 16. At 64 x 64 pixels the map has 1024 numbers.
 

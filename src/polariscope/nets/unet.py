@@ -26,18 +26,18 @@ class UNetConfig:
     """A U-Net: scores of the classes for every pixel of an image."""
 
     depth: int = 3
-    """Resolutions: the image's own, and each half the one before."""
+    """Number of resolutions: the image's own, then each half of the one before."""
     root: int = 32
-    """Filters at the image's own resolution; every lower one has twice as many."""
+    """Filters at the image's own resolution; each lower resolution has twice as many."""
     padding: Padding = "same"
-    """"same" pads every convolution with zeros and keeps the size; "valid" predicts pixels whose window is seen."""
+    """"same" pads every convolution with zeros and keeps the size; "valid" predicts only pixels with a full window."""
     dropout: float = 0.1
     """Rate before every activation of a 3x3 convolution."""
     batch_norm: bool = False
     attention: bool = False
     """Gates that weigh the skip connections by features of the lower resolution (Oktay et al. 2018)."""
     rectified_scores: bool = False
-    """Whether the scores pass a ReLU, as in the reference implementation of the work."""
+    """Whether the scores pass a ReLU, as in the reference implementation."""
 
     def __post_init__(self) -> None:
         if self.depth < 1 or self.root < 1:
@@ -116,12 +116,12 @@ class UNet(nn.Module):
 
     @property
     def multiple(self) -> int:
-        """Pixels by which an image may be shifted such that its prediction shifts with it: 2 for each pooling."""
+        """The prediction shifts with the image if the shift is a multiple of this: a factor 2 for each pooling."""
         return 2 ** (self.depth - 1)
 
     @property
     def receptive_field(self) -> int:
-        """Pixels a side that one place at the lowest resolution sees."""
+        """Side of the window of pixels that one position at the lowest resolution depends on."""
         return 1 + sum(4 * 2**level for level in range(self.depth)) + self.multiple - 1
 
     @property
@@ -132,15 +132,15 @@ class UNet(nn.Module):
 
     @property
     def halo(self) -> int:
-        """Pixels around a window that decide its prediction, rounded up to a multiple of the pooling."""
+        """Pixels around a window that influence its prediction, rounded up to a multiple of the pooling."""
         return math.ceil((self.margin + self.multiple - 1) / self.multiple) * self.multiple
 
     def output_size(self, height: int, width: int) -> tuple[int, int]:
-        """Height and width of the prediction; sizes whose pooled maps would not be even are refused."""
+        """Height and width of the prediction; an error for sizes whose maps are not even before a pooling."""
         return self._length(height), self._length(width)
 
     def fitting(self, least: int) -> int:
-        """The smallest length of an image whose prediction is at least so long."""
+        """The smallest side of an image whose prediction has a side of at least ``least``."""
         length = least + (2 * self.margin if self.padding == "valid" else 0)
         while not self._fits(length):
             length += 1
@@ -200,8 +200,8 @@ class AttentionGate(nn.Module):
 
 
 def with_channels(network: UNet, channels: int) -> UNet:
-    """The same trained network with further input channels behind its own: their weights are zero, so predictions
-    stay the same until it is trained further."""
+    """Add input channels behind the existing ones of a trained network, in place. Their weights are zero, so that
+    predictions stay the same until it is trained further."""
     if channels < network.channels:
         raise ValueError(
             f"the network has {network.channels} channels, and {channels} are fewer: channels cannot be removed"
@@ -244,6 +244,6 @@ def _drawn(root: int) -> Callable[[nn.Module], None]:
 
 
 def middle(x: Tensor, height: int, width: int) -> Tensor:
-    """The middle of maps or masks, of the given size: where a network with valid padding predicts."""
+    """The middle of maps or masks, in the given size: the part that a network with valid padding predicts."""
     top, left = (x.shape[-2] - height) // 2, (x.shape[-1] - width) // 2
     return x[..., top : top + height, left : left + width]

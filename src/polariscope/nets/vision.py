@@ -1,8 +1,8 @@
 """The supervised models of the in-domain generalisation benchmark (Spec 001a, section 9), all with a linear head.
 
-Each has an ``encoder`` and a ``head`` by those names, so that the one can be taken from another run, or frozen, without
-the other. Sizes are those of the publication at 64x64 pixels, and follow the images at others. The rotation-equivariant
-network and those with shortcuts have files of their own.
+Each has an ``encoder`` and a ``head`` under these names, so that one of them can be taken from another run, or frozen,
+without the other. At 64x64 pixels the sizes are those of the publication; for other images they follow the image. The
+rotation-equivariant network and the networks with shortcuts are in files of their own.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ class CNN:
     """The convolutional encoder of the autoencoders with a linear head: six layers at 64x64."""
 
     extra_layers: int = 0
-    """3x3 convolutions of the last map before the features; 3 make the nine layers of the published ablation."""
+    """Number of 3x3 convolutions of the last map before the features; 3 give the nine layers of the published
+    ablation."""
 
     def __post_init__(self) -> None:
         if self.extra_layers < 0:
@@ -53,9 +54,9 @@ class CNN:
 class CoordConv:
     """Six small convolutions with coordinate channels as input, then pooling over the map.
 
-    The publication leaves kernels and strides open, and the 32 numbers that it has after the pool are no square map of
-    16 channels. Here kernels are 3x3, the first layers halve down to 4 pixels, and the pool is over the whole map: a
-    position is known by its coordinates alone.
+    The publication does not state kernels and strides, and the 32 numbers that it has after the pool cannot be a square
+    map of 16 channels. Here kernels are 3x3, the first layers halve the map down to 4 pixels, and the pool is over the
+    whole map, so the network knows positions only from the coordinates.
     """
 
     channels: int = 16
@@ -80,7 +81,7 @@ class CoordConv:
 @models.register("set-encoder")
 @dataclass(frozen=True)
 class SetEncoder:
-    """An image as a set of pixels with their coordinates: "coordinate-based" in the publication's tables."""
+    """A network on the set of pixels of an image with their coordinates ("coordinate-based" in the publication)."""
 
     def build(self, brief: Brief) -> EncoderWithHead:
         return EncoderWithHead(PixelSet(*images(brief, "set-encoder")), 20, predicts(brief, "set-encoder"))
@@ -98,7 +99,7 @@ class SpatialTransformer:
 
 
 def convolutions(shape: Shape, extra_layers: int = 0) -> nn.Sequential:
-    """The encoder of the CNN: that of the autoencoders, with further layers before its last if asked for."""
+    """The encoder of the CNN: that of the autoencoders, with ``extra_layers`` more layers before its last."""
     blocks = OrderedDict(Conv().encoder(shape).named_children())
     features = blocks.pop("features")
     for number in range(1, extra_layers + 1):
@@ -107,7 +108,7 @@ def convolutions(shape: Shape, extra_layers: int = 0) -> nn.Sequential:
 
 
 class WithCoordinates(nn.Module):
-    """Images with two more channels: the row and the column of each pixel, from ``first`` to 1."""
+    """Adds two channels to images: the row and the column of each pixel, from ``first`` to 1."""
 
     places: Tensor
 
@@ -121,8 +122,8 @@ class WithCoordinates(nn.Module):
 
 
 class PixelSet(nn.Module):
-    """Features of a set of pixels: a network applied to each pixel and averaged, so the order of pixels does not
-    matter."""
+    """Features of a set of pixels: the mean of a network's outputs over the pixels, whose order does not matter, then a
+    second network."""
 
     def __init__(self, channels: int, height: int, width: int) -> None:
         super().__init__()
@@ -131,12 +132,12 @@ class PixelSet(nn.Module):
         self.together = _dense(20, 20, 20)
 
     def pixels(self, x: Tensor) -> Tensor:
-        """Images as ``(n, pixels, values and places)``."""
+        """Images as ``(n, pixels, values and coordinates)``."""
         placed: Tensor = self.coordinates(x)
         return placed.flatten(2).transpose(1, 2)
 
     def of_pixels(self, pixels: Tensor) -> Tensor:
-        # A few images at a time: what is made of their pixels then stays in the processor's cache.
+        # A few images at a time, so that intermediate results stay in the processor's cache.
         means = torch.cat([self.each(part).mean(1) for part in pixels.split(8)])
         features: Tensor = self.together(means)
         return features
@@ -146,10 +147,10 @@ class PixelSet(nn.Module):
 
 
 class Straightened(nn.Module):
-    """Images under the affine map that a small network, the localiser, finds for each of them.
+    """Transforms each image by the affine map that a small network, the localiser, predicts for it.
 
-    A stage of the localiser that an image is too small for is left out; at 64x64 all three are there, and 90 numbers
-    come out. Any other start than the identity is said to diverge (Spec 001a, section 16).
+    Small images skip the later stages of the localiser; images of 64x64 pixels pass all three, which return 90 numbers.
+    Training from any start other than the identity is reported to diverge (Spec 001a, section 16).
     """
 
     def __init__(self, channels: int, height: int, width: int) -> None:
