@@ -51,7 +51,7 @@ def test_the_command_line_says_how_to_go_on_with_changed_data(config, tmp_path, 
     run.update(status="interrupted")
     write(tmp_path / "data.npz", 1)
     assert main(["train", "--resume", run.id]) == 2
-    assert "Start a new run, or continue with the changed data by --changed-data-ok" in capsys.readouterr().err
+    assert "Start a new run, or continue with the changed data with --changed-data-ok" in capsys.readouterr().err
     assert main(["train", "--resume", run.id, "--changed-data-ok"]) == 0
 
 

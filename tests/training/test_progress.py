@@ -69,7 +69,7 @@ def test_a_notebook_gets_a_line_that_is_written_anew(tmp_path, small, monkeypatc
     monkeypatch.setitem(sys.modules, "IPython.display", types.SimpleNamespace(display=display))
     assert shown.watched()
     train(small(steps=3), Store(tmp_path))
-    assert lines[0] == "sprites vae: begins"
+    assert lines[0] == "sprites vae: starting"
     assert lines[-1].startswith("sprites vae: step 3 of 3")
     assert capsys.readouterr() == ("", "")
 

@@ -114,7 +114,7 @@ def test_a_stopped_run_goes_on_without_the_weights_it_began_with(sibling, tmp_pa
 
 def test_what_cannot_be_begun_with_is_said(sibling, tmp_path) -> None:
     store = Store(tmp_path)
-    with pytest.raises(ValueError, match=r"head\..* has another shape .* \(encoder would fit\)"):
+    with pytest.raises(ValueError, match=r"head\..* has another shape .* \(encoder would match\)"):
         begun(sibling, store)
     with pytest.raises(ValueError, match="no part 'encodr': did you mean 'encoder'"):
         begun(sibling, store, parts=("encodr",))

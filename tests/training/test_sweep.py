@@ -91,7 +91,8 @@ def test_a_random_search_draws_every_setting_from_its_range_and_the_same_again()
 
 def test_a_search_over_what_is_no_number_is_refused(config) -> None:
     for name in ("objective.gamma", "objective", "training.steps", "training.learning_rate.x", "model.latents"):
-        with pytest.raises(ValueError, match=f"needs the name of a number, such as objective.beta; {name} is none"):
+        expected = f"needs the name of a numeric setting, such as objective.beta; {name} is not one"
+        with pytest.raises(ValueError, match=expected):
             random_search(config, {name: (1, 2)}, count=1)
     with pytest.raises(ValueError, match="at least one draw; got 0"):
         random_search(config, {"training.learning_rate": (1e-4, 1e-2)}, count=0)

@@ -1,4 +1,4 @@
-"""Checkpoints: the whole state of a run in one safetensors file, weights and optimisers, and never a pickle.
+"""Checkpoints: the whole state of a run (weights and optimisers) in one safetensors file, never in a pickle.
 
 Data order and noise are functions of (seed, step), so only tensors and a step number need to be saved.
 """
@@ -23,7 +23,7 @@ from polariscope.printable import one_line
 
 FORMAT = "polariscope-checkpoint-2"
 MODEL = "model"
-"""The player that every run has."""
+"""Name of the player that every run has."""
 PROGRESS = ("step", "best", "stale", "sums", "summed")
 
 
@@ -38,24 +38,24 @@ class TrainingState:
     model: nn.Module
     optimisers: dict[str, Optimizer] = field(default_factory=dict)
     players: dict[str, nn.Module] = field(default_factory=dict)
-    """What learns beside the model."""
+    """The other networks that are trained, by name."""
     step: int = 0
     best: float = float("inf")
     stale: int = 0
     """Evaluations since the best one."""
     summed: int = 0
-    """Steps since the learning curve's last point; their terms are added up where they were computed."""
+    """Steps since the learning curve's last point. The sums of their terms stay on the training device."""
     names: tuple[str, ...] = ()
     total: Tensor | None = None
 
     def add(self, terms: Mapping[str, Tensor]) -> None:
-        """Add a step's terms to the running sums, without waiting for them."""
+        """Add a step's terms to the running sums, without waiting for the device."""
         self.names, self.summed = tuple(terms) if self.total is None else self.names, self.summed + 1
         values = torch.stack([terms[name].detach().float().reshape(()) for name in self.names]).double()
         self.total = values if self.total is None else self.total + values
 
     def take_means(self) -> dict[str, float]:
-        """Mean terms since they were last taken, the loss first."""
+        """Mean terms since the last call, the loss first; starts new sums."""
         means = {name: total / self.summed for name, total in self.sums.items()}
         self.total, self.summed = None, 0
         return {"loss": means.pop("loss"), **means} if "loss" in means else means
@@ -100,8 +100,8 @@ def save(state: TrainingState, path: Path, *, weights_only: bool = False) -> Non
 def load(state: TrainingState, path: Path, steps: int | None = None) -> None:
     """Read a checkpoint into an existing state: weights always, optimisers where the state has them.
 
-    The file may come from a stranger. It is compared with the state, and with the ``steps`` of its run, entry by entry,
-    before any of it is copied: a fused optimiser trusts the sizes of its moments, and would read past a shorter one.
+    The file may come from a stranger. Every entry is compared with the state, and with the ``steps`` of its run, before
+    anything is copied: a fused optimiser trusts the sizes of its moments and would read past the end of a shorter one.
     """
     tensors, progress = read(path)
     modules = {f"{MODEL}/": state.model, **{f"player/{name}/": module for name, module in state.players.items()}}
@@ -133,7 +133,7 @@ def load(state: TrainingState, path: Path, steps: int | None = None) -> None:
 
 
 def _check_progress(progress: Mapping[str, Any], steps: int | None) -> None:
-    """How far a run is, in numbers that can be."""
+    """Refuse progress with missing or impossible numbers."""
     for name in PROGRESS:
         if name not in progress:
             raise ValueError(f"its progress lacks {name}")
@@ -154,7 +154,7 @@ def _check_progress(progress: Mapping[str, Any], steps: int | None) -> None:
 
 
 def _check_entries(prefix: str, given: Mapping[str, Tensor], wanted: Mapping[str, Tensor]) -> None:
-    """The same names, shapes and kinds of numbers."""
+    """Refuse entries whose names, shapes or kinds of numbers differ from the wanted ones."""
     for name in wanted.keys() - given.keys():
         raise ValueError(f"{prefix}{name} is missing")
     for name, value in given.items():
@@ -168,7 +168,7 @@ def _check_entries(prefix: str, given: Mapping[str, Tensor], wanted: Mapping[str
 
 
 def _check_moments(prefix: str, tensors: Mapping[str, Tensor], optimiser: Optimizer, learned: int | None) -> None:
-    """Of each weight that has learned everything its optimiser keeps, in the weight's own shape; of others nothing."""
+    """Refuse an optimiser's state unless it is complete for each weight that has learned, in that weight's shape."""
     weights = [weight for group in optimiser.param_groups for weight in group["params"]]
     keys = _kept(optimiser)
     moments: dict[str, dict[str, Tensor]] = {}
@@ -188,7 +188,7 @@ def _check_moments(prefix: str, tensors: Mapping[str, Tensor], optimiser: Optimi
 
 
 def _kept(optimiser: Optimizer) -> tuple[str, ...]:
-    """What an optimiser keeps of each weight."""
+    """The names of what an optimiser keeps for each weight."""
     settings = optimiser.param_groups[0]
     match optimiser:
         case Adam():
@@ -197,7 +197,7 @@ def _kept(optimiser: Optimizer) -> tuple[str, ...]:
             return ("step", "sum")
         case SGD():
             return ("momentum_buffer",) if settings["momentum"] else ()
-    raise TypeError(f"{type(optimiser).__name__} is an optimiser whose state is not known here")
+    raise TypeError(f"checkpoints do not support the optimiser {type(optimiser).__name__}")
 
 
 def _kind(tensor: Tensor) -> str:
@@ -210,7 +210,7 @@ def within(tensors: Mapping[str, Tensor], prefix: str = f"{MODEL}/") -> dict[str
 
 
 def read(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Tensors and progress of a checkpoint file; a file that is not a checkpoint is refused."""
+    """Tensors and progress of a checkpoint file; an error for a file that is not a checkpoint."""
     if not path.exists():
         raise ValueError(f"there is no checkpoint {path}")
     try:

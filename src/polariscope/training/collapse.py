@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from itertools import takewhile
 
 PASSIVE_NATS = 0.01
-"""A model whose whole code costs less than this per example (in nats) uses none of its variables: each of them has a
-posterior that is the prior, up to a hundredth of a nat."""
+"""A model whose whole code costs less than this per example (in nats) uses none of its variables: the posterior of each
+differs from the prior by less than a hundredth of a nat."""
 PATIENCE = 3
-"""Records in a row below that cost before the warning: the divergence of an untrained model may start at zero."""
+"""Consecutive records below that cost before the warning: the divergence of an untrained model may start at zero."""
 
 COLLAPSED = (
     "all latent variables have been passive since step {step}: the posterior has collapsed onto the prior, and the "

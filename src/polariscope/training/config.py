@@ -20,34 +20,34 @@ from polariscope.worlds.world import World, worlds
 
 @dataclass(frozen=True)
 class TrainingConfig:
-    """How to train."""
+    """Settings of the training."""
 
     steps: int = 10_000
-    """Batches to train on."""
+    """Number of batches to train on."""
     batch_size: int = 64
     learning_rate: float = 1e-3
     optimiser: Literal["adam", "adagrad", "sgd"] = "adam"
     adam_epsilon: float = 1e-8
-    """Constant that Adam adds to its denominator; 1e-7 in some published settings."""
+    """Constant that Adam adds to its denominator; some publications use 1e-7."""
     momentum: float = 0.0
     """Momentum of plain gradient descent (sgd)."""
     weight_decay: float = 0.0
     """Weight decay of the optimiser."""
     schedule: Literal["constant", "linear", "late-linear", "cosine", "drop"] = "constant"
-    """How the learning rate falls to zero over the run (late-linear: over its second half), drops by a factor at
-    regular intervals, or stays constant."""
+    """The learning rate stays constant, falls to zero over the run (linear, cosine) or over its second half
+    (late-linear), or drops by a factor at regular intervals (drop)."""
     drop_every: int = 0
-    """Steps between two drops of the schedule of that name."""
+    """Steps between two drops of the learning rate, with the schedule drop."""
     drop: float = 0.1
-    """Factor of a drop."""
+    """Factor of the learning rate at each drop."""
     warmup: int = 0
     """Steps over which the learning rate first rises from zero."""
     clip: float = 0.0
-    """Largest norm of the gradient; 0 leaves it alone."""
+    """Largest norm of the gradient; larger gradients are scaled down. 0 does not clip."""
     seed: int = 0
     """Seed of weights, data order and noise: the same seed gives the same bits on the same machine."""
     evaluate_every: int = 500
-    """Steps between evaluations on held-out data; 0 never."""
+    """Steps between evaluations on held-out data; 0 never evaluates."""
     patience: int = 0
     """Evaluations without improvement before training stops early; 0 never stops early."""
     log_every: int = 50
@@ -57,12 +57,13 @@ class TrainingConfig:
     snapshot_every: int = 0
     """Steps between snapshots of the weights that are kept for studies of training; 0 keeps none."""
     threads: int = 1
-    """Threads of one run. Several runs at once do better with one each; a lone run on an idle machine with more."""
+    """Threads of one run. Several parallel runs are faster with one thread each; a single run on an idle machine is
+    faster with more."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
     precision: Literal["float32", "bfloat16"] = "float32"
-    """bfloat16 pays on accelerators; on most CPUs it is slower."""
+    """bfloat16 is faster on accelerators and slower on most CPUs."""
     compile: bool = False
-    """Compile the networks first: pays on long runs, and needs a compiler on CPU."""
+    """Compile the networks first. This saves time in long runs; on a CPU it needs a compiler."""
 
     def __post_init__(self) -> None:
         for name, low in _AT_LEAST.items():
@@ -104,14 +105,14 @@ class Start:
     sha256: str = ""
     """Hash of that run's checkpoint, so that a change of the initial weights is noticed."""
     parts: tuple[str, ...] = ()
-    """Parts of the model to take from it, by their dotted names; everything if not given."""
+    """Parts of the model to take from that run, by their dotted names; by default all parts."""
     freeze: tuple[str, ...] = ()
     """Parts of the model that are not trained, by their dotted names."""
     into: str = ""
-    """The part of this model that the other run's model becomes, if that is a part only: "of" in a readout."""
+    """The part of this model that gets the other run's weights ("of" in a readout); by default the whole model."""
     widen: bool = False
-    """Allow layers with more input channels than the run's: the new weights start at zero, so that the model predicts
-    as before until it is trained."""
+    """Allow layers with more input channels than in the other run. The new weights start at zero, so that the model
+    predicts as before until it is trained."""
 
     def __post_init__(self) -> None:
         if (self.parts or self.into) and not self.run:
@@ -138,7 +139,7 @@ SECTIONS = ("world", "split", "objective", "model", "training", "start")
 
 @dataclass(frozen=True)
 class RunConfig:
-    """One run, complete."""
+    """The complete configuration of one run."""
 
     world: World
     """A world, or anything that :func:`~polariscope.worlds.given.as_world` turns into one: a name, a path, an array."""
@@ -164,15 +165,16 @@ class RunConfig:
     def describe(self) -> dict[str, Any]:
         """A JSON-ready dictionary from which :meth:`build` makes the same configuration.
 
-        Of a world that has no name, such as an array in memory, its hash and its size are recorded.
+        For a world that has no name, such as an array in memory, it contains the hash and the size.
         """
         return plain(self)
 
     @classmethod
     def build(cls, description: Mapping[str, Any], data: Data | None = None) -> RunConfig:
-        """From a dictionary (a TOML file, a run's record). Unknown keys are refused with the nearest valid one.
+        """Build from a dictionary (a TOML file, a run's record). The error for an unknown key names the nearest valid
+        one.
 
-        ``data`` is needed again where a run was made with data in memory, and refused if it is not the same.
+        A run that was made with data in memory needs the same ``data`` again; other data is refused.
         """
         for key in description:
             if key not in SECTIONS:
@@ -193,5 +195,5 @@ class RunConfig:
         world = recalled(config.world, as_world(data))
         if world is config.world:
             name = worlds.name_of(config.world)
-            raise ValueError(f"this run has a world of its own ({name}) and takes no other data")
+            raise ValueError(f"this run has its own world ({name}) and takes no other data")
         return cls(world, config.objective, config.model, config.training, config.split, config.start)

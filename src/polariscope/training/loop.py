@@ -31,14 +31,14 @@ from polariscope.worlds.world import Batches, WeightedBatches, World, to_tensor
 OPTIMISERS: dict[str, Callable[..., Optimizer]] = {"adam": Adam, "adagrad": Adagrad, "sgd": SGD}
 HELD_OUT_EXAMPLES = 1024
 BLOCK = 16
-"""Steps whose batches are rendered together, as far as they are small."""
+"""Number of steps whose batches are rendered together, if they are small enough."""
 BLOCK_BYTES = 2**26
-"""Floats of batches that are there together."""
+"""Largest size of the batches that are rendered together, as floats."""
 KEPT_BYTES = 2**26
-"""Largest training set that is kept in memory after it was rendered."""
+"""Size of the largest training set that is kept in memory after rendering."""
 KEPT_AT_ONCE = 4096
 WEIGHTS_STEP, PLAYERS_STEP, SETTLE_STEP = 2**32 - 1, 2**32 - 2, 2**32 - 3
-"""Steps no run reaches: weights have draws of their own."""
+"""Step numbers that no run reaches, so that these draws differ from those of every step."""
 
 
 class Diverged(ArithmeticError):
@@ -66,8 +66,8 @@ class Listeners:
 
 
 def import_optimisers() -> None:
-    """Make this process import all that its first training would: torch loads its compiler, for seconds, with the first
-    step of an optimiser."""
+    """Import now what the first training would import: the first step of an optimiser loads torch's compiler, which
+    takes seconds."""
     weight = torch.zeros(1, requires_grad=True)
     weight.sum().backward()
     Adam([weight]).step()
@@ -93,7 +93,7 @@ def build_state(
 
 
 def _optimiser(module: nn.Module, config: TrainingConfig, own: Mapping[str, Any] | None = None) -> Optimizer:
-    """An optimiser of the trainable parameters of a module: that of the run, or an Adam with its own settings."""
+    """An optimiser of a module's trainable parameters: the run's, or for a player with settings of its own, an Adam."""
     learning = [p for p in module.parameters() if p.requires_grad]
     if not learning:
         raise ValueError("nothing to train: every part of the model is frozen")
@@ -113,11 +113,11 @@ def fit(
     split: Split | None = None,
 ) -> TrainingState:
     """Train from ``state.step`` to ``config.steps`` (or an early stop). The state is changed in place."""
-    if _stopped_early(state, config):  # before its last checkpoint was written, and nobody could say that it is done
+    if _stopped_early(state, config):  # the process ended after the last checkpoint but before the status was written
         return state
     listeners = listeners or Listeners()
     parts, reserved = apart((split or RandomSplit()).parts(world), objective.reserves)
-    # The second observation of a pair is to be one that may be trained on, too.
+    # The second observation of a pair must be a training observation, too.
     seen, index = world, parts.train
     if "other" in objective.needs:
         seen, index = confined(world, index), np.arange(len(index))
@@ -125,7 +125,7 @@ def fit(
     model = state.model
     if config.compile:
         _compile(model)
-    # On a CPU there is nothing to wait for; elsewhere a look at the loss would stop the device at every step.
+    # On a CPU there is nothing to wait for; on other devices, reading the loss at every step would make them wait.
     patient = device_of(config).type != "cpu"
     with _threads(config.threads), _own_randomness(), freed_memory_kept():
         learn(state)
@@ -160,8 +160,8 @@ def fit(
 
 
 def apart(parts: Parts, reserves: int) -> tuple[Parts, np.ndarray]:
-    """The parts of a split without the observations that are reserved for calibration after training, and those: at
-    most a tenth of the training part, the same for every seed.
+    """Reserve observations of the training part for calibration after training: ``reserves``, at most a tenth of it,
+    the same for every seed. Returns the remaining parts and the reserved observations.
 
     >>> parts, reserved = apart(Parts(np.arange(20), np.arange(20, 22)), reserves=500)
     >>> len(parts.train), parts.held_out.tolist(), reserved.tolist()
@@ -174,7 +174,7 @@ def apart(parts: Parts, reserves: int) -> tuple[Parts, np.ndarray]:
 
 
 def _settle(state: TrainingState, objective: Objective, feed: Feed) -> None:
-    """Let the objective finish a network that has been trained."""
+    """Let the objective finish the trained network (for example calibrate it)."""
     seed_step(feed.config.seed, SETTLE_STEP)
     state.model.eval()
     objective.settle(state.model, feed.whole() if len(feed.index) else None)
@@ -209,7 +209,7 @@ def _step(
         if terms.loss is not None:
             shown["loss"] = terms.loss.detach() - terms.offset
     if "loss" not in shown:
-        raise ValueError(f"no turn of {type(objective).__name__} has a loss for the model: nothing would learn")
+        raise ValueError(f"no turn of {type(objective).__name__} has a loss for the model, so nothing would be trained")
     state.add(shown)
     return shown["loss"].detach()
 
@@ -249,9 +249,9 @@ def _compile(model: nn.Module) -> None:
 def evaluate(
     state: TrainingState, objective: Objective, world: World, parts: Parts, config: TrainingConfig, step: int
 ) -> dict[str, float]:
-    """Mean terms and scores on held-out data, always with the same examples and the same noise, so that curves can be
+    """Mean terms and scores on held-out data. Examples and noise are always the same, so that curves can be
     compared."""
-    # The same population as in training: some objectives have it in a constant of their loss.
+    # The same population as in training, because some losses contain it in a constant.
     kept = parts.held_out[:HELD_OUT_EXAMPLES]
     feed = Feed(world, kept, config, objective.needs, population=len(parts.train), evaluating=True)
     means = TrainingState(state.model)
@@ -281,7 +281,7 @@ class Feed:
 
     They are rendered in the training thread: a second thread would slow the networks more than it helps. A small world
     that is used more than once is rendered once and kept in memory, as bytes. Worlds whose observations change with
-    time are drawn anew for every block of steps; blocks always start at the same steps.
+    time are drawn again for every block of steps; blocks always start at the same steps.
     """
 
     world: World
@@ -292,9 +292,9 @@ class Feed:
     population: int = 0
     """Size of the data set for the objective; 0 means the length of ``index``."""
     turns: int = 1
-    """Batches of a step."""
+    """Number of batches of a step."""
     evaluating: bool = False
-    """Whether nothing learns from the batches."""
+    """Whether the batches are for evaluation, not for training."""
 
     @cached_property
     def order(self) -> Batches | WeightedBatches:
@@ -308,7 +308,7 @@ class Feed:
         return self.batches(number, 1)[0]
 
     def once(self) -> Iterator[Batch]:
-        """Every example once: whole batches in their order, and the rest in a smaller one."""
+        """Every example once: whole batches in order, then the rest in a smaller batch."""
         for number in range(self.order.epoch_steps):
             yield self.batch(number)
         seen = np.concatenate([self.order[number] for number in range(self.order.epoch_steps)])
@@ -321,7 +321,7 @@ class Feed:
         return self._on_device(self._render(self.index, self.world))
 
     def batches(self, start: int, count: int, world: World | None = None) -> list[Batch]:
-        """Batches in a row, rendered in one call: cheaper than one at a time."""
+        """Consecutive batches, rendered in one call, which is faster than one at a time."""
         places = [self.order[number] for number in range(start, start + count)]
         ends = np.cumsum([len(p) for p in places])[:-1]
         together = np.concatenate(places)
@@ -340,7 +340,7 @@ class Feed:
         for block in range(start // together, math.ceil(stop / together) if start < stop else 0):
             first, end = block * together, min((block + 1) * together, stop)
             world = drawn(self.world, self.config.seed, block) if changing else self.world
-            # What is drawn belongs to the whole block: a run that goes on in the middle of it draws all of it again.
+            # Draws belong to the whole block: a run that resumes in the middle of a block draws all of it again.
             begin = first if changing else max(first, start)
             batches = self.batches(begin * self.turns, (end - begin) * self.turns, world)
             for step in range(max(first, start), end):
@@ -367,8 +367,8 @@ class Feed:
             others = others_of(world, numbers)
             if others is None:
                 raise ValueError(
-                    "this objective learns from pairs, and the world has none: use the view pairs of a world with "
-                    "factors, or frame-pairs of a video"
+                    "this objective learns from pairs, and the world has none: use the view pairs on a world with "
+                    "factors, or the view frame-pairs on a video"
                 )
             arrays |= {f"other{i}": part for i, part in enumerate(others)}
         return arrays
@@ -390,7 +390,7 @@ class Feed:
 
 
 def rate_factor(step: int, config: TrainingConfig) -> float:
-    """The factor of the learning rate at a step: warm-up times schedule."""
+    """The factor of the learning rate at a step: the warm-up times the schedule."""
     warm = min(1.0, (step + 1) / config.warmup) if config.warmup else 1.0
     done = step / config.steps
     match config.schedule:
@@ -407,7 +407,7 @@ def rate_factor(step: int, config: TrainingConfig) -> float:
 
 
 def seed_step(seed: int, step: int) -> None:
-    """Seed torch, so that everything it draws from here on is a function of (seed, step)."""
+    """Seed torch, so that all its further draws are a function of (seed, step)."""
     number = int(np.random.SeedSequence((seed, step)).generate_state(1, np.uint64)[0]) & (2**63 - 1)
     # Not torch.manual_seed: without a GPU it queues a call with a whole stack trace every time.
     torch.default_generator.manual_seed(number)
@@ -439,7 +439,7 @@ def _threads(count: int) -> Iterator[None]:
 
 @contextmanager
 def _own_randomness() -> Iterator[None]:
-    """Leave the caller's random state as it was."""
+    """Restore the caller's random state at the end."""
     devices = range(torch.cuda.device_count())
     with torch.random.fork_rng(devices):
         yield

@@ -35,15 +35,14 @@ TellShare = Callable[[str, float], None]
 
 
 class Pace:
-    """The rate of a run since its first report. The time before it (a queue, the start of a worker, an earlier part of
-    a
+    """The rate of a run since its first report. Earlier time (a queue, the start of a worker, an earlier part of a
     resumed run) does not count."""
 
     def __init__(self) -> None:
         self._first: tuple[int, float] | None = None
 
     def rate(self, step: int, now: float) -> float | None:
-        """Steps a second; None until a later step is reported."""
+        """Steps per second; None until a second report."""
         if self._first is None or step < self._first[0]:
             self._first = (step, now)
         first, begun = self._first
@@ -59,8 +58,8 @@ def watched(quiet: bool = False) -> bool:
 
 @contextmanager
 def bars(names: Sequence[str], steps: int, quiet: bool = False) -> Iterator[list[Tell]]:
-    """One progress bar per run; yields a callback for each of them. Without a terminal, a line every half a minute
-    instead."""
+    """One progress bar per run; yields a callback for each of them. Without a terminal, each run prints a line every
+    half minute instead."""
     console = Terminal(stderr=True, markup=False, emoji=False)
     if quiet:
         yield [lambda point: None for _ in names]
@@ -99,7 +98,7 @@ def bars(names: Sequence[str], steps: int, quiet: bool = False) -> Iterator[list
 
 
 def _lines(console: Terminal, name: str, every: float = 30.0) -> Tell:
-    """A line now and then, and one at the end."""
+    """Print a line every half minute, at each warning and at the end."""
     due = time.monotonic() + every
     pace = Pace()
 
@@ -117,7 +116,7 @@ def _lines(console: Terminal, name: str, every: float = 30.0) -> Tell:
 def _updated(display: Callable[..., Any], name: str) -> Tell:
     """One line in a notebook that is overwritten."""
     pace = Pace()
-    handle = display({"text/plain": f"{name}: begins"}, raw=True, display_id=True)
+    handle = display({"text/plain": f"{name}: starting"}, raw=True, display_id=True)
 
     def tell(point: Progress) -> None:
         handle.update({"text/plain": _line(name, point, pace.rate(point.step, time.monotonic()))}, raw=True)
@@ -134,7 +133,7 @@ def _line(name: str, point: Progress, rate: float | None) -> str:
 
 
 def _notebook() -> Callable[..., Any] | None:
-    """What shows things in the notebook that this runs in, if it runs in one."""
+    """The display function of the notebook that this runs in; None outside notebooks."""
     shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
     if type(shell).__name__ != "ZMQInteractiveShell":
         return None

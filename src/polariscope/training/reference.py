@@ -1,7 +1,7 @@
-"""Reference models: trained runs that come with the package, so that there is a model to look at before one is trained.
+"""Reference models: trained runs that come with the package, so that users can examine a model before they train one.
 
-Each is a run folder: record, weights, learning curves and the documents about it, whose pages are written again in the
-copy that a store gets. The copy behaves like a run that was trained there; it has no state of the optimiser, so it
+Each is a run folder: record, weights, learning curves, and documents without their pages, which are written when the
+folder is copied into a store. The copy behaves like a run that was trained there, but it has no optimiser state and so
 cannot be trained further.
 """
 
@@ -29,7 +29,7 @@ FILES = ("run.json", "metrics.parquet", "labels.json")
 
 
 def reference_names() -> list[str]:
-    """The models that this installation has."""
+    """The names of the reference models in this installation."""
     return sorted(path.parent.name for path in SHIPPED.glob("*/run.json"))
 
 

@@ -1,4 +1,4 @@
-"""A configuration becomes a run folder: train, resume, load."""
+"""From a configuration to a run folder: train, resume, load."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ FEW_LATENTS = 4096
 """Networks with at most this many latents are built without a check of their memory; tens are usual."""
 OVER_THE_RUN = ("linear", "late-linear", "cosine")
 """Schedules that depend on the number of steps of the whole run."""
-TELL_EVERY = 0.1  # seconds: a word to another process costs as much as a small step
+TELL_EVERY = 0.1  # seconds: a message to another process costs as much as a small step
 WRITE_CURVES_EVERY = 2.0
 """Seconds between two writes of the learning curves during a run, for its observers."""
 
@@ -64,12 +64,12 @@ def train(
     quiet: bool = False,
     whole_hash: bool = False,
 ) -> Run:
-    """Train a configuration into a new run folder of a store, which may be given by its path.
+    """Train a configuration into a new run folder of a store. ``store`` may be a path.
 
-    ``tell`` is called with the progress; by default it is shown in a terminal or a notebook, unless ``quiet``. The
-    world may also be data in memory (see :class:`~polariscope.worlds.world.ArrayWorld`): the run then records its hash,
-    and resumes when the same data is given again. The run also records the hash of data files, over samples of large
-    files unless ``whole_hash``.
+    ``tell`` is called with the progress; by default the progress is shown in a terminal or a notebook, unless
+    ``quiet``. The world may also be data in memory (see :class:`~polariscope.worlds.world.ArrayWorld`): the run then
+    records its hash, and resuming it needs the same data. The run also records the hash of data files: of samples of
+    large files, or of all their bytes with ``whole_hash``.
     """
     state = ready(config)  # first, so that what cannot be trained leaves no folder behind
     return _begun(config, as_store(store), state, tell, run_id, quiet, whole_hash)
@@ -104,9 +104,9 @@ def create(
 
 
 def train_once(config: RunConfig, store: Store | Path | str = "runs", tell: Tell | None = None) -> Run:
-    """The trained run of a configuration: from the store if it is there, resumed if it was cut off, or trained now.
+    """The trained run of a configuration: taken from the store, resumed if it was interrupted, or trained now.
 
-    Its name follows from the configuration and its data; if several processes need it, one of them trains it.
+    The configuration and its data determine the run's name. If several processes need the run, one of them trains it.
     """
     store = as_store(store)
     run_id = standing_id(config)
@@ -117,12 +117,12 @@ def train_once(config: RunConfig, store: Store | Path | str = "runs", tell: Tell
             return _begun(config, store, state or ready(config), tell, run_id)
         run = store.open(run_id)
         if run.config != json.loads(json.dumps(config.describe())):
-            raise ValueError(f"the run {path} was made with settings that do not match its name: move it away")
+            raise ValueError(f"the run {path} was made with settings that do not match its name: move it elsewhere")
         return resume(run, tell)
 
 
 def standing_id(config: RunConfig) -> str:
-    """The name under which :func:`train_once` keeps a configuration; other data in its files is another one."""
+    """The id of the run of :func:`train_once` for a configuration; it changes if the contents of its data files do."""
     described = config.describe()
     data = [entry["sha256"] for entry in data_record(data_files(described))]
     label = re.sub(r"[^A-Za-z0-9._-]+", "-", config.label)
@@ -158,7 +158,7 @@ def resume(
         if changes and not changed_data_ok:
             raise ValueError(
                 f"run {run.id} was started with other data: {'; '.join(changes)}. Start a new run, or "
-                "continue with the changed data by --changed-data-ok (in Python changed_data_ok=True)"
+                "continue with the changed data with --changed-data-ok (in Python changed_data_ok=True)"
             )
         begun = run.checkpoint.exists()
         state: TrainingState | None = run.built.pop("state", None)
@@ -178,8 +178,8 @@ def resume(
 
 
 def extend(run: Run, steps: int) -> None:
-    """Give a run another number of steps, so that :func:`resume` ends with the same weights as a run that had as many
-    from the start. This is refused if such a run would not have had the current weights."""
+    """Change the number of steps of a run, so that :func:`resume` ends with the same weights as a run that had this
+    number from the start. This is refused if such a run would not have had the current weights."""
     with hold(run.path):
         run.reload()
         training = replace(config_of(run).training, steps=steps)  # says what is wrong with the number
@@ -205,8 +205,8 @@ def extend(run: Run, steps: int) -> None:
 
 
 def _not_the_end(rows: list[Row], state: TrainingState, training: TrainingConfig) -> list[Row]:
-    """Take back what a run did at a step only because it was to be its last: a run that goes on from there would not
-    have ended a mean of its curve there, nor evaluated."""
+    """Undo what a run did only because a step was its last: a run with more steps would not have ended a mean of its
+    curve there, nor evaluated."""
     step = state.step
     if step >= training.steps:
         return rows
@@ -233,13 +233,13 @@ def _shown(config: RunConfig, tell: Tell | None, quiet: bool) -> Iterator[Tell]:
 
 
 def changed_data(run: Run) -> list[str]:
-    """One clause for each data file that has changed since the run was made."""
+    """One clause for each data file that has changed since the run was created."""
     return data_changes(data_files(run.config), run.record["data"])
 
 
 def config_of(run: Run, data: Data | None = None) -> RunConfig:
-    """The configuration of a run, which is built once. If it has an unknown name, the error suggests the plug-ins of
-    the run."""
+    """The configuration of a run, built once and cached. If it has an unknown name, the error names the plug-ins of the
+    run."""
     if data is None and "config" in run.built:
         known: RunConfig = run.built["config"]
         return known
@@ -269,7 +269,7 @@ def train_module(
     split: Split,
     listeners: Listeners | None = None,
 ) -> nn.Module:
-    """Train any module in place, without a run folder."""
+    """Train any module in place, without a run folder, and return it in evaluation mode."""
     state = build_state(module, objective, training, Brief(tuple(world.shape)))
     trained: nn.Module = fit(state, objective, world, training, listeners, split).model.eval()
     return trained
@@ -289,13 +289,13 @@ def paced(tell: Tell, steps: int) -> Callable[[int, Tensor], None]:
 
 
 def ready(config: RunConfig) -> TrainingState:
-    """The initial state of a run; a configuration that cannot be trained is refused."""
+    """The initial state of a run; an error for a configuration that cannot be trained."""
     check_targets(config)
     check_room(config)
     model = begin(build_model(config), config.start)
     state = build_state(model, config.objective, config.training, brief_of(config))
     check = getattr(getattr(state.model, "likelihood", None), "check", None)
-    if check is not None:  # not every likelihood is one of every data
+    if check is not None:  # a likelihood may not fit the data
         for part in _looked_at(config.world):
             check(to_tensor(part))
     return state
@@ -315,14 +315,14 @@ def check_targets(config: RunConfig) -> None:
     classes = [target.name for target in targets_of(config.world) if target.size] if config.objective.numeric else []
     if classes:
         raise ValueError(
-            f"{objectives.name_of(config.objective)} predicts numbers, and {' and '.join(classes)} of this data has "
+            f"{objectives.name_of(config.objective)} predicts numbers, but {' and '.join(classes)} of this data has "
             "classes: predict values from 0 to 1 with the view task (polariscope train task --world.of DATA "
             f"--world.factor {','.join(classes)} --world.form values), or classify"
         )
 
 
 def check_room(config: RunConfig) -> None:
-    """Refuse images, and a network, too large to be trained on here, before any memory is taken for them."""
+    """Refuse images or a network that are too large for this machine, before memory is allocated for them."""
     world = config.world
     source = getattr(world, "path", None) or type(world).__name__
     advice = "size={side} (--world.size {side}) or a smaller batch_size (--training.batch-size) would fit"
@@ -335,7 +335,7 @@ def check_room(config: RunConfig) -> None:
 
 
 def brief_of(config: RunConfig) -> Brief:
-    """The brief for the model of a configuration: shapes, targets and posterior."""
+    """The requirements on the model of a configuration: shapes, targets and posterior."""
     world, objective = config.world, config.objective
     targets = targets_of(world) if "target" in objective.needs else ()
     return Brief(
@@ -365,8 +365,8 @@ def build_model(config: RunConfig) -> Any:
 
 
 def load_model(run: Run | Path | str, step: int | None = None, *, store: Store | Path | str = "runs") -> Any:
-    """The trained network of a run, ready to be examined: the latest state, or the snapshot at a step; step 0 is as it
-    was drawn.
+    """The trained network of a run, in evaluation mode: its latest state, or the snapshot at ``step``. Step 0 is the
+    network before training.
 
     ``run`` may be its id, its name, a unique beginning or ending of its id, its folder, or ``"latest"``. Its methods
     depend on its model: an autoencoder encodes and decodes, a classifier returns scores.
@@ -391,8 +391,8 @@ def load_model(run: Run | Path | str, step: int | None = None, *, store: Store |
 
 
 def network_of(run: Run) -> Any:
-    """The trained network of a run, loaded once and shared: :func:`load_model` returns a copy to change. It is loaded
-    again after further training."""
+    """The trained network of a run, loaded once and shared; it is loaded again after further training. To change the
+    network, use :func:`load_model`, which returns a new copy."""
     about = run.checkpoint.stat() if run.checkpoint.exists() else None
     stamp = None if about is None else (about.st_mtime_ns, about.st_size)
     if "network" not in run.built or run.built["network"][0] != stamp:
@@ -415,7 +415,7 @@ def as_store(place: Store | Path | str) -> Store:
 
 
 def _drive(run: Run, config: RunConfig, state: TrainingState, rows: list[Row], tell: Tell) -> Run:
-    """Run the loop with the trackers that the user chose, whose end comes after the status of the run is written."""
+    """Run the loop with the trackers that the user chose; they end after the status of the run is written."""
     with tracked(run) as track:
         return _driven(run, config, state, rows, tell, track)
 
@@ -423,7 +423,7 @@ def _drive(run: Run, config: RunConfig, state: TrainingState, rows: list[Row], t
 def _driven(
     run: Run, config: RunConfig, state: TrainingState, rows: list[Row], tell: Tell, track: Callable[[Event], None]
 ) -> Run:
-    """Run the loop, keeping curves and state in the run folder, and leave a true status whatever happens."""
+    """Run the loop, save curves and state in the run folder, and record the correct status whatever happens."""
     started = time.monotonic()
     listener = paced(tell, config.training.steps)
     begun_at = state.step
@@ -442,7 +442,7 @@ def _driven(
         track(event)
 
     def save(state: TrainingState) -> None:
-        # Metrics first: rows beyond the checkpoint are dropped on resume, rows missing from it could not be made up.
+        # Metrics first: rows beyond the checkpoint are dropped on resume, missing rows could not be restored.
         run.write_metrics(rows)
         checkpoint.save(state, run.checkpoint)
 
@@ -467,7 +467,7 @@ def _driven(
         kept = f"; the last good checkpoint is kept in {run.path}" if run.checkpoint.exists() else ""
         raise Diverged(f"{error}{kept}") from error
     except BaseException as error:
-        # On a full disk not even that can be written; nobody holds the run any more, so it counts as interrupted.
+        # A full disk has no room even for the status. Nothing holds the run any more, so it counts as interrupted.
         with suppress(OSError) if is_full(error) else nullcontext():
             run.update(status="failed", result={"step": state.step})
         raise

@@ -25,8 +25,7 @@ def warm(run: Run, parts: tuple[str, ...] = (), freeze: tuple[str, ...] = (), in
 
 
 def begin(network: Network, start: Start, *, weights: bool = True) -> Network:
-    """Load the weights of another run (unless a checkpoint has later ones), and freeze the parts that are not
-    trained."""
+    """Load the weights of another run (unless ``weights`` is False), and freeze the parts that are not trained."""
     if start.run and weights:
         _take(_part(network, start.into) if start.into else network, start)
     for name in start.freeze:
@@ -37,7 +36,7 @@ def begin(network: Network, start: Start, *, weights: bool = True) -> Network:
 def _take(network: nn.Module, start: Start) -> None:
     path = Run(Path(start.run)).checkpoint
     if not path.exists():
-        raise ValueError(f"the run {start.run} that this one starts from has no checkpoint (any more)")
+        raise ValueError(f"this run starts from the run {start.run}, which has no checkpoint (any more)")
     if start.sha256 and _hash(path) != start.sha256:
         raise ValueError(f"the weights of {start.run} have changed since this run was configured to start from them")
     given = checkpoint.within(checkpoint.read(path)[0])
@@ -55,7 +54,7 @@ def _take(network: nn.Module, start: Start) -> None:
             which = "is missing from" if name not in given else "has another shape in"
             raise ValueError(
                 f"{name} {which} the run {Path(start.run).name}: name the parts to take with start.parts "
-                f"({', '.join(known) or 'none'} would fit)"
+                f"({', '.join(known) or 'none'} would match)"
             )
     for name in wanted:
         if given[name].dtype != own[name].dtype or not given[name].isfinite().all():
@@ -66,7 +65,7 @@ def _take(network: nn.Module, start: Start) -> None:
 
 
 def _widened(weight: Tensor, shape: torch.Size) -> Tensor:
-    """Weights of a layer with further input channels behind its own, which are zero; others as they are."""
+    """Pad the weights of a layer that has too few input channels with zeros; return other weights unchanged."""
     fewer = weight.dim() == len(shape) > 1 and weight.shape[1] < shape[1]
     if not fewer or weight.shape[:1] + weight.shape[2:] != shape[:1] + shape[2:]:
         return weight

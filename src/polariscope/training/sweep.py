@@ -17,11 +17,11 @@ from polariscope.training.config import RunConfig
 from polariscope.training.run import create, ready, resume, standing_id, train_once
 
 LETTING_GO = 120.0
-"""Seconds that a job on a cluster waits for its run, which a worker on a machine that failed may still hold."""
+"""Seconds that a job on a cluster waits for its run, which a worker on a failed machine may still hold."""
 
 
 def over_seeds(config: RunConfig, count: int) -> list[RunConfig]:
-    """The same configuration with ``count`` seeds, from its own upwards."""
+    """The same configuration with ``count`` consecutive seeds, starting with its own."""
     if count < 1:
         raise ValueError(f"a sweep needs at least one seed; got {count}")
     first = config.training.seed
@@ -38,7 +38,7 @@ def draws(ranges: Mapping[str, tuple[float, float]], count: int, seed: int = 0) 
         raise ValueError(f"a random search needs at least one draw; got {count}")
     for name, (low, high) in ranges.items():
         if not low <= high < math.inf or low == -math.inf:
-            raise ValueError(f"a range goes from a smaller to a larger number; that of {name} is {low:g} to {high:g}")
+            raise ValueError(f"a range goes from a smaller to a larger number; {name} goes from {low:g} to {high:g}")
     lows, highs = np.array(list(ranges.values()), dtype=float).reshape(-1, 2).T
     points = np.random.default_rng(seed).uniform(lows, highs, (count, len(ranges)))
     return [dict(zip(ranges, point, strict=True)) for point in points.tolist()]
@@ -69,13 +69,13 @@ def random_search(
 def train_all(
     configs: Sequence[RunConfig], store: Store, workers: Workers = None, report: Report | None = None
 ) -> list[Run]:
-    """Train each configuration in its own single-threaded process; each run has the same bits as if trained alone.
-    Returns the runs in order."""
+    """Train each configuration in its own single-threaded process, and return the runs in order. Each run has the same
+    bits as if it were trained alone."""
     return finish(prepare(configs, store), workers, report)
 
 
 def prepare(configs: Sequence[RunConfig], store: Store, whole_hash: bool = False) -> list[Run]:
-    """Create a folder for each configuration before any is trained, so that each can be resumed by name."""
+    """Create a run folder for each configuration before training starts, so that each run can be resumed by name."""
     for config in configs:
         state = ready(config)  # first, so that what cannot be trained leaves no folder behind
     runs = [create(config, store, status="queued", whole_hash=whole_hash) for config in configs]
@@ -91,7 +91,7 @@ def finish(
     in_parallel(_finish, [(run, changed_data_ok) for run in runs], workers, report)
     for run in runs:
         run.reload()
-        if len(runs) > 1:  # the networks of all of them may be more than memory has room for
+        if len(runs) > 1:  # the networks of all runs together may not fit into memory
             run.built.pop("architecture", None)
     return list(runs)
 
@@ -99,14 +99,14 @@ def finish(
 def train_all_once(
     configs: Sequence[RunConfig], store: Store, workers: Workers = None, report: Report | None = None
 ) -> list[Run]:
-    """The trained run of every configuration, under a name derived from it; an existing run is not trained again."""
+    """The trained run of every configuration, under an id derived from it. A finished run is not trained again."""
     jobs = [(config, store) for config in configs]
     in_parallel(_train_once, jobs, workers, report)
     return [store.open(standing_id(config)) for config in configs]
 
 
 def best_run(runs: Sequence[Run], term: str = "held_out_loss") -> Run:
-    """The run with the smallest value of a term of its result (the first of equals). Labels are not used."""
+    """The run with the smallest value of a term of its result; ties go to the first run. Labels are not used."""
     if not runs:
         raise ValueError("no runs to choose from")
     for run in runs:
@@ -116,9 +116,9 @@ def best_run(runs: Sequence[Run], term: str = "held_out_loss") -> Run:
 
 
 def by_setting(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Mapping[str, Any]]]:
-    """Rows of the table of runs that differ in their seed alone, named by the settings in which others differ.
+    """Group rows of the table of runs that differ only in their seed, named by the settings in which groups differ.
 
-    Of several runs of one seed, which are the same to the bit, the last counts.
+    If several runs have the same settings and seed, and so the same bits, the last one counts.
     """
     sections = ("world", "split", "objective", "model", "training")
     known = {key for row in rows for key in row if key.split("_")[0] in sections and key != "training_seed"}
@@ -139,7 +139,7 @@ def _with(thing: Any, path: str, value: float, whole: str) -> Any:
         return replace(thing, **{name: _with(own, rest, value, whole)})
     # What the field is declared to be decides: a weight may have been given as a whole number.
     if rest or "float" not in {field.name: str(field.type) for field in fields(thing)}.get(name, ""):
-        raise ValueError(f"a search needs the name of a number, such as objective.beta; {whole} is none")
+        raise ValueError(f"a search needs the name of a numeric setting, such as objective.beta; {whole} is not one")
     return replace(thing, **{name: value})
 
 

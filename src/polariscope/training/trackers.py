@@ -1,6 +1,6 @@
-"""Trackers: the curves of a training are sent to Weights & Biases or MLflow while it runs.
+"""Trackers send the curves of a training to Weights & Biases or MLflow while it runs.
 
-Nothing is sent unless the user gives ``--track wandb`` or the variable ``POLARISCOPE_TRACK``, and has the library
+Nothing is sent unless the user gives ``--track wandb`` or sets the variable ``POLARISCOPE_TRACK``, and has the library
 installed. A tracker of your own is a class in a plug-in, with the decorator ``trackers.register("mine")``::
 
     class Mine:
@@ -25,9 +25,9 @@ from polariscope.registry import Catalogue
 from polariscope.training.loop import Event
 
 ASKED = "POLARISCOPE_TRACK"
-"""The variable with the names of trackers, separated by commas; processes that are started here inherit it."""
+"""The environment variable with the names of trackers, separated by commas; child processes inherit it."""
 TAG = "polariscope.run"
-"""The tag of MLflow that has the id of a run, by which a resumed run is recognised."""
+"""The MLflow tag with the id of a run, which identifies a resumed run."""
 
 
 class Tracker(Protocol):
@@ -37,14 +37,14 @@ class Tracker(Protocol):
         """Mean terms of the last steps, or of held-out data."""
 
     def end(self, run: Run) -> None:
-        """The run is done or was stopped; its status is known."""
+        """The run is done or was stopped; its status is written."""
 
 
 trackers: Catalogue[Callable[[Run], Tracker]] = Catalogue("tracker")
 
 
 def check(names: str) -> None:
-    """Refuse trackers that there are not, before anything is trained."""
+    """Refuse unknown trackers before anything is trained."""
     for name in _split(names):
         trackers.get(name)
 
@@ -53,7 +53,7 @@ def check(names: str) -> None:
 def tracked(run: Run) -> Iterator[Callable[[Event], None]]:
     """The trackers of a run: those that the user chose, by default none.
 
-    A failing tracker does not stop a training: it is named in a warning, and not used again.
+    If a tracker fails, the training continues: a warning names the tracker, and it is not used again.
     """
     active: dict[str, Tracker] = {}
 
