@@ -281,7 +281,7 @@ def test_names_tags_and_notes(run, store) -> None:
     assert json.loads(out) == [{"id": good.id}]
     assert "paper, figure-2" in run("runs")[1]
     code, _, err = run("runs", "name", bad.id, "baseline")
-    assert (code, err) == (2, f"error: run {good.id} is called baseline already: use another name, or rename that one "
+    assert (code, err) == (2, f"error: run {good.id} is already called baseline: use another name, or rename that run "
                               "first\n")  # fmt: skip
     assert run("runs", "name", bad.id, good.id)[0] == 2
     assert run("runs", "name", bad.id, "latest")[0] == 2

@@ -83,7 +83,7 @@ def test_runs_open_by_parts_of_their_name(store) -> None:
         store.open("2026")
     with pytest.raises(ValueError, match="no run 'three'"):
         store.open("three")
-    with pytest.raises(ValueError, match="there is a run 2026-one already"):
+    with pytest.raises(ValueError, match="there is already a run 2026-one in"):
         store.create(CONFIG, "a", run_id="2026-one")
 
 
@@ -134,7 +134,7 @@ DAMAGED = {
     "not UTF-8": (b'{"schema": "\xff"}', "is not readable JSON"),
     "a long number": (b'{"schema": ' + b"1" * 5000 + b"}", "is not readable JSON"),
     "too deep": (b"[" * 100_000, "is not readable JSON"),
-    "deep": (json.dumps(record()).encode()[:-1] + b', "x": ' + b"[" * 500 + b"]" * 500 + b"}", "nests more than 100"),
+    "deep": (json.dumps(record()).encode()[:-1] + b', "x": ' + b"[" * 500 + b"]" * 500 + b"}", "nested more than 100"),
     "empty": (b"", "is not readable JSON"),
     "a list": (b"[]", "has no schema number"),
 }
@@ -336,7 +336,7 @@ def test_a_half_made_run_of_an_earlier_version_is_in_nobodys_way(store) -> None:
     (store.root / "photos" / "me.jpg").write_text("me")
     assert store.create(CONFIG, "x", run_id="empty").config == CONFIG
     assert store.create(CONFIG, "x", run_id="drafted").config == CONFIG
-    with pytest.raises(ValueError, match="photos is not a run, and has the name of this run: move it away"):
+    with pytest.raises(ValueError, match="photos is not a run, but has the name of this run: move it elsewhere"):
         store.create(CONFIG, "x", run_id="photos")
     assert (store.root / "photos" / "me.jpg").read_text() == "me"
 

@@ -3,8 +3,8 @@
 Small networks gain little from a second thread and lose a lot when another process is busy, so several runs go
 faster as processes of one thread each than one after the other with all threads.
 
-An :class:`Executor` takes jobs and reports their events; the reaction (pass on reports, retry crashed jobs, keep order)
-is the same wherever the jobs run, and is implemented by :func:`as_they_come`.
+An :class:`Executor` takes jobs and reports their events. :func:`as_they_come` reacts to the events in the same way
+wherever the jobs run: it passes on reports and retries crashed jobs.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ Work = Callable[[Job, Tell], Result]
 Report = Callable[[int, Any], None]
 
 GRACE = 5.0
-"""Seconds that running jobs have to save their state before they are ended."""
+"""Seconds that running jobs have to save their state before they are killed."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Told:
 
 @dataclass(frozen=True)
 class Waits:
-    """A job says in a sentence what it waits for."""
+    """A job waits; the sentence says for what."""
 
     number: int
     sentence: str
@@ -69,7 +69,7 @@ class Done:
 
 @dataclass(frozen=True)
 class Failed:
-    """A job raised an exception, which has the traceback of its process as a note."""
+    """A job raised an exception; a note of the exception has the traceback in the job's process."""
 
     number: int
     error: BaseException
@@ -77,7 +77,7 @@ class Failed:
 
 @dataclass(frozen=True)
 class Died:
-    """The process of a job ended without an error message: killed, most often for want of memory."""
+    """The process of a job ended without an error message; most often the system killed it because memory ran out."""
 
     number: int
     how: str
@@ -90,10 +90,10 @@ class Executor(Protocol):
     """An executor of jobs. A cluster needs only these three methods."""
 
     def submit(self, number: int, work: Work[Any, Any], job: Any) -> None:
-        """Queue ``work(job, tell)`` under its number. May be called while events are read."""
+        """Queue ``work(job, tell)`` under its number. It may be called while events are read."""
 
     def events(self) -> Iterator[Event]:
-        """What happens, in the order it does, until no job is left."""
+        """The events of all jobs, in order, until no job is left."""
 
     def close(self) -> None:
         """Drop queued jobs, give running jobs :data:`GRACE` seconds to save their state, and end all processes."""
@@ -101,27 +101,27 @@ class Executor(Protocol):
 
 @dataclass(frozen=True)
 class Place:
-    """Where jobs run: an executor by its name, and its settings.
+    """Where jobs run: the name of an executor, and its settings.
 
     Every function that takes a number of ``workers`` also takes a place.
     """
 
     executor: str = "processes"
     workers: int | None = None
-    """Jobs at once; None takes one per core."""
+    """Number of parallel jobs; None means one per core."""
     address: str = ""
-    """Of a cluster: empty for one of its own on this machine."""
+    """Address of a cluster; if empty, a new cluster starts on this machine."""
     cpus: float = 1.0
-    """Cores that a job is given on a cluster."""
+    """Number of cores for each job on a cluster."""
     gpus: float = 0.0
     shared: Literal["auto", "yes", "no"] = "auto"
     """Whether the workers of a cluster see the same files as this process."""
     deaths: int = 1
-    """Deaths of its process, or of the machine it is on, after which a job is tried again."""
+    """How often a job is tried again after its process or machine died."""
 
 
 Workers = int | Place | None
-"""How many jobs at once in processes of this machine, or where else."""
+"""The number of parallel jobs in processes of this machine, or another place for jobs."""
 executors: Catalogue[Callable[[Place], Executor]] = Catalogue("executor")
 
 
@@ -143,9 +143,9 @@ def in_parallel(
 ) -> list[Result]:
     """``work(job, tell)`` for every job; results in the order of the jobs.
 
-    ``work`` is a module-level function; its calls of ``tell`` reach ``report(job number, what)`` in this process. A
-    failure is raised when the other jobs have ended; Ctrl-C, or an exception of ``report``, ends them all. One worker
-    (or one job) runs in this process, if the executor is that of this machine's processes.
+    ``work`` is a module-level function; each call of ``tell`` calls ``report(job number, what)`` in this process. An
+    exception of a job is raised after the other jobs have ended; Ctrl-C, or an exception of ``report``, ends all jobs.
+    With the executor "processes", a single worker (or job) runs in this process.
     """
     report = report or (lambda number, what: None)
     place = workers if isinstance(workers, Place) else Place(workers=workers)
@@ -166,7 +166,7 @@ def in_parallel(
 def as_they_come(
     executor: Executor, work: Work[Job, Result], jobs: Sequence[Job], report: Report, deaths: int = 1
 ) -> Iterator[Done | Failed]:
-    """The end of each job, as soon as it happens. A job whose process died is tried again after the others, up to
+    """Yield the end of each job as soon as it happens. A job whose process died is tried again after the others, up to
     ``deaths`` times."""
     for number, job in enumerate(jobs):
         executor.submit(number, work, job)
@@ -181,7 +181,7 @@ def as_they_come(
                 times = "twice" if deaths == 1 else f"{deaths + 1} times"
                 process = f"the process of job {number + 1} of {len(jobs)}"
                 sentence = f"{process} ended without an error message, {times} ({how})"
-                advice = "fewer at once need less memory: --workers 1 (in Python workers=1) does one after the other"
+                advice = "fewer parallel jobs need less memory: --workers 1 (in Python workers=1) runs one at a time"
                 yield Failed(number, ChildProcessError(f"{sentence}; {advice}"))
             case Died(number):
                 died[number] += 1
@@ -192,7 +192,7 @@ def as_they_come(
 
 @dataclass
 class _Worker:
-    """A process, our end of the pipe to it, and the number of the job it is at."""
+    """A process, our end of the pipe to it, and the number of its current job."""
 
     process: SpawnProcess
     pipe: Connection
@@ -210,7 +210,7 @@ class LocalProcesses:
         self._queue: deque[tuple[int, dict[str, str], bytes]] = deque()
 
     def submit(self, number: int, work: Work[Any, Any], job: Any) -> None:
-        # Packed, as it may hold things of plug-ins: a worker can only look at it once it has loaded those.
+        # Pickled here, because a worker can unpickle objects of plug-ins only after it has loaded the plug-ins.
         self._queue.append((number, plugins.files(), bytes(ForkingPickler.dumps((work, job)))))
 
     def events(self) -> Iterator[Event]:
@@ -225,7 +225,7 @@ class LocalProcesses:
                 worker.process.terminate()
             deadline = time.monotonic() + GRACE
             while self._workers and time.monotonic() < deadline:
-                # To go on listening lets a worker that is in the middle of a word come to its end.
+                # Reading on lets a worker that is in the middle of a message finish it.
                 deque(self._heard(max(0.0, deadline - time.monotonic())), maxlen=0)
         finally:  # also at the second Ctrl-C
             for worker in self._workers:
@@ -235,14 +235,14 @@ class LocalProcesses:
             self._workers.clear()
 
     def _hand_out(self) -> None:
-        """Give every queued job to an idle worker, as long as there is one or may be one more."""
+        """Give queued jobs to idle workers, and to new workers up to the limit."""
         idle = [worker for worker in self._workers if worker.job is None]
         while self._queue and (idle or len(self._workers) < self._most):
             worker = idle.pop() if idle else self._hire()
             worker.job = self._queue[0][0]
             try:
                 worker.pipe.send(self._queue.popleft())
-            except OSError:  # it died while idle; its end is heard of next
+            except OSError:  # it died while idle, which the next call of _heard finds
                 continue
 
     def _hire(self) -> _Worker:
@@ -256,7 +256,7 @@ class LocalProcesses:
         return self._workers[-1]
 
     def _heard(self, timeout: float | None = None) -> Iterator[Event]:
-        """Wait for a word, or the end, of any worker."""
+        """Wait for a message from any worker, or for the end of one."""
         ready = wait([end for worker in self._workers for end in (worker.pipe, worker.process.sentinel)], timeout)
         for worker in [w for w in self._workers if w.pipe in ready or w.process.sentinel in ready]:
             try:
@@ -286,10 +286,10 @@ def _how(code: int | None) -> str:
 
 @contextmanager
 def interrupts_later() -> Iterator[None]:
-    """Ctrl-C waits for the end of the block, and never reaches a process that is started in it.
+    """Delay Ctrl-C until the end of the block, and keep it from processes that are started in the block.
 
-    A terminal sends it to every process it has; workers are told by us instead, once. That mask is inherited; here, any
-    other thread may take the signal for us, so it has to be caught as well.
+    A terminal sends Ctrl-C to all its processes, but only this process should stop its workers. Child processes inherit
+    the mask. In this process another thread may still receive the signal, so a handler catches it as well.
     """
     resource_tracker.ensure_running()  # it sets the mask itself, so it must not start inside of this block
     came: list[int] = []
@@ -309,7 +309,7 @@ def interrupts_later() -> Iterator[None]:
 
 @contextmanager
 def _one_thread() -> Iterator[None]:
-    """Libraries read how many threads to use before any line of ours runs in a worker."""
+    """Set the number of threads in the environment: libraries read it before any code of ours runs in a worker."""
     before = os.environ.get("OMP_NUM_THREADS")
     os.environ["OMP_NUM_THREADS"] = "1"
     try:
@@ -322,11 +322,11 @@ def _one_thread() -> Iterator[None]:
 
 
 def _serve(pipe: Connection) -> None:
-    """The life of a worker: one job after the other until the pipe or the parent ends, or it is told to stop."""
+    """The main loop of a worker: one job after the other, until the pipe or the parent ends or a signal stops it."""
     keep_freed_memory()
     try:
         signal.signal(signal.SIGINT, signal.default_int_handler)
-        signal.signal(signal.SIGTERM, once(as_if_interrupted))  # a second one would cut the saving short
+        signal.signal(signal.SIGTERM, once(as_if_interrupted))  # a second signal would cut the saving short
         threading.Thread(target=_end_with_parent, daemon=True).start()
         while True:
             number, loaded, packed = pipe.recv()
@@ -352,16 +352,16 @@ def _end_of(number: int, loaded: dict[str, str], packed: bytes, pipe: Connection
 
 
 def _sendable(error: BaseException) -> BaseException:
-    """The exception itself if it survives the journey, its words otherwise."""
+    """The exception itself if it can be pickled and unpickled, otherwise an exception with its message."""
     try:
         ForkingPickler.loads(ForkingPickler.dumps(error))
-    except Exception:  # noqa: BLE001 - a class of a user's may fail to travel in any way
+    except Exception:  # noqa: BLE001 - pickling a user's class may fail in any way
         return ChildProcessError(f"{type(error).__name__}: {error}")
     return error
 
 
 def _end_with_parent() -> None:
-    """Nobody is left to take the result: a killed study must not go on eating a core."""
+    """End this process when its parent ends: without a parent, nothing takes the result."""
     parent = multiprocessing.parent_process()
     assert parent is not None
     parent.join()

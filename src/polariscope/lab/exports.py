@@ -21,17 +21,17 @@ from polariscope.lab.store import Run, Store
 
 Format = Literal["tensorboard", "csv"]
 POLYNOMIAL = 0x82F63B78
-"""Of CRC-32C, which is Castagnoli's, reversed."""
+"""The polynomial of CRC-32C (Castagnoli), bit-reversed."""
 SPLITS = {"held_out": "held-out"}
 
 
 def export(runs: Sequence[Run], out: Path, to: Format) -> list[Path]:
-    """Write runs for another program below a folder; the files."""
+    """Write runs for another program into a folder; returns the files."""
     return [_event_file(run, out) for run in runs] if to == "tensorboard" else _tables(runs, out)
 
 
 def _event_file(run: Run, out: Path) -> Path:
-    """A folder for each run, as TensorBoard wants it, with one file in it."""
+    """Write the event file of a run into its own folder, as TensorBoard expects."""
     begun = datetime.fromisoformat(run.record["created"]).timestamp()
     path = out / run.id / f"events.out.tfevents.{int(begun)}.polariscope"
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -41,7 +41,7 @@ def _event_file(run: Run, out: Path) -> Path:
 
 
 def events(run: Run, begun: float) -> Iterator[bytes]:
-    """The events of a run as protocol buffers: its curves by split and term, and at their end what was measured."""
+    """The events of a run as protocol buffers: its curves by split and term, then its measures at the last step."""
     speed = run.result.get("steps_per_second")
     pace = float(speed) if isinstance(speed, int | float) and speed > 0 else None
 
@@ -60,7 +60,7 @@ def events(run: Run, begun: float) -> Iterator[bytes]:
 
 
 def event(when: float, step: int, scalar: tuple[str, float] | None = None, version: str = "") -> bytes:
-    """One event: a time, a step, and a number under a name or the version of the file."""
+    """One event: a time, a step, and either a named number or the version of the file."""
     message = b"\x09" + struct.pack("<d", when) + b"\x10" + _varint(step)
     if version:
         message += b"\x1a" + _sized(version.encode())
@@ -78,7 +78,7 @@ def framed(message: bytes) -> bytes:
 
 
 def masked(data: bytes) -> int:
-    """CRC-32C, turned by 15 bits, plus a constant: as records have it.
+    """The checksum of a record: CRC-32C, rotated by 15 bits, plus a constant.
 
     >>> hex(crc32c(b"123456789"))
     '0xe3069283'
@@ -118,7 +118,7 @@ def _sized(data: bytes) -> bytes:
 
 
 def _single(value: float) -> float:
-    """A number that 32 bits have room for; larger ones are infinite there."""
+    """The number, or an infinite one if it does not fit into a 32-bit float."""
     try:
         struct.pack("<f", value)
     except OverflowError:

@@ -18,9 +18,9 @@ except ImportError:  # not on this system, where the lock has to be taken to be 
     fcntl = None  # type: ignore[assignment]
 
 MOMENT = 0.1
-"""Seconds that a refusal waits for: :func:`is_held` touches the lock for some microseconds."""
+"""Seconds that :func:`hold` waits at least, because :func:`is_held` takes the lock for some microseconds."""
 LONG = 60.0
-"""Seconds after which somebody who waits for a run says so."""
+"""Seconds of waiting for a run after which a message says so."""
 
 
 def _say(sentence: str) -> None:
@@ -30,7 +30,7 @@ def _say(sentence: str) -> None:
 
 
 say: Callable[[str], None] = _say
-"""Who is told of a long wait; in the process of a job, the command."""
+"""Receives the message about a long wait; the process of a job sends it to the command."""
 
 
 class InUseError(ValueError):
@@ -39,11 +39,13 @@ class InUseError(ValueError):
 
 @contextmanager
 def hold(folder: Path, wait: bool | float = False) -> Iterator[None]:
-    """Hold a run folder, which need not exist yet; raises :class:`InUseError` if another process holds it, at once or
-    after ``wait`` seconds. With True it waits as long as that process lives, and says so after :data:`LONG`.
+    """Hold a run folder, which need not exist yet. If another process holds it, raises :class:`InUseError`, at once or
+    after ``wait`` seconds; with ``wait=True``, it waits as long as that process lives, with a message after
+    :data:`LONG` seconds.
 
-    A process that holds it may hold it again, by any link to it. The system releases the lock when the process ends,
-    even if it is killed; the lock's file stays beside the folder, because removing it could let two processes in.
+    A process that holds a folder may hold it again, also through another link to it. The system releases the lock when
+    the process ends, even if it is killed. The lock file stays beside the folder, because without it two processes
+    could hold the folder.
     """
     folder = Path(os.path.realpath(folder))
     lock = FileLock(lock_file(folder), is_singleton=True)
@@ -66,7 +68,7 @@ def hold(folder: Path, wait: bool | float = False) -> Iterator[None]:
     try:
         if outermost:
             about = {"pid": os.getpid(), "host": platform.node(), "since": f"{datetime.now():%Y-%m-%d %H:%M:%S}"}
-            with suppress(OSError):  # a courtesy, for which a full disk may have no room
+            with suppress(OSError):  # the note is optional, and the disk may be full
                 note.write_text(json.dumps(about), encoding="utf-8")
         yield
     finally:
@@ -76,13 +78,13 @@ def hold(folder: Path, wait: bool | float = False) -> Iterator[None]:
 
 
 def lock_file(folder: Path) -> Path:
-    """The file that is locked when a run folder is held. It lies beside the folder that a link leads to."""
+    """The file that is locked while a run folder is held. It lies beside the folder; links are resolved first."""
     folder = Path(os.path.realpath(folder))
     return folder.with_name(f".{folder.name}.lock")
 
 
 def is_held(folder: Path) -> bool:
-    """Whether a living process holds a run folder, this one included. The test neither writes nor waits."""
+    """Whether a living process (this one or another) holds a run folder. The test neither writes nor waits."""
     file = lock_file(folder)
     try:
         if fcntl is None:

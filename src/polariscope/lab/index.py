@@ -1,7 +1,7 @@
-"""An index of a run store: the columns of a listing for every run, in one file, so that thousands of runs are listed at
-once.
+"""An index of a run store: one file with the columns of a listing for every run, so that thousands of runs are listed
+immediately.
 
-The run folders are the truth and the index is a copy. A row is valid as long as the two files it was made from,
+The index is only a copy of what is in the run folders. A row is valid as long as the two files it was made from,
 ``run.json`` and ``labels.json``, have the same inode numbers, sizes and times of change. All other runs are read again:
 new and changed runs, runs that changed too recently for the clock to show it, runs with damaged files, and all runs if
 the index is missing, damaged, or made by other code. If it cannot be written, listings are only slower.
@@ -32,18 +32,18 @@ if TYPE_CHECKING:
 
 FILE = ".index.arrow"
 WORTH = 50
-"""Runs that have to be read anew before the index is written again: fewer are read faster than a file is written."""
+"""The index is written again if at least this many runs had to be read; reading fewer is faster than writing."""
 RACY = 2 * 10**9
-"""Nanoseconds within which two changes of a file may bear the same time; some file systems count in whole seconds."""
+"""Two changes of a file within this many nanoseconds may get the same time: some file systems count in seconds."""
 MADE_BY = b"polariscope.index"
 MODULES = ("index", "listing", "results", "labels", "store")
-"""What decides about the contents of a row."""
+"""The modules whose code determines the contents of a row."""
 NO_FILE = (0, 0, 0, 0)
 Stamp = tuple[int, ...]
 
 
 def listing(store: Store) -> Listing:
-    """The readable runs of a store as they are now, from the index where it is true and from the folders elsewhere."""
+    """The readable runs of a store as they are now: from the index where it is valid, otherwise from the folders."""
     store.problems.clear()
     now = time.time_ns()
     folders = store.folders()
@@ -75,7 +75,7 @@ def listing(store: Store) -> Listing:
 
 
 def stamp_of(folder: Path) -> Stamp | None:
-    """The two files of a run by what changes when they do; None for a folder without a record."""
+    """Times, sizes and inode numbers of the two files of a run; None for a folder without a record."""
     record = _stamp(f"{folder}/run.json")
     return None if record is None else record + (_stamp(f"{folder}/labels.json") or NO_FILE)
 
@@ -89,7 +89,7 @@ def _stamp(file: str) -> Stamp | None:
 
 
 def _kept(known: pa.Table | None, stamps: dict[str, Stamp | None]) -> tuple[dict[str, None], pa.Table]:
-    """The rows of an index that are still true, with the names of their folders."""
+    """The rows of an index that are still valid, with the names of their folders."""
     if known is None:
         return {}, packed([], [])
     names = known["folder"].to_pylist()
@@ -102,7 +102,7 @@ def _kept(known: pa.Table | None, stamps: dict[str, Stamp | None]) -> tuple[dict
 
 
 def _read(root: Path) -> pa.Table | None:
-    """The index as it was written, or nothing if there is none that this code made."""
+    """The index as it was written; None if there is none, or other code made it."""
     try:
         with pa.memory_map(f"{root}/{FILE}") as file:
             table = pa.ipc.open_file(file).read_all()
@@ -127,7 +127,7 @@ def _write(root: Path, table: pa.Table, names: Sequence[str], stamps: dict[str, 
 
 @cache
 def _code() -> bytes:
-    """A hash of the code that makes rows: what another version wrote may say something else."""
+    """A hash of the code that makes rows: rows of another version may have other contents."""
     texts = [Path(__file__).with_name(f"{name}.py").read_bytes() for name in MODULES]
     return (
         hashlib.sha256(json.dumps([hashlib.sha256(text).hexdigest() for text in texts]).encode()).hexdigest().encode()

@@ -1,6 +1,6 @@
-"""What people call their runs: a name, tags and a note, in ``labels.json`` beside the record.
+"""Labels that users give to runs: a name, tags and a note, in ``labels.json`` beside the record.
 
-It is a file of its own because a training may be writing the record.
+They have their own file because a training may be writing the record.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ NONE = Labels()
 
 
 def read_labels(folder: Path) -> Labels:
-    """The labels of a run folder; damaged labels are refused in one sentence."""
+    """The labels of a run folder; an error for damaged labels."""
     try:
         if not stat.S_ISREG(os.stat(f"{folder}/{FILE}").st_mode):  # a pipe would have us wait for ever
             raise OSError(f"{FILE} is not a regular file")
@@ -67,7 +67,7 @@ def read_labels(folder: Path) -> Labels:
         return Labels(given["name"], tuple(given["tags"]), given["note"])
     except (ValueError, LookupError, TypeError, RecursionError) as error:
         raise ValueError(
-            f"the labels of run {folder.name} are damaged: {FILE} is not what this program wrote"
+            f"the labels of run {folder.name} are damaged: this program did not write {FILE} like this"
         ) from error
 
 
@@ -86,8 +86,8 @@ def label(
 
 
 def check_name(store: Store, name: str, run: Run | None = None) -> None:
-    """Refuse a name that another run has, be it as its name or as its id."""
+    """Refuse a name that another run has as its name or its id."""
     Labels(name)
     others = [other for other in store.named(name) if run is None or other.path != run.path]
     if others:
-        raise ValueError(f"run {others[0].id} is called {name} already: use another name, or rename that one first")
+        raise ValueError(f"run {others[0].id} is already called {name}: use another name, or rename that run first")

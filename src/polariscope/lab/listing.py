@@ -22,7 +22,7 @@ OWN_COLUMNS = ("id", "name", "tags", "note", "kind", "status", "data", "created"
 EXAMINED = ("measures_", "types_")
 """Prefixes of columns that come from an examination."""
 DEEPEST = 8
-"""Sections within sections that become columns; what lies deeper is shown as JSON."""
+"""Depth to which nested sections become columns; deeper sections are shown as JSON."""
 RESULTS = pa.schema(
     [
         *(("run", pa.string()), ("measure", pa.string()), ("value", pa.float64()), ("examined_on", pa.string())),
@@ -57,14 +57,14 @@ class Listing:
 
     @cached_property
     def columns(self) -> list[str]:
-        # Ours, which are in small letters, first: of names that differ in case alone, SQL renames the later ones.
+        # Our own columns, in small letters, first: SQL renames the later of two names that differ only in case.
         own = {name.removeprefix("=") for name in self.table.column_names if name.startswith("=")}
         return sorted(own.union(OWN_COLUMNS), key=str.swapcase)
 
     def where(
         self, condition: str = "true", columns: Sequence[str] | None = None, limits: Limits | None = None
     ) -> Rows:
-        """The rows of the runs for which an SQL expression holds, oldest first, with these columns or with all."""
+        """The rows of the runs for which an SQL expression holds, oldest first, with the given columns or with all."""
         chosen = self.columns if columns is None else columns
         if condition.strip().lower() == "true":
             values = [self.column(column).to_pylist() for column in chosen]
@@ -78,13 +78,13 @@ class Listing:
         return select(sql, self._tables(sql), limits)
 
     def bases(self, ids: Iterable[str] | None = None) -> dict[str, int]:
-        """How many of the runs have their measures from which examples."""
+        """The number of runs for each basis of their measures (which examples they were computed on)."""
         wanted = None if ids is None else set(ids)
         rows = zip(self.ids, self.column("examined_on").to_pylist(), strict=True)
         return dict(Counter(basis for run, basis in rows if basis is not None and (wanted is None or run in wanted)))
 
     def column(self, name: str) -> pa.Array | pa.ChunkedArray:
-        """A column by its name, of one type: empty if no run has it."""
+        """A column by its name, with values of one type; all nulls if no run has it."""
         if name == "status":
             return self._states
         if f"={name}" not in self.table.column_names:
@@ -96,7 +96,7 @@ class Listing:
 
     @cached_property
     def _states(self) -> pa.Array:
-        """What each run is doing now; that is not written anywhere, so no table can keep it."""
+        """The current status of each run. It is not stored, because it depends on whether a process holds the run."""
         written = self.table["=status"].to_pylist()
         return pa.array(
             [run.state if status == "running" else status for run, status in zip(self.runs, written, strict=True)],
@@ -104,7 +104,7 @@ class Listing:
         )
 
     def _tables(self, text: str) -> dict[str, pa.Table]:
-        """What can be asked about. Metrics take a file per run, and are read only if the text has their name in it."""
+        """The tables of a query. Metrics are one file per run, so they are read only if the query names them."""
         tables = {"runs": pa.table({name: self.column(name) for name in self.columns})}
         if "metrics" in text.lower():
             tables["metrics"] = pa.concat_tables(self._metrics())
@@ -129,9 +129,9 @@ class Listing:
 
 
 def packed(rows: Sequence[Mapping[str, Any]], results: Sequence[Sequence[Mapping[str, Any]]]) -> pa.Table:
-    """Rows of :func:`summary` as a table, each value exactly: a column of several types is stored as JSON.
+    """Rows of :func:`summary` as a table that keeps each value exactly: a column of several types is stored as JSON.
 
-    Columns have the names of the rows, after a ``=``; ``results`` has the results of :func:`results_of` for each run.
+    Column names are those of the rows after a ``=``; ``results`` has the results of :func:`results_of` for each run.
     """
     names = list(dict.fromkeys([*OWN_COLUMNS, *(name for row in rows for name in row)]))
     fields, columns = [], []
@@ -144,7 +144,7 @@ def packed(rows: Sequence[Mapping[str, Any]], results: Sequence[Sequence[Mapping
 
 
 def joined(first: pa.Table, second: pa.Table) -> pa.Table:
-    """The rows of two such tables in one: columns that agree as they are, others value by value."""
+    """Join the rows of two such tables. Columns whose types differ are converted value by value."""
     if not len(first) or not len(second):
         return second if not len(first) else first
     fields, columns = [], []
@@ -184,7 +184,7 @@ def results_of(run: Run) -> Iterable[dict[str, Any]]:
     for entry in examined_of(run.record):
         about = _about(entry.on)
         for measure, value in entry.values.items():
-            with suppress(OverflowError):  # a whole number that is none of ours
+            with suppress(OverflowError):  # a whole number too large for this program to have written it
                 yield {**about, "measure": measure, "value": None if value is None else float(value)}
 
 
@@ -227,7 +227,7 @@ def summary(run: Run, problems: list[str] | None = None) -> dict[str, Any]:
 
 
 def _data(world: Any, depth: int = 0) -> str | None:
-    """What a run was trained on, in a few words: a file by its name, a view with what it looks at."""
+    """The data of a run in a few words: a file by its name, a view with the world that it shows."""
     if not isinstance(world, dict) or depth > DEEPEST:
         return world if isinstance(world, str) else None
     path, name = world.get("path"), world.get("name")
@@ -242,7 +242,7 @@ def _about(on: Basis) -> dict[str, Any]:
 
 
 def _column(values: Sequence[Any]) -> pa.Array:
-    """Numbers or truth values if all of them are, text otherwise: runs need not agree about a setting's type."""
+    """A column of numbers or truth values if all values are, otherwise of text: a setting's type may differ by run."""
     kinds = {type(value) for value in values if value is not None}
     kind = pa.bool_() if kinds <= {bool} else pa.int64() if kinds <= {int} else pa.float64()
     if kinds <= {bool} or kinds <= {int, float}:

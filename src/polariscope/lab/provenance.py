@@ -18,14 +18,15 @@ RECORDED = ("polariscope", "torch", "numpy", "scipy", "scikit-learn")
 BLOCK = 2**18
 """Bytes of a sample of a large file."""
 BLOCKS = 64
-"""Samples of it, from its beginning to its end; a file of no more bytes than all of them is read whole."""
+"""Number of samples of a large file, from its beginning to its end; files of at most their total size are read
+whole."""
 FILES = 2**11
-"""Files of a folder whose bytes are hashed; for the others, name and size count."""
+"""About how many files of a folder have their bytes hashed; of the others, only name and size are."""
 
 
 @lru_cache(maxsize=1)
 def environment() -> dict[str, str]:
-    """Enough to explain a difference between two machines, nothing personal."""
+    """Versions and hardware: enough to explain a difference between two machines, but nothing personal."""
     return {
         "python": platform.python_version(),
         "system": platform.system(),
@@ -39,9 +40,9 @@ def environment() -> dict[str, str]:
 
 @lru_cache(maxsize=1)
 def code() -> str:
-    """The commit of a checkout, with a hash of the package behind it if that was changed since; or the hash alone."""
+    """The commit of a checkout, followed by a hash of the package if it was changed since; otherwise only the hash."""
     digest = package_hash()[:12]
-    # Only a repository that holds this very file: an installed package may lie inside of somebody else's.
+    # Only a repository that tracks this file: an installed package may lie inside another repository.
     if _git("ls-files", "--error-unmatch", str(Path(__file__).name), folder=Path(__file__).parent) is None:
         return f"package {digest}"
     commit = _git("rev-parse", "--short=12", "HEAD")
@@ -59,7 +60,7 @@ def package_hash() -> str:
 
 
 def _git(*arguments: str, folder: Path = PACKAGE) -> str | None:
-    """What git answers, or None where there is no git or it refuses."""
+    """The output of git, or None if there is no git or it fails."""
     try:
         done = subprocess.run(["git", *arguments], cwd=folder, capture_output=True, text=True, timeout=10)
     except (OSError, subprocess.TimeoutExpired):
@@ -75,7 +76,7 @@ def _version(package: str) -> str:
 
 
 def _processor() -> str:
-    """The processor's name: kernels of the linear-algebra libraries are chosen by it."""
+    """The processor's name, by which linear-algebra libraries choose their kernels."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:
@@ -85,13 +86,13 @@ def _processor() -> str:
 
 
 def data_record(paths: Sequence[str], whole: bool = False) -> list[dict[str, Any]]:
-    """JSON-ready: files and folders of data with their size, time and SHA-256, which covers samples of a large file, or
+    """JSON-ready records of data files and folders: size, time and SHA-256. The hash covers samples of a large file, or
     all its bytes with ``whole``. Missing files are skipped."""
     return [_data_entry(path, whole) for path in paths if Path(path).expanduser().exists()]
 
 
 def data_changes(paths: Sequence[str], recorded: Iterable[Any]) -> list[str]:
-    """A clause for each file or folder that is another than any that was recorded under its path."""
+    """A clause for each file or folder that differs from all that were recorded under its path."""
     earlier: dict[str, list[Mapping[str, Any]]] = {}
     for entry in recorded:
         if isinstance(entry, Mapping) and isinstance(entry.get("path"), str):
@@ -137,7 +138,7 @@ def _data_entry(path: str, whole: bool) -> dict[str, Any]:
 
 
 def _update(digest: Any, file: BinaryIO, size: int, whole: bool) -> None:
-    """All bytes, or samples at equal distances of which the last ends where the file does."""
+    """Hash all bytes, or samples at equal distances from the beginning to the end of the file."""
     if whole or size <= BLOCK * BLOCKS:
         while block := file.read(BLOCK):
             digest.update(block)

@@ -1,4 +1,4 @@
-"""SQL over tables in memory, and over nothing else, for a limited time and in limited memory.
+"""SQL over tables in memory only, with limited time and memory.
 
 The text of a query may come from a stranger. DuckDB can read and write files, load extensions and read Python's
 variables; here all of this is disabled. Some of its functions cannot be interrupted and ignore its memory limit, so a
@@ -82,7 +82,7 @@ def _ask(question: Mapping[str, Any], tables: Mapping[str, pa.Table], limits: Li
         raise ValueError(_sentence(answer["error"], answer["message"], tables, limits))
     if len(answer["rows"]) > limits.rows:
         raise ValueError(
-            f"the query has more than {limits.rows:,} rows: ask for fewer (limit, group by), or allow more with "
+            f"the query has more than {limits.rows:,} rows: reduce them (limit, group by), or allow more with "
             "--max-rows (limits.rows in Python)"
         )
     names = _distinct(answer["names"])
@@ -90,7 +90,7 @@ def _ask(question: Mapping[str, Any], tables: Mapping[str, pa.Table], limits: Li
 
 
 def _run(request: bytes, limits: Limits) -> dict[str, Any]:
-    """What the process of a query answers; however this ends, the process has ended too."""
+    """The answer of the process of a query. The process has ended when this returns or raises."""
     paths = os.pathsep.join(path for path in sys.path if path)
     process = subprocess.Popen(
         [sys.executable, "-P", str(PROCESS)],
@@ -103,14 +103,14 @@ def _run(request: bytes, limits: Limits) -> dict[str, Any]:
         answer, complaint = process.communicate(request, timeout=limits.seconds)
     except subprocess.TimeoutExpired:
         raise ValueError(
-            f"the query was stopped after {limits.seconds:g} seconds: ask for less, or allow more time with "
+            f"the query was stopped after {limits.seconds:g} seconds: simplify it, or allow more time with "
             "--max-seconds (limits.seconds in Python)"
         ) from None
     finally:
         process.kill()
         process.communicate()
     lacked = b"MemoryError" in complaint or b"cannot allocate memory" in complaint.lower()
-    if process.returncode < 0 or (process.returncode and lacked):  # the system took it away, or gave no more memory
+    if process.returncode < 0 or (process.returncode and lacked):  # the system killed it or refused memory
         return {"error": "memory", "message": ""}
     if process.returncode:
         last = complaint.decode(errors="replace").strip().rpartition("\n")[2]
@@ -127,19 +127,19 @@ def _stream(table: pa.Table) -> bytes:
 
 
 def _sentence(kind: str, message: str, tables: Mapping[str, pa.Table], limits: Limits) -> str:
-    """What is wrong with a query, with the nearest name where one is unknown."""
+    """The error message of a query; if a name is unknown, with the nearest known one."""
     line = message.partition("\n")[0]
     if kind == "statements":
-        return f"a query is one SELECT statement; this text has {message}: ask one at a time"
+        return f"a query is one SELECT statement; this text has {message} statements: run one at a time"
     if kind == "kind":
-        return f"a query is a SELECT statement; this one is {message}: tables are read here, never changed"
+        return f"a query is a SELECT statement; this one is {message}: queries cannot change tables"
     if kind == "memory":
         return (
-            f"the query needs more memory than {limits.megabytes:,} MB: ask for less, or allow more with "
+            f"the query needs more memory than {limits.megabytes:,} MB: simplify it, or allow more with "
             "--max-megabytes (limits.megabytes in Python)"
         )
     if kind == "PermissionException":
-        return f"a query can read {' and '.join(tables)} and nothing else, no file and no network: query these tables"
+        return f"a query can read only the tables {' and '.join(tables)}, no files and no network: query these tables"
     if kind == "ParserException":
         return f"the query is not valid SQL: {line.removeprefix('Parser Error: ')}"
     for what, pattern in UNKNOWN.items():
@@ -158,7 +158,7 @@ def _meant(what: str, name: str, message: str, tables: Mapping[str, pa.Table]) -
 
 
 def _distinct(names: Sequence[str]) -> list[str]:
-    """Names of columns, each of them once: the second of a name gets a number.
+    """Make the names of columns unique: repeated names get a number.
 
     >>> _distinct(["a", "b", "a", "a_2", "a"])
     ['a', 'b', 'a_3', 'a_2', 'a_4']

@@ -1,8 +1,8 @@
 """The process in which one query runs: it can be stopped at any moment, and its memory is limited.
 
-It is started as a script by :mod:`polariscope.lab.query` and imports nothing of this package, so that it is there at
-once. Standard input is a line of JSON with the query and then the tables as Arrow streams; standard output is one line
-of JSON, the result or the error.
+:mod:`polariscope.lab.query` starts it as a script. It imports nothing from this package, so that it starts quickly.
+Standard input is a line of JSON with the query, then the tables as Arrow streams; standard output is one line of JSON,
+the result or the error.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ import pyarrow as pa
 
 CLOSED: dict[str, Any] = {
     "enable_external_access": False,  # no file, no network, no extension
-    "python_enable_replacements": False,  # no Python variable passes for a table
-    "temp_directory": "",  # no spilling to disk either
-    "lock_configuration": True,  # and no way back
+    "python_enable_replacements": False,  # no Python variable becomes a table
+    "temp_directory": "",  # nothing is spilled to disk
+    "lock_configuration": True,  # and no query can undo these settings
 }
 THREADS = 2
 MEGABYTE = 2**20
 SPARE_SECONDS = 10
-"""Seconds of CPU time after which the process ends by itself, if its parent is gone."""
+"""Seconds of CPU time beyond the limit after which the process ends by itself, in case its parent is gone."""
 
 
 def main(given: IO[bytes], out: IO[bytes]) -> None:
@@ -67,7 +67,7 @@ def _answer(asked: Mapping[str, Any], tables: Mapping[str, pa.Table]) -> dict[st
 
 
 def _limit(megabytes: int, seconds: float) -> None:
-    """DuckDB counts most of its memory, not all of it: the system counts the rest."""
+    """Limit memory and CPU time by the system, too: DuckDB does not count all of its memory."""
     with suppress(ImportError, OSError, ValueError):  # not every system has these limits, and one may be lower already
         import resource
 
@@ -81,7 +81,7 @@ def _limit(megabytes: int, seconds: float) -> None:
 
 
 def _plain(value: Any) -> Any:
-    """What JSON does not know: decimals are numbers, dates and the like are text."""
+    """Values for types that JSON lacks: decimals become numbers, dates and other values become text."""
     if isinstance(value, decimal.Decimal):
         return int(value) if value == value.to_integral_value() else float(value)
     if isinstance(value, datetime.date | datetime.time):
@@ -90,5 +90,5 @@ def _plain(value: Any) -> Any:
 
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # whoever asked hears it, and ends this process
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent gets the signal, too, and ends this process
     main(sys.stdin.buffer, sys.stdout.buffer)

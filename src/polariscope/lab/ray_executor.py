@@ -1,8 +1,8 @@
 """A Ray cluster as an executor: one actor per concurrent job, each with a worker process that is reused.
 
 An actor holds the cores and GPUs of a job and one worker process (:class:`LocalProcesses`), so that a job has one
-thread, can save its state before it is stopped, and ends only its own process when it dies. If a process, actor or node
-dies, its job is tried again elsewhere. Events of a job come back in one stream, in order; :mod:`polariscope.lab.travel`
+thread, can save its state before it is stopped, and crashes only its own process. If a process, actor or node dies, its
+job is tried again elsewhere. The events of a job come back in one stream, in order; :mod:`polariscope.lab.travel`
 handles files.
 """
 
@@ -38,13 +38,13 @@ from polariscope.lab.travel import (
 )
 
 EVERY = 20.0
-"""Seconds between two looks for files to send back, where files travel."""
+"""Seconds between two checks for files to send back, if the worker does not share the folder."""
 LONG = 60.0
-"""Seconds without an event after which the command says what it waits for."""
+"""Seconds without an event after which the command prints what it waits for."""
 HOPELESS = 600.0
 """Seconds that a command waits for a machine that is large enough for a job."""
 FAILED_STARTS = 10
-"""Actors in a row that end before they are ready, after which no more are started."""
+"""After this many consecutive actors that end before they are ready, no more are started."""
 OURS = "POLARISCOPE_"
 """Prefix of environment variables that are sent with a job."""
 QUIET = {
@@ -56,7 +56,7 @@ QUIET = {
 
 @dataclass(frozen=True)
 class Sent:
-    """Files that changed where a job is done."""
+    """Files that changed on the machine of a job."""
 
     number: int
     files: Files
@@ -64,7 +64,7 @@ class Sent:
 
 @dataclass(frozen=True)
 class Ready:
-    """An actor has its place on the cluster. Until then it gets no job: it may wait for room for ever."""
+    """An actor runs on the cluster. It gets no job before, because it may wait for resources for ever."""
 
 
 class Slot:
@@ -122,14 +122,14 @@ class Slot:
         return events
 
     def stop(self) -> None:
-        """Ask the job to save itself and end."""
+        """Make the job save its state and end."""
         for worker in list(self._process._workers):
             worker.process.terminate()
 
 
 @dataclass
 class _Seat:
-    """An actor, what listens to it, and the job it is at."""
+    """An actor, the pending call that waits for its events, and the number of its job."""
 
     actor: Any
     heard: Any
@@ -160,7 +160,7 @@ class RayCluster:
 
     @staticmethod
     def check_installed() -> None:
-        """Refuse if Ray is not installed. Commands ask this before they write anything."""
+        """Raise an error if Ray is not installed. Commands call this before they write anything."""
         _imported()
 
     def submit(self, number: int, work: Work[Any, Any], job: Any) -> None:
@@ -188,7 +188,7 @@ class RayCluster:
             self._closing.close()
 
     def _hand_out(self) -> None:
-        """Give queued jobs to actors that are there and idle, and ask for as many more as there may be."""
+        """Give queued jobs to idle actors, and start more actors up to the limit."""
         idle = [seat for seat in self._seats if seat.job is None and seat.ready]
         coming = sum(not seat.ready for seat in self._seats)
         missing = min(len(self._queue) - len(idle) - coming, self._most() - len(self._seats))
@@ -208,7 +208,7 @@ class RayCluster:
             seat.refs = [seat.actor.work.remote(number, self._parcel(number, work, job), EVERY)]
 
     def _most(self) -> int:
-        """Jobs at once: as many as were asked for, or as the cluster has room for now."""
+        """Number of parallel jobs: the requested number, or by default as many as fit into the cluster now."""
         if self._place.workers:
             return self._place.workers
         there = self._ray.cluster_resources()
@@ -244,7 +244,7 @@ class RayCluster:
         return self._marks[root]
 
     def _heard(self, timeout: float | None = None) -> Iterator[Event]:
-        """Wait for a word, or the end, of any actor, but not for ever."""
+        """Wait for an event of any actor, or for the end of one, but not for ever."""
         by_ref = {seat.heard: seat for seat in self._seats}
         ready, _ = self._ray.wait(list(by_ref), num_returns=1, timeout=LONG if timeout is None else timeout)
         if ready:
@@ -277,7 +277,7 @@ class RayCluster:
                 yield event
 
     def _explain_wait(self) -> None:
-        """Say once what jobs wait for that have no place on the cluster; refuse if they cannot have one."""
+        """Print once what waiting jobs wait for; raise an error if the cluster can never run them."""
         need = {name: each for name, each in (("CPU", self._place.cpus), ("GPU", self._place.gpus)) if each}
         machines = [node["Resources"] for node in self._ray.nodes() if node["Alive"]]
         job = f"a job takes {_resources(need)}"
@@ -304,7 +304,7 @@ class RayCluster:
 
 
 def _imported() -> Any:
-    """Ray, with its own settings made before it reads them."""
+    """The module ray, imported after its environment variables are set."""
     os.environ.update({name: value for name, value in QUIET.items() if name not in os.environ})
     try:
         import ray
@@ -314,7 +314,7 @@ def _imported() -> Any:
 
 
 def _connected(place: Place, closing: ExitStack) -> Any:
-    """Ray, connected: to the cluster of the address, to the one this process has already, or to one of its own."""
+    """Ray, connected to the cluster at the address, to the one that this process already uses, or to a new one."""
     ray = _imported()
     if ray.is_initialized():
         return ray
@@ -337,7 +337,7 @@ def _connected(place: Place, closing: ExitStack) -> Any:
 
 @contextmanager
 def _only_errors(logger: logging.Logger) -> Iterator[None]:
-    """What Ray says about itself while it starts, such as how its nodes prove who they are, is not for our users."""
+    """Hide Ray's messages about its own start, except errors."""
     level = logger.level
     logger.setLevel(max(level, logging.ERROR))
     try:
@@ -347,7 +347,8 @@ def _only_errors(logger: logging.Logger) -> Iterator[None]:
 
 
 def _resources(amounts: dict[str, float]) -> str:
-    """
+    """Numbers of cores and GPUs in words.
+
     >>> _resources({"CPU": 1.0, "GPU": 0.5})
     '1 core and 0.5 GPUs'
     """

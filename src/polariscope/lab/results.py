@@ -29,18 +29,18 @@ class Basis:
     """``own``, or the world that was given instead, by its name and a fingerprint of its settings."""
     part: str = "all"
     count: int | None = None
-    """Examples; None where an earlier version did not note it."""
+    """Number of examples; None if an earlier version did not record it."""
     seed: int = 0
-    """Drew the examples and the noise of the samples."""
+    """Seed of the choice of examples and of the noise of samples."""
     step: int | None = None
-    """Where the run's training stood."""
+    """Step of the run's training."""
     protocol: str = "default"
-    """How the measures were set."""
+    """Name of the settings of the measures."""
     version: str = field(default_factory=lambda: environment()["polariscope"])
-    """Of the code."""
+    """Version of the code."""
 
     def text(self) -> str:
-        """In words, different for bases whose figures are not to be averaged.
+        """The basis in words. Results with different words must not be averaged.
 
         >>> Basis(count=1296, version="0.1").text(), Basis(part="held-out", count=300, seed=2, version="0.1").text()
         ('1,296 examples, seed 0, version 0.1', '300 held-out examples, seed 2, version 0.1')
@@ -64,11 +64,11 @@ class Examined:
     types: Mapping[str, int]
     """Number of latent variables of each type."""
     measures: Mapping[str, float | None]
-    """None where a measure is undefined."""
+    """Values by measure; None if a measure is undefined."""
 
     @property
     def values(self) -> dict[str, float | None]:
-        """Everything by the names that the columns of runs have."""
+        """All results, under the names of the columns in the table of runs."""
         types = {f"types_{name}": value for name, value in self.types.items()}
         return types | {f"measures_{name}": value for name, value in self.measures.items()}
 
@@ -78,7 +78,7 @@ class Examined:
 
 
 def add(run: Run, examined: Examined) -> None:
-    """Add results to a run's record; no other process may be writing it."""
+    """Add results to a run's record. No other process may write the record at the same time."""
     run.reload()
     known = {entry.on: entry for entry in _entries(run.record)}
     known[examined.on] = known[examined.on].joined(examined) if examined.on in known else examined
@@ -94,19 +94,19 @@ def examined_of(record: Mapping[str, Any]) -> list[Examined]:
 
 
 def current(record: Mapping[str, Any]) -> list[Examined]:
-    """Results for the current weights of a run, without those from before it was trained further."""
+    """Results for the current weights of a run, without those of earlier weights."""
     return [entry for entry in examined_of(record) if entry.on.step == record["result"].get("step")]
 
 
 def shown(entries: Sequence[Examined]) -> Examined | None:
-    """The results that represent a run in a table with one row per run: those on the largest number of its own
-    examples, and the latest of several."""
+    """The results that represent a run in a table with one row per run: those on the run's own data if there are any,
+    then those on the largest number of examples, then the latest."""
     order = [(entry.on.data == OWN, entry.on.count or 0, at) for at, entry in enumerate(entries)]
     return entries[max(order)[2]] if entries else None
 
 
 def _entries(record: Mapping[str, Any]) -> list[Examined]:
-    """What is noted; an entry of another form, which is not of this program, is no result."""
+    """The results in the record; entries of another form, which this program did not write, are skipped."""
     entries = [entry for entry in record.get("examinations", ()) if isinstance(entry, dict)]
     return [
         Examined(_basis(entry["on"]), _numbers(entry.get("types")), _numbers(entry.get("measures")))
@@ -122,6 +122,6 @@ def _basis(on: Mapping[str, Any]) -> Basis:
 
 
 def _numbers(values: Any) -> dict[str, Any]:
-    """Numbers by name, and names that have none."""
+    """The entries that are numbers or None, by name."""
     kept = (float, int, type(None))
     return {k: v for k, v in values.items() if type(v) in kept} if isinstance(values, dict) else {}

@@ -32,12 +32,12 @@ class Kept:
     """A document about a run."""
 
     kind: str
-    """What made it: examine, kernel, ..."""
+    """The examination that made it: examine, kernel, ..."""
     page: Path
     title: str
     headline: str
     made: str
-    """When, in UTC."""
+    """Time at which it was made, in UTC."""
 
     def load(self) -> list[Findings]:
         """The findings themselves; most documents hold one."""
@@ -53,9 +53,9 @@ def keep_findings(
 ) -> Path:
     """Write a document to the folder of its run, and return the page to open.
 
-    That is ``out`` if it is given (a page, a picture or a folder, as :meth:`Findings.save` takes it), else
-    ``findings/<kind>/`` in the folder of the ``run``, else the page ``<kind>.html`` here. ``kind`` is the name of the
-    examination, in small letters.
+    ``out`` names another place (a page, a picture or a folder, as for :meth:`Findings.save`). Without ``out``, the
+    document goes to ``findings/<kind>/`` in the folder of the ``run``, or without a run to the page ``<kind>.html`` in
+    the current folder. ``kind`` is the name of the examination, in small letters.
     """
     several = [findings] if isinstance(findings, Findings) else list(findings)
     if not KIND.fullmatch(kind):
@@ -72,7 +72,7 @@ def keep_findings(
 
 
 def kept_findings(run: Run) -> list[Kept]:
-    """The documents about a run, sorted by kind. One of an earlier version lies in the run folder itself."""
+    """The documents about a run, sorted by kind. A document of an earlier version lies in the run folder itself."""
     folder = run.path / FOLDER
     documents = []
     with suppress(FileNotFoundError, NotADirectoryError):
@@ -85,7 +85,7 @@ def kept_findings(run: Run) -> list[Kept]:
 
 
 def _kept(kind: str, folder: Path) -> Kept:
-    """What a list says about a document; one that cannot be read is said to be so."""
+    """The entry of a document in a list; for a document that cannot be read, the entry says so."""
     when = datetime.fromtimestamp((folder / MACHINES).stat().st_mtime, UTC).isoformat(timespec="seconds")
     try:
         several = headlines(folder)
@@ -108,7 +108,7 @@ def _older_kind(run: Run) -> str:
 
 
 def _adopt(run: Run) -> None:
-    """Move the document of an earlier version to where it would be now."""
+    """Move a document of an earlier version to its current place."""
     kind = _older_kind(run)
     if not kind:
         return
@@ -126,7 +126,7 @@ def _adopt(run: Run) -> None:
 
 
 def _write_page(run: Run) -> None:
-    """The page of a run. Another process may add a document at this moment: then it is written once more."""
+    """Write the page of a run, and once more if another process added a document in the meantime."""
     listed: list[Kept] | None = None
     while listed != (now := kept_findings(run)):
         listed = now
@@ -152,7 +152,7 @@ def run_findings(run: Run, documents: Sequence[Kept] | None = None) -> Findings:
         if isinstance(value, int | float | str) and not isinstance(value, bool)
     ]
     labels = Labels()
-    with suppress(ValueError):  # damaged ones are said where runs are listed
+    with suppress(ValueError):  # the list of runs reports damaged labels
         labels = run.labels
     count = f"{len(rows)} examination{'' if len(rows) == 1 else 's'}"
     return Findings(

@@ -46,13 +46,13 @@ METRICS = pa.schema(
 Row = tuple[int, str, str, float]
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
 RECORD = {"kind": str, "created": str, "status": str, "config": dict, "result": dict}
-"""What ``run.json`` has besides its schema number."""
+"""Entries of ``run.json`` besides its schema number."""
 WHOLE_RECORD = {**RECORD, "updated": str, "environment": dict, "plugins": list, "examinations": list, "data": list}
-"""That, and what earlier versions did not write."""
+"""These, and the entries that earlier versions did not write."""
 DEEPEST_RECORD = 100
 """Largest nesting depth of a record: worlds within worlds need some levels, but not a thousand."""
 LARGEST_RECORD = 2**26
-"""Bytes of a record that is still read."""
+"""Largest size of a record in bytes; larger ones are not read."""
 
 
 def fingerprint(config: Mapping[str, Any]) -> str:
@@ -85,7 +85,7 @@ class Run:
         return {}
 
     def __getstate__(self) -> dict[str, Any]:
-        """For another process, which reads and builds for itself."""
+        """The state for another process: only the path, because the other process reads the record itself."""
         return {"path": self.path}
 
     @property
@@ -105,7 +105,7 @@ class Run:
 
     @cached_property
     def labels(self) -> Labels:
-        """What people call it."""
+        """The name, tags and note that the user gave to the run."""
         return read_labels(self.path)
 
     @property
@@ -137,14 +137,14 @@ class Run:
         return {int(name[1]): file for name, file in named if name}
 
     def update(self, **changes: Any) -> None:
-        """Change entries of ``run.json``; ``result`` is merged, everything else replaced."""
+        """Change entries of ``run.json``. Entries of ``result`` are merged, other entries are replaced."""
         record = read_record(self.path)
         record["result"] = {**record["result"], **changes.pop("result", {})}
         write_record(self.path, {**record, **changes, "updated": _now()})
         self.reload()
 
     def reload(self) -> None:
-        """Read the record anew: another process may have changed it."""
+        """Read the record again, because another process may have changed it."""
         record = read_record(self.path)
         if self.built and record["config"] != self.config:
             self.built.clear()
@@ -180,7 +180,7 @@ class Run:
 
     @contextmanager
     def _reading_metrics(self) -> Iterator[None]:
-        """What is wrong with the file, in a sentence; names in it that are no text are seen only when they are used."""
+        """Turn errors of reading into one ValueError. Invalid text in the file raises an error only when it is used."""
         try:
             yield
         except (pa.ArrowException, OSError, ValueError) as error:
@@ -205,7 +205,7 @@ class Store:
     def new_id(self, label: str) -> str:
         """A unique name for a run: time, readable label, and a random part.
 
-        The lock file of the run's folder is created here, which only one process can do.
+        This creates the lock file of the run's folder, so that no two processes get the same name.
         """
         slug = re.sub(r"[^a-z0-9]+", "-", label.lower())[:80].strip("-")
         for digits in itertools.chain((2, 4, 8), itertools.repeat(16)):
@@ -232,7 +232,7 @@ class Store:
         status: str = "running",
         data: Sequence[Mapping[str, Any]] = (),
     ) -> Run:
-        """A new run folder with its record. ``label`` becomes the readable part of the name; ``data`` are its data
+        """Create a run folder with its record. ``label`` becomes the readable part of the id; ``data`` lists the data
         files with their hashes.
 
         The folder appears together with its record or not at all, even if the process is killed.
@@ -261,9 +261,9 @@ class Store:
                 raise self._unwritable(error) from error
             if path.is_dir() and not (path / "run.json").exists():
                 raise ValueError(
-                    f"the folder {path} is not a run, and has the name of this run: move it away"
+                    f"the folder {path} is not a run, but has the name of this run: move it elsewhere"
                 ) from error
-            raise ValueError(f"there is a run {run_id} already in {self.root}") from error
+            raise ValueError(f"there is already a run {run_id} in {self.root}") from error
         except FullDiskError:
             raise
         except OSError as error:
@@ -274,7 +274,7 @@ class Store:
         return OSError(f"cannot write to the run folder {self.root}: {error.strerror or error}")
 
     def path_of(self, run_id: str) -> Path:
-        """Where the run of that name lies or will lie: always a folder of this store."""
+        """The folder of the run with this id, which need not exist; always a folder of this store."""
         if not NAME.fullmatch(run_id):
             raise ValueError(
                 f"{one_line(repr(run_id))} cannot be the name of a run: a name has up to 200 letters, digits, '.', "
@@ -319,12 +319,12 @@ class Store:
         return sorted(runs, key=lambda run: run._record["created"])
 
     def named(self, name: str) -> list[Run]:
-        """The runs with that id or that name; of runs that were copied, there may be several."""
+        """The runs with this id or this name; copied runs may share a name."""
         own = [path for path in self.folders() if path.name == name]
         return [checked_run(path) for path in own or self.folders() if own or _name_of(path) == name]
 
     def listing(self) -> Listing:
-        """The readable runs as they are now, for several queries."""
+        """The readable runs as they are now, as tables that can be queried several times."""
         from polariscope.lab.index import listing
 
         return listing(self)
@@ -339,7 +339,7 @@ class Store:
         return self.listing().where(condition, limits=limits)
 
     def folders(self) -> list[Path]:
-        """Where runs may be: visible folders."""
+        """The folders that may be runs: all visible ones."""
         if not self.root.is_dir():
             return []
         with os.scandir(self.root) as entries:
@@ -348,7 +348,7 @@ class Store:
 
 
 def read_record(path: Path) -> dict[str, Any]:
-    """The record of a run folder; a damaged one is refused in one sentence."""
+    """The record of a run folder; an error for a damaged one."""
     name, file = one_line(path.name), path / "run.json"
     try:
         _check_regular(file)
@@ -384,14 +384,14 @@ def read_record(path: Path) -> dict[str, Any]:
 
 
 def _check_regular(file: Path) -> None:
-    """Only files are read, and no giants: a pipe would have us wait for ever."""
+    """Refuse anything but regular files of limited size: reading from a pipe could wait for ever."""
     about = os.stat(file)
     if stat.S_ISDIR(about.st_mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
     if not stat.S_ISREG(about.st_mode):
         raise OSError(f"{file.name} is not a regular file")
     if about.st_size > LARGEST_RECORD:
-        raise OSError(f"{file.name} has {about.st_size:,} bytes, and a record has {LARGEST_RECORD:,} at most")
+        raise OSError(f"{file.name} has {about.st_size:,} bytes, but a record has at most {LARGEST_RECORD:,}")
 
 
 def _check_depth(record: Any) -> None:
@@ -400,7 +400,7 @@ def _check_depth(record: Any) -> None:
         level = [inner for item in level for inner in _within(item)]
         if not level:
             return
-    raise ValueError(f"it nests more than {DEEPEST_RECORD} sections")
+    raise ValueError(f"its sections are nested more than {DEEPEST_RECORD} deep")
 
 
 def _within(item: Any) -> Iterable[Any]:
@@ -413,7 +413,7 @@ def write_record(path: Path, record: Mapping[str, Any]) -> None:
 
 
 def _clear_half_made(path: Path) -> None:
-    """Earlier versions made a folder before its record: one that a kill left there without, and empty, is removed."""
+    """Remove an empty folder without a record: earlier versions left one if they were killed after creating it."""
     if path.is_dir() and not path.is_symlink():
         inside = list(path.iterdir())
         if all(is_abandoned(file) for file in inside):
@@ -430,7 +430,7 @@ def checked_run(path: Path) -> Run:
 
 
 def _name_of(path: Path) -> str:
-    """What people call a run; one whose labels are damaged has no name, which the list of runs says."""
+    """The name that the user gave to a run; empty if the labels are damaged, which the list of runs reports."""
     with suppress(ValueError):
         return read_labels(path).name
     return ""

@@ -1,4 +1,4 @@
-"""Files of jobs that run on other machines: which are sent, and which are sent back.
+"""Files of jobs that run on other machines: the files that are sent, and the files that come back.
 
 A job's files lie below one folder, its root. If a worker sees that folder, it is used in place. Otherwise the worker
 gets the files that the job starts from, works in a folder of its own, and sends back every changed file: at intervals
@@ -24,13 +24,13 @@ from polariscope import plugins
 from polariscope.atomic import atomic, author, is_dead
 
 Files = dict[str, bytes]
-"""Contents by path within the root."""
+"""Contents of files by their path relative to the root."""
 Stamps = dict[str, tuple[int, int, int]]
 LAST = ("run.json",)
-"""Files that mark others as complete: written after them."""
+"""Files that mark others as complete; they are written after the others."""
 W = TypeVar("W", bound=Callable[..., Any])
 _ROOT: list[Path] = []
-"""Where the root is in this process."""
+"""The root of the current job in this process."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Luggage:
 
 
 def travels(luggage: Callable[[Any], Luggage]) -> Callable[[W], W]:
-    """Decorator of a work whose jobs have files: ``luggage(job)`` names their folder."""
+    """Decorator of a work function whose jobs have files: ``luggage(job)`` names their folder."""
 
     def marked(work: W) -> W:
         work.luggage = luggage  # type: ignore[attr-defined]
@@ -58,7 +58,7 @@ def luggage_of(work: Callable[..., Any], job: Any) -> Luggage | None:
 
 @dataclass(frozen=True)
 class Parcel:
-    """A job as it is sent: packed, with plug-ins by their hash, and a mark by which a worker recognises a shared
+    """A job as it is sent: pickled, with its plug-ins by their hash, and a mark file that identifies a shared
     folder."""
 
     packed: bytes
@@ -72,7 +72,7 @@ class Parcel:
 
 
 def packed(work: Callable[..., Any], job: Any, root: Path | None) -> bytes:
-    """A job as bytes, with paths relative to its root."""
+    """A pickled job, with paths relative to its root."""
     file = io.BytesIO()
     _Packer(file, root).dump((work, job))
     return file.getvalue()
@@ -97,12 +97,12 @@ def within(relative: str) -> Path:
 
 
 def is_away() -> bool:
-    """Whether this process does a job that was sent to it on a cluster."""
+    """Whether this process runs a job that a cluster sent to it."""
     return bool(_ROOT)
 
 
 def do_parcel(parcel: tuple[Parcel, str], tell: Callable[[Any], None]) -> Any:
-    """Unpack a job in this process, with its root at the given place, and do it."""
+    """Unpack a job in this process, with its root at the given place, and run it."""
     sent, root = parcel
     plugins.load_sent(sent.plugins)
     os.environ.update(sent.variables)
@@ -116,7 +116,7 @@ def do_parcel(parcel: tuple[Parcel, str], tell: Callable[[Any], None]) -> Any:
 
 @contextmanager
 def marked(root: Path) -> Iterator[str]:
-    """The name of a file that identifies a folder to every process that sees it."""
+    """Create a file that identifies the folder for all processes that can see it, and yield the file's name."""
     name = f".shared.{author()}.{secrets.token_hex(8)}"
     root.mkdir(parents=True, exist_ok=True)
     for left in _left_behind(root, ".shared."):
@@ -129,7 +129,7 @@ def marked(root: Path) -> Iterator[str]:
 
 
 def _left_behind(folder: Path, prefix: str) -> list[Path]:
-    """What killed processes of this machine left in a folder under a prefix and their own name."""
+    """The files in a folder, with a prefix and the name of a process, that killed processes of this machine left."""
     author_in = re.compile(re.escape(prefix) + r"(\w+-\d+-\d+)\.\w+")
     named = [(path, author_in.fullmatch(path.name)) for path in folder.iterdir()]
     return [path for path, match in named if match is not None and is_dead(match[1])]
@@ -146,7 +146,7 @@ class Scratch:
         self._known = stamps(self.root)
 
     def changed(self) -> Files:
-        """Files that are new or others since the last time, all of one moment."""
+        """Files that are new or changed since the last call, all from the same moment."""
         while True:
             now = stamps(self.root)
             files = {
@@ -154,7 +154,7 @@ class Scratch:
                 for name, stamp in now.items()
                 if self._known.get(name) != stamp and (read := _read(self.root / name)) is not None
             }
-            if stamps(self.root) == now:  # nothing was written meanwhile, so that they belong together
+            if stamps(self.root) == now:  # nothing was written in the meantime, so the files belong together
                 self._known = now
                 return files
 
@@ -163,7 +163,8 @@ class Scratch:
 
 
 def stamps(root: Path) -> Stamps:
-    """The visible files below a folder; hidden ones are locks and drafts, which do not travel."""
+    """Times, sizes and inode numbers of the visible files below a folder. Hidden files are locks and drafts, which are
+    not sent."""
     by_path: Stamps = {}
     for folder, folders, names in os.walk(root):
         folders[:] = [name for name in folders if not name.startswith(".")]
@@ -177,7 +178,7 @@ def stamps(root: Path) -> Stamps:
 
 
 def gathered(root: Path, brings: Sequence[Path]) -> Files:
-    """The visible files of some files and folders below a root."""
+    """The contents of the given files, and of the visible files of the given folders, below a root."""
     root = Path(os.path.abspath(root))
     files: Files = {}
     for path in (Path(os.path.abspath(each)) for each in brings):
