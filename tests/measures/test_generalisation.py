@@ -171,7 +171,7 @@ def test_a_value_at_the_mean_has_no_ratio() -> None:
     """As height and background of MPI3D have, where the middle of three values is kept."""
     y, out = np.array([[0.5, 0.0], [0.5, 0.0], [1.0, 0.0]]), np.array([0, 0, 0])
     assert mean_ratio(y, y, out, [0.5, 0.0]).tolist() == [1.0]
-    with pytest.raises(Undefined, match="away from its training mean"):
+    with pytest.raises(Undefined, match="differs from its training mean"):
         mean_ratio(y[:2], y[:2], out[:2], [0.5, 0.0])
 
 
@@ -206,7 +206,8 @@ def test_what_is_constant_is_left_out_of_the_similarity_and_said() -> None:
     flat[:, 0] = 0.5  # as a predictor does that stops at the end of what it saw
     result = prediction_similarity({"flat": [flat], "other": [y + 1]}, y, out)
     assert result.values[0, 1] == pytest.approx(1)
-    assert result.notes == ("flat is constant in factor 0 where it is new, which has no ρ",)
+    assert result.notes == ("flat is constant in factor 0 where it is new, so ρ is undefined",)
+    assert result.headline.endswith("at most 1.00"), "a model with one run is not compared with itself"
 
 
 @pytest.mark.spec("001a/IG-12")

@@ -84,7 +84,7 @@ def attribute(predictions: ArrayLike, targets: ArrayLike, out: ArrayLike, varian
         raise Undefined("one new factor among others needs at least 2 factors, and there is 1")
     new = tuple(np.unique(columns[columns >= 0]).tolist())
     if not new:
-        raise Undefined("in no sample is exactly one factor new: compositions and random splits have none")
+        raise Undefined("no sample has exactly one new factor: compositions and random splits have none")
     rows = [columns == column for column in new]
     table = np.stack([r_squared(f[row], y[row], variance) for row in rows])
     return Attribution(table, new, tuple(int(row.sum()) for row in rows))
@@ -93,9 +93,9 @@ def attribute(predictions: ArrayLike, targets: ArrayLike, out: ArrayLike, varian
 def mean_ratio(predictions: ArrayLike, targets: ArrayLike, out: ArrayLike, train_mean: ArrayLike) -> FloatArray:
     """Regression to the mean: r = |f − ȳ| / |y − ȳ| of the new factor of each sample, where ȳ is its training mean.
 
-    Range: [0, ∞). 0: the prediction is the training mean; below 1: it is nearer to the mean than the truth; 1: as far
-    from it as the truth; above 1: farther. Samples whose target is the mean have no r and are left out; this happens in
-    interpolation. Source: Schott et al. 2022, eq. 2 (Spec 001a, section 10.4).
+    Range: [0, ∞). 0: the prediction is the training mean; below 1: it is nearer to the mean than the truth is; 1: it is
+    as far from the mean as the truth; above 1: it is farther. Samples whose target is the mean have no r and are left
+    out; this happens in interpolation. Source: Schott et al. 2022, eq. 2 (Spec 001a, section 10.4).
 
     >>> mean_ratio([[0.6, 0.0], [1.0, 0.0]], [[1.0, 0.0], [1.0, 0.0]], [0, 0], [0.4, 0.0]).round(3).tolist()
     [0.333, 1.0]
@@ -104,21 +104,22 @@ def mean_ratio(predictions: ArrayLike, targets: ArrayLike, out: ArrayLike, train
     columns = _columns(out, y.shape)
     mean = np.asarray(train_mean, dtype=np.float64)
     if mean.shape != (y.shape[1],):
-        raise ValueError(f"there is a training mean of each of {y.shape[1]} factors; got shape {mean.shape}")
+        raise ValueError(f"train_mean needs a mean for each of {y.shape[1]} factors; got shape {mean.shape}")
     rows = np.flatnonzero(columns >= 0)
     column = columns[rows]
     far = np.abs(y[rows, column] - mean[column])
     near = np.abs(f[rows, column] - mean[column])
     away = far > AT_THE_MEAN
     if not away.any():
-        raise Undefined("r needs samples whose new factor is away from its training mean, and there is none")
+        raise Undefined("r needs samples whose new factor differs from its training mean, and there are none")
     return np.asarray(near[away] / far[away])
 
 
 def prediction_similarity(
     predictions: Mapping[str, Sequence[ArrayLike]], targets: ArrayLike, out: ArrayLike
 ) -> SimilarityMatrix:
-    """Do models make similar errors? Pearson's ρ between their predictions of the new factor; the truth comes last.
+    """Do models make similar errors? Pearson's ρ between their predictions of the new factor. The truth is the last row
+    and column.
 
     ``predictions`` has the runs (seeds) of each model. ρ is averaged over new factors and pairs of runs. A run is not
     compared with itself, so a model with one run has NaN on the diagonal. Factors for which either side is constant
@@ -153,7 +154,7 @@ def prediction_similarity(
         defined = [np.mean(rho) for rho in similarities if rho]
         if defined:
             values[i, j] = np.mean(defined)
-    notes = tuple(f"{name} is constant in factor {c} where it is new, which has no ρ" for name, c in sorted(lacking))
+    notes = tuple(f"{name} is constant in factor {c} where it is new, so ρ is undefined" for name, c in sorted(lacking))
     return SimilarityMatrix(values, tuple(names), tuple(names), notes)
 
 
@@ -179,7 +180,7 @@ def reference_predictions(train: ArrayLike, targets: ArrayLike) -> dict[str, Flo
 
 
 def ceiling(targets: ArrayLike, looks: ArrayLike) -> FloatArray:
-    """The best R² of each factor that any predictor can reach where different targets look the same.
+    """The best R² of each factor that any predictor can reach if different targets look the same.
 
     ``looks`` has the same number for samples that look the same; the best prediction for them is the mean of their
     targets. The value is 1 − mean variance within looks / variance. For the orientation of squares and ellipses see
@@ -191,7 +192,7 @@ def ceiling(targets: ArrayLike, looks: ArrayLike) -> FloatArray:
     y, _ = _alike(targets, targets)
     _, label = np.unique(np.asarray(looks), return_inverse=True)
     if label.shape != (len(y),):
-        raise ValueError(f"there is one look for each of {len(y)} targets; got shape {np.shape(looks)}")
+        raise ValueError(f"looks needs one number for each of {len(y)} targets; got shape {np.shape(looks)}")
     counts = np.bincount(label)
     means = np.column_stack([np.bincount(label, column) / counts for column in y.T])
     return r_squared(means[label], y, y.var(0))
@@ -219,7 +220,8 @@ class Correlation:
 
 
 def correlation(first: ArrayLike, second: ArrayLike) -> Correlation:
-    """Whether one score of models predicts another, such as disentanglement the R² of a readout (Spec 001a, 10.5).
+    """How one score of models correlates with another, such as disentanglement with the R² of a readout (Spec 001a,
+    10.5).
 
     >>> result = correlation([0.1, 0.2, 0.4, 0.3], [0.5, 0.6, 0.9, 0.7])
     >>> round(result.pearson, 3), result.spearman
@@ -229,7 +231,7 @@ def correlation(first: ArrayLike, second: ArrayLike) -> Correlation:
     if x.ndim != 1 or x.shape != y.shape or len(x) < 3:
         raise ValueError(f"a correlation needs both scores of at least 3 models; got shapes {x.shape} and {y.shape}")
     if not np.ptp(x) or not np.ptp(y):
-        raise Undefined("a score that is the same for all models correlates with nothing")
+        raise Undefined("a score that is the same for all models has no correlation")
     linear, ranked = pearsonr(x, y), spearmanr(x, y)
     return Correlation(
         float(linear.statistic), float(linear.pvalue), float(ranked.statistic), float(ranked.pvalue), len(x)
@@ -260,14 +262,14 @@ def _columns(out: ArrayLike, shape: tuple[int, ...]) -> NDArray[np.int64]:
 
 
 def _nearest(seen: FloatArray, values: FloatArray) -> FloatArray:
-    """The nearest of sorted values to each; of two as near, the lower."""
+    """For each of ``values``, the nearest of the sorted values ``seen``; ties go to the lower."""
     above = np.searchsorted(seen, values).clip(1, max(1, len(seen) - 1)).clip(max=len(seen) - 1)
     below = np.maximum(above - 1, 0)
     return np.asarray(np.where(values - seen[below] <= seen[above] - values, seen[below], seen[above]))
 
 
 def _standardised(values: FloatArray) -> FloatArray | None:
-    """Centred and of norm 1; None where there is no spread."""
+    """The values, centred and divided by their norm; None if they are constant."""
     centred = values - values.mean() if len(values) else values
     norm = float(np.linalg.norm(centred))
     return centred / norm if norm > 1e-9 * max(1.0, float(np.abs(values).max(initial=0.0))) else None

@@ -33,7 +33,9 @@ class SimilarityMatrix(Tabular):
 
     @property
     def headline(self) -> str:
-        return f"similarity of {len(self.rows)} layers to {len(self.columns)}, at most {self.values.max():.2f}"
+        defined = self.values[~np.isnan(self.values)]
+        most = f"at most {defined.max():.2f}" if defined.size else "all undefined"
+        return f"similarity of {len(self.rows)} layers to {len(self.columns)}, {most}"
 
     def records(self) -> list[dict[str, Any]]:
         """A row for each layer of the first model, a column for each of the second."""
@@ -69,8 +71,8 @@ def rbf_cka(x: Array, y: Array, bandwidth: float = 1.0, debiased: bool = False) 
 
     The kernels are centred and compared as in :func:`cka`. Source: Kornblith, Norouzi, Lee and Hinton, 2019. Range
     [0, 1] (``debiased`` may be slightly negative); 1: equal distances up to scale; 0: independent. A large bandwidth
-    gives linear CKA; a small one sees only near neighbours. Known bias: as for :func:`cka`, and stronger the smaller
-    the bandwidth, since every kernel tends to the identity. Holds two kernels of samples × samples.
+    gives linear CKA; a small one depends only on near neighbours. Known bias: as for :func:`cka`, and stronger for
+    smaller bandwidths, since every kernel tends to the identity. Two kernels of samples × samples are kept in memory.
 
     >>> x = np.random.default_rng(0).normal(size=(200, 3))
     >>> round(rbf_cka(x, 2 * x), 6), rbf_cka(x, np.abs(x)) > 2 * cka(x, np.abs(x))
@@ -86,8 +88,8 @@ def procrustes(x: Array, y: Array) -> float:
     = 1 - min_Q |X - YQ|² / 2 over orthogonal Q. Representations of different width are compared as if the narrower
     were padded with zeros. Source: spec 002, section 10.2 (Bonheme, 2023; the metric is Schönemann's, 1966).
 
-    Range: [0, 1]. 1: the same up to rotation, scale and shift; 0: uncorrelated. Known bias: grows faster with the
-    number of features than that of CKA: independent representations of p features score about 0.85 √(p / n) for
+    Range: [0, 1]. 1: the same up to rotation, scale and shift; 0: uncorrelated. Known bias: too high, and more so with
+    more features than for CKA: independent representations of p features score about 0.85 √(p / n) for
     n ≫ p samples; with n < p the value is not meaningful. If it disagrees with CKA, use the
     :func:`smaller` of the two.
 
@@ -104,8 +106,8 @@ def svcca(x: Array, y: Array, variance: float = 0.99) -> float:
     With U and V the orthonormal sample coordinates of those components: mean of the singular values of UᵀV, over the
     smaller of the two numbers of components. Source: Raghu, Gilmer, Yosinski and Sohl-Dickstein, 2017.
 
-    Range: [0, 1]. 1: one side's components are linear functions of the other's; 0: uncorrelated. Unlike CKA it does
-    not see how much variance a component has. Known bias: strongly upward. It is always 1 if the two sides
+    Range: [0, 1]. 1: one side's components are linear functions of the other's; 0: uncorrelated. Unlike CKA it
+    ignores how much variance a component has. Known bias: strongly upward. It is always 1 if the two sides
     together have at least as many components as samples, so use many more samples than features.
 
     >>> x = np.random.default_rng(0).normal(size=(500, 3))
@@ -133,12 +135,12 @@ def smaller(x: Array, y: Array) -> float:
 def check_comparison(x: Array, y: Array) -> list[str]:
     """Warnings about the similarity of ``x`` and ``y``; empty if nothing is suspicious.
 
-    Looks for fewer samples than features, constant columns, and columns that look like the same draw of
-    standard-normal noise, as when two models were sampled with one epsilon (spec 002, section 10.6).
+    It checks for fewer samples than features, constant columns, and columns that look like the same draw of
+    standard-normal noise, as if two models were sampled with the same epsilon (spec 002, section 10.6).
 
     >>> check_comparison(np.eye(3, 7), np.eye(3))
-    ['x: 3 samples for 7 features; similarities come out too high, take more samples or debiased CKA',
-     'x: 4 of 7 columns are constant and count for nothing']
+    ['x: 3 samples for 7 features; similarities are too high, use more samples or debiased CKA',
+     'x: 4 of 7 columns are constant and have no effect']
     """
     first, second = _paired(x, y)
     return [*first.notes(), *second.notes(), *_shared_noise(first, second)]
@@ -177,8 +179,8 @@ def average_over_pairs(
 ) -> SimilarityMatrix:
     """:func:`similarity_matrix` averaged over all pairs of a run of one model and a run of another.
 
-    Cell (j, k) = mean over i, l of s(layer j of run A_i, layer k of run B_l): five seeds a side make 25 pairs, not
-    five. Source: Bonheme, 2023, equation 7.9; spec 002, section 10.4. Range and meaning are those of the measure. Known
+    Cell (j, k) = mean over i, l of s(layer j of run A_i, layer k of run B_l): five seeds on each side make 25 pairs.
+    Source: Bonheme, 2023, equation 7.9; spec 002, section 10.4. Range and meaning are those of the measure. Known
     bias: with the same runs on both sides each run is also compared with itself, which raises the mean; see notes.
 
     >>> rng = np.random.default_rng(0)
@@ -317,7 +319,7 @@ def _components(layer: Layer, variance: float) -> Tensor:
     left, singular, _ = torch.linalg.svd(layer.centred(), full_matrices=False)
     held = singular.double().square().cumsum(0)
     kept = int((held < variance * held[-1]).sum()) + 1
-    # Asked for everything, rounding noise in directions without variance must not pass for a component.
+    # Even with variance=1, rounding noise in directions without variance must not count as a component.
     real = int((singular > singular[0] * max(layer.x.shape) * torch.finfo(singular.dtype).eps).sum())
     return left[:, : min(kept, real)]
 
