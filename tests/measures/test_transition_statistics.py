@@ -50,7 +50,7 @@ def test_the_table_has_a_row_for_each_factor_of_each_data_set(tied) -> None:
             assert row["alpha"] == pytest.approx(2, abs=0.15)
     assert result.rows[0].fit.families["generalised"].location == pytest.approx(0.5, abs=0.05)
     assert result.rows[0].fit.density(0.5) > 1.5 * result.rows[0].fit.density(0.0), "the density is where the data is"
-    assert "3 of 6 factors are likelier to take Laplace than normal steps" in result.headline
+    assert "Laplace steps are likelier than normal steps for 3 of 6 factors" in result.headline
     assert result.to_arrow().num_rows == 6
 
 

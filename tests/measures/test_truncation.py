@@ -156,7 +156,7 @@ TYPES = variable_types(S.var)
         (lambda: subset_accuracies(S.mean, np.zeros(49), TYPES), "disagree"),
         (lambda: subset_accuracies(S.mean, np.arange(50) % 2, TYPES), "at most 50 samples together"),
         (lambda: subset_accuracies(S.mean, np.arange(50) % 2, TYPES, train=40, test=20), "at most 50 samples together"),
-        (lambda: subset_accuracies(S.mean, np.zeros(50), TYPES, train=25, test=25), r"columns \[0\] have one class"),
+        (lambda: subset_accuracies(S.mean, np.zeros(50), TYPES, train=25, test=25), r"columns \[0\] have only one"),
         (lambda: random_accuracy(np.zeros((0, 2))), "labels need shape"),
         (lambda: track_correlations([]), "at least one snapshot"),
         (lambda: track_correlations([S.mean, S.mean[:, :2]]), "snapshot 1 has 2 variables, the first had 3"),

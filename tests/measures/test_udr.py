@@ -76,5 +76,5 @@ def test_bad_input_is_refused_in_a_sentence():
         udr([GRID, GRID[:100]])
     with pytest.raises(ValueError, match="likeness is"):
         udr([GRID, GRID], likeness="cka")
-    with pytest.raises(ValueError, match="one mean divergence a latent"):
+    with pytest.raises(ValueError, match="one mean divergence per latent"):
         udr([GRID, GRID], [np.zeros(4), np.zeros(3)])

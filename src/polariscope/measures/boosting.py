@@ -38,7 +38,7 @@ BLOCK = 600
 NOTHING = 1e-9
 """A gain this small is rounding."""
 FLAT = 1e-30
-"""A leaf with less curvature stays as it is: its rows are predicted with certainty, and single precision ends there."""
+"""A leaf with less curvature takes no step: its rows are predicted with certainty, up to single precision."""
 
 _Sums = tuple[Singles, Singles]
 """Gradient and number of a node's rows in each bin, (bins, latents, trees)."""
@@ -79,16 +79,16 @@ def boosted_together(
 
 @dataclass(frozen=True, eq=False)
 class _Latents:
-    """Codes as ranks and bins. Rows to train on come first; the others fall through the trees and decide nothing."""
+    """Codes as ranks and bins. Training rows come first; the other rows pass through the trees without shaping them."""
 
     ranks: Ranks
-    """(latents, rows), from 1; equal codes have the same."""
+    """(latents, rows), from 1; equal codes have equal ranks."""
     order: IntArray
     """(latents, training rows): the rows from lowest to highest rank."""
     starts: IntArray
     """(latents, bins + 1): where each bin starts in that order."""
     rows: torch.Tensor
-    """The rows of every bin: those of all latents' first bins, then of their second ones."""
+    """The rows of every bin: those of all latents' first bins, then those of their second bins, and so on."""
     offsets: torch.Tensor
     """Where each bin starts there."""
     counts: Singles
@@ -118,10 +118,11 @@ def _latents(codes: FloatArray, train: int) -> _Latents:
 
 
 def _bins(count: IntArray) -> IntArray:
-    """The bin of each distinct value in order, from how often it occurs: one each, or equal steps of log odds.
+    """The bin of each distinct value, in order, from the counts of the values: one bin per value if there are at most
+    ``BINS`` values, otherwise equal steps of log odds.
 
-    What a split gains depends on the ratio of its sides, and many good splits cut off a handful of rows. In bins of
-    equal shares these are lost, and informativeness comes out up to 0.01 higher than by a search of all values.
+    The gain of a split depends on the ratio of its sides, and many good splits cut off a handful of rows. Bins of equal
+    shares miss these splits, and then informativeness is up to 0.01 higher than with a search of all values.
     """
     if len(count) <= BINS:
         return np.arange(len(count))
@@ -132,7 +133,7 @@ def _bins(count: IntArray) -> IntArray:
 
 @dataclass(frozen=True, eq=False)
 class _Loss:
-    """What the trees of a target fit, one column for each tree of a round."""
+    """The loss that the trees of a target minimise, one column for each tree of a round."""
 
     start: FloatArray
     rate: float
@@ -142,7 +143,7 @@ class _Loss:
 
 
 def _log_loss(target: NDArray[Any]) -> _Loss:
-    """One tree for each class in a round, one for both of two, none for a single one."""
+    """A round has one tree per class, but one tree for two classes and none for a single class."""
     classes, label = np.unique(target, return_inverse=True)
     truth = (label[:, None] == np.arange(len(classes))).astype(np.float32)
     start, rate = np.log(truth.mean(axis=0)), RATE * (len(classes) - 1) / len(classes)
@@ -194,7 +195,7 @@ def _boost(latents: _Latents, losses: list[_Loss], rounds: int) -> tuple[FloatAr
 
 @contextmanager
 def _threads() -> Iterator[ThreadPoolExecutor]:
-    """As many threads as PyTorch has, each with its own blocks: one sum is too short to share between threads."""
+    """As many threads as PyTorch uses, each with its own blocks: one sum is too short to split between threads."""
     count = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -205,7 +206,7 @@ def _threads() -> Iterator[ThreadPoolExecutor]:
 
 
 def _trees(latents: _Latents, gradient: Singles, curvature: Singles, rate: FloatArray) -> tuple[FloatArray, Singles]:
-    """Grow a tree on each column: squared error that the latents took away (trees, latents), and steps (rows, trees).
+    """Grow a tree on each column: the squared error that each latent removes (trees, latents), and steps (rows, trees).
 
     A node without a split hands all its rows to its left child, so that all trees have as many nodes.
     """
@@ -327,7 +328,7 @@ def _edge_gains(left: Any, below: Any) -> Any:
 
 
 def _gain(left: Any, below: Any, total: Any, size: Any) -> Any:
-    """Squared error that a split takes away whose left side has ``below`` of the ``size`` rows; 0 for an empty side."""
+    """Squared error that a split removes if its left side has ``below`` of the ``size`` rows; 0 for an empty side."""
     lean = left * size
     lean -= below * total
     lean *= lean

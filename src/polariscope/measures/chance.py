@@ -71,8 +71,8 @@ def chance_of_each(permuted: FloatArray, looks: int, level: float = LEVEL) -> tu
 def interval_of_halves(
     value: float, repeated: Sequence[float], low: float = 0.0, high: float = 1.0
 ) -> tuple[float, float] | None:
-    """A 95 % interval about ``value`` from its values on random halves, cut to its range; None if there are fewer
-    than two.
+    """A 95 % interval around ``value`` from its values on random halves, clipped to its range; None if there are fewer
+    than two halves.
 
     >>> low, high = interval_of_halves(0.5, [0.4, 0.5, 0.6])
     >>> round(low, 4), round(high, 4), interval_of_halves(0.5, [0.5])
@@ -93,7 +93,7 @@ class Trials:
 
     @classmethod
     def of(cls, representation: Representation, permutations: int, halves: int, seed: int = 0) -> Trials:
-        """Skips halves in which a factor is constant that varies in the whole: their scores would not be comparable."""
+        """Draw the trials. Halves in which fewer factors vary are skipped: their scores would not be comparable."""
         rep, rng = representation, np.random.default_rng(seed)
         permuted = []
         if rep.factors is not None:

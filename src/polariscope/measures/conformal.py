@@ -4,7 +4,7 @@ Split conformal prediction (Vovk, Gammerman and Shafer, Algorithmic learning in 
 Rinaldo, Tibshirani and Wasserman, Distribution-free predictive inference for regression, 2018): the ⌈(n + 1)c⌉-th
 smallest of n absolute errors on held-out examples is a radius. The error of a new example is within this radius with
 probability at least c, for any model, if the example comes from the same distribution as the held-out ones. Generated
-observations do not, so their coverage has to be measured.
+observations come from another distribution, so their coverage has to be measured.
 """
 
 from __future__ import annotations

@@ -35,9 +35,9 @@ def top_accuracy(scores: ArrayLike, labels: ArrayLike, k: int = 1) -> float:
         )
     classes = values.shape[1]
     if np.isnan(values).any():  # a logarithm of a probability may be infinite
-        raise ValueError("scores have NaN among them: a model that diverged has no accuracy")
+        raise ValueError("scores contain NaN: a model that diverged has no accuracy")
     if label.min() < 0 or label.max() >= classes:
-        raise ValueError(f"labels go from {label.min()} to {label.max()}, and there are scores of {classes} classes")
+        raise ValueError(f"labels go from {label.min()} to {label.max()}, but there are scores of {classes} classes")
     if not 1 <= k <= classes:
         raise ValueError(f"k is {k}, and needs to be from 1 to the number of classes, {classes}")
     own = np.take_along_axis(values, label[:, None].astype(np.int64), axis=1)
@@ -67,8 +67,8 @@ def corruption_error(errors: ArrayLike, reference: ArrayLike) -> FloatArray:
     whole = other.sum(1)
     if not whole.all():
         raise Undefined(
-            f"the reference makes no error under corruptions {np.flatnonzero(whole == 0).tolist()}, so nothing is "
-            "relative to it: leave them out"
+            f"the reference makes no error under corruptions {np.flatnonzero(whole == 0).tolist()}, so their error "
+            "is undefined: leave these corruptions out"
         )
     return np.asarray(100 * (own.sum(1) / whole))
 

@@ -86,7 +86,8 @@ def disentanglement_of(importance: ArrayLike) -> tuple[float, FloatArray]:
     """Σ_i ρ_i D_i and the D_i of a (latents, factors) table of importances.
 
     D_i = 1 − H(R_i / Σ R_i) with logarithms to the base of the number of factors, ρ_i = Σ_k R_ik / ΣR. Range [0, 1]:
-    1 if each latent matters for one factor, 0 if equally for all, or if nothing matters. Spec 001a, section 5.6.
+    1 if each latent is important for one factor only, 0 if each is equally important for all factors or if no latent is
+    important. Spec 001a, section 5.6.
 
     >>> disentanglement_of(np.eye(3))[0], round(disentanglement_of(np.ones((4, 3)))[0], 9)
     (1.0, 0.0)
@@ -129,7 +130,7 @@ def dci(
     one tree per factor, best split first, with 64 leaves or twice the number of the factor's values, whichever is
     larger. It is faster still, but its scores differ by 0.1 and more.
     The default number of ``rounds`` is the published 100. Continuous factors are regressed. Informativeness is the
-    accuracy on held-out examples; for continuous factors it is R², and 0 where that is negative.
+    accuracy on held-out examples; for continuous factors it is R², or 0 if R² is negative.
 
     Range [0, 1] each. All three are 1 if each factor is a function of a latent of its own. Known bias: noise latents
     get some importance, so the scores decrease with their number. The bias is larger for larger trees and for fewer
@@ -150,8 +151,8 @@ def dci(
     most = int(max(labels.sizes[~labels.continuous], default=0))
     if min(len(rows), len(held)) < 2 * most:
         raise ValueError(
-            f"DCI needs at least 2 examples a value of each factor on either side of its split; a factor has {most} "
-            f"values and the split {len(rows)} and {len(held)} examples"
+            f"DCI needs at least 2 examples for each value of a factor in both parts of its split; a factor has {most} "
+            f"values, and the parts have {len(rows)} and {len(held)} examples"
         )
     if probe == "tree":  # ranks: a tree sees nothing else, and scikit-learn's trees call values 1e-7 apart equal
         z = rankdata(z, method="dense", axis=0)

@@ -46,7 +46,7 @@ class InformationBeyondChance:
     chance: NDArray[np.float64]
     """Its mean with permuted factors."""
     beyond: NDArray[np.bool_]
-    """Entries that exceed chance; in a table of chance values there is one with probability 0.01."""
+    """Entries that exceed chance; a table of chance values has such an entry with probability 0.01."""
     permutations: int
     samples: int
 
@@ -85,6 +85,6 @@ def information_beyond_chance(
     permuted = np.stack([_shares(binned, labels[rng.permutation(len(labels))]) for _ in range(permutations)])
     # Information of unrelated labels is about χ², whose cube root is about normal (Wilson and Hilferty 1931).
     level, reach = chance_of_each(np.cbrt(permuted), looks=raw.size, level=LEVEL)
-    # Twenty permutations know a deviation to a fifth or so; those of all latents together know it better.
+    # Twenty permutations estimate a standard deviation to about a fifth; the mean over all latents is more precise.
     beyond = np.cbrt(raw) > level + np.maximum(reach, np.sqrt(np.mean(reach**2, axis=0)))
     return InformationBeyondChance(raw, permuted.mean(axis=0), beyond, permutations, len(codes))

@@ -48,9 +48,7 @@ class Layer:
     def notes(self, debiased: bool = False) -> list[str]:
         notes = few_samples(self.name, len(self.x), self.x.shape[1], debiased)
         if self.constant:
-            notes.append(
-                f"{self.name}: {self.constant} of {self.x.shape[1]} columns are constant and count for nothing"
-            )
+            notes.append(f"{self.name}: {self.constant} of {self.x.shape[1]} columns are constant and have no effect")
         return notes
 
 
@@ -102,7 +100,7 @@ def few_samples(name: str, samples: int, features: int, debiased: bool) -> list[
     if debiased or samples >= features:
         return []
     return [
-        f"{name}: {samples} samples for {features} features; similarities come out too high, take more samples or "
+        f"{name}: {samples} samples for {features} features; similarities are too high, use more samples or "
         "debiased CKA"
     ]
 
@@ -113,8 +111,8 @@ def alignment(table: NDArray[np.float64], names: Sequence[str], floor: NDArray[n
     for name, value, least in zip(names, selves, floor, strict=True):
         if not value > least:
             raise ValueError(
-                f"CKA of {name} is undefined: its samples are all equally far from each other, so that nothing but the "
-                "estimate's own noise is left"
+                f"CKA of {name} is undefined: its samples are all equally far from each other, so only the noise of "
+                "the estimate is left"
             )
     values: NDArray[np.float64] = np.minimum(table / np.sqrt(np.outer(selves, selves)), 1.0)
     return values
@@ -149,7 +147,7 @@ def hsic(layers: Sequence[Layer], debiased: bool, wanted: NDArray[np.bool_]) -> 
 
 
 def worth_a_gram(widths: Sequence[int], samples: int, wanted: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Which layers to compare by Gram matrices: those wider than the limit that makes the multiplications fewest."""
+    """Which layers to compare by Gram matrices: those wider than the limit with the fewest multiplications."""
     features = np.array(widths, dtype=np.float64)
     by_features = np.triu(wanted) * np.outer(features, features) * samples
 

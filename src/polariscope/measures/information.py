@@ -185,7 +185,7 @@ def averaged_mutual_information(x: ArrayLike, bins: int = 20, correction: Correc
 
     Range [0, log bins]: 0 for independent columns, log ``bins`` if all are copies of one uniform column. Independent
     columns dilute it: one dependent pair of information c among n columns gives 2c/(n²−n).
-    Bias: + about (bins−1)²/(2h) a pair at most (0.015 for Gaussian columns, 20 bins, 10 000 samples);
+    Bias: too high by at most about (bins−1)²/(2h) per pair (0.015 for Gaussian columns, 20 bins, 10 000 samples);
     ``correction="miller_madow"`` removes more than half. Strong dependence is underestimated (ρ = 0.99: 1.6 for 1.96).
 
     >>> x = np.repeat(np.arange(4.0), 4), np.tile(np.arange(4.0), 4)
@@ -276,7 +276,7 @@ class TotalCorrelation(Measure):
 @measures.register("averaged-mutual-information")
 @dataclass(frozen=True)
 class AveragedMutualInformation(Measure):
-    """Mean mutual information of two different latents' means in nats, by 20 bins each, bias-corrected."""
+    """Mean mutual information in nats between the means of two different latents, in 20 bins each, bias-corrected."""
 
     title = "Averaged mutual information of the means"
     low = -0.1  # the bias correction can overshoot a little

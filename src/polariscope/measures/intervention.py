@@ -161,7 +161,7 @@ def beta_vae_score(
     """Accuracy of a linear classifier that predicts, from the mean |z − z'| of ``batch`` pairs, the factor they share.
 
     Higgins et al. 2017, in the multi-class form of Spec 001a, section 5.2: multinomial logistic regression with L2
-    ``penalty`` C = 1, accuracy on ``test`` fresh points. Pairs are looked up in the sample, see :class:`FromSample`;
+    ``penalty`` C = 1, accuracy on ``test`` new points. Pairs are looked up in the sample, see :class:`FromSample`;
     :func:`beta_vae_score_from` takes them from an encoder instead.
     Range [0, 1]: 1/factors is chance; 1 if the shared factor is always predicted. Blind spot: the classifier can invert
     a rotation, so a random rotation of a perfect code still scores about 0.9, and one entangled factor may not lower
@@ -302,7 +302,7 @@ def _per_factor(right: NDArray[np.bool_], held: IntArray, count: int) -> FloatAr
 
 @dataclass(frozen=True)
 class InterventionScore(FactorMeasure):
-    """A score that predicts the fixed factor; a new one defines ``score``."""
+    """A score of how well the fixed factor is predicted; a subclass defines ``score``."""
 
     batch: int = 64
     seed: int = 0

@@ -1,8 +1,8 @@
 """Intrinsic dimension of a cloud of points, from the distances of nearest neighbours.
 
-Near a point of a d-dimensional cloud the number of neighbours grows as the d-th power of the distance; every estimate
-here reads d off that growth. All of them need the same neighbours, so :func:`dimension_profile` searches once and
-estimates many times. Spec 002, section 11.
+Near a point of a d-dimensional cloud, the number of neighbours grows as the d-th power of the distance; all estimates
+here infer d from that growth. They need the same neighbours, so :func:`dimension_profile` searches once and estimates
+many times. Spec 002, section 11.
 """
 
 from __future__ import annotations
@@ -112,7 +112,8 @@ def twonn(x: Array, anchor: float = 0.9, duplicates: Duplicates = "remove") -> D
 
     Range: (0, ∞). Near 0, the second neighbour is often much farther than the first (clusters of two); there is no
     maximum. Known bias: from five dimensions on, the boundary of the cloud makes the estimate too small (8.8 for 5 000
-    samples of a uniform 10-cube); outliers and high dimensions of real data make it too large: use :func:`mle` there.
+    samples of a uniform 10-cube); outliers and high dimensions of real data make it too large, so use :func:`mle` for
+    such data.
 
     >>> plane = np.random.default_rng(0).uniform(size=(2000, 2))
     >>> round(twonn(plane).value, 1)

@@ -19,7 +19,7 @@ WIDTHS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0)
 RIDGES = (1e-6, 1e-3, 1e-2, 1e-1, 1.0)
 """Ridges that are tried."""
 TUNED_ON = 1500
-"""Most examples with which width and ridge are chosen."""
+"""Largest number of examples that are used to choose width and ridge."""
 SHARE = 0.25
 """Share of these examples that is held out."""
 
@@ -40,7 +40,7 @@ class Judge:
         """Predictions ``(n, k)``."""
         rows = _rows(x)
         if rows.shape[1] != self.examples.shape[1]:
-            raise ValueError(f"the judge knows observations of {self.examples.shape[1]} numbers; got {rows.shape[1]}")
+            raise ValueError(f"the judge takes observations of {self.examples.shape[1]} numbers; got {rows.shape[1]}")
         apart = cdist((rows - self.shift) / self.scale, self.examples, "cityblock")
         return np.asarray(self.mean + np.exp(-apart / self.width) @ self.weights)
 
@@ -63,14 +63,24 @@ def fit_judge(x: ArrayLike, y: ArrayLike, seed: int = 0) -> Judge:
         raise ValueError(f"the judge needs at least 8 examples to learn from; got {len(rows)}")
     if not (np.isfinite(rows).all() and np.isfinite(values).all()):
         raise ValueError("the judge needs finite numbers")
-    shift, spread = rows.mean(axis=0), rows.std(axis=0)
-    scale = np.where(spread > 1e-9, spread, 1.0)
+    shift, scale = rows.mean(axis=0), usual_scale(rows)
     scaled = (rows - shift) / scale
     chosen = np.random.default_rng(seed).permutation(len(rows))[:TUNED_ON]
     unit, ridge = _tuned(scaled[chosen], values[chosen])
     mean = values.mean(axis=0)
     weights = _solved(cdist(scaled, scaled, "cityblock"), values - mean, unit, ridge)
     return Judge(scaled, weights, mean, shift, scale, unit, ridge)
+
+
+def usual_scale(x: FloatArray) -> FloatArray:
+    """The standard deviation of each column; of a constant one its size, and at least 1, so that a small relative
+    deviation from it stays small.
+
+    >>> usual_scale(np.array([[1.0, 0.0, -5e6], [3.0, 0.0, -5e6]])).tolist()
+    [1.0, 1.0, 5000000.0]
+    """
+    spread, size = x.std(axis=0), np.maximum(np.abs(x).max(axis=0), 1.0)
+    return np.where(spread > 1e-9 * size, spread, size)
 
 
 def _tuned(x: FloatArray, y: FloatArray) -> tuple[float, float]:

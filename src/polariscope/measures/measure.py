@@ -28,11 +28,11 @@ class Measure(ABC):
     title: ClassVar[str]
     """Its name in tables."""
     needs: ClassVar[tuple[Need, ...]] = ()
-    """What a representation must hold besides the means."""
+    """Parts of a representation that the measure needs besides the means."""
     low: ClassVar[float] = 0.0
     high: ClassVar[float] = math.inf
     higher_is_better: ClassVar[bool | None] = None
-    """None where neither direction is better in itself."""
+    """None if neither direction is better."""
     invariant_to: ClassVar[tuple[Invariance, ...]] = ()
     """Changes of the latent space that do not change the value."""
     permutations: ClassVar[int] = 6
@@ -54,7 +54,7 @@ class Measure(ABC):
 
     @classmethod
     def lacks(cls, representation: Representation) -> list[Need]:
-        """What the measure needs and the representation does not have."""
+        """The parts that the measure needs and the representation lacks."""
         return [need for need in cls.needs if getattr(representation, need) is None]
 
     def value(self, representation: Representation) -> float:
@@ -74,7 +74,7 @@ class Measure(ABC):
         except ValueError as error:
             raise Undefined(str(error)) from error
         if not math.isfinite(number):
-            raise Undefined(f"{self.title} is {number} here")
+            raise Undefined(f"{self.title} is {number} on this representation")
         return number, str(getattr(result, "protocol", ""))
 
 
@@ -95,6 +95,6 @@ def meaning(name: str) -> str:
         return ""
     measure = measures.get(name)
     text = (measure.__doc__ or "").strip().split("\n\n")[0]
-    if text.startswith(f"{measure.__name__}("):  # what dataclasses write where nobody has
+    if text.startswith(f"{measure.__name__}("):  # the docstring that dataclasses generate
         return ""
     return re.sub(r"(:\w+:)?`+([^`]*)`+", r"\2", " ".join(text.split()))

@@ -58,9 +58,9 @@ def modularity(codes: ArrayLike, factors: ArrayLike, bins: int = 20, correction:
 
     Ridgeway and Mozer 2018; Spec 001a, section 5.5, with latents (and continuous factors) cut into ``bins``
     equal widths. Range [0, 1]: 1 if every latent has information about one factor only, 0 if all latents have equal
-    information about all factors. Constant latents count 0. All other latents have equal weight, also pure noise, whose
-    estimated information is never exactly 0: the score is hardly meaningful for models with passive latents, and
-    rotation hardly lowers it. ``per_factor`` is the mean over the latents whose best factor this is (0 if there are
+    information about all factors. Constant latents count 0. All other latents have equal weight, even pure noise, whose
+    estimated information is never exactly 0: the score means little for models with passive latents, and rotation
+    hardly lowers it. ``per_factor`` is the mean over the latents whose best factor this is (0 if there are
     none).
 
     >>> factors = np.stack(np.unravel_index(np.arange(60), (3, 4, 5)), axis=1)
@@ -167,7 +167,7 @@ def _logistic(z: FloatArray, labels: IntArray, queries: FloatArray, size: int) -
 
 def _area_under_curve(scores: FloatArray, values: IntArray, labels: IntArray) -> float:
     """One-against-rest area under the ROC curve of scores (samples, classes), averaged over the classes, whose
-    ``values`` ascend. Labels that are none of them count against all."""
+    ``values`` ascend. Samples with other labels are negatives for every class."""
     samples = len(scores)
     areas = []
     for value, score in zip(values, scores.T, strict=True):

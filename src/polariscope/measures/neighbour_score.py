@@ -97,7 +97,7 @@ def _numbered(column: ArrayLike) -> IntArray:
 def nearest_on_each_axis(train: FloatArray, queries: FloatArray, k: int) -> IntArray:
     """Numbers (queries, latents, k) of the training rows nearest to each query on each coordinate by itself.
 
-    Of rows equally near, the one that comes first is taken.
+    Ties go to the row that comes first.
     """
     out = np.empty((len(queries), train.shape[1], k), dtype=np.int64)
     reach = np.arange(-k, k)
@@ -114,7 +114,7 @@ def nearest_on_each_axis(train: FloatArray, queries: FloatArray, k: int) -> IntA
 
 
 def _majority(labels: IntArray) -> IntArray:
-    """The most frequent label along the last axis, the smallest of those equally frequent."""
+    """The most frequent label along the last axis; ties go to the smallest."""
     labels = np.sort(labels, axis=-1)
     counts = (labels[..., :, None] == labels[..., None, :]).sum(axis=-1)
     return np.asarray(np.take_along_axis(labels, counts.argmax(axis=-1)[..., None], axis=-1)[..., 0])

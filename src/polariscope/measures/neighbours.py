@@ -30,7 +30,7 @@ _DIRECT_NUMBERS = 1 << 19  # size of one block of differences: small enough to s
 
 @dataclass(frozen=True, eq=False)
 class Neighbours:
-    """The k nearest neighbours of every sample, nearest first, the sample itself left out.
+    """The k nearest neighbours of every sample, nearest first, without the sample itself.
 
     ``indices`` are row numbers of the input; ``rows`` are the rows that were searched: all except the ``duplicates``
     rows that repeat an earlier one.
@@ -53,8 +53,8 @@ class Neighbours:
 def as_samples(x: Array, name: str = "x", least: int = 2) -> Tensor:
     """``x`` as a finite ``(samples, features)`` tensor that shares its memory where the number type allows.
 
-    Everything after the first axis is flattened. Single and double precision and bytes stay what they are; other
-    numbers become the smallest float that holds them.
+    Everything after the first axis is flattened. Single precision, double precision and bytes keep their type; other
+    numbers of at most two bytes become single precision, larger ones double precision.
 
     >>> as_samples(np.zeros((5, 8, 8), np.uint8)).shape
     torch.Size([5, 64])
@@ -69,7 +69,7 @@ def as_samples(x: Array, name: str = "x", least: int = 2) -> Tensor:
     if tensor.dtype not in (torch.float32, torch.float64, torch.uint8):
         tensor = tensor.to(torch.float32 if tensor.dtype.itemsize <= 2 else torch.float64)
     tensor = tensor.reshape(len(tensor), -1)
-    # A finite sum has finite terms; only if it is not do the extremes have to tell NaN from mere overflow.
+    # A finite sum has finite terms. Otherwise the extremes show whether a term is not finite or the sum overflowed.
     if not tensor.sum().isfinite() and not torch.stack(torch.aminmax(tensor)).isfinite().all():
         raise ValueError(f"{name} contains NaN or infinity: remove those samples first")
     return tensor
@@ -99,8 +99,8 @@ def distinct_rows(x: Tensor) -> Tensor:
 def nearest_neighbours(x: Array, k: int, duplicates: Duplicates = "remove") -> Neighbours:
     """The ``k`` nearest neighbours of every sample by Euclidean distance.
 
-    ``duplicates`` decides whether samples that repeat an earlier one are removed, or the data is refused: with two
-    samples at distance zero, ratios of distances are undefined.
+    ``duplicates`` decides whether samples that repeat an earlier one are removed or raise an error: if two samples are
+    at distance zero, ratios of distances are undefined.
 
     >>> neighbours = nearest_neighbours(np.array([[0.0], [1.0], [3.0], [3.0]]), k=1)
     >>> neighbours.distances.ravel().tolist(), neighbours.indices.ravel().tolist(), neighbours.duplicates
@@ -117,7 +117,7 @@ def nearest_neighbours(x: Array, k: int, duplicates: Duplicates = "remove") -> N
         )
     if not 1 <= k < len(rows):
         raise ValueError(
-            f"k = {k} neighbours need k between 1 and the number of distinct samples less one; "
+            f"k is {k}: it needs to be between 1 and the number of distinct samples less one; "
             f"there are {len(rows)} distinct samples"
         )
     if repeated:
@@ -131,7 +131,7 @@ def nearest_neighbours(x: Array, k: int, duplicates: Duplicates = "remove") -> N
 
 
 def blocks(count: int, width: int, numbers: int) -> Iterator[slice]:
-    """Slices that cover ``range(count)``, each of at most ``numbers`` numbers where a row has ``width`` of them."""
+    """Slices that cover ``range(count)``, each with at most ``numbers`` numbers if a row has ``width`` numbers."""
     step = max(1, numbers // width)
     return (slice(start, min(start + step, count)) for start in range(0, count, step))
 
@@ -173,7 +173,7 @@ def _search(points: Tensor, k: int) -> tuple[Tensor, Tensor]:
         rows = torch.arange(part.start, part.stop, device=points.device)
         far, nominees = _nominate(single[part], single, half_squares, rows, wanted)
         distances[part], indices[part] = _nearest_of(points, rows, nominees, k)
-        # All are nominated, or the k-th is nearer than anything left out can be.
+        # Either all points are nominated, or the k-th is nearer than any point that was left out can be.
         kth = (distances[part, -1].square() - lengths[part].square()) / 2
         return rows[~(kth <= far.to(torch.float64) - error[part])] if wanted < count - 1 else rows[:0]
 

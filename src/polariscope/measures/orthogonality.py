@@ -42,7 +42,7 @@ def nearest_signed_permutation(v: ArrayLike) -> FloatArray:
 
 
 def nearest_signed_permutation_milp(v: ArrayLike) -> FloatArray:
-    """The same for one matrix by the mixed-integer program of the publication, as a reference; much slower.
+    """:func:`nearest_signed_permutation` by the mixed-integer program of the publication: a slow reference.
 
     Minimise ΣD over binary P⁺, P⁻ and real D with |P⁺ − P⁻ − V| ≤ D, one entry of P⁺ + P⁻ in each row and column.
     """
@@ -86,7 +86,7 @@ def distance_to_orthogonality(v: ArrayLike) -> FloatArray:
 def _distance(size: FloatArray) -> tuple[FloatArray, Index]:
     """Distances of matrices with entries of these absolute values, and the column matched with each row."""
     columns = _assignment(size)
-    # By entries and not by 2d − 2Σ, which loses half of the digits where the distance is small.
+    # Computed from the entries, because 2d − 2Σ loses half of the digits of a small distance.
     rest = size.copy()
     matched = columns[..., None]
     np.put_along_axis(rest, matched, 1 - np.take_along_axis(size, matched, axis=2), axis=2)
@@ -186,7 +186,7 @@ def orthogonality(jacobians: ArrayLike, active: ArrayLike | None = None, toleran
 
 
 def orthogonality_of_grams(grams: ArrayLike, active: ArrayLike | None = None, tolerance: float = 1e-6) -> Orthogonality:
-    """The same from JᵀJ (n, d, d), which is sufficient and much smaller.
+    """:func:`orthogonality` from JᵀJ (n, d, d), which is sufficient and much smaller.
 
     A sample is degenerate if two squared singular values differ by less than ``tolerance`` times the largest: float32
     Jacobians do not determine their directions.
@@ -196,7 +196,7 @@ def orthogonality_of_grams(grams: ArrayLike, active: ArrayLike | None = None, to
     if whole.ndim != 3 or whole.shape[1] != whole.shape[2] or not whole.size:
         raise ValueError(f"grams need shape (samples, latents, latents); got {whole.shape}")
     if not np.isfinite(whole).all():
-        raise ValueError("the Jacobians contain NaN or infinity: the decoder is broken, or the codes are")
+        raise ValueError("the Jacobians contain NaN or infinity: check the decoder and the codes")
     keep = _chosen(whole, active)
     chosen = whole[:, keep[:, None], keep]
     ascending, vectors = np.linalg.eigh(chosen)

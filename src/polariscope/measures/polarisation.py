@@ -92,7 +92,7 @@ class VariableTypes:
         wanted = {"active", "mixed"} if name == "non-passive" else set(name.split("+"))
         if not wanted <= {"active", "mixed", "passive"}:
             raise ValueError(
-                f"there is no subset {name!r}: say 'all', 'non-passive', or active, mixed, passive joined by '+'"
+                f"there is no subset {name!r}: use 'all', 'non-passive', or active, mixed, passive joined by '+'"
             )
         return np.flatnonzero([label in wanted for label in self.labels])
 
@@ -216,7 +216,7 @@ class ExampleTypes:
 
 
 def example_types(var: ArrayLike, mean: ArrayLike | None = None, alpha: float = 0.1) -> ExampleTypes:
-    """Active where σ ≤ α; passive where |σ − 1| ≤ α and, if the mean is given, μ² ≤ α.
+    """A variable with variance σ is active if σ ≤ α, and passive if |σ − 1| ≤ α and (if the mean is given) μ² ≤ α.
 
     >>> example_types([[0.0, 1.0, 0.0], [0.0, 1.0, 1.0]]).mixed.tolist()
     [2]
@@ -335,11 +335,11 @@ def polarised_sample(
     ('active', 'active', 'mixed', 'passive')
     """
     if active < 0 or passive < 0 or active + passive + len(mixed) == 0:
-        raise ValueError("a polarised sample needs at least one variable, and no negative numbers of them")
+        raise ValueError("a polarised sample needs at least one variable, and no negative number of variables")
     if not -1 < correlation < 1:
         raise ValueError(f"correlation needs to lie strictly between -1 and 1; got {correlation}")
     if correlation and passive > active:
-        raise ValueError(f"each correlated passive variable needs an active one of its own: {passive} for {active}")
+        raise ValueError(f"each correlated passive variable needs its own active one; got {passive} and {active}")
     if any(not 0 <= share <= 1 for share in mixed):
         raise ValueError(f"mixed lists shares between 0 and 1; got {list(mixed)}")
     rng = np.random.default_rng(seed)

@@ -31,7 +31,7 @@ def _widths(batches: FloatArray) -> FloatArray:
 
 def _kernels(batches: FloatArray, widths: FloatArray) -> FloatArray:
     """Gaussian kernel matrices of a stack of batches (batches, samples, dimension), each of trace 1."""
-    centred = batches - batches.mean(axis=1, keepdims=True)  # distances survive, cancellation does not
+    centred = batches - batches.mean(axis=1, keepdims=True)  # keeps distances and avoids cancellation
     norms = np.sum(centred**2, axis=2)
     squared = norms[:, :, None] + norms[:, None, :] - 2 * centred @ centred.transpose(0, 2, 1)
     kernels = np.exp(-np.maximum(squared, 0) / (2 * widths[:, None, None] ** 2))

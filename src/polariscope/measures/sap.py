@@ -94,7 +94,7 @@ def linear_svms(
     """Slopes and offsets (latents, classes) of the one-against-rest linear SVMs on each latent by itself.
 
     Minimises ½(w² + b²) + C Σ_i c_i max(0, 1 − y_i (w x_i + b))², the objective of LIBLINEAR's L2-loss machine, whose
-    balanced weights c = n/(classes · n_class) fall on the positive side (on both, where there are two classes).
+    balanced weights c = n/(classes · n_class) apply to the positive side (to both sides if there are two classes).
     Classes without samples get the offset −inf. Newton's method with step halving, all machines side by side.
     """
     counts = np.bincount(labels, minlength=classes)

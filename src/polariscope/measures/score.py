@@ -119,7 +119,7 @@ def split(samples: int, seed: Seed, train: int = TRAIN, test: int = TEST) -> tup
 
 
 def split_words(train: int, test: int, unit: str = "examples") -> str:
-    """Sample sizes of a probe in a protocol, with the published ones where these differ.
+    """Words for the sample sizes of a probe, with the published sizes if these differ.
 
     >>> split_words(10_000, 5_000)
     'trained on 10,000 examples and tested on 5,000'
@@ -131,7 +131,7 @@ def split_words(train: int, test: int, unit: str = "examples") -> str:
 
 
 def binned_words(samples: int, bins: int, correction: str, binned: Sequence[int]) -> str:
-    """Binning in a protocol.
+    """Words for the binning of a score.
 
     >>> binned_words(10_000, 20, "none", [])
     '10,000 examples, latents in 20 bins of equal width'
@@ -141,7 +141,7 @@ def binned_words(samples: int, bins: int, correction: str, binned: Sequence[int]
 
 
 def top_two_gap(table: FloatArray) -> FloatArray:
-    """For each column the difference of its greatest and second greatest entry; a single row counts against 0.
+    """For each column the difference of its greatest and second greatest entry; a single row is compared with 0.
 
     >>> top_two_gap(np.array([[0.9, 0.2], [0.5, 0.7], [0.1, 0.7]])).round(6).tolist()
     [0.4, 0.0]
@@ -152,7 +152,7 @@ def top_two_gap(table: FloatArray) -> FloatArray:
 
 
 def codes_and_factors(representation: Representation) -> tuple[FloatArray, NDArray[Any]]:
-    """Means and factors of a representation for its registered scores; factors that never vary there are left out."""
+    """Means and factors of a representation for its registered scores, without factors that do not vary."""
     assert representation.factors is not None
     codes, factors = observations(representation.mean, "mean"), as_array(representation.factors)
     varying = (factors != factors[0]).any(axis=0)

@@ -53,8 +53,8 @@ def summarise(scores: ArrayLike) -> Summary:
 
 
 def compare(first: Summary, second: Summary, equal_var: bool = True) -> tuple[float, float]:
-    """t statistic and two-sided p-value that two models' scores have the same mean: Student's independent t-test as
-    published (Spec 001a, section 6), or Welch's with ``equal_var=False``.
+    """t statistic and two-sided p-value of the hypothesis that two models' scores have the same mean: Student's
+    independent t-test as published (Spec 001a, section 6), or Welch's with ``equal_var=False``.
 
     >>> a, b = Summary(79.6, 5.8, 79.6, 0, 10), Summary(67.6, 6.7, 67.6, 0, 10)
     >>> round(compare(a, b)[1], 5)
@@ -87,7 +87,7 @@ def marks(summaries: list[Summary], level: float = 0.05, higher_is_better: bool 
 class SeedTable:
     """Models (rows) by scores (columns). Each cell is a summary over seeds, with a mark if it stands out in its column.
 
-    The marks come from a t-test of the means, also if medians are shown.
+    The marks come from a t-test of the means, even if medians are shown.
     """
 
     cells: Mapping[str, Mapping[str, Summary]]

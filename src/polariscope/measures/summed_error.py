@@ -35,7 +35,7 @@ def mean_model_error(values: ArrayLike) -> float:
 
 
 def binary_mean_model_error(share: ArrayLike) -> float:
-    """The same for numbers that are 0 or 1, from the share p of ones in each place: Σ 2p(1 − p).
+    """:func:`mean_model_error` of numbers that are 0 or 1, from the share p of ones in each place: Σ 2p(1 − p).
 
     The shares can be accumulated image by image, so the images need not fit in memory.
 

@@ -37,7 +37,7 @@ class FittedFactor:
 
     @property
     def excess_kurtosis(self) -> float:
-        """0 for a normal density."""
+        """Kurtosis of the changes minus 3, which is 0 for a normal density."""
         return self.fit.kurtosis - 3
 
     def record(self) -> Row:
@@ -95,7 +95,7 @@ class TransitionStatistics(Tabular):
         sparse = sum(row.fit.log_likelihood["laplace"] > row.fit.log_likelihood["normal"] for row in self.rows)
         return (
             f"transitions have shapes α from {min(alphas):.2f} to {max(alphas):.2f} (1 is Laplace, 2 normal); "
-            f"{sparse} of {len(alphas)} factors are likelier to take Laplace than normal steps"
+            f"Laplace steps are likelier than normal steps for {sparse} of {len(alphas)} factors"
         )
 
     def records(self) -> list[Row]:
@@ -152,7 +152,7 @@ def dependence(deltas: ArrayLike, names: Sequence[str], data: str = "data", seed
     """For each pair of factors, the rank correlation of the sizes of their changes, and its value after permutation.
 
     Klindt et al. 2021, figure 11, shows it as mass on the diagonals of two-dimensional histograms; Spec 001a, section
-    4.4. From −1 to 1.
+    4.4. Range [−1, 1].
     """
     sizes = np.abs(checked(deltas, names))
     still = [name for name, column in zip(names, sizes.T, strict=True) if np.ptp(column) == 0]
@@ -180,8 +180,8 @@ def shapes_by_gap(
 ) -> tuple[ShapeAtGap, ...]:
     """The shape α of each factor's changes ``(n, factors)`` for each time gap, fitted by :func:`fitted_factor`.
 
-    Sums of independent steps tend to a normal density, α = 2; natural ones stay sparse, α < 1. Klindt et al. 2021,
-    figure 14; Spec 001a, section 4.4.
+    Sums of independent steps tend to a normal density, α = 2; changes in natural videos stay sparse, α < 1. Klindt et
+    al. 2021, figure 14; Spec 001a, section 4.4.
     """
     return tuple(
         ShapeAtGap(name, gap, fitted_factor(column, name, location=location, seed=seed).fit.alpha, len(column))

@@ -21,7 +21,7 @@ class TransitionFit:
 
     @property
     def alpha(self) -> float:
-        """1 is the Laplace and 2 the normal density; natural videos have about 0.5."""
+        """The fitted shape: 1 is the Laplace and 2 the normal density; natural videos have about 0.5."""
         return self.families["generalised"].alpha
 
     @property

@@ -60,7 +60,7 @@ def compare_mean_sampled(
     bins: int = 20,
     correction: Correction = "none",
 ) -> tuple[Comparison, ...]:
-    """The truncation table: the three scores for mean and sampled representations, one row a non-empty subset.
+    """The truncation table: the three scores for mean and sampled representations, one row per non-empty subset.
 
     Without the passive variables the total correlations of M and Z should agree; with them, only that of M is high
     (Bonheme 2023, section 6.4.4; Spec 002, section 9.5). Ranges and biases are those of
@@ -175,13 +175,13 @@ def subset_accuracies(
         )
     if train < 2 * folds or test < 1 or train + test > len(x):
         raise ValueError(
-            f"train={train} and test={test} need 2 samples a fold and at most {len(x)} samples together: lower them"
+            f"train needs 2 samples per fold, train and test at most {len(x)} samples together; got {train} and {test}"
         )
     order = np.random.default_rng(seed).permutation(len(x))
     fit, held = order[:train], order[train : train + test]
     rare = [column for column, y in enumerate(targets[fit].T) if len(np.unique(y)) < 2]
     if rare:
-        raise ValueError(f"label columns {rare} have one class only among the {train} training samples: drop them")
+        raise ValueError(f"label columns {rare} have only one class among the {train} training samples: drop them")
     search = GridSearchCV(
         make_pipeline(StandardScaler(), LogisticRegression(solver="newton-cholesky", max_iter=most_steps)),
         {"logisticregression__C": np.logspace(-4, 4, strengths)},
@@ -216,7 +216,7 @@ class CorrelationTrack:
 
     @property
     def pair_counts(self) -> NDArray[np.int64]:
-        """For each pair of variables, in how many snapshots their correlation exceeds the threshold; diagonal 0."""
+        """For each pair of variables, the number of snapshots in which |corr| exceeds the threshold; diagonal 0."""
         counts: NDArray[np.int64] = np.asarray((np.abs(self.correlations) > self.threshold).sum(axis=0))
         np.fill_diagonal(counts, 0)
         return counts

@@ -89,7 +89,7 @@ def _informative(
         return tuple(np.ptp(m, axis=0) > 0 for m in models)
     divergences = [np.asarray(k, dtype=np.float64) for k in kl]
     if [k.shape for k in divergences] != [(m.shape[1],) for m in models]:
-        raise ValueError("kl needs one array per model with one mean divergence a latent")
+        raise ValueError("kl needs one array per model with one mean divergence per latent")
     return tuple(k > threshold for k in divergences)
 
 
@@ -113,7 +113,7 @@ def _lasso(stacked: FloatArray, starts: NDArray[np.int64], widths: Sequence[int]
 
 
 def _peakedness(s: FloatArray, starts: NDArray[np.int64]) -> FloatArray:
-    """(models, latents): (max S)²/ΣS of each column within the rows of each model, 0 where nothing is alike."""
+    """(models, latents): (max S)²/ΣS of each column within the rows of each model, 0 if all S are 0."""
     total = np.add.reduceat(s, starts, axis=0)
     return np.asarray(np.maximum.reduceat(s, starts, axis=0) ** 2 / np.where(total > 0, total, 1.0))
 
