@@ -67,7 +67,7 @@ def test_sketches_of_parts_fit_together():
 @pytest.mark.parametrize(
     ("wrong", "sentence"),
     [
-        (lambda: nystrom(linear, torch.ones(3, 2), 4), "drawn from the 3"),
+        (lambda: nystrom(linear, torch.ones(3, 2), 4), "needs to be 1 to 3"),
         (lambda: nystrom(lambda a, b: a @ a.T * torch.nan, torch.ones(3, 2), 2), "finite"),
         (lambda: sketch(nn.Linear(2, 1), torch.ones(3, 2), 0), "at least 1"),
         (lambda: sketch(nn.Linear(2, 1).requires_grad_(False), torch.ones(3, 2), 3), "requires gradients"),

@@ -304,7 +304,7 @@ def test_training_lowers_the_regularised_norm(trained: Trained) -> None:
         (lambda: targets(torch.zeros(4)), "at least 2 classes"),
         (lambda: targets(torch.zeros(4, 1)), "shape"),
         (lambda: target_alignment(torch.eye(3), torch.tensor([0, 1])), "as many labels"),
-        (lambda: kernel_change(torch.eye(3), torch.eye(2)), "one shape"),
+        (lambda: kernel_change(torch.eye(3), torch.eye(2)), "the same shape"),
         (lambda: kernel_change(torch.ones(3, 3), torch.eye(3)), "cannot be compared"),
         (lambda: kernel_pca(torch.eye(3), 2).rkhs_norm(torch.tensor([0, 1, 1])), "all modes"),
         (lambda: kernel_pca(torch.eye(3)).rkhs_norm(torch.tensor([0, 1, 1]), -1.0), "non-negative"),

@@ -1,7 +1,7 @@
 """Dual activations on large tensors: the same closed forms as ``theory.dual_activations``, with few passes over memory.
 
 The infinite-width convolutional kernel spends nearly all its time here (676² pairs of positions for one pair of 28x28
-images), so temporaries are reused in place and the tangent kernel's product is folded in.
+images), so temporaries are reused in place and the same pass multiplies the tangent kernel.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ class Activation(Protocol):
     def propagate(self, nngp: Tensor, ntk: Tensor, var1: Tensor, var2: Tensor) -> tuple[Tensor, Tensor]:
         """E[φ(u)φ(v)] and ntk · E[φ'(u)φ'(v)]; the variances broadcast against the covariances ``nngp``.
 
-        The arguments are left as they are. ``ntk`` may be the same tensor as ``nngp``, as it is after a first layer.
+        The arguments do not change. ``ntk`` may be the same tensor as ``nngp``, as it is after a first layer.
         """
 
 
 @dataclass(frozen=True)
 class Relu:
-    """max(0, ·): the arc-cosine kernels of degree 1 and 0."""
+    """max(0, ·), with the arc-cosine kernels of degree 1 and 0."""
 
     def propagate(self, nngp: Tensor, ntk: Tensor, var1: Tensor, var2: Tensor) -> tuple[Tensor, Tensor]:
         sd1, sd2 = var1.sqrt(), var2.sqrt()

@@ -1,9 +1,9 @@
-"""Tangent kernels of finite networks: Θ(x, x') = ∇f(x) ∇f(x')ᵀ, for any ``nn.Module`` that treats inputs one by one.
+"""Tangent kernels of finite networks: Θ(x, x') = ∇f(x) ∇f(x')ᵀ, for any ``nn.Module`` whose inputs do not interact.
 
 The whole Jacobian of n inputs, C outputs and p parameters is almost never needed. Three routes avoid it:
 
 - "contraction": Jacobians of a block of inputs at a time, multiplied with those of another block;
-- "vector": a vector-Jacobian product followed by a Jacobian-vector product, one pair (input, output) a column;
+- "vector": a vector-Jacobian product followed by a Jacobian-vector product, for each column, a pair (input, output);
 - "structured": layer by layer. The gradient of a dense layer is the outer product of its input a and the cotangent g of
   its output, so its kernel is (a·a' + 1)(g·g') and the gradient is never formed. A convolution's filters are shared by
   all positions, hence few: their gradients per input are formed. Other parameters use the contraction.
@@ -40,7 +40,7 @@ MEMORY = 2**28
 TILE = 1024
 """Rows and columns of a matrix product: its sums stay in the cache while the layers are processed."""
 BATCH = 256
-"""Inputs in one forward and backward pass, whose activations are larger than the stored factors."""
+"""Inputs in one forward and backward pass; its activations are larger than the stored factors."""
 
 
 class Factor(NamedTuple):
@@ -71,13 +71,13 @@ def tangent_kernel(
     kind          shape                holds
     ============  ===================  ===========================================================================
     full          ``(n1, n2, C, C)``   ∇f_c(x) · ∇f_d(x')
-    per_output    ``(n1, n2, C)``      its diagonal, c = d
+    per_output    ``(n1, n2, C)``      the diagonal of the full kernel, c = d
     trace         ``(n1, n2)``         the mean of that diagonal, whose limit at infinite width is the NTK
     pseudo        ``(n1, n2)``         the kernel of the sum of the outputs over √C (Mohamadi, Bae and Sutherland 2023)
-    last_layer    ``(n1, n2)``         that of the last dense layer alone, h·h' (+ 1 with a bias), for every output
+    last_layer    ``(n1, n2)``         the kernel of the last dense layer only, h·h' (+ 1 with a bias), for every output
     ============  ===================  ===========================================================================
 
-    Only parameters that require gradients count. ``out`` receives the kernel if it is given: a tensor over a
+    Only parameters that require gradients count. The kernel is written to ``out`` if it is given; a tensor over a
     ``numpy.memmap`` holds kernels larger than memory. ``memory`` bounds the bytes of the factors of one block of
     inputs, and ``tell`` is called after each block with the finished share of the kernel. :func:`as_matrix` turns a
     full kernel into the ``(n1 C, n2 C)`` matrix.
@@ -119,7 +119,7 @@ def tangent_blocks(
     *,
     memory: int = MEMORY,
 ) -> Iterator[tuple[slice, slice, Tensor]]:
-    """The kernel in blocks (rows, columns, block), for kernels that are never in memory as a whole.
+    """The kernel in blocks (rows, columns, block), for kernels that do not fit into memory.
 
     Without ``x2`` only blocks on and above the diagonal are returned; those below are their transposes.
     """
@@ -148,7 +148,7 @@ def as_matrix(kernel: Tensor) -> Tensor:
 
 
 def layer_kernels(model: nn.Module, x1: Tensor, x2: Tensor | None = None) -> dict[str, Tensor]:
-    """The share of every parameter tensor in the "trace" kernel; their sum is that kernel.
+    """The contribution of every parameter tensor to the "trace" kernel, which is their sum.
 
     >>> {name: k.item() for name, k in layer_kernels(nn.Linear(2, 1), torch.tensor([[1.0, 2.0]])).items()}
     {'weight': 5.0, 'bias': 1.0}
@@ -161,7 +161,7 @@ def layer_kernels(model: nn.Module, x1: Tensor, x2: Tensor | None = None) -> dic
 
 
 def jacobian(model: nn.Module, x: Tensor) -> dict[str, Tensor]:
-    """The gradients themselves, ``(n, C, *shape)`` for every parameter tensor: for small networks and few inputs.
+    """The gradients, ``(n, C, *shape)`` for every parameter tensor; meant for small networks and few inputs.
 
     >>> jacobian(nn.Linear(2, 1, bias=False), torch.tensor([[3.0, 4.0]]))["weight"].tolist()
     [[[[3.0, 4.0]]]]
@@ -235,7 +235,7 @@ class _Gradients:
         layers = {layer: name for name, layer in self.layers.items()}
         with _recorded(layers) as calls, torch.enable_grad():
             combined = self.combine(self.model(x))
-            # One backward pass a column for all inputs at once: inputs do not mix, so the sum separates them.
+            # One backward pass per column for all inputs at once: inputs do not interact, so the sum separates them.
             cotangents = [
                 torch.autograd.grad(column.sum(), [call.output for call in calls], retain_graph=True)
                 for column in combined.unbind(-1)
@@ -249,7 +249,7 @@ class _Gradients:
         return factors
 
     def cheapest(self) -> Route:
-        """Structured or vector products, by the multiplications one pair of inputs costs."""
+        """Structured or vector products, whichever needs fewer multiplications for a pair of inputs."""
         if self.kind == "last_layer":
             return "structured"
         squares = self.columns**2 if self.kind == "full" else self.columns
@@ -264,8 +264,8 @@ class _Gradients:
         return "structured" if structured <= 3 * self.columns * (self.multiplications + elsewhere) else "vector"
 
     def _find_layers(self, probe: Tensor) -> tuple[dict[str, nn.Linear | nn.Conv2d], int]:
-        """Layers whose gradients factorise: plain, trained, called once with one vector or one image an input, sharing
-        their parameters with nobody; and the multiplications of one forward pass through all layers of these kinds."""
+        """Layers whose gradients factorise: plain, trained, called once with one vector or image per input, and with
+        parameters of their own. Also the multiplications of one forward pass through all layers of these kinds."""
         kinds = (nn.Linear, NTKLinear, nn.Conv2d, NTKConv2d)
         named = {n: m for n, m in self.model.named_modules() if type(m) in kinds}
         owners: dict[int, int] = {}
@@ -313,7 +313,7 @@ def _recorded(layers: Any) -> Iterator[list[_Call]]:
 
     def record(layer: Any, arguments: tuple[Tensor, ...], output: Tensor) -> Tensor:
         calls.append(_Call(layer, arguments[0].detach(), output))
-        return output.clone()  # the model may go on in place, as nn.ReLU(inplace=True) does
+        return output.clone()  # the model may overwrite its output, as nn.ReLU(inplace=True) does
 
     hooks = [layer.register_forward_hook(record) for layer in layers]
     try:
@@ -341,7 +341,7 @@ def _layer_factors(call: _Call, cotangent: Tensor) -> Factors:
     if isinstance(layer, nn.Linear):
         left = call.input * weight_scale
         return [Factor(F.pad(left, (0, 1), value=bias_scale) if layer.bias is not None else left, cotangent)]
-    # What torch itself pads, also for "same", where it may differ between the sides.
+    # The padding that torch uses, which for "same" may differ between the sides.
     image = F.pad(call.input, layer._reversed_padding_repeated_twice)
     patches = F.unfold(image, layer.kernel_size, layer.dilation, 0, layer.stride)
     gradient = cotangent.flatten(3).flatten(1, 2) @ patches.mT  # (n, columns · filters, patch)
@@ -355,7 +355,7 @@ def _layer_factors(call: _Call, cotangent: Tensor) -> Factors:
 
 
 def _mirrored(block: Tensor, kind: Kind) -> Tensor:
-    """A block of inputs with themselves, symmetric to the last bit: its upper half is what counts."""
+    """Make a block of inputs with themselves symmetric to the last bit, by its upper half."""
     if kind == "full":
         inputs, outputs = block.shape[1:3]
         return mirror_(as_matrix(block)).view(inputs, outputs, inputs, outputs).transpose(1, 2)
@@ -380,8 +380,8 @@ def _by_factors(
 
 
 def _contract(first: Factors, second: Factors, kind: Kind, same: bool) -> Tensor:
-    """The kernel of two blocks of inputs from their factors; of a block with itself, tiles below the diagonal are left
-    to be mirrored."""
+    """The kernel of two blocks of inputs from their factors. For a block with itself, tiles below the diagonal are not
+    computed, but mirrored later."""
     rows, columns, outputs = len(first[0].right), len(second[0].right), first[0].right.shape[1]
     if kind == "per_output":
         total = first[0].right.new_zeros(outputs, rows, columns)
@@ -420,7 +420,7 @@ def _tile(first: Factors, second: Factors, to: slice, across: slice) -> Tensor:
 def _by_vector_products(
     gradients: _Gradients, x1: Tensor, x2: Tensor | None, memory: int
 ) -> Iterator[tuple[slice, slice, Tensor]]:
-    """Columns of the kernel as J(x1) (J(x')ᵀ e): nothing larger than the parameters of a few columns is held."""
+    """Columns of the kernel as J(x1) (J(x')ᵀ e). Memory holds nothing larger than the gradients of a few columns."""
     parameters, columns = gradients.parameters, gradients.columns
     size = sum(p.numel() * p.element_size() for p in parameters.values())
     step = max(1, memory // (size * columns))
@@ -454,13 +454,13 @@ def _slices(count: int, step: int) -> list[slice]:
 
 
 def _check(model: nn.Module, x1: Tensor, x2: Tensor | None, kind: str, route: str) -> int:
-    """Refuse what has no tangent kernel; the number of outputs."""
+    """Refuse models and inputs without a tangent kernel; returns the number of outputs."""
     if kind not in KINDS:
         raise ValueError(f"there is no kind of tangent kernel {kind!r}: {nearest(kind, KINDS)}")
     if route not in ROUTES:
         raise ValueError(f"there is no route {route!r}: {nearest(route, ROUTES)}")
     if kind == "last_layer" and route == "vector":
-        raise ValueError("kind 'last_layer' is read off the features; use route 'auto'")
+        raise ValueError("kind 'last_layer' is computed from the features; use route 'auto'")
     if not any(p.requires_grad for p in model.parameters()):
         raise ValueError("no parameter of the model requires gradients, so it has no tangent kernel")
     if len(x1) == 0 or (x2 is not None and len(x2) == 0):
@@ -471,9 +471,7 @@ def _check(model: nn.Module, x1: Tensor, x2: Tensor | None, kind: str, route: st
     with torch.no_grad():
         outputs = model(x1[:1])
     if outputs.ndim != 2 or len(outputs) != 1:
-        raise ValueError(
-            f"the model needs outputs (n, C) for a batch of n inputs; for 1 it returned {tuple(outputs.shape)}"
-        )
+        raise ValueError(f"the model needs outputs (n, C) for n inputs; for 1 input it returned {tuple(outputs.shape)}")
     if not torch.isfinite(outputs).all():
         raise ValueError("the model's output is NaN or infinite")
     return int(outputs.shape[1])

@@ -23,11 +23,11 @@ FloatArray = NDArray[np.float64]
 Coefficients = Callable[[Tensor, slice], Tensor]
 """The contribution of each example of a slice to the gradient, given its output; zero for fitted examples."""
 Informative = int | ArrayLike
-"""The directions the labels depend on: the first k coordinates, or an orthonormal basis ``(d, k)`` of them."""
+"""The directions that the labels depend on: the first k coordinates, or an orthonormal basis ``(d, k)``."""
 
 SQRT2 = math.sqrt(2)
 BLOCK = 2**17
-"""Activations worked on at a time: they are read four times over, and this many stay in the cache."""
+"""Activations computed at a time: each is read four times, and this many stay in the cache."""
 
 
 class FlowNet(Protocol):
@@ -52,7 +52,7 @@ class FlowNet(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class MeanFieldNet:
-    """f(x) = (1/h) Σ_n β_n σ(ω_n·x/√d + b_n), σ(u) = √2 max(0, u); one row (ω, b, β) of ``state`` a neuron.
+    """f(x) = (1/h) Σ_n β_n σ(ω_n·x/√d + b_n), σ(u) = √2 max(0, u); each row (ω, b, β) of ``state`` is a neuron.
 
     >>> net = MeanFieldNet.draw(dimension=3, width=1000, seed=0)
     >>> net.state.shape, round(net.amplification(1), 1)
@@ -69,7 +69,7 @@ class MeanFieldNet:
 
     @classmethod
     def draw(cls, dimension: int, width: int, seed: int, dtype: torch.dtype = torch.float64) -> Self:
-        """Independent standard normal parameters."""
+        """A net with independent standard normal parameters."""
         if dimension < 1 or width < 1:
             raise ValueError(f"a net needs a positive dimension and width; got {dimension} and {width}")
         draws = np.random.default_rng(seed).standard_normal((width, dimension + 2))
@@ -104,14 +104,14 @@ class MeanFieldNet:
         return replace(self, state=state)
 
     def prepare(self, x: ArrayLike | Tensor) -> Tensor:
-        """(x/√d, 1), so that the bias is one more weight."""
+        """The inputs as (x/√d, 1), so that the bias is one more weight."""
         points = torch.as_tensor(x).to(self.state.dtype)
         if points.ndim != 2 or points.shape[1] != self.dimension:
             raise ValueError(f"inputs of this net have shape (n, {self.dimension}); got {tuple(points.shape)}")
         return torch.cat([points / math.sqrt(self.dimension), torch.ones_like(points[:, :1])], 1)
 
     def __call__(self, x: ArrayLike | Tensor) -> Tensor:
-        """f ``(n,)``."""
+        """The outputs f ``(n,)``."""
         inputs, hidden = self.prepare(x), self.state[:, :-1].T.contiguous()
         parts = [(inputs[rows] @ hidden).relu_() @ self.readout for rows in self.blocks(len(inputs))]
         return torch.cat(parts) * (SQRT2 / self.width)
@@ -131,7 +131,7 @@ class MeanFieldNet:
                 active, block, c = active[chosen], block[chosen], c[chosen]
             if len(chosen):
                 pulled.addmm_((block * c[:, None]).T, active.sign_())
-        # Σ c max(0, a) = ω·(Σ c 1[a > 0] x): the gradient of the readout needs no product of its own.
+        # Σ c max(0, a) = ω·(Σ c 1[a > 0] x): the gradient of the readout needs no further product.
         gradient = torch.cat([pulled * self.readout, (pulled * hidden).sum(0, keepdim=True)]).T
         return outputs, gradient.contiguous().mul_(SQRT2 / self.width)
 
@@ -140,7 +140,7 @@ class MeanFieldNet:
         return (self.prepare(x) @ self.state[:, :-1].T).relu_().mul_(SQRT2)
 
     def last_layer_kernel(self, x1: ArrayLike | Tensor, x2: ArrayLike | Tensor | None = None) -> Tensor:
-        """(1/h) Σ σ(a) σ(a'): learning with it is training the readout alone."""
+        """(1/h) Σ σ(a) σ(a'): learning with this kernel trains only the readout."""
         return gram(self.activations(x1), None if x2 is None else self.activations(x2)).div_(self.width)
 
     def tangent_kernel(self, x1: ArrayLike | Tensor, x2: ArrayLike | Tensor | None = None) -> Tensor:
@@ -157,7 +157,7 @@ class MeanFieldNet:
         return mirror_(kernel) if x2 is None else kernel
 
     def amplification(self, informative: Informative) -> float:
-        """Λ = √(d_⊥ Σ‖ω_∥‖² / d_∥ Σ‖ω_⊥‖²): 1 for isotropic weights, large if only ω_∥ is left."""
+        """Λ = √(d_⊥ Σ‖ω_∥‖² / d_∥ Σ‖ω_⊥‖²): 1 for isotropic weights, large if ω_∥ dominates."""
         parallel, perpendicular = split(self.weights, informative)
         ratio = parallel.square().sum() / perpendicular.square().sum()
         count = informative if isinstance(informative, int) else np.asarray(informative).shape[1]
@@ -171,7 +171,7 @@ class MeanFieldNet:
 
 @dataclass(frozen=True, eq=False)
 class ModuleNet:
-    """An ``nn.Module`` with one output as the flow sees it; its time unit is 1 and it has no amplification."""
+    """An ``nn.Module`` with one output as a :class:`FlowNet`; its time unit is 1 and it has no amplification."""
 
     module: nn.Module
     state: Tensor
@@ -205,7 +205,7 @@ class ModuleNet:
             return torch.cat([self._outputs(rows) for rows in self.prepare(x).split(256)])
 
     def pull(self, inputs: Tensor, coefficients: Coefficients) -> tuple[Tensor, Tensor]:
-        """Outputs without a graph, then the gradient of the active examples only, since most are soon fitted."""
+        """Outputs without a graph, then the gradient of the active examples only, because most are soon fitted."""
         outputs = self(inputs)
         c = coefficients(outputs, slice(0, len(inputs)))
         chosen = c.nonzero().squeeze(1)
@@ -227,11 +227,11 @@ class ModuleNet:
 
 
 def split(weights: Tensor, informative: Informative) -> tuple[Tensor, Tensor]:
-    """Weights ``(h, d)`` in the informative directions and in the others."""
+    """The components of weights ``(h, d)`` in the informative directions and in the other directions."""
     dimension = weights.shape[1]
     if isinstance(informative, int):
         if not 0 < informative < dimension:
-            raise ValueError(f"of {dimension} directions, 1 to {dimension - 1} can be informative; got {informative}")
+            raise ValueError(f"1 to {dimension - 1} of {dimension} directions can be informative; got {informative}")
         return weights[:, :informative], weights[:, informative:]
     basis = torch.as_tensor(np.asarray(informative)).to(weights.dtype)
     if basis.ndim != 2 or len(basis) != dimension or not 0 < basis.shape[1] < dimension:

@@ -29,9 +29,10 @@ from polariscope.kernels.machine import Kernel
 
 Method = Literal["flow", "svc", "logistic"]
 ROWS = 2048
-"""Inputs whose kernel with all examples is held at a time."""
+"""Number of inputs whose kernel with all examples is in memory at a time."""
 STEPS = 200_000
-"""Enough for full-rank kernels; a kernel of low rank, such as a trained last layer's, may not separate the labels."""
+"""Steps that suffice for full-rank kernels. A kernel of low rank, such as a trained last layer's, may not separate the
+labels."""
 
 INFINITE_WIDTH = Stack((Dense(1.0, 1.0), Relu(), Dense(2.0)))
 """The limit of :class:`MeanFieldNet` at its start: ``ntk`` of h Θ, ``nngp`` of the last-layer kernel."""
@@ -42,7 +43,7 @@ class NetKernel:
     """The kernel of a network at its current parameters: ``part`` "tangent" (all parameters) or "last_layer" (the
     readout alone).
 
-    A function Σ a K(·, x) of it is a net again, so that :meth:`expand` evaluates it for the price of a forward pass,
+    A function Σ a K(·, x) of this kernel is a net again, so :meth:`expand` evaluates it at the cost of a forward pass,
     without the kernel between every example and every input.
     """
 
@@ -153,7 +154,7 @@ def hard_margin(gram: ArrayLike | Tensor, y: ArrayLike, penalty: float = 1e6) ->
     kernel, labels = _matrix(gram, y)
     if len(np.unique(labels)) < 2:
         raise ValueError("a support vector machine needs examples of both labels")
-    scale = float(np.trace(kernel)) / len(kernel)  # C has the meaning it has for a kernel of unit diagonal
+    scale = float(np.trace(kernel)) / len(kernel)  # so that C has the same meaning as for a kernel of unit diagonal
     machine = SVC(C=penalty, kernel="precomputed", cache_size=500).fit(kernel / scale, labels)
     dual = np.zeros(len(labels))
     dual[machine.support_] = machine.dual_coef_[0] / scale
@@ -216,8 +217,8 @@ def learn_frozen(
     steps: int = STEPS,
     ridge: float = 1.0,
 ) -> FrozenLearner:
-    """Learn the labels ``y`` (-1 or +1) of ``x`` with any kernel of rows: by hinge flow (``change`` and ``steps`` are
-    its), by a hard-margin machine, or by logistic regression (with its ``ridge``).
+    """Learn the labels ``y`` (-1 or +1) of ``x`` with any kernel of rows: by hinge flow (with ``change`` and
+    ``steps``), by a hard-margin machine, or by logistic regression (with ``ridge``).
 
     >>> x = np.linspace(-1, 1, 20)[:, None]
     >>> learner = learn_frozen(laplace(1.0), x, np.sign(x[:, 0]))

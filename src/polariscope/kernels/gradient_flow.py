@@ -1,9 +1,9 @@
 """Gradient flow between the lazy and the feature regime: a wide one-hidden-layer net on the hinge loss.
 
-The trained function is F = α (f − f₀), where f is one of :mod:`polariscope.kernels.flow_nets`. With a small output
-scale α the hidden weights must grow to fit the labels, and turn towards the informative directions; with a large one
-they hardly move, and the net is a kernel machine (:mod:`polariscope.kernels.frozen`). The flow is integrated by
-explicit Euler steps of the full gradient, as long as a bound on the change of F allows. Any ``nn.Module`` with one
+The trained function is F = α (f − f₀), where f is a net of :mod:`polariscope.kernels.flow_nets`. With a small output
+scale α, the hidden weights must grow to fit the labels, and they turn towards the informative directions. With a large
+α they hardly move, and the net is a kernel machine (:mod:`polariscope.kernels.frozen`). The flow is integrated by
+explicit Euler steps of the full gradient; a bound on the change of F limits their length. Any ``nn.Module`` with one
 output can replace the net. (Spec 004, section 3; Paccolat, Petrini, Geiger, Tyloo and Wyart, "Compressing invariant
 manifolds in neural nets", 2021.)
 """
@@ -41,10 +41,11 @@ FORMAT = "polariscope-flow-1"
 class Flow:
     """How to integrate Ẇ = (1/p) Σ ∂f(x) y 1[yF < 1], F = α (f − f₀), the gradient flow of the hinge loss over α.
 
-    A step is taken if no F changes by more than ``change`` (``early_change`` before t*), else shortened and tried
-    again; it grows by a tenth where the change was below half the bound. Before t*, when weights grow exponentially, it
-    stays below ``longest`` (in the net's time unit). After t*, ``momentum`` averages the gradient over the last 1/(1 −
-    momentum) steps. Training ends when every yF ≥ 1, at t* if ``until`` is "t_star", or after ``steps``.
+    A step is accepted if no F changes by more than ``change`` (``early_change`` before t*); otherwise it is shortened
+    and tried again. The next step is a tenth longer if the change was below half the bound. Before t*, when weights
+    grow exponentially, steps are at most ``longest`` (in the net's time unit). After t*, ``momentum`` averages the
+    gradient over the last 1/(1 − momentum) steps. Training ends when every yF ≥ 1, at t* if ``until`` is "t_star", or
+    after ``steps``.
 
     t* is the first time at which the share ``fitted`` of examples has yF > 1.
     """
@@ -70,7 +71,7 @@ class Flow:
 
 @dataclass(frozen=True)
 class History:
-    """One entry a recorded step; times in the net's unit τ. ``loss`` is the mean of max(0, 1 − yF).
+    """One entry per recorded step; times in the net's unit τ. ``loss`` is the mean of max(0, 1 − yF).
 
     ``amplification`` is empty if no informative directions were given, ``test_error`` if there was no test set.
     """
@@ -89,7 +90,7 @@ class History:
 
 @dataclass(frozen=True, eq=False)
 class Snapshot:
-    """The parameters at one time, and Λ then (NaN where it is not defined)."""
+    """The parameters and Λ at one time; Λ is NaN if it is not recorded."""
 
     time: float
     amplification: float
@@ -100,7 +101,8 @@ class Snapshot:
 class Training:
     """The result of a gradient flow: its history, and the states at the start, at t*, at the largest Λ, and at the end.
 
-    ``t_star`` is None if too few examples were fitted in the steps allowed, and ``largest`` if Λ was not followed.
+    ``t_star`` is None if too few examples were fitted within the allowed steps, and ``largest`` is None if Λ was not
+    recorded.
     """
 
     net: FlowNet
@@ -120,7 +122,7 @@ class Training:
         return {name: snapshot for name, snapshot in named.items() if snapshot is not None}
 
     def at(self, name: Literal["start", "t_star", "largest", "end"]) -> FlowNet:
-        """The net as it was then."""
+        """The net at the named snapshot."""
         if name not in self.snapshots:
             raise ValueError(f"this run has no snapshot {name!r}; it has {', '.join(self.snapshots)}")
         return self.net.with_state(self.snapshots[name].state)
@@ -160,15 +162,15 @@ def train_flow(
     if not torch.isfinite(inputs).all():
         raise ValueError("the inputs contain NaN or infinity; clean the data first")
     if every < 1:
-        raise ValueError(f"every is the number of steps between two rows of the history, at least 1; got {every}")
+        raise ValueError(f"every, the steps between two rows of the history, needs to be at least 1; got {every}")
 
     # Where F = 0 every example is active. The same routine gives f₀, so that F starts at exactly zero.
     initial, gradient = net.pull(inputs, lambda _, rows: labels[rows] / len(labels))
     rounding = flow.alpha * torch.finfo(initial.dtype).eps * initial.abs().max().item()
     if rounding > flow.change / 10:
         raise ValueError(
-            f"with alpha = {flow.alpha:g}, {initial.dtype} resolves F to {rounding:.2g} only; use float64, or freeze "
-            f"the kernel"
+            f"with alpha = {flow.alpha:g}, the rounding error of {initial.dtype} in F is {rounding:.2g}; use float64, "
+            f"or freeze the kernel"
         )
 
     limit = 1 / flow.alpha + labels * initial  # yF < 1 is y f < 1/α + y f₀
@@ -225,7 +227,7 @@ def train_flow(
 
 
 class _Recorder:
-    """Rows of the history as they come."""
+    """Collects the rows of the history."""
 
     def __init__(self, net: FlowNet, flow: Flow, informative: Informative | None, test: LabelledInputs | None) -> None:
         self.net, self.flow, self.informative = net, flow, informative
@@ -260,7 +262,7 @@ class _Recorder:
 
 
 def misclassified(predictions: ArrayLike, y: ArrayLike) -> float:
-    """Share of predictions whose sign is not the label's; a prediction of zero is wrong.
+    """Share of predictions whose sign differs from the label's; a prediction of zero is wrong.
 
     >>> misclassified([0.3, -2.0, 0.0, 1.0], [1, -1, 1, -1])
     0.5
@@ -332,7 +334,7 @@ def rotation_gap(
 ) -> float:
     """Deviation of an optimiser from rotation invariance: relative difference of weights trained on rotated data.
 
-    A net is trained on ``x``, and its copy with rotated hidden weights on equally rotated x. Gradient descent commutes
+    A net is trained on ``x``, and a copy with rotated hidden weights on ``x`` rotated alike. Gradient descent commutes
     with rotations, so the difference is rounding (1e-12); methods that scale each parameter separately, such as Adam or
     sign descent, prefer the axes and differ by order 1. (Spec 004, section 6.7.)
 

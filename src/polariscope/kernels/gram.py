@@ -1,7 +1,7 @@
 """Gram matrices that are symmetric to the last bit, on any machine.
 
-A matrix product does not guarantee this: the processor decides whether (AAᵀ)ᵢⱼ and (AAᵀ)ⱼᵢ are summed in the same
-order. A set with itself is therefore multiplied once, above the diagonal, and mirrored.
+A matrix product does not guarantee this: it depends on the processor whether (AAᵀ)ᵢⱼ and (AAᵀ)ⱼᵢ are summed in the
+same order. The product of a set with itself is therefore computed only above the diagonal, and mirrored.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ TILE = 1024
 
 
 def gram(first: Tensor, second: Tensor | None = None) -> Tensor:
-    """Inner products ``(..., n1, n2)`` of rows ``(..., n, d)``; of ``first`` with itself, each pair once, without it.
+    """Inner products ``(..., n1, n2)`` of rows ``(..., n, d)``; without ``second``, of ``first`` with itself.
 
     >>> import torch
     >>> gram(torch.tensor([[1.0, 2.0], [3.0, 4.0]])).tolist()

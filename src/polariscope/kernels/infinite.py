@@ -1,12 +1,12 @@
-"""Infinitely wide networks: the Gaussian process they are at initialisation (NNGP) and the kernel they train by (NTK).
+"""Infinitely wide networks: their Gaussian process at initialisation (NNGP) and the kernel of their training (NTK).
 
-A :class:`Stack` lists layers (:mod:`polariscope.kernels.layers`); :meth:`Stack.kernels` moves the second moments of
-pairs of inputs through them (:mod:`polariscope.kernels.moments`; Spec 000, sections 3.2 to 3.4). Weights have variance
-``weight_var`` / fan-in and biases ``bias_var``, in the NTK parametrisation: gradients are taken with respect to the
-underlying standard normal parameters.
+A :class:`Stack` lists layers (:mod:`polariscope.kernels.layers`); :meth:`Stack.kernels` propagates the second moments
+of pairs of inputs through them (:mod:`polariscope.kernels.moments`; Spec 000, sections 3.2 to 3.4). Weights have
+variance ``weight_var`` / fan-in and biases ``bias_var``, in the NTK parametrisation: gradients are taken with respect
+to the underlying standard normal parameters.
 
-Images need the covariance of every position with every other as soon as positions are averaged by pooling, and of equal
-positions only otherwise. The second is much cheaper; the stack determines which of the two it needs.
+If pooling averages positions, images need the covariance of every position with every other; otherwise only that of
+equal positions, which is much cheaper. The stack determines which of the two it needs.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from polariscope.kernels.layers import AveragePool, Conv, Dense, Flatten, Layer,
 from polariscope.kernels.moments import Moments, Variances, propagate
 
 BLOCK = 2**18
-"""Numbers in a tensor of moments that are worked on at a time: a few of them fit in a processor's cache."""
+"""Size of a block of moments: a few such blocks fit in a processor's cache."""
 
 
 class Kernels(NamedTuple):
-    """``nngp`` and ``ntk``, ``(n1, n2)`` each; every output has the same kernel and is independent of the others."""
+    """``nngp`` and ``ntk``, ``(n1, n2)`` each. All outputs have the same kernel and are independent of each other."""
 
     nngp: Tensor
     ntk: Tensor
@@ -56,8 +56,7 @@ class Stack:
     def of(network: nn.Module, weight_var: float = 2.0, bias_var: float = 0.0) -> Stack:
         """The infinite-width limit of an ``nn.Sequential``, each layer with the given variances.
 
-        Layers that carry ``weight_var`` and ``bias_var`` themselves, as those of ``polariscope.nets.classifiers`` do,
-        keep their own.
+        Layers with their own ``weight_var`` and ``bias_var``, as in ``polariscope.nets.classifiers``, keep them.
 
         >>> Stack.of(nn.Sequential(nn.Linear(3, 8), nn.ReLU(), nn.Linear(8, 1)), weight_var=1.0)
         Stack(layers=(Dense(weight_var=1.0, bias_var=0.0), Relu(), Dense(weight_var=1.0, bias_var=0.0)))
@@ -78,7 +77,7 @@ class Stack:
         else:
             second = self._input(x2, dtype)
             if second.shape[1:] != first.shape[1:]:
-                raise ValueError(f"x1 and x2 need inputs of one shape; got {x1.shape[1:]} and {x2.shape[1:]}")
+                raise ValueError(f"x1 and x2 need inputs of the same shape; got {x1.shape[1:]} and {x2.shape[1:]}")
             var2, _ = self._diagonal(second)
         nngp, ntk = (torch.empty(len(first), len(second), dtype=dtype) for _ in range(2))
         side = max(1, math.isqrt(BLOCK // self._numbers(first)))
@@ -95,11 +94,11 @@ class Stack:
         return Kernels(nngp, ntk)
 
     def nngp(self, x1: Tensor, x2: Tensor | None = None) -> Tensor:
-        """The NNGP kernel alone, as :class:`~polariscope.kernels.machine.KernelMachine` takes it."""
+        """Only the NNGP kernel: a ``kernel`` for :class:`~polariscope.kernels.machine.KernelMachine`."""
         return self.kernels(x1, x2).nngp
 
     def ntk(self, x1: Tensor, x2: Tensor | None = None) -> Tensor:
-        """The NTK alone, as :class:`~polariscope.kernels.machine.KernelMachine` takes it."""
+        """Only the NTK: a ``kernel`` for :class:`~polariscope.kernels.machine.KernelMachine`."""
         return self.kernels(x1, x2).ntk
 
     def diagonal(self, x: Tensor, dtype: torch.dtype = torch.float64) -> Kernels:

@@ -1,4 +1,4 @@
-"""Layers of infinitely wide networks, and how they are read from an ``nn.Sequential``."""
+"""Layers of infinitely wide networks, and their conversion from an ``nn.Sequential``."""
 
 from __future__ import annotations
 
@@ -56,8 +56,8 @@ class Flatten:
 class Residual:
     """The sum of a branch and a shortcut (by default the input itself).
 
-    The branch must end in weights of its own: its outputs then have mean zero for any shortcut, and the moments of the
-    two add up.
+    The branch must end in a layer with weights. Its outputs then have mean zero for any shortcut, and the moments of
+    the two add up.
     """
 
     branch: tuple[Layer, ...]
@@ -111,6 +111,6 @@ def layers_of(network: nn.Module, weight_var: float, bias_var: float) -> Iterato
             yield Gelu()
         case _:
             raise ValueError(
-                f"{network} has no infinite-width limit here; known are Linear, Conv2d (square, ungrouped), AvgPool2d "
+                f"{network} has no known infinite-width limit; use Linear, Conv2d (square, ungrouped), AvgPool2d "
                 f"(without overlap), Flatten, ReLU and exact GELU in an nn.Sequential, and Residual and Erf in a Stack"
             )

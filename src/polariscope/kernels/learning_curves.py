@@ -1,7 +1,7 @@
 """Learning curves: the error against the number of examples, over seeds, and the exponent of its power law.
 
-Errors and amplification factors have heavy tails over data sets, so the median over seeds (of data and initialisation)
-is fitted, with a bootstrap over the seeds for its interval. (Spec 004, sections 5.2 and 12.)
+Errors and amplification factors have heavy tails over data sets. The power law is therefore fitted to the median over
+seeds (of data and initialisation), with a bootstrap over the seeds for its interval. (Spec 004, sections 5.2 and 12.)
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 FloatArray = NDArray[np.float64]
 Experiment = Callable[[int, int], Mapping[str, float]]
-"""From a number of examples and a seed to one number a learner."""
+"""A function from a number of examples and a seed to one number per learner."""
 Run = Callable[[Callable[[tuple[int, int]], Mapping[str, float]], Iterable[tuple[int, int]]], Iterable[Any]]
 
 
@@ -63,7 +63,7 @@ class LearningCurve:
             raise ValueError(f"an exponent needs at least 2 sizes; {int(chosen.sum())} are at least {smallest}")
         values = self.values[chosen]
         if not np.isfinite(values).all() or (values <= 0).any():
-            raise ValueError("a power law needs positive values: where an error is 0, take a larger test set")
+            raise ValueError("a power law needs positive values: if an error is 0, use a larger test set")
         sizes = np.log(self.sizes[chosen])
         exponent, offset = np.polyfit(sizes, np.log(np.median(values, axis=1)), 1)
         draws = np.random.default_rng(seed).integers(values.shape[1], size=(resamples, *values.shape))
@@ -74,12 +74,12 @@ class LearningCurve:
         return PowerLaw(float(exponent), float(low), float(high), float(np.exp(offset)))
 
     def guide(self, exponent: float) -> PowerLaw:
-        """The line of a predicted slope through the middle of the medians, to be drawn beside them."""
+        """A line with a predicted slope through the centre of the medians, to draw beside them."""
         offset = np.log(self.medians).mean() - exponent * np.log(self.sizes).mean()
         return PowerLaw(exponent, exponent, exponent, float(np.exp(offset)))
 
     def columns(self) -> dict[str, NDArray[np.generic]]:
-        """One row a size and seed, for a table."""
+        """Columns of a table with one row per size and seed."""
         count = self.values.shape[1]
         return {
             "size": np.repeat(self.sizes, count),
@@ -93,7 +93,7 @@ def learning_curves(
 ) -> dict[str, LearningCurve]:
     """Run ``experiment(p, seed)`` for every size and seed; one curve for each name it returns.
 
-    ``run`` maps a function over the pairs, in order; that of a process pool puts them on all cores.
+    ``run`` maps a function over the pairs, in order; the ``map`` of a process pool uses all cores.
 
     >>> curves = learning_curves(lambda p, seed: {"lazy": 1 / p, "feature": 1 / p**2}, [10, 100], [0, 1])
     >>> {name: round(curve.power_law().exponent, 6) for name, curve in curves.items()}
@@ -112,7 +112,7 @@ def learning_curves(
 
 @dataclass(frozen=True)
 class _Pair:
-    """An experiment as a function of one argument, which processes can be sent."""
+    """An experiment as a function of one argument that can be sent to other processes."""
 
     experiment: Experiment
 

@@ -1,8 +1,8 @@
 """Linearised networks: f_lin(x, u) = f(x, ω₀) + ∇f(x, ω₀) u, trained like their originals or solved exactly.
 
-The features ∇f(x, ω₀) are random and stay fixed, so the gap to a linearised network shows the benefit of learning
-features. It starts as the same function as its original, at u = 0, and :func:`descend` gives both the same mini-batches
-for the same seed. Weight decay acts on u. (Spec 000, sections 3.5 and 7.2; Samarin 2022.)
+The features ∇f(x, ω₀) are random and stay fixed, so the gap between a network and its linearisation shows the benefit
+of learning features. At u = 0 the two are the same function, and :func:`descend` gives both the same mini-batches for
+the same seed. Weight decay acts on u. (Spec 000, sections 3.5 and 7.2; Samarin 2022.)
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from polariscope.worlds.world import Batches
 
 
 class Linearised(nn.Module):
-    """A network made linear in its parameters; its own parameters are the displacements u, zero at the start.
+    """A network made linear in its parameters; its own parameters are the displacements u, which start at zero.
 
-    ``original`` is a frozen copy of the network as it was. It is not a submodule, so that ``parameters()`` and
-    ``state_dict()`` are those of u alone.
+    ``original`` is a frozen copy of the network. It is not a submodule, so ``parameters()`` and ``state_dict()``
+    contain only u.
     """
 
     def __init__(self, model: nn.Module) -> None:
@@ -48,7 +48,7 @@ class Linearised(nn.Module):
         return value + change
 
     def jvp(self, x: Tensor, direction: dict[str, Tensor]) -> Tensor:
-        """∇f(x, ω₀) v for a direction v given by the names of the original's parameters."""
+        """∇f(x, ω₀) v for a direction v, a tensor for each name of the original's parameters."""
         return self._push(x, direction)[1]
 
     def vjp(self, x: Tensor, cotangent: Tensor) -> dict[str, Tensor]:
@@ -89,7 +89,7 @@ class Linearised(nn.Module):
 
 
 def linearise(model: nn.Module) -> Linearised:
-    """The linearisation of a network at its present parameters.
+    """The linearisation of a network at its current parameters.
 
     >>> model = nn.Sequential(nn.Linear(2, 4), nn.Tanh(), nn.Linear(4, 1))
     >>> x = torch.ones(3, 2)
@@ -113,8 +113,9 @@ def solve_exactly(
 ) -> Solution:
     """Move u to the minimiser of ‖f_lin(X, u) − Y‖² + ridge ‖u‖² (of smallest norm if there are many).
 
-    In kernel space u = ∇fᵀ (Θ + λ)⁻¹ (Y − f₀), an n C x n C system; in parameter space the singular value decomposition
-    of the n C x p Jacobian. "auto" takes the smaller of n C and p. The solution's ``dual`` has shape ``(n, C)``.
+    Kernel space solves u = ∇fᵀ (Θ + λ)⁻¹ (Y − f₀), an n C x n C system; parameter space uses the singular value
+    decomposition of the n C x p Jacobian. "auto" takes the smaller of n C and p. The solution's ``dual`` has shape
+    ``(n, C)``.
     """
     if space not in ("auto", "kernel", "parameter"):
         raise ValueError(f"the space is 'auto', 'kernel' or 'parameter'; got {space!r}")
@@ -160,9 +161,9 @@ def solve_exactly(
 class Descent:
     """Stochastic gradient descent on the squared error, summed over outputs and averaged over the batch.
 
-    The seed fixes the mini-batches, so that a network and its linearisation see the same ones; a rest that does not
-    fill a batch waits for the next epoch. Every ``drop_every`` epochs the rate is multiplied by ``drop``. A batch of 0
-    takes all data.
+    The seed determines the mini-batches, so a network and its linearisation get the same ones. An epoch skips the
+    examples that do not fill a batch. Every ``drop_every`` epochs the rate is multiplied by ``drop``. A ``batch`` of 0
+    means all data.
     """
 
     rate: float = 0.1
@@ -182,11 +183,11 @@ class Descent:
             )
 
     def batches(self, count: int) -> Batches:
-        """The numbers in each mini-batch of ``count`` examples."""
+        """The indices in each mini-batch of ``count`` examples."""
         return Batches(count, min(self.batch or count, count), self.seed)
 
     def training(self, count: int) -> TrainingConfig:
-        """The same for the training loop, with one point of the learning curve in an epoch."""
+        """These settings for the training loop, with one point of the learning curve per epoch."""
         order = self.batches(count)
         return TrainingConfig(
             steps=self.epochs * order.epoch_steps,
@@ -207,9 +208,9 @@ class Descent:
 
 @dataclass(frozen=True, eq=False)
 class History:
-    """The mean loss of every epoch, and the outputs ``(records, n, C)`` at the probe inputs, if there were any.
+    """The mean loss of every epoch, and the outputs ``(records, n, C)`` at the probe inputs, if any were given.
 
-    A training that ``diverged`` stopped when the loss was no longer finite; its model is not usable.
+    If ``diverged``, the training stopped because the loss was no longer finite, and the model is not usable.
     """
 
     losses: list[float]
@@ -220,8 +221,8 @@ class History:
 def descend(
     model: nn.Module, x: Tensor, y: Tensor, how: Descent, probe: Tensor | None = None, every: int = 1
 ) -> History:
-    """Train a network, linearised or not; ``probe`` inputs are evaluated before each ``every``-th step and at the
-    end."""
+    """Train a network, linearised or not. The ``probe`` inputs are evaluated at the start, after each ``every``-th step
+    and at the end."""
     world, objective, config = Examples(x, y), Regress(), how.training(len(x))
     losses: list[float] = []
     seen: list[Tensor] = []

@@ -1,4 +1,4 @@
-"""Kernels of more inputs than a square matrix can hold: features whose inner products approximate them.
+"""Kernels of too many inputs for a square matrix: features whose inner products approximate the kernel.
 
 :func:`nystrom` approximates a kernel by a few landmark inputs; :func:`sketch` approximates a network's tangent kernel
 by a few random directions in parameter space, without forming a Jacobian. Both turn kernel regression on n inputs into
@@ -20,14 +20,14 @@ from polariscope.kernels.machine import Kernel
 
 @dataclass(frozen=True, eq=False)
 class Nystrom:
-    """Features of a kernel by its landmarks: φ(x) = κ(x, Z) V λ^{-1/2}, with V λ Vᵀ = κ(Z, Z)."""
+    """Features of a kernel from landmarks Z: φ(x) = κ(x, Z) V λ^{-1/2}, with V λ Vᵀ = κ(Z, Z)."""
 
     kernel: Kernel
     landmarks: Tensor
     projection: Tensor
 
     def features(self, x: Tensor) -> Tensor:
-        """``(n, rank)``: exact for the landmarks themselves."""
+        """Features ``(n, rank)``; their inner products are exact for the landmarks."""
         return self.kernel(x, self.landmarks).double() @ self.projection
 
 
@@ -43,7 +43,7 @@ def nystrom(kernel: Kernel, x: Tensor, landmarks: int, seed: int | np.random.Gen
     True
     """
     if not 1 <= landmarks <= len(x):
-        raise ValueError(f"landmarks are drawn from the {len(x)} inputs; got {landmarks}")
+        raise ValueError(f"landmarks needs to be 1 to {len(x)}, the number of inputs; got {landmarks}")
     drawn = np.sort(np.random.default_rng(seed).choice(len(x), landmarks, replace=False))
     chosen = x[torch.from_numpy(drawn)]
     gram = kernel(chosen, None).double()
@@ -57,8 +57,8 @@ def nystrom(kernel: Kernel, x: Tensor, landmarks: int, seed: int | np.random.Gen
 def sketch(model: nn.Module, x: Tensor, size: int, seed: int = 0, *, directions: int = 16, inputs: int = 256) -> Tensor:
     """Random features ``(n, C, size)`` = ∇f(x) S / √size of the tangent kernel, S standard normal: E[φφᵀ] = Θ.
 
-    One Jacobian-vector product per direction; ``directions`` and ``inputs`` are the block sizes. The error of an entry
-    falls as 1/√size. The same seed gives the same S, so features of different inputs fit together.
+    Each direction costs one Jacobian-vector product; ``directions`` and ``inputs`` are the block sizes. The error of an
+    entry falls as 1/√size. The same seed gives the same S, so features of different inputs can be combined.
 
     >>> phi = sketch(nn.Linear(3, 1), torch.eye(3), size=2000)[:, 0]
     >>> (phi @ phi.T).round().tolist()

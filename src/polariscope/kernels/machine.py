@@ -22,7 +22,7 @@ from torch import Tensor
 from polariscope.kernels.gram import gram, mirror_
 
 Kernel = Callable[[Tensor, Tensor | None], Tensor]
-"""A kernel of rows: ``(n1, n2)``, or ``(n1, n2, C, C)`` for coupled outputs; of ``x1`` with itself if x2 is None."""
+"""A function from rows x1 and x2 (x1 if None) to a kernel ``(n1, n2)``, or ``(n1, n2, C, C)`` for coupled outputs."""
 
 RIDGES = tuple(10.0**power for power in range(-5, 3))
 """Ridges to choose from; smaller ones would fit the rounding of kernels in single precision."""
@@ -57,12 +57,12 @@ def rbf(bandwidth: float) -> Kernel:
 
 
 def linear(x1: Tensor, x2: Tensor | None = None) -> Tensor:
-    """⟨x, x'⟩: ridge regression on the inputs as they are."""
+    """⟨x, x'⟩: the kernel of ridge regression on the inputs."""
     return gram(x1.double().flatten(1), None if x2 is None else x2.double().flatten(1))
 
 
 def leave_one_out_ridge(gram: Tensor, y: Tensor) -> float:
-    """The ridge, relative to the mean diagonal and from :data:`RIDGES`, that predicts examples best from all others.
+    """The ridge of :data:`RIDGES`, relative to the mean diagonal, that best predicts each example from all others.
 
     Leaving one out has a closed form: the residual of example i grows by 1 / (1 − H_ii), H = K (K + λ)⁻¹.
     """
@@ -97,10 +97,10 @@ def rank_of_spectrum(values: Tensor) -> float:
 
 @dataclass(frozen=True)
 class Spectrum:
-    """Eigenvalues of a kernel matrix, largest first; what rounding made negative is zero.
+    """Eigenvalues of a kernel matrix, largest first; values that are negative by rounding are set to zero.
 
-    Their square roots are the singular values of the Jacobian, and the figures on conditioning are theirs, as in the
-    linearisation study (Spec 000, section 7.5).
+    Their square roots are the singular values of the Jacobian. The effective rank and the condition are those of the
+    Jacobian, as in the linearisation study (Spec 000, section 7.5).
     """
 
     eigenvalues: Tensor
@@ -111,13 +111,13 @@ class Spectrum:
 
     @property
     def rank(self) -> int:
-        """Eigenvalues above what rounding in float64 leaves of zero."""
+        """The number of eigenvalues above the rounding error of float64."""
         floor = self.eigenvalues[0] * len(self.eigenvalues) * torch.finfo(torch.float64).eps
         return int((self.eigenvalues > floor).sum())
 
     @property
     def effective_rank(self) -> float:
-        """That of the Jacobian, from its singular values; ``rank_of_spectrum(eigenvalues)`` is the kernel's."""
+        """Effective rank of the Jacobian (from its singular values); for the kernel use :func:`rank_of_spectrum`."""
         return rank_of_spectrum(self.singular_values)
 
     @property
@@ -134,7 +134,7 @@ def spectrum(kernel: Tensor) -> Spectrum:
     """
     values = torch.linalg.eigvalsh(kernel_matrix(kernel)).flip(0)
     if not values[0] > 0:
-        raise ValueError("the kernel matrix has no positive eigenvalue, so it has no spectrum to speak of")
+        raise ValueError("the kernel matrix has no positive eigenvalue, so its spectrum is not meaningful")
     return Spectrum(values.clamp_min(0))
 
 
@@ -151,7 +151,7 @@ def is_positive_semidefinite(kernel: Tensor, tolerance: float = 1e-9) -> bool:
 class Solution:
     """Dual coefficients α = (K + λ)⁻¹ Y, the λ that was added, and how well the matrix was conditioned.
 
-    ``rank`` is below the matrix's size if it was singular to working precision and α was taken in its range alone.
+    ``rank`` is below the matrix's size if the matrix was singular to working precision and α was computed in its range.
     """
 
     dual: Tensor
@@ -205,8 +205,8 @@ def solve(kernel: Tensor, targets: Tensor, ridge: float = 0.0, relative: bool = 
 class KernelMachine:
     """Kernel ridge regression f(x) = g(x) + κ(x, X) (K + λ)⁻¹ (Y − g(X)), g the ``prior`` mean (zero by default).
 
-    As Bayesian regression, λ is the variance of the noise. The ridge of 1e-6 relative to the mean of the kernel's
-    diagonal is that of the infinite-width studies (Spec 000, section 7.6); ``relative=False`` takes λ as it is.
+    As Bayesian regression, λ is the variance of the noise. The infinite-width studies use the default ridge, 1e-6 times
+    the mean of the kernel's diagonal (Spec 000, section 7.6); with ``relative=False``, λ is ``ridge`` itself.
 
     >>> x = torch.tensor([[0.0], [1.0], [2.0]])
     >>> fitted = KernelMachine(rbf(1.0)).fit(x, torch.tensor([1.0, 2.0, 5.0]))
@@ -249,7 +249,7 @@ class FittedMachine:
         return mean if self.machine.prior is None else mean + self.machine.prior(x).double()
 
     def classify(self, x: Tensor) -> Tensor:
-        """The output with the largest mean; targets are one-hot then."""
+        """The output with the largest mean, for a machine with one-hot targets."""
         return self.predict(x).argmax(-1)
 
     def posterior(self, x: Tensor) -> Posterior:
@@ -279,8 +279,8 @@ def one_hot(labels: Tensor, classes: int) -> Tensor:
 class GradientFlow:
     """Training of a linear(ised) model on ½‖f − Y‖² by ḟ = −rate Θ (f − Y), from ``initial`` outputs (zero if None).
 
-    For a mean over N inputs divide ``rate`` by N, and for a loss without the ½ double it. Directions that Θ does not
-    reach stay where they are. (Spec 000, section 3.5.)
+    For a mean over N inputs divide ``rate`` by N, and for a loss without the ½ double it. Outputs do not change in the
+    null space of Θ. (Spec 000, section 3.5.)
 
     >>> flow = GradientFlow(torch.tensor([[2.0]]), torch.tensor([[1.0]]))
     >>> round(flow.train(0.5).item(), 6)  # 1 − e^{−1}
@@ -318,7 +318,7 @@ class GradientFlow:
         return -vectors @ (_like(self._growth(time), self._error) * self._error)
 
     def predict(self, cross: Tensor, time: float, initial: Tensor | None = None) -> Tensor:
-        """Outputs at other inputs after ``time``, from Θ(x, X) and the outputs there at the start (zero if None)."""
+        """Outputs at other inputs after ``time``, from Θ(x, X) and their ``initial`` outputs (zero if None)."""
         change = cross.double() @ self.dual(time)
         return change if initial is None else initial.double() + change
 
@@ -328,7 +328,7 @@ class GradientFlow:
         """Mean and covariance over random initialisations of infinitely wide networks, at other inputs after ``time``.
 
         ``cross`` is Θ(x, X); ``nngp``, ``nngp_cross`` and ``nngp_other`` are K(X, X), K(x, X) and K(x, x). The outputs
-        at the start are drawn from the NNGP, so ``initial`` plays no part.
+        at the start are drawn from the NNGP, so ``initial`` is ignored.
         """
         vectors = self._eigen[1]
         push = cross.double() @ (vectors * self._growth(time)) @ vectors.T  # Θ_* Θ⁻¹ (I − e^{−ηΘt})
@@ -337,7 +337,7 @@ class GradientFlow:
         return Posterior(push @ self.targets.double(), mirror_(cov))
 
     def _decay(self, time: float) -> Tensor:
-        """e^{−ηλt}; directions without an eigenvalue do not decay, whatever the time."""
+        """e^{−ηλt}; directions in the null space do not decay."""
         values = self._eigen[0]
         return torch.where(self._reached, torch.exp(-self.rate * values * _checked_time(time)), 1.0)
 
@@ -366,12 +366,12 @@ def critical_rate(kernel: Tensor) -> float:
 
 
 def largest_rate(kernel: Tensor) -> float:
-    """2 / λ_max: gradient descent on ½‖f − Y‖² with a linear model converges below and diverges above it."""
+    """2 / λ_max: gradient descent on ½‖f − Y‖² with a linear model converges below this rate and diverges above it."""
     return float(2 / torch.linalg.eigvalsh(kernel_matrix(kernel))[-1])
 
 
 def kernel_matrix(kernel: Tensor) -> Tensor:
-    """A float64 copy, symmetrised, of what must be a finite square matrix."""
+    """A symmetrised float64 copy of a kernel matrix, which must be square and finite."""
     if kernel.ndim != 2 or kernel.shape[0] != kernel.shape[1] or len(kernel) == 0:
         raise ValueError(
             f"a kernel matrix is square; got shape {tuple(kernel.shape)} (as_matrix() flattens full kernels)"

@@ -1,8 +1,8 @@
-"""Second moments of pairs of inputs on their way through the layers of an infinitely wide network.
+"""Second moments of pairs of inputs, propagated through the layers of an infinitely wide network.
 
-Before the first activation the moments are inner products of patches and stay factored. An activation that is pooled
-right after is applied to the pairs of one offset in the pooling windows at a time, so that the large covariance never
-exists in memory.
+Before the first activation the moments are inner products of patches and stay factored. If a pool follows an
+activation, both are computed for one pair of offsets in the pooling windows at a time, so that the large covariance is
+never in memory.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Moments:
     ntk: Tensor = field(default_factory=lambda: torch.empty(0))
 
     def expand(self) -> Moments:
-        """The same moments, no longer factored."""
+        """The same moments, not factored."""
         if self.features is None:
             return self
         nngp = _inner(*self.features, self.spatial and self.crossed)

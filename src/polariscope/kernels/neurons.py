@@ -1,4 +1,4 @@
-"""Single neurons in a gradient flow: where their hyperplanes lie, which are aligned, which are dead.
+"""Single neurons in a gradient flow: where their hyperplanes lie, which neurons are aligned, and which are dead.
 
 Before t* the neurons of a net do not interact: each converges to one of a few common fixed points and grows
 exponentially there. The position z of a neuron is the point of its hyperplane ω·x/√d + b = 0 nearest to the
@@ -23,7 +23,7 @@ from polariscope.kernels.gradient_flow import History, Training
 
 @dataclass(frozen=True)
 class Neurons:
-    """One entry per neuron. ``intercept`` is infinite for a hyperplane parallel to the axis.
+    """Observables with one entry per neuron. ``intercept`` is infinite for a hyperplane parallel to the axis.
 
     ``ratio`` is λ = ‖ω_∥‖ / ‖ω_⊥‖, with the sign of ω₁ if one direction is informative; ``conserved`` is
     β² − ‖ω‖² − b², which gradient flow does not change and Euler steps change in proportion to their length.
@@ -37,7 +37,7 @@ class Neurons:
     conserved: FloatArray
 
     def columns(self) -> dict[str, FloatArray]:
-        """Columns for a table; each coordinate of the position is one."""
+        """Columns for a table, with one column for each coordinate of the position."""
         positions = {f"position_{i + 1}": column for i, column in enumerate(self.position.T)}
         rest = ("intercept", "ratio", "size", "readout", "conserved")
         return positions | {name: getattr(self, name) for name in rest}
@@ -139,7 +139,7 @@ def _cluster(seen: Neurons, rows: NDArray[np.intp]) -> Cluster:
 
 
 def regimes(training: Training, few: int = 5) -> NDArray[np.str_]:
-    """The regime of every row of the history: compressing until t*, fitting, over-fitting once ``few`` are active.
+    """The regime of every row of the history: compressing until t*, then fitting, then over-fitting.
 
     Over-fitting starts when at most ``few`` examples are active for the first time, and lasts until the end.
     """

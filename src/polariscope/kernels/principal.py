@@ -63,22 +63,22 @@ class KernelPCA:
     def rkhs_norm(self, labels: Tensor, ridge: float = 1e-2) -> float:
         """Σ_r ω_r² / (λ_r/Σλ + ridge): the squared norm of the labels as a function, on the scale of a unit trace.
 
-        Without a ridge the smallest eigenvalues dominate, and it increases even if training helped (Spec 004, 5.4),
-        and it is infinite if labels lie where the kernel has no eigenvalue. Needs all modes.
+        Without a ridge the smallest eigenvalues dominate: the norm increases even if training helped (Spec 004, 5.4),
+        and it is infinite if the labels have a part in the null space of the kernel. All modes are needed.
         """
         if len(self.eigenvalues) < len(self.functions):
             raise ValueError("the norm needs all modes: call kernel_pca without modes")
         if ridge < 0:
             raise ValueError(f"the ridge is {ridge}; it needs to be non-negative")
         shares = self.projections(labels)
-        if ridge == 0:  # the constant mode of a centred kernel is null by construction, balanced labels lack it
+        if ridge == 0:  # a centred kernel has no constant mode, and balanced labels have no part in it
             keep = shares > 1e-20
             return float((shares[keep] / self.shares[keep]).sum())
         return float((shares / (self.shares + ridge)).sum())
 
 
 def kernel_pca(kernel: Tensor, modes: int | None = None, center: bool = True) -> KernelPCA:
-    """The leading ``modes`` (all, if None) of a kernel matrix, centred in feature space unless ``center`` is off.
+    """The leading ``modes`` (all, if None) of a kernel matrix, centred in feature space unless ``center`` is False.
 
     Without centring the leading mode of a tangent kernel is nearly constant (Spec 004, section 5.3).
 
@@ -117,7 +117,7 @@ def targets(labels: Tensor) -> Tensor:
     [[0.5, -0.5], [-0.5, 0.5]]
     """
     if labels.ndim != 1 or len(labels) == 0:
-        raise ValueError(f"labels have shape (p,), one class an input; got {tuple(labels.shape)}")
+        raise ValueError(f"labels have shape (p,), one class per input; got {tuple(labels.shape)}")
     names, classes = torch.unique(labels, return_inverse=True)
     if len(names) < 2:
         raise ValueError("all labels are equal: at least 2 classes are needed")
@@ -127,7 +127,7 @@ def targets(labels: Tensor) -> Tensor:
 def target_alignment(kernel: Tensor, labels: Tensor, center: bool = True) -> float:
     """⟨K, YYᵀ⟩ / ‖K‖‖YYᵀ‖, which is yᵀKy / p‖K‖ for labels ±1 (Cristianini et al. 2001; Spec 004, section 5.5).
 
-    1 if the kernel is exactly that of the labels, about p^(−1/2) or less if it is independent of them.
+    1 if the kernel is a multiple of YYᵀ, about p^(−1/2) or less if it is independent of the labels.
 
     >>> target_alignment(torch.tensor([[1.0, -1.0], [-1.0, 1.0]]), torch.tensor([0, 1]))
     1.0
@@ -160,7 +160,7 @@ def kernel_change(before: Tensor, after: Tensor) -> KernelChange:
     """
     first, second = kernel_matrix(before), kernel_matrix(after)
     if first.shape != second.shape:
-        raise ValueError(f"kernels over the same inputs have one shape; got {len(first)} and {len(second)} inputs")
+        raise ValueError(f"kernels over the same inputs have the same shape; got {len(first)} and {len(second)} inputs")
     a, b = centre(first), centre(second)
     if not all(_norm(m) > 0 for m in (first, second, a, b)):
         raise ValueError("one of the kernels is zero or constant, so they cannot be compared")
@@ -172,7 +172,7 @@ def kernel_change(before: Tensor, after: Tensor) -> KernelChange:
 def kernel_distances(kernel: Tensor) -> Tensor:
     """Distances ``(p, p)`` of the inputs in the kernel's feature space, (K_ii + K_jj − 2 K_ij)^½.
 
-    Sorted rows are what ``measures.intrinsic_dimension.mle_from_distances`` takes; with the two nearest it is TwoNN.
+    ``measures.intrinsic_dimension.mle_from_distances`` takes their sorted rows.
 
     >>> round(kernel_distances(torch.eye(2))[0, 1].item(), 6)
     1.414214
@@ -183,7 +183,7 @@ def kernel_distances(kernel: Tensor) -> Tensor:
 
 
 def separability(functions: ArrayLike, labels: ArrayLike, neighbours: int = 10, folds: int = 5, seed: int = 0) -> float:
-    """Accuracy of nearest neighbours in the principal components at predicting the class, out of fold (Spec 004,
+    """Cross-validated accuracy of predicting the class by nearest neighbours in the principal components (Spec 004,
     section 9.4).
 
     With the first two components it scores a scatter plot. Chance is the share of the largest class.
@@ -204,7 +204,7 @@ def separability(functions: ArrayLike, labels: ArrayLike, neighbours: int = 10, 
 def explained_by(
     functions: ArrayLike, coordinates: ArrayLike, neighbours: int = 10, folds: int = 5, seed: int = 0
 ) -> Tensor:
-    """R² of each principal component as a smooth function of some coordinates, from neighbours and out of fold.
+    """Cross-validated R² of predicting each principal component from some coordinates, by nearest neighbours.
 
     1 if a component is a function of these coordinates alone, 0 or slightly below if it is independent of them. After
     compression the components of a last layer are functions of the informative direction (Spec 004, E10 and 9.4).
@@ -255,7 +255,7 @@ def split_invariant(kernel: Kernel, x: Tensor, informative: int) -> InvariantSpl
 
 
 def spectral_gaps(eigenvalues: Tensor, ratio: float = 2.0, modes: int = 20) -> list[int]:
-    """After how many modes the eigenvalues drop by at least ``ratio`` at once, the deepest drop first.
+    """The numbers of modes after which the eigenvalues drop by at least a factor ``ratio``, the largest drop first.
 
     An isotropic kernel on d-dimensional Gaussian inputs has d linear modes before its first gap; compression splits
     them into one informative mode and a multiplet of d − 1 (Spec 004, section 4.4).

@@ -43,7 +43,7 @@ def ridge_weights(x: ArrayLike, y: ArrayLike, ridge: float, mean_loss: bool = Fa
 
 
 def map_ridge(noise_var: float, weight_var: float) -> float:
-    """The ridge for which ridge regression is the most probable w under y ~ N(Xw, noise_var), w ~ N(0, weight_var)."""
+    """The ridge that gives the most probable w if y ~ N(Xw, noise_var) and w ~ N(0, weight_var)."""
     if not (noise_var > 0 and weight_var > 0):
         raise ValueError(f"both variances need to be positive; got {noise_var} and {weight_var}")
     return noise_var / weight_var
@@ -52,7 +52,7 @@ def map_ridge(noise_var: float, weight_var: float) -> float:
 def last_layer_refit(features: ArrayLike, y: ArrayLike, ridge: float) -> FloatArray:
     """The last layer w = Φᵀ α, α = (ΦΦᵀ + λ)⁻¹ Y for a network's current features Φ (Spec 000, section 2.6).
 
-    It is the stationary point of ½‖Y − Φw‖² + ½ λ ‖w‖² in the last layer alone.
+    It minimises ½‖Y − Φw‖² + ½ λ ‖w‖² over the last layer alone.
     """
     return ridge_weights(features, y, ridge)
 
@@ -74,7 +74,7 @@ def bias_variance(
     repeats: int,
     seed: int | np.random.Generator = 0,
 ) -> BiasVariance:
-    """Bias, variance and mean squared error of an estimator on ``repeats`` data sets (x, y) that ``draw`` makes."""
+    """Bias, variance and mean squared error of an estimator on ``repeats`` data sets (x, y) from ``draw``."""
     if repeats < 2:
         raise ValueError(f"a variance needs at least 2 repeats; got {repeats}")
     rng = np.random.default_rng(seed)

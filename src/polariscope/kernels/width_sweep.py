@@ -1,10 +1,9 @@
 """The effect of width: networks beside their linearisations, and the spectrum of their tangent kernels.
 
-A task is a pair (inputs, labels); ``build(width, seed)`` makes a network. The seed fixes both the initialisation and
-the mini-batches, and every row carries a fingerprint of both, so that twins can be identified, and a row that is
-computed again is the same row. Time and memory, which differ between runs, are stored beside the row in a :class:`Fit`.
-Every sweep should be compared with a ridge regression on the pixels, which needs no features. (Spec 000, sections 7.4
-and 7.5.)
+A task is a pair (inputs, labels); ``build(width, seed)`` makes a network. The seed determines both the initialisation
+and the mini-batches, and every row has a fingerprint of both, so that twins can be identified. Computing a row again
+gives the same row; time and memory, which differ between runs, are stored beside it in a :class:`Fit`. Compare every
+sweep with a ridge regression on the pixels, which needs no features. (Spec 000, sections 7.4 and 7.5.)
 """
 
 from __future__ import annotations
@@ -34,9 +33,9 @@ TWINS: tuple[Twin, ...] = ("standard", "linearised", "solved", "last_layer")
 
 @dataclass(frozen=True)
 class WidthRow:
-    """The scores of one network; a run that diverged has chance accuracy.
+    """The scores of one network; if its training diverged, the accuracies are at chance level.
 
-    ``fingerprint`` is that of the initialisation, ``batches`` that of the mini-batches: none for a solved network.
+    ``fingerprint`` identifies the initialisation and ``batches`` the mini-batches; it is empty for a solved network.
     """
 
     width: int
@@ -54,7 +53,7 @@ class WidthRow:
 class Fit:
     """A trained network with its scores, wall time, and the peak memory of this process.
 
-    ``solution`` is that of a solved network.
+    ``solution`` is the exact solution of a solved network.
     """
 
     model: nn.Module
@@ -87,7 +86,7 @@ class SpectrumRow:
 
 
 def fingerprint(model: nn.Module) -> str:
-    """16 hexadecimal digits that differ as soon as one parameter does, the same in single and in double precision.
+    """16 hexadecimal digits that change with any parameter; single and double precision give the same digits.
 
     >>> fingerprint(nn.Linear(1, 1)) == fingerprint(nn.Linear(1, 1))
     False
@@ -126,9 +125,9 @@ def width_sweep(
 ) -> Iterator[WidthRow]:
     """Train every twin of every network and score it, one row at a time.
 
-    "standard" and "linearised" descend, as does "last_layer" (all else frozen); "solved" is the linearisation at its
-    exact minimum with the given ridge. ``how`` may depend on the width and the twin, which need different rates; its
-    seed is replaced by the network's.
+    "standard", "linearised" and "last_layer" (all else frozen) are trained by gradient descent; "solved" is the
+    linearisation at its exact minimum with the given ridge. ``how`` may depend on the width and the twin, which need
+    different rates; the network's seed replaces its seed.
     """
     how = Descent() if how is None else how
     for twin in twins:
@@ -150,7 +149,7 @@ def fit_twin(
     how: Descent,
     **solver: Any,
 ) -> Fit:
-    """One network of a :func:`width_sweep`, with its record; ``solver`` is what :func:`solve_exactly` takes."""
+    """One network of a :func:`width_sweep`, with its record; ``solver`` are arguments of :func:`solve_exactly`."""
     _check_twin(twin)
     started = time.perf_counter()
     model = build(width, seed)
@@ -197,13 +196,13 @@ def kernel_sweep(build: Build, x: Tensor, widths: Sequence[int], seeds: Iterable
 
 
 def pixel_ridge(train: LabelledInputs, test: LabelledInputs, ridge: float = 1e-2) -> tuple[float, float]:
-    """Train and test accuracy of ridge regression on the inputs themselves, relative ridge."""
+    """Train and test accuracy of ridge regression on the inputs, with a ridge relative to the mean diagonal."""
     classes = int(train[1].max()) + 1
     mean = train[0].mean(0)
     x = (train[0] - mean).double().flatten(1)
     targets = one_hot(train[1], classes)
-    share = targets.mean(0)  # of each class: without it a rare class would be guessed as often as a frequent one
-    # Relative to the mean of the kernel's diagonal; solved among pixels once there are fewer of them than images.
+    share = targets.mean(0)  # of each class: without it, rare classes would be predicted as often as frequent ones
+    # Relative to the mean of the kernel's diagonal; solved over pixels if there are fewer pixels than images.
     weights = torch.from_numpy(ridge_weights(x, targets - share, ridge * x.square().sum(1).mean().item()))
 
     def predict(images: Tensor) -> Tensor:
