@@ -90,9 +90,9 @@ def test_fewer_latents_than_factors_of_pairs_are_said_before_training_and_after(
     small = ["--world.of", "mini-sprites", "--model.latents", "2", "--training.steps", "2", *QUICK]
     code, out, _ = run("train", "pairs", "--objective", "slow-vae", *small)
     assert code == 0
-    assert "note: 2 latents cannot hold 5 factors one each: an MCC of 0.40 at most" in out
+    assert "note: 2 latents cannot encode 5 factors one each: the MCC is at most 0.40" in out
     code, out, _ = run("examine", "latest", "--count", "200")
-    assert "2 latents cannot hold 5 factors" in " ".join(out.split())
+    assert "2 latents cannot encode 5 factors" in " ".join(out.split())
     _, out, _ = run("train", "mini-sprites", "--model.latents", "2", "--training.steps", "2", *QUICK)
     assert "cannot hold" not in out, "a plain VAE promises no latent to each factor"
 

@@ -355,7 +355,7 @@ def test_a_run_is_labelled_and_extended_through_the_command_line(run, trained, t
     assert "needs a whole number; got 'many'" in run("train", "--resume", "first", "--training.steps", "many")[2]
     code, _, err = run("train", "sprites", "--name", "first")
     assert (code, len(Store(tmp_path / "runs").runs())) == (2, 1), "the name is looked at before anything is made"
-    assert "is called first already" in err
+    assert "is already called first" in err
 
 
 def test_what_can_be_done_next_is_what_the_model_can_do(run, small, tmp_path) -> None:

@@ -276,5 +276,5 @@ def test_bad_input_is_refused_in_a_sentence() -> None:
         attribute(y, y, [0, 1, 2, 0], [1, 1])
     with pytest.raises(Undefined, match="compositions and random splits have none"):
         attribute(y, y, [-1, -1, -1, -1], [1, 1])
-    with pytest.raises(ValueError, match="stands for the targets"):
+    with pytest.raises(ValueError, match="is the name of the targets"):
         prediction_similarity({"truth": [y]}, y, [0, 0, 0, 0])

@@ -93,7 +93,7 @@ def is_held(folder: Path) -> bool:
         descriptor = os.open(file, os.O_RDONLY)
     except Timeout:
         return True
-    except OSError:  # nobody ever held it, or nobody may look
+    except OSError:  # it was never held, or the file may not be read
         return False
     try:
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)

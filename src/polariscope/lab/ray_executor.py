@@ -101,7 +101,7 @@ class Slot:
             if scratch is not None:
                 self._events.put(Sent(number, scratch.changed()))
             self._events.put(end or Died(number, "its process ended without an error message"))
-        except BaseException as error:  # noqa: BLE001 - whatever it is, somebody waits for the end of the job
+        except BaseException as error:  # noqa: BLE001 - the command waits for the end of the job, whatever the error
             self._events.put(Failed(number, ChildProcessError(f"{type(error).__name__}: {error}")))
         finally:
             if scratch is not None:

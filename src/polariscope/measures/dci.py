@@ -132,7 +132,7 @@ def dci(
     The default number of ``rounds`` is the published 100. Continuous factors are regressed. Informativeness is the
     accuracy on held-out examples; for continuous factors it is R², or 0 if R² is negative.
 
-    Range [0, 1] each. All three are 1 if each factor is a function of a latent of its own. Known bias: noise latents
+    Range [0, 1] each. All three are 1 if each factor is a function of its own latent. Known bias: noise latents
     get some importance, so the scores decrease with their number. The bias is larger for larger trees and for fewer
     samples.
 
@@ -250,7 +250,7 @@ class DCI(FactorMeasure):
     permutations: ClassVar[int] = 5
 
     def __post_init__(self) -> None:
-        # Scores of different probes do not compare: a table may not show one without the name of its own.
+        # Scores of different probes are not comparable: a table must show each with the name of its probe.
         object.__setattr__(self, "title", f"DCI {self.part} ({self.probe})")
 
     def __call__(self, representation: Representation) -> Score:

@@ -31,7 +31,7 @@ def r_squared(predictions: ArrayLike, targets: ArrayLike, variance: ArrayLike) -
     ``variance`` is the variance of each factor over **all** data, training and held-out, so that scores of different
     parts are comparable. Range: (−∞, 1]. 1: exact. 0: the score of the mean of all data on all data. On a part with
     another distribution even the training mean scores below 0 (see :func:`reference_predictions`). Negative scores are
-    averaged as they are; only plots clip them. Source: Schott et al. 2022, section 4.3 (Spec 001a, section 10.1).
+    averaged without clipping; only plots clip them. Source: Schott et al. 2022, section 4.3 (Spec 001a, section 10.1).
 
     >>> r_squared([[0.0, 1.0], [1.0, 1.0]], [[0.0, 0.0], [1.0, 1.0]], [0.25, 0.25]).tolist()
     [1.0, -1.0]
@@ -131,7 +131,7 @@ def prediction_similarity(
     [[nan, -1.0, -1.0], [-1.0, 1.0, 1.0], [-1.0, 1.0, nan]]
     """
     if TRUTH in predictions:
-        raise ValueError(f"{TRUTH!r} stands for the targets: give the model another name")
+        raise ValueError(f"{TRUTH!r} is the name of the targets: give the model another name")
     runs = {name: [_alike(run, targets)[1] for run in several] for name, several in predictions.items()}
     y = _alike(targets, targets)[0]
     columns, names = _columns(out, y.shape), [*runs, TRUTH]

@@ -1,6 +1,6 @@
-"""Mean correlation coefficient: each factor is matched with a latent of its own, and the correlations are averaged.
+"""Mean correlation coefficient: each factor is matched with its own latent, and the correlations are averaged.
 
-The score of identifiability (nonlinear ICA): it takes continuous factors as they are. Hyvärinen and Morioka 2016;
+This is the score of identifiability (nonlinear ICA); continuous factors need no bins. Hyvärinen and Morioka 2016;
 Spec 001a, section 5.1.
 """
 
@@ -28,11 +28,11 @@ def lack_of_latents(latents: int, factors: int) -> str:
     """A warning if there are fewer latents than factors, otherwise an empty string.
 
     >>> lack_of_latents(2, 5)
-    '2 latents cannot hold 5 factors one each: an MCC of 0.40 at most.'
+    '2 latents cannot encode 5 factors one each: the MCC is at most 0.40.'
     """
     if latents >= factors:
         return ""
-    return f"{latents} latents cannot hold {factors} factors one each: an MCC of {latents / factors:.2f} at most."
+    return f"{latents} latents cannot encode {factors} factors one each: the MCC is at most {latents / factors:.2f}."
 
 
 def absolute_correlations(

@@ -229,7 +229,7 @@ def freeze_all_but_last(network: nn.Module) -> nn.Module:
 
 @contextmanager
 def _seeded(seed: int) -> Iterator[None]:
-    """A random state of its own for drawing weights, so that building a network disturbs nothing."""
+    """Use a separate random state for drawing weights, so that building a network does not affect other draws."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         yield

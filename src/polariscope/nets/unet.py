@@ -1,4 +1,4 @@
-"""U-Net: a class for every pixel, from convolutions that look at a window around it (Ronneberger et al. 2015).
+"""U-Net: predicts a class for every pixel, from a window around it (Ronneberger et al. 2015).
 
 The default is the network of Samarin's dissertation, section 4.4.2 (Spec 000, section 5.4): depth 3, 32 root filters,
 467,525 parameters for six channels and five classes.

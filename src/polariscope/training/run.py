@@ -148,7 +148,7 @@ def resume(
     """
     run = run if isinstance(run, Run) else as_store(store).open(run)
     with hold(run.path):
-        run.reload()  # whoever held it before may have finished it
+        run.reload()  # the process that held it before may have finished it
         if steps is not None:
             extend(run, steps)
         if run.status == "done":
@@ -410,7 +410,7 @@ def architecture_of(run: Run) -> Any:
 
 
 def as_store(place: Store | Path | str) -> Store:
-    """A store as it is, or the store in a folder."""
+    """The given store, or the store in a folder."""
     return place if isinstance(place, Store) else Store(Path(place))
 
 

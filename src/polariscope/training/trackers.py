@@ -8,7 +8,7 @@ installed. A tracker of your own is a class in a plug-in, with the decorator ``t
         def metrics(self, event): ...  # event.step, event.split, event.terms
         def end(self, run): ...
 
-To look at runs afterwards, no tracker is needed: ``polariscope runs export`` writes TensorBoard files and CSV.
+To view runs afterwards, no tracker is needed: ``polariscope runs export`` writes TensorBoard files and CSV.
 """
 
 from __future__ import annotations
