@@ -201,3 +201,16 @@ def test_the_document_says_what_kind_of_bound_it_is() -> None:
     assert spaces == [("cheapest flips", "raw"), ("shared, by flips", "binarised"), ("separate", "binarised")]
     smooth = bounds(Smoothed(nn.Linear(8, 3).double(), 0.25).eval(), x, y, "l2", QUICK)
     assert smooth.findings().headline.startswith("Certificate at 99.9 % confidence in L2 by randomised smoothing")
+
+
+def test_a_network_in_half_precision_has_no_certificate() -> None:
+    """Its rounding moves scores across the bounds: attacks succeed below what float32 would prove."""
+    torch.manual_seed(0)
+    network = nn.Sequential(nn.Flatten(), nn.Linear(16, 2))
+    x = torch.rand(4, 1, 4, 4)
+    assert isinstance(bounds(network, x, network(x).argmax(1), "l2"), Bounds)
+    labels = network(x).argmax(1)
+    for kind in (torch.float16, torch.bfloat16):
+        known = bounds(network.to(kind), x, labels, "l2")
+        assert isinstance(known, NoBound)
+        assert "give it in float32" in known.reason

@@ -98,11 +98,16 @@ def _method(model: Any) -> Method | str:
         return estimated_bounds
     if isinstance(model, nn.Module):
         return network_bounds
-    return "the classifier is a plain function, of which only the outputs are known"
+    return "the classifier is not an nn.Module, so only its outputs are known"
 
 
 def network_bounds(model: nn.Module, x: Tensor, y: Tensor, norm: Norm, settings: BoundSettings) -> Bounds | NoBound:
     """Interval bound propagation and Lipschitz constants, as far as the module's functions have rules for them."""
+    if torch.finfo(x.dtype).eps > torch.finfo(torch.float32).eps:
+        kind = str(x.dtype).removeprefix("torch.")
+        return NoBound(
+            norm, f"the network computes in {kind}, whose rounding is too coarse for a proof: give it in float32"
+        )
     network = partial(_scores_of, model)
     if not torch.equal(network(x), network(x)):
         return NoBound(norm, "the answers are random, and a bound would be one of a single draw")
