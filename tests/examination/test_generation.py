@@ -8,15 +8,18 @@ import pyarrow.csv as arrow_csv
 import pyarrow.parquet as parquet
 import pytest
 import torch
+from PIL import Image
 from torch import nn
 
 from polariscope.cli import main
 from polariscope.examination.generated import SampleTable
-from polariscope.examination.generation import generate_with_property
+from polariscope.examination.generation import _unreachable, generate_with_property
+from polariscope.examination.nearness import neighbourhood
 from polariscope.lab import Store
 from polariscope.lab.run_documents import kept_findings
 from polariscope.measures.conformal import conformal_radius, covered_share
 from polariscope.measures.generated_sets import novelty, uniqueness
+from polariscope.measures.judge import fit_judge
 from polariscope.nets.architecture import MLP
 from polariscope.nets.property_autoencoder import PropertyAutoencoderConfig
 from polariscope.objectives.bottleneck import HybridDVIB
@@ -26,10 +29,11 @@ from polariscope.training import RunConfig, TrainingConfig, train
 from polariscope.training.run import build_model
 from polariscope.worlds.points.level_sets import LevelSets
 from polariscope.worlds.points.toy_molecules import ToyMolecules
-from polariscope.worlds.property_scale import property_scale
+from polariscope.worlds.property_scale import PropertyScale, property_scale
 from polariscope.worlds.renderers.mini_sprites import MiniSprites
 from polariscope.worlds.targets import Task
 from polariscope.worlds.views.properties import Properties
+from polariscope.worlds.world import ArrayWorld
 
 WORLD = LevelSets(count=1200, tested=400, rotated=False, padding=0.0, noise=0.02)
 SMALL = PropertyAutoencoderConfig(5, 2, MLP((8,), (8,)), property_widths=(8,))
@@ -54,6 +58,29 @@ class LevelSetModel(nn.Module):
 def generated(model=None, **settings):
     model = LevelSetModel() if model is None else model
     return generate_with_property(model, WORLD, property_latents=1, tells=model.tells, judged_on=400, **settings)
+
+
+class Linear(nn.Module):
+    """Points (a, b, b), whose property is a."""
+
+    def encode(self, x):
+        return x[:, :2]
+
+    def decode(self, z):
+        return torch.cat([z, z[:, 1:]], 1)
+
+    def tells(self, z0):
+        return z0
+
+
+def linear_data():
+    a, b = np.random.default_rng(1).uniform([20, -1], [40, 1], (200, 2)).T
+    points = np.column_stack([a, b, b]).astype(np.float32)
+    return own_data(points, points[:, :1], "a")
+
+
+def own_data(observations, values, *names):
+    return Properties(ArrayWorld(observations, values, names), ",".join(names))
 
 
 def trained(tmp_path, world, objective, model, steps=3):
@@ -134,6 +161,99 @@ def test_samples_far_from_the_data_are_marked() -> None:
 
     assert generated(Far(), wanted=0.3, count=20).far.all()
     assert generated(wanted=0.3, count=200).far.mean() < 0.3
+
+
+def test_predictions_far_from_the_data_are_called_doubtful() -> None:
+    """The judge never saw points like these, so what it predicts of them is no measurement."""
+    data = linear_data()
+
+    class Astray(Linear):
+        def decode(self, z):
+            return super().decode(z) + torch.tensor([0.0, 0.0, 40.0])
+
+    astray = generate_with_property(Astray(), data, wanted=30.0, property_latents=1, tells=Linear().tells, count=20)
+    (doubt,) = astray.doubts
+    assert doubt.startswith("20 of 20 samples are far from the training data: no predictor was tested there")
+    assert "the prediction of the judge can be wrong" in doubt
+    assert "These predictions are doubtful, see the notes." in astray.headline
+    assert astray.findings().json()["doubts"] == [doubt]
+    near = generate_with_property(Linear(), data, wanted=30.0, property_latents=1, tells=Linear().tells, count=20)
+    assert near.doubts == ()
+    assert "doubtful" not in near.headline
+
+
+def test_a_property_that_nobody_predicts_is_called_so() -> None:
+    """The property is noise, so neither the code nor the judge has an error below that of predicting the mean."""
+    x = linear_data().observe(np.arange(200))
+    noise = np.random.default_rng(5).normal(30, 1, (200, 1)).astype(np.float32)
+    result = generate_with_property(
+        Linear(), own_data(x, noise, "noise"), wanted=30.0, property_latents=1,
+        tells=Linear().tells, count=20, interval="judge",
+    )  # fmt: skip
+    assert [doubt.partition(" hardly ")[0] for doubt in result.doubts[:2]] == ["The code of the model", "The judge"]
+    assert "predicting the mean has" in result.doubts[1]
+
+
+def test_the_ends_of_a_range_are_inside_it() -> None:
+    """0.1 in 32 bits is more than 0.1 in 64 bits, and the user names the latter."""
+    scale = PropertyScale(("x",), ("",), np.asarray, np.asarray)
+    ends = np.array([np.float64(np.float32(0.1))]), np.array([1.0])
+    assert ends[0][0] > 0.1
+    assert _unreachable({"x": 0.1}, scale, ends, ends) == []
+    assert len(_unreachable({"x": 0.0999}, scale, ends, ends)) == 1
+
+
+def test_a_constant_column_of_large_numbers_decides_nothing() -> None:
+    """A decoder misses a column that is 1000 everywhere by a tenth of a percent; that makes no sample far."""
+    points = np.random.default_rng(0).normal(size=(500, 3)) * [1.0, 1.0, 0.0] + [0.0, 0.0, 1000.0]
+    known, held = points[:400], points[400:]
+    samples = held[:20] + np.array([0.0, 0.0, 1.0])
+    _, _, far = neighbourhood(*(torch.from_numpy(part).float() for part in (known, held, samples)))
+    assert far.mean() < 0.2
+    judge = fit_judge(known, known[:, 0])
+    np.testing.assert_allclose(judge(samples), judge(held[:20]), atol=0.05)
+
+
+def test_pictures_have_one_scale_that_of_the_data(tmp_path) -> None:
+    """A grey image stays grey, and images of floats are scaled by the range of the data, not each by its own."""
+    rng = np.random.default_rng(0)
+    places = rng.uniform(-2, 6, (200, 1)).astype(np.float32)
+    images = np.broadcast_to(places[:, :, None, None], (200, 1, 4, 4)).copy()
+
+    class Flat(nn.Module):
+        def encode(self, x):
+            return torch.cat([x.mean((1, 2, 3))[:, None], x[:, :, 0, 0]], 1)
+
+        def decode(self, z):
+            return z[:, :1, None, None].expand(-1, 1, 4, 4)
+
+        def tells(self, z0):
+            return z0
+
+    world = own_data(images, places, "place")
+    result = generate_with_property(Flat(), world, wanted=2.0, property_latents=1, tells=Flat().tells, count=3)
+    low, high = result.limits
+    assert -2 <= low < -1 < 5 < high <= 6
+    result.save(tmp_path / "all")
+    value = result.observations[0, 0, 0, 0]
+    shown = np.asarray(Image.open(tmp_path / "all" / "pictures-00000.png"))[..., 0]
+    assert (shown == round(255 * (value - low) / (high - low))).all()
+    (part,) = [part for part in result.findings().parts if part.name == "pictures"]
+    assert (part.limits, part.hint) == (
+        (low, high),
+        f"Pictures show numbers from {low:.4g} (black) to {high:.4g} (white).",
+    )
+
+
+def test_a_property_in_a_small_unit_is_not_shown_as_one_value() -> None:
+    x = linear_data().observe(np.arange(200))
+    values = (1e-12 * x[:, :2]).astype(np.float32)
+    world = own_data(x, values, "a (m)", "b (m)")
+    result = generate_with_property(Linear(), world, wanted="a=3e-11", property_latents=1, count=20)
+    shown = result.findings().json()["properties"]
+    assert shown[0]["wanted"] == "3e-11"
+    low, _, high = shown[1]["wanted"].partition(" to ")
+    assert float(low) < float(high)
 
 
 def test_the_same_seed_gives_the_same_samples() -> None:

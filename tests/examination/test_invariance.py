@@ -20,6 +20,9 @@ from polariscope.training import RunConfig, TrainingConfig, train
 from polariscope.worlds.points.level_sets import LevelSets
 from polariscope.worlds.points.toy_molecules import ToyMolecules
 from polariscope.worlds.renderers.mini_sprites import MiniSprites
+from polariscope.worlds.splits import OwnSplit
+from polariscope.worlds.views.properties import Properties
+from polariscope.worlds.world import ArrayWorld
 
 WORLD = LevelSets(count=900, tested=200, rotated=False, padding=0.0, noise=0.02)
 
@@ -76,6 +79,26 @@ def test_an_exact_decoder_of_level_sets_keeps_the_property() -> None:
     assert result.tells_property
     assert not result.hidden
     assert "keeps the property" in result.headline
+
+
+@pytest.mark.spec("000/F063", "000/F064")
+def test_deviations_are_summed_over_numbers_and_averaged_over_examples() -> None:
+    """A decoder of levels 1.2 times too high: the property moves by 0.2 times the mean level, by every measure."""
+
+    class High(LevelSetModel):
+        def decode(self, z):
+            return super().decode(z * torch.tensor([1.2, 1.0]))
+
+    held = WORLD.held_out
+    levels = WORLD.level_of(WORLD.factors_of(held))
+    result = audited(High(), samples=3)
+    for opinion in ("model", "truth"):
+        assert result.of(opinion).generated == pytest.approx(0.2 * levels.mean(), rel=1e-4)
+    x, again = WORLD.observe(held), 1.2**0.5 * WORLD.observe(held)
+    assert result.x_error == pytest.approx(np.abs(again - x).sum(1).mean(), rel=1e-4)
+    y = WORLD.target_of(held)
+    assert result.y_error == pytest.approx(np.abs(y - np.column_stack([levels, 0 * levels, 0 * levels])).sum(1).mean())
+    assert result.mean_y_error == pytest.approx(np.abs(y - y.mean(0)).sum(1).mean())
 
 
 @pytest.mark.spec("000/F064")
@@ -140,6 +163,75 @@ def test_selected_latents_have_more_signal_than_noise() -> None:
     assert len(chart.draw().axes[0].patches) == 10
 
 
+def test_a_judge_that_predicts_nothing_gives_no_verdict() -> None:
+    """The model reads the parity of a bit pattern, which kernel regression cannot learn: that the judge sees the same
+    error everywhere does not show that the property is kept."""
+    bits = np.random.default_rng(0).integers(0, 2, (400, 24)).astype(np.float32)
+    parity = bits.sum(1, keepdims=True) % 2
+
+    class Parity(nn.Module):
+        def encode(self, x):
+            return torch.cat([x.sum(1, keepdim=True) % 2, x[:, 1:]], 1)
+
+        def decode(self, z):
+            return torch.cat([z[:, :1], z[:, 1:]], 1)  # Z1 decides the parity, whatever Z0 is
+
+    world = Properties(ArrayWorld(bits + 0.001, parity + 0.001 * bits[:, :1], ("parity",)))
+    model = Parity()
+    result = audit_invariance(model, world, property_latents=1, tells=lambda z0: z0, count=200)
+    assert result.tells_property
+    assert result.judge_error > 0.9 * result.mean_y_error
+    assert not result.judged
+    assert not result.lost
+    assert "Whether the model keeps the property is unknown" in result.headline
+    assert result.findings().json()["judged"] is False
+    assert not result.leaks, "what the probe finds is below chance, and so is what the judge finds"
+
+
+def test_sums_over_unequal_properties_are_named() -> None:
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(200, 3)).astype(np.float32)
+
+    class Copy(nn.Module):
+        def encode(self, x):
+            return x
+
+        def decode(self, z):
+            return z
+
+    values = x[:, :2] * np.array([1.0, 500.0], np.float32)
+    result = audit_invariance(
+        Copy(), Properties(ArrayWorld(x, values, ("size (m)", "mass (g)")), "size (m),mass (g)"), property_latents=2
+    )
+    assert result.unit == "", "a sum of metres and grams has no unit"
+    assert any("mass (g) is spread" in note and "mainly about mass (g)" in note for note in result.notes)
+    alike = audit_invariance(Copy(), Properties(ArrayWorld(x, x[:, :1], ("size (m)",))), property_latents=1)
+    assert alike.unit == "m"
+    assert not any("is spread" in note for note in alike.notes)
+
+
+def test_generated_observations_far_from_the_data_are_counted() -> None:
+    """Z1 of the data lies near 50, and is drawn around 0, as published: no such point was ever seen."""
+    rng = np.random.default_rng(0)
+    x = np.column_stack([rng.normal(size=300), rng.normal(50, 1, 300)]).astype(np.float32)
+
+    class Copy(nn.Module):
+        def encode(self, x):
+            return x
+
+        def decode(self, z):
+            return z
+
+    world = Properties(ArrayWorld(x, x[:, :1], ("a",)))
+    published, centred = (
+        audit_invariance(Copy(), world, property_latents=1, centred=centred) for centred in (False, True)
+    )
+    assert published.far == 1.0
+    assert any(note.startswith("100% of the generated observations are far") for note in published.notes)
+    assert centred.far < 0.25
+    assert not any("are far" in note for note in centred.notes)
+
+
 def test_a_model_without_a_property_head_gets_a_fitted_one() -> None:
     result = audit_invariance(LevelSetModel(), WORLD, property_latents=1, judged_on=400)
     assert any("a judge was fitted to Z0" in note for note in result.notes)
@@ -185,6 +277,10 @@ def test_what_cannot_be_audited_is_refused() -> None:
         audit_invariance(LevelSetModel(), WORLD)
     with pytest.raises(ValueError, match="at least 8 examples"):
         audit_invariance(LevelSetModel(), WORLD, count=1)
+    x = np.random.default_rng(0).normal(size=(40, 2)).astype(np.float32)
+    flat = ArrayWorld(x, np.r_[x[:30, 0], np.zeros(10, np.float32)], ("a",), held_out=np.arange(30, 40))
+    with pytest.raises(ValueError, match="the same in all 10 held-out examples, so nothing can be measured"):
+        audit_invariance(LevelSetModel(), Properties(flat), property_latents=1, split=OwnSplit())
     with pytest.raises(ValueError, match="8 held-out ones, but the split has 36 and 4: hold out more"):
         audit_invariance(LevelSetModel(), LevelSets(count=40, tested=4), property_latents=1)
     hybrid = HybridDVIB().default_model()

@@ -11,7 +11,7 @@ import pytest
 from polariscope.cli import main
 from polariscope.examination import generation
 from polariscope.examination.generation import generate_with_property
-from polariscope.examination.way_back import ReturnedMolecules, recover, returned, starting_geometries
+from polariscope.examination.way_back import ReturnedMolecules, known_smiles, recover, returned, starting_geometries
 from polariscope.nets.architecture import MLP
 from polariscope.nets.property_autoencoder import PropertyAutoencoderConfig
 from polariscope.objectives.conditional_invariance import ConditionalInvariance
@@ -171,6 +171,17 @@ def test_novelty_is_against_all_molecules_trained_on(tmp_path) -> None:
             world, held, trained))  # fmt: skip
         generate_with_property(run, wanted=0.2, count=3, judged_on=12, molecules=3)
     assert len(seen[0]) == 56
+
+
+@needs_rdkit
+def test_molecules_with_names_that_are_not_smiles_are_known_by_their_geometry(tmp_path) -> None:
+    """Otherwise nothing was known, and every generated molecule counted as new."""
+    path = jittered(tmp_path, 12)
+    with np.load(path) as arrays:
+        np.savez(path, **arrays, names=np.array([f"molecule {number}" for number in range(12)]))
+    world = MoleculeFile(str(path), share=0.25)
+    assert world.molecules.labels[0].startswith("molecule")
+    assert known_smiles(world, np.arange(12)) == {"CO"}
 
 
 @needs_rdkit

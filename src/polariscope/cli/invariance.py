@@ -28,8 +28,9 @@ class Options:
     Tests whether a property stays the same when the rest of the code is resampled. Several runs are compared at equal
     reconstruction errors, as frontiers with intervals over their seeds.
 
-    RUN was trained with conditional-invariance, property-beta-vae or stib. Your own model must encode and decode;
-    --property-latents is the number of first latents that encode the property, which is the target of the data.
+    RUN was trained with conditional-invariance, property-beta-vae or stib. Your own model must encode and decode, and
+    needs --property-latents, the number of its first latents that encode the property; the property is the target of
+    the data.
     """
 
     property_latents: int | None = None

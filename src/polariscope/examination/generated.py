@@ -17,10 +17,12 @@ from numpy.typing import NDArray
 from polariscope.atomic import atomic
 from polariscope.examination.way_back import ReturnedMolecules
 from polariscope.findings import Chart, Column, Findings, Part, Pictures, Records, Strip, Value, Values
+from polariscope.grammar import counted
 from polariscope.report.figures import image_grid
 from polariscope.report.generation_figures import level_plot, property_histograms
 from polariscope.tabular import Tabular
 from polariscope.worlds.chemistry import xyz_text
+from polariscope.worlds.pictures import Limits, picture_note
 from polariscope.worlds.points.level_sets import LevelSets
 from polariscope.worlds.property_scale import PropertyScale
 
@@ -61,9 +63,8 @@ class SamplePictures(Pictures):
         images = [image for strip in self.strips for row in strip.images for image in row]
         return {f"-{number:05d}.png": partial(self._write, image) for number, image in enumerate(images)}
 
-    @staticmethod
-    def _write(image: NDArray[Any], path: Path) -> None:
-        image_grid(image[None, None]).save(path, format="PNG")
+    def _write(self, image: NDArray[Any], path: Path) -> None:
+        image_grid(image[None, None], limits=self.limits).save(path, format="PNG")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -124,11 +125,15 @@ class Generated(Tabular):
     distances: Floats
     far: NDArray[np.bool_]
     warnings: tuple[str, ...] = ()
+    doubts: tuple[str, ...] = ()
+    """Sentences on why predictions of the samples are not reliable."""
     notes: tuple[str, ...] = ()
     labels: tuple[str, ...] = ()
     """A word for each sample's neighbour, such as a SMILES."""
     level_sets: LevelSets | None = None
     returned: ReturnedMolecules | None = None
+    limits: Limits = (0.0, 1.0)
+    """The numbers that pictures show as black and white."""
 
     def __len__(self) -> int:
         return len(self.observations)
@@ -154,12 +159,13 @@ class Generated(Tabular):
         parts = []
         for place, (name, unit) in enumerate(zip(self.scale.names, self.scale.units, strict=True)):
             asked = self.wanted[:, place]
-            value = f"{asked[0]:.4g}" if np.ptp(asked) < 1e-9 else f"{asked.min():.3g} to {asked.max():.3g}"
+            value = _range_text(asked)
             unit = f" {unit}" if unit else ""
             mean = self.opinion[:, place].mean()
             parts.append(f"{name} {value}{unit} (mean {mean:.4g}, off by {self.deviations[place]:.3g} on average)")
         outside = " A requested value may be unreachable." if self.warnings else ""
-        return f"{len(self):,} samples requested with {'; '.join(parts)}, {who}.{outside}"
+        doubtful = " These predictions are doubtful, see the notes." if self.doubts and self.truth is None else ""
+        return f"{counted(len(self), 'sample')} requested with {'; '.join(parts)}, {who}.{outside}{doubtful}"
 
     def records(self) -> list[dict[str, Any]]:
         """A row for each sample."""
@@ -198,7 +204,7 @@ class Generated(Tabular):
     @property
     def pictured(self) -> bool:
         """Whether samples are images."""
-        return self.observations.ndim == 4 and self.observations.shape[1] in (1, 3)
+        return self.observations.ndim == 4
 
     def findings(self, title: str = "Generated samples", settings: Mapping[str, Any] | None = None) -> Findings:
         kind = "the judge" if self.predictor == "judge" else "the model"
@@ -244,10 +250,13 @@ class Generated(Tabular):
                 )
             )
         if self.pictured:
-            shown = np.clip(self.observations[:SHOWN], 0, 1).astype(np.float32)
-            lines = [shown[at : at + ROW] for at in range(0, len(shown), ROW)]
-            strips = [Strip(line[None], label=f"from {at * ROW}", says="samples") for at, line in enumerate(lines)]
-            parts.append(SamplePictures(name="pictures", title="Samples", strips=strips))
+            shown = self.observations[:SHOWN].astype(np.float32)
+            lines = {at: shown[at : at + ROW] for at in range(0, len(shown), ROW)}
+            strips = [
+                Strip(line[None], label=f"{at} to {at + len(line) - 1}", says="samples") for at, line in lines.items()
+            ]
+            hint = picture_note(shown.shape[1:], None if self.limits == (0.0, 1.0) else self.limits)
+            parts.append(SamplePictures(name="pictures", title="Samples", strips=strips, hint=hint, limits=self.limits))
         if self.returned is not None:
             parts += self.returned.parts()
             files = {".xyz": ("the geometry that was fitted to each sample, with its misfit", self.xyz())}
@@ -266,6 +275,7 @@ class Generated(Tabular):
             "count": len(self),
             "far": float(self.far.mean()),
             "warnings": list(self.warnings),
+            "doubts": list(self.doubts),
             "trained_range": {
                 name: [float(self.trained[0][place]), float(self.trained[1][place])]
                 for place, name in enumerate(self.scale.names)
@@ -274,7 +284,9 @@ class Generated(Tabular):
         arrays = {"observations": self.observations, "codes": self.codes}
         if self.returned is not None:
             arrays["positions"] = self.returned.geometries.positions
-        return Findings(title, self.headline, parts, (*self.warnings, *self.notes), facts, arrays, settings or {})
+        return Findings(
+            title, self.headline, parts, (*self.warnings, *self.doubts, *self.notes), facts, arrays, settings or {}
+        )
 
     def save(
         self, place: Path | str, title: str = "Generated samples", settings: Mapping[str, Any] | None = None
@@ -352,7 +364,7 @@ class Generated(Tabular):
         radius = (self.high - self.low)[:, place].mean() / 2
         return {
             "property": self.scale.titles[place],
-            "wanted": f"{wanted[0]:.4g}" if np.ptp(wanted) < 1e-9 else f"{wanted.min():.3g} to {wanted.max():.3g}",
+            "wanted": _range_text(wanted),
             "truth": text(self.truth),
             "judge": text(self.judge),
             "model": text(self.model),
@@ -404,3 +416,9 @@ class Generated(Tabular):
             name="samples", title=f"The first {len(rows)} samples", rows=rows, columns=columns, samples=samples,
             hint="The model's predictions and the intervals are in samples.csv." if several else "",
         )  # fmt: skip
+
+
+def _range_text(values: Floats) -> str:
+    """One value if all are the same up to rounding, otherwise the smallest and the largest."""
+    low, high = values.min(), values.max()
+    return f"{low:.4g}" if high - low <= 1e-9 * np.abs(values).max() else f"{low:.3g} to {high:.3g}"

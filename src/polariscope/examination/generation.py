@@ -20,15 +20,19 @@ from torch import Tensor
 from polariscope.examination.generated import Coverage, Generated, Predictor
 from polariscope.examination.invariance import (
     AT_ONCE,
+    GATE,
     SplitCode,
     audited_numbers,
     decoded,
     encoded,
     own_notes,
+    picture_limits,
     split_code,
     split_parts,
 )
+from polariscope.examination.nearness import MANY_FAR, neighbourhood
 from polariscope.examination.way_back import ReturnedMolecules, recover, returned
+from polariscope.grammar import counted
 from polariscope.measures.conformal import conformal_radius, covered_share
 from polariscope.measures.judge import fit_judge
 from polariscope.subjects import Subject
@@ -47,9 +51,8 @@ from polariscope.worlds.world import World, to_tensor
 Floats = NDArray[np.float64]
 Draw = Literal["examples", "uniform"]
 Asked = str | Mapping[str, float] | Sequence[float] | float
-FAR = 0.95
-"""A sample is far from the data if its nearest training example is further away than that of this share of held-out
-examples."""
+ROUNDING = 1e-6
+"""Relative tolerance of the ends of a range: properties are stored in 32 bits."""
 JUDGED_NUMBERS = 512
 """Size of an observation up to which the judge sees all its numbers."""
 COMPONENTS = 64
@@ -97,7 +100,8 @@ def generate_with_property(
     every = np.sort(split_parts(subject, world, split).train)
     if like is not None and not 0 <= like < len(world):
         raise ValueError(f"there is no observation {like} in the data: numbers go from 0 to {len(world) - 1:,}")
-    known = to_tensor(world.observe(train))
+    shown = np.asarray(world.observe(train))
+    known = to_tensor(shown)
     subject = subject.understood(known[:64])
     if subject.decodes is None:
         raise TypeError(f"{subject.name} does not decode, so it cannot generate")
@@ -128,10 +132,12 @@ def generate_with_property(
     truth = true_property(world, observations.numpy())
     shown_truth = None if truth is None else scale.shown(truth)
     low, high = predicted - radius, predicted + radius
-    neighbours, distances, far = _neighbourhood(known, x_held, observations)
+    neighbours, distances, far = neighbourhood(known, x_held, observations)
     trained = predictions.min(axis=0), predictions.max(axis=0)
     whole = scale.shown(target_values(world, every)) if asked else y
     warnings = tuple(_unreachable(asked, scale, trained, (whole.min(axis=0), whole.max(axis=0))))
+    errors = {"model": np.abs(own_held - y_held).mean(axis=0), "judge": np.abs(judged_held - y_held).mean(axis=0)}
+    doubts = [*_blind(errors, np.abs(y_held - y.mean(axis=0)).mean(axis=0), scale), *_distant(far, interval, truth)]
     notes = [*parts.notes, *own_notes(subject)]
     if len(train) < len(every):
         notes.append(SOME.format(some=len(train), all=len(every)))
@@ -165,12 +171,14 @@ def generate_with_property(
             None if shown_truth is None else tuple(covered_share(shown_truth, low, high).tolist()),
         ),
         predictor=interval,
-        mean_error=np.abs(predicted_held - y_held).mean(axis=0),
+        mean_error=errors[interval],
         trained=trained,
         neighbours=train[neighbours],
         distances=distances,
         far=far,
         warnings=warnings,
+        doubts=tuple(doubts),
+        limits=picture_limits(shown),
         notes=tuple(notes),
         labels=labels,
         level_sets=None if level is None else level[0],
@@ -301,22 +309,6 @@ def _reduced(known: Tensor) -> Callable[[Tensor], Floats]:
     return lambda x: ((x.flatten(1) - mean) @ directions).double().numpy()
 
 
-def _neighbourhood(known: Tensor, held: Tensor, samples: Tensor) -> tuple[NDArray[np.int64], Floats, NDArray[np.bool_]]:
-    """The nearest training example of each sample, its distance, and whether this distance counts as far."""
-    flat = known.flatten(1)
-    spread = flat.std(0)
-    scaled = flat / torch.where(spread > 1e-9, spread, torch.ones_like(spread))
-    scale = torch.where(spread > 1e-9, spread, torch.ones_like(spread))
-
-    def nearest(x: Tensor) -> tuple[Tensor, Tensor]:
-        nearest = [torch.cdist(part / scale, scaled).min(1) for part in x.flatten(1).split(1024)]
-        return torch.cat([one.values for one in nearest]), torch.cat([one.indices for one in nearest])
-
-    apart, numbers = nearest(samples)
-    usual = torch.quantile(nearest(held)[0].double(), FAR)
-    return numbers.numpy(), apart.double().numpy(), (apart > usual).numpy()
-
-
 def _unreachable(
     asked: Mapping[str, float],
     scale: PropertyScale,
@@ -329,15 +321,44 @@ def _unreachable(
         place = scale.names.index(name)
         unit = f" {scale.units[place]}" if scale.units[place] else ""
         ranges = {"the training data": observed, "the model's predictions for training examples": predicted}
+        tolerance = ROUNDING * np.maximum(np.abs(observed[0]), np.abs(observed[1]))
         outside = [
             f"{of} ({low[place]:.4g} to {high[place]:.4g}{unit})"
             for of, (low, high) in ranges.items()
-            if not low[place] <= value <= high[place]
+            if not low[place] - tolerance[place] <= value <= high[place] + tolerance[place]
         ]
         if outside:
             where = " and outside ".join(outside)
             warnings.append(f"The requested {name}, {value:g}{unit}, is outside {where}: it may be unreachable.")
     return warnings
+
+
+def _blind(errors: Mapping[str, Floats], mean_errors: Floats, scale: PropertyScale) -> list[str]:
+    """A sentence for each property that the model or the judge hardly predicts from real held-out examples."""
+    sentences = {
+        "model": "The code of the model hardly encodes {name}: its error on held-out examples is {error:.3g}, and "
+        "predicting the mean has {mean:.3g}. Samples need not have the wanted value.",
+        "judge": "The judge hardly predicts {name}: its error on held-out examples is {error:.3g}, and predicting the "
+        "mean has {mean:.3g}. Its predictions say little about the samples.",
+    }
+    return [
+        sentences[who].format(name=name, error=error[place], mean=mean_errors[place])
+        for who, error in errors.items()
+        for place, name in enumerate(scale.names)
+        if not error[place] < GATE * mean_errors[place]
+    ]
+
+
+def _distant(far: NDArray[np.bool_], interval: Predictor, truth: Any) -> list[str]:
+    """A sentence if many samples are far from the training data, where no predictor was tested."""
+    if far.mean() < MANY_FAR:
+        return []
+    known = "" if truth is None else "; their true property is computed without it"
+    return [
+        f"{int(far.sum()):,} of {counted(len(far), 'sample')} {'is' if far.sum() == 1 else 'are'} far from the "
+        f"training data: no predictor was tested there, so the prediction of the {interval} can be wrong, and its "
+        f"intervals need not contain the property{known}."
+    ]
 
 
 def _labels(world: MoleculeWorld, numbers: NDArray[np.int64]) -> tuple[str, ...]:

@@ -19,6 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from polariscope.examination.adversary import adversary_notes
+from polariscope.examination.nearness import MANY_FAR, neighbourhood
 from polariscope.findings import Chart, Column, Findings, Part, Records, Value, Values
 from polariscope.measures.judge import explained, fit_judge
 from polariscope.measures.summed_error import mean_model_error, summed_absolute_error
@@ -27,6 +28,8 @@ from polariscope.subjects import Subject
 from polariscope.subjects.doors import OWN_DATA, subject_and_world
 from polariscope.tabular import Tabular
 from polariscope.worlds.given import Data
+from polariscope.worlds.pictures import Limits, limits_of
+from polariscope.worlds.property_scale import property_scale
 from polariscope.worlds.splits import Parts, Split, usual_split
 from polariscope.worlds.targets import target_values, targets_of
 from polariscope.worlds.true_property import true_property
@@ -36,7 +39,8 @@ from polariscope.worlds.world import World, to_tensor
 Floats = NDArray[np.float64]
 Opinion = Literal["model", "truth", "judge"]
 GATE = 0.9
-"""The error of the property counts as small below this share of the error of predicting the mean."""
+"""The error of the property counts as small below this share of the error of predicting the mean. The same holds for
+the error of the judge."""
 EXCESS = 2.0
 """The property counts as lost if the deviation of generated observations exceeds that of real ones by this factor, by
 the truth or the judge."""
@@ -46,6 +50,10 @@ LEAK = 0.3
 """Z1 counts as containing the property if its R² exceeds this share of the R² of the observations themselves. It need
 not be 0: on a square, the angle of a point gives a little information about its level, which is high only in the
 corners."""
+UNEQUAL = 10.0
+"""Ratio of standard deviations from which on one number of a property decides the sums."""
+FAINT = 0.05
+"""An R² up to this one is no leak, also if the judge predicts even less from the observations."""
 AT_ONCE = 4096
 
 
@@ -94,6 +102,8 @@ class InvarianceAudit(Tabular):
     """R² of the property from the observations themselves, by the same kind of judge."""
     judge_error: float
     """Error of the property as the judge predicts it from real observations: the baseline."""
+    far: float
+    """Share of generated observations that are further from the training data than 95 % of held-out ones."""
     signal: Floats
     noise: Floats
     unit: str = ""
@@ -127,15 +137,21 @@ class InvarianceAudit(Tabular):
         return independent
 
     @property
+    def judged(self) -> bool:
+        """Whether there is a verdict at all: the truth is known, or the judge predicts the property of real
+        observations."""
+        return self.outside.opinion == "truth" or self.judge_error < GATE * self.mean_y_error
+
+    @property
     def lost(self) -> bool:
         """Whether generated observations have another property than wanted, by the truth or the judge."""
         other = self.outside
-        return other.excess > EXCESS and other.generated > SMALL * self.mean_y_error
+        return self.judged and other.excess > EXCESS and other.generated > SMALL * self.mean_y_error
 
     @property
     def leaks(self) -> bool:
         """Whether Z1 contains the property."""
-        return self.leakage > LEAK * self.ceiling
+        return self.leakage > max(LEAK * self.ceiling, FAINT)
 
     @property
     def hidden(self) -> bool:
@@ -152,11 +168,17 @@ class InvarianceAudit(Tabular):
         if not self.tells_property:
             error = f"error {self.y_error:.3g}, predicting the mean has {self.mean_y_error:.3g}"
             return f"The code does not encode the property ({error}), so its invariance is meaningless"
+        leak = f"; Z1 also predicts the property (R² {self.leakage:.2f} of {self.ceiling:.2f})" if self.leaks else ""
+        if not self.judged:
+            error = f"error {self.judge_error:.3g}, predicting the mean has {self.mean_y_error:.3g}"
+            return (
+                f"Whether the model keeps the property is unknown: the judge hardly predicts it from real observations "
+                f"({error}){leak}"
+            )
         moved = f"{other.generated:.3g} by {who} ({other.real:.3g} on real data), {own.generated:.3g} by the model"
         if self.hidden:
             return f"The model hides the property instead of keeping it: with a new Z1 it moves by {moved}"
         verb = "does not keep" if self.lost else "keeps"
-        leak = f"; Z1 also predicts the property (R² {self.leakage:.2f} of {self.ceiling:.2f})" if self.leaks else ""
         return f"The model {verb} the property: with a new Z1 it moves by {moved}{leak}"
 
     def records(self) -> list[dict[str, Any]]:
@@ -235,10 +257,12 @@ class InvarianceAudit(Tabular):
         zero, one = self.selected_counts
         facts = {
             "tells_property": self.tells_property,
+            "judged": self.judged,
             "lost": self.lost,
             "hidden": self.hidden,
             "leaks": self.leaks,
             "selected": {"z0": zero, "z1": one},
+            "far": self.far,
             "count": self.count,
         }
         return Findings(title, f"{self.headline}.", [*parts, *more], self.notes, facts, settings=settings or {})
@@ -286,6 +310,11 @@ def audit_invariance(
     if any(target.kind != "number" for target in targets_of(world)):
         raise ValueError("the invariance of a property needs targets that are numbers: use the view properties")
     train, test = audited_numbers(subject, world, split, judged_on, count, seed)
+    if not np.ptp(target_values(world, test), axis=0).any():
+        raise ValueError(
+            f"the property is the same in all {len(test):,} held-out examples, so nothing can be measured about it: "
+            "hold out others, or more"
+        )
     x, known = (to_tensor(world.observe(numbers)) for numbers in (test, train))
     subject = subject.understood(x)
     if subject.decodes is None:
@@ -321,6 +350,7 @@ def audit_invariance(
             Deviation("truth", summed_absolute_error(own(real), predicted), summed_absolute_error(own(truth), wanted))
         )
     seen = judge(generated.numpy())
+    far = float(neighbourhood(known, x, generated)[2].mean())
     deviations.append(Deviation("judge", summed_absolute_error(judged, predicted), summed_absolute_error(seen, wanted)))
     return InvarianceAudit(
         count=len(test),
@@ -335,13 +365,16 @@ def audit_invariance(
         leakage_of_means=_probed(code_train["mean"], mean, y_train, y, first, seed),
         ceiling=explained(judged, y),
         judge_error=summed_absolute_error(judged, y),
+        far=far,
         signal=signal.double().numpy(),
         noise=_noise(code),
         unit=_unit(world),
         notes=(
+            *_unequal(world, y_train),
             *own_notes(subject),
             *parts.notes,
             *(() if truth is not None else (NO_TRUTH,)),
+            *((DISTANT.format(share=far),) if truth is None and far >= MANY_FAR else ()),
             *(() if subject.run is None else adversary_notes(subject.run)),
         ),
     )
@@ -355,6 +388,10 @@ def own_notes(subject: Subject) -> tuple[str, ...]:
 
 NO_TRUTH = (
     "The true property of generated observations cannot be computed in this world; the judge's prediction counts."
+)
+DISTANT = (
+    "{share:.0%} of the generated observations are far from the training data: the judge was not tested there, so it "
+    "can be wrong about how far the property moves."
 )
 FITTED = "The model has no function from Z0 to the property, so a judge was fitted to Z0 of training examples."
 
@@ -419,9 +456,22 @@ def _own_units(world: World) -> Callable[[Any], Floats]:
 
 
 def _unit(world: World) -> str:
-    """The unit in the name of the first target, in brackets."""
-    name = targets_of(world)[0].name
-    return name[name.rindex("(") + 1 : -1] if name.endswith(")") and "(" in name else ""
+    """The unit in the names of the targets, in brackets; none if they differ."""
+    units = {target.name.rpartition("(")[2][:-1] if target.name.endswith(")") else "" for target in targets_of(world)}
+    return units.pop() if len(units) == 1 else ""
+
+
+def _unequal(world: World, y: Floats) -> list[str]:
+    """A note if one number of the property is spread much wider than another, so that it decides every sum."""
+    targets, spread = targets_of(world), y.std(axis=0)
+    several = len(targets) > 1 and len(property_scale(world).names) == len(targets) == len(spread)
+    if not several or not spread.min() > 0 or spread.max() <= UNEQUAL * spread.min():
+        return []
+    names = targets[int(spread.argmin())].name, targets[int(spread.argmax())].name
+    return [
+        f"Errors are summed in the properties' own units, and {names[1]} is spread {spread.max() / spread.min():.3g} "
+        f"times as widely as {names[0]}: the results are mainly about {names[1]}."
+    ]
 
 
 def encoded(subject: Subject, x: Tensor) -> dict[str, Tensor]:
@@ -431,6 +481,11 @@ def encoded(subject: Subject, x: Tensor) -> dict[str, Tensor]:
 
 def decoded(subject: Subject, z: Tensor, shape: tuple[int, ...]) -> Tensor:
     return torch.cat([subject.generate(part, shape).cpu() for part in z.split(AT_ONCE)])
+
+
+def picture_limits(observed: NDArray[Any]) -> Limits:
+    """The numbers that pictures of decoded images show as black and white: the range of the data."""
+    return (0.0, 1.0) if observed.dtype == np.uint8 or observed.ndim != 4 else limits_of([observed])
 
 
 def _noise(code: Mapping[str, Tensor]) -> Floats:

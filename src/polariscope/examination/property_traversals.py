@@ -17,11 +17,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from polariscope.examination.invariance import audited_numbers, decoded, encoded, split_code
+from polariscope.examination.invariance import audited_numbers, decoded, encoded, picture_limits, split_code
 from polariscope.findings import Chart, Column, Part, Pictures, Records, Strip, Value, Values, rows_of
 from polariscope.report.invariance_figures import traversal_grid
 from polariscope.subjects.doors import subject_and_world
 from polariscope.worlds.given import Data
+from polariscope.worlds.pictures import Limits, picture_note
 from polariscope.worlds.points.level_sets import LevelSets
 from polariscope.worlds.property_scale import PropertyScale, property_scale
 from polariscope.worlds.splits import Split
@@ -74,6 +75,8 @@ class PropertyTraversals:
     level_error: float | None = None
     """Mean distance of the true property from the one that Z0 encodes, over the traversals of selected latents."""
     level_sets: LevelSets | None = None
+    limits: Limits = (0.0, 1.0)
+    """The numbers that pictures show as black and white."""
 
     def parts(self) -> list[Part]:
         """Sections of a document: measured numbers and figures."""
@@ -108,17 +111,23 @@ class PropertyTraversals:
                     draw=lambda: traversal_grid(points, curves, [f"z{n}" for n in self.latents], self.selected),
                 )
             )
-        elif self.along_z0.ndim == 4 and self.along_z0.shape[1] in (1, 3):
-            strips = [Strip(np.clip(self.along_z0, 0, 1)[None].astype(np.float32), "Z0", says="a traversal of Z0")]
+        elif self.along_z0.ndim == 4:
+            strips = [Strip(self.along_z0[None].astype(np.float32), "Z0", says="a traversal of Z0")]
             middle = self.along_z1[len(self.along_z1) // 2]
             middle = middle[:, :: max(1, middle.shape[1] // 12)]
             strips += [
-                Strip(
-                    np.clip(walk, 0, 1)[None].astype(np.float32), f"z{number}", says=f"a traversal of latent {number}"
-                )
+                Strip(walk[None].astype(np.float32), f"z{number}", says=f"a traversal of latent {number}")
                 for number, walk in zip(self.latents, middle, strict=True)
             ]
-            parts.append(Pictures(name="traversals", title="Traversals of Z0 and of each latent of Z1", strips=strips))
+            parts.append(
+                Pictures(
+                    name="traversals",
+                    title="Traversals of Z0 and of each latent of Z1",
+                    hint=picture_note(self.along_z0.shape[1:], None if self.limits == (0.0, 1.0) else self.limits),
+                    strips=strips,
+                    limits=self.limits,
+                )
+            )
         return parts
 
 
@@ -147,7 +156,8 @@ def traverse_property(
     subject, world = subject_and_world(model, data)
     scale = property_scale(world)
     train, held = audited_numbers(subject, world, split, count, count, seed)
-    x = to_tensor(world.observe(held))
+    shown = np.asarray(world.observe(held))
+    x = to_tensor(shown)
     subject = subject.understood(x[:64])
     if subject.decodes is None:
         raise TypeError(f"{subject.name} does not decode, so it has no traversals")
@@ -185,7 +195,7 @@ def traverse_property(
             radius = level_radius_error(level[0], level[0].unembed(walked), wanted[:, 0])
     return PropertyTraversals(
         scale, predicted, along, along_z0, selected, np.arange(first, mean.shape[1]), changes, radius, level_error,
-        None if level is None else level[0],
+        None if level is None else level[0], picture_limits(shown),
     )  # fmt: skip
 
 

@@ -169,13 +169,17 @@ def returned(world: MoleculeWorld, bags: Floats, trained: NDArray[np.int64], rec
 
 
 def known_smiles(world: MoleculeWorld, numbers: NDArray[np.int64]) -> frozenset[str]:
-    """Canonical SMILES of molecules of a world, from their labels, or from their geometries."""
+    """Canonical SMILES of molecules of a world, from their labels, or from their geometries if the labels are not
+    SMILES."""
     labels = world.molecules.labels
-    if labels:
-        return frozenset(smiles for number in numbers if (smiles := canonical_smiles(labels[number])))
-    charges, places = formula_charges(world.layout), ordered_positions(world, numbers)
+    known = {int(number): canonical_smiles(labels[number]) if labels else None for number in numbers}
+    nameless = np.array([number for number, smiles in known.items() if smiles is None], dtype=np.int64)
+    charges = formula_charges(world.layout)
+    places = ordered_positions(world, nameless) if len(nameless) else ()
     structures = (structure_of(charges, positions) for positions in places)
-    return frozenset(one.smiles for one in structures if one is not None)
+    return frozenset(smiles for smiles in known.values() if smiles) | {
+        one.smiles for one in structures if one is not None
+    }
 
 
 def starting_geometries(world: MoleculeWorld, bags: Floats, trained: NDArray[np.int64]) -> Floats:

@@ -38,7 +38,7 @@ def _histogram(
     for number, (name, values) in enumerate(zip(opinions, columns, strict=True)):
         colour = subject_colour(number)
         axes.hist(values, bins, label=name, histtype="step", color=colour, linewidth=1.4)
-    if np.ptp(wanted[:, place]) < 1e-9:
+    if np.ptp(wanted[:, place]) <= 1e-9 * np.abs(wanted[:, place]).max():
         axes.axvline(wanted[0, place], color=LIGHT["ink"], linewidth=1, label="wanted")
         axes.axvspan(low[:, place].mean(), high[:, place].mean(), color=LIGHT["line"], alpha=0.5, label="mean interval")
     axes.set(xlabel=title, ylabel="samples")
