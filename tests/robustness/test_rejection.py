@@ -74,3 +74,18 @@ def test_auroc_and_risk_by_hand() -> None:
     assert risk.tolist() == [0.0, 0.5]
     with pytest.raises(ValueError, match="for each image"):
         risk_coverage(np.ones(3), np.ones(2, bool))
+
+
+def test_the_order_of_equal_confidences_does_not_count() -> None:
+    """Votes tie: if clean images came first among them, the risk would be too low."""
+    coverage, risk = risk_coverage(np.array([0.5, 0.5, 0.5, 0.5, 0.9]), np.array([True, True, False, False, True]))
+    assert coverage.tolist() == [0.2, 0.4, 0.6, 0.8, 1.0]
+    np.testing.assert_allclose(risk, [0, 0.25, 1 / 3, 3 / 8, 0.4])
+
+
+def test_probabilities_are_not_taken_for_scores() -> None:
+    """A softmax of probabilities would call nine in ten 69 %."""
+    votes = lambda x: torch.stack([1 - x[:, 0], x[:, 0]], 1)  # noqa: E731
+    result = rejection(votes, torch.tensor([[0.9], [0.2]]), [1, 0], {"odd": torch.tensor([[0.5]])})
+    np.testing.assert_allclose(result.clean.confidence["probability"], [0.9, 0.8], rtol=1e-6)
+    np.testing.assert_allclose(result.others["odd"].confidence["probability"], [0.5])

@@ -141,6 +141,11 @@ def result(name: str, distances: list[float], epsilons: tuple[float, ...] = (), 
     )
 
 
+def test_a_dropout_that_stays_on_is_named() -> None:
+    (warning,) = probe(as_subject(Stochastic()), torch.rand(4, 1, SIDE, SIDE), torch.zeros(4, dtype=torch.long))
+    assert (warning.name, "a dropout may be on in evaluation mode" in warning.advice) == ("random outputs", True)
+
+
 def test_weaker_attacks_that_win_are_a_warning() -> None:
     white = {"pgd steps=20": result("pgd", [1.0] * 8)}
     names = [w.name for w in compare_attacks(white | {"pointwise": result("pointwise", [0.5] * 3 + [2.0] * 5)})]

@@ -64,6 +64,13 @@ def test_a_classifier_that_gives_nan_is_refused() -> None:
         labelled_examples(broken, GREY, [0, 1])
 
 
+def test_one_observation_is_one() -> None:
+    with pytest.raises(ValueError, match="no entry called logits for 1 observation: it needs"):
+        as_subject(lambda x: {"out": x}, name="named").scores(GREY[:1])
+    with pytest.raises(ValueError, match="for 1 of 1 observation: has"):
+        as_subject(lambda x: x.flatten(1) * np.nan, name="broken").scores(GREY[:1])
+
+
 def test_scores_that_are_whole_numbers_become_floats() -> None:
     """Votes: a classifier without gradient, which probes and attacks compare with infinity."""
     votes = as_subject(lambda x: (x.flatten(1)[:, :3] > 0.2).long(), name="votes")

@@ -23,7 +23,7 @@ from polariscope.findings import Column, Findings, Part, Records
 from polariscope.robustness.synthesis.classifier import ABSClassifier
 from polariscope.robustness.synthesis.graded_softmax import GradedSoftmax
 from polariscope.subjects import Subject, as_subject
-from polariscope.subjects.labelled import labelled_examples
+from polariscope.subjects.labelled import are_probabilities, labelled_examples
 from polariscope.worlds.targets import Examples
 
 Confidence = Literal["probability", "evidence"]
@@ -61,7 +61,7 @@ class Rejection:
 
     def risk(self, kind: Confidence = "probability") -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Coverage and risk over all images that have a class: the share of wrong answers among the share of images
-        with the highest confidence. Equal confidences are answered or rejected in their order."""
+        with the highest confidence. Among equal confidences the order is random: their mean risk counts."""
         several = [one for one in (self.clean, *self.others.values()) if one.right is not None]
         confidence = np.concatenate([one.confidence[kind] for one in several])
         right = np.concatenate([one.right for one in several if one.right is not None])
@@ -134,7 +134,8 @@ HINT = (
 def risk_coverage(
     confidence: NDArray[np.float64], right: NDArray[np.bool_]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Coverage and the share of wrong answers among the most confident images up to it.
+    """Coverage and the share of wrong answers among the most confident images up to it, in expectation over the order
+    of images with equal confidence.
 
     >>> coverage, risk = risk_coverage(np.array([0.9, 0.2, 0.8, 0.4]), np.array([True, False, True, True]))
     >>> coverage.tolist(), risk.tolist()
@@ -147,8 +148,10 @@ def risk_coverage(
             f"{confidence.shape} and {right.shape}"
         )
     order = np.argsort(-confidence, kind="stable")
+    _, tied, many = np.unique(confidence[order], return_inverse=True, return_counts=True)
+    wrong = (np.bincount(tied, ~right[order]) / many)[tied]
     count = np.arange(1, len(right) + 1)
-    return count / len(right), np.cumsum(~right[order]) / count
+    return count / len(right), np.cumsum(wrong) / count
 
 
 def rejection(
@@ -158,7 +161,7 @@ def rejection(
     images by name, alone (noise) or as labelled examples (corrupted images).
 
     Probabilities come from the graded ``softmax``; by default from the calibrated softmax of a classifier by synthesis,
-    and from the plain softmax of any other.
+    and from the plain softmax of any other. Scores that are probabilities already are taken as they are.
     """
     subject = as_subject(model)
     x, y = labelled_examples(subject, x, y)
@@ -179,6 +182,8 @@ def _answers(subject: Subject, x: Any, y: Any, softmax: GradedSoftmax | None) ->
             logs = subject.module.log_probabilities(scores)
         else:
             logs = (softmax or GradedSoftmax()).log_probabilities(scores)
+        if softmax is None and not synthesis and are_probabilities(scores):
+            logs = scores.log()
     confidence = {"probability": logs.amax(1).exp().cpu().numpy()}
     if synthesis:
         confidence["evidence"] = scores.amax(1).cpu().numpy()

@@ -18,6 +18,7 @@ from torch import Tensor
 from polariscope.robustness.attacks import Attacked, NoGradient, attacks
 from polariscope.robustness.attacks.trial import needing_gradients
 from polariscope.subjects import Subject
+from polariscope.subjects.labelled import are_probabilities
 from polariscope.user_code import UserCodeError
 
 PROBED = 16
@@ -63,7 +64,8 @@ def probe(subject: Subject, x: Tensor, y: Tensor, *, seed: int = 0) -> list[Warn
                 Warning(
                     "random outputs",
                     f"The same images get different scores in a second call (difference {_gap(first, second):.3g}).",
-                    "Attack the mean over many draws (expectation over transformation), or fix the randomness.",
+                    "Attack the mean over many draws (expectation over transformation), or fix the randomness: a "
+                    "dropout may be on in evaluation mode.",
                 )
             )
         elif _differ(first[:1], subject.scores(x[:1])):
@@ -74,7 +76,7 @@ def probe(subject: Subject, x: Tensor, y: Tensor, *, seed: int = 0) -> list[Warn
                     "Put the classifier into evaluation mode: batch normalisation may still be in training mode.",
                 )
             )
-        probabilities = _probabilities(first)
+        probabilities = are_probabilities(first)
         if _sigmoid(first):
             warnings.append(
                 Warning(
@@ -280,11 +282,6 @@ def _differ(first: Tensor, second: Tensor) -> bool:
 
 def _gap(first: Tensor, second: Tensor) -> float:
     return float((first - second).abs().max())
-
-
-def _probabilities(scores: Tensor) -> bool:
-    sums = scores.double().sum(1)
-    return bool((scores >= 0).all()) and bool(((sums - 1).abs() < 1e-4).all())
 
 
 def _sigmoid(scores: Tensor) -> bool:

@@ -51,6 +51,16 @@ def labelled_examples(subject: Subject, x: Any, y: Any, box: tuple[float, float]
     return images, labels
 
 
+def are_probabilities(scores: Tensor) -> bool:
+    """Whether the scores of every image are probabilities: none negative, with a sum of 1.
+
+    >>> are_probabilities(torch.tensor([[0.2, 0.8]])), are_probabilities(torch.tensor([[0.2, 1.8]]))
+    (True, False)
+    """
+    sums = scores.double().sum(1)
+    return bool((scores >= 0).all()) and bool(((sums - 1).abs() < 1e-4).all())
+
+
 def _check_pixels(images: Tensor, box: tuple[float, float]) -> None:
     low, high = (end.item() for end in images.aminmax())
     if not np.isfinite((low, high)).all():

@@ -19,6 +19,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from polariscope.grammar import counted
 from polariscope.lab.store import Run, Store
 from polariscope.subjects.abilities import (
     base_model,
@@ -56,6 +57,10 @@ SPOKEN = {"values": "values in the data's units", "logits": "logits", "symmetric
 TIED = 1.05
 """Smallest difference of errors that decides between two meanings."""
 OTHERWISE = "--encode (encode= in Python) overrides this"
+
+
+class NanScores(ValueError):
+    """A classifier returns NaN instead of scores."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -207,8 +212,8 @@ class Subject:
         if output is None or not output.ndim or len(output) != len(x):
             returned = "no entry called logits" if output is None else f"shape {tuple(output.shape)}"
             raise ValueError(
-                f"{self.name} returned {returned} for {len(x)} observations: it needs to return a tensor with a row "
-                "for each"
+                f"{self.name} returned {returned} for {counted(len(x), 'observation')}: it needs to return a tensor "
+                "with a row for each"
             )
         return torch.as_tensor(output)
 
@@ -222,9 +227,9 @@ class Subject:
             scores = scores.float()
         if scores.isnan().any():
             wrong = int(scores.isnan().any(1).sum())
-            raise ValueError(
-                f"{self.name} returns NaN instead of a score for {wrong} of {len(x)} observations: has its training "
-                "diverged?"
+            raise NanScores(
+                f"{self.name} returns NaN instead of a score for {wrong} of {counted(len(x), 'observation')}: has its "
+                "training diverged?"
             )
         return functional.pad(scores, (1, 0)) if scores.shape[1] == 1 else scores
 
