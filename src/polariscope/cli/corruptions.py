@@ -18,9 +18,9 @@ Measures the accuracy of a classifier under every corruption of a suite, and nam
 
 RUN was trained with --objective classify, and is tested on its held-out images, or on DATA. FILE.py:NAME is your own
 classifier: an nn.Module, a class or function without arguments that makes one, a function from images to scores, or a
-fitted scikit-learn classifier. DATA is a labelled world, or a file of images with labels; --data DATA is the same. If
---against names another classifier, the result also has the corruption errors relative to that classifier, and their
-mean, the mCE."""
+fitted scikit-learn classifier. DATA is a labelled world, or a file of images with labels; --data DATA is the same.
+Pixels go from 0 to 1, or are bytes: a network that needs normalised images normalises them itself. If --against names
+another classifier, the result also has the corruption errors relative to that classifier, and their mean, the mCE."""
 EXTRA = [
     ("suite", flag(str, "imagenet-c: corruptions of photographs; mnist-c: corruptions of digits."), "imagenet-c"),
     ("kinds", flag(tuple[str, ...], "Corruptions of the suite to measure; by default those of its benchmark."), ()),

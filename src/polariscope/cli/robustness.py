@@ -35,6 +35,7 @@ they are known and warnings where attacks cannot be trusted. 'polariscope corrup
 RUN was trained with --objective classify, and is tested on held-out images, or on DATA. FILE.py:NAME is your own
 classifier: an nn.Module, a class or function without arguments that makes one, a function from images to scores, or a
 fitted scikit-learn classifier. DATA is a labelled world, or a file of images with labels; --data DATA is the same.
+Pixels go from 0 to 1, or are bytes: a network that needs normalised images normalises them itself.
 Results of attacks are stored, so the command continues where it stopped. With --workers 4, or on a cluster, attacks run
 in parallel, each on 50 images at a time."""
 EXTRA = [
