@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from scipy.stats import t, ttest_1samp
+from scipy.stats import t
 
 from polariscope.robustness.adversarial_noise_training import AdversarialNoiseTraining
 from polariscope.studies.inductive_biases.noise_training import (
@@ -54,10 +54,8 @@ def test_noise_of_one_half_beats_none_and_little_by_five_points(committed) -> No
     assert sorted((row["sd"], row["seed"]) for row in noisy) == [(sd, seed) for sd in deviations for seed in seeds]
     best = [max((r for r in noisy if r["seed"] == seed), key=lambda r: r["corrupted"])["sd"] for seed in seeds]
     claim = result.claim("The best deviation is near")
-    low, high = ttest_1samp(best, 0).confidence_interval(0.95)
-    answer = f"{np.mean(best):.2f} for 0.50" if low == high else f"{np.mean(best):.2f} [{low:.2f}, {high:.2f}] for 0.50"
-    assert claim.measured == answer, "where the best is, is told with its seeds"
-    assert {0.5, 0.8} >= set(best), "every seed has its best at a large deviation"
+    assert best == [0.8] * 5, "every seed has its best at the largest deviation"
+    assert (claim.verdict, claim.measured) == ("not held", "0.80 for 0.50")
     peak = result.claim("neither the smallest nor the largest")
     level = {sd: np.mean([row["corrupted"] for row in noisy if row["sd"] == sd]) for sd in deviations}
     assert f"{max(level, key=lambda sd: level[sd]):g}" in peak.measured
@@ -90,7 +88,7 @@ def test_adversarial_noise_helps_but_less_than_gaussian_noise_and_whether_replay
     behind = result.claim("as well as the best Gaussian")
     assert (behind.verdict, behind.note) == (
         "undecided",
-        "the interval of the difference [-10.9, -1.1] lies across -2.0 and 2.0",
+        "the interval of the difference [-8.2, -0.6] lies across -2.0 and 2.0",
     )
     assert result.claim("earlier generators").verdict == "not held"
     assert lead(result, "adversarial", "adversarial, no replay")[0].mean() < 2.2

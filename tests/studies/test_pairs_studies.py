@@ -611,7 +611,7 @@ def test_verdicts_on_the_table_of_generalisation_follow_it(committed, words, hel
 # --- generators on the splits ----------------------------------------------------------------------------------------
 
 
-# Proves 001a/IG-32 once its table is there.
+@pytest.mark.spec("001a/IG-32")
 @pytest.mark.parametrize("split", ["composition", "interpolation", "extrapolation"])
 def test_generators_draw_held_out_images_of_other_domains_and_those_of_a_random_split(committed, split) -> None:
     """Both networks with five seeds a cell; the verdict is made again from the rows: half as much error again."""

@@ -155,13 +155,14 @@ def test_models_of_level_sets_are_compared_at_the_same_error(committed, name, mo
         for seed in ends(outcome, model="ours"):
             curves = [outcome.table.where(model=model, seed=seed).rows for model in ("ours", rival)]
             at = max(row["x_error"] for rows in curves for row in rows if row["kind"] == "end")
-            ours, theirs = (interpolated(rows, at, measured) for rows in curves)
-            ratios.append(ours / theirs)
-        judged = outcome.claim(words)
-        assert judged.verdict == at_most(ratios, bound)
+            if all(min(row["x_error"] for row in rows) <= at <= max(row["x_error"] for row in rows) for rows in curves):
+                ours, theirs = (interpolated(rows, at, measured) for rows in curves)
+                ratios.append(ours / theirs)
+        judged, enough = outcome.claim(words), len(ratios) == 5
+        assert judged.verdict == (at_most(ratios, bound) if enough else "undecided")
         shows(judged, ratios)
         worse = changed(outcome, lambda row: {measured: 1.0 + (row["model"] == "ours")}, words)  # noqa: B023
-        assert worse.verdict == "not held"
+        assert worse.verdict == ("not held" if enough else "undecided")
     if name == "level-sets":
         gate = column(ends(outcome, model="stib"), "bijection_end")
         assert at_most(gate, 0.1) == "held", "the adversary's bijection can be inverted"

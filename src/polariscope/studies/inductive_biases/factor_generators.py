@@ -63,7 +63,7 @@ class FactorGenerators(Study):
         "(2021)"
     )
     question = "Does a network that draws images from their true factors also draw them outside of the training domain?"
-    cost = {"smoke": "2 s", "laptop": "about 20 minutes", "paper": "weeks"}
+    cost = {"smoke": "2 s", "laptop": "a quarter of an hour", "paper": "weeks"}
     training_lengths = {scale: max(setting.steps.values()) for scale, setting in SETTINGS.items()}
     drawn = {"errors": Restarts("error", ("network", "split"), called="unexplained share of held-out images")}
 

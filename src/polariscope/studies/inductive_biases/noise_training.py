@@ -77,7 +77,7 @@ class NoiseTrainingStudy(Study):
         "table 3, appendix E, table 6 and figure 2"
     )
     question = "Does training with noise help against corruptions other than noise, and which noise is best?"
-    cost = {"smoke": "3 s", "laptop": "39 minutes", "paper": "weeks"}
+    cost = {"smoke": "3 s", "laptop": "half an hour", "paper": "weeks"}
     training_lengths = {scale: setting.steps for scale, setting in SETTINGS.items()}
     drawn = {
         "deviations": Panels(

@@ -42,7 +42,7 @@ class LevelSetStudy(Study):
         "Samarin, Deep Learning Approaches to Informed Representation Learning (2022), chapter 5: section 5.5.1, "
         "table 5.1, figures 5.5 and 5.6, appendix A"
     )
-    cost = {"smoke": "5 s", "laptop": "25 to 45 minutes", "overnight": "2 hours", "paper": "weeks"}
+    cost = {"smoke": "5 s", "laptop": "a quarter of an hour", "overnight": "2 hours", "paper": "weeks"}
     scales = ("smoke", "laptop", "overnight", "paper")
     added = OVERNIGHT
     training_lengths = {scale: setting.steps for scale, setting in SETTINGS.items()}

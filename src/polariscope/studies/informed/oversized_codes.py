@@ -23,7 +23,7 @@ class OversizedCodes(Study):
     title = "Latent spaces larger than needed"
     source = "Samarin, Deep Learning Approaches to Informed Representation Learning (2022), sections 5.5.1 and 5.6"
     question = "Does the number of latents of a sparse bottleneck matter?"
-    cost = {"smoke": "3 s", "laptop": "30 minutes", "paper": "weeks"}
+    cost = {"smoke": "3 s", "laptop": "10 minutes", "paper": "weeks"}
     training_lengths = {scale: setting.steps for scale, setting in SETTINGS.items()}
     drawn = {"selected": Restarts("selected", "latents", called="selected latents")}
 
