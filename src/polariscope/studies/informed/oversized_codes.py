@@ -13,6 +13,8 @@ from polariscope.studies.study import Bench, Claim, Job, Row, Scale, Study, Tabl
 from polariscope.worlds.points.level_sets import LevelSets
 
 SIZES: dict[Scale, tuple[int, ...]] = {"smoke": (8, 16), "laptop": (8, 16, 32), "paper": (8, 16, 32)}
+SEEDS: dict[Scale, range] = {"smoke": range(1), "laptop": range(10, 20), "paper": range(5)}
+"""Ten at laptop scale: five, 5 to 9, had equal means and left the comparison of counts undecided."""
 
 
 @studies.register("oversized-codes")
@@ -23,14 +25,14 @@ class OversizedCodes(Study):
     title = "Latent spaces larger than needed"
     source = "Samarin, Deep Learning Approaches to Informed Representation Learning (2022), sections 5.5.1 and 5.6"
     question = "Does the number of latents of a sparse bottleneck matter?"
-    cost = {"smoke": "3 s", "laptop": "10 minutes", "paper": "weeks"}
+    cost = {"smoke": "3 s", "laptop": "20 minutes", "paper": "weeks"}
     training_lengths = {scale: setting.steps for scale, setting in SETTINGS.items()}
     drawn = {"selected": Restarts("selected", "latents", called="selected latents")}
 
     def jobs(self, scale: Scale) -> Sequence[Job]:
         return [
             {"latents": latents, "seed": seed, "scale": scale}
-            for seed in SETTINGS[scale].seeds
+            for seed in SEEDS[scale]
             for latents in SIZES[scale]
         ]
 
@@ -55,7 +57,7 @@ class OversizedCodes(Study):
                 printed,
                 AtMost("added_share", 0.05, each="latents", called="share of the added latents that is selected"),
                 weaker="a larger space may also select fewer latents",
-                note="this criterion was added when the table was there",
+                note="this criterion was added after an earlier table, of other seeds",
             ),
             Claim(
                 "Observations are reconstructed no better in a larger space",
