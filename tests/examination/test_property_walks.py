@@ -223,6 +223,16 @@ def test_codes_that_do_not_encode_the_property_are_shown_and_never_compared() ->
 
 
 @pytest.mark.spec("000/F110")
+def test_models_are_not_compared_by_a_judge_that_predicts_nothing() -> None:
+    """Its predictions hardly move with anything, so the difference between two models is no evidence."""
+    rows = audits("ours", 0.02) + audits("theirs", 0.04)
+    assert "better than theirs" in frontier(rows).headline
+    result = frontier(rows, judged=False)
+    assert result.matched("ours", "theirs") is None
+    assert result.headline.startswith("The judge hardly predicts the property of real observations, so the models")
+
+
+@pytest.mark.spec("000/F110")
 def test_models_are_compared_where_their_errors_of_the_property_meet() -> None:
     """At the smallest common error of observations the property's errors differ; they meet at a larger one."""
     theirs = [replace(row, y_error=0.4 if row.setting == 1.0 else 0.25) for row in audits("theirs", 0.04)]

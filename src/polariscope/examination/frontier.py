@@ -104,6 +104,9 @@ class Frontier(Tabular):
     points: tuple[Point, ...]
     tolerance: float = TOLERANCE
     notes: tuple[str, ...] = ()
+    judged: bool = True
+    """Whether the truth is known, or the judge predicts the property of real observations; otherwise no deviation
+    means anything."""
 
     def of(self, model: str) -> list[Point]:
         """The points of a model, from small to large errors of observations."""
@@ -117,7 +120,7 @@ class Frontier(Tabular):
         """Both models at the smallest error of observations that both reach with errors of the property within the
         tolerance; None if there is none. Points whose codes do not encode the property are left out."""
         ours, theirs = ([point for point in self.of(name) if point.tells_property] for name in (model, rival))
-        if not ours or not theirs:
+        if not ours or not theirs or not self.judged:
             return None
         first, last = max(ours[0].x_error, theirs[0].x_error), min(ours[-1].x_error, theirs[-1].x_error)
         if first > (1 + self.tolerance) * last:
@@ -144,6 +147,8 @@ class Frontier(Tabular):
             return f"{self.models[0]} alone: a comparison needs a second model"
         if not any(point.tells_property for point in self.points):
             return "No code encodes the property, so its invariance is meaningless"
+        if not self.judged:
+            return "The judge hardly predicts the property of real observations, so the models cannot be compared"
         if not comparisons:
             return "The models reach no common error of observations and property, so they cannot be compared"
         best = comparisons[0]
@@ -218,8 +223,11 @@ class Frontier(Tabular):
         return Findings(title, f"{self.headline}.", parts, notes, settings=settings or {})
 
 
-def frontier(rows: Iterable[Audited], tolerance: float = TOLERANCE, notes: Sequence[str] = ()) -> Frontier:
-    """Audits of many trained models as frontiers: rows of one model and setting are its seeds.
+def frontier(
+    rows: Iterable[Audited], tolerance: float = TOLERANCE, notes: Sequence[str] = (), judged: bool = True
+) -> Frontier:
+    """Audits of many trained models as frontiers: rows of one model and setting are its seeds. If they are not
+    ``judged``, the models are not compared.
 
     >>> rows = [Audited(name, w, s, x, 0.25, d + s / 1000) for name, d in (("ours", 0.01), ("theirs", 0.05))
     ...         for w, x in ((1.0, 0.1), (2.0, 0.2)) for s in range(5)]
@@ -253,7 +261,7 @@ def frontier(rows: Iterable[Audited], tolerance: float = TOLERANCE, notes: Seque
                 float(np.mean(leaks)) if leaks else None,
             )
         )
-    return Frontier(tuple(points), tolerance, tuple(notes))
+    return Frontier(tuple(points), tolerance, tuple(notes), judged)
 
 
 def audit_frontier(runs: Sequence[Run], tolerance: float = TOLERANCE, **settings: Any) -> Frontier:
@@ -263,18 +271,19 @@ def audit_frontier(runs: Sequence[Run], tolerance: float = TOLERANCE, **settings
     :func:`~polariscope.examination.invariance.audit_invariance`.
     """
     _check_same_data(runs)
-    rows, notes = [], []
+    rows, notes, judged = [], [], True
     names = [str(run.config.get("objective", {}).get("name", run.id)) for run in runs]
     plain = [{key: value for key, value in _flat(run.config).items() if key not in NOT_SHOWN} for run in runs]
     for run, name, settings_of_run in zip(runs, names, plain, strict=True):
         audit = audit_invariance(run, **settings)
+        judged = judged and audit.judged
         notes += [f"{run.id}: {weakness}" for weakness in adversary_notes(run)]
         rivals = [other for other, its in zip(plain, names, strict=True) if its == name]
         setting = _distinguishing(settings_of_run, rivals)
         seed = int(run.config.get("training", {}).get("seed", 0))
         errors = audit.x_error, audit.y_error, audit.outside.generated
         rows.append(Audited(name, setting, seed, *errors, audit.tells_property, audit.leakage))
-    return frontier(rows, tolerance, notes)
+    return frontier(rows, tolerance, notes, judged)
 
 
 def _flat(settings: Any, name: str = "") -> dict[str, Any]:
