@@ -131,9 +131,9 @@ def test_the_laptop_scale_of_level_sets_is_the_recipe() -> None:
     assert [rate_factor(step, training) for step in (0, 11_999, 12_000, 14_999)] == pytest.approx([1, 1, 0.3, 0.3])
     widths = model.architecture.encoder_widths, model.architecture.decoder_widths, model.property_widths
     assert widths == ((64, 64), (64, 64), (64,))
-    for name in ("level-sets", "ellipsoids", "oversized-codes"):
+    for name, seeds in (("level-sets", range(5, 10)), ("ellipsoids", range(5, 10)), ("oversized-codes", range(10, 20))):
         jobs = studies.get(name)().jobs("laptop")
-        assert {job["seed"] for job in jobs} == {5, 6, 7, 8, 9}, "no table had shown them when the setting was chosen"
+        assert {job["seed"] for job in jobs} == set(seeds), "no table had shown them when the setting was chosen"
 
 
 @pytest.mark.spec("000/F057", "000/F066")
@@ -228,7 +228,7 @@ def test_the_probe_of_z1_stands_beside_every_invariance(committed, name) -> None
     """In every row that has one, below the R² of the observations; its means stand beside the published figures."""
     outcome = committed(name)
     rows = [row for row in outcome.table.rows if row.get("invariance") is not None]
-    assert len({row["seed"] for row in rows}) == 5
+    assert len({row["seed"] for row in rows}) >= 5
     assert all(row["leakage"] < row["ceiling"] <= 1 for row in rows)
     cells: dict[tuple, list[float]] = {}
     for row in rows:

@@ -66,7 +66,7 @@ class Board(Tabular):
         verdicts = _known([claim.verdict for entry in entries for claim in entry.claims])
         works = {work: about(work) for work in order}
         counted_works = [_counts(work, works[work], entries, verdicts) for work in works]
-        columns = [Column("work", "Work"), Column("about", "Source"), Column("studies", "Studies", "%d"),
+        columns = [Column("work", "Work"), Column("about", "Source", aside=True), Column("studies", "Studies", "%d"),
                    *(Column(verdict, verdict.capitalize(), "%d") for verdict in verdicts)]  # fmt: skip
         systems = [Column("work", "Work"), Column("study", "Study"), Column("question", "Question"),
                    Column("answer", "Finding"), Column("command", "To run it", aside=True)]  # fmt: skip
