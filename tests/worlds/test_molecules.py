@@ -193,6 +193,16 @@ def test_a_property_in_a_small_unit_is_not_constant(tmp_path) -> None:
         MoleculeFile(str(tmp_path / "b.xyz"), share=0.25).target_of([0])
 
 
+def test_a_property_that_varies_only_where_it_is_held_out_is_refused(tmp_path) -> None:
+    path = written(tmp_path / "a.xyz", "".join(f"2\ngap={k == 3}\nC 0 0 0\nO {1 + k / 9} 0 0\n" for k in range(8)))
+    path.write_text(path.read_text().replace("True", "2").replace("False", "1"))
+    seeds = [seed for seed in range(40) if 3 in np.random.default_rng(seed).permutation(8)[6:]]
+    with pytest.raises(ValueError, match=r"varies in the molecules to train on, but 'gap' is 1 in all 6 of them"):
+        MoleculeFile(str(path), share=0.25, seed=seeds[0]).observe([0])
+    other = next(seed for seed in range(40) if seed not in seeds)
+    assert len(MoleculeFile(str(path), share=0.25, seed=other)) == 8
+
+
 # The real isomers
 
 
@@ -275,8 +285,17 @@ BAD_XYZ = {
     "constant": ("1\ngap=2\nC 0 0 0\n1\ngap=2\nC 0 0 0\n", "'gap' is 2 everywhere"),
     "missing": ("1\ngap=2\nC 0 0 0\n1\n\nC 0 0 0\n", "but molecule 1 has none"),
     "several": ("1\na=2 b=1\nC 0 0 0\n1\na=3 b=4\nC 0 0 0\n", "expected one property, but there are a, b"),
+    "no number, but a cell": ('1\nLattice="1 0 0 0 1 0 0 0 1" pbc="F F F"\nC 0 0 0\n', "but found none; give a"),
     "none": ("1\n\nC 0 0 0\n", "expected a property of the molecules, but found none"),
     "far too large": ("99999\n\n", "a molecule of 99,999 atoms is too large"),
+    "two values": ("1\na=2 a=3\nC 0 0 0\n", "line 2 has two values of 'a': 2 and 3"),
+    "a unit": (
+        '1\ngap="2 eV"\nC 0 0 0\n',
+        "number as the property 'gap', but it is '2 eV'; write numbers with a",
+    ),
+    "a comma": ("1\ngap=2,5\nC 0 0 0\n", "a number as the property 'gap', but it is '2,5'"),
+    "underscores": ("1\ngap=2_5\nC 0 0 0\n", "a number as the property 'gap', but it is '2_5'"),
+    "a digit of another script": ("1\ngap=1\n² 0 0 0\n", "line 3 has the unknown element '²'"),
     "too few": ("1\ngap=1\nC 0 0 0\n1\ngap=2\nH 0 0 0\n", "expected at least 3 molecules"),
 }
 
@@ -306,6 +325,23 @@ def test_a_file_that_is_wrong_is_refused_with_its_line(tmp_path, text, sentence)
 def test_other_files_that_are_wrong_are_refused(tmp_path, name, text, sentence) -> None:
     with pytest.raises(ValueError, match=sentence):
         read_molecules(written(tmp_path / name, text))
+
+
+def test_pairs_in_a_comment_may_have_commas_between_them(tmp_path) -> None:
+    """The comma made the first value a word, and the other property was learned instead, without a word."""
+    for comma in (", ", ",", "; ", ";", " "):
+        text = "".join(f"2\nenergy=-{k}.5{comma}dipole=2{k}\nC 0 0 0\nO {1 + k / 10} 0 0\n" for k in range(4))
+        path = written(tmp_path / "a.xyz", text)
+        with pytest.raises(ValueError, match="expected one property, but there are energy, dipole; choose with prop"):
+            MoleculeFile(str(path)).observe([0])
+        energies = MoleculeFile(str(path), properties="energy", share=0.25).values[:, 0]
+        assert energies.tolist() == [-0.5, -1.5, -2.5, -3.5]
+
+
+def test_a_named_column_of_words_is_refused_with_a_value(tmp_path) -> None:
+    path = written(tmp_path / "a.xyz", "".join(f"1\ncharge={k} gap={k},5\nC 0 0 0\n" for k in range(3)))
+    with pytest.raises(ValueError, match="expected a number as the property 'gap', but it is '0,5'"):
+        MoleculeFile(str(path), properties="gap").observe([0])
 
 
 def test_settings_and_missing_files_are_refused(tmp_path) -> None:

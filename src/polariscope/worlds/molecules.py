@@ -7,7 +7,8 @@ Statistics are those of the training molecules. Columns that never change there,
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -30,7 +31,7 @@ class Molecules:
     ``charges`` ``(n, atoms)`` and ``positions`` ``(n, atoms, 3)`` are filled up with charge 0 where a molecule has
     fewer atoms; ``properties`` has a column ``(n,)`` for each name, and ``labels`` a word (a SMILES) for each molecule,
     if there are any. ``identities`` are words that are equal if and only if two molecules are the same (canonical
-    SMILES), if they are known.
+    SMILES), if they are known. ``words_of`` has a value of each column of the file that has no numbers.
     """
 
     charges: NDArray[np.int64]
@@ -38,6 +39,7 @@ class Molecules:
     properties: dict[str, Floats]
     labels: tuple[str, ...] = ()
     identities: tuple[str, ...] = ()
+    words_of: Mapping[str, str] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.charges)
@@ -49,7 +51,7 @@ class Molecules:
         labels, identities = (
             tuple(words[number] for number in numbers) if words else () for words in (self.labels, self.identities)
         )
-        return Molecules(self.charges[numbers], self.positions[numbers], properties, labels, identities)
+        return Molecules(self.charges[numbers], self.positions[numbers], properties, labels, identities, self.words_of)
 
     @property
     def words(self) -> tuple[str, ...]:
@@ -206,6 +208,17 @@ def check_property(name: str, values: ArrayLike, source: str, count: int) -> Flo
             f"{source}: expected a property that varies, but {name!r} is {numbers[0]:g} everywhere; name another"
         )
     return numbers
+
+
+def check_trained(properties: Mapping[str, Floats], held_out: NDArray[np.int64], source: str) -> None:
+    """Refuse a property that varies only in the held-out molecules: no model can learn it."""
+    for name, values in properties.items():
+        trained = np.delete(values, held_out)
+        if len(trained) > 1 and trained.std() <= CONSTANT * np.abs(trained).max():
+            raise ValueError(
+                f"{source}: expected a property that varies in the molecules to train on, but {name!r} is "
+                f"{trained[0]:g} in all {len(trained):,} of them; choose another seed or property"
+            )
 
 
 def check_apart(bags: Floats, labels: tuple[str, ...], held_out: NDArray[np.int64], source: str) -> None:

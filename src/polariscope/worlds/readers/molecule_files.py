@@ -22,7 +22,14 @@ from polariscope.foreign_files import check_regular, printable, reading
 from polariscope.registry import Settings, nearest
 from polariscope.worlds.bag_of_bonds import CHARGES, bag_of_bonds, checked_molecules
 from polariscope.worlds.capacity import check_unpacked
-from polariscope.worlds.molecules import Molecules, MoleculeWorld, check_apart, check_property, first_of_each
+from polariscope.worlds.molecules import (
+    Molecules,
+    MoleculeWorld,
+    check_apart,
+    check_property,
+    check_trained,
+    first_of_each,
+)
 from polariscope.worlds.readers.numpy_files import npz
 from polariscope.worlds.world import MadeAgain, worlds
 
@@ -31,7 +38,10 @@ HARTREE = 627.5095
 """kcal/mol of a Hartree."""
 MOST_ATOMS = 2000
 """Atoms of a molecule; a bag of bonds grows with their square."""
-PAIR = re.compile(r"([A-Za-z_][\w.-]*)\s*=\s*(?:\"([^\"]*)\"|(\S+))")
+PAIR = re.compile(r"([A-Za-z_][\w.-]*)\s*=\s*(?:\"([^\"]*)\"|(\S+?)(?=[,;]?(?:\s|$)|[,;][A-Za-z_]))")
+"""``name=value``, also with a comma or semicolon between pairs; a comma between digits belongs to the value."""
+ALMOST = re.compile(r"[-+]?[.,]?\d\S*(\s+\S+)?$")
+"""A number as Python does not read it, or with a unit."""
 CHARGE_KEYS = ("charges", "Z", "z", "atomic_numbers", "numbers")
 POSITION_KEYS = ("positions_angstrom", "positions", "R", "coordinates", "xyz")
 LABEL_KEYS = ("smiles", "names", "labels")
@@ -85,11 +95,13 @@ class MoleculeFile(MadeAgain, MoleculeWorld):
         """The molecules, which of them are held out, and the bags of all, which show that none is on both sides."""
         molecules = read_molecules(self.path, self.seed)
         if self.table_path:
-            molecules = replace(molecules, properties=read_table(self.table_path).numbers())
+            table = read_table(self.table_path)
+            molecules = replace(molecules, properties=table.numbers(), words_of=_words(table.columns))
         source = self.table_path or self.path
         every = list(molecules.properties)
         fitting = [name for name in every if molecules.properties[name].shape == (len(molecules),)]
-        names = chosen_names(self.properties, every if self.properties or not fitting else fitting, source)
+        known = every if self.properties or not fitting else fitting
+        names = chosen_names(self.properties, known, source, molecules.words_of)
         columns = {
             self._called(name): self.factor * check_property(name, molecules.properties[name], source, len(molecules))
             for name in names
@@ -103,6 +115,7 @@ class MoleculeFile(MadeAgain, MoleculeWorld):
                 )
             molecules = kept
         molecules, held_out = self._parted(molecules)
+        check_trained(molecules.properties, held_out, source)
         with reading(self.path, "molecules whose atoms are apart"):
             bags = bag_of_bonds(molecules.charges, molecules.positions)
         check_apart(bags, molecules.words, held_out, self.path)
@@ -186,8 +199,16 @@ def read_molecules(path: str | Path, seed: int = 0) -> Molecules:
     return molecules
 
 
-def chosen_names(wanted: str, known: Sequence[str], source: str) -> list[str]:
-    """The properties that are meant; the only one if none is named."""
+def chosen_names(wanted: str, known: Sequence[str], source: str, words_of: Mapping[str, str]) -> list[str]:
+    """The properties that are meant; the only one if none is named. ``words_of`` has a value of each column that is no
+    property, because it has no numbers."""
+    asked = {name.strip() for name in wanted.split(",")}
+    if text := {name: word for name, word in words_of.items() if name in asked or (not known and ALMOST.match(word))}:
+        name, word = next(iter(text.items()))
+        raise ValueError(
+            f"{source}: expected a number as the property {printable(name, 40)!r}, but it is {printable(word, 40)!r}; "
+            "write numbers with a point and without a unit"
+        )
     if not known:
         raise ValueError(f"{source}: expected a property of the molecules, but found none; give a table_path")
     if not wanted:
@@ -215,12 +236,7 @@ class TextTable:
 
     def numbers(self) -> dict[str, Floats]:
         """The columns that are numbers throughout; an empty field is not a number."""
-        columns = {}
-        for name, words in self.columns.items():
-            numbers = [_number(word) for word in words]
-            if any(number is not None for number in numbers):
-                columns[name] = np.array([np.nan if number is None else number for number in numbers])
-        return columns
+        return _numbers(self.columns)
 
 
 def read_table(path: str | Path) -> TextTable:
@@ -258,9 +274,18 @@ def _text_table(path: Path, rows: Any) -> TextTable:
 
 def _number(word: str) -> float | None:
     try:
-        return float(word)
+        return None if "_" in word else float(word)  # Python would read 1_0 as 10
     except ValueError:
         return None
+
+
+def _words(columns: Mapping[str, Sequence[str]]) -> dict[str, str]:
+    """The first value of each column that has values, but no number."""
+    return {
+        name: next(word for word in words if word)
+        for name, words in columns.items()
+        if any(words) and all(_number(word) is None for word in words)
+    }
 
 
 # Files of geometries
@@ -302,11 +327,21 @@ def _read_xyz(path: Path, seed: int) -> Molecules:
         if at + 2 + count > len(lines):
             raise ValueError(f"line {at + 1} announces {count} atoms, but the file ends before the last one")
         comment = lines[at + 1]
-        comments.append({name: quoted or plain for name, quoted, plain in PAIR.findall(comment)})
+        comments.append(_pairs(comment, at + 2))
         atoms = [_atom(line, number) for number, line in enumerate(lines[at + 2 : at + 2 + count], at + 3)]
         molecules.append(([charge for charge, _ in atoms], [place for _, place in atoms]))
         at += 2 + count
     return _padded(molecules, _columns(comments))
+
+
+def _pairs(comment: str, number: int) -> dict[str, str]:
+    """The values in a comment line, by name."""
+    pairs: dict[str, str] = {}
+    for name, quoted, plain in PAIR.findall(comment):
+        value = quoted or plain
+        if pairs.setdefault(name, value) != value:
+            raise ValueError(f"line {number} has two values of {name!r}: {pairs[name]} and {value}")
+    return pairs
 
 
 def _count(line: str, number: int) -> int:
@@ -330,7 +365,7 @@ def _atom(line: str, number: int) -> tuple[int, list[float]]:
 
 
 def _element(word: str, number: int) -> int:
-    if word.isdigit() and 0 < int(word) <= len(CHARGES):
+    if word.isascii() and word.isdigit() and 0 < int(word) <= len(CHARGES):
         return int(word)
     charge = CHARGES.get(word.capitalize())
     if charge is None:
@@ -396,18 +431,23 @@ def _data_fields(block: list[str]) -> dict[str, str]:
     return fields
 
 
-def _columns(rows: list[dict[str, str]]) -> dict[str, Floats]:
-    """Numbers that the molecules have by name; NaN where one has none."""
+def _columns(rows: list[dict[str, str]]) -> dict[str, list[str]]:
+    """What the molecules have, by name; empty where one has none."""
     names = dict.fromkeys(name for row in rows for name in row)
-    columns = {}
-    for name in names:
-        values = [_number(row.get(name, "")) for row in rows]
-        if any(value is not None for value in values):
-            columns[name] = np.array([np.nan if value is None else value for value in values])
-    return columns
+    return {name: [row.get(name, "") for row in rows] for name in names}
 
 
-def _padded(molecules: list[tuple[list[int], list[list[float]]]], columns: dict[str, Floats]) -> Molecules:
+def _numbers(columns: Mapping[str, Sequence[str]]) -> dict[str, Floats]:
+    """The columns that have numbers; NaN where a value is none."""
+    numbers = {name: [_number(word) for word in words] for name, words in columns.items()}
+    return {
+        name: np.array([np.nan if value is None else value for value in values])
+        for name, values in numbers.items()
+        if any(value is not None for value in values)
+    }
+
+
+def _padded(molecules: list[tuple[list[int], list[list[float]]]], columns: Mapping[str, Sequence[str]]) -> Molecules:
     """Molecules of different sizes in one array, with charge 0 for what is missing."""
     if not molecules:
         raise ValueError("it contains no molecule")
@@ -417,7 +457,7 @@ def _padded(molecules: list[tuple[list[int], list[list[float]]]], columns: dict[
     places = np.zeros((len(molecules), most, 3))
     for row, (charges, positions) in enumerate(molecules):
         table[row, : len(charges)], places[row, : len(charges)] = charges, positions
-    return Molecules(*checked_molecules(table, places), columns)
+    return Molecules(*checked_molecules(table, places), _numbers(columns), words_of=_words(columns))
 
 
 def _check_size(atoms: int) -> None:
@@ -452,7 +492,8 @@ def _read_smiles_table(path: Path, seed: int) -> Molecules:
     if column is None:
         raise ValueError(f"it has no column called smiles, but {printable(', '.join(table.columns))}")
     molecules = conformers(path, table.columns[column], table.lines, seed)
-    return replace(molecules, properties=table.numbers(), labels=tuple(table.columns[column]))
+    words_of = {name: word for name, word in _words(table.columns).items() if name != column}
+    return replace(molecules, properties=table.numbers(), labels=tuple(table.columns[column]), words_of=words_of)
 
 
 def _read_smiles_lines(path: Path, seed: int) -> Molecules:
