@@ -65,7 +65,7 @@ def test_no_verdict_disagrees_with_its_words(file: Path) -> None:
             assert "needed" not in claim.finding.note, claim.text
             assert "lies across" not in claim.finding.note, claim.text
         words = by_its_words(claim)
-        if words is not None and claim.claim.provided is None:
+        if words is not None and claim.claim.provided is None and "are needed" not in claim.finding.note:
             assert claim.verdict.replace("weaker form held", "held") == words, claim.record()
         assert not re.search(r"\b1 seeds\b|\bTrue\b|\bFalse\b|\bnan\b", f"{claim.measured} {claim.note} {claim.tested}")
     for row in studies.get(outcome.name)().beside(outcome.table):
