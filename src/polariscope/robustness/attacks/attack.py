@@ -20,7 +20,7 @@ from torch import Tensor
 from polariscope.registry import Registry
 from polariscope.robustness.attacks.attacked import Attacked, joined
 from polariscope.robustness.attacks.draws import Draws
-from polariscope.robustness.attacks.geometry import Norm
+from polariscope.robustness.attacks.geometry import ROUNDING, Norm, check_sizes
 from polariscope.robustness.attacks.goals import Goal
 from polariscope.robustness.attacks.trial import Need, Trial, finite
 from polariscope.subjects import Subject, as_subject
@@ -81,6 +81,7 @@ class Attack(ABC):
             raise ValueError(f"the attack {name} works in {' and '.join(self.norms)}; got the norm {norm!r}")
         subject = as_subject(subject)
         limits = _positive(epsilons)
+        check_sizes(limits, norm)
         if batch_size < 1:
             raise ValueError(f"batch_size is {batch_size}: a batch has at least 1 image")
         x, y = labelled_examples(subject, x, y)
@@ -129,6 +130,7 @@ class Attack(ABC):
         )
         if len(open_rows):
             self.run(trial)
+            _check_box(name, trial.best[trial.distance.isfinite()])
         rows = open_rows.cpu().numpy()
 
         def spread(values: Tensor) -> NDArray[Any]:
@@ -160,6 +162,18 @@ def check_positive(attack: Attack, *settings: str) -> None:
         value = getattr(attack, name)
         if not value > 0:
             raise ValueError(f"{name} of {type(attack).__name__} is {value!r}: it needs to be larger than 0")
+
+
+def _check_box(name: str, adversarials: Tensor) -> None:
+    """Refuse adversarials that are no images: outside of the box there may be nearer ones than inside."""
+    if not adversarials.numel():
+        return
+    low, high = (end.item() for end in adversarials.aminmax())
+    if low < -ROUNDING or high > 1 + ROUNDING:
+        raise ValueError(
+            f"the attack {name} returned an adversarial with pixels from {low:.4g} to {high:.4g}: images have pixels "
+            "from 0 to 1, so let it clamp its points to [0, 1]"
+        )
 
 
 def _targets(subject: Subject, x: Tensor, y: Tensor, targets: Any) -> Tensor:

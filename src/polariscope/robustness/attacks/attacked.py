@@ -11,6 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from polariscope.grammar import counted
 from polariscope.robustness.attacks.geometry import NORM_NAMES, ROUNDING, Norm, within
 
 
@@ -49,14 +50,21 @@ class Attacked:
         """Notes on the distances."""
         count = len(self)
         if not self.distances.any():
+            if count == 1:
+                return ("The only image is misclassified without an attack, so its distance is 0.",)
             return (f"All {count} images are misclassified without an attack, so every distance is 0.",)
         missed = int(np.isinf(self.distances).sum())
         if not missed:
             return ()
-        hint = "" if self.gradients.any() else "; an attack by decisions needs an adversarial to start from (starts=)"
         norm = NORM_NAMES[self.norm]
+        if self.epsilons:
+            within = f"within {norm} {max(self.epsilons):g}"
+            return (f"No adversarial was found {within} for {missed} of {counted(count, 'image')}.",)
+        alone = len(self.attacks) == 1 and not self.gradients.any()
+        hint = "; an attack by decisions needs an adversarial to start from (starts=)" if alone else ""
         return (
-            f"No adversarial was found in {norm} for {missed} of {count} images: their distance is infinite{hint}.",
+            f"No adversarial was found in {norm} for {missed} of {counted(count, 'image')}: "
+            f"{'their' if missed > 1 else 'its'} distance is infinite{hint}.",
         )
 
     @property

@@ -6,6 +6,7 @@ apart and count once.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal
 
 import torch
@@ -32,6 +33,16 @@ def length(change: Tensor, norm: Norm, channels: int = 1) -> Tensor:
     if norm == "l2":
         return change.double().norm(dim=1)
     return change.abs().amax(1).double()
+
+
+def check_sizes(sizes: Sequence[float], norm: Norm) -> None:
+    """Refuse sizes in units of bytes, which are larger than any change in the box: every attack reaches them."""
+    if norm == "linf" and max(sizes, default=0.0) > 1:
+        most = max(sizes)
+        raise ValueError(
+            f"L∞ sizes are at most 1, as pixels go from 0 to 1; got {most:g}: divide bytes by 255, "
+            f"here {most:g} / 255 = {most / 255:.4g}"
+        )
 
 
 def within(distance: Tensor, epsilon: Tensor | float) -> Tensor:
