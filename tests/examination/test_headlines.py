@@ -10,6 +10,7 @@ from polariscope.manipulation.bundle import manipulation_findings, report_on
 from polariscope.manipulation.kinds import build
 from polariscope.manipulation.manipulation import apply
 from polariscope.nets.classifiers import mlp
+from polariscope.worlds import ArrayWorld
 from polariscope.worlds.points.synthetic import Plane
 from polariscope.worlds.renderers.digits import Digits
 from polariscope.worlds.targets import Examples
@@ -27,6 +28,21 @@ def test_a_classifier_that_knows_nothing_is_not_called_robust() -> None:
     (scores,) = (part for part in result.findings().parts if part.name == "scores")
     assert scores.entries[0].within_chance
     assert scores.entries[0].chance == result.chance
+
+
+def test_few_examples_show_neither_that_a_classifier_has_learned_nor_that_it_has_not() -> None:
+    images = np.full((4, 1, 8, 8), 60, np.uint8)
+    images[1::2] = 190
+
+    def bright(x: torch.Tensor) -> torch.Tensor:
+        return x.mean((1, 2, 3)) - 0.5
+
+    two = withstand(bright, ArrayWorld(images, np.arange(4) % 2), "mnist-c", ["shot"])
+    assert (two.clean, two.chance) == (1.0, 0.5)
+    assert "4 examples do not show that it has learned its task" in two.headline
+    one = withstand(bright, ArrayWorld(images[1::2], np.ones(2, int)), "mnist-c", ["shot"])
+    assert (one.clean, one.chance) == (1.0, 1.0)
+    assert "learned its task" not in one.headline, "always predicting the only class is right, too"
 
 
 def test_a_lazy_kernel_of_an_untrained_network_is_no_finding() -> None:

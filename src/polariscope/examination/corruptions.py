@@ -41,6 +41,8 @@ TOP = 5
 """Top-k accuracy is computed for this k, if there are more classes."""
 QUANTILE = 1.959964
 """Quantile of the standard normal for a 95 % interval."""
+SCORES = ", and let it return a score for each class, not the number of the predicted one"
+"""Advice for a classifier with one output, which is read as the score of the second of two classes."""
 HINTS = {
     "scores": "The interval assumes one independent prediction per example, although each example is used under all "
     "corruptions: it is too wide rather than too narrow.",
@@ -90,9 +92,7 @@ class Withstood(Tabular):
     @property
     def learned(self) -> bool:
         """Whether the accuracy on clean images exceeds chance by more than two standard errors."""
-        if self.chance is None:
-            return True
-        return self.clean > self.chance + 2 * float(np.sqrt(self.chance * (1 - self.chance) / self.examples))
+        return beats_chance(self.clean, self.chance, self.examples)
 
     @property
     def kinds(self) -> tuple[str, ...]:
@@ -175,9 +175,15 @@ class Withstood(Tabular):
             f"{self.suite}, {100 * self.clean:.1f} % without"
         )
         if not self.learned:
+            chance = self.chance or 0.0
+            why = (
+                f"{counted(self.examples, 'example')} do not show that it has learned its task"
+                if self.clean > chance
+                else "this classifier has not learned its task"
+            )
             return (
-                f"{text}; always predicting the most frequent class has {100 * (self.chance or 0):.1f} %: this "
-                "classifier has not learned its task, so its robustness cannot be judged"
+                f"{text}; always predicting the most frequent class has {100 * chance:.1f} %: {why}, so its "
+                "robustness cannot be judged"
             )
         return f"{text}{least}{beside}"
 
@@ -400,6 +406,18 @@ def _asked(suite: str, kinds: Sequence[str], severities: Sequence[int]) -> tuple
     return {kind.name: kind.group for kind in chosen}, levels
 
 
+def beats_chance(accuracy: float, chance: float | None, examples: int) -> bool:
+    """Whether an accuracy exceeds that of always predicting the most frequent class by more than two standard errors.
+    Examples of a single class, for which the latter is 1, cannot show that: they raise no doubt.
+
+    >>> beats_chance(0.9, 0.5, 20), beats_chance(0.6, 0.5, 20), beats_chance(0.9, 1.0, 20)
+    (True, False, True)
+    """
+    if chance is None or chance == 1:
+        return True
+    return accuracy > chance + 2 * float(np.sqrt(chance * (1 - chance) / examples))
+
+
 def class_target(world: World) -> Target:
     if len(world.shape) != 3:
         raise ValueError(
@@ -434,7 +452,7 @@ def outputs_of(factor: Target, outputs: int, name: str) -> tuple[NDArray[np.int6
     if outputs < factor.size or (meant != meant.round()).any() or meant.min() < 0 or meant.max() >= outputs:
         raise ValueError(
             f"{name} has {outputs} classes, and the data has {factor.size} ({factor.name}): use data with the "
-            "classes that it was trained on"
+            f"classes that it was trained on{SCORES if outputs == 2 < factor.size else ''}"
         )
     those = f"the {factor.size} classes of the data are" if factor.size > 1 else "the only class of the data is"
     note = f"{name} has {outputs} classes; {those} matched to its outputs by number."
