@@ -3,8 +3,9 @@
 import json
 import os
 import signal
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -23,11 +24,14 @@ from polariscope.examination.robustness import (
     quantile_gallery,
     robustness,
 )
+from polariscope.examination.robustness_card import LearnedDistances
 from polariscope.findings import Chart
 from polariscope.robustness import kept
-from polariscope.robustness.attacks import Attack
+from polariscope.robustness.attacks import Attack, Trial
 from polariscope.robustness.attacks.apgd import APGD
+from polariscope.robustness.attacks.pgd import PGD
 from polariscope.robustness.distances import QUARTERS
+from polariscope.robustness.noise_distance import NoiseDistances
 from polariscope.worlds import ArrayWorld
 
 SIDE = 8
@@ -177,7 +181,8 @@ def test_intervals_of_the_median() -> None:
         low, high = median_interval(rng.exponential(size=60), seed)
         covered += low <= np.log(2) <= high
     assert covered >= 88
-    assert median_interval(np.array([np.inf] * 5)) == (np.inf, np.inf)
+    assert median_interval(np.array([np.inf] * 6)) == (np.inf, np.inf)
+    assert median_interval(np.full(5, 2.0)) == (0.0, np.inf), "five images have no interval of 95 %"
 
 
 def test_the_command_writes_page_and_adversarials(
@@ -616,3 +621,110 @@ def test_an_attack_of_a_plug_in_file_is_on_the_command_line(command, data: Array
     (row,) = [row for row in answer["attacks_l2"] if row["attack"] == "card-grey"]
     assert row["needs"] == "decision"
     assert row["queries"] > 1
+
+
+def test_an_accuracy_that_is_not_above_chance_is_flagged(data: ArrayWorld) -> None:
+    """Classes in another order, such as words in that of the alphabet: every distance is 0, which says nothing."""
+    images, labels = labelled(data)
+    card = robustness(Halves(), ArrayWorld(images, 1 - labels), only=("bounds",), norms="l2", count=40)
+    assert (card.clean, card.chance, card.above_chance) == (0.0, 0.5, False)
+    document = card.findings()
+    assert "This is not clearly above chance, so robustness cannot be judged." in document.headline
+    assert any("always predicting the most frequent class has 50%" in note for note in document.notes)
+    assert document.parts[0].entries[0].within_chance
+    card = robustness(Halves(), data, only=("bounds",), norms="l2", count=40)
+    assert card.above_chance
+    assert "chance" not in card.findings().headline
+    one = robustness(Halves(), ArrayWorld(images[:1], labels[:1]), only="attacks", norms="l2", budget="quick")
+    assert (one.clean, one.chance, one.above_chance) == (1.0, 1.0, True), "one class cannot show anything"
+    assert one.findings().parts[0].entries[1].interval is None, "nor has one image an interval"
+
+
+class Standardised(Halves):
+    """Divides by the spread of the pixels, which a flat image has not."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        spread = torch.where(x.flatten(1).std(1) > 0.15, torch.nan, 1.0)
+        return super().forward(x) * spread[:, None]
+
+
+def test_nan_for_changed_images_only_is_told_from_nan_for_the_images(data: ArrayWorld) -> None:
+    with pytest.raises(ValueError, match="for images that were changed, and not for the 4 images as they are"):
+        robustness(Standardised(), data, only="noise", count=4, budget="quick")
+
+
+def test_stored_results_of_code_that_has_changed_are_refused(data: ArrayWorld, tmp_path: Path) -> None:
+    """The weights of a module are its identity, and its forward may be in any file."""
+
+    class Net(Halves):
+        sign = 1
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.sign * super().forward(x) + (self.sign < 0) * torch.tensor([0.0, 9.0])
+
+    settings = {"only": "attacks", "norms": "linf", "budget": "quick", "count": 8, "folder": tmp_path}
+    first = robustness(Net(), data, **settings)
+    again = robustness(Net(), data, **settings)
+    assert (again.of("linf").best.distances == first.of("linf").best.distances).all()
+    Net.sign = -1
+    with pytest.raises(ValueError, match="are not those of Net: it contradicts them on .*: remove that folder"):
+        robustness(Net(), data, **settings)
+
+
+def test_learned_noise_that_misleads_less_than_gaussian_noise_is_flagged(data: ArrayWorld) -> None:
+    card = robustness(Halves(), data, only="bounds", norms="l2", budget="quick", count=6)
+    card = replace(card, noise=(NoiseDistances(np.full(6, 2.0), "gaussian", 0, 0),), images=None)
+    weak, strong = (replace(card, learned=LearnedDistances((0, 1), (1, 1), np.full(2, by))) for by in (2.5, 1.5))
+    told = ["trained too little" in " ".join(one.findings().notes) for one in (weak, strong)]
+    assert told == [True, False]
+
+
+def test_sizes_in_bytes_and_unknown_norms_are_refused(command, data: ArrayWorld) -> None:  # type: ignore[no-untyped-def]
+    code, _, error = command(HALVES, *labelled(data), "--norms", "linf", "--linf", "8")
+    assert code == 2
+    assert "as pixels go from 0 to 1; got 8: divide bytes by 255, here 8 / 255 = 0.03137" in error
+    with pytest.raises(ValueError, match="L∞ sizes are at most 1"):
+        PGD(steps=1)(Halves(), data.observe([0]) / 255.0, [0], norm="linf", epsilons=8)
+    with pytest.raises(ValueError, match="there is no norm 'l1'"):
+        robustness(Halves(), data, thresholds={"l1": 3.0})
+
+
+def test_a_classifier_that_returns_the_class_is_asked_for_scores(command, data: ArrayWorld) -> None:  # type: ignore[no-untyped-def]
+    x, _ = labelled(data)
+    code, _, error = command("x.sum((1, 2, 3)).long() % 4", x, np.arange(40) % 4)
+    assert code == 2
+    assert "let it return a score for each class, not the number of the predicted one" in error
+
+
+def test_notes_on_missing_adversarials_fit_the_question(data: ArrayWorld) -> None:
+    x, y = torch.from_numpy(data.observe([0, 1]) / 255.0), [0, 1]
+    within = PGD(steps=1)(Halves(), x, y, norm="linf", epsilons=[1e-4, 2e-4])
+    assert within.notes == ("No adversarial was found within L∞ 0.0002 for 2 of 2 images.",)
+    card = robustness(lambda x: Halves()(x).detach() + 9 * torch.eye(2)[0] - 9 * torch.eye(2)[1], data, count=2,
+                      only="attacks", norms="l2", budget="quick")  # fmt: skip
+    assert not any("starts=" in note for note in card.findings().notes), "the card has no starts"
+
+
+def test_an_attack_that_leaves_the_box_is_refused(data: ArrayWorld) -> None:
+    @dataclass(frozen=True)
+    class Outside(Attack):
+        needs: ClassVar = "decision"
+        norms: ClassVar = ("l0",)
+
+        def run(self, trial: Trial) -> None:
+            trial.reached(torch.cat([trial.x[:, :-1], 0 * trial.x[:, -1:] + 99], 1))
+
+    x, y = torch.from_numpy(data.observe([0]) / 255.0), [0]
+    with pytest.raises(ValueError, match=r"Outside returned an adversarial with pixels from 0\.\d+ to 99: .* clamp"):
+        Outside()(Halves(), x, y, norm="l0")
+
+
+def test_bounds_alone_do_not_show_a_curve_after_attacks(data: ArrayWorld) -> None:
+    def labels(only: tuple[str, ...]) -> list[str]:
+        card = robustness(network(), data, only=only, norms="l2", budget="quick", count=2)
+        (chart,) = (part for part in card.findings().parts if part.name == "sandwich")
+        assert isinstance(chart, Chart)
+        return [text.get_text() for text in chart.draw().axes[0].get_legend().get_texts()]
+
+    assert labels(("bounds",)) == ["no attack ran", "certificate"]
+    assert labels(("bounds", "attacks")) == ["after attacks", "certificate"]

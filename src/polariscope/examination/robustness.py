@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -41,13 +42,14 @@ from polariscope.examination.robustness_card import (
     quantile_gallery,
 )
 from polariscope.examination.run_subjects import classifier_run, run_subject, shown_data
+from polariscope.grammar import counted
 from polariscope.lab.executors import Workers, is_elsewhere
 from polariscope.lab.store import Run, Store
 from polariscope.robustness.adversarial_noise import NoiseAttack, generator_distances
 from polariscope.robustness.attacks import Attack, Attacked, NoGradient, Norm, attacks, joined
 from polariscope.robustness.attacks.attacked import median_distance
 from polariscope.robustness.attacks.distal import Distal, distal
-from polariscope.robustness.attacks.geometry import NORM_NAMES, reach
+from polariscope.robustness.attacks.geometry import NORM_NAMES, check_sizes, reach
 from polariscope.robustness.attacks.pgd import PGD
 from polariscope.robustness.attacks.transfer import Transfer
 from polariscope.robustness.attacks.trial import require_gradient
@@ -72,6 +74,7 @@ from polariscope.robustness.trust import (
 )
 from polariscope.subjects import Subject, as_subject
 from polariscope.subjects.doors import subject_and_world
+from polariscope.subjects.subject import NanScores
 from polariscope.training.progress import TellShare
 from polariscope.training.run import config_of
 from polariscope.worlds.given import Data
@@ -113,6 +116,9 @@ TRAINED_ON = 500
 FULL: Budget = "full"
 EXPLAINED = 5
 """Images that a classifier by synthesis explains on its card."""
+CONTRADICTED = 0.2
+"""Share of the images on which a classifier may contradict stored results by rounding: adversarials lie at the boundary
+between two classes."""
 DISTAL_STEPS: dict[Budget, int] = {"quick": 50, "standard": 200, "full": 1000}
 
 
@@ -169,14 +175,16 @@ def robustness(
     task and its finished share. With several ``workers``, or on a cluster, the attacks run in parallel first, each on
     one block of images; ``make`` makes the classifier and the data in a worker.
     """
-    _check(only, norms)
+    only, norms, also = _several(only), _several(norms), _several(also)
+    _check(only, norms, tuple(thresholds or ()))
     _check_numbers(count, corrupted, draws, seed)
     suite_named(suite)
     subject, world = subject_and_world(model, data)
     examples = examples_of(subject, world, sample_numbers(world, count, seed))
     x, y = examples.x, examples.y
     skipped: dict[str, str] = {one: "not among the questions of this command" for one in QUESTIONS if one not in only}
-    warnings = probe(subject, x, y, seed=seed)
+    with _on_changed_images(subject, x):
+        warnings = probe(subject, x, y, seed=seed)
     notes = subject.notes + matched_classes(subject, world)
     if is_random(warnings):
         if draws < 2:
@@ -195,9 +203,10 @@ def robustness(
         notes += ("The outputs of the classifier are not random, so it was attacked as it is, without draws.",)
     with subject.at_rest():
         scores = subject.scores(x)
-    clean = float((scores.argmax(1) == y).double().mean())
+    right = scores.argmax(1) == y
+    clean = float(right.double().mean())
     limits = {norm: _thresholds(norm, thresholds) for norm in norms}
-    with TemporaryDirectory() as spare:
+    with TemporaryDirectory() as spare, _on_changed_images(subject, x):
         whose = {"model": subject.name, "weights": weights_hash(subject), **(identity or {})}
         whose |= {"draws": draws} if draws else {}
         whose |= {"scores": examples_hash(scores, y)} if subject.module is None else {}
@@ -205,6 +214,7 @@ def robustness(
         asked = _Examination(subject, world, examples, budget, seed, kept, tell, draws)
         cards = [NormCard(norm, limits[norm], {}, {}) for norm in norms] if {"attacks", "bounds"} & set(only) else []
         distal_images: Distal | None = None
+        decided: dict[Norm, NDArray[np.int64]] = {}
         if "attacks" in only:
             extra = _further(also, substitute)
             if make is not None and is_elsewhere(workers):
@@ -212,6 +222,10 @@ def robustness(
             for number, card in enumerate(cards):
                 cards[number] = _attacked(asked, card, warnings, extra, substitute)
                 warnings += _judged(asked, cards[number])
+            decided = _decided(subject, cards)
+            steady = not draws and not {"random outputs", "batch dependence"} & {one.name for one in warnings}
+            if folder is not None and steady:
+                _check_kept(folder, subject.name, cards, decided, right.cpu().numpy(), y.cpu().numpy())
             distal_images = _distal(asked, skipped)
         if "bounds" in only:
             for number, card in enumerate(cards):
@@ -230,7 +244,7 @@ def robustness(
     return RobustnessCard(
         subject.name, len(x), clean, budget, tuple(cards), tuple(noise), learned, corruptions, distal_images, rejected,
         tuple({warning.name: warning for warning in warnings}.values()), skipped, x.cpu(), y.cpu().numpy(),
-        _decided(subject, cards), seed, notes, _explained(subject, x, y),
+        decided, seed, notes, _explained(subject, x, y),
     )  # fmt: skip
 
 
@@ -260,13 +274,18 @@ def classifier_identity(subject: Subject, data: Mapping[str, Any], source: Path 
     return identity | ({} if source is None else {"source": hashlib.sha256(source.read_bytes()).hexdigest()[:16]})
 
 
-def _check(only: Sequence[str], norms: Sequence[str]) -> None:
+def _several(given: Any) -> tuple[Any, ...]:
+    """Several words, also if one was given alone."""
+    return (given,) if isinstance(given, str) else tuple(given)
+
+
+def _check(only: Sequence[str], norms: Sequence[str], named: Sequence[str]) -> None:
     unknown = [one for one in only if one not in QUESTIONS]
     if not only:
         raise ValueError(f"no question is given: name one or more of {', '.join(QUESTIONS)}")
     if unknown:
         raise ValueError(f"there is no question {unknown[0]!r}: known: {', '.join(QUESTIONS)}")
-    wrong = [norm for norm in norms if norm not in THRESHOLDS]
+    wrong = [norm for norm in (*norms, *named) if norm not in THRESHOLDS]
     if not norms:
         raise ValueError("no norm is given: name one or more of l0, l2, linf")
     if wrong:
@@ -563,9 +582,48 @@ def _decided(subject: Subject, cards: Sequence[NormCard]) -> dict[Norm, NDArray[
     return decided
 
 
+@contextmanager
+def _on_changed_images(subject: Subject, x: Tensor) -> Iterator[None]:
+    """Say so if the scores of changed images are NaN, and those of the images ``x`` themselves are not."""
+    try:
+        yield
+    except NanScores as error:
+        with subject.at_rest():
+            subject.scores(x)
+        raise NanScores(
+            f"{subject.name} returns NaN instead of scores for images that were changed, and not for the "
+            f"{counted(len(x), 'image')} as they are: find out where its forward pass divides by 0 or overflows"
+        ) from error
+
+
+def _check_kept(
+    folder: Path,
+    name: str,
+    cards: Sequence[NormCard],
+    decided: Mapping[Norm, NDArray[np.int64]],
+    right: NDArray[np.bool_],
+    y: NDArray[np.int64],
+) -> None:
+    """Refuse stored results that the classifier contradicts. Its code may have changed, in a file that is not hashed,
+    while its weights did not."""
+    for card in cards:
+        if card.best is None:
+            continue
+        distances = card.best.distances
+        adversarial = np.isfinite(distances) & (distances > 0)
+        wrong = ((distances > 0) != right) | (adversarial & (decided[card.norm] == y))
+        if wrong.mean() > CONTRADICTED:
+            raise ValueError(
+                f"the results stored in {folder} are not those of {name}: it contradicts them on "
+                f"{wrong.mean():.0%} of the images in {NORM_NAMES[card.norm]}, as if its code had changed and its "
+                "weights had not: remove that folder"
+            )
+
+
 def _thresholds(norm: Norm, given: Mapping[Norm, float | Sequence[float]] | None) -> tuple[float, ...]:
     asked = (given or {}).get(norm, THRESHOLDS[norm])
     several = tuple(float(one) for one in (asked if isinstance(asked, Sequence) else (asked,)))
     if not several or not all(0 < one < math.inf for one in several):
         raise ValueError(f"thresholds are one or more positive sizes of a perturbation; got {several} for {norm}")
+    check_sizes(several, norm)
     return several

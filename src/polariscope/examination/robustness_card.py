@@ -12,10 +12,11 @@ from typing import Any
 
 import numpy as np
 import torch
+from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from torch import Tensor
 
-from polariscope.examination.corruptions import Withstood
+from polariscope.examination.corruptions import Withstood, beats_chance
 from polariscope.findings import Chart, Column, Findings, Part, Pictures, Records, Strip, Value, Values
 from polariscope.grammar import counted
 from polariscope.report import robustness_figures
@@ -36,6 +37,8 @@ GALLERY = 6
 """Adversarials shown for each quarter."""
 SIGMAS = (0.1, 0.2, 0.3, 0.5, 0.8)
 """Standard deviations of the Gaussian noise in the gallery of noise."""
+FEWEST = 6
+"""Images from which on the interval from the smallest to the largest distance has the median with 95 %."""
 SHOWN = 4
 """Images in the gallery of noise."""
 
@@ -129,6 +132,16 @@ class RobustnessCard:
         raise ValueError(f"the norm {norm} was not measured: {', '.join(card.norm for card in self.norms)} were")
 
     @property
+    def chance(self) -> float | None:
+        """Share of the most frequent class among the images: the accuracy of always predicting it."""
+        return None if self.labels is None else float(np.bincount(self.labels).max() / len(self.labels))
+
+    @property
+    def above_chance(self) -> bool:
+        """Whether the accuracy without an attack exceeds chance by more than two standard errors."""
+        return beats_chance(self.clean, self.chance, self.examples)
+
+    @property
     def headline(self) -> str:
         after = []
         for card in self.norms:
@@ -141,6 +154,8 @@ class RobustnessCard:
         if self.corruptions is not None:
             parts.append(f"{self.corruptions.mean:.0%} under corruptions")
         doubt = f" {counted(len(self.warnings), 'warning')}: do not trust the attacks alone." if self.warnings else ""
+        if not self.above_chance:
+            doubt = f" This is not clearly above chance, so robustness cannot be judged.{doubt}"
         return f"{'; '.join(parts)}.{doubt}"
 
     def records(self, norm: Norm | None = None) -> list[dict[str, Any]]:
@@ -182,7 +197,7 @@ class RobustnessCard:
             columns = [Column("question", "Question"), Column("reason", "Reason")]
             parts.append(Records(name="not_run", title="Not run", rows=rows, columns=columns))
         facts = {"examples": self.examples, "budget": self.budget, "clean": self.clean}
-        notes = list(self.notes)
+        notes = [*self.notes, *self._doubts()]
         for card in self.norms:
             notes += card.best.notes if card.best is not None else ()
             if card.confrontation is not None and len(card.confrontation.violated):
@@ -191,6 +206,24 @@ class RobustnessCard:
             title or f"Robustness of {self.name}", self.headline, parts, list(dict.fromkeys(notes)), facts,
             self._arrays(), settings=settings or {},
         )  # fmt: skip
+
+    def _doubts(self) -> list[str]:
+        """Notes on an accuracy or a noise distance that says little."""
+        doubts = []
+        if not self.above_chance:
+            doubts.append(
+                f"Accuracy without attack is {self.clean:.0%} of {counted(self.examples, 'image')}, and always "
+                f"predicting the most frequent class has {self.chance:.0%}: take more images (--count), check that the "
+                "classes of the data have the order of the classifier's outputs, or train it further."
+            )
+        gaussian = next((one.median for one in self.noise if one.noise == "gaussian"), np.nan)
+        if self.learned is not None and self.learned.mean > gaussian:
+            doubts.append(
+                "Noise that was learned against the classifier misleads it less than Gaussian noise does: its "
+                "generators were trained too little for ε* of learned noise to count (--budget full trains them "
+                "longer)."
+            )
+        return doubts
 
     def _arrays(self) -> dict[str, NDArray[Any]]:
         """Images, adversarials and distances for further use."""
@@ -212,7 +245,11 @@ class RobustnessCard:
         return arrays
 
     def _values(self) -> list[Value]:
-        entries = [Value("clean", "Accuracy without attack", self.clean, True, meaning=f"Of {self.examples} images.")]
+        meaning = f"Of {counted(self.examples, 'image')}."
+        entries = [
+            Value("clean", "Accuracy without attack", self.clean, True, meaning=meaning, chance=self.chance,
+                  within_chance=not self.above_chance)
+        ]  # fmt: skip
         for card in self.norms:
             if card.best is None:
                 continue
@@ -244,15 +281,17 @@ class RobustnessCard:
 
     def _attack_parts(self) -> list[Part]:
         parts: list[Part] = []
+        measured = [card for card in self.norms if card.best is not None or card.lower is not None]
         curves = [(NORM_NAMES[card.norm], self._upper(card), card.lower, _kind(card), card.thresholds)
-                  for card in self.norms if card.best is not None or card.lower is not None]  # fmt: skip
+                  for card in measured]  # fmt: skip
+        attacked = [card.best is not None for card in measured]
         if curves:
             parts.append(
                 Chart(
                     name="sandwich",
                     title="Accuracy over the size of the perturbation",
                     hint=SANDWICH,
-                    draw=lambda: robustness_figures.sandwich(curves),
+                    draw=lambda: _sandwich(curves, attacked),
                 )
             )
         for card in self.norms:
@@ -326,6 +365,16 @@ class RobustnessCard:
         if self.images is not None and self.images.ndim == 4:
             parts.append(noise_gallery(self.images, self.noise, seed=self.seed))
         return parts
+
+
+def _sandwich(curves: Sequence[robustness_figures.Curve], attacked: Sequence[bool]) -> Figure:
+    """The curves between attacks and bounds; the upper one says so where no attack ran."""
+    figure = robustness_figures.sandwich(curves)
+    for axes, ran in zip(figure.axes, attacked, strict=True):
+        if not ran:
+            axes.lines[0].set_label("no attack ran")
+            axes.legend(fontsize="small", loc="upper right")
+    return figure
 
 
 def _renamed(part: Part) -> Part:
@@ -458,11 +507,14 @@ def _noisy_strip(label: str, clean: Tensor, noisy: Tensor) -> Strip:
 
 
 def median_interval(distances: NDArray[np.float64], seed: int = 0) -> tuple[float, float]:
-    """A 95 % bootstrap interval of the median distance.
+    """A 95 % bootstrap interval of the median distance. Fewer than 6 images have none: even the smallest and the
+    largest of their distances enclose the median too rarely, so the interval is from 0 to infinity.
 
-    >>> median_interval(np.full(9, 2.0))
-    (2.0, 2.0)
+    >>> median_interval(np.full(9, 2.0)), median_interval(np.full(5, 2.0))
+    ((2.0, 2.0), (0.0, inf))
     """
+    if len(distances) < FEWEST:
+        return 0.0, float("inf")
     rng = np.random.default_rng(seed)
     medians = np.median(rng.choice(distances, (RESAMPLES, len(distances))), axis=1)
     low, high = np.quantile(medians, [0.025, 0.975], method="nearest")
@@ -571,8 +623,9 @@ ATTACKS = (
     "per image, with or without a gradient. Accuracy is the share of images without an adversarial up to that size."
 )
 SANDWICH = (
-    "Upper line: accuracy after all attacks; lower line: accuracy that a lower bound guarantees. The true accuracy "
-    "lies in the shaded gap; without a bound the gap reaches down to 0. Dotted: the thresholds of the tables."
+    "Upper line: accuracy after all attacks, or without attack if none ran; lower line: accuracy that a lower bound "
+    "guarantees. The true accuracy lies in the shaded gap; without a bound the gap reaches down to 0. Dotted: the "
+    "thresholds of the tables."
 )
 DISTANCES = "Grey bars: images that are misclassified without an attack, and images for which no adversarial was found."
 DISTAL = "Noise that was changed until the classifier is confident of a class, with its confidence."
