@@ -117,6 +117,7 @@ def test_a_property_in_invisible_detail_is_named_as_hidden() -> None:
 def test_a_code_that_does_not_tell_the_property_is_gated() -> None:
     result = audited(Mute())
     assert result.of("model").generated == 0, "perfect by the published metric"
+    assert result.of("model").excess == 1, "0 is no more than 0"
     assert result.y_error >= 0.9 * result.mean_y_error
     assert "does not encode the property" in result.headline
     assert not result.hidden
@@ -336,5 +337,10 @@ def test_data_of_your_own_model_is_named_as_in_every_command(tmp_path, monkeypat
         answer.append(json.loads(capsys.readouterr().out))
     assert answer[0]["settings"]["data"]["name"] == "level-sets"
     assert answer[0]["deviations"] == answer[1]["deviations"] == answer[2]["deviations"]
+    assert main(["invariance", "mine.py:Own", "level-sets", *size, "--output", "logits"]) == 0
+    logits = json.loads(capsys.readouterr().out)
+    assert logits["errors"] != json.loads(json.dumps(answer[0]["errors"])), (
+        "the note about the output names this option"
+    )
     assert main(["invariance", "mine.py:Own"]) == 2
     assert "which data?" in capsys.readouterr().err

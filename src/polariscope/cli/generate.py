@@ -24,7 +24,7 @@ PASSED_ON = ("like", "draw", "reach", "spread", "interval", "coverage", "molecul
 
 
 @dataclass(frozen=True)
-class Options:
+class Options(ModelFlags):
     """polariscope generate RUN --property VALUE [--like EXAMPLE] --n N [options], or
     polariscope generate FILE.py:NAME DATA --property-latents K --property VALUE [options]
 
@@ -55,8 +55,6 @@ class Options:
     """For molecules: number of samples from which geometry and bonds are reconstructed (needs rdkit); 0 for none."""
     property_latents: int | None = None
     """Number of first latents that encode the property; a run records it."""
-    weights: Path | None = None
-    """Weights of your own module: safetensors, or a file of torch.save."""
     judged_on: int = 2000
     """Training examples for the judge."""
     seed: int = 0
@@ -85,7 +83,7 @@ def main(arguments: list[str]) -> int:
     if place is None:
         raise ValueError("which data? 'polariscope generate FILE.py:NAME DATA --property VALUE'")
     options = parse(with_world(Options, chosen_world(arguments, place)), arguments, "generate")
-    subject = own_subject(name, ModelFlags(options.weights))
+    subject = own_subject(name, options)
     return _answer(subject, meant(options.world), name, None, options)
 
 

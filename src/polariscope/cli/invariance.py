@@ -22,7 +22,7 @@ CHOSEN = ("property_latents", "count", "samples", "reach", "centred", "judged_on
 
 
 @dataclass(frozen=True)
-class Options:
+class Options(ModelFlags):
     """polariscope invariance RUN [RUN ...] [options], or polariscope invariance FILE.py:NAME DATA [options]
 
     Tests whether a property stays the same when the rest of the code is resampled. Several runs are compared at equal
@@ -35,8 +35,6 @@ class Options:
 
     property_latents: int | None = None
     """Number of first latents that encode the property; a run records it."""
-    weights: Path | None = None
-    """Weights of your own module: safetensors, or a file of torch.save."""
     count: int = 2000
     """Number of held-out examples."""
     samples: int = 1
@@ -80,7 +78,7 @@ def main(arguments: list[str]) -> int:
     options: Any = parse(kind, arguments, "invariance")
     chosen = {key: getattr(options, key) for key in CHOSEN}
     if own:
-        subject, world = own_subject(str(name), ModelFlags(options.weights)), meant(options.world)
+        subject, world = own_subject(str(name), options), meant(options.world)
         findings = invariance_document(subject, world, title=str(name), **chosen)
         return answer(findings, keep_findings(findings, "invariance", None, options.out), options.json)
     runs = [opened(Store(options.runs), str(each)) for each in (name, *others)]

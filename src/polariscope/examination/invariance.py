@@ -75,8 +75,10 @@ class Deviation:
 
     @property
     def excess(self) -> float:
-        """Ratio of the generated to the real deviation; infinite if the real deviation is 0."""
-        return self.generated / self.real if self.real else float("inf")
+        """Ratio of the generated to the real deviation; infinite if only the real one is 0, and 1 if both are."""
+        if self.real:
+            return self.generated / self.real
+        return float("inf") if self.generated else 1.0
 
 
 @dataclass(frozen=True, eq=False, repr=False)
