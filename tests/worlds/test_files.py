@@ -269,7 +269,7 @@ def test_a_missing_path_is_a_sentence(tmp_path) -> None:
     ("content", "came"),
     [
         (b"", "it is empty"),
-        (b"hello world", "68 65 6c 6c 6f"),
+        (b"1.5,2.5\n3,4\n", "it is text: read a table of numbers with numpy.loadtxt"),
         (b"\0\0\x07\x03" + bytes(20), "00 00 07 03"),
         (b"\0\0\x08\x09" + bytes(40), "00 00 08 09"),
         (b"\0\0\x08", "00 00 08"),

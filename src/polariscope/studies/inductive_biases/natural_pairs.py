@@ -58,7 +58,7 @@ class NaturalPairs(Study):
         "(2021), section 5, tables 2, 15, 21 and 22"
     )
     question = "Does it matter to a SlowVAE that the factors of natural videos move together?"
-    cost = {"smoke": "3 s", "laptop": "86 minutes", "paper": "weeks"}
+    cost = {"smoke": "3 s", "laptop": "40 minutes", "paper": "weeks"}
     training_lengths = {scale: setting.steps for scale, setting in SETTINGS.items()}
     drawn = {"mcc": Restarts("mcc", ("steps", "model"), COLOURS, called="MCC", along="steps of the factors")}
 
