@@ -36,8 +36,9 @@ def length(change: Tensor, norm: Norm, channels: int = 1) -> Tensor:
 
 
 def check_sizes(sizes: Sequence[float], norm: Norm) -> None:
-    """Refuse sizes in units of bytes, which are larger than any change in the box: every attack reaches them."""
-    if norm == "linf" and max(sizes, default=0.0) > 1:
+    """Refuse sizes in units of bytes, which are far larger than any change in the box: every attack reaches them. Up to
+    twice the largest change may be asked for, as twice a distance that was found."""
+    if norm == "linf" and max(sizes, default=0.0) > 2:
         most = max(sizes)
         raise ValueError(
             f"L∞ sizes are at most 1, as pixels go from 0 to 1; got {most:g}: divide bytes by 255, "
