@@ -404,7 +404,8 @@ def _distal(asked: _Examination, skipped: dict[str, str]) -> Distal | None:
     """One distal image of each class, which began as noise."""
     classes = np.unique(asked.on.y.cpu().numpy())[:10]
     shape = tuple(asked.on.x.shape[1:])
-    key = {"shape": list(shape), "classes": classes.tolist(), "steps": DISTAL_STEPS[asked.budget], **asked.numbers}
+    key = {"version": 2, "shape": list(shape), "classes": classes.tolist(), **asked.numbers}
+    key |= {"steps": DISTAL_STEPS[asked.budget]}
 
     def compute() -> Stored:
         made = distal(asked.subject, classes, shape, steps=DISTAL_STEPS[asked.budget], near=asked.on.x, seed=asked.seed)

@@ -20,10 +20,11 @@ from sklearn.metrics import roc_auc_score
 from torch import Tensor
 
 from polariscope.findings import Column, Findings, Part, Records
+from polariscope.robustness.probabilities import log_probabilities
 from polariscope.robustness.synthesis.classifier import ABSClassifier
 from polariscope.robustness.synthesis.graded_softmax import GradedSoftmax
 from polariscope.subjects import Subject, as_subject
-from polariscope.subjects.labelled import are_probabilities, labelled_examples
+from polariscope.subjects.labelled import labelled_examples
 from polariscope.worlds.targets import Examples
 
 Confidence = Literal["probability", "evidence"]
@@ -177,13 +178,7 @@ def _answers(subject: Subject, x: Any, y: Any, softmax: GradedSoftmax | None) ->
     synthesis = isinstance(subject.module, ABSClassifier)
     with subject.at_rest():
         scores = torch.cat([subject.scores(part) for part in images.split(250)]).double()
-        if synthesis and softmax is None:
-            assert isinstance(subject.module, ABSClassifier)
-            logs = subject.module.log_probabilities(scores)
-        else:
-            logs = (softmax or GradedSoftmax()).log_probabilities(scores)
-        if softmax is None and not synthesis and are_probabilities(scores):
-            logs = scores.log()
+        logs = log_probabilities(subject, scores, softmax)
     confidence = {"probability": logs.amax(1).exp().cpu().numpy()}
     if synthesis:
         confidence["evidence"] = scores.amax(1).cpu().numpy()

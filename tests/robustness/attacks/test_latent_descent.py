@@ -174,6 +174,19 @@ def test_distal_images_of_a_classifier_by_synthesis_are_near_the_data(fitted) ->
     assert model.infer(plain.images).losses.amin() > 2 * model.infer(synthetic.images).losses.amin(1).max()
 
 
+def test_distal_images_of_a_classifier_that_returns_probabilities_reach_its_own_confidence() -> None:
+    """A softmax of probabilities of ten classes would end at e / (e + 9) = .23."""
+    torch.manual_seed(0)
+    scores = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 10))
+    with torch.no_grad():
+        scores[1].weight.mul_(4)
+    shape, settings = (1, 8, 8), {"rate": 0.3, "steps": 100}
+    result = distal(torch.nn.Sequential(scores, torch.nn.Softmax(1)), [1, 7], shape, **settings)
+    assert result.reached.all()
+    own = scores(result.images).softmax(1)[torch.arange(2), torch.tensor([1, 7])]
+    np.testing.assert_allclose(result.confidences, own.detach(), rtol=1e-5)
+
+
 def test_distal_images_begin_as_noise_and_are_repeated_by_their_seed(fitted) -> None:  # type: ignore[no-untyped-def]
     model, _, _ = fitted
     once, again = (distal(model, [2, 5], (1, 16, 16), steps=3, seed=4) for _ in range(2))

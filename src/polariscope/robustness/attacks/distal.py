@@ -21,7 +21,7 @@ from polariscope.findings import Column, Findings, Pictures, Records, Strip
 from polariscope.robustness.attacks.draws import Draws
 from polariscope.robustness.attacks.geometry import steepest
 from polariscope.robustness.attacks.trial import finite, needing_gradients, no_gradient
-from polariscope.robustness.synthesis.classifier import ABSClassifier
+from polariscope.robustness.probabilities import log_probabilities
 from polariscope.robustness.synthesis.graded_softmax import GradedSoftmax
 from polariscope.subjects import Subject, as_subject
 
@@ -98,10 +98,10 @@ def distal(
 ) -> Distal:
     """Start from uniform noise of a ``shape`` and raise the probability of each label until it reaches ``confidence``.
 
-    Probabilities come from the graded ``softmax``; by default from the calibrated softmax of a classifier by synthesis,
-    and from the plain softmax of any other. A step has length ``rate`` along the gradient of the label's score (minus
-    the score of the class that is ahead), plus ``momentum`` times the last step. With images ``near`` the result has
-    the distance to the nearest of them.
+    Probabilities come from the graded ``softmax``; by default they are those of
+    :func:`~polariscope.robustness.probabilities.log_probabilities`. A step has length ``rate`` along the gradient of
+    the label's score (minus the score of the class that is ahead), plus ``momentum`` times the last step. With images
+    ``near`` the result has the distance to the nearest of them.
     """
     subject = as_subject(model)
     targets = torch.as_tensor(labels, device=subject.device).long()
@@ -163,10 +163,7 @@ def _ascent(
             f"{int(labels.max())}"
         )
     values = scores.detach().double()
-    if softmax is None and isinstance(subject.module, ABSClassifier):
-        logs = subject.module.log_probabilities(values)
-    else:
-        logs = (softmax or GradedSoftmax()).log_probabilities(values)
+    logs = log_probabilities(subject, values, softmax)
     p = logs.gather(1, labels[:, None])[:, 0].exp()
     if not steps:
         return p, None

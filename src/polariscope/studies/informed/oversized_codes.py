@@ -30,11 +30,7 @@ class OversizedCodes(Study):
     drawn = {"selected": Restarts("selected", "latents", called="selected latents")}
 
     def jobs(self, scale: Scale) -> Sequence[Job]:
-        return [
-            {"latents": latents, "seed": seed, "scale": scale}
-            for seed in SEEDS[scale]
-            for latents in SIZES[scale]
-        ]
+        return [{"latents": latents, "seed": seed, "scale": scale} for seed in SEEDS[scale] for latents in SIZES[scale]]
 
     def run(self, job: Job, bench: Bench) -> list[Row]:
         config = config_of_job("ours", 2, job["seed"], job["scale"], job["latents"])
