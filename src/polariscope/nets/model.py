@@ -66,6 +66,6 @@ def images(brief: Brief, name: str, smallest: int = 1) -> tuple[int, int, int]:
     if min(height, width) < smallest:
         raise ValueError(
             f"{name} needs images of at least {smallest} x {smallest} pixels, and these have {height} x {width}: "
-            "use mlp, or larger images"
+            "use larger images, or another model, such as mlp"
         )
     return channels, height, width
