@@ -353,21 +353,25 @@ def test_what_permuting_adds_is_counted_seed_by_seed(table, words, held) -> None
 
 
 @pytest.mark.spec("001a/EX-06")
-def test_natural_dependence_costs_nothing_and_a_gaussian_match_finds_less(committed) -> None:
-    """Spec 001a, E7: no significant loss from factors that move together, and a lower PM-VAE."""
+def test_natural_dependence_costs_something_and_a_gaussian_match_finds_less(committed) -> None:
+    """Spec 001a, E7: no significant loss from factors that move together, which is not so on these five seeds, and a
+    lower PM-VAE."""
     result = committed("natural-pairs")
     slow = {"model": "slow-vae"}
     loss = effect(result, slow | {"steps": "permuted"}, slow | {"steps": "natural"})
     assert len(loss) == 5
-    assert loss.mean() < 0.05
-    assert interval_of(loss)[0] < 0, "what permuting adds is not told from nothing"
+    assert loss.min() > 0.03
+    assert interval_of(loss)[0] > 0
+    claim = result.claim("no measurable loss")
+    assert claim.verdict == "undecided", "whether the loss is more than .05"
+    assert claim.measured == "{:.3f} [{:.3f}, {:.3f}]".format(loss.mean(), *interval_of(loss))
     ahead = effect(result, slow | {"steps": "natural"}, {"model": "pm-vae"})
     assert len(ahead) == 5
     assert ahead.mean() > 0.02
     assert interval_of(ahead)[0] > 0
     claim = result.claim("sparse prior")
-    assert (claim.verdict, claim.note) == ("not held", "the effect is 0.092, of at least 0.139"), "less than published"
-    assert judged(result, "sparse prior", put({"model": "pm-vae"}, mcc=0.35)).verdict == "held"
+    assert (claim.verdict, claim.note) == ("not held", "the effect is 0.041, of at least 0.139"), "less than published"
+    assert judged(result, "sparse prior", put({"model": "pm-vae"}, mcc=0.3)).verdict == "held"
 
 
 @pytest.mark.spec("001a/EX-07")
