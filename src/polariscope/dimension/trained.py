@@ -162,7 +162,7 @@ class DimensionProbe:
 
     @cached_property
     def examined(self) -> ArrayWorld:
-        """The observations that are measured, in the order of the split, which is random."""
+        """The observations that are measured: held-out ones first, in a random order."""
         world = self.config.world
         parts = self.config.split.parts(world)
         index = np.concatenate([parts.held_out, parts.train])[: self.examples]
