@@ -329,7 +329,7 @@ def test_several_properties_and_those_that_are_not_named(tmp_path) -> None:
     assert len(list((tmp_path / "out").glob("pictures-*.png"))) == 40
     page = place.read_text()
     assert "data:image/png" in page
-    assert "<b>from 32</b>" in page, "rows of eight, enlarged"
+    assert "<b>32 to 39</b>" in page, "rows of eight, enlarged"
     assert all(f"{word} {name}" in page for word in ("Wanted", "Judge") for name in ("x", "scale"))
 
 

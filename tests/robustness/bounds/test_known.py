@@ -134,7 +134,7 @@ def test_what_a_classifier_can_do_decides() -> None:
     own = bounds(Certified(), x, y, "l2")
     assert (own.method, own.lower.tolist()) == ("its own", [0.25] * 3)
     for subject, words in (
-        (as_subject(lambda x: x[:, :2]), "plain function"),
+        (as_subject(lambda x: x[:, :2]), "not an nn.Module"),
         (Random(), "answers are random"),
         (nn.Sequential(nn.Linear(4, 3), nn.GELU()), "no interval rule for gelu"),
     ):
