@@ -129,7 +129,7 @@ def together(verdicts: Iterable[bool | None]) -> bool | None:
     return False if False in every else None if None in every else True
 
 
-# Proves 003/F3-106 once its table is there.
+@pytest.mark.spec("003/F3-106")
 def test_vaes_of_real_images_are_polarised_and_more_orthogonal(committed) -> None:
     """Both data sets with five seeds in every cell; shares are counted again from the errors that were recorded."""
     result = committed("real-alignment")

@@ -52,7 +52,7 @@ class RealAlignment(Study):
     title = "Polarised and orthogonal on real images"
     source = "Rolinek, Zietlow and Martius 2019; Zietlow's dissertation (2022), sections 3.3.2-3.3.3, tables 3.2, 3.3"
     question = "Are VAEs of real images in the polarised regime, with more orthogonal decoders than autoencoders have?"
-    cost = {"smoke": "2 s", "laptop": "about 45 minutes", "paper": "days"}
+    cost = {"smoke": "2 s", "laptop": "an hour", "paper": "days"}
     training_lengths = STEPS | {"paper": max(EPOCHS.values()) * int(TRAINED * 70_000) // 128}
     drawn = {
         "distances": Panels(
