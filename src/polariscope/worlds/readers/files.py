@@ -226,7 +226,7 @@ def _reader_for(path: Path) -> Reader:
             return reader
     start_words = f"it starts with the bytes {start.hex(' ')}" if start else "it is empty"
     if start and all(byte in b"\t\r\n" or 32 <= byte < 127 for byte in start):
-        start_words = "it is text: read a table of numbers with numpy.loadtxt, and save it with numpy.savez"
+        start_words = "it is text: read a table of numbers with numpy.loadtxt (CSV: delimiter=','), then numpy.save it"
     raise ValueError(
         f"{path}: expected IDX (plain or gzip), npz, npy, HDF5, MATLAB (version 5 or later) or a folder of images, but "
         f"{start_words}"
