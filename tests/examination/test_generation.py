@@ -172,14 +172,36 @@ def test_predictions_far_from_the_data_are_called_doubtful() -> None:
             return super().decode(z) + torch.tensor([0.0, 0.0, 40.0])
 
     astray = generate_with_property(Astray(), data, wanted=30.0, property_latents=1, tells=Linear().tells, count=20)
-    (doubt,) = astray.doubts
+    doubt, apart = astray.doubts
     assert doubt.startswith("20 of 20 samples are far from the training data: no predictor was tested there")
     assert "the prediction of the judge can be wrong" in doubt
     assert "These predictions are doubtful, see the notes." in astray.headline
-    assert astray.findings().json()["doubts"] == [doubt]
+    assert "at least one of them is wrong" in apart
+    assert astray.findings().json()["doubts"] == [doubt, apart]
     near = generate_with_property(Linear(), data, wanted=30.0, property_latents=1, tells=Linear().tells, count=20)
     assert near.doubts == ()
     assert "doubtful" not in near.headline
+
+
+def test_a_model_that_the_judge_contradicts_is_called_wrong_or_the_judge_is() -> None:
+    """The data has the property twice, and the model writes and reads only the second copy."""
+
+    class Hides(nn.Module):
+        def encode(self, x):
+            return x[:, [2, 1]]
+
+        def decode(self, z):
+            return torch.stack([torch.full_like(z[:, 0], 30.0), z[:, 1], z[:, 0]], 1)
+
+    points = np.array(linear_data().observe(np.arange(200)))
+    points[:, 2] = points[:, 0]
+    data = own_data(points, points[:, :1], "a")
+    settings = {"property_latents": 1, "tells": Linear().tells, "count": 20}
+    result = generate_with_property(Hides(), data, wanted=38.0, **settings)
+    assert np.abs(result.model - 38).max() < 1, "the model reads the value that it wrote"
+    assert "For 20 of 20 samples the model and the judge predict a so differently" in result.doubts[-1]
+    assert "doubtful" in result.headline
+    assert generate_with_property(Linear(), linear_data(), wanted=38.0, **settings).doubts == ()
 
 
 def test_a_property_that_nobody_predicts_is_called_so() -> None:

@@ -51,6 +51,8 @@ from polariscope.worlds.world import World, to_tensor
 Floats = NDArray[np.float64]
 Draw = Literal["examples", "uniform"]
 Asked = str | Mapping[str, float] | Sequence[float] | float
+MANY_APART = 0.25
+"""From this share of samples on, a sentence says that the model and the judge contradict each other."""
 ROUNDING = 1e-6
 """Relative tolerance of the ends of a range: properties are stored in 32 bits."""
 JUDGED_NUMBERS = 512
@@ -137,7 +139,12 @@ def generate_with_property(
     whole = scale.shown(target_values(world, every)) if asked else y
     warnings = tuple(_unreachable(asked, scale, trained, (whole.min(axis=0), whole.max(axis=0))))
     errors = {"model": np.abs(own_held - y_held).mean(axis=0), "judge": np.abs(judged_held - y_held).mean(axis=0)}
-    doubts = [*_blind(errors, np.abs(y_held - y.mean(axis=0)).mean(axis=0), scale), *_distant(far, interval, truth)]
+    both = [conformal_radius(np.abs(predicted_ - y_held), coverage) for predicted_ in (own_held, judged_held)]
+    doubts = [
+        *_blind(errors, np.abs(y_held - y.mean(axis=0)).mean(axis=0), scale),
+        *_distant(far, interval, truth),
+        *_apart(np.abs(own - judged) > both[0] + both[1], scale),
+    ]
     notes = [*parts.notes, *own_notes(subject)]
     if len(train) < len(every):
         notes.append(SOME.format(some=len(train), all=len(every)))
@@ -358,6 +365,16 @@ def _distant(far: NDArray[np.bool_], interval: Predictor, truth: Any) -> list[st
         f"{int(far.sum()):,} of {counted(len(far), 'sample')} {'is' if far.sum() == 1 else 'are'} far from the "
         f"training data: no predictor was tested there, so the prediction of the {interval} can be wrong, and its "
         f"intervals need not contain the property{known}."
+    ]
+
+
+def _apart(apart: NDArray[np.bool_], scale: PropertyScale) -> list[str]:
+    """A sentence for each property of which model and judge say different things of many samples."""
+    return [
+        f"For {int(own.sum()):,} of {counted(len(own), 'sample')} the model and the judge predict {name} so "
+        "differently that their intervals do not overlap: at least one of them is wrong."
+        for name, own in zip(scale.names, apart.T, strict=True)
+        if own.mean() >= MANY_APART
     ]
 
 
