@@ -89,7 +89,7 @@ def jittered(tmp_path: Path, count: int = 80) -> Path:
 
 
 @needs_rdkit
-def test_real_molecules_go_first_and_then_generated_ones(tmp_path) -> None:
+def test_held_out_molecules_go_first_and_then_generated_ones(tmp_path) -> None:
     world = MoleculeFile(str(jittered(tmp_path)), share=0.25)
     held, trained = world.held_out, np.setdiff1d(np.arange(len(world)), world.held_out)
     recovery = recover(world, held, trained)
@@ -108,7 +108,7 @@ def test_real_molecules_go_first_and_then_generated_ones(tmp_path) -> None:
 
 
 @needs_rdkit
-def test_scores_are_not_applicable_where_real_molecules_do_not_come_back(tmp_path) -> None:
+def test_scores_are_not_applicable_where_held_out_molecules_do_not_come_back(tmp_path) -> None:
     world = MoleculeFile(str(jittered(tmp_path)), share=0.25)
     held, trained = world.held_out, np.setdiff1d(np.arange(len(world)), world.held_out)
     back = returned(world, world.bags[held], trained, recover(world, held, trained))
@@ -116,8 +116,8 @@ def test_scores_are_not_applicable_where_real_molecules_do_not_come_back(tmp_pat
         back.geometries, back.possible, back.structures,
         type(back.recovery)(20, 20, 0, 19, 0, 0.03), back.known,
     )  # fmt: skip
-    assert {row["value"] for row in lost.scores()} == {"not applicable: 0 of 20 real molecules were recovered"}
-    assert "Of 20 real held-out molecules, 0 were recovered" in lost.parts()[0].hint
+    assert {row["value"] for row in lost.scores()} == {"not applicable: 0 of 20 held-out molecules were recovered"}
+    assert "Of 20 held-out molecules, 0 were recovered" in lost.parts()[0].hint
 
 
 @needs_rdkit
@@ -130,7 +130,7 @@ def test_generated_molecules_are_written_as_xyz_and_sdf(tmp_path, monkeypatch, c
     run = train(config, tmp_path / "runs", quiet=True)
     assert main(["generate", run.id, "--property", "0.2", "--n", "12", "--molecules", "10", "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
-    assert list(document)[list(document).index("recovery") + 1] == "molecules", "real molecules are told of first"
+    assert list(document)[list(document).index("recovery") + 1] == "molecules", "held-out molecules come first"
     folder = run.path / "findings" / "generate"
     geometries = read_molecules(folder / "geometries.xyz")
     assert len(geometries) == 10

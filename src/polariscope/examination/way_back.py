@@ -2,7 +2,7 @@
 
 A generated bag of bonds is not yet a molecule. The reconstruction has three steps: distances, which the bag has in
 sorted order and without the atoms they belong to; a geometry with these distances, fitted from the geometries of the
-nearest real molecules; and bonds, which rdkit finds in a geometry. Real held-out molecules are reconstructed first, and
+nearest training molecules; and bonds, which rdkit finds in a geometry. Held-out molecules are reconstructed first, and
 the share of them that is recovered is reported. rdkit can find bonds in a wrong geometry, so a valid molecule does not
 show that the reconstruction worked.
 """
@@ -25,14 +25,14 @@ Floats = NDArray[np.float64]
 MISFIT = 0.01
 """Largest root mean square relative error of the distances at which a geometry fits a bag."""
 STARTS = 4
-"""Number of nearest real molecules whose geometries are starting points."""
+"""Number of nearest training molecules whose geometries are starting points."""
 TRUSTED = 0.5
-"""Share of real molecules that must be recovered before generated ones are scored."""
+"""Share of held-out molecules that must be recovered before generated ones are scored."""
 
 
 @dataclass(frozen=True, eq=False)
 class Recovery:
-    """The reconstruction of held-out real molecules from their bags of bonds."""
+    """The reconstruction of held-out molecules from their bags of bonds."""
 
     tried: int
     bonded: int
@@ -58,7 +58,7 @@ class Recovery:
     @property
     def sentence(self) -> str:
         return (
-            f"Of {self.tried} real held-out molecules, {self.recovered} were recovered from their bag of bonds; "
+            f"Of {self.tried} held-out molecules, {self.recovered} were recovered from their bag of bonds; "
             f"{self.fitted} had a geometry with the right distances (median error {self.misfit:.1%}), and "
             f"{self.valid} had bonds of some molecule. From the true geometry, the bonds of {self.bonded} were right."
         )
@@ -93,7 +93,9 @@ class ReturnedMolecules:
         count = len(self.structures)
         reason = ""
         if not self.recovery.trusted:
-            reason = f"not applicable: {self.recovery.recovered} of {self.recovery.tried} real molecules were recovered"
+            reason = (
+                f"not applicable: {self.recovery.recovered} of {self.recovery.tried} held-out molecules were recovered"
+            )
         elif not words:
             reason = "not applicable: no generated molecule was reconstructed"
         rows: list[tuple[str, float | None, str]] = [
@@ -114,7 +116,7 @@ class ReturnedMolecules:
         return [
             Records(
                 name="recovery",
-                title="Reconstruction, tested on real molecules first",
+                title="Reconstruction, tested on held-out molecules first",
                 hint=recovery.sentence,
                 rows=[
                     {"step": "bonds found in the true geometry", "share": recovery.bonded / recovery.tried},
@@ -122,7 +124,7 @@ class ReturnedMolecules:
                     {"step": "bonds of some molecule", "share": recovery.valid / recovery.tried},
                     {"step": "the same molecule as before", "share": recovery.rate},
                 ],
-                columns=(Column("step", "Step"), Column("share", "Share of real molecules", "percent")),
+                columns=(Column("step", "Step"), Column("share", "Share of held-out molecules", "percent")),
             ),
             Records(
                 name="molecules",
@@ -136,7 +138,7 @@ class ReturnedMolecules:
 
 
 def recover(world: MoleculeWorld, numbers: NDArray[np.int64], trained: NDArray[np.int64]) -> Recovery:
-    """Reconstruct real molecules ``numbers`` from their bags, starting from the geometries of those ``trained`` on."""
+    """Reconstruct molecules ``numbers`` from their bags, starting from the geometries of those ``trained`` on."""
     charges = formula_charges(world.layout)
     geometries = fit_geometries(
         world.bags[numbers], world.layout, starting_geometries(world, world.bags[numbers], trained)
@@ -183,7 +185,7 @@ def known_smiles(world: MoleculeWorld, numbers: NDArray[np.int64]) -> frozenset[
 
 
 def starting_geometries(world: MoleculeWorld, bags: Floats, trained: NDArray[np.int64]) -> Floats:
-    """Geometries ``(n, STARTS, atoms, 3)`` of the real molecules whose distances are nearest to those of bags."""
+    """Geometries ``(n, STARTS, atoms, 3)`` of the training molecules whose distances are nearest to those of bags."""
     wanted, _ = bag_distances(bags, world.layout)
     there, _ = bag_distances(world.bags[trained], world.layout)
     logs, others = np.log(wanted), np.log(there)

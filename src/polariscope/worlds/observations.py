@@ -21,6 +21,7 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 from torch.nn.functional import interpolate
 
+from polariscope.grammar import counted
 from polariscope.memory import available_memory
 
 HELD = 2**30
@@ -388,16 +389,17 @@ def _layout(rows: Rows, source: str, floats: bool, channels_first: bool) -> Layo
 
 def _kept_as(rows: Rows, layout: Layout, low: float, high: float, declared: bool) -> str:
     """What was assumed about images of floats."""
-    if layout == "grey" or (declared and rows.shape[1] == 1):
-        return f"Images keep their numbers, which go from {low:g} to {high:g}, in one channel"
     where = layout.removeprefix("channels ")
-    channels = rows.shape[1 if where == "first" else 3]
+    channels = 1 if layout == "grey" else rows.shape[1 if where == "first" else 3]
+    if layout == "grey" or (channels == 1 and (declared or where == "last")):
+        return f"Images keep their numbers, which go from {low:g} to {high:g}, in one channel"
     clear = declared or where == "last" or rows.shape[1] < min(rows.shape[2:])
     doubt = "" if clear else ", which their shape does not show"
     shape = "x".join(map(str, rows.shape[1:]))
+    placed = f"{counted(channels, 'channel')} {'is' if channels == 1 else 'are'}"
     return (
-        f"Images of shape {shape} keep their numbers, which go from {low:g} to {high:g}; their {channels} channels are "
-        f"assumed to come {where}{doubt}"
+        f"Images of shape {shape} keep their numbers, which go from {low:g} to {high:g}; their {placed} assumed to "
+        f"come {where}{doubt}"
     )
 
 

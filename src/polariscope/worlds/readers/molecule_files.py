@@ -194,7 +194,7 @@ def read_molecules(path: str | Path, seed: int = 0) -> Molecules:
     if reader is None:
         kinds = ", ".join(_READERS)
         raise ValueError(f"{path}: expected a file of molecules ({kinds}), but its name ends in {path.suffix!r}")
-    with reading(path, "molecules that can be read"):
+    with reading(path, "a file of molecules"):
         molecules: Molecules = reader(path, seed)
     return molecules
 
