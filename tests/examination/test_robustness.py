@@ -357,9 +357,10 @@ def test_attacks_and_bounds_enclose_the_distance(data: ArrayWorld) -> None:
     (row,) = card.findings().json()["bounds"]
     assert (row["bound"], row["violations"], row["accuracy"]) == ("certificate", 0, "0% at 1.5")
     (chart,) = [one for one in card.findings().of(Chart) if one.name == "sandwich"]
-    (axes,) = chart.draw().axes
-    labels = [text.get_text() for text in axes.get_legend().get_texts()]
-    assert labels == ["after attacks", "certificate"]
+    figure = chart.draw()
+    (axes,), (legend,) = figure.axes, figure.legends
+    assert [text.get_text() for text in legend.get_texts()] == ["after attacks", "lower bound"]
+    assert axes.get_title("left") == "L2, certificate"
     assert len(axes.collections) == 1, "the gap is shaded"
 
 
@@ -593,6 +594,8 @@ def test_options_that_do_not_fit_are_refused_in_a_sentence(command, data: ArrayW
         (["--also", "ddm"], "ddn"),
         (["--l2", "-1"], "positive sizes"),
         (["--l2", "nan"], "positive sizes"),
+        (["--norms", "l0", "--l0", "0.05"], "L0 sizes are numbers of changed pixels, such as 12; got 0.05"),
+        (["--out", "card.pdf"], "no .pdf file is written"),
         (["--norms", ""], "no norm is given"),
         (["--only", ""], "no question is given"),
         (["--suite", "cifar-c"], "mnist-c"),
@@ -724,7 +727,7 @@ def test_bounds_alone_do_not_show_a_curve_after_attacks(data: ArrayWorld) -> Non
         card = robustness(network(), data, only=only, norms="l2", budget="quick", count=2)
         (chart,) = (part for part in card.findings().parts if part.name == "sandwich")
         assert isinstance(chart, Chart)
-        return [text.get_text() for text in chart.draw().axes[0].get_legend().get_texts()]
+        return [text.get_text() for text in chart.draw().legends[0].get_texts()]
 
-    assert labels(("bounds",)) == ["no attack ran", "certificate"]
-    assert labels(("bounds", "attacks")) == ["after attacks", "certificate"]
+    assert labels(("bounds",)) == ["no attack ran", "lower bound"]
+    assert labels(("bounds", "attacks")) == ["after attacks", "lower bound"]

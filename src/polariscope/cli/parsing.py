@@ -39,6 +39,8 @@ OUT = (
 )
 WRITTEN = (".html", ".png", ".svg", ".jpg", ".md", ".csv", ".parquet", ".xyz", ".sdf", ".json")
 """Endings of files that a command may write anew; other files are those of a user."""
+UNWRITTEN = (".pdf", ".eps", ".ps", ".gif", ".tif", ".tiff", ".bmp", ".webp", ".jpeg", ".htm", ".txt", ".doc", ".docx")
+"""Endings of files that no command writes; a folder of such a name would surprise."""
 JSON = ("json", flag(bool, "Print JSON for machines."), False)
 
 
@@ -59,6 +61,10 @@ def parse(kind: type[T] | Callable[..., T], arguments: list[str], command: str, 
         raise ValueError(_sentence(complaint.getvalue(), command)) from None
     out = getattr(result, "out", None)
     if isinstance(out, Path):
+        if out.suffix.lower() in UNWRITTEN and not out.is_dir():
+            raise ValueError(
+                f"--out {out}: no {out.suffix} file is written; name a file or folder that --help describes"
+            )
         if out.is_file() and out.suffix not in WRITTEN:
             raise ValueError(f"--out {out} is a file: name a page (.html), a picture (.png, .svg) or a folder")
         check_place(out, "--out")

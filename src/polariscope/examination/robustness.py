@@ -626,5 +626,7 @@ def _thresholds(norm: Norm, given: Mapping[Norm, float | Sequence[float]] | None
     several = tuple(float(one) for one in (asked if isinstance(asked, Sequence) else (asked,)))
     if not several or not all(0 < one < math.inf for one in several):
         raise ValueError(f"thresholds are one or more positive sizes of a perturbation; got {several} for {norm}")
+    if norm == "l0" and min(several) < 1:
+        raise ValueError(f"L0 sizes are numbers of changed pixels, such as 12; got {min(several):g}")
     check_sizes(several, norm)
     return several

@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -291,7 +290,7 @@ class RobustnessCard:
                     name="sandwich",
                     title="Accuracy over the size of the perturbation",
                     hint=SANDWICH,
-                    draw=lambda: _sandwich(curves, attacked),
+                    draw=lambda: robustness_figures.sandwich(curves, attacked),
                 )
             )
         for card in self.norms:
@@ -365,16 +364,6 @@ class RobustnessCard:
         if self.images is not None and self.images.ndim == 4:
             parts.append(noise_gallery(self.images, self.noise, seed=self.seed))
         return parts
-
-
-def _sandwich(curves: Sequence[robustness_figures.Curve], attacked: Sequence[bool]) -> Figure:
-    """The curves between attacks and bounds; the upper one says so where no attack ran."""
-    figure = robustness_figures.sandwich(curves)
-    for axes, ran in zip(figure.axes, attacked, strict=True):
-        if not ran:
-            axes.lines[0].set_label("no attack ran")
-            axes.legend(fontsize="small", loc="upper right")
-    return figure
 
 
 def _renamed(part: Part) -> Part:

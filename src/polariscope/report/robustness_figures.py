@@ -22,20 +22,25 @@ Bars = tuple[str, Floats, NDArray[np.int64], int, int]
 
 
 @styled
-def sandwich(curves: Sequence[Curve]) -> Figure:
-    """A panel for each norm: accuracy after attacks above, guaranteed accuracy below, the gap between them shaded."""
+def sandwich(curves: Sequence[Curve], attacked: Sequence[bool]) -> Figure:
+    """A panel for each norm: accuracy after attacks above, guaranteed accuracy below, the gap between them shaded.
+
+    Where no attack ran (``attacked``), the upper curve is the accuracy without one.
+    """
     figure, row = panels(len(curves), 2.6, 2.7, (0.6, 0.0), sharey=True)
-    for axes, (name, distances, bounds, kind, thresholds) in zip(row, curves, strict=True):
+    for axes, ran, (name, distances, bounds, kind, thresholds) in zip(row, attacked, curves, strict=True):
         end, at = _sizes([distances], thresholds)
         above = (distances[:, None] > at).mean(0)
         below = np.zeros_like(above) if bounds is None else (bounds[:, None] > at).mean(0)
         axes.fill_between(at, below, above, color=LIGHT["line"], step="post", linewidth=0)
-        axes.step(at, above, color=LIGHT["first"], where="post", label="after attacks")
+        axes.step(at, above, color=LIGHT["first"], where="post", label="after attacks" if ran else "no attack ran")
         if bounds is not None:
-            axes.step(at, below, color=LIGHT["second"], where="post", label=kind)
+            axes.step(at, below, color=LIGHT["second"], where="post", label="lower bound")
         _mark(axes, thresholds)
-        axes.set(xlim=(0, end), ylim=(0, 1.02), xlabel=f"{name} size of the perturbation", title=name)
-        axes.legend(fontsize="small", loc="upper right")
+        title = name if bounds is None else f"{name}, {kind}"
+        axes.set(xlim=(0, end), ylim=(0, 1.02), xlabel=f"{name} size of the perturbation", title=title)
+    lines = {line.get_label(): line for axes in row for line in axes.get_lines() if line.get_label()[0] != "_"}
+    figure.legend(handles=list(lines.values()), loc="outside upper left", ncols=len(lines), fontsize="small")
     row[0].set_ylabel("accuracy")
     row[0].yaxis.set_major_formatter(PercentFormatter(1.0))
     return figure

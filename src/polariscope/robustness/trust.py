@@ -216,7 +216,8 @@ def compare_attacks(
                     "unbounded attack fails",
                     f"Gradient attacks without a limit find no adversarial for {failed:.0%} of the images, although "
                     "any image can be turned into one of another class.",
-                    "The attack fails, not the classifier: use more steps, restarts, or attacks of another kind.",
+                    "Unless the classifier gives every image the same class, the attack fails: use more steps, "
+                    "restarts, or attacks of another kind.",
                 )
             )
     return warnings

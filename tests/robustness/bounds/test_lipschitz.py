@@ -1,5 +1,7 @@
 """Lipschitz constants of modules: above what differences of outputs show, and exact for one layer of weights."""
 
+from fractions import Fraction
+
 import pytest
 import torch
 from torch import nn
@@ -76,10 +78,27 @@ def test_the_distance_of_a_linear_classifier_is_exact() -> None:
     network = nn.Sequential(nn.Flatten(), nn.Linear(4, 3))
     network[1].weight.data = torch.tensor([[1.0, 0, 0, 0], [0, 1.0, 0, 0], [0, 0, 3.0, 0]])
     network[1].bias.data.zero_()
-    x = torch.tensor([[0.9, 0.3, 0.1, 0.0]])
+    network, x = network.double(), torch.tensor([[0.9, 0.3, 0.1, 0.0]]).double()
     expected = min(0.6 / 2**0.5, 0.6 / 10**0.5)
     assert lipschitz_distances(network, x, torch.tensor([0]), "l2")[0] == pytest.approx(expected)
     assert lipschitz_distances(network, x, torch.tensor([1]), "l2")[0] == 0
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_rounding_makes_no_distance_too_large(dtype: torch.dtype) -> None:
+    """The exact distance of a linear classifier, in rational arithmetic, from the weights as they are stored."""
+    torch.manual_seed(3)
+    network = nn.Sequential(nn.Flatten(), nn.Linear(40, 2)).to(dtype)
+    weight, bias = network[1].weight.data, network[1].bias.data
+    bias += 1e3  # large scores lose the digits of their difference
+    x = torch.rand(200, 40, dtype=dtype)
+    row = [Fraction(a.item()) - Fraction(b.item()) for a, b in zip(weight[0], weight[1], strict=True)]
+    square, apart = sum(one * one for one in row), Fraction(bias[0].item()) - Fraction(bias[1].item())
+    gaps = [sum(a * Fraction(b.item()) for a, b in zip(row, one, strict=True)) + apart for one in x]
+    labels = torch.tensor([int(gap < 0) for gap in gaps])
+    bounds = lipschitz_distances(network, x, labels, "l2")
+    assert all(Fraction(bound) ** 2 * square <= gap * gap for bound, gap in zip(bounds.tolist(), gaps, strict=True))
+    assert (bounds > 0).mean() > 0.9, "and they still say something"
 
 
 def test_the_comparison_network_has_a_small_but_positive_constant() -> None:

@@ -25,6 +25,11 @@ TIED = 1e-6
 """Share of the largest score by which two scores differ at least, so that rounding cannot decide between them."""
 
 
+def _rounding(dtype: torch.dtype) -> float:
+    """The share :data:`TIED` in single precision, and accordingly less in double precision."""
+    return TIED * torch.finfo(dtype).eps / torch.finfo(torch.float32).eps
+
+
 def surroundings(x: Tensor, epsilon: Tensor, norm: Norm) -> Interval:
     """All images within epsilon (one for each image) of given ones, with pixels in [0, 1]."""
     reach = (epsilon > 0).to(x) if norm == "l0" else epsilon.to(x)
@@ -81,13 +86,16 @@ def interval_distances(network: Network, x: Tensor, y: Tensor, norm: Norm) -> ND
 
 def lipschitz_distances(network: Network, x: Tensor, y: Tensor, norm: Norm) -> NDArray[np.float64]:
     """Differences of scores over their Lipschitz constants, the smallest for each image; in other norms than L2, the
-    smallest change of the image within [0, 1] that is as long. 0 for an image that is classified wrongly."""
+    smallest change of the image within [0, 1] that is as long. 0 for an image that is classified wrongly, or whose
+    scores differ by no more than rounding."""
     with torch.no_grad():
         scores = network(Steepness(x))
         if not isinstance(scores, Steepness) or scores.ndim != 2 or scores.shape[1] < 2:
             raise ValueError("the network returns no class scores (n, classes) for images")
         gaps = scores.value.gather(1, y[:, None]) - scores.value
-        ratios = (gaps / scores.differences(y).clamp(min=torch.finfo(x.dtype).tiny)).double()
+        clear = _rounding(x.dtype) * (1 + scores.value.abs().amax(1, keepdim=True))
+        ratios = ((gaps - clear) / scores.differences(y).clamp(min=torch.finfo(x.dtype).tiny)).double()
         least = ratios.scatter(1, y[:, None], torch.inf).amin(1).clamp(min=0).cpu().numpy()
+        least = least * (1 - _rounding(x.dtype))
     room = torch.maximum(x, 1 - x).flatten(1).double().cpu().numpy()
     return norm_from_l2(least, room, norm, x.shape[1] if x.ndim == 4 else 1)
