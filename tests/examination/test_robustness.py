@@ -326,7 +326,8 @@ def test_adversarials_of_a_random_classifier_are_moved_until_new_draws_confirm_t
     plain = robustness(Halves(), data, **settings, draws=4)
     alone = robustness(Halves(), data, **settings)
     assert plain.of("l2").best.distances.tolist() == alone.of("l2").best.distances.tolist()
-    assert plain.notes == ("The outputs of the classifier are not random, so it was attacked as it is, without draws.",)
+    assert plain.notes[-1].endswith("are not random, so it was attacked as it is, without draws.")
+    assert plain.notes[:-1] == data.assumed, "what was assumed about the data is on the card"
 
 
 def test_an_attack_of_ones_own_and_a_substitute_are_rows_like_others(data: ArrayWorld) -> None:

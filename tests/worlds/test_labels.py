@@ -46,6 +46,16 @@ def test_labels_mean_the_same_from_memory_and_from_a_file(table, expected, tmp_p
     assert "kinds of factors are inferred from their values" in " ".join(world.assumed)
 
 
+def test_the_numbers_of_words_are_named() -> None:
+    words = np.array(["dog", "cat", "owl"])[np.arange(60) % 3]
+    world = ArrayWorld(X, words)
+    assert world.factors_of([0, 1, 2])[:, 0].tolist() == [1, 0, 2]
+    assert world.assumed[-1] == "Words are numbered in alphabetical order: label (cat 0, dog 1, owl 2)."
+    many = ArrayWorld(X, np.array([f"class {number:02d}" for number in range(60)]))
+    assert "class 04 4, ..., class 55 55" in many.assumed[-1]
+    assert not any("alphabetical" in sentence for sentence in ArrayWorld(X, np.arange(60) % 3).assumed)
+
+
 def test_one_mcc_for_an_array_and_its_file(tmp_path) -> None:
     # Categories whose numbers say nothing about the order in which the code has them.
     labels = np.array([2, 0, 1])[np.argsort(np.argsort(X[:, 0])) // 20]

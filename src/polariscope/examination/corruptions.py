@@ -378,7 +378,7 @@ def withstand(
         subjects[1].name if reference is not None else "",
         accuracies[1][0] if reference is not None else None,
         gallery,
-        (*subjects[0].notes, *notes),
+        (*subjects[0].notes, *notes, *getattr(world, "assumed", ())),
         float(classes.max() / len(index)),
     )
 

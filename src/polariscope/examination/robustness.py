@@ -185,7 +185,7 @@ def robustness(
     skipped: dict[str, str] = {one: "not among the questions of this command" for one in QUESTIONS if one not in only}
     with _on_changed_images(subject, x):
         warnings = probe(subject, x, y, seed=seed)
-    notes = subject.notes + matched_classes(subject, world)
+    notes = (*subject.notes, *matched_classes(subject, world), *getattr(world, "assumed", ()))
     if is_random(warnings):
         if draws < 2:
             why = "the classifier has random outputs: its mean over draws can be attacked with draws=20 (--draws 20)"

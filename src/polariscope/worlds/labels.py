@@ -13,12 +13,16 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from polariscope.printable import one_line
 from polariscope.registry import nearest
 from polariscope.worlds.factors import Factor
 
 DeclaredKind = Literal["ordinal", "categorical", "periodic", "continuous"]
 Kinds = Mapping[str, DeclaredKind]
 """Kinds by the name of the factor."""
+
+ENDS = 5
+"""Of a long list of words, how many are shown at either end."""
 
 
 def as_factors(
@@ -42,23 +46,34 @@ def as_factors(
     _check_declared(declared, names, source)
     positions: list[NDArray[Any]] = []
     factors: list[Factor] = []
+    numbered: list[str] = []
     for j, name in enumerate(names):
         kind = declared.get(name) or _usual_kind(table)
         if kind == "continuous":
             positions.append(_numbers(table[:, j], name, source))
             factors.append(Factor(name, 0))
             continue
-        _, first, ranks = np.unique(table[:, j], return_index=True, return_inverse=True)
+        known, first, ranks = np.unique(table[:, j], return_index=True, return_inverse=True)
         meaning: tuple[float, ...] = ()
         if values is not None or table.dtype.kind != "U":
             meaning = tuple(float(v) for v in (table if values is None else values)[first, j])
+        else:
+            numbered.append(f"{name} ({_numbering(known)})")
         positions.append(ranks)
         # A position that means itself needs no table of meanings.
         factors.append(Factor(name, len(first), kind, () if meaning == tuple(range(len(first))) else meaning))
     guessed = [f for f in factors if f.name not in declared]
     taken = [f"{f.name} as {f'{f.kind} ({f.size} values)' if f.size else 'continuous'}" for f in guessed]
     assumed = [f"The kinds of factors are inferred from their values: {', '.join(taken)}."] if taken else []
+    if numbered:
+        assumed.append(f"Words are numbered in alphabetical order: {'; '.join(numbered)}.")
     return np.stack(positions, axis=1), tuple(factors), assumed
+
+
+def _numbering(words: NDArray[np.str_]) -> str:
+    """Words with their numbers, of many the first and the last."""
+    shown = [f"{one_line(word)} {number}" for number, word in enumerate(words)]
+    return ", ".join(shown if len(shown) <= 2 * ENDS else [*shown[:ENDS], "...", *shown[-ENDS:]])
 
 
 def on_their_grid(positions: NDArray[Any], factors: Sequence[Any], source: str) -> NDArray[Any]:
