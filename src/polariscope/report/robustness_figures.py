@@ -39,8 +39,8 @@ def sandwich(curves: Sequence[Curve], attacked: Sequence[bool]) -> Figure:
         _mark(axes, thresholds)
         title = name if bounds is None else f"{name}, {kind}"
         axes.set(xlim=(0, end), ylim=(0, 1.02), xlabel=f"{name} size of the perturbation", title=title)
-    lines = {line.get_label(): line for axes in row for line in axes.get_lines() if line.get_label()[0] != "_"}
-    figure.legend(handles=list(lines.values()), loc="outside upper left", ncols=len(lines), fontsize="small")
+    handles = {text: line for axes in row for line, text in zip(*axes.get_legend_handles_labels(), strict=True)}
+    figure.legend(handles.values(), handles, loc="outside upper left", ncols=len(handles), fontsize="small")
     row[0].set_ylabel("accuracy")
     row[0].yaxis.set_major_formatter(PercentFormatter(1.0))
     return figure

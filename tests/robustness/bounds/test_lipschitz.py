@@ -1,5 +1,6 @@
 """Lipschitz constants of modules: above what differences of outputs show, and exact for one layer of weights."""
 
+import copy
 from fractions import Fraction
 
 import pytest
@@ -8,9 +9,11 @@ from torch import nn
 
 from polariscope.nets.elu_cnn import EluCNN
 from polariscope.nets.model import Brief
+from polariscope.robustness.bounds import bounds
 from polariscope.robustness.bounds.intervals import NoRule
 from polariscope.robustness.bounds.lipschitz import Steepness, convolution_norm
 from polariscope.robustness.bounds.propagation import lipschitz_distances
+from polariscope.theory.halfspaces import Norm
 
 
 @pytest.mark.spec("001b/B-45")
@@ -99,6 +102,21 @@ def test_rounding_makes_no_distance_too_large(dtype: torch.dtype) -> None:
     bounds = lipschitz_distances(network, x, labels, "l2")
     assert all(Fraction(bound) ** 2 * square <= gap * gap for bound, gap in zip(bounds.tolist(), gaps, strict=True))
     assert (bounds > 0).mean() > 0.9, "and they still say something"
+
+
+@pytest.mark.parametrize("norm", ["linf", "l2", "l0"])
+def test_scores_that_lose_their_digits_certify_nothing(norm: Norm) -> None:
+    """Hidden values of 100,000 cancel in the scores, whose order is a matter of rounding on some images."""
+    torch.manual_seed(1)
+    network = nn.Sequential(nn.Flatten(), nn.Linear(16, 32), nn.ReLU(), nn.Linear(32, 2))
+    network[1].bias.data += 1e5
+    network[3].bias.data = -network[3](network[1].bias.data[None]).detach()[0]
+    x = torch.rand(2000, 1, 4, 4)
+    labels = network(x).argmax(1)
+    exact = copy.deepcopy(network).double()(x.double()).argmax(1)
+    assert (labels != exact).any()
+    certified = torch.from_numpy(bounds(network, x, labels, norm).lower > 0)
+    assert not (certified & (labels != exact)).any()
 
 
 def test_the_comparison_network_has_a_small_but_positive_constant() -> None:

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from polariscope.robustness.bounds.intervals import NoRule
 from polariscope.robustness.bounds.linear import linear_bounds
 from polariscope.robustness.bounds.neighbours import neighbour_bounds
-from polariscope.robustness.bounds.propagation import interval_distances, lipschitz_distances
+from polariscope.robustness.bounds.propagation import interval_distances, lipschitz_distances, rounding_error
 from polariscope.robustness.bounds.result import Bounds, NoBound, combined
 from polariscope.robustness.bounds.settings import BoundSettings
 from polariscope.robustness.bounds.smoothing import smoothing_bounds
@@ -111,12 +111,13 @@ def network_bounds(model: nn.Module, x: Tensor, y: Tensor, norm: Norm, settings:
     network = partial(_scores_of, model)
     if not torch.equal(network(x), network(x)):
         return NoBound(norm, "the answers are random, and a bound would be one of a single draw")
+    rounding = rounding_error(model, x, _scores_of)
     methods: dict[str, NDArray[np.float64]] = {}
     reasons: list[str] = []
     attempts = {"interval bound propagation": interval_distances, "cross-Lipschitz": lipschitz_distances}
     for name, distances in attempts.items():
         try:
-            methods[name] = distances(network, x, y, norm)
+            methods[name] = distances(network, x, y, norm, rounding)
         except (NoRule, ValueError, TypeError, AttributeError) as error:
             # A forward may do anything with what it is given.
             reasons.append(f"{name}: {error}")
