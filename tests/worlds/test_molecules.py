@@ -327,6 +327,24 @@ def test_other_files_that_are_wrong_are_refused(tmp_path, name, text, sentence) 
         read_molecules(written(tmp_path / name, text))
 
 
+def flat(elements: str, bonds: list[tuple[int, int]], dimension: str = "  ") -> str:
+    places = np.random.default_rng(0).normal(size=(len(elements), 2))
+    atoms = [f"{x:10.4f}{y:10.4f}{0:10.4f} {s:<3} 0  0" for s, (x, y) in zip(elements, places, strict=True)]
+    head = f"flat\n     made up        {dimension}\n\n{len(atoms):3d}{len(bonds):3d}  0  0  0  0            999 V2000\n"
+    lines = [*atoms, *(f"{a:3d}{b:3d}  1  0" for a, b in bonds), "M  END", "$$$$"]
+    return head + "\n".join(lines) + "\n"
+
+
+def test_a_drawing_without_the_word_2d_is_no_geometry(tmp_path) -> None:
+    isobutane, star = [(1, 2), (1, 3), (1, 4)], [(1, end) for end in range(2, 6)]
+    for drawn in (flat("CCCC", isobutane), flat("CHHHH", star)):
+        with pytest.raises(ValueError, match="line 1 is drawn in 2-D"):
+            read_molecules(written(tmp_path / "a.sdf", drawn))
+    formaldehyde, carbon_dioxide = flat("COHH", isobutane), flat("COO", isobutane[:2])
+    for real in (formaldehyde, carbon_dioxide, flat("CCFFFF", isobutane, "3D")):
+        assert len(read_molecules(written(tmp_path / "a.sdf", real))) == 1
+
+
 def test_pairs_in_a_comment_may_have_commas_between_them(tmp_path) -> None:
     """The comma made the first value a word, and the other property was learned instead, without a word."""
     for comma in (", ", ",", "; ", ";", " "):

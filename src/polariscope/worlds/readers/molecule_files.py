@@ -402,15 +402,26 @@ def _mol_block(block: list[str], first: int) -> tuple[list[int], list[list[float
     count = _count(block[3][:3], first + 4)
     if len(block) < 4 + count:
         raise ValueError(f"line {first + 4} announces {count} atoms, but its block ends before the last one")
-    if block[1][20:22] == "2D":
+    atoms = [_sdf_atom(line, number) for number, line in enumerate(block[4 : 4 + count], first + 5)]
+    if count > 1 and not any(any(place) for _, place in atoms):
+        raise ValueError(f"the molecule at line {first + 1} has atoms without coordinates: all of them are 0")
+    if block[1][20:22] == "2D" or (block[1][20:22] != "3D" and _is_drawn(block, atoms)):
         raise ValueError(
             f"the molecule at line {first + 1} is drawn in 2-D, so its atoms have no coordinates in space: give "
             "3-D geometries, or a table of SMILES"
         )
-    atoms = [_sdf_atom(line, number) for number, line in enumerate(block[4 : 4 + count], first + 5)]
-    if count > 1 and not any(any(place) for _, place in atoms):
-        raise ValueError(f"the molecule at line {first + 1} has atoms without coordinates: all of them are 0")
     return [charge for charge, _ in atoms], [place for _, place in atoms]
+
+
+def _is_drawn(block: list[str], atoms: list[tuple[int, list[float]]]) -> bool:
+    """Whether a molecule lies in a plane as in a drawing: hydrogen is left out, or an atom has four bonds. Other flat
+    molecules, such as benzene or water, exist."""
+    if len(atoms) < 4 or any(place[2] for _, place in atoms):
+        return False
+    count = block[3][3:6].strip()
+    bonds = block[4 + len(atoms) :][: int(count) if count.isdigit() else 0]
+    ends = [end.strip() for line in bonds for end in (line[:3], line[3:6])]
+    return not any(charge == 1 for charge, _ in atoms) or max(map(ends.count, ends), default=0) > 3
 
 
 def _sdf_atom(line: str, number: int) -> tuple[int, list[float]]:
